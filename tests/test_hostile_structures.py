@@ -60,10 +60,10 @@ def names(_: Any) -> Callable[[str, str], object]:
 
 
 def stock(_: Any) -> Callable[[str, str], object]:
-    from chemspec.plan import inchikeys
+    from chemspec.plan import prices
     from chemspec.plan import stock as lists
 
-    return lambda text, name: (inchikeys.inchikey(text), refused(lambda: lists.parse_stock(text.encode(), f"x.{name}")))
+    return lambda text, name: (prices.inchikey(text), refused(lambda: lists.parse_stock(text.encode(), f"x.{name}")))
 
 
 def prices(_: Any) -> Callable[[str, str], object]:

@@ -23,7 +23,6 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
-import chemspec.chem as chem
 from chemspec.chem.parsing import mol_from_smiles
 
 MOST_ATOMS = 500  # on one side; more would take too long
@@ -79,17 +78,13 @@ class MolGraph:
     bonds: list[dict[int, float]]  # of each atom: neighbour -> order (1.5 if aromatic)
     molecules: list[int]  # of each atom: the number of its molecule
     ranks: list[int]  # of each atom its canonical rank
-    # of each bond (smaller index first) what it costs to break it
-    break_costs: dict[tuple[int, int], float] = field(default_factory=dict)
+    break_costs: dict[tuple[int, int], float] = field(default_factory=dict)  # of each bond, smaller index first
 
 
 def read_graph(smiles: str) -> MolGraph | None:
     """Return the graph of a SMILES; None if RDKit cannot read it or it has too many atoms."""
-    if not chem.is_valid(smiles):
-        return None
-    with rdBase.BlockLogs():
-        mol = mol_from_smiles(smiles)
-    return graph_of(mol) if mol.GetNumAtoms() <= MOST_ATOMS else None
+    mol = mol_from_smiles(smiles)
+    return graph_of(mol) if mol is not None and mol.GetNumAtoms() <= MOST_ATOMS else None
 
 
 def graph_of(mol: Any) -> MolGraph:

@@ -19,10 +19,7 @@ STEPS = 20  # of the optimizer between two looks at the clock
 
 
 def conformer(smiles: str) -> str:
-    """Return every component side by side with all hydrogens as a mol block, by ETKDG, then MMFF94 or UFF.
-
-    A molecule without parameters of UFF stays as embedded; TimeoutError where none is.
-    """
+    """Return all components with hydrogens as a mol block (ETKDG, MMFF94 or UFF); TimeoutError where there is none."""
     whole = from_smiles(smiles)
     for atom in whole.GetAtoms():
         atom.SetAtomMapNum(0)
@@ -65,7 +62,6 @@ def _relax(mol: Any, end: float) -> None:
 
 
 def _side_by_side(parts: list[Any]) -> Any:
-    """Return one molecule of many, none in another's way."""
     whole, right = Chem.Mol(), 0.0
     for part in parts:
         positions = part.GetConformer().GetPositions()  # (atoms, 3), in Å

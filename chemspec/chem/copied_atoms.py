@@ -1,7 +1,4 @@
-"""Atom maps from copied tokens: accepted drafts say which atom of the query an atom of the answer was copied from.
-
-They are free, since every trace has them; `atom_maps` covers all atoms, and is right more often.
-"""
+"""Atom maps from copied tokens, free with every trace: accepted drafts say from which atom one was copied."""
 
 from __future__ import annotations
 
@@ -31,10 +28,7 @@ def copied_map(result: DecodeResult) -> str:
 
 
 def copied_atoms(result: DecodeResult) -> dict[int, int]:
-    """Return the atoms of the query that the best answer copied, each with its atom in the answer.
-
-    Atoms are numbered as RDKit reads the joined tokens; one that was copied more than once counts in its longest run.
-    """
+    """Return the atoms of the query that the best answer copied, each with its atom there; the longest run counts."""
     if not result.hypotheses:
         return {}
     query_atoms = chem.atom_tokens(result.trace.query)
@@ -55,7 +49,9 @@ def copied_runs(result: DecodeResult) -> list[Run]:
     continue it as long as they are the next ones of the query.
     """
     query, answer = result.trace.query, result.hypotheses[0].tokens
-    sources = _sources_of_tokens(result)
+    spans = [span for step in result.trace.passes for span in step.spans if span.span]
+    # Of every accepted drafted token that was copied, by position in the answer.
+    sources = {s.start + offset: s.span[0] + offset for s in spans if s.span for offset in range(s.length)}
     runs: list[Run] = []
     for target, token in enumerate(answer):
         following = runs[-1][-1][0] + 1 if runs and runs[-1][-1][1] == target - 1 else -1
@@ -68,9 +64,3 @@ def copied_runs(result: DecodeResult) -> list[Run]:
         else:
             runs.append([(source, target)])
     return runs
-
-
-def _sources_of_tokens(result: DecodeResult) -> dict[int, int]:
-    """Return the position in the query of every accepted drafted token that was copied, by position in the answer."""
-    spans = [span for step in result.trace.passes for span in step.spans]
-    return {span.start + offset: span.span[0] + offset for span in spans if span.span for offset in range(span.length)}

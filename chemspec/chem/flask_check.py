@@ -1,7 +1,4 @@
-"""What a flask lacks for a reaction, what contradicts it, and what is dangerous, by tables written by hand.
-
-Only structures are compared: amounts, temperature and time are not known.
-"""
+"""What a flask lacks, what contradicts it, and what is dangerous: by structures, and tables written by hand."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
 
 from rdkit import rdBase
 
@@ -54,10 +50,7 @@ class Conflict:
 
 @lru_cache(maxsize=4000)
 def missing_or_conflicting(flask: str, product: str) -> tuple[str, ...]:
-    """Return what a flask lacks for a reaction and what in it contradicts the product, as sentences; empty if nothing.
-
-    The flask is canonical SMILES of the reactants with all reagents and solvents, the product that of one molecule.
-    """
+    """Return what a flask with all reagents lacks for a product, and what in it contradicts that, as sentences."""
     step = strategy_of_step(flask, product)
     if step is None:
         return ()
@@ -93,14 +86,14 @@ def split_flask(flask: str, step: Strategy) -> tuple[list[str], list[str]]:
     given: list[str] = []
     agents: list[str] = []
     for part in flask.split("."):
-        atoms = range(start, start + _atoms(part))
+        mol = _molecule(part)
+        atoms = range(start, start + (mol.GetNumAtoms() if mol is not None else 0))
         (agents if sources.isdisjoint(atoms) else given).append(part)
         start = atoms.stop
     return given, agents
 
 
 def _applies(need: Need, flask: str, step: Strategy) -> bool:
-    """Return whether atoms that change in a step are what a need is about."""
     if need.reactants == "-":
         return True
     pattern, whole = _pattern(need.reactants), mol_from_smiles(flask)
@@ -120,22 +113,8 @@ def _fits(part: str, smarts: str) -> bool:
     return mol is not None and bool(mol.HasSubstructMatch(_pattern(smarts)))
 
 
-def _atoms(part: str) -> int:
-    mol = _molecule(part)
-    return mol.GetNumAtoms() if mol is not None else 0
-
-
-@lru_cache(maxsize=1000)
-def _molecule(part: str) -> Any:
-    return mol_from_smiles(part)
-
-
-@cache
-def _pattern(smarts: str) -> Any:
-    return mol_from_smarts(smarts)
-
-
-# --- the tables -------------------------------------------------------------------------------------
+_molecule = lru_cache(maxsize=1000)(mol_from_smiles)
+_pattern = cache(mol_from_smarts)
 
 
 def _lines(name: str) -> Iterable[list[str]]:
@@ -177,10 +156,7 @@ def _conflicts() -> tuple[Conflict, ...]:
 
 @lru_cache(maxsize=4000)
 def hazards(left: str, right: str) -> tuple[str, ...]:
-    """Return what is dangerous about a reaction of canonical SMILES, in words; empty if the table has nothing about it.
-
-    Amounts, concentrations and conditions are not known: no word is no proof of safety.
-    """
+    """Return dangers of a reaction by its structures, in words; amounts are not known: no word is no proof."""
     parts = dict.fromkeys([*left.split("."), *right.split(".")])
     with rdBase.BlockLogs():
         return tuple(sentence for patterns, sentence in _hazard_rows() if holds(tuple(parts), patterns))

@@ -1,8 +1,7 @@
-"""Constraints on a retrosynthetic step: bonds of the target to break or to protect, and allowed reaction classes.
+"""Constraints on a retrosynthetic step: bonds to break (one of them), bonds to protect, and allowed reaction classes.
 
-Written as text such as "break C1-N3; keep C5-C6; only amide, ester", bonds by their two atoms, numbered from 0 in the
-order of the target's canonical SMILES. At least one of the bonds to break must break, and none of the protected ones
-may. Bonds that are equivalent by symmetry are treated as one, since a step does not distinguish them.
+As text "break C1-N3; keep C5-C6; only amide, ester", atoms numbered from 0 in the target's canonical SMILES. Bonds that
+are equivalent by symmetry are one.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Safe parsing with RDKit: texts on which it would hang or crash are refused first.
 
-RDKit's ring search takes minutes and gigabytes on graphs with very many rings, or crashes, and it traverses molecules
-recursively. So rings and characters are counted in the text first, never underestimating. A text with many rings, which
-is rare, is parsed in a separate process before: fused rings or unusual cages within the limits may still take RDKit
-hours. `tests/test_architecture.py` checks that nothing but that process calls RDKit's parsers.
+Its ring search takes minutes and gigabytes on very many rings, and it traverses molecules recursively. So rings and
+characters are counted in the text, never underestimating, and a text with many rings, which is rare, is parsed in a
+separate process before; `tests/test_architecture.py` checks that nothing else calls RDKit's parsers.
 """
 
 from __future__ import annotations
@@ -44,14 +43,8 @@ _TOKEN = re.compile(rf"\[[^\]]*\]|{_LABEL.pattern}|[()A-Za-z*]")  # "Cl" may cou
 _ROW = re.compile(r"\s*[+-]?\d\S*\s+[+-]?\d\S*\s+[+-]?(\d+)\S*\s+[+-]?(\d+)")
 
 
-# --- SMILES and SMARTS ---------------------------------------------------------------------------
-
-
 def mol_from_smiles(smiles: str, *, sanitize: bool = True) -> Any:
-    """Parse a SMILES; None if it is empty, contains blanks, exceeds a limit, or RDKit refuses it.
-
-    Without `sanitize` every written atom becomes an atom of the molecule, without checks.
-    """
+    """Parse a SMILES, with checks if `sanitize`; None if empty, with blanks, over a limit, or RDKit refuses it."""
     # RDKit accepts "" as a molecule, and text after a blank as its name.
     if not _PRINTED.fullmatch(smiles) or smiles_refusal(smiles):
         return None
@@ -105,9 +98,6 @@ def ring_labels(smiles: str) -> list[int]:
     return list(labels.values())
 
 
-# --- graphs bond by bond -------------------------------------------------------------------------
-
-
 def _graph_refusal(bonds: Iterable[tuple[int | None, int | None]], hard: Callable[[], str] = str) -> str:
     """Return why a graph given by bonds is too large; empty if it is not. Unreadable ends (None) close a ring."""
     parents: dict[int, int] = {}  # union-find
@@ -143,9 +133,6 @@ def _parse_integer(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else None
 
 
-# --- molfiles and reactions ----------------------------------------------------------------------
-
-
 def mol_from_molblock(block: str, *, sanitize: bool = True) -> Any:
     """Parse a V2000 or V3000 block; None if it exceeds a limit or RDKit refuses it. May raise `RDKIT_ERRORS`.
 
@@ -158,10 +145,7 @@ def mol_from_molblock(block: str, *, sanitize: bool = True) -> Any:
 
 @lru_cache(maxsize=8)  # called several times for a file
 def molblock_refusal(*blocks: str) -> str:
-    """Return why a group of molfiles is refused; empty if it is not.
-
-    Bonds are counted by the rules of both versions, since RDKit decides on the version.
-    """
+    """Return why molfiles are refused, by the rules of both versions as RDKit may read them; empty if not."""
     # RDKit counts columns in bytes.
     plain = (block if block.isascii() else block.encode("utf-8", "replace").decode("latin-1") for block in blocks)
     lines = [block.split("\n") for block in plain]
@@ -227,9 +211,6 @@ def _counts_v3000(lines: list[str]) -> str:
     return ""
 
 
-# --- ChemDraw and InChI --------------------------------------------------------------------------
-
-
 def mols_from_cdxml(text: str) -> list[Any]:
     """Parse a CDXML file; empty if it exceeds a limit. May raise `RDKIT_ERRORS`."""
     return [] if cdxml_refusal(text) else list(Chem.MolsFromCDXML(text))
@@ -293,9 +274,6 @@ def inchi_refusal(inchi: str) -> str:
 def _parse_count(text: str) -> int:
     """Parse a count of an InChI formula; empty means 1."""
     return min(int(text[:9]), 10**6) if text.isascii() and text.isdigit() else 1
-
-
-# --- a text of many rings --------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=1000)

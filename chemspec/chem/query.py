@@ -87,10 +87,7 @@ def main_product(smiles: str) -> str | None:
 
 @lru_cache(maxsize=ELEMENTS_KEPT)
 def elements(smiles: str) -> Counter[str] | None:
-    """Return how many heavy atoms there are of each element, not to be changed; None where the SMILES is invalid.
-
-    They are read off the formula, since a loop over atoms in Python is slow.
-    """
+    """Return how many heavy atoms there are of each element (not to be changed), by the formula; None where invalid."""
     mol = mol_from_smiles(smiles)
     counted = re.findall(r"([A-Z][a-z]?)(\d*)", str(CalcMolFormula(mol))) if mol is not None else []
     return None if mol is None else Counter({name: int(many or 1) for name, many in counted if name != "H"})
@@ -102,10 +99,7 @@ def heavy_atoms(smiles: str) -> int:
 
 
 def formula_balance(reactants: str, products: str) -> dict[str, int] | None:
-    """Return heavy atoms of the products that the reactants cannot supply, by element; None if unreadable.
-
-    Hydrogen is left out, because reactions as written seldom balance it (work-up, reducing agents).
-    """
+    """Return heavy atoms (hydrogen is seldom balanced) of the products that the reactants lack; None if unreadable."""
     have, need = elements(reactants), elements(products)
     if have is None or need is None:
         return None
@@ -185,7 +179,6 @@ def _too_long(length: int, limit: int) -> Fault:
 
 
 def _chemistry(smiles: str, spans: Sequence[tuple[int, int]]) -> Fault | None:
-    """Return what RDKit objects to in a SMILES that is well formed."""
     mol = mol_from_smiles(smiles, sanitize=False)
     if mol is None or mol.GetNumAtoms() != len(spans):
         return None
@@ -256,11 +249,7 @@ _ALIKE = {
     **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u02d7", "-"),
     **dict.fromkeys("\u00b7\u2022\u2219\u22c5", "."),
     **dict.fromkeys("\u2192\u27f6\u279c\u2794", ">>"),  # not the double ones, which point at the starting materials
-    "\u2261": "#",
-    "\u2215": "/",
-    "\u2044": "/",
-    "\u2216": "\\",
-    "\u2236": ":",
+    **dict(zip("\u2261\u2215\u2044\u2216\u2236", "#//\\:", strict=True)),
     **dict(zip(_CYRILLIC, "ABCEHIKOPSTaeocpsil", strict=True)),
     **dict(zip(_GREEK, "ABEZHIKNOPTo", strict=True)),
 }
@@ -356,8 +345,7 @@ def _vague(smiles: str, mol: Any) -> Fault | None:
     mol = mol_from_smiles(smiles, sanitize=False)
     atoms = zip(() if mol is None else mol.GetAtoms(), scan_smiles(smiles).atoms, strict=False)
     for start, end in (span for atom, span in atoms if atom.GetAtomicNum() == 0):
-        message = f"{smiles[start:end]} stands for any atom; write the one that is meant"
-        return Fault(message, start, end, "atom")
+        return Fault(f"{smiles[start:end]} stands for any atom; write the one that is meant", start, end, "atom")
     if (index := smiles.find("~")) >= 0:
         return Fault("~ stands for any bond; write the one that is meant", index, index + 1, "bond")
     return None
@@ -373,3 +361,24 @@ def _without_maps(mol: Any, notes: list[str]) -> str:
     # Read again: RDKit folds an explicit [H] into its neighbour only once the map is gone.
     plain = _write(mol)
     return canonical(plain) or plain
+
+
+MAX_COMPARED = 200_000  # pairs of atoms compared; some patterns would need all there are
+
+
+def has_substructure(smiles: str, pattern: Any) -> bool | None:
+    """Return whether a molecule has a substructure, an RDKit query; None if it takes more than `MAX_COMPARED` pairs."""
+    mol = mol_from_smiles(smiles)
+    if mol is None:
+        return False
+    left = MAX_COMPARED
+
+    def compare(*_: Any) -> bool:
+        nonlocal left
+        left -= 1
+        return left > 0  # then nothing fits any more, and the search ends
+
+    parameters = Chem.SubstructMatchParameters()
+    parameters.setExtraAtomCheckFunc(compare)
+    matched = bool(mol.HasSubstructMatch(pattern, parameters))
+    return matched if left > 0 else None

@@ -1,8 +1,6 @@
-"""Root-aligned SMILES: write two molecules so that their common parts are equal text.
+"""Root-aligned SMILES: write two molecules so that their common parts are equal text, copied token by token.
 
-Those of Zhong et al. (2022) start source and target at the same atom. Here the target also visits its atoms in the
-order in which the source wrote them, so that shared parts are copied token by token even where the canonical ranks
-differ.
+Those of Zhong et al. (2022) start at the same atom; here the target also visits its atoms in the source's order.
 """
 
 from __future__ import annotations
@@ -142,7 +140,6 @@ def _neighbours_by_map(mols: Sequence[Mol]) -> dict[int, set[int]]:
 
 
 def _bonded_oxygens(center: Chem.Atom) -> list[tuple[Chem.Atom, tuple[object, int]]]:
-    """Return the oxygens bonded to an atom, each with its bond and charge."""
     bonded = [(bond.GetOtherAtom(center), bond.GetBondType()) for bond in center.GetBonds()]
     return [(atom, (bond, atom.GetFormalCharge())) for atom, bond in bonded if atom.GetAtomicNum() == 8]
 
@@ -179,14 +176,6 @@ def _is_minor(mol: Mol, position_of_map: dict[int, int]) -> bool:
     return contributed <= MINOR_ATOMS and contributed < MINOR_SHARE * mol.GetNumAtoms()
 
 
-def _choose_root(mol: Mol, rng: Random | None) -> int:
-    """Return a random atom, or without `rng` the first atom of the canonical SMILES."""
-    if rng is not None:
-        return rng.randrange(mol.GetNumAtoms())
-    Chem.MolToSmiles(mol)
-    return _written_order(mol)[0]
-
-
 def _write_side(mols: Sequence[Mol], rng: Random | None) -> tuple[list[str], dict[int, int]]:
     """Write each molecule (randomly rooted); returns texts and text positions by atom map number."""
     texts: list[str] = []
@@ -194,7 +183,10 @@ def _write_side(mols: Sequence[Mol], rng: Random | None) -> tuple[list[str], dic
     offset = 0
     for mol in mols:
         maps, bare = _map_numbers(mol), _without_maps(mol)
-        text, order = write_from(bare, _choose_root(bare, rng))
+        if rng is None:
+            Chem.MolToSmiles(bare)
+        root = _written_order(bare)[0] if rng is None else rng.randrange(bare.GetNumAtoms())
+        text, order = write_from(bare, root)
         texts.append(text)
         for position, atom in enumerate(order):
             if maps[atom]:
@@ -271,18 +263,12 @@ def _align_forward(reactants: list[Mol], product: Mol, reagents: list[Mol], rng:
 
 
 def _parse_sides(mapped: str, *, stereo: bool) -> tuple[list[Mol], Mol] | None:
-    """Return reactants and the single product, if their maps are usable."""
     parts = mapped.split(">")
     if len(parts) != 3:  # a molecule, or a dative bond, whose > is not distinguished from an arrow here
         return None
     reactants, products = _parse_molecules(parts[0], stereo=stereo), _parse_molecules(parts[2], stereo=stereo)
     if reactants is None or products is None or len(products) != 1:
         return None
-    return (reactants, products[0]) if _maps_are_usable(products, reactants) else None
-
-
-def _maps_are_usable(products: Sequence[Mol], reactants: Sequence[Mol]) -> bool:
-    product_maps = [number for mol in products for number in _map_numbers(mol) if number]
-    reactant_maps = [number for mol in reactants for number in _map_numbers(mol) if number]
-    unique = len(set(product_maps)) == len(product_maps) and len(set(reactant_maps)) == len(reactant_maps)
-    return unique and bool(set(product_maps) & set(reactant_maps))
+    maps = [[number for mol in mols for number in _map_numbers(mol) if number] for mols in (products, reactants)]
+    usable = all(len(set(numbers)) == len(numbers) for numbers in maps) and set(maps[0]) & set(maps[1])
+    return (reactants, products[0]) if usable else None

@@ -1,4 +1,4 @@
-"""Split SMILES into molecules with salts kept together; needs RDKit only."""
+"""Split SMILES into molecules with salts kept together, and normal forms of reagent sets; needs RDKit only."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from rdkit import Chem, rdBase
 
+import chemspec.chem as chem
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.query import canonical
 
@@ -54,12 +55,9 @@ def group_molecules(parts: Sequence[str]) -> list[tuple[int, ...]]:
 
 
 def _opposite_pairs(charges: Sequence[int]) -> list[tuple[int, int]]:
-    """Return pairs of ions with opposite charges, sorted by charge and distance."""
     indices = range(len(charges))
     pairs = [(a, b) for a in indices for b in indices[a + 1 :] if charges[a] and charges[a] == -charges[b]]
-    return sorted(
-        pairs, key=lambda group_salts: (-abs(charges[group_salts[0]]), group_salts[1] - group_salts[0], group_salts[0])
-    )
+    return sorted(pairs, key=lambda pair: (-abs(charges[pair[0]]), pair[1] - pair[0], pair[0]))
 
 
 def _find_counterions(index: int, free: Collection[int], parts: Sequence[str], charges: Sequence[int]) -> list[int]:
@@ -87,16 +85,12 @@ def charge_of(part: str) -> int:
     """Return the charge of a molecule, 0 if it is invalid."""
     if not any(sign in part for sign in "+-"):
         return 0
-    with rdBase.BlockLogs():
-        mol = mol_from_smiles(part)
+    mol = mol_from_smiles(part)
     return 0 if mol is None else int(Chem.GetFormalCharge(mol))
 
 
 def in_typed_order(typed: str, smiles: str) -> str:
-    """Reorder a canonical SMILES to the typed order of its molecules, with the ions of salts adjacent.
-
-    The typed SMILES may have atom maps, the canonical one has none.
-    """
+    """Reorder a canonical SMILES to the typed order of molecules (perhaps mapped), the ions of salts adjacent."""
     if "." not in smiles:
         return smiles
     remaining = smiles.split(".")
@@ -119,3 +113,30 @@ def _canonical_fragments(typed: str) -> list[str]:
             atom.SetAtomMapNum(0)
         whole = [Chem.MolToSmiles(part) for part in Chem.GetMolFrags(mol, asMols=True)]
     return [canonical(part) or part for part in whole]
+
+
+def normal_form(reagents: str) -> str | None:
+    """Return the normal form of a set of reagents; None if one is invalid or the set is empty."""
+    parts = {_without_stereo(part) for part in reagents.split(".") if part}
+    return None if None in parts or not parts else ".".join(sorted(filter(None, parts)))
+
+
+def other_reagents(flask: str, core: str) -> str:
+    """Return the reagents of a mixture except core reactants, in normal form; empty if none, or some are invalid."""
+    core_parts = {_without_stereo(part) for part in core.split(".")}
+    return normal_form(".".join(part for part in flask.split(".") if _without_stereo(part) not in core_parts)) or ""
+
+
+_without_stereo = lru_cache(maxsize=100_000)(chem.drop_stereo)  # reagents recur
+
+
+def balance_charges(reagents: str) -> str:
+    """Repeat ions of a reagent set until charges balance, if they can: `[K+].O=C([O-])[O-]` gets a second potassium."""
+    parts = reagents.split(".") if reagents else []
+    charges = {part: charge_of(part) for part in parts}
+    while excess := sum(map(charges.__getitem__, parts)):
+        fitting = [part for part in charges if charges[part] * excess < 0 and abs(charges[part]) <= abs(excess)]
+        if not fitting:
+            return reagents
+        parts.insert(parts.index(fitting[0]), fitting[0])
+    return ".".join(parts)

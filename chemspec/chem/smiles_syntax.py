@@ -1,7 +1,4 @@
-"""Scan the syntax of SMILES by RDKit's rules: text positions of atoms, and position of the first fault.
-
-RDKit does not report the position of an open ring, and other positions only in its log, which is global to the process.
-"""
+"""Scan SMILES by RDKit's rules for the positions of atoms and of the first fault, which RDKit does not report."""
 
 from __future__ import annotations
 
@@ -118,20 +115,16 @@ def _handle_token(scan: Scan, kind: str, start: int, end: int) -> None:
 
 def _misplaced_token(scan: Scan, kind: str, start: int, end: int) -> None:
     first, last = scan.last
-    if scan.before in ("bond", "twig"):
-        bond = scan.smiles[first:last]
-        if kind == "bond":
-            scan.set_fault("two bonds in a row", first, end)
-            return
-        scan.set_fault(f"the bond {bond} leads to no atom", first, last)
-        return
-    if scan.before == "open" and kind == "close":
+    if scan.before in ("bond", "twig") and kind == "bond":
+        scan.set_fault("two bonds in a row", first, end)
+    elif scan.before in ("bond", "twig"):
+        scan.set_fault(f"the bond {scan.smiles[first:last]} leads to no atom", first, last)
+    elif scan.before == "open" and kind == "close":
         scan.set_fault("this branch is empty", first, end)
-        return
-    if kind in ("end", "close"):
+    elif kind in ("end", "close"):
         scan.set_fault("nothing follows this dot", first, last)
-        return
-    scan.set_fault(f"this {_NAMES[kind]} needs an atom before it", start, end)
+    else:
+        scan.set_fault(f"this {_NAMES[kind]} needs an atom before it", start, end)
 
 
 def _add_atom(scan: Scan, start: int, end: int) -> None:
@@ -146,8 +139,7 @@ def _add_atom(scan: Scan, start: int, end: int) -> None:
 
 def _handle_ring(scan: Scan, start: int, end: int) -> None:
     assert scan.here is not None  # _AFTER lets a label stand only behind an atom
-    written = scan.smiles[start:end]
-    label = int(written.strip("%()"))
+    label = int(scan.smiles[start:end].strip("%()"))
     if label not in scan.rings:
         scan.rings[label] = scan.here, start, end
         return
@@ -155,8 +147,7 @@ def _handle_ring(scan: Scan, start: int, end: int) -> None:
     if atom == scan.here:
         scan.set_fault(f"ring {label} opens and closes on the same atom", opened, end, "ring")
     elif frozenset({atom, scan.here}) in scan.bonds:
-        message = f"ring {label} closes between two atoms that are bonded already"
-        scan.set_fault(message, start, end, "ring")
+        scan.set_fault(f"ring {label} closes between two atoms that are bonded already", start, end, "ring")
     scan.bonds.add(frozenset({atom, scan.here}))
 
 
@@ -164,10 +155,8 @@ def _check_end(scan: Scan) -> None:
     if scan.branches and scan.before not in ("bond", "twig", "dot"):
         position = scan.branches[-1][1]
         scan.set_fault("this ( is never closed", position, position + 1)
-        return
-    if scan.before not in _AFTER["end"]:
+    elif scan.before not in _AFTER["end"]:
         _misplaced_token(scan, "end", len(scan.smiles), len(scan.smiles))
-        return
     for label, (_, start, end) in scan.rings.items():
         scan.set_fault(f"ring {label} is opened here but never closed", start, end, "ring")
 
@@ -204,8 +193,7 @@ def _unknown_symbol(atom: str, position: int, offset: int) -> Fault:
     end = max(position + 1, word.end() if word else 0)
     if end - position > 1 or atom[position].isalpha():
         hint = {"D": "; deuterium is [2H]", "T": "; tritium is [3H]"}.get(atom[position:end], "")
-        message = f"{atom[position:end]} is no element{hint}"
-        return Fault(message, offset + position, offset + end, "atom")
+        return Fault(f"{atom[position:end]} is no element{hint}", offset + position, offset + end, "atom")
     if atom[position] == "]":
         return Fault(f"the brackets {atom} hold no element", offset, offset + len(atom), "atom")
     return Fault(f"{describe_character(atom[position])} is no element", offset + position, offset + end, "syntax")

@@ -19,10 +19,7 @@ _TRANS = {
 
 
 def changed_centres(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, ...], ...]:
-    """Return stereocentres of the product that were of the other hand before, those that were none, and those lost.
-
-    Only atoms that keep all their neighbours count: others may well change.
-    """
+    """Return centres, all neighbours kept, of the other hand than before, those that were none, and those lost."""
     none = Chem.ChiralType.CHI_UNSPECIFIED
     inverted, unset, untold = [], [], []
     for atom, origin in enumerate(match.origin):
@@ -38,7 +35,9 @@ def changed_centres(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, .
             continue
         order = [match.target[near.GetIdx()] for near in before.GetNeighbors()]
         now = [near.GetIdx() for near in here.GetNeighbors()]
-        if (tags[0] == tags[1]) != _even([now.index(near) for near in order]):
+        positions = [now.index(near) for near in order]
+        swaps = sum(a > b for k, b in enumerate(positions) for a in positions[:k])
+        if (tags[0] == tags[1]) != (swaps % 2 == 0):
             inverted.append(atom)
     if inverted or unset:
         inverted, unset = _lasting_centres(match, right, inverted, unset)
@@ -90,7 +89,3 @@ def flipped_double_bonds(match: AtomMap, left: Any, right: Any) -> tuple[tuple[i
 def _ends(bond: Any) -> tuple[int, int]:
     first, second = sorted((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()))
     return first, second
-
-
-def _even(order: list[int]) -> bool:
-    return sum(a > b for k, b in enumerate(order) for a in order[:k]) % 2 == 0

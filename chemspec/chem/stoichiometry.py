@@ -1,7 +1,6 @@
-"""Products that take a reactant twice or three times, and salts: what a flask can supply when amounts are not known.
+"""What a flask can supply when amounts are not known: products that take a reactant twice or three times, and salts.
 
-A flask names each molecule once. A bis-tosylate needs tosyl chloride twice: that is an over-reaction, no impossible
-product, and its class is read off with the reactant doubled.
+A bis-tosylate needs tosyl chloride twice, which a flask names once: an over-reaction, classified with it doubled.
 """
 
 from __future__ import annotations
@@ -34,7 +33,8 @@ def missing_elements(reactants: str, product: str) -> dict[str, int]:
     A reactant may be taken up to three times where the product holds the same piece of it as often, and the acid or
     counterion of a salt need not be among the reactants. Both are canonical SMILES.
     """
-    lacking = formula_balance(reactants, _without_salt_formers(product)) or {}
+    core = ".".join(part for part in product.split(".") if part not in SALT_FORMERS) or product
+    lacking = formula_balance(reactants, core) or {}
     return {} if lacking and extra_copies(reactants, product) else lacking
 
 
@@ -62,10 +62,7 @@ def _candidates(reactants: str) -> list[str]:
 
 
 def _whole_copy(reactants: str, product: str) -> tuple[str, ...]:
-    """Return a reactant that a product holds twice whole, if fewer bonds are made that way; empty if there is none.
-
-    Its elements may be in the flask as often without it, as those of an aniline twice in a urea.
-    """
+    """Return a reactant that a product holds twice whole (an aniline in a urea), if fewer bonds are made that way."""
     if "." in product:
         return ()
     target = mol_from_smiles(product)
@@ -78,10 +75,7 @@ def _whole_copy(reactants: str, product: str) -> tuple[str, ...]:
 
 
 def strategy_of_step(reactants: str, product: str) -> Strategy | None:
-    """Return what a step does (`strategy`), a reactant that is taken more than once counted as often.
-
-    Atoms are numbered as in the reactants; those of further copies have no number (-1).
-    """
+    """Return what a step does (`strategy`), with reactants taken more than once; the atoms of further copies are -1."""
     copies = extra_copies(reactants, product)
     if not copies:
         return strategy(reactants, product)
@@ -94,11 +88,6 @@ def strategy_of_step(reactants: str, product: str) -> Strategy | None:
         origin=tuple(origin if origin < atoms else -1 for origin in change.origin),
         before=tuple(atom for atom in change.before if atom < atoms),
     )
-
-
-def _without_salt_formers(product: str) -> str:
-    parts = product.split(".")
-    return ".".join(part for part in parts if part not in SALT_FORMERS) or product
 
 
 def _bonds_made(reactants: str, copies: tuple[str, ...], product: str) -> int:

@@ -1,11 +1,8 @@
-"""Read off a reaction what it does: the bonds made, its class, what leaves, whether a stereocentre is harmed.
-
-It rests on guessed atom maps and on patterns written by hand: a help for reading, not a measurement.
-"""
+"""Read off a reaction what it does, by guessed atom maps and patterns written by hand: a help, not a measurement."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -14,7 +11,6 @@ from typing import Any
 from rdkit import Chem, rdBase
 
 from chemspec.chem.atom_maps import AtomMap, map_atoms, read_graph
-from chemspec.chem.leaving_groups import connected_groups, describe_leaving_groups
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.chem.stereo_changes import changed_centres, flipped_double_bonds
 
@@ -55,25 +51,17 @@ class Strategy:
     key: tuple[Any, ...]  # equal for answers to one question that make the same bonds in the same kind of way
     name: str  # the class, such as "Amide formation"; of a step that does two things, both
     sentence: str  # what that is
-    # bonds of the product that are made, as pairs of atoms in order; empty where none is
-    made: tuple[tuple[int, int], ...]
+    made: tuple[tuple[int, int], ...]  # bonds of the product that are made, as pairs of atoms in order
     leaving: str  # what the reactants lose, in words
     reagents: str  # SMILES of what is usually added; empty if unknown
-    # atoms of the product that are a stereocentre of the other hand than before, though they take no part
-    inverted: tuple[int, ...]
+    inverted: tuple[int, ...]  # stereocentres of the product, of the other hand than before though they take no part
     unset: tuple[int, ...]  # atoms of the product that are a stereocentre, and none before, though they take no part
-    # atoms of the product that could be a stereocentre and were one before, though they take no part
-    lost: tuple[int, ...]
-    # double bonds of the product, as pairs of atoms in order, that are E and were Z, or the reverse, though their atoms
-    # take no part
-    flipped: tuple[tuple[int, int], ...]
+    lost: tuple[int, ...]  # atoms that could be a stereocentre and were one before, though they take no part
+    flipped: tuple[tuple[int, int], ...]  # E double bonds that were Z, or the reverse, though they take no part
     origin: tuple[int, ...]  # for each atom of the product the atom of the reactants that it comes from, or -1
     after: tuple[int, ...]  # atoms of the product that changed
-    # atoms of the reactants that change or leave, of the molecules that give atoms to the product
-    before: tuple[int, ...]
-    # whether a carbon-carbon bond between atoms that both stay is broken, which 2 of 1,000 recorded reactions seem to
-    # do
-    carbon_moves: bool = False
+    before: tuple[int, ...]  # atoms that change or leave, of the reactants that give atoms to the product
+    carbon_moves: bool = False  # a C-C bond of atoms that stay is broken, as in 2 of 1,000 recorded reactions
     # whether a group leaves one carbon atom, which gets no new bond, while a carbon atom that loses nothing gets one,
     # as in a coupling next to the halide; 1 of 1,500 recorded reactions seems to do it
     bond_shifted: bool = False
@@ -84,10 +72,7 @@ class Strategy:
 
 @lru_cache(maxsize=4000)
 def strategy(reactants: str, product: str) -> Strategy | None:
-    """Return what a reaction does; None where it cannot be read, or takes too long to map.
-
-    Both are canonical SMILES: reactants with or without agents, and one molecule.
-    """
+    """Return what a reaction (canonical SMILES, one product) does; None if unreadable, or mapping takes too long."""
     match = _map_core(reactants, product) or map_atoms(reactants, product, seconds=SECONDS)
     if match is None:
         return None
@@ -156,17 +141,12 @@ def family_of(step: Strategy) -> str:
 
 
 def _made(match: AtomMap) -> set[tuple[int, int]]:
-    """Return bonds of the product whose ends were not bonded before."""
+    origin, before = match.origin, match.left.bonds
     return {
         (atom, near)
         for atom, bonds in enumerate(match.right.bonds)
         for near in bonds
-        if atom < near
-        and (
-            match.origin[atom] < 0
-            or match.origin[near] < 0
-            or match.origin[near] not in match.left.bonds[match.origin[atom]]
-        )
+        if atom < near and (min(origin[atom], origin[near]) < 0 or origin[near] not in before[origin[atom]])
     }
 
 
@@ -192,7 +172,6 @@ def _ring(match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ..
 
 
 def _carbon_moves(match: AtomMap) -> bool:
-    """Return whether a bond between two carbon atoms of the reactants that stay in the product is broken."""
     carbons = {
         origin: atom for atom, origin in enumerate(match.origin) if origin >= 0 and match.left.kinds[origin][0] == 6
     }
@@ -267,10 +246,7 @@ def _classify(left: Any, right: Any, made: tuple[tuple[int, int], ...], touched:
 def _apart(
     match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ...], touched: list[int]
 ) -> Iterator[Rule]:
-    """Yield the classes of changes that happen in one step in regions of the product apart from each other.
-
-    Regions are one where a bond joins them, after or before: an opened anhydride or epoxide is one change.
-    """
+    """Yield the classes of changes in regions that no bond joins, after or before: an opened epoxide is one change."""
     before = [
         {match.target[near] for near in match.left.bonds[origin]} if origin >= 0 else set() for origin in match.origin
     ]
@@ -300,9 +276,7 @@ def _numbered(pattern: Any, hit: tuple[int, ...]) -> set[int]:
     return {hit[atom.GetIdx()] for atom in pattern.GetAtoms() if atom.GetAtomMapNum()}
 
 
-@cache
-def _smarts(pattern: str) -> Any:
-    return mol_from_smarts(pattern)
+_smarts = cache(mol_from_smarts)
 
 
 @cache
@@ -314,3 +288,77 @@ def _rules() -> tuple[Rule, ...]:
             patterns = tuple(_smarts(part) for part in reactants.split(" + "))
             rules.append(Rule(family, name, sentence, _smarts(product), patterns, reagents[0] if reagents else ""))
     return tuple(rules)
+
+
+# What leaves, by its SMILES, as a word after "also as"; what is not here is only counted.
+_LEAVING = {
+    "Cl": "chloride", "Br": "bromide", "I": "iodide", "F": "fluoride", "CS(=O)(=O)O": "mesylate",
+    "Cc1ccc(S(=O)(=O)O)cc1": "tosylate", "O=S(=O)(O)C(F)(F)F": "triflate", "OBO": "boronic acid",
+    "CC1(C)OBOC1(C)C": "boronic ester", "C": "methyl", "CC": "ethyl", "CCC": "isopropyl", "CC(C)C": "tert-butyl",
+    "CO": "methyl ester", "CCO": "ethyl ester", "Cc1ccccc1": "benzyl", "CC(=O)O": "anhydride", "CC=O": "acetyl",
+    "COC": "MOM", "C1CCOCC1": "THP", "CC(C)(C)OC=O": "Boc", "O=COCc1ccccc1": "Cbz", "O=Cc1ccccc1": "benzoyl",
+    "CCOC=O": "ethyl carbamate", "O=CC(F)(F)F": "trifluoroacetyl", "O=C(O)C(F)(F)F": "anhydride",
+}  # fmt: skip
+ACYL = ("CC(=O)O", "O=C(O)C(F)(F)F", "CO", "CCO")  # words of `_LEAVING` that mean an acyl group is bound to it
+_METALS = {"Si": "silyl", "Sn": "stannane", "Zn": "zinc", "Mg": "Grignard", "Li": "lithium"}
+
+
+def describe_leaving_groups(match: AtomMap, left: Any) -> str:
+    """Return what the molecules that give atoms lose, in words; empty where there is no word for a part of it."""
+    words = []
+    for part in connected_groups(match.left.bonds, match.lost):
+        mol = mol_from_smiles(Chem.MolFragmentToSmiles(left, part, isomericSmiles=False))
+        plain = Chem.MolToSmiles(mol) if mol is not None else ""
+        if plain in ("CCC", "CC(C)C") and not _is_branched(match, part):
+            plain = ""
+        if plain in ACYL and not _was_acyl(match, part):
+            plain = ""
+        metals = {left.GetAtomWithIdx(atom).GetSymbol() for atom in part} & set(_METALS)
+        if plain == "O":
+            words.append(_name_of_oxygen(match, part[0]))
+        else:
+            words.append(_METALS[min(metals)] if metals else _LEAVING.get(plain, ""))
+    return " + ".join(sorted(words)) if all(words) else ""
+
+
+def _is_branched(match: AtomMap, part: Sequence[int]) -> bool:
+    """Return whether an alkyl group was bound by the atom in its middle, as isopropyl and tert-butyl are."""
+    return any(
+        set(match.left.bonds[atom]) - set(part) and len(set(match.left.bonds[atom]) & set(part)) > 1 for atom in part
+    )
+
+
+def _was_acyl(match: AtomMap, part: Sequence[int]) -> bool:
+    """Return whether what leaves was bound to an acyl group, as in an anhydride or ester."""
+    held = {far for atom in part for far in match.left.bonds[atom]} - set(part)
+    return any(
+        order == 2 and match.left.kinds[oxygen][0] == 8
+        for atom in held
+        for oxygen, order in match.left.bonds[atom].items()
+    )
+
+
+def connected_groups(bonds: Sequence[Iterable[int]], atoms: Sequence[int]) -> list[list[int]]:
+    """Return atoms in groups that are bonded to each other."""
+    left, pieces = set(atoms), []
+    while left:
+        piece = [left.pop()]
+        for atom in piece:
+            near = [far for far in bonds[atom] if far in left]
+            left -= set(near)
+            piece += near
+        pieces.append(piece)
+    return pieces
+
+
+def _name_of_oxygen(match: AtomMap, oxygen: int) -> str:
+    """Return what an oxygen that leaves alone was part of."""
+    for near, order in match.left.bonds[oxygen].items():
+        if match.left.kinds[near][0] != 6:
+            return ""
+        if order == 2:
+            others = {match.left.kinds[far][0] for far in match.left.bonds[near] if far != oxygen}
+            return "aldehyde or ketone" if others <= {1, 6} else ""
+        if any(kind == 2 and match.left.kinds[far][0] == 8 for far, kind in match.left.bonds[near].items()):
+            return "acid"
+    return "alcohol"

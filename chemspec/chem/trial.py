@@ -64,10 +64,7 @@ def try_here(kind: str, text: str) -> str:
 
 
 def _read_with_reasons(kind: str, text: str) -> list[Any]:
-    """Return what RDKit reads, None where it says what is wrong.
-
-    Its parsers refuse without a reason when they get no memory, and without a limit they would go on: MemoryError.
-    """
+    """Return what RDKit reads; MemoryError where it refuses without a reason, as it does when it gets no memory."""
     errors: list[str] = []
     handler = logging.Handler(logging.ERROR)
     handler.emit = lambda record: errors.append(record.getMessage())  # type: ignore[method-assign]

@@ -1,8 +1,7 @@
 """Chemicals of the Chemical Weapons Convention's schedules, by structure, and where they are refused.
 
-Schedule 1, the agents of Schedule 2 and its phosphorus precursors are refused in every question. The other precursors
-of Schedule 2 and all of Schedule 3 are everyday reagents (phosphorus oxychloride, thionyl chloride, triethanolamine):
-they may be in a flask, and are refused as a target only.
+Schedule 1, the agents of Schedule 2 and its phosphorus precursors are refused in every question; the other precursors
+of Schedule 2 and all of Schedule 3, everyday reagents such as thionyl chloride, as a target only.
 """
 
 from __future__ import annotations
@@ -34,10 +33,7 @@ class Entry:
 
 
 def refusal(smiles: str, *, target: bool = False) -> str:
-    """Return why no prediction is made about molecules (canonical SMILES), in words; empty if none of them is refused.
-
-    `target`: they are to be made.
-    """
+    """Return why no prediction is made about molecules, or of how to make them (`target`); empty if it is."""
     for part in dict.fromkeys(smiles.split(".")):
         entry = scheduled_entry(part)
         if entry is not None and (target or entry.where == "always"):
@@ -50,10 +46,7 @@ def refusal(smiles: str, *, target: bool = False) -> str:
 
 @lru_cache(maxsize=20_000)
 def scheduled_entry(part: str) -> Entry | None:
-    """Return the entry of the schedules that a molecule falls under, whatever its stereo, isotopes and charges.
-
-    None if there is none or it is exempt.
-    """
+    """Return the entry for a molecule, whatever its stereo, isotopes and charges; None if exempt or in no schedule."""
     phosphorus = "P" in part or "p" in part
     size = len(_BRACKETS.sub("C", _DEUTERIUM.sub("", part)))
     if size > LONGEST and not phosphorus and "+" not in part:

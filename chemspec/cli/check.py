@@ -35,9 +35,9 @@ def check_reactions(
     """
     from chemspec.engine.registry import installed_models
     from chemspec.precedents import installed
-    from chemspec.review.engines import load_engines
     from chemspec.review.forward_check import StepChecker
     from chemspec.review.reaction_check import CHECK_SETTINGS, check_reaction
+    from chemspec.review.review import load_engines
 
     texts = _read_reactions(reaction, column)
     names = {folder.name for folder in installed_models()}

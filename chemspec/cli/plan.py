@@ -97,7 +97,7 @@ class Models:
         return Expander(retro, forward, settings, reagents=reagents, index=index), retro.device
 
     def _load_fastest(self, task: str, model: str = "") -> Engine:
-        from chemspec.review.engines import load_fastest
+        from chemspec.review.review import load_fastest
 
         def load(_: str, **options: Any) -> Engine:
             return opt.load_engine(task, model, **options)

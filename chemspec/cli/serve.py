@@ -14,7 +14,7 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.service.limits import Endpoint, Limits, Replicas, RequestLimits
-from chemspec.system import extras, home
+from chemspec.system import extras, files
 from chemspec.system.host_check import AllowedHosts
 
 
@@ -43,7 +43,7 @@ def launch_app(
     options += ["--browser.gatherUsageStats", "false"]  # independent of the settings file
     options += ["--server.fileWatcherType", "auto" if watch else "none"]
     options += [word for name in allowed_host or [] for word in ("--allowed-host", name)]
-    if warning := home.permission_warning():
+    if warning := files.permission_warning():
         show.print_note(f"warning: {warning}")
     words = [sys.executable, "-m", "chemspec.ui.launch", *options]
     os.chdir(app_script().parent)  # where the settings of Streamlit are

@@ -247,13 +247,10 @@ class RayEngines:
                 raise cause from error  # other engines would raise the same
             raise _DeathError(f"{type(cause).__name__}: {cause}") from error
         except errors.RayError as error:
-            raise _DeathError(_short_message(error)) from error
+            lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+            telling = (line for line in lines if "died" in line or "dead" in line or "unavailable" in line)
+            raise _DeathError(next(telling, lines[0])[:300]) from error
 
 
 class _DeathError(Exception):
     """The cause of an engine's death."""
-
-
-def _short_message(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return next((line for line in lines if "died" in line or "dead" in line or "unavailable" in line), lines[0])[:300]

@@ -41,8 +41,7 @@ class InputOptions:
 
     task: Task | None = None  # "forward" or "retro", to refuse a model of another task
     column: str = ""  # column of the input; empty: one with a usual name for the task, or for the model's task
-    # rows per shard, which an engine processes at a time, and which are repeated after its death
-    shard_rows: int = SHARD
+    shard_rows: int = SHARD  # rows that an engine processes at a time, and that are repeated after its death
 
     def pieces(self, source: Path, out: Path, model: str | Path, note: Tell) -> Iterator[Piece]:
         """Return the shards of the input; FileError for wrong options, or no query."""
@@ -165,6 +164,3 @@ class _Job:
             deaths=self._deaths,
             seconds=round(self._told - self._began, 1),
         )
-
-
-__all__ = ["JobReport", "predict_file"]

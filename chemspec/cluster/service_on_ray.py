@@ -1,8 +1,7 @@
 """The HTTP service on a Ray cluster: a Ray Serve deployment whose replicas hold an engine and the service's own routes.
 
-A replica is an unchanged `chemspec.service` behind Ray Serve's proxy instead of a port: its scheduler forms batches,
-its application checks keys and responds. Ray starts replicas where they fit, more of them under load, and replaces dead
-ones; requests to a dead replica get status 500, after which `chemspec.client` retries.
+A replica is an unchanged `chemspec.service` behind Ray Serve's proxy instead of a port. Ray starts more of them under
+load and replaces dead ones; requests to those get status 500, after which `chemspec.client` retries.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from rdkit import rdBase
 from chemspec.chem import ARROW, canonical, drop_stereo, main_product
 from chemspec.chem.atom_maps import guess_maps
 from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.reagent_sets import other_reagents
 from chemspec.chem.root_align import align_forward, align_retro, write_randomly
+from chemspec.chem.salts import other_reagents
 from chemspec.settings import Task
 from chemspec.tasks import TASKS, Pair, Row, WritePair
 
@@ -69,7 +69,7 @@ def _mapped_and_others(row: Row) -> tuple[str, list[str]] | None:
 
 
 def reagents_pair(row: Row) -> Pair:
-    """Return `reactants>>product` of a row and its other molecules in normal form (`chemspec.chem.reagent_sets`)."""
+    """Return `reactants>>product` of a row and its other molecules in normal form (`chemspec.chem.salts`)."""
     core, product = row.get("core_reactants") or "", row.get("main_product") or ""
     return f"{core}{ARROW}{product}", other_reagents(row.get("reactants_and_reagents") or "", core)
 

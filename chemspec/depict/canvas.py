@@ -26,8 +26,7 @@ Anchor = Literal["start", "middle", "end"]
 class Item:
     """A part of a picture, which appears `at` seconds after the start and stays."""
 
-    # left, top, width, height: its rectangle; a text is centred vertically
-    left: float
+    left: float  # the rectangle, in which a text is centred vertically
     top: float
     width: float
     height: float
@@ -37,8 +36,7 @@ class Item:
     bold: bool = False
     mono: bool = False
     anchor: Anchor = "start"  # the part of the rectangle to which a text is aligned
-    # fill, stroke: colours of a rectangle, or of a text (`fill`); empty for none
-    fill: str = ""
+    fill: str = ""  # as `stroke`, of a rectangle or text; empty for none
     stroke: str = ""
     molecule: Depiction | None = None  # of a drawing
     corners: tuple[tuple[float, float], ...] = ()  # of a polygon in place of the rectangle

@@ -12,7 +12,6 @@ from math import atan2, cos, hypot, pi, sin
 from typing import Any
 
 import numpy as np
-from rdkit import rdBase
 from rdkit.Chem import rdDepictor
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
@@ -35,12 +34,10 @@ Alike = tuple[str, Bonds]  # a SMILES; pairs of an atom of the molecule drawn an
 class Colouring:
     """Marks on atoms, by index in the SMILES as written (`chem.atom_tokens`)."""
 
-    # colours ("#rrggbb") behind atoms; a bond between two atoms of one colour takes it too
-    fills: tuple[tuple[int, str], ...] = ()
+    fills: tuple[tuple[int, str], ...] = ()  # colours ("#rrggbb") behind atoms, and bonds of equal ones
     ringed: tuple[int, ...] = ()  # atoms in a dashed ring
     notes: tuple[tuple[int, str], ...] = ()  # short texts next to atoms
-    # bold texts next to atoms, which cover nothing of an SVG drawing, the most important first
-    labels: tuple[tuple[int, str], ...] = ()
+    labels: tuple[tuple[int, str], ...] = ()  # bold texts next to atoms, which cover nothing of an SVG
 
     def renumbered(self, numbers: Mapping[int, int]) -> Colouring:
         """Return the marks of the atoms that `numbers` has, under their numbers there."""
@@ -88,8 +85,7 @@ class Depiction:
 
     def molecule(self) -> Any | None:
         """Return the molecule with 2-D coordinates; None for what cannot be read or has too many atoms."""
-        with rdBase.BlockLogs():
-            mol = mol_from_smiles(self.smiles)
+        mol = mol_from_smiles(self.smiles)
         if mol is None or not 0 < mol.GetNumAtoms() <= MAX_ATOMS:
             return None
         for atom in mol.GetAtoms():
@@ -125,7 +121,11 @@ def _draw(drawer: Any, depiction: Depiction, scale: float = 1.0) -> Any | None:
         rdMolDraw2D.SetDarkMode(drawer)
         options.updateAtomPalette({7: (0.56, 0.64, 1.0), 8: (1.0, 0.5, 0.47), 53: (0.8, 0.55, 0.95)})
     options.clearBackground = False
-    colors = {atom: _rgba_color(color) for atom, color in marks.fills if atom < count}
+    colors = {
+        atom: (*(int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)), 0.45)
+        for atom, color in marks.fills
+        if atom < count
+    }
     bonds = {
         bond.GetIdx(): colors[bond.GetBeginAtomIdx()]
         for bond in mol.GetBonds()
@@ -212,11 +212,6 @@ def _rotate_onto(conformer: Any, atoms: Any, targets: Any) -> None:
     conformer.SetPositions(flat)
 
 
-def _rgba_color(color: str) -> tuple[float, float, float, float]:
-    red, green, blue = (int(color[k : k + 2], 16) / 255 for k in (1, 3, 5))
-    return red, green, blue, 0.45
-
-
 def svg_data_uri(svg: str) -> str:
     """Return an SVG as a link target, for table cells and <img>."""
     return "data:image/svg+xml;base64," + b64encode(svg.encode()).decode()
@@ -236,10 +231,7 @@ Box = tuple[float, float, float, float]  # middle, half the width, half the heig
 
 
 def add_labels(svg: str, mol: Any, points: Sequence[Any], labels: Sequence[tuple[int, str]], color: str) -> str:
-    """Return a drawing with labels (atom, text), the most important first, enlarged to hold them.
-
-    `points` are those of the molecule's atoms in the drawing.
-    """
+    """Return a drawing, atoms at `points`, with labels (atom, text), the most important first, enlarged to fit."""
     hydrogens = [min(2, atom.GetTotalNumHs()) if atom.GetSymbol() != "C" else 0 for atom in mol.GetAtoms()]
     discs = [(at.x, at.y, 7.0 + 6.0 * count) for at, count in zip(points, hydrogens, strict=True)]
     taken = list(discs)
@@ -252,7 +244,7 @@ def add_labels(svg: str, mol: Any, points: Sequence[Any], labels: Sequence[tuple
     for atom, text in labels:
         near = [discs[other.GetIdx()] for other in mol.GetAtomWithIdx(atom).GetNeighbors()]
         boxes.append(_best_box(text, discs[atom], near, taken, boxes))
-    width, height = (float(side) for side in re.search(r"width='([\d.]+)px' height='([\d.]+)px'", svg).groups())  # type: ignore[union-attr]
+    width, height = svg_size(svg)
     left, top = min(0.0, *(x - w for x, _, w, _ in boxes)), min(0.0, *(y - h for _, y, _, h in boxes))
     wide = max(width, *(x + w for x, _, w, _ in boxes)) - left
     high = max(height, *(y + h for _, y, _, h in boxes)) - top

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
-from rdkit import rdBase
-
 from chemspec.chem import formats
 from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.chem.parsing import mol_from_smiles
@@ -77,8 +75,7 @@ def side_molecules(
 
 
 def _atom_count(smiles: str) -> int:
-    with rdBase.BlockLogs():
-        mol = mol_from_smiles(smiles)
+    mol = mol_from_smiles(smiles)
     return 0 if mol is None else int(mol.GetNumAtoms())
 
 

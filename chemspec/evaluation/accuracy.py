@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from chemspec.chem import canonical
-from chemspec.chem.reagent_sets import normal_form
+from chemspec.chem.salts import normal_form
 from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.data.reactions import canonical_pair
 from chemspec.data.shards import read_rows

@@ -1,7 +1,6 @@
-"""Find the query column of a table by the usual names for a task (`TaskSpec.named`).
+"""Find the query column of a table by its usual names in data sets and vendors' lists (`TaskSpec.named`).
 
-An arrow separates the columns of the two sides of a reaction, "|" alternative names of one column. The names are those
-of ChEMBL, PubChem, ZINC, ORD, USPTO and R-SMILES files and of vendors' lists.
+An arrow separates the columns of the two sides of a reaction, "|" alternative names of one column.
 """
 
 from __future__ import annotations
@@ -21,19 +20,14 @@ MOLECULES = (
 )
 SIDES = ("source|src>>target|tgt", "input>>output")  # of parallel files, for tasks about whole reactions
 LAST = ("source", "src", "input")  # last resort: "source" may also mean a patent
-EMPTY = frozenset(  # not Na, which is sodium
-    (
-        *("", "-", "--", "NA", "na", "N/A", "n/a", "n.a.", "N.A.", "#N/A", "#NA", "<NA>", "NaN", "nan", "NAN"),
-        *("None", "none", "NONE", "null", "Null", "NULL", "nil", "NaT", "#VALUE!", "#REF!", "#NAME?"),
-    )
-)
+EMPTY = {  # not Na, which is sodium
+    "", "-", "--", "NA", "na", "N/A", "n/a", "n.a.", "N.A.", "#N/A", "#NA", "<NA>", "NaN", "nan", "NAN", "None", "none",
+    "NONE", "null", "Null", "NULL", "nil", "NaT", "#VALUE!", "#REF!", "#NAME?",
+}  # fmt: skip
 
 
 def find_query_columns(names: Sequence[str], task: Task | None = None) -> tuple[int, ...]:
-    """Return the index of the query column for a task (or for any task); empty if there is none.
-
-    Two indices are the sides of a reaction, for tasks on whole reactions if no column has whole reactions.
-    """
+    """Return the index of the query column for a task (or any), or of two sides of a reaction; else empty."""
     index_of_key = {_normalise_name(name): index for index, name in reversed([*enumerate(names)])}
     task_names = [name for spec in TASKS.values() if task in (None, spec.name) for name in spec.named]
     sides = SIDES if task is not None and TASKS[task].whole else ()
@@ -51,10 +45,7 @@ def find_query_columns(names: Sequence[str], task: Task | None = None) -> tuple[
 
 
 def find_header(rows: Sequence[Sequence[str]], column: str = "") -> int:
-    """Return which of the first rows of a table holds the names of its columns: `column`, or else usual ones.
-
-    Comments and titles may stand above it: rows that begin with `#`, or that fill fewer cells.
-    """
+    """Return which row has the names of the columns, `column` or usual ones; comments and titles may stand above it."""
     first = next((at for at, row in enumerate(rows) if not is_comment(row[0] if row else "")), 0)
     widest = 0
     for at, row in enumerate(rows[first:], first):

@@ -1,7 +1,6 @@
-"""Crash log: which rows a process was working on when it died, so that a row that crashes every process is skipped.
+"""Crash log next to an output, of its rows in progress, so that a row that crashes every process is skipped.
 
-A file next to the output lists the rows in progress; Python's fault handler writes to it too. After a crash, the next
-process handles the rows of that batch one by one, and a row with two crashes gets the status "failed".
+After a crash the rows of that batch are processed one by one, and a row with two crashes gets the status "failed".
 """
 
 from __future__ import annotations
@@ -42,16 +41,10 @@ class CrashLog:
 
     def record(self, row: int, rows: int) -> None:
         """Record that `rows` rows, starting at `row`, are in progress."""
-        facts = {
-            "row": row,
-            "rows": rows,
-            "weight": self._weight(row),
-            "until": self.until,
-            "inherited": self.inherited,
-        }
+        facts = {"row": row, "rows": rows, "weight": self._weight(row)}
         self.file.seek(0)
         self.file.truncate()
-        self.file.write(json.dumps(facts) + "\n")
+        self.file.write(json.dumps(facts | {"until": self.until, "inherited": self.inherited}) + "\n")
         self.file.flush()
 
     def restore(self, text: str, done: int) -> None:

@@ -42,10 +42,7 @@ def is_structure_file(head: Iterable[str]) -> bool:
 
 
 def read_list(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the queries of a list, each with what follows it in its line; blank lines keep their place.
-
-    Comments and a line of headings are left out; of an identifier and a SMILES the SMILES comes first.
-    """
+    """Yield the queries of a list without comments and headings, a SMILES before its identifier; blank lines stay."""
     rows = (line for line in lines if not columns.is_comment(line))
     blank: list[str] = []
     for line in rows:

@@ -99,7 +99,10 @@ def _decode_lines(file: Any) -> Iterator[str]:
     if start == codecs.BOM_UTF8:
         file.read(3)
     for raw in file:
-        line = _decode_line(raw)
+        try:
+            line = raw.decode("utf-8")
+        except UnicodeDecodeError:  # most likely from a spreadsheet; SMILES are ASCII, so only names can be wrong
+            line = raw.decode("latin-1")
         if "\r" in line:
             yield from io.StringIO(line, newline="")  # "\r" is a line end too
         else:
@@ -143,10 +146,7 @@ def read_stdin_lines(stream: TextIO) -> list[str]:
 
 
 def read_text(text: str, where: object) -> list[str]:
-    """Return the queries of a text that has no columns: one per line, or per record of a structure file.
-
-    FileError if it is a structure file without records.
-    """
+    """Return the queries of a text without columns, one per line or record; FileError for a file without records."""
     lines = split_lines(text)
     if not lists.is_structure_file(lines[: lists.HEAD]):
         return list(lists.read_list(lines))
@@ -158,19 +158,8 @@ def decode_text(raw: bytes) -> str:
     return "".join(_decode_lines(io.BytesIO(raw)))
 
 
-def _decode_line(raw: bytes) -> str:
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        # Most likely exported from a spreadsheet. SMILES are ASCII, so only names can be wrong.
-        return raw.decode("latin-1")
-
-
 def read_table(text: str, ending: str, where: object) -> Iterator[list[str]]:
-    """Yield the rows of a CSV or TSV, padded to the length of the header, which is first; blank lines are skipped.
-
-    FileError if it is empty or not a table.
-    """
+    """Yield the rows of a CSV or TSV padded to the header, which is first, no blank ones; FileError if none."""
     return _iterate_table(io.StringIO(text, newline=""), ending, where)
 
 
@@ -239,9 +228,8 @@ def _read_parquet(path: Path, column: str, task: Task | None, note: Tell) -> Ite
             names = file.schema_arrow.names
             chosen = [names[index] for index in _choose_columns(names, column, path, task, note)]
             for batch in file.iter_batches(columns=chosen):
-                indices = [
-                    batch.schema.get_all_field_indices(name)[0] for name in chosen
-                ]  # columns are in the order of the file
+                # Columns are in the order of the file.
+                indices = [batch.schema.get_all_field_indices(name)[0] for name in chosen]
                 for cells in zip(*(batch.column(index).to_pylist() for index in indices), strict=True):
                     yield columns.query_of_row(
                         ["" if value is None else str(value) for value in cells], range(len(cells))

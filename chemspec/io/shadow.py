@@ -1,8 +1,7 @@
 """Shadow measurement: a fraction of the questions is decoded again without drafts, when nothing else waits.
 
-So a service, or the app, measures on its own questions what drafts gain, and whether they ever change an answer. Counts
-of the day are stored without molecules. An answer that differs is stored with all that is needed to repeat it, as a
-row with a receipt that `chemspec verify` reads, in a file that only its owner can read and that stops growing.
+So a service, or the app, measures what drafts gain, and whether they ever change an answer. Counts of the day are
+stored without molecules, an answer that differs as a row with a receipt, in a private file that stops growing.
 """
 
 from __future__ import annotations
@@ -44,8 +43,7 @@ class ShadowCounts:
     day: str  # date as YYYY-MM-DD
     questions: int = 0  # number of questions decoded again
     differ: int = 0  # number of these whose answers differ
-    # tokens, passes: of the drafted searches
-    tokens: int = 0
+    tokens: int = 0  # as `passes`, of the drafted searches
     passes: int = 0
     # seconds, standard_seconds: time with and without drafts, both measured in the repetition, one right after the
     # other, because the first answer was decoded in a batch or while requests were handled
@@ -112,7 +110,10 @@ class Shadow:
         self._lock = Lock()
         self._eligible = 0
         self._pending: deque[_Question] = deque(maxlen=MOST_PENDING)
-        self._counts = self._read_counts()
+        try:
+            self._counts = msgspec.json.decode(self._file.read_bytes(), type=ShadowCounts)
+        except (OSError, ValueError):  # none yet, or damaged
+            self._counts = ShadowCounts("")
 
     @property
     def counts(self) -> ShadowCounts:
@@ -149,10 +150,7 @@ class Shadow:
             return True
 
     def run_next(self, interrupted: Callable[[], bool]) -> bool:
-        """Decode the next question again, unless another one arrives meanwhile; returns whether one was measured.
-
-        `interrupted` returns whether something else waits, before every forward pass or every few milliseconds.
-        """
+        """Decode the next question again, unless `interrupted` at a pass; returns whether one was measured."""
         try:
             question = self._pending.popleft()
         except IndexError:
@@ -183,15 +181,8 @@ class Shadow:
         row = result_document(served)
         reason = describe_difference(row, standard, TOLERANCES[engine.runtime_config.exactness])
         saved = count_savings(served)
-        new = ShadowCounts(
-            self._today().isoformat(),
-            questions=1,
-            differ=int(bool(reason)),
-            tokens=saved.tokens,
-            passes=saved.passes,
-            seconds=drafted.trace.seconds,
-            standard_seconds=standard.trace.seconds,
-        )
+        seconds = drafted.trace.seconds, standard.trace.seconds
+        new = ShadowCounts(self._today().isoformat(), 1, int(bool(reason)), saved.tokens, saved.passes, *seconds)
         with self._lock:
             self._counts = self._counts_of_today() + new
             with suppress(OSError):  # the counts then end with this process
@@ -205,12 +196,8 @@ class Shadow:
     def _store_difference(self, question: _Question, standard: DecodeResult, reason: str) -> bool:
         engine, served = question.engine, question.served
         stamp = settings_stamp(engine.digest, engine.dtype, question.settings)
-        row = add_receipt(result_document(served), served, engine, stamp)
-        row |= {
-            "difference": reason,
-            "standard": result_document(standard)["hypotheses"],
-            "date": self._today().isoformat(),
-        }
+        row = add_receipt(result_document(served), served, engine, stamp) | {"difference": reason}
+        row |= {"standard": result_document(standard)["hypotheses"], "date": self._today().isoformat()}
         line = (json.dumps(row) + "\n").encode()
         try:
             make_private_folder(self.differences.parent)
@@ -225,12 +212,6 @@ class Shadow:
     def _counts_of_today(self) -> ShadowCounts:
         day = self._today().isoformat()
         return self._counts if self._counts.day == day else ShadowCounts(day)
-
-    def _read_counts(self) -> ShadowCounts:
-        try:
-            return msgspec.json.decode(self._file.read_bytes(), type=ShadowCounts)
-        except (OSError, ValueError):  # none yet, or damaged
-            return ShadowCounts("")
 
 
 def _decode_alone(question: _Question, settings: DecodeSettings, interrupted: Callable[[], bool]) -> DecodeResult:

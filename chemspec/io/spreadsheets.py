@@ -59,20 +59,14 @@ def read_workbook_rows(raw: bytes, where: object, column: str = "") -> Iterator[
 
 
 def _filled_rows(sheet: Any, where: object) -> Iterator[tuple[int, list[str]]]:
-    """Yield the number and the cells of every row that is not blank."""
     for number, cells in enumerate(sheet.iter_rows(values_only=True), 1):
-        row = _cell_texts(cells)
+        row = [_cell_text(value) for value in cells]
+        while row and not row[-1].strip():
+            row.pop()
         if len(row) > MAX_COLUMNS:
             raise FileError(f"{where}: row {number} has {len(row):,} cells; the limit is {MAX_COLUMNS:,}")
         if row:
             yield number, row
-
-
-def _cell_texts(cells: Sequence[Any]) -> list[str]:
-    row = [_cell_text(value) for value in cells]
-    while row and not row[-1].strip():
-        row.pop()
-    return row
 
 
 def _cell_text(value: Any) -> str:

@@ -275,7 +275,12 @@ def _resume_file(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -
         side.write_text(json.dumps(stamp, sort_keys=True), encoding="utf-8")
         journal.write_bytes(header.encode())
         return Counter()
-    _check_stamp(side, stamp, journal)
+    try:
+        stored = json.loads(side.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        message = f"{journal} exists, but its settings are unknown ({side.name} is missing)"
+        raise FileError(f"{message}; choose another name or remove it") from error
+    check_same_settings(stored, stamp, journal)
     raw = journal.read_bytes()
     whole = raw[: raw.rfind(b"\n") + 1]
     if len(whole) < len(raw):  # the last line is incomplete
@@ -292,15 +297,6 @@ def _resume_file(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -
             message = f"{journal}: row {number} is {query!r}, the input has {expected!r}"
             raise FileError(f"{message}; it belongs to another input")
     return Counter(status for _, status in rows)
-
-
-def _check_stamp(side: Path, stamp: dict[str, Any], journal: Path) -> None:
-    try:
-        stored = json.loads(side.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        message = f"{journal} exists, but its settings are unknown ({side.name} is missing)"
-        raise FileError(f"{message}; choose another name or remove it") from error
-    check_same_settings(stored, stamp, journal)
 
 
 def check_same_settings(stored: dict[str, Any], requested: dict[str, Any], where: Path) -> None:

@@ -1,7 +1,7 @@
-"""The search algorithms of Syntheseus, extended: look-ahead, lazy forward checks, protected bonds, intermediates.
+"""The search algorithms of Syntheseus with look-ahead, lazy forward checks, protected bonds and intermediates.
 
-Look-ahead is speculation on the level of the search: Retro* expands one molecule after the other, but its values
-predict the next ones, which are decoded in the same batch. A wrong prediction costs a decode, but changes no route.
+Look-ahead: the values of Retro* predict the molecules that it expands next, which are decoded in the same batch. A
+wrong prediction costs a decode, but changes no route.
 """
 
 from __future__ import annotations

@@ -13,9 +13,8 @@ from chemspec.chem import formats
 from chemspec.chem.atom_maps import map_atoms
 from chemspec.chem.guide import Bonds
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
+from chemspec.chem.query import has_substructure
 from chemspec.chem.salts import split_keeping_salts
-from chemspec.chem.substructure import has_substructure
-from chemspec.plan import constraints
 
 MAX_CHARS, MAX_PATTERNS = 200, 5  # of a SMARTS; of a search
 
@@ -103,11 +102,8 @@ class PlanSettings:
     depth: int = 6  # maximum length of the longest linear sequence
     nodes: int = 50_000  # maximum number of nodes of the graph, which limits the memory: about 4 kB each
     routes: int = 20  # maximum number of routes returned
-    # maximum number of further open molecules decoded in the same batch; useful if a wider batch takes no longer, as on
-    # a GPU
-    ahead: int = 0
-    # reactions (SMILES in the form of `Proposal.reaction`) that are the only steps to their products
-    only: tuple[str, ...] = ()
+    ahead: int = 0  # further open molecules decoded in the same batch, where that takes no longer (GPU)
+    only: tuple[str, ...] = ()  # reactions (as `Proposal.reaction`) that are the only steps to their products
     without: tuple[str, ...] = ()  # excluded reactions
     keep: Bonds = ()  # protected bonds of the target, which no step forms (not with mcts)
     # an intermediate or building block that every route contains, as SMILES, name or another format; without
@@ -125,8 +121,8 @@ class PlanSettings:
             raise ValueError("mcts does not support protected bonds (keep); choose retro-star or breadth-first")
         if self.ahead < 0:
             raise ValueError(f"ahead is {self.ahead}; it must not be negative")
-        constraints.check_patterns(self.avoid)
+        check_patterns(self.avoid)
         if self.through:
-            object.__setattr__(self, "through", constraints.read_intermediate(self.through))
-            if constraints.is_avoided(self.through, self.avoid):
+            object.__setattr__(self, "through", read_intermediate(self.through))
+            if is_avoided(self.through, self.avoid):
                 raise ValueError(f"the intermediate {self.through} has a substructure that is to be avoided")

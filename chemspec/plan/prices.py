@@ -1,4 +1,4 @@
-"""Read price lists: tables of molecules with prices and suppliers, as stock with offers."""
+"""InChIKeys, and price lists: tables of molecules with prices and suppliers, as stock with offers."""
 
 from __future__ import annotations
 
@@ -6,14 +6,28 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
+from rdkit import Chem, rdBase
 
 from chemspec.chem import formats
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.io import readers, spreadsheets
-from chemspec.plan.inchikeys import COLUMNS, KEY, inchikey
 from chemspec.system import cache
+
+KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
+COLUMNS = ("inchikey", "inchi_key", "inchi key")  # of a table, what the column with InChIKeys may be called
+
+
+@lru_cache(maxsize=100_000)
+def inchikey(smiles: str) -> str:
+    """Return a molecule's standard InChIKey; empty where there is none."""
+    mol = mol_from_smiles(smiles)
+    with rdBase.BlockLogs():
+        return "" if mol is None else str(Chem.MolToInchiKey(mol))  # type: ignore[no-untyped-call]
+
 
 ENDINGS = (*readers.TABLES, spreadsheets.ENDING, *(f"{ending}.gz" for ending in (*readers.TABLES, spreadsheets.ENDING)))
 MAX_LINES = 200_000
@@ -103,7 +117,6 @@ def price_list_from_rows(rows: Iterable[Sequence[str]], name: str) -> PriceList:
 
 
 def _find_columns(head: Sequence[str]) -> dict[str, int]:
-    """Return column indices by content, from the headings."""
     names = [name.strip().lower() for name in head]
     columns: dict[str, int] = {}
     molecule = next((names.index(column) for column in COLUMNS if column in names), readers.find_smiles_column(names))

@@ -1,12 +1,14 @@
-"""Routes as trees of molecules and steps; output as JSON, tables and text; grouping of similar routes."""
+"""Routes as trees of molecules and steps, groups of similar ones, JSON, tables and text; the likeliest search tree."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
+from heapq import heappop, heappush
+from itertools import count
 from types import MappingProxyType
 from typing import Any
 
@@ -18,9 +20,50 @@ from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.plan.constraints import is_intermediate
 from chemspec.plan.expand import Counts, Proposal
 from chemspec.plan.stock import TITLES
-from chemspec.plan.tree import Seen
 from chemspec.precedents import Found, Precedents, in_words
 from chemspec.review.suggestions import format_percent
+
+CARDS, WAYS = 40, 3  # maximum number of molecules, and of steps for each
+
+
+@dataclass
+class Seen:
+    """A molecule of the tree: in stock, with steps that form it, or neither (open)."""
+
+    smiles: str
+    stock: str = ""
+    ways: list[tuple[Proposal, list[Seen]]] = field(default_factory=list)  # the likeliest first, with its reactants
+    more: int = 0  # number of further steps that are not in `ways`
+
+    def __len__(self) -> int:
+        """Return the number of molecules."""
+        return 1 + sum(len(part) for _, parts in self.ways for part in parts)
+
+
+def likeliest_subtree(target: str, steps: Mapping[str, Sequence[Proposal]], source: Callable[[str], str]) -> Seen:
+    """Return the likeliest part of a tree, by the product of the priors from the root.
+
+    `steps` are by product; `source` returns the stock list with a molecule, or an empty text. At most `CARDS` molecules
+    (the step that reaches that is complete) and `WAYS` steps per molecule.
+    """
+    root, turn, shown = Seen(target, source(target)), count(), 1
+    waiting: list[tuple[float, int, Seen, frozenset[str]]] = [(-1.0, next(turn), root, frozenset())]
+    while waiting:
+        chance, _, seen, above = heappop(waiting)
+        ranked_steps = sorted(steps.get(seen.smiles, ()), key=lambda step: (-step.prior(seen.smiles), step.reactants))
+        for step in ranked_steps[:WAYS]:
+            if shown >= CARDS:
+                break
+            parts = [Seen(smiles, source(smiles)) for smiles in step.reactants]
+            seen.ways.append((step, parts))
+            shown += len(parts)
+            inside = above | {seen.smiles}
+            for part in parts:
+                if not part.stock and part.smiles not in inside:
+                    heappush(waiting, (chance * step.prior(seen.smiles), next(turn), part, inside))
+        seen.more = len(ranked_steps) - len(seen.ways)
+    return root
+
 
 MAX_GROUP_DISTANCE = 0.25  # maximum tree edit distance per node within a group; a changed molecule counts less than one
 
@@ -190,9 +233,8 @@ def route_titles(routes: Sequence[Route]) -> list[str]:
 
 def _are_similar(first: Route, second: Route) -> bool:
     fewer, more = sorted((len(list(first.root)), len(list(second.root))))
-    return (
-        more - fewer <= MAX_GROUP_DISTANCE * more and route_distance(first, second) <= MAX_GROUP_DISTANCE
-    )  # each missing node is an edit
+    # Each missing node is an edit.
+    return more - fewer <= MAX_GROUP_DISTANCE * more and route_distance(first, second) <= MAX_GROUP_DISTANCE
 
 
 def route_distance(first: Route, second: Route) -> float:
@@ -280,10 +322,7 @@ def route_document(route: Route, title: str = "", evidence: Evidence = MappingPr
 def tree_document(
     node: Node, evidence: Evidence = MappingProxyType({}), numbers: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, Any]:
-    """Return the tree in the format of AiZynthFinder and PaRoutes: alternating molecules and reactions.
-
-    `evidence` are precedents by reaction, `numbers` the number of the step to each product.
-    """
+    """Return a tree as AiZynthFinder and PaRoutes do: molecules and reactions, with precedents and numbers of steps."""
     tree: dict[str, Any] = {"type": "mol", "smiles": node.smiles, "in_stock": bool(node.stock)}
     if node.stock:
         tree["metadata"] = {"stock": node.stock}

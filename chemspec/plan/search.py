@@ -18,9 +18,8 @@ from chemspec.plan import constraints
 from chemspec.plan.algorithms import build_algorithm, proposal_of_node, to_syntheseus_molecule
 from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Counts, Expander, Proposal
-from chemspec.plan.routes import Plan, Route, build_tree, group_routes, rank_routes
+from chemspec.plan.routes import Plan, Route, Seen, build_tree, group_routes, likeliest_subtree, rank_routes
 from chemspec.plan.stock import Stock
-from chemspec.plan.tree import Seen, likeliest_subtree
 
 EXTRACTION_SECONDS = 5.0  # maximum seconds for extracting routes from the graph
 LISTING_SHARE = 0.1  # share of a deadline that is left for listing the routes
@@ -49,10 +48,7 @@ class Search:
         self._longest_step = 0.0
 
     def run(self, watch: Watch = lambda _: False) -> Plan:
-        """Search until a limit is reached, nothing is left to expand, or `watch`, called before each step, is true.
-
-        A KeyboardInterrupt ends the search too, and the current result is returned.
-        """
+        """Search until a limit is reached, nothing is left to expand, `watch` (before each step) is true, or Ctrl-C."""
         self._algorithm = algorithm = build_algorithm(self.settings, self.expander, self.stock)
         ended = "search space exhausted"
         last = self.seconds
@@ -120,7 +116,7 @@ class Search:
             candidates = [self._steps_to(item) for item in self._solved_routes(limit, most_seconds)]
             if not any(candidates) and (closest := self._closest_steps()):
                 candidates = [closest]
-            routes = [self._build_route(steps) for steps in candidates if steps]
+            routes = [Route(build_tree(self.target, steps, self._sources(steps))) for steps in candidates if steps]
             if through := self.settings.through:  # the closest may be without it
                 routes = [route for route in routes if route.contains(through)]
             best = rank_routes(routes, self.settings.routes)
@@ -158,7 +154,6 @@ class Search:
         return routes
 
     def _is_required(self, node: Any) -> bool:
-        """Return whether a node is, or is a set with, the required intermediate."""
         mols = [] if isinstance(node, AndNode) else [node.mol] if isinstance(node, OrNode) else node.mols
         return any(constraints.is_intermediate(mol.smiles, self.settings.through) for mol in mols)
 
@@ -183,15 +178,11 @@ class Search:
         }
         return {product: self.expander.with_checks(product, step) for product, step in steps_by_product.items()}
 
-    def _build_route(self, steps: dict[str, Proposal]) -> Route:
-        molecules = {smiles for step in steps.values() for smiles in step.reactants}
-        return Route(build_tree(self.target, steps, {smiles: self.stock.source(smiles) for smiles in molecules}))
+    def _sources(self, steps: dict[str, Proposal]) -> dict[str, str]:
+        return {smiles: self.stock.source(smiles) for step in steps.values() for smiles in step.reactants}
 
     def _closest_steps(self) -> dict[str, Proposal]:
-        """Return the steps of the route with the fewest unavailable heavy atoms, then the best score.
-
-        One through the required intermediate comes first.
-        """
+        """Return the steps of the route with the fewest unavailable heavy atoms, one through the intermediate first."""
         graph = self._graph
         if not isinstance(graph.root_node, OrNode):
             branches = [self._branch(node) for node in graph.nodes() if node is not graph.root_node]

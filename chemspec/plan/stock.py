@@ -16,8 +16,7 @@ from chemspec import asset_files
 from chemspec.chem.salts import group_molecules
 from chemspec.io import readers, spreadsheets
 from chemspec.plan import prices
-from chemspec.plan.inchikeys import COLUMNS, KEY, inchikey
-from chemspec.plan.prices import PriceList
+from chemspec.plan.prices import COLUMNS, KEY, PriceList, inchikey
 from chemspec.system import cache
 
 Keys = np.ndarray[Any, np.dtype[np.bytes_]]

@@ -64,10 +64,7 @@ class ChemspecExpansion(ExpansionStrategy):  # type: ignore[misc]
     def get_actions(
         self, molecules: Sequence[TreeMolecule], cache_molecules: Sequence[TreeMolecule] | None = None
     ) -> tuple[list[SmilesBasedRetroReaction], list[float]]:
-        """Return the steps for all molecules, and their probabilities.
-
-        `cache_molecules` are to be expanded soon; they are decoded in the same batch and cached.
-        """
+        """Return the steps for all molecules, and their probabilities; further ones are decoded in the same batch."""
         for molecule in (*molecules, *(cache_molecules or ())):
             molecule.sanitize()  # makes its SMILES canonical
         self._cache_steps([molecule.smiles for molecule in (*molecules, *(cache_molecules or ()))])

@@ -16,8 +16,7 @@ class Step:
     """A prediction."""
 
     parts: tuple[str, ...]  # canonical SMILES of its molecules by this RDKit version, one per salt
-    # probability, log_prob: probability by the model, uncalibrated
-    probability: float
+    probability: float  # as `log_prob` by the model, uncalibrated
     log_prob: float
 
     @property
@@ -71,10 +70,7 @@ class Source:
         return {"name": info.get("name", names[0]), "digest": info.get("digest", ""), "server": self._client.url}
 
     def predict_steps(self, queries: Sequence[str], n: int) -> list[list[Step]]:
-        """Return at most `n` distinct valid predictions for every SMILES, best first; none for a refused query.
-
-        They are decoded in one batch, with a beam of that width.
-        """
+        """Return at most `n` distinct valid predictions for every SMILES of a batch, best first; none if refused."""
         if not queries:
             return []
         settings = {"n": n, "decoder": "greedy" if n == 1 else "beam", **self.settings}

@@ -27,16 +27,8 @@ from syntheseus.search.graph.route import SynthesisGraph
 
 from chemspec.planners.source import Source, Step
 
-SOURCE_OPTIONS = (
-    "server",
-    "threads",
-    "drafter",
-    "max_len",
-    "augment",
-    "distinct",
-    "node_budget",
-    "within",
-)  # options of `Source`
+# Options of `Source`.
+SOURCE_OPTIONS = ("server", "threads", "drafter", "max_len", "augment", "distinct", "node_budget", "within")
 
 
 class ChemspecBackward(BackwardReactionModel):  # type: ignore[misc]
@@ -141,9 +133,6 @@ def _read_reaction(tree: Mapping[str, Any]) -> SingleProductReaction:
     reactants = Bag([Molecule(part["smiles"]) for part in step["children"]])
     metadata = {"probability": step.get("metadata", {}).get("policy_probability", 0.0)}
     return SingleProductReaction(product=Molecule(tree["smiles"]), reactants=reactants, metadata=metadata)
-
-
-# The commands ------------------------------------------------------------------------------------
 
 
 class BackwardClass(Enum):

@@ -1,9 +1,8 @@
 """Build an index from reaction CSVs: streaming, parallel, resumable, deterministic.
 
-A reaction is identified by its product and the reactants that contribute atoms. Rows that repeat it add a patent,
-reagents and the name of their file. So does a row without atom maps whose mixture contains the reactants of a known
-reaction of its product. Slow steps (atom maps, fingerprints) run once per reaction, in shards of `SHARD` that are on
-disk until the index is written; memory holds their text.
+A reaction is its product and the reactants that contribute atoms. Rows that repeat it, or without atom maps contain it,
+add a patent, reagents and the name of their file. Slow steps (atom maps, fingerprints) run once per reaction, in shards
+of `SHARD` on disk; memory holds their text.
 """
 
 from __future__ import annotations
@@ -51,8 +50,7 @@ class Report:
     repeated: int  # rows that repeat a reaction
     left_out: int  # unusable reactions: missing or wrong atom maps, or no change
     reactions: int  # reactions in the index
-    # with_reagents, with_patent: reactions in the index with reagents or a patent
-    with_reagents: int
+    with_reagents: int  # as `with_patent`, reactions in the index
     with_patent: int
     changes: tuple[int, int]  # distinct wide and close changes
     size: int  # file size in bytes
@@ -82,35 +80,18 @@ def build_index(
     everything = [*files, *reagents_from]
     if not files or len(everything) > MAX_FILES:
         raise ValueError(f"{len(everything)} files; give 1 to {MAX_FILES}")
-    names = [_file_label(file) for file in everything]
+    names = [file.name.removesuffix(".gz").removesuffix(".csv") for file in everything]
     parts = out.with_name(f"{out.name}.parts")
     _claim_shards(parts, everything, {"new": len(files), "guess": guess, "bits": bits, "limit": limit})
-    total = sum(_count_rows(file, limit) for file in everything)
+    total = sum(1 for file in everything for _ in islice(read_rows(file), limit or None))
     stream = _ReactionStream(everything, len(files), limit, lambda done: progress(done, total))
-    shards = list(_write_shards(stream, parts, (guess, bits), workers))
-    arrays, counts = _merge_shards(shards, stream.row_data)
-    about = {"files": names, "reactions": len(arrays["close"])}
-    index_file.write_index(out, arrays, about)
+    arrays, counts = _merge_shards(list(_write_shards(stream, parts, (guess, bits), workers)), stream.row_data)
+    index_file.write_index(out, arrays, {"files": names, "reactions": len(arrays["close"])})
     shutil.rmtree(parts)
     progress(total, total)
-    return Report(
-        stream.rows,
-        stream.repeated,
-        counts["left"],
-        len(arrays["close"]),
-        counts["reagents"],
-        counts["patent"],
-        (len(arrays["wide"]), counts["close"]),
-        out.stat().st_size,
-    )
-
-
-def _file_label(file: Path) -> str:
-    return file.name.removesuffix(".gz").removesuffix(".csv")
-
-
-def _count_rows(file: Path, limit: int) -> int:
-    return sum(1 for _ in islice(read_rows(file), limit or None))
+    reactions, changes = len(arrays["close"]), (len(arrays["wide"]), counts["close"])
+    usable = reactions, counts["reagents"], counts["patent"]
+    return Report(stream.rows, stream.repeated, counts["left"], *usable, changes, out.stat().st_size)
 
 
 def _claim_shards(parts: Path, files: Sequence[Path], settings: dict[str, Any]) -> None:
@@ -176,11 +157,10 @@ def _digest_texts(*texts: str) -> bytes:
     return hashlib.blake2b(">".join(texts).encode(), digest_size=12).digest()
 
 
-# --- shards ----------------------------------------------------------------------------------------
-
-
 def _write_shards(stream: _ReactionStream, parts: Path, settings: tuple[bool, int], workers: int) -> Iterator[Path]:
-    jobs = ((parts / f"{number:06d}.npz", chunk) for number, chunk in enumerate(_iterate_chunks(stream)))
+    reactions = iter(stream)
+    chunks = iter(lambda: list(islice(reactions, SHARD)), [])
+    jobs = ((parts / f"{number:06d}.npz", chunk) for number, chunk in enumerate(chunks))
     if workers <= 1:
         for shard, chunk in jobs:
             write_shard(shard, chunk, *settings)
@@ -205,12 +185,6 @@ def _write_shards(stream: _ReactionStream, parts: Path, settings: tuple[bool, in
             raise
 
 
-def _iterate_chunks(stream: _ReactionStream) -> Iterator[list[Numbered]]:
-    reactions = iter(stream)
-    while chunk := list(islice(reactions, SHARD)):
-        yield chunk
-
-
 def write_shard(shard: Path, chunk: Sequence[Numbered], guess: bool, bits: int) -> None:
     """Compute changes and fingerprints of reactions, unless the shard exists."""
     if shard.exists():
@@ -232,9 +206,6 @@ def write_shard(shard: Path, chunk: Sequence[Numbered], guess: bool, bits: int) 
         text=np.frombuffer("\n".join(map("\t".join, zip(products, reactants, strict=True))).encode(), np.uint8),
     )
     partial.replace(shard)
-
-
-# --- the index -------------------------------------------------------------------------------------
 
 
 def _merge_shards(shards: Sequence[Path], row_data: dict[int, list[RowData]]) -> tuple[index_file.Arrays, Counter[str]]:

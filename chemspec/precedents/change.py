@@ -1,9 +1,8 @@
 """Hashes of a reaction's change: equal hashes mean the same change.
 
-The reaction centre consists of the atoms of the product that are new or differ in bonds, charge or hydrogens, the atoms
-that they come from, and leaving atoms that were bonded to those. `wide` describes these only (radius 0), `close` also
-their neighbours (radius 1), and leaving groups up to `LEAVING` bonds: tert-butyl and benzyl carbamates are cleaved
-under different conditions.
+The reaction centre are the atoms of the product that are new or differ in bonds, charge or hydrogens, their origins,
+and leaving neighbours of these. `wide` describes only them, `close` also their neighbours, and leaving groups up to
+`LEAVING` bonds: tert-butyl and benzyl carbamates are cleaved under different conditions.
 """
 
 from __future__ import annotations
@@ -36,10 +35,7 @@ class Change:
 
 
 def change_of(reactants: str, product: str, *, seconds: float = 2.0) -> Change | None:
-    """Return the change of a reaction by guessed atom maps, for at most `seconds` of processor time.
-
-    The reactants are with or without agents, the product is one molecule; None if invalid, or nothing changes.
-    """
+    """Return a reaction's change by maps guessed in at most `seconds` of processor time; None if nothing changes."""
     match = map_atoms(reactants, product, seconds=seconds)
     return None if match is None else _build_change(match, _parse_limited(reactants))
 
@@ -61,8 +57,7 @@ def change_of_mapped(mapped: str) -> Change | None:
 
 
 def _parse_limited(smiles: str) -> Any | None:
-    with rdBase.BlockLogs():
-        mol = mol_from_smiles(smiles)
+    mol = mol_from_smiles(smiles)
     return mol if mol is not None and 0 < mol.GetNumAtoms() <= MOST_ATOMS else None
 
 
@@ -75,19 +70,12 @@ def _build_change(match: AtomMap, source: Any) -> Change | None:
     for atom in source.GetAtoms():
         atom.SetAtomMapNum(0)
     for number, part in enumerate(Chem.GetMolFrags(source, asMols=True, sanitizeFrags=False)):
-        (givers if match.given[number] else others).append(_canonical_part(part))
+        with rdBase.BlockLogs():
+            text = str(Chem.MolToSmiles(part))
+            mol = mol_from_smiles(text)  # parsed again: stereocentres may have existed due to atom maps only
+            (givers if match.given[number] else others).append(text if mol is None else str(Chem.MolToSmiles(mol)))
     return Change(*keys, tuple(sorted(givers)), tuple(sorted(others)))
 
-
-def _canonical_part(part: Any) -> str:
-    # Parse again, because stereocentres may have existed due to atom maps only.
-    with rdBase.BlockLogs():
-        text = str(Chem.MolToSmiles(part))
-        mol = mol_from_smiles(text)
-        return text if mol is None else str(Chem.MolToSmiles(mol))
-
-
-# --- hashes ----------------------------------------------------------------------------------------
 
 CentreAtom = tuple[int, int]  # an atom of the reaction centre: its index in the precursors and in the product, or -1
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rdkit import rdBase
 from rdkit.Chem import rdFingerprintGenerator
 
 import chemspec.chem as chem
@@ -32,8 +31,7 @@ class Reaction:
     """A row of a CSV, before any chemistry."""
 
     product: str  # SMILES of one molecule, as written in the row
-    # SMILES of the molecules that contribute atoms, or of the whole mixture if the row does not separate them
-    reactants: str
+    reactants: str  # SMILES of the molecules that contribute atoms, or of all if the row does not separate them
     flask: str  # SMILES of the whole mixture
     mapped: str  # the reaction with atom maps, or empty
     patent: str  # number of the patent, followed by a blank and its year if known; or empty
@@ -51,10 +49,7 @@ def read_row(row: Mapping[str, str]) -> Reaction | None:
 
 
 def change_of_reaction(reaction: Reaction, *, guess: bool) -> Change | None:
-    """Return a reaction's change by its atom maps, or by guessed ones if these are unusable and `guess` is set.
-
-    None if it is invalid, has several products, or changes nothing.
-    """
+    """Return a reaction's change by its atom maps, or else by guessed ones; None if unusable, or nothing changes."""
     if "." in reaction.product:
         return None
     result = change_of_mapped(reaction.mapped) if reaction.mapped else None
@@ -77,9 +72,7 @@ def cached_canonical(part: str) -> str:
 
 def product_fingerprint(smiles: str, bits: int) -> NDArray[np.uint8]:
     """Return the packed circular fingerprint of a valid molecule (radius 2)."""
-    with rdBase.BlockLogs():
-        bit_array = _fingerprint_generator(bits).GetFingerprintAsNumPy(mol_from_smiles(smiles))
-    return np.packbits(bit_array)
+    return np.packbits(_fingerprint_generator(bits).GetFingerprintAsNumPy(mol_from_smiles(smiles)))
 
 
 @cache

@@ -24,7 +24,7 @@ from chemspec.chem.salts import group_molecules
 from chemspec.precedents.change import change_of
 from chemspec.precedents.index_file import product_hash
 from chemspec.precedents.rows import product_fingerprint
-from chemspec.system.home import home_folder
+from chemspec.system.files import home_folder
 
 POOL = 50  # nearest reactions with recorded reagents that are used for conditions
 NEAR = 0.7  # similarity from which the conditions of one precedent are right as often as the vote's
@@ -42,8 +42,7 @@ class Precedent:
 
     reactants: str  # canonical SMILES of the molecules that contribute atoms to the product
     product: str  # canonical SMILES
-    # canonical SMILES of the other molecules, including solvents and work-up; ions are separate. Empty if not recorded
-    reagents: str
+    reagents: str  # canonical SMILES of the others, with solvents and work-up; ions separate. Empty if unknown
     patent: str  # number of the patent, such as "US06765005B2"; empty if unknown
     year: str  # year of the patent, as text; empty if unknown
     similarity: float  # similarity of its product to the query's, 0 to 1 (Tanimoto of circular fingerprints)
@@ -82,8 +81,7 @@ class Found:
     close: int = 0  # number of reactions with the same change including neighbours of the reaction centre
     wide: int = 0  # number of reactions with the same change of the reaction centre, close ones included
     nearest: tuple[Precedent, ...] = ()  # the most similar reactions, close ones first
-    # conditions of the nearest reactions: those of one that is near, then the likeliest
-    conditions: tuple[Conditions, ...] = ()
+    conditions: tuple[Conditions, ...] = ()  # of the nearest reaction if that is near, then the likeliest
     same: Precedent | None = None  # the queried reaction itself, or None
     product: int = 0  # number of reactions that form this product
 
@@ -106,10 +104,7 @@ def _count_text(count: int) -> str:
 
 
 def in_words(reagents: str) -> str:
-    """Return names of joined reagents, or SMILES of those without a name.
-
-    The ions of a salt are combined; an ion without a counterion, which text mining leaves behind, is not named.
-    """
+    """Return names of joined reagents, or SMILES; the ions of a salt are combined, others left out."""
     parts = reagents.split(".") if reagents else []
     rest, names = match_short_names(parts)
     others = [parts[index] for index in rest]
@@ -141,10 +136,7 @@ class Precedents:
         return self._arrays["prints"]
 
     def find(self, reactants: str, product: str, n: int = 3) -> Found:
-        """Search at most `n` precedents of a reaction, and as many conditions; empty if invalid or nothing changes.
-
-        The reactants are with or without agents; of several products the largest counts.
-        """
+        """Search `n` precedents and conditions of a reaction to the largest product; empty if nothing changes."""
         key = (reactants, product, n)
         with self._lock:
             if (cached := self._cache.get(key)) is not None:
@@ -156,10 +148,6 @@ class Precedents:
             while len(self._cache) > CACHE_SIZE:
                 self._cache.popitem(last=False)
         return result
-
-    def conditions(self, reactants: str, product: str, n: int = 3) -> tuple[Conditions, ...]:
-        """Return conditions of the nearest reactions, the likeliest first."""
-        return self.find(reactants, product, n).conditions
 
     def _search(self, reactants: str, product: str, n: int) -> Found:
         target = chem.main_product(product)
@@ -278,10 +266,7 @@ def vote_conditions(nearest: Iterable[tuple[str, float]]) -> tuple[Conditions, .
 
 
 def _without_mining_errors(reagents: str, product: str) -> str:
-    """Return joined reagents without the product and other substrates; copper(II) iodide is copper(I) iodide.
-
-    Copper(II) iodide does not exist; with a cation to spare it stands for CuI and NaI or KI, see `short_names`.
-    """
+    """Return joined reagents without the product and substrates; copper(II) iodide, which does not exist, is CuI."""
     parts = reagents.split(".")
     if reagents.count("+") <= reagents.count("-"):
         parts = [str(chem.canonical("[Cu]I")) if part in COPPER_IODIDE else part for part in parts]
@@ -290,10 +275,7 @@ def _without_mining_errors(reagents: str, product: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def _is_substrate(smiles: str) -> bool:
-    """Return whether a recorded reagent is rather a starting material: large, aromatic, uncharged and without a name.
-
-    So are 1 % of the recorded reagent sets; phosphines and other ligands stay.
-    """
+    """Return whether a recorded reagent (1 % are) is rather a starting material: large, aromatic, unnamed, no ion."""
     bare = re.sub(r"\[(?:nH|C@@?H?)\]", "C", smiles)
     if "P" in bare or "[" in bare or "c" not in bare or chem.heavy_atoms(smiles) < SUBSTRATE_ATOMS:
         return False
@@ -303,8 +285,7 @@ def _is_substrate(smiles: str) -> bool:
 def _tanimoto_similarity(prints: NDArray[np.uint8], query: NDArray[np.uint8]) -> NDArray[np.float64]:
     words, query_words = np.ascontiguousarray(prints).view(np.uint64), query.view(np.uint64)
     both = _count_row_bits(words & query_words)
-    either = _count_row_bits(words | query_words)
-    return both / np.maximum(either, 1)
+    return both / np.maximum(_count_row_bits(words | query_words), 1)
 
 
 _BYTES = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
@@ -347,10 +328,7 @@ def index_paths() -> list[Path]:
 
 
 def installed() -> Precedents | None:
-    """Open the first existing index, or return None; it is cached, and reopened when its file was replaced.
-
-    ValueError, naming the file, if it is damaged, or `CHEMSPEC_PRECEDENTS` names a missing file.
-    """
+    """Open the first existing index (cached), or return None; ValueError if damaged, or named and missing."""
     for path in index_paths():
         if path.is_file():
             about = path.stat()

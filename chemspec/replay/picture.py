@@ -1,7 +1,4 @@
-"""Layout of a replay as a picture: texts, boxes and molecules with the times at which they appear.
-
-It has a title, query and answer as drawings, and for each lane a bar of its passes and the tokens that they emitted.
-"""
+"""Layout of a replay: query and answer, and for each lane a bar of its passes and the tokens they emitted, in time."""
 
 from __future__ import annotations
 
@@ -54,8 +51,7 @@ def build_picture(
     if count > MAX_TOKENS:
         raise ValueError(f"{count} tokens are too many for a picture; the limit is {MAX_TOKENS}")
     palette = DARK if dark else LIGHT
-    slowest = max(lane.milliseconds for lane in lanes)
-    scale = PLAY_SECONDS / slowest
+    scale = PLAY_SECONDS / max(lane.milliseconds for lane in lanes)
     first_done = scale * min(lane.milliseconds for lane in lanes)
     items = [Item(MARGIN, 18, WIDTH - 2 * MARGIN, 28, text=title, size=19, bold=True, fill=palette.text)]
     items += _draw_question(query, answer, first_done, palette)

@@ -1,8 +1,7 @@
 """The tree of prefixes behind an answer, pass by pass, and where to draw its nodes.
 
-A node is one token at one position. It is *born* in the pass that computes it, *accepted* when the beam has gone
-through it, and it *dies* when no live hypothesis can come through it any more. Column = depth of the node in tokens,
-row = line of the drawing. Branches share rows where they fit.
+A node, one token at one position, is *born* in the pass that computes it, *accepted* when the beam goes through it, and
+*dies* when no live hypothesis can. Column = depth in tokens, row = line; branches share rows where they fit.
 """
 
 from __future__ import annotations
@@ -28,22 +27,17 @@ class DrawnTree:
     texts: Sequence[str]
     sources: Sequence[int]
     depths: Sequence[int]
-    # born, accepted, dies: of every node, the pass (from 1) after which it is so; `NEVER` if it never is
-    born: Sequence[int]
+    born: Sequence[int]  # the pass (from 1) after which a node is so, as `accepted` and `dies`; or `NEVER`
     accepted: Sequence[int]
     dies: Sequence[int]
     ends: Sequence[int]  # of every node, the pass after which a hypothesis that ends with it is finished
     children: Sequence[Sequence[int]]
-    # for every pass the live hypotheses before it; the last entry, after all passes, is empty
-    beams: Sequence[tuple[int, ...]]
+    beams: Sequence[tuple[int, ...]]  # for every pass the live hypotheses before it; the last is empty
     answers: Sequence[tuple[int, ...]]  # for every answer its nodes from bos on
 
 
 def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | None:
-    """Return the tree that a trace recorded; None where it recorded none.
-
-    ValueError if the numbers in it do not fit together, as in a file that was tampered with.
-    """
+    """Return the tree that a trace recorded, or None; ValueError if its numbers do not fit together (tampered with)."""
     deltas = [step.grown for step in trace.passes if step.grown is not None]
     if not deltas or len(deltas) != len(trace.passes):
         return None
@@ -65,7 +59,6 @@ def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | No
 
 
 def _collect_nodes(deltas: Sequence[TreeDelta]) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
-    """Return parents, token ids, sources, birth and depth of all nodes."""
     parents: list[int] = []
     ids: list[int] = []
     sources: list[int] = []
@@ -88,7 +81,6 @@ def _collect_nodes(deltas: Sequence[TreeDelta]) -> tuple[list[int], list[int], l
 
 
 def _answer_path(children: Sequence[Sequence[int]], texts: Sequence[str], answer: Sequence[str]) -> tuple[int, ...]:
-    """Return the nodes of an answer from bos on, as far as they were computed."""
     path = [0] if texts else []
     for token in answer:
         node = next((child for child in children[path[-1]] if texts[child] == token), None)
@@ -105,10 +97,7 @@ def _node_fates(
     beams: Sequence[Sequence[int]],
     answers: Sequence[Sequence[int]],
 ) -> tuple[list[int], list[int], list[int]]:
-    """Return of every node the passes after which it is accepted, after which it is dead, and after which it is an end.
-
-    Hypotheses may be of different lengths (SBS), so depth alone does not tell whether a node can still be needed.
-    """
+    """Return the passes after which each node is accepted, dead, and an end; hypotheses may differ in length (SBS)."""
     nodes = range(len(parents))
     first, until = [NEVER for _ in nodes], [-1 for _ in nodes]  # first and last beam, from 0, through the node
     live = [-1 for _ in nodes]  # the last beam with the node itself
@@ -136,15 +125,11 @@ def _node_fates(
     return accepted_after, dies, [live[node] + 1 if live[node] >= 0 else accepted_after[node] for node in nodes]
 
 
-# Drawing -----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class DrawnNode:
     """A node of the drawing, with the edge from its parent."""
 
-    # column, row: of the node; its parent is in the column before
-    column: int
+    column: int  # its parent is in the column before
     row: int
     parent_row: int
     text: str  # shortened
@@ -172,8 +157,7 @@ class TreeLayout:
     widths: tuple[int, ...]  # characters of every column's widest text
     rows: int  # lines in all
     nodes: tuple[DrawnNode, ...]  # those drawn, the start left out
-    # for every step from 0 on, column and row of the live hypotheses after it
-    beams: tuple[tuple[tuple[int, int], ...], ...]
+    beams: tuple[tuple[tuple[int, int], ...], ...]  # column and row of the live hypotheses after every step
     leaves: tuple[Leaf, ...]
     left_out: int  # how many nodes are not drawn
 
@@ -192,18 +176,9 @@ def lay_out_tree(tree: DrawnTree, *, spare: bool = False, most: int = MAX_DRAWN)
         depth, text = tree.depths[node], tree.texts[node]
         text = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
         widths[depth] = max(widths[depth], len(text))
+        ahead, fate = tree.sources[node] != REQUESTED, (tree.born[node], tree.accepted[node], tree.dies[node])
         nodes.append(
-            DrawnNode(
-                column=depth,
-                row=rows[node],
-                parent_row=rows[tree.parents[node]],
-                text=text,
-                ahead=tree.sources[node] != REQUESTED,
-                born=tree.born[node],
-                accepted=tree.accepted[node],
-                dies=tree.dies[node],
-                answers=tuple(ranks[node]),
-            )
+            DrawnNode(depth, rows[node], rows[tree.parents[node]], text, ahead, *fate, answers=tuple(ranks[node]))
         )
     ends = [(rank, path[-1]) for rank, path in enumerate(tree.answers, 1) if path and path[-1] in chosen]
     return TreeLayout(
@@ -228,11 +203,7 @@ def _drawn_nodes(tree: DrawnTree, spare: bool, most: int) -> set[int]:
 
 
 def _assign_rows(tree: DrawnTree, chosen: set[int], ranks: Sequence[Sequence[int]]) -> dict[int, int]:
-    """Return the rows of the chosen nodes.
-
-    The chief child goes on in its parent's row; the other branches, the latest first, take the nearest row below that
-    is free for as far as they go.
-    """
+    """Return the rows of the chosen nodes: the chief child in its parent's, others in the nearest free one below."""
 
     def merit(node: int) -> tuple[int, int, int]:
         return ranks[node][0] if ranks[node] else NEVER, -tree.dies[node], node

@@ -39,9 +39,6 @@ class LaneFigures(NamedTuple):
         return self.counts.passes_per_query
 
 
-# --- settings ------------------------------------------------------------------------------------
-
-
 def setting_name(settings: DecodeSettings) -> str:
     """Return a setting in a few words."""
     searches = {"greedy": "Greedy", "beam": f"Beam {settings.n}", "sbs": f"SBS {settings.n} (relaxed)"}
@@ -68,9 +65,6 @@ def standard_of(settings: DecodeSettings) -> DecodeSettings:
     """Return the standard decoder to which a setting is fairly compared: same search, same width, no drafts."""
     decoder = "beam" if DECODERS.lookup(settings.decoder).guarantee == "relaxed" else settings.decoder
     return replace(settings, decoder=decoder, drafter="none", draft_length=0, draft_count=0, beta=1)
-
-
-# --- one result ----------------------------------------------------------------------------------
 
 
 def run_milliseconds(results: Iterable[DecodeResult]) -> list[float]:
@@ -124,9 +118,6 @@ def drafted_positions(result: DecodeResult) -> dict[int, Literal["copied", "draf
     }
 
 
-# --- a race --------------------------------------------------------------------------------------
-
-
 def lane_figures(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[LaneFigures]:
     """Return the table of a race; settings without a result are left out, and so are speed-ups without a standard."""
     measured = []
@@ -134,15 +125,10 @@ def lane_figures(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[Lan
         if results:
             standard, time = standard_of(lane), Spread.from_values(run_milliseconds(results))
             base = rounds[settings.index(standard)] if standard in settings else ()
-            measured.append(
-                LaneFigures(
-                    settings=lane,
-                    time=time,
-                    counts=speed_numbers([result.trace for result in results]),
-                    speedup=Spread.from_values(run_milliseconds(base)).median / time.median if base else None,
-                    same=all(same_answers(result, base[0]) for result in results) if base else None,
-                )
-            )
+            speedup = Spread.from_values(run_milliseconds(base)).median / time.median if base else None
+            same = all(same_answers(result, base[0]) for result in results) if base else None
+            counts = speed_numbers([result.trace for result in results])
+            measured.append(LaneFigures(lane, time, counts, speedup, same))
     return measured
 
 
@@ -150,9 +136,6 @@ def same_answers(first: DecodeResult, other: DecodeResult) -> bool:
     """Return whether two lists of answers are equal, token by token and in order."""
     answers, others = ([(answer.tokens, answer.ended) for answer in result.hypotheses] for result in (first, other))
     return answers == others
-
-
-# --- formatting ----------------------------------------------------------------------------------
 
 
 def format_ms(value: float) -> str:
@@ -181,10 +164,8 @@ def format_speedup(value: float) -> str:
 
 Kind = Literal["own", "copied", "drafted"]
 LEGEND: dict[Kind, str] = {
-    "own": "the model's own token",
-    "copied": "copied from the query",
-    "drafted": "drafted otherwise",
-}
+    "own": "the model's own token", "copied": "copied from the query", "drafted": "drafted otherwise",
+}  # fmt: skip
 
 
 class Token(NamedTuple):
@@ -201,8 +182,7 @@ class Lane:
 
     name: str  # name of the decoding mode
     tokens: tuple[Token, ...]  # tokens of the first prediction; the end of the sequence is "end"
-    # end of every pass in milliseconds from the start of decoding, or in passes if it is not `timed`
-    ends: tuple[float, ...]
+    ends: tuple[float, ...]  # of every pass, in milliseconds from the start or, if not `timed`, in passes
     timed: bool = True
 
     @classmethod

@@ -1,7 +1,6 @@
-"""A trace as plain values for drawing: the drafts of every pass with their fate, the answers with their origin.
+"""A trace as values for drawing: the drafts of every pass with their fate, the answers with their origin.
 
-A draft may be relabelled when it is copied (the ring `2` of the query becomes the ring `1` of the answer), so the
-origin of a token is its position in the copied span, never its text.
+The origin of a token is its position in the copied span, never its text: ring labels may change.
 """
 
 from __future__ import annotations
@@ -35,8 +34,7 @@ class TokenView:
     pass_number: int  # the pass, from 1, that wrote it
     run: int | None  # number of the copied run that it belongs to: copies at one distance from their place in the query
     probability: float | None  # the model's, given what stands before; None where the trace does not have it
-    # of a drafted token that a relaxed search let stand, the model's first choice and its probability
-    instead: tuple[str, float] | None = None
+    instead: tuple[str, float] | None = None  # the model's first choice, if a relaxed search let this stand
 
 
 @dataclass(frozen=True)
@@ -60,8 +58,7 @@ class DraftView:
     right: int  # tokens up to which the model wrote the same, the last of them itself
     waiting: int  # tokens up to which nothing speaks against it yet; the rest is rejected
     held: int  # tokens that were accepted in the end, in this pass or (in a beam) a later one
-    # what the model wrote where it left the draft, with its probability and that of the drafted token, if known
-    correction: tuple[str, float | None, float | None] | None = None
+    correction: tuple[str, float | None, float | None] | None = None  # what the model wrote, its and the draft's odds
 
 
 @dataclass(frozen=True)
@@ -98,10 +95,7 @@ Odds = Sequence[Mapping[str, float]]  # of every place of the best answer, what 
 
 
 def view_trace(result: DecodeResult, odds: Odds = ()) -> TraceView:
-    """Return a result's trace as values for drawing.
-
-    ValueError if there is no answer or no pass, or if the parts of the trace do not fit together.
-    """
+    """Return a result's trace as values for drawing; ValueError without answer or pass, or if its parts do not fit."""
     trace = result.trace
     if result.spellings:
         raise ValueError("its answers are merged from several spellings, each with passes of its own")
@@ -114,16 +108,8 @@ def view_trace(result: DecodeResult, odds: Odds = ()) -> TraceView:
     if relaxed and odds:
         answers = (_with_first_choices(answers[0], odds), *answers[1:])
     passes = tuple(_view_pass(number, trace, answers[0], tree, ends, odds) for number in range(len(trace.passes)))
-    return TraceView(
-        trace.query,
-        chem.atom_tokens(trace.query),
-        passes,
-        answers,
-        _has_several(trace),
-        _is_uneven(trace),
-        relaxed,
-        tree,
-    )
+    search = _has_several(trace), _is_uneven(trace), relaxed
+    return TraceView(trace.query, chem.atom_tokens(trace.query), passes, answers, *search, tree)
 
 
 def _has_several(trace: Trace) -> bool:
@@ -173,7 +159,6 @@ def _passes_by_tree(hypothesis: Hypothesis, tree: DrawnTree, ends: Sequence[int]
 
 
 def _with_first_choices(answer: AnswerView, odds: Odds) -> AnswerView:
-    """Return an answer with the model's first choice where another token stands."""
     tokens = list(answer.tokens)
     for position, (token, chances) in enumerate(zip(tokens, odds, strict=False)):
         best = max(chances, key=chances.__getitem__)
@@ -228,18 +213,10 @@ def _view_pass(
         drafts = [_with_correction(_view_draft(draft, texts, step, trace), start, best, odds) for draft in step.drafts]
     drafts.sort(key=lambda draft: (-draft.accepted, -draft.waiting))  # stable: else as drafted
     so_far = speed_numbers([replace(trace, passes=trace.passes[: number + 1])])
-    return PassView(
-        written=ends[number],
-        emitted=step.emitted,
-        accepted=step.accepted,
-        computed=step.computed,
-        drafted=step.drafted,
-        drafts=tuple(drafts[:MAX_DRAFTS]),
-        hidden=max(0, len(drafts) - MAX_DRAFTS),
-        so_far=so_far,
-        summary=_describe_pass(number, trace, best, drafts, so_far),
-        ms=1000 * (step.draft_seconds + step.model_seconds),
-    )
+    counts = ends[number], step.emitted, step.accepted, step.computed, step.drafted
+    shown, hidden = tuple(drafts[:MAX_DRAFTS]), max(0, len(drafts) - MAX_DRAFTS)
+    summary = _describe_pass(number, trace, best, drafts, so_far)
+    return PassView(*counts, shown, hidden, so_far, summary, 1000 * (step.draft_seconds + step.model_seconds))
 
 
 def _draft_token(draft: Draft, position: int, trace: Trace) -> str:
@@ -269,7 +246,6 @@ def _view_draft(draft: Draft, written: Sequence[str], step: Pass, trace: Trace) 
 
 
 def _with_correction(draft: DraftView, start: int, best: AnswerView, odds: Odds) -> DraftView:
-    """Return a draft with what the model wrote where it left it."""
     position = start + draft.right
     if draft.right >= len(draft.tokens) or position >= len(best.tokens):
         return draft
@@ -304,7 +280,6 @@ def _drafted_chains(number: int, trace: Trace, tree: DrawnTree) -> list[DraftVie
 def _describe_pass(
     number: int, trace: Trace, answer: AnswerView, drafts: Sequence[DraftView], so_far: SpeedNumbers
 ) -> str:
-    """Return a pass in words, for those who listen instead of looking."""
     step = trace.passes[number]
     head, tail = f"Pass {number + 1} of {len(trace.passes)}. ", f"; {_count_noun(so_far.emitted, 'token')} so far."
     if _is_uneven(trace):
@@ -331,11 +306,7 @@ def _count_noun(number: int, noun: str) -> str:
 
 
 def acceptance_by_offset(view: TraceView) -> list[tuple[int, int, int]]:
-    """Return how far drafts hold: (offset, passes, accepted), offsets from 1.
-
-    `passes` counts the passes in which some draft had a token at this offset, `accepted` those in which some draft was
-    right up to and including it.
-    """
+    """Return for each offset, from 1, the passes with a draft so long, and those with a draft right up to there."""
     longest = [max((len(draft.tokens) for draft in step.drafts), default=0) for step in view.passes]
     held = [max((draft.held for draft in step.drafts), default=0) for step in view.passes]
     return [

@@ -10,9 +10,8 @@
 HTTP service share. It needs no Streamlit.
 """
 
-from chemspec.review.engines import load_engines
 from chemspec.review.forward_check import ForwardCheck, StepChecker
-from chemspec.review.review import Review, Reviewer, review, review_document, review_result
+from chemspec.review.review import Review, Reviewer, load_engines, review, review_document, review_result
 from chemspec.review.selectivity import Selectivity
 from chemspec.review.suggestions import Suggestion
 

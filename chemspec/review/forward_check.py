@@ -1,13 +1,9 @@
-"""The forward check: whether a forward model predicts a product from proposed reactants.
+"""The forward check: whether a forward model predicts a product from proposed reactants, by one rule everywhere.
 
-One rule for every page, command, route and plan (`StepChecker.check`): the forward model reads the reactants alone; if
-that is no confirmation, with the conditions recorded with the nearest precedents, or without such with the usual
-reagents of the reaction class; if that is none either, with the likeliest reagents of the model `reagents`.
-
-Its first answer by greedy decoding counts. It confirms a step if that answer contains the product, stereochemistry
-included, with a probability of at least `MIN_CONFIDENCE`; of several answers the most probable one with the product
-counts. The verdict is "agrees", "unsure" (the product, but with a lower probability) or "differs". What the rule
-measured: assets/docs/measurements.md.
+It reads the reactants alone; without confirmation with the conditions of the nearest precedents, else the usual
+reagents of the class; then with the likeliest of the model `reagents`. Its first greedy answer confirms a step if it
+contains the product, stereochemistry included, with a probability of at least `MIN_CONFIDENCE`; else the verdict is
+"unsure" (the product) or "differs". What the rule measured: assets/docs/measurements.md.
 """
 
 from __future__ import annotations
@@ -17,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol
 
 from chemspec import chem
-from chemspec.chem.reagent_sets import balance_charges
+from chemspec.chem.salts import balance_charges
 from chemspec.chem.strategy import strategy
 from chemspec.metrics import PassCounts
 from chemspec.precedents import Found, Precedents
@@ -26,9 +22,7 @@ from chemspec.types import DecodeResult
 
 FORWARD_SETTINGS = DecodeSettings(decoder="greedy", n=1, max_len=200, batch_size=32)
 MIN_CONFIDENCE = 0.3  # minimum probability of the target for a confirmation
-REAGENT_SETTINGS = DecodeSettings(
-    n=10, max_len=200, batch_size=32
-)  # greedy decoding finds half as many recorded reagents
+REAGENT_SETTINGS = DecodeSettings(n=10, max_len=200, batch_size=32)  # greedy finds half as many recorded reagents
 MAX_NEAREST = 3  # precedents of a step
 MAX_SETS = 3  # proposed sets of reagents of a step
 NO_PASSES = PassCounts()
@@ -113,10 +107,7 @@ class _Proposal(NamedTuple):
 
 
 class StepChecker:
-    """Checks steps by the rule of this module; at most `most` results are cached, so that no query is decoded twice.
-
-    Models of the forward task and of reagents, and precedents (`index`), may be None.
-    """
+    """Checks steps by this module's rule, any model or index optional; `most` results are cached, not decoded again."""
 
     def __init__(
         self,
@@ -183,9 +174,7 @@ class StepChecker:
         return next((reagents for reagents, _ in self.proposed_sets(step) or ()), "")
 
     def _check_again(self, steps: Iterable[Step], reagents_of: Callable[[Step], str]) -> None:
-        """Check the unconfirmed steps again with reagents, where there are any."""
-        doubtful = self._doubtful(steps)
-        self._run_checks({step: reagents for step in doubtful if (reagents := reagents_of(step))})
+        self._run_checks({step: reagents for step in self._doubtful(steps) if (reagents := reagents_of(step))})
 
     def _doubtful(self, steps: Iterable[Step]) -> list[Step]:
         return [

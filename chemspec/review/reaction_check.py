@@ -1,8 +1,7 @@
 """Check a given reaction against a model: the rank of the given side, and the alternatives.
 
-Forward: the product among the predictions for reactants and agents. Retro: the reactants among the predictions for the
-product; a prediction matches if it consists of given molecules and supplies every atom of the product, since agents are
-not marked. Reagents: the set of agents, without stereochemistry, among those proposed for reactants and product.
+A retro prediction matches if it consists of given molecules and supplies every atom of the product, since agents are
+not marked; one of reagents as a set, without stereochemistry.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.flask_check import missing_or_conflicting
-from chemspec.chem.reagent_sets import normal_form
+from chemspec.chem.salts import normal_form
 from chemspec.chem.strategy import strategy
 from chemspec.engine.distinct import echoes_query
 from chemspec.engine.engine import Engine
@@ -45,8 +44,7 @@ class ReactionCheck:
     problem: str  # problem of the reaction itself, independent of the model; empty if there is none
     result: DecodeResult  # all predictions
     forward: ForwardCheck | None = None  # forward check of the given reactants (retro); None if unchecked
-    # forward checks of the predicted reactants, by canonical SMILES
-    forward_of: Mapping[str, ForwardCheck] = field(default_factory=dict)
+    forward_of: Mapping[str, ForwardCheck] = field(default_factory=dict)  # of predicted reactants, by SMILES
 
     @property
     def agrees(self) -> bool:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from chemspec import precedents
+from chemspec import evaluation, precedents
 from chemspec.chem.flask_check import hazards
 from chemspec.chem.guide import Guide
 from chemspec.chem.names.short_names import without_subscripts
+from chemspec.engine.engine import Engine
+from chemspec.engine.registry import installed_models, model_folder
+from chemspec.model.runtime import RuntimeConfig
 from chemspec.plan.stock import Stock, stock_marks
 from chemspec.precedents import Precedents
 from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, find_precedents
@@ -42,10 +46,8 @@ class Review:
     task: Task  # task of the model
     query: str  # the query as SMILES; as entered if it cannot be read
     result: DecodeResult  # the predictions
-    # the predictions by strategy, the likeliest first; empty unless the result's status is "ok"
-    suggestions: tuple[Suggestion, ...] = ()
-    # forward checks by the canonical SMILES of the reactants
-    checks: Mapping[str, ForwardCheck] = field(default_factory=dict)
+    suggestions: tuple[Suggestion, ...] = ()  # by strategy, the likeliest first; empty if the status is not "ok"
+    checks: Mapping[str, ForwardCheck] = field(default_factory=dict)  # by canonical SMILES of the reactants
 
     @property
     def warning(self) -> str:
@@ -119,7 +121,10 @@ def review_result(
         suggestions = rank_suggestions(
             [replace(suggestion, check=checks.get(suggestion.best.canonical)) for suggestion in suggestions]
         )
-    evidence = [_with_precedents(suggestion, checker) for suggestion in suggestions[:described]]
+    evidence = [
+        replace(item, precedents=find_precedents(checker.index, item.reaction)) if item.best.valid else item
+        for item in suggestions[:described]
+    ]
     if task == "retro":
         checker.propose(
             suggestion.reaction for suggestion in evidence if suggestion.best.valid and not suggestion.reagents[0]
@@ -159,20 +164,11 @@ def _check_task(task: Task) -> None:
         raise ValueError(f"there is no review of {task}; it is for products and precursors")
 
 
-def _with_precedents(suggestion: Suggestion, checker: StepChecker) -> Suggestion:
-    if not suggestion.best.valid:
-        return suggestion
-    return replace(suggestion, precedents=find_precedents(checker.index, suggestion.reaction))
-
-
 def _with_reagents_and_stock(suggestion: Suggestion, checker: StepChecker, stock: Stock | None) -> Suggestion:
     if not suggestion.best.valid:
         return suggestion
     marks = () if stock is None else stock_marks(suggestion.best.canonical, stock)
     return replace(suggestion, proposed=checker.proposed_sets(suggestion.reaction) or (), stock=marks)
-
-
-# --- output ---------------------------------------------------------------------------------------
 
 
 def review_document(review: Review) -> dict[str, Any]:
@@ -246,3 +242,24 @@ def _answer_cells(answer: Hypothesis, suggestion: Suggestion, review: Review) ->
 
 def _plain_words(reagents: str) -> str:
     return without_subscripts(precedents.in_words(reagents))
+
+
+TASKS_OF_A_REVIEW: tuple[Task, ...] = ("retro", "forward", "reagents")
+
+
+def load_engines(tasks: Iterable[Task] = TASKS_OF_A_REVIEW, **options: Any) -> dict[Task, Engine]:
+    """Load the installed models of these tasks with options of `Engine.load`; int8 on a CPU if its card allows it."""
+    names = {folder.name for folder in installed_models()}
+    return {task: load_fastest(task, **options) for task in tasks if task in names}
+
+
+def load_fastest(
+    name: str, *, load: Callable[..., Engine] = Engine.load, device: str = "auto", dtype: str = "auto", threads: int = 0
+) -> Engine:
+    """Load a model; by default in int8 on a CPU, if its card allows it and the compiled kernel is available."""
+    options = {"device": device, "threads": threads}
+    on_cpu = RuntimeConfig.find(device=device, dtype="auto", runtime="auto", threads=threads).device == "cpu"
+    if dtype == "auto" and on_cpu and evaluation.usable_precisions(model_folder(name))[0] == "int8":
+        with suppress(ValueError):  # without the compiled kernel
+            return load(name, dtype="int8", **options)
+    return load(name, dtype=dtype, **options)

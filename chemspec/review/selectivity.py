@@ -66,10 +66,7 @@ class Selectivity:
 
 
 def find_selectivity(query: str, suggestions: Sequence[Suggestion]) -> tuple[Selectivity, ...]:
-    """Return the choices between atoms of which the first prediction is one, at most two, the closest first.
-
-    `query` is the SMILES of the flask, `suggestions` are those of its review.
-    """
+    """Return the choices between atoms of which the first prediction is one, at most two, the closest first."""
     candidates = [suggestion for suggestion in suggestions if _joins_two(suggestion)]
     if len(candidates) < 2 or candidates[0].rank != 1:
         return ()

@@ -27,18 +27,14 @@ FROM_PRECEDENTS, PROPOSED_BY_MODEL = "from precedents", "proposed by a model"  #
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A strategy: its best prediction, and others that form the same bonds by the same kind of reaction.
-
-    Of a forward question it is a product, and the others are its E/Z isomers.
-    """
+    """A strategy: its best prediction, and others that form the same bonds alike (forward: a product's E/Z isomers)."""
 
     task: Task  # task of the model
     query: str  # SMILES of the query
     rank: int  # rank in the review, from 1
     best: Hypothesis  # the prediction that stands for it
     step: Strategy | None  # what the reaction does; None if that is unknown
-    # the other predictions, each with what its reaction does
-    alternatives: tuple[tuple[Hypothesis, Strategy | None], ...] = ()
+    alternatives: tuple[tuple[Hypothesis, Strategy | None], ...] = ()  # each with what its reaction does
     check: ForwardCheck | None = None  # forward check of the best prediction; None if unchecked
     precedents: Found | None = None  # patent reactions with the same change; None without an index, or if not looked up
     proposed: ReagentSets = ()  # reagents proposed by a model, the likeliest first; empty if none were
@@ -177,10 +173,7 @@ def group_answers(task: Task, query: str, result: DecodeResult) -> list[Suggesti
 
 
 def rank_suggestions(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
-    """Return suggestions by probability; a retro suggestion with problems counts a fifth.
-
-    Products stay in the model's order unless E/Z isomers were merged.
-    """
+    """Return suggestions by probability, retro ones with problems a fifth; products stay in order unless merged."""
     merged = any(suggestion.alternatives and suggestion.best.vote is None for suggestion in suggestions)
 
     def weight(suggestion: Suggestion) -> float:
@@ -217,8 +210,9 @@ def _find_problems(suggestion: Suggestion) -> list[str]:
     elif task == "forward" and change and change.unlikely and not (change.carbon_moves or change.bond_shifted):
         problems.append(change.unlikely)
     if copies and task == "forward":
+        reactant = copies.split(".")[0]
         problems.append(
-            f"over-reaction: takes {1 + copies.count('.') + 1} equivalents of {_name(copies.split('.')[0])}"
+            f"over-reaction: takes {1 + copies.count('.') + 1} equivalents of {name_in_list(reactant) or reactant}"
         )
     if task == "forward":
         problems += missing_or_conflicting(suggestion.query, best.canonical)
@@ -247,10 +241,6 @@ def _find_problems(suggestion: Suggestion) -> list[str]:
     elif check and check.verdict == "unsure":
         problems.append(f"the forward model is unsure of it ({format_percent(check.probability)})")
     return problems
-
-
-def _name(part: str) -> str:
-    return name_in_list(part) or part
 
 
 def _element_counts(lacking: dict[str, int]) -> str:

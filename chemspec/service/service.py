@@ -22,7 +22,7 @@ from chemspec.service.metrics import Metrics
 from chemspec.service.scheduler import Job, Scheduler, stopping_error
 from chemspec.service.schema import DecodeOptions
 from chemspec.settings import DecodeSettings, Task, decode_settings
-from chemspec.system.home import home_folder
+from chemspec.system.files import home_folder
 from chemspec.types import DecodeResult, Pass
 
 LOG = logging.getLogger("chemspec.service")

@@ -1,9 +1,7 @@
-"""Compile C++ for this machine, cached by source, compiler and processor.
+"""Compile C++ for this machine, cached by source, compiler and processor, by the system's compiler or that of ziglang.
 
 Libraries are executed, so they lie in a folder with access for its user only, under a name with the digest of their
-content; damaged or changed files are rebuilt. A wheel may contain libraries for a few kinds of processors
-(`hatch_build.py`), which are used without a compiler. The compiler is the system's or, where it has none and on
-Windows, that of the package ziglang (extra `compiler`).
+content; changed files are rebuilt. A wheel may contain libraries for a few kinds of processors (`hatch_build.py`).
 """
 
 from __future__ import annotations
@@ -82,10 +80,7 @@ def _compiler_command(source: Path, flags: Sequence[str]) -> list[str]:
 
 
 def _compiler() -> list[str]:
-    """Return the command of the compiler.
-
-    On Windows it is always ziglang's: GCC's libraries need files on the path there and misalign wide vectors.
-    """
+    """Return the compiler, on Windows always ziglang's: GCC's needs files on the path and misaligns wide vectors."""
     compiler = None if WINDOWS else next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
     if compiler is not None:
         return [compiler]
@@ -103,11 +98,7 @@ def find_prebuilt(source: Path, flags: Sequence[str]) -> Path | None:
 
 
 def build_for_all_kinds(source: Path, flags: Sequence[str], out: Path) -> list[Path]:
-    """Compile a source into `out` for all kinds of processors, for the `PREBUILT` folder of a wheel.
-
-    NoKernelError without a compiler, or on another machine than those of `KINDS`; OSError or SubprocessError if it
-    fails.
-    """
+    """Compile a source into `out` for all kinds of processors, for a wheel; NoKernelError on machines without."""
     if platform.machine() != "x86_64" or sys.platform != "linux":
         raise NoKernelError(f"nothing is prebuilt for {sys.platform} on {platform.machine()}")
     made = []
@@ -151,14 +142,8 @@ def run_compiler(command: list[str], base: Path) -> Path:
 
 
 def _compilation_key(source: Path, command: list[str]) -> str:
-    """Return a digest of everything that compiled code depends on, including the kind of processor."""
-    parts = (
-        *_source_texts(source),
-        " ".join(command[1:-1]).encode(),
-        _compiler_version(*_compiler()),
-        _processor_identity().encode(),
-    )
-    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:24]
+    machine = _compiler_version(*_compiler()), _processor_identity().encode()
+    return _hex_digest(b"\0".join((*_source_texts(source), " ".join(command[1:-1]).encode(), *machine)))[:24]
 
 
 @lru_cache(maxsize=4)

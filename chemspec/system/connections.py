@@ -1,8 +1,7 @@
 """Limits of an HTTP server before a request is complete: size and time of headers, and number of connections.
 
-uvicorn limits none of the three with its usual parser. If all connections are in use, the oldest one without a complete
-request is closed, of the address with the most connections. So any number of slow connections cannot lock out clients
-that send whole requests.
+uvicorn limits none of the three. If all connections are in use, the oldest without a complete request is closed, of the
+address with the most, so that slow ones cannot lock out clients that send whole requests.
 """
 
 from __future__ import annotations

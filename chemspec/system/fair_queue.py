@@ -1,8 +1,7 @@
-"""A fair queue of predictions: one model runs at a time, and everyone sees their position.
+"""A fair queue of predictions: one model runs at a time (two would take longer), and everyone sees their position.
 
-Two predictions at once on the same cores would each take more than twice as long. Of several queries of one visitor, in
-several tabs, the second lets other visitors go first; jobs of many queries take a turn for each small part and let
-visitors at a page go first. A full queue refuses at once.
+A second query of a visitor, in another tab, lets other visitors go first; jobs of many queries take a turn for each
+small part and let visitors at a page go first. A full queue refuses at once.
 """
 
 from __future__ import annotations

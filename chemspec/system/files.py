@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import shlex
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -19,10 +20,7 @@ def write_text_atomic(path: Path, text: str, *, private: bool = False) -> None:
 
 
 def write_bytes_atomic(path: Path, content: bytes, *, private: bool = False) -> None:
-    """Replace a file's content; a killed process or a full disk leaves the old content.
-
-    With `private` only the owner may read it, regardless of the umask.
-    """
+    """Replace a file's content, or leave the old one; with `private` only the owner may read it, whatever the umask."""
     new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
         with open_private(new, "wb") if private else new.open("wb") as file:
@@ -62,3 +60,22 @@ def make_private_file(path: Path) -> Path:
     if not path.exists() or path.stat().st_mode & OTHERS_BITS:
         open_private(path, "ab").close()
     return path
+
+
+def home_folder() -> Path:
+    """Return CHEMSPEC_HOME, else ~/.chemspec, which may be missing; RuntimeError for a user without a home folder."""
+    chosen = os.environ.get("CHEMSPEC_HOME", "")
+    return (Path(chosen) if chosen else Path.home() / ".chemspec").expanduser().absolute()
+
+
+def permission_warning() -> str:
+    """Return a warning, with a command to fix it, if other accounts can read the folder; else empty."""
+    with suppress(OSError, RuntimeError):
+        path = home_folder()
+        if os.name == "posix" and path.stat().st_mode & OTHERS_BITS:
+            return (
+                f"other accounts of this machine can look into {path}, where chemspec keeps jobs, searches and "
+                "collections; what it makes there is private all the same. "
+                f"To close it: chmod 700 {shlex.quote(str(path))}"
+            )
+    return ""

@@ -1,8 +1,4 @@
-"""Run tasks that may crash or hang in forked processes, with limits of time and memory.
-
-A server process has imported the needed modules, so a task costs a fork and not a start of Python. Without `fork` the
-server runs the task itself, and ends with it.
-"""
+"""Run tasks that may crash or hang in processes with limits of time and memory, forked from a server process."""
 
 from __future__ import annotations
 
@@ -67,9 +63,7 @@ class Forked:
             self._end()
 
     def _running(self) -> subprocess.Popen[bytes]:
-        if (
-            self._process is not None and self._parent != os.getpid()
-        ):  # this process was forked; the server belongs to the parent
+        if self._process is not None and self._parent != os.getpid():  # forked; the server is the parent's
             self._process.returncode = 0
             self._process = None
         if self._process is None:

@@ -1,8 +1,6 @@
 """Refuse HTTP requests triggered by web pages of other sites: wrong Host, foreign Origin, cross-site.
 
-A page of evil.example whose name resolves to 127.0.0.1 for its second request (DNS rebinding) may read the answers of a
-server on this machine. Its requests still carry `Host: evil.example`, which pages cannot change, so a server that
-accepts only its own names is safe.
+A page whose name resolves to 127.0.0.1 (DNS rebinding) may read a local server's answers, but cannot change its `Host`.
 """
 
 from __future__ import annotations
@@ -31,8 +29,7 @@ class AllowedHosts:
     """Host names that a server accepts."""
 
     names: frozenset[str]  # exact names, `*.` and a domain, or `*`; lower case, without ports
-    # names given by `--allowed-host`; their pages are accepted even if a proxy changes the Host
-    added: frozenset[str] = frozenset()
+    added: frozenset[str] = frozenset()  # by `--allowed-host`; their pages may come through a proxy with another Host
     addresses: bool = False  # whether any IP address is accepted; DNS rebinding does not work with addresses
 
     @classmethod
@@ -48,7 +45,8 @@ class AllowedHosts:
         if host in ANY_INTERFACE:
             here = socket.gethostname().lower()
             names |= {here, here.partition(".")[0]}
-        return cls(names - set(ANY_INTERFACE), further, addresses=not _is_loopback(host))
+        loopback = host.lower() == "localhost" or (_is_address(host) and ip_address(host).is_loopback)
+        return cls(names - set(ANY_INTERFACE), further, addresses=not loopback)
 
     def allow(self, name: str | None) -> bool:
         """Return whether a host name without port is accepted."""
@@ -157,7 +155,3 @@ def _is_address(name: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _is_loopback(host: str) -> bool:
-    return host.lower() == "localhost" or (_is_address(host) and ip_address(host).is_loopback)

@@ -27,7 +27,7 @@ from chemspec.plan.expand import Expander
 from chemspec.plan.search import Search
 from chemspec.plan.stock import PAROUTES, Stock, load_stock
 from chemspec.planners.syntheseus import ChemspecBackward
-from chemspec.review.engines import load_fastest
+from chemspec.review.review import load_fastest
 from chemspec.settings import DecodeSettings
 
 TARGETS = Path(__file__).resolve().parents[2] / "assets" / "examples" / "bench_retro.smi"

@@ -23,7 +23,7 @@ from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Expander, Model, Proposal
 from chemspec.plan.search import plan
 from chemspec.plan.stock import PAROUTES, Stock, load_stock
-from chemspec.review.engines import load_fastest
+from chemspec.review.review import load_fastest
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.system.files import write_text_atomic

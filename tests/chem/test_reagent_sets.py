@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chemspec.chem.reagent_sets import balance_charges, normal_form
+from chemspec.chem.salts import balance_charges, normal_form
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from benchmarks.reagent_baseline import FrequentSets, baseline
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.chem.reagent_sets import normal_form, other_reagents
+from chemspec.chem.salts import normal_form, other_reagents
 from chemspec.data.settings import DataSettings
 from chemspec.evaluation import accuracy
 

@@ -20,12 +20,15 @@ from chemspec import chem
 from chemspec.plan import depict
 from chemspec.plan.expand import SIZE_COST, Expander, Proposal
 from chemspec.plan.routes import (
+    CARDS,
     MAX_GROUP_DISTANCE,
     Node,
     Plan,
     Route,
+    Seen,
     find_evidence,
     group_routes,
+    likeliest_subtree,
     plan_document,
     plan_to_markdown,
     rank_routes,
@@ -35,7 +38,6 @@ from chemspec.plan.routes import (
     step_table,
 )
 from chemspec.plan.search import plan
-from chemspec.plan.tree import CARDS, Seen, likeliest_subtree
 from chemspec.precedents import Conditions, Found, Precedent
 
 AIZYNTH = os.environ.get("CHEMSPEC_AIZYNTH", "")  # a Python that has aizynthfinder
@@ -127,7 +129,9 @@ def test_steps_have_their_precedents_where_there_is_an_index(found: Plan) -> Non
     assert json.loads(json.dumps(step)) and "patent reactions: 3" in plan_to_markdown(found, seen)
 
 
-def test_the_tree_that_is_shown_is_limited_and_goes_where_routes_go(found: Plan) -> None:
+def test_the_tree_that_is_shown_is_limited_and_goes_where_routes_go(
+    found: Plan, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert found.tree is not None
     assert found.tree.smiles == found.target and len(found.tree) <= CARDS
     best = {node.smiles for node in found.routes[0].root}
@@ -137,7 +141,8 @@ def test_the_tree_that_is_shown_is_limited_and_goes_where_routes_go(found: Plan)
 
     assert best <= smiles(found.tree)
     steps = {AMIDE: [Proposal((f"{'C' * k}O",), 0.5 / k) for k in range(1, 8)]}
-    small = likeliest_subtree(AMIDE, steps, lambda one: "list" if one == "CO" else "", cards=3)
+    monkeypatch.setattr("chemspec.plan.routes.CARDS", 3)
+    small = likeliest_subtree(AMIDE, steps, lambda one: "list" if one == "CO" else "")
     assert [way.reactants for way, _ in small.ways] == [("CO",), ("CCO",)] and small.more == 5
     assert [part.stock for _, (part,) in small.ways] == ["list", ""]
 

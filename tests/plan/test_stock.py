@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.plan.inchikeys import inchikey
+from chemspec.plan.prices import inchikey
 from chemspec.plan.stock import BUILT_IN, Stock, load_stock, parse_stock
 
 ETHANOL, ANILINE = "LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "PAYRUJLWNCNPSJ-UHFFFAOYSA-N"

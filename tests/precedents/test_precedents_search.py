@@ -97,7 +97,7 @@ def test_the_same_product_of_others_is_not_the_same_reaction(index: Precedents) 
 def test_conditions_are_those_of_the_nearest(index: Precedents) -> None:
     found = index.find("CCC(=O)Cl.Cc1ccccc1N", "CCC(=O)Nc1ccccc1C")
     assert [(one.text, one.count) for one in found.conditions] == [("pyridine", 1), ("DCM, Et₃N", 1)]
-    assert index.conditions("COC(=O)c1ccncc1", "O=C(O)c1ccncc1")[0].text == "NaOH, MeOH"
+    assert index.find("COC(=O)c1ccncc1", "O=C(O)c1ccncc1").conditions[0].text == "NaOH, MeOH"
 
 
 @pytest.mark.parametrize(

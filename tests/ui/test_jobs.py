@@ -35,8 +35,7 @@ from chemspec.io import spreadsheets, structures
 from chemspec.io.readers import FileError
 from chemspec.io.writers import result_document
 from chemspec.model.checkpoint import digest_of_folder
-from chemspec.plan.inchikeys import inchikey
-from chemspec.plan.prices import Offer, PriceList
+from chemspec.plan.prices import Offer, PriceList, inchikey
 from chemspec.plan.stock import Stock
 from chemspec.review.forward_check import StepChecker
 from chemspec.settings import DecodeSettings

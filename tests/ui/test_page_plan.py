@@ -28,8 +28,7 @@ from chemspec.chem.guide import bonds_by_name
 from chemspec.plan import stock as lists
 from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Proposal
-from chemspec.plan.routes import Node, Route, plan_to_markdown
-from chemspec.plan.tree import Seen
+from chemspec.plan.routes import Node, Route, Seen, plan_to_markdown
 from chemspec.system import extras
 from chemspec.ui.common import queued_engine
 from chemspec.ui.common.store import new_id

@@ -21,7 +21,7 @@ from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Expander
 from chemspec.plan.prices import PriceList
 from chemspec.settings import DecodeSettings
-from chemspec.system import cache, home
+from chemspec.system import cache, files
 from chemspec.ui.batch import job_queue, jobs
 from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
@@ -86,16 +86,16 @@ def test_a_home_that_is_not_there_is_made_private(umask: int, tmp_path: Path, mo
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "new" / "home"))
     store.ensure_home()
     assert open_to_others(tmp_path) == {}
-    assert home.permission_warning() == ""
+    assert files.permission_warning() == ""
 
 
 def test_an_open_home_is_told_with_the_command_that_closes_it(open_home: Path) -> None:
-    warning = home.permission_warning()
+    warning = files.permission_warning()
     assert str(open_home) in warning
     command = warning.partition("To close it: ")[2]
     assert command.startswith("chmod 700 ")
     assert os.system(command) == 0
-    assert home.permission_warning() == ""
+    assert files.permission_warning() == ""
 
 
 def test_the_command_that_starts_the_app_tells_of_an_open_home(

@@ -20,11 +20,7 @@ MOST_ATOMS = 999  # limit of the V2000 format, and more than a drawing can show
 
 
 def to_sdf(rows: Sequence[Mapping[str, object]]) -> str:
-    """Return an SDF with 2-D coordinates: one record per row.
-
-    The structure is taken from "smiles" (no atoms if it is invalid), the title from "name" if there is one; all keys
-    become properties, with blanks for line breaks.
-    """
+    """Return an SDF with 2-D coordinates, a record per row: "smiles" drawn, "name" as title, all keys as properties."""
     return "".join(_sdf_record(row) for row in rows)
 
 
@@ -77,10 +73,7 @@ def _shift_molecule(mol: Any, left: float) -> float:
 
 
 def to_rdf(rows: Sequence[Mapping[str, object]], date: str) -> str:
-    """Return an RDF: one reaction per row, from its "reaction" (reaction SMILES); all other keys become data.
-
-    Rows with invalid reactions are left out. `date` is such as "11/23/26 14:05".
-    """
+    """Return an RDF dated such as "11/23/26 14:05": per row its "reaction", and all other keys as data."""
     records = []
     for row in rows:
         sides = str(row.get("reaction", "")).split(">>")
@@ -98,10 +91,7 @@ _BOND = 14.4  # bond length in points in a ChemDraw file
 
 
 def to_reaction_cdxml(left: Sequence[Any], right: Sequence[Any], above: str) -> str:
-    """Return a ChemDraw file of molecules with 2-D coordinates left and right of an arrow, and the text above it.
-
-    Empty if this RDKit version cannot write CDXML.
-    """
+    """Return a ChemDraw file of molecules with coordinates and an arrow; empty if this RDKit version cannot."""
     if not hasattr(Chem, "MolToCDXMLBlock"):
         return ""
     document = ElementTree.Element("CDXML", id="1", BondLength=f"{_BOND}")
@@ -174,12 +164,10 @@ def to_cdxml(smiles: str) -> str:
 
 def _with_coordinates(smiles: str) -> Any | None:
     """Return the molecule with 2-D coordinates and wedges; None if it is invalid or too large."""
-    if not chem.is_valid(smiles):
+    mol = mol_from_smiles(smiles)
+    if mol is None or mol.GetNumAtoms() > MOST_ATOMS:
         return None
     with rdBase.BlockLogs():
-        mol = mol_from_smiles(smiles)
-        if mol is None or mol.GetNumAtoms() > MOST_ATOMS:
-            return None
         try:
             add_layout(mol)
         except RDKIT_ERRORS:

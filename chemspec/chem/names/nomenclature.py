@@ -1,8 +1,7 @@
-"""Read simple systematic names, such as 5-bromo-2-chloropyridine or ethyl 4-aminobenzoate.
+"""Read simple systematic names: prefixes with locants and a parent from `parents.tsv`; else None, never a guess.
 
-A name is prefixes with their locants and a parent from `parents.tsv`; anything else is None, never a guess. A locant
-names the atom of that map number in the parent's SMILES; N is number 90, the nitrogen outside of a ring (or that of a
-ring with one).
+A locant names the atom of that map number in the parent's SMILES; N is number 90, the nitrogen outside of a ring, or
+its one.
 """
 
 from __future__ import annotations
@@ -86,7 +85,6 @@ def _ester(text: str) -> Any | None:
 
 
 def _substituted(text: str) -> Any | None:
-    """Return the molecule of prefixes and a parent."""
     substituents: list[tuple[str, str]] = []  # locant and SMILES of a group
     rest = _GROUP.sub(r"\1-", _unprimed(text))
     rest = re.sub(r"^\(([^()]*phenyl)\)", r"\1", rest)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import re
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -16,12 +15,6 @@ _DROPPED = dict.fromkeys(map(ord, " \t\n\r\f\v\N{NO-BREAK SPACE}-\N{HYPHEN}\N{NO
 _CAS = re.compile(r"(\d{2,7})-(\d\d)-(\d)")
 
 
-@dataclass(frozen=True)
-class _NameList:
-    smiles: dict[str, str]  # SMILES by key or CAS number
-    names: dict[str, str]  # usual name by canonical SMILES
-
-
 def normalise_name(name: str) -> str:
     """Normalise a name: case, blanks and hyphens are ignored."""
     return name.casefold().translate(_DROPPED)
@@ -29,13 +22,14 @@ def normalise_name(name: str) -> str:
 
 def find_in_list(name: str) -> tuple[str, str] | None:
     """Return SMILES and usual name of a molecule by name or CAS number."""
-    smiles = _load_list().smiles.get(name.strip() if is_cas(name) else normalise_name(name))
-    return (smiles, _load_list().names[smiles]) if smiles else None
+    by_name, names = _load_list()
+    smiles = by_name.get(name.strip() if is_cas(name) else normalise_name(name))
+    return (smiles, names[smiles]) if smiles else None
 
 
 def name_in_list(smiles: str) -> str:
     """Return the usual name of a molecule by canonical SMILES; empty if it is not in the list."""
-    return _load_list().names.get(smiles, "")
+    return _load_list()[1].get(smiles, "")
 
 
 def is_cas(text: str) -> bool:
@@ -48,7 +42,8 @@ def is_cas(text: str) -> bool:
 
 
 @cache
-def _load_list() -> _NameList:
+def _load_list() -> tuple[dict[str, str], dict[str, str]]:
+    """Return SMILES by normalised name or CAS number, and the usual name by canonical SMILES."""
     path = assets_folder() / "names" / "names.tsv.gz"
     text = gzip.decompress(path.read_bytes()).decode() if path.exists() else ""
     rows = [line.split("\t") for line in text.splitlines()]
@@ -57,7 +52,7 @@ def _load_list() -> _NameList:
         smiles |= dict.fromkeys(keys.split("|"), row[0])
         smiles[row[1]] = row[0]
     smiles.pop("", None)  # molecules without a CAS number
-    return _NameList(smiles, {row[0]: row[2].partition(" | ")[0] for row in rows})
+    return smiles, {row[0]: row[2].partition(" | ")[0] for row in rows}
 
 
 TABLE = Path(__file__).with_name("reagents.tsv")

@@ -16,10 +16,7 @@ _LOWER, _LEVEL = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"), 
 
 
 def split_drawn_and_named(parts: Sequence[str], keep: Collection[str] = ()) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return indices of the components of a mixture to draw (all, if every one has a name), and names of the others.
-
-    `parts` are canonical SMILES, each without dots; those in `keep` are drawn even if they have a name.
-    """
+    """Return which components to draw (those in `keep`; all, if every one has a name), and the names of the others."""
     drawn, index_of_name = match_short_names(parts, keep)
     in_order = sorted(index_of_name, key=index_of_name.__getitem__)
     return (drawn, tuple(in_order)) if drawn else (tuple(range(len(parts))), ())

@@ -38,14 +38,7 @@ _OTHER_FORMS = (
 def plain_name(name: str) -> str:
     """Return a name in ASCII, without blanks around locants: beta-alanine, N,N-dimethylformamide."""
     text = _DOTTED_GREEK.sub(r"\1", name.strip().translate(_TABLE))
-    return join_locants(" ".join(text.split()))
-
-
-def join_locants(text: str) -> str:
-    """Remove the blanks within the locants of a name, as in N, N-dimethylformamide."""
-    if "," not in text and "-" not in text:
-        return text
-    return _HYPHEN.sub(r"\1-", _COMMA.sub(r"\1,", text))
+    return _HYPHEN.sub(r"\1-", _COMMA.sub(r"\1,", " ".join(text.split())))
 
 
 def other_forms(name: str) -> Iterator[str]:

@@ -128,10 +128,6 @@ class Drawing:
             elif child.tag not in _HIDDEN:
                 self._walk(child, (*groups, name) if child.tag == "group" else groups)
 
-    def fragments(self) -> list[Item]:
-        """Return the molecules and the labels that are drawn as atoms."""
-        return [item for item in self.items if item.tag == "fragment"]
-
     def steps(self) -> list[Element]:
         """Return the reaction steps that say something."""
         names = (*_ROLES["reactant"], *_ROLES["product"])
@@ -196,11 +192,8 @@ class Drawing:
             elif element.tag == "graphic" and not element.get("SupersededBy"):
                 arrow = _old_arrow(element)
             if arrow is not None:
-                yield element.get("id", ""), arrow, _is_curved(element)
-
-
-def _is_curved(element: Element) -> bool:
-    return element.get("AngularSize", "0") not in ("0", "") or element.get("GraphicType") == "Arc"
+                curved = element.get("AngularSize", "0") not in ("0", "") or element.get("GraphicType") == "Arc"
+                yield element.get("id", ""), arrow, curved
 
 
 def _new_arrow(element: Element, older: str) -> Arrow | None:
@@ -238,9 +231,6 @@ def _old_arrow(element: Element) -> Arrow | None:
     if kind in ("Resonance", "Equilibrium"):
         note = "an arrow with two heads, read from left to right"
     return Arrow((ends[2], ends[3]), (ends[0], ends[1]), kind == "RetroSynthetic", note)
-
-
-# --- elements ------------------------------------------------------------------------------------
 
 
 def _numbers(text: str) -> list[float]:

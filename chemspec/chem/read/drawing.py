@@ -58,8 +58,7 @@ def read_cdxml(text: str, side: str) -> Molecules | Fault:
         outside = [item for item in drawing.items if id(item) not in inside]
         return _with_notes(molecules, _left_out(outside))
     except _RefusedError as error:
-        message = str(error) or f"the reaction has no {roles_of(side)[0]}"
-        return Fault(message, *whole, error.kind)
+        return Fault(str(error) or f"the reaction has no {roles_of(side)[0]}", *whole, error.kind)
     except RDKIT_ERRORS as error:
         reason = str(error).strip().split("\n")[0]
         return Fault(f"RDKit cannot read this ChemDraw file: {reason}; {EXPORT}", *whole, "other")
@@ -125,9 +124,6 @@ def _read(
     if not mols:
         raise _RefusedError("" if is_reaction else "there is no molecule here", "reaction" if is_reaction else "empty")
     return Molecules(mols, (*notes, *dict.fromkeys(new_notes), *([_text_note(rest)] * any(rest))))
-
-
-# --- fragments -----------------------------------------------------------------------------------
 
 
 def _lone_label(fragment: Element) -> str:
@@ -228,8 +224,7 @@ def _is_unsure(mol: Any) -> bool:
 def query_fault(mol: Any) -> Fault | None:
     """Return the fault of a molecule with query atoms or bonds."""
     if any(atom.GetAtomicNum() == 0 or atom.HasQuery() for atom in mol.GetAtoms()):
-        message = f"a label or an open end stands for no certain atom; {_DRAW}"
-        return Fault(message, 0, 0, "atom")
+        return Fault(f"a label or an open end stands for no certain atom; {_DRAW}", 0, 0, "atom")
     if any(bond.HasQuery() for bond in mol.GetBonds()):
         return Fault(f"a bond stands for more than one kind; {_DRAW}", 0, 0, "bond")
     return None

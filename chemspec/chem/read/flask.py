@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 
 import chemspec.chem as chem
 import chemspec.chem.names.lookup as lookup
+import chemspec.chem.names.reagents as reagents
 import chemspec.chem.names.spelling as spelling
-import chemspec.chem.read.advice as advice
 import chemspec.chem.read.inchi as inchi
 import chemspec.chem.read.respell as respell
-import chemspec.chem.read.tokens as tokens
 from chemspec.chem import parsing
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.traced_text import TracedText
@@ -79,21 +78,17 @@ def read_flask(text: TracedText, is_target: bool) -> Flask | Fault:
     if not text.chars.strip(" \t\r\n\ufeff" + _QUOTES):
         return text.fault("type a SMILES, such as CCO", "empty")
     single = read_smiles(text)
-    if isinstance(single, Flask) and not any(_DROPPED in note for note in single.notes) and _is_extension(text.chars):
+    extended = "|" not in text.chars or _CX.search(text.chars)  # between bars a CXSMILES extension, if anything
+    if isinstance(single, Flask) and not any(_DROPPED in note for note in single.notes) and extended:
         return single
     if len(text.chars) > LONGEST_LIST:
         return single if isinstance(single, Fault) else text.fault("this list is too long", "length")
     if named := lookup.look_up(text.chars):
         return Flask(named.smiles, "name", _meaning(text.chars.strip(), named))
-    if (joined := tokens.join_tokens(text)) is not None:
+    if (joined := join_tokens(text)) is not None:
         read = read_smiles(joined)
-        return read if isinstance(read, Fault) else Flask(read.smiles, "SMILES", (*read.notes, tokens.NOTE))
+        return read if isinstance(read, Fault) else Flask(read.smiles, "SMILES", (*read.notes, TOKENS_JOINED))
     return _read_list(text, is_target, single)
-
-
-def _is_extension(chars: str) -> bool:
-    """Return whether what stands between bars, if anything, is a CXSMILES extension."""
-    return "|" not in chars or _CX.search(chars) is not None
 
 
 def read_smiles(text: TracedText) -> Flask | Fault:
@@ -218,7 +213,7 @@ def _read_item(item: TracedText) -> Contents | None:
     chars = item.chars
     if " " not in chars and inchi.is_inchi(chars) and chars.startswith("InChI="):
         read = inchi.read_one(chars)
-        return None if isinstance(read, Fault) else Contents([read.smiles], list(read.notes))
+        return None if isinstance(read, Fault) else Contents([read[0]], list(read[1]))
     plain = not any(char.isspace() for char in chars)
     if plain:
         smiles = read_smiles(item)
@@ -228,7 +223,7 @@ def _read_item(item: TracedText) -> Contents | None:
         return Contents([named.smiles], list(_meaning(chars, named)), named=True)
     if spelling.is_condition(chars):
         return Contents(notes=[f"left out: {chars}"])
-    return _read_pieces(item, _ADDUCT if not plain else _DOT, counted=True) or _read_compound(item)
+    return _read_pieces(item, _ADDUCT if not plain else _DOT) or _read_compound(item)
 
 
 def _as_named(chars: str) -> Contents | None:
@@ -250,20 +245,15 @@ def _read_compound(item: TracedText) -> Contents | None:
     return None
 
 
-def _read_pieces(
-    item: TracedText, pattern: re.Pattern[str], *, of_names: bool = False, counted: bool = True
-) -> Contents | None:
-    """Read the pieces between separators; None unless all can be read.
-
-    `of_names`: all must be names, where SMILES have the separator as well.
-    """
+def _read_pieces(item: TracedText, pattern: re.Pattern[str], *, of_names: bool = False) -> Contents | None:
+    """Read the pieces between separators, only names if SMILES have the separator, too; None unless all can be read."""
     pieces = [*item.split(pattern)]
     if len(pieces) < 2:
         return None
     contents = Contents()
     for piece in pieces:
         read = _read_piece(piece, of_names, pattern)
-        if read is None and counted and (match := _COUNTED.fullmatch(piece.chars)):
+        if read is None and (match := _COUNTED.fullmatch(piece.chars)):
             once = _read_piece(piece[match.start(2) :], False, pattern)
             read = once and Contents([".".join(once.smiles * int(match[1]))], once.notes, named=once.named)
         if read is None or (of_names and not read.named):
@@ -316,13 +306,13 @@ def _with_unread(text: TracedText, contents: Contents, single: Flask | Fault) ->
     first = contents.unread[0]
     if not contents.smiles:
         fault = single if isinstance(single, Fault) else first.fault("this cannot be read")
-        hint = advice.on(text.chars.strip(), fault)
-        if hint.endswith(advice.UNKNOWN_NAME):
-            return text.fault(advice.UNKNOWN_NAME, fault.kind)
+        hint = advice_on(text.chars.strip(), fault)
+        if hint.endswith(UNKNOWN_NAME):
+            return text.fault(UNKNOWN_NAME, fault.kind)
         return Fault(fault.message + hint, fault.start, fault.end, fault.kind)
     if _looks_like_smiles(first) and (reason := chem.explain(first.chars)) is not None:
         return first.restore(reason)
-    hint = advice.on(first.chars, first.fault(""))
+    hint = advice_on(first.chars, first.fault(""))
     return first.fault(f"{first.chars!r} is neither a SMILES nor a name in the built-in list{hint}")
 
 
@@ -335,3 +325,72 @@ def _first_line(text: TracedText, single: Flask) -> Flask:
 def _meaning(written: str, named: lookup.Named) -> tuple[str, ...]:
     full_name = (f"{written}: {named.name}",) if written.casefold() != named.name.casefold() else ()
     return (*full_name, *named.notes)
+
+
+_ATOM_TOKEN = r"(?:\[[^\[\]\s]*\]|Cl|Br|[BCNOPSFIbcnops*])"
+_LABEL_TOKEN = r"(?:%\d\d|%\(\d+\)|\d)"
+_MARK_TOKEN = r"(?:[-=#$:~/\\().]|->|<-|>>?)"
+_PIECE = re.compile(rf"(?:{_MARK_TOKEN}?{_ATOM_TOKEN}{_LABEL_TOKEN}*|{_MARK_TOKEN}|{_LABEL_TOKEN})")
+_TOKEN_CHARACTER = re.compile(r"[A-Za-z@+\-\[\]\d().=#]")
+FEWEST_TOKENS = 3  # pieces
+TOKENS_JOINED = "blanks between the tokens removed"
+
+
+def join_tokens(text: TracedText) -> TracedText | None:
+    """Return tokenised SMILES without its blanks; None if the text is none."""
+    pieces = text.chars.split()
+    if len(pieces) < FEWEST_TOKENS or not any(len(piece) == 1 for piece in pieces):
+        return None
+    whole = all(_PIECE.fullmatch(piece) for piece in pieces)
+    # Split into single characters: C l, [ N a + ].
+    single = all(len(piece) == 1 or piece == ">>" for piece in pieces) and all(
+        _TOKEN_CHARACTER.fullmatch(piece) or piece in (">", ">>") for piece in pieces
+    )
+    atoms = sum(piece[0].isalpha() or piece[0] == "[" for piece in pieces)
+    if not (whole or single) or 2 * atoms < len(pieces) // 2 or set(pieces) <= {"+", "."}:
+        return None
+    if not any(re.fullmatch(_ATOM_TOKEN, piece) for piece in pieces) or _is_flask(pieces):
+        return None
+    return text.without_blanks()
+
+
+def _is_flask(pieces: list[str]) -> bool:
+    """Return whether the pieces are molecules with blanks around the dots, such as C . O."""
+    return all((piece == ".") == bool(number % 2) for number, piece in enumerate(pieces))
+
+
+LONGEST_ADVISED = 300  # characters of a text that is worth it
+UNKNOWN_NAME = "this name is not in the built-in list and not a simple systematic one: enter the SMILES"
+_RESIDUES = "Ala|Arg|Asn|Asp|Cys|Gln|Glu|Gly|His|Ile|Leu|Lys|Met|Phe|Pro|Ser|Thr|Trp|Tyr|Val|Aib|Orn|Nle|Nva"
+_PEPTIDE = re.compile(
+    rf"(?:(?:H|Ac|Boc|Fmoc|Cbz|Z|[DL])-)*\(?(?:[DL]-)?(?:{_RESIDUES})\)?(?:\([^()]*\))?(?:-(?:[DL]-)?(?:{_RESIDUES})(?:\([^()]*\))?)*(?:-[A-Za-z0-9]+)?"
+)
+_SEQUENCE = re.compile("[ACDEFGHIKLMNPQRSTVWY]{6,}")
+_HELM = re.compile(r"(?:PEPTIDE|RNA|CHEM|BLOB)\d+\{")
+
+
+def advice_on(text: str, fault: Fault) -> str:
+    """Return advice on a text that cannot be read; empty if there is none."""
+    if fault.kind in ("empty", "length", "reaction") or len(text) > LONGEST_ADVISED:
+        return ""
+    if _HELM.match(text):
+        return "; this is HELM (a peptide or nucleic acid), enter its SMILES"
+    if _PEPTIDE.fullmatch(text) and re.search(rf"(?:{_RESIDUES})", text):
+        return "; this looks like a peptide in three-letter code, enter its SMILES"
+    if _SEQUENCE.fullmatch(text):
+        return "; perhaps this is the sequence of a peptide, enter its SMILES"
+    bare = spelling.plain_name(re.sub(r"^\W*cas[^\d]*", "", text, flags=re.IGNORECASE)).strip("[]()")
+    if re.fullmatch(r"\d{2,7}-\d\d-\d", bare):
+        is_valid = reagents.is_cas(bare)
+        reason = "this CAS number is not in the built-in list" if is_valid else "no CAS number has these digits"
+        return f"; {reason}: enter the SMILES"
+    if re.search(r"\[[A-Za-z@\d]*[A-Za-z@] (?:\d*)\]?", text):
+        return "; perhaps a plus sign became a blank in a link: write %2B for it, as in [N+]"
+    if re.search(r"@", text) and "[" not in text:
+        return "; perhaps the square brackets were lost, as in Markdown: [C@@H]"
+    if re.fullmatch(r"(?:[A-Z][a-z]?\d*){2,}", text) and re.search(r"H\d", text):
+        return "; a formula fits many molecules, enter the SMILES of the one you mean"
+    letters = re.sub(r"[bcnops]{4,}", "", text)
+    if re.search(r"[a-z]{4}", letters) and re.fullmatch(r"[\w\s,()'\-\[\].:+\u2019\u2032\u00b7]+", text):
+        return f"; {UNKNOWN_NAME}"
+    return ""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 from rdkit import Chem, rdBase
@@ -22,14 +21,6 @@ _LONGEST_INCHI = 5000
 _MOST = 50  # in one text
 
 
-@dataclass(frozen=True)
-class Molecule:
-    """The molecule of an InChI, and a note where that leaves its tautomer open."""
-
-    smiles: str
-    notes: tuple[str, ...]
-
-
 def is_inchi(text: str) -> bool:
     """Return whether a text begins as an InChI."""
     start = text.lstrip("\ufeff \t\r\n\"'")
@@ -41,8 +32,8 @@ def is_inchikey(text: str) -> bool:
     return _KEY.match(text) is not None
 
 
-def read_one(inchi: str) -> Molecule | Fault:
-    """Read a text that is one InChI."""
+def read_one(inchi: str) -> tuple[str, tuple[str, ...]] | Fault:
+    """Return the SMILES of a text that is one InChI, and a note where that leaves its tautomer open."""
     line = inchi.strip().strip("\"'")
     match = _INCHI.match(line)
     whole = 0, len(inchi)
@@ -61,7 +52,7 @@ def read_one(inchi: str) -> Molecule | Fault:
         message = "this InChI cannot be turned into a molecule; is it complete?"
         return Fault(f"{message} ({reason})" if reason else message, *whole, "syntax")
     notes = ("InChI names no tautomer: this is one of perhaps several",) * ("/h" in line and "(H" in line)
-    return Molecule(str(Chem.MolToSmiles(usual_form(mol, f"InChI={match[1]}"))), notes)
+    return str(Chem.MolToSmiles(usual_form(mol, f"InChI={match[1]}"))), notes
 
 
 def replace_inchis(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fault:
@@ -76,8 +67,8 @@ def replace_inchis(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fau
         if isinstance(read, Fault):
             faults.append(text[match.start() : match.end()].fault(read.message, read.kind))
             return ""
-        notes.update(dict.fromkeys(read.notes))
-        return read.smiles
+        notes.update(dict.fromkeys(read[1]))
+        return read[0]
 
     changed = text.substitute(_ANY, smiles)
     if not faults and (start := changed.chars.find("InChI=")) >= 0:
@@ -102,10 +93,7 @@ _RARE = tuple(
 
 
 def usual_form(mol: Any, inchi: str) -> Any:
-    """Return the molecule with C(=O)N for C(O)=N and Nc1ncc... for N=c1[nH]c..., where the InChI leaves that open.
-
-    RDKit takes the rare one, and a model has hardly seen it.
-    """
+    """Return the molecule with C(=O)N for C(O)=N and Nc1ncc... for N=c1[nH]c..., as models know it, where open."""
     better = Chem.RWMol(mol)
     with rdBase.BlockLogs():
         try:

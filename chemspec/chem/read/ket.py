@@ -1,14 +1,11 @@
-"""Drawings of Ketcher (KET): their molecules, or one side of the reaction in them.
-
-Molecules are written as V3000 molfiles for RDKit; roles are given by the position of the arrow, as in Ketcher.
-"""
+"""Drawings of Ketcher (KET) as V3000 molfiles for RDKit, or one side of the reaction, by the place of its arrow."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,9 +99,6 @@ def _one_side(drawing: _Drawing, side: str) -> Molecules | Fault:
         what = f"the reaction has no {roles_of(side)[0]}" if arrow is not None else "there is no molecule here"
         return Fault(what, 0, 0, "reaction" if arrow is not None else "empty")
     return Molecules(mols, tuple(notes))
-
-
-# --- the drawing ---------------------------------------------------------------------------------
 
 
 def _read_drawing(document: Any) -> _Drawing:
@@ -207,20 +201,15 @@ def _atom_row(at: int, atom: Mapping[str, Any], point: Point) -> str:
     label = str(atom["label"])
     if not re.fullmatch(r"[A-Za-z#*]{1,20}", label):
         raise _RefusedError(f"{json.dumps(label)[:40]} is no element; {_DRAW}")
-    words = [str(at), label, *(f"{number:.4f}" for number in _finite(*point)), "0", "0"]
+    if not all(math.isfinite(number) and abs(number) <= 1e6 for number in point):
+        raise _RefusedError("a coordinate is out of bounds")
+    words = [str(at), label, *(f"{number:.4f}" for number in point), "0", "0"]
     fields = {"CHG": atom.get("charge"), "RAD": atom.get("radical"), "MASS": atom.get("isotope")}
     words += [f"{name}={int(value)}" for name, value in fields.items() if value]
     valence = atom.get("explicitValence")
     if valence is not None and int(valence) >= 0:
         words.append(f"VAL={int(valence) or -1}")
     return "M  V30 " + " ".join(words)
-
-
-def _finite(*numbers: float) -> Iterator[float]:
-    for number in numbers:
-        if not math.isfinite(number) or abs(number) > 1e6:
-            raise _RefusedError("a coordinate is out of bounds")
-        yield number
 
 
 def _bond_row(at: int, bond: Mapping[str, Any], atoms: int) -> str:
@@ -235,7 +224,6 @@ def _bond_row(at: int, bond: Mapping[str, Any], atoms: int) -> str:
 
 
 def _stereo_groups(atoms: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the collections of atoms with relative configuration."""
     groups: dict[str, list[int]] = {}
     for at, atom in enumerate(atoms, 1):
         if match := re.fullmatch(r"(&|or)(\d{1,3})", str(atom.get("stereoLabel") or "")):

@@ -1,8 +1,4 @@
-"""Molfiles (V2000 and V3000): the molecule, or the line that is wrong and what to do about it.
-
-RDKit names faults through its log, which belongs to the whole process, and reads query features as if they were atoms.
-So the lines are looked through here first.
-"""
+"""Molfiles (V2000 and V3000): the molecule, or the line that is wrong, looked for before RDKit reads the file."""
 
 from __future__ import annotations
 
@@ -50,12 +46,9 @@ _QUERIES = {
     "LP": "a lone pair", "R": "an R group", "R#": "an R group", "Pol": "a polymer bead", "Mod": "a modified residue",
 }  # fmt: skip
 _QUERY_BONDS = {
-    "5": "single or double",
-    "6": "single or aromatic",
-    "7": "double or aromatic",
-    "8": "any bond",
+    "5": "single or double", "6": "single or aromatic", "7": "double or aromatic", "8": "any bond",
     "10": "hydrogen bond",
-}
+}  # fmt: skip
 _TABLE = Chem.GetPeriodicTable()
 _ELEMENTS = {_TABLE.GetElementSymbol(number) for number in range(1, 119)} | {"D", "T"}
 _COUNTS = re.compile(r"\s*\d[\d\s]*\bV([23])000\s*$", re.IGNORECASE)
@@ -284,8 +277,7 @@ def _read(
     whole = lines[0].start, lines[-1].start + len(lines[-1].text)
     lost = next((number for number in labels if not 1 <= number <= len(atoms)), None)
     if lost is not None:
-        message = f"this is the label of atom {lost}, but there are only {len(atoms)}"
-        return blame(labels[lost][0], message, "atom")
+        return blame(labels[lost][0], f"this is the label of atom {lost}, but there are only {len(atoms)}", "atom")
     if refusal := parsing.molblock_refusal(block):
         return Fault(refusal, *whole, "length")
     with rdBase.BlockLogs():
@@ -329,10 +321,7 @@ def _groups(raw: Any, labels: Labels) -> dict[int, str] | Fault:
 
 
 def as_drawn(mol: Any, hydrides: Collection[str] = ()) -> tuple[str, ...]:
-    """Take off a drawn, sanitized molecule the hydrogens that RDKit gave to bare metals, and return notes.
-
-    `hydrides` are symbols of metals that are drawn with hydrogen.
-    """
+    """Take off a drawn molecule the hydrogens that RDKit gave to bare metals, but for `hydrides`, and return notes."""
     bare: list[str] = []
     filled: list[str] = []
     for atom in mol.GetAtoms():
@@ -383,7 +372,6 @@ def _no_molecule(raw: Any, named: Collection[int] = ()) -> Fault | None:
 
 
 def _chemistry(raw: Any, lines: Sequence[NumberedLine]) -> Fault | None:
-    """Return what RDKit objects to in a molecule that is well formed."""
     for problem in Chem.DetectChemistryProblems(raw):
         if hasattr(problem, "GetAtomIdx"):
             index = problem.GetAtomIdx()

@@ -111,8 +111,7 @@ def _sides_v2000(lines: Sequence[NumberedLine]) -> Blocks | Fault:
     counts = next((_counts(line.text) for line in reversed(head) if line.text.strip()), None)
     if counts is None:
         line = head[-1] if head else lines[0]
-        message = "this should be the line with the numbers of reactants and products"
-        return molfile.blame(line, message, "reaction")
+        return molfile.blame(line, "this should be the line with the numbers of reactants and products", "reaction")
     if fault := _miscounted(lines[0], counts, len(starts)):
         return fault
     ends = [*starts[1:], len(lines)][: len(starts)]
@@ -135,7 +134,6 @@ def _miscounted(line: NumberedLine, counts: Sequence[int], held: int) -> Fault |
 
 
 def _counts(text: str) -> list[int] | None:
-    """Return numbers of reactants, products and perhaps agents."""
     if not re.fullmatch(r"[ \d]+", text):
         return None
     wide = [text[k : k + 3].strip() for k in range(0, len(text.rstrip()), 3)]
@@ -160,8 +158,7 @@ def _sides_v3000(lines: Sequence[NumberedLine]) -> Blocks | Fault:
         elif words[2:4] == ["END", "CTAB"] and begin is not None and side:
             # The counts line of a V3000 molfile always reads like this; and so it ends.
             top = NumberedLine(lines[begin].number, lines[begin].start, "  0  0  0  0  0  0            999 V3000")
-            end = NumberedLine(line.number, line.start, "M  END")
-            sides[side].append([top, *lines[begin : k + 1], end])
+            sides[side].append([top, *lines[begin : k + 1], NumberedLine(line.number, line.start, "M  END")])
             begin = None
     if begin is not None or not any(line.text.startswith("M  END") for line in lines):
         return molfile.blame(lines[-1], "the file was cut off, copy it whole")

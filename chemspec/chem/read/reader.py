@@ -73,7 +73,6 @@ def _query(text: str, file_format: Format, side: str, max_chars: int) -> Input |
 
 
 def _whole(text: str, file_format: Format, max_chars: int) -> Input | Fault:
-    """Read a drawn reaction as one query, `reactants>>product`."""
     sides: list[Input] = []
     for role in WHOLE:
         read = _query(text, file_format, role, max_chars) if file_format.name in REACTION_FORMATS else None
@@ -93,7 +92,6 @@ def _whole(text: str, file_format: Format, max_chars: int) -> Input | Fault:
 
 
 def _finish(molecules: Molecules, kind: str, text: str, max_chars: int) -> Input | Fault:
-    """Return the molecules as one query, by the rules for SMILES."""
     with rdBase.BlockLogs():
         try:
             written = [part if isinstance(part, str) else Chem.MolToSmiles(part) for part in molecules.parts]

@@ -80,11 +80,9 @@ def read_sdf(text: str, _: str) -> Molecules | Fault:
     others = len(ends) - 1 + bool("".join(line.text for line in lines[ends[-1] + 1 :]).strip()) if ends else 0
     note = f"the first of {others + 1} records; the Batch page takes many"
     molecules = molfile.read_molfile(lines[: ends[0]] if ends and ends[0] else lines)
-    return (
-        molecules
-        if isinstance(molecules, Fault)
-        else replace(molecules, notes=(note,) * bool(others) + molecules.notes)
-    )
+    if isinstance(molecules, Fault):
+        return molecules
+    return replace(molecules, notes=(note,) * bool(others) + molecules.notes)
 
 
 @dataclass(frozen=True)

@@ -9,11 +9,10 @@ from dataclasses import dataclass, replace
 import chemspec.chem as chem
 import chemspec.chem.read.inchi as inchi
 import chemspec.chem.read.respell as respell
-import chemspec.chem.read.tokens as tokens
 from chemspec.chem import parsing, salts
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.query import ARROW_HEAD
-from chemspec.chem.read.flask import Flask, read_flask
+from chemspec.chem.read.flask import TOKENS_JOINED, Flask, join_tokens, read_flask
 from chemspec.chem.read.values import OTHER_SIDE, Input, side_note
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.traced_text import TracedText
@@ -116,8 +115,8 @@ def read_typed(text: str, task: Task, max_chars: int) -> Input | Fault:
     if isinstance(replaced, Fault):
         return replaced
     has_inchi, traced, notes = replaced[0] is not traced, replaced[0], (*notes, *replaced[1])
-    if (joined := tokens.join_tokens(traced)) is not None:
-        traced, notes = joined, (*notes, tokens.NOTE)
+    if (joined := join_tokens(traced)) is not None:
+        traced, notes = joined, (*notes, TOKENS_JOINED)
     sides = split_reaction(traced)
     if isinstance(sides, Fault):
         return sides
@@ -191,7 +190,6 @@ def _side(sides: Sides, of_products: bool, max_chars: int) -> Input | Fault:
 
 
 def _read_whole(sides: Sides, notes: tuple[str, ...], max_chars: int) -> Input | Fault:
-    """Read a reaction as one query, reactants>>products, without its agents."""
     read: list[Input] = []
     for text, role in ((sides.reactants, "reactant"), (sides.products, "product"), (sides.agents, "")):
         if not text:

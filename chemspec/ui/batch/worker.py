@@ -19,11 +19,9 @@ from chemspec.plan.prices import PriceList
 from chemspec.plan.stock import Stock, load_stock
 from chemspec.precedents import installed_if_usable
 from chemspec.review import StepChecker, load_engines, review_document, review_result
-from chemspec.review.engines import load_fastest
 from chemspec.review.reaction_check import judge_predictions
-from chemspec.review.review import MAX_CHECKED
-from chemspec.system.files import open_private
-from chemspec.system.home import home_folder
+from chemspec.review.review import MAX_CHECKED, load_fastest
+from chemspec.system.files import home_folder, open_private
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
 from chemspec.ui.batch import jobs

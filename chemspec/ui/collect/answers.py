@@ -9,7 +9,7 @@ from msgspec import Meta
 from rdkit import rdBase
 
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
-from chemspec.chem.substructure import has_substructure
+from chemspec.chem.query import has_substructure
 from chemspec.ui.common.store import Documents, hashed_id
 
 Status = Literal["idea", "ordered", "tried", "worked", "failed"]

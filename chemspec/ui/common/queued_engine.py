@@ -29,7 +29,7 @@ from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system.fair_queue import BusyError, FairQueue
-from chemspec.system.home import home_folder
+from chemspec.system.files import home_folder
 from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, login, remote_engine
 

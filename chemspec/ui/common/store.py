@@ -25,8 +25,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from chemspec.system.files import make_private_file, make_private_folder
-from chemspec.system.home import home_folder
+from chemspec.system.files import home_folder, make_private_file, make_private_folder
 
 FILE = "chemspec.sqlite3"
 TABLES = (

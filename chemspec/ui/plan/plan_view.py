@@ -22,10 +22,9 @@ from chemspec.plan import depict
 from chemspec.plan import routes as values
 from chemspec.plan.constraints import need_avoided
 from chemspec.plan.expand import Expander
-from chemspec.plan.routes import Node, Plan, Route
+from chemspec.plan.routes import Node, Plan, Route, Seen
 from chemspec.plan.search import Search
 from chemspec.plan.search import plan as plan_routes
-from chemspec.plan.tree import Seen
 from chemspec.precedents import Precedents, installed, installed_if_usable
 from chemspec.review.suggestions import format_percent
 from chemspec.ui.common import queued_engine, scheme, theme

@@ -343,7 +343,7 @@ def read(content: bytes, _: Tools) -> None:
     from chemspec.chem import formats
     from chemspec.depict.molecules import Depiction
     from chemspec.io import structures
-    from chemspec.plan import inchikeys, prices, stock
+    from chemspec.plan import prices, stock
 
     head, text = content.decode().split("\n", 1)
     name, door = head.split()
@@ -353,7 +353,7 @@ def read(content: bytes, _: Tools) -> None:
             for smiles in found.smiles.split(chem.ARROW):
                 _ = Depiction(smiles).svg
     elif door == "stock" or name in ("smi", "inchi"):
-        for reading in (lambda: stock.parse_stock(text.encode(), "x.smi"), lambda: inchikeys.inchikey(text)):
+        for reading in (lambda: stock.parse_stock(text.encode(), "x.smi"), lambda: prices.inchikey(text)):
             with suppress(ValueError):
                 reading()
         prices.price_list_from_rows([["smiles", "price"], [text, "1"]], "x.csv")

@@ -135,7 +135,7 @@ def prices(random: Random) -> bytes:
 
 def read_prices(case: bytes, __: Tools) -> None:
     """Read a price list, and the same file as a list of what can be bought."""
-    from chemspec.plan import inchikeys, stock
+    from chemspec.plan import prices, stock
     from chemspec.plan import prices as lists
 
     head, _, raw = case.partition(b"\n")
@@ -149,5 +149,5 @@ def read_prices(case: bytes, __: Tools) -> None:
         with suppress(ValueError):
             found = reading()
             if isinstance(found, lists.PriceList):
-                assert all(inchikeys.KEY.fullmatch(key) for key in found.offers)
+                assert all(prices.KEY.fullmatch(key) for key in found.offers)
                 assert all(len(str(offer)) < 500 for offer in found.offers.values())
