@@ -107,7 +107,7 @@ class ResultWriter:
     ) -> Trace:
         vocabulary = self.tokenizer.tokens if settings.record and settings.augment == 1 else ()
         fields = {**self.where, **_settings_fields(settings, self.arithmetic)}
-        if not (settings.exact or settings.distinct):  # without drafts it would be another search
+        if settings.guarantee != "exact" and not settings.distinct:  # without drafts it would be another search
             continued = None
         return Trace(query.tokens, fields, tuple(passes), seconds, vocabulary, continued)
 
