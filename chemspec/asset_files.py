@@ -1,7 +1,5 @@
 """Paths of the shipped files: models, examples, the app's pages and JavaScript."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 

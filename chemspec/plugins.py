@@ -5,8 +5,6 @@ module that registers the built-in specs (set in `chemspec/__init__.py`), then b
 (groups `chemspec.drafters`, `chemspec.decoders`, `chemspec.runtimes` and `chemspec.importers`).
 """
 
-from __future__ import annotations
-
 import re
 import sys
 import warnings

@@ -4,8 +4,6 @@ The entries are used to prepare data, find leaks, score predictions and build co
 builds training pairs from rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from random import Random

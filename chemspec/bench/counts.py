@@ -3,8 +3,6 @@
 All rows decode the same queries; `progress` is called with the number of finished rows and the total.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean

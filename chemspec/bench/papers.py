@@ -5,8 +5,6 @@ the machine affects all of them alike. A row that runs out of time uses as many 
 and is compared with the standard decoder on these.
 """
 
-from __future__ import annotations
-
 import re
 import time
 import tomllib

@@ -4,8 +4,6 @@ Programs alternate batch by batch, so that other load on the machine affects all
 measured afterwards on a few queries.
 """
 
-from __future__ import annotations
-
 import platform
 import resource
 import tempfile

@@ -1,7 +1,5 @@
 """What is done with RDKit in processes with limits, as it may end them or take too long; `system.forked` starts it."""
 
-from __future__ import annotations
-
 from functools import partial
 
 import chemspec.chem.conformer as conformer

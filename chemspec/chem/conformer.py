@@ -1,7 +1,5 @@
 """Compute a likely conformer of a molecule; for a process that may be ended (`chemspec.chem.apart`)."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Atom maps from copied tokens, free with every trace: accepted drafts say from which atom one was copied."""
 
-from __future__ import annotations
-
 from rdkit import Chem
 
 import chemspec.chem as chem

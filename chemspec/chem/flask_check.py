@@ -1,7 +1,5 @@
 """What a flask lacks, what contradicts it, and what is dangerous: by structures, and tables written by hand."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache

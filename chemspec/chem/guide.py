@@ -4,8 +4,6 @@ As text "break C1-N3; keep C5-C6; only amide, ester", atoms numbered from 0 in t
 are equivalent by symmetry are one.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """2-D coordinates of molecules."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -5,8 +5,6 @@ characters are counted in the text, never underestimating, and a text with many 
 separate process before; `tests/test_architecture.py` checks that nothing else calls RDKit's parsers.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator

@@ -1,7 +1,5 @@
 """What RDKit knows, as plain values: which molecule a text means, or where its fault lies."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections import Counter

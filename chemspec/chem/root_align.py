@@ -3,8 +3,6 @@
 Those of Zhong et al. (2022) start at the same atom; here the target also visits its atoms in the source's order.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from random import Random
 

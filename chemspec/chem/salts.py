@@ -1,7 +1,5 @@
 """Split SMILES into molecules with salts kept together, and normal forms of reagent sets; needs RDKit only."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 

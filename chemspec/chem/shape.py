@@ -1,7 +1,5 @@
 """A likely shape of a molecule in three dimensions; the same SMILES always gets the same, unless the time runs out."""
 
-from __future__ import annotations
-
 from functools import lru_cache
 
 from chemspec.system.forked import Forked

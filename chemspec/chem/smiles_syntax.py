@@ -1,7 +1,5 @@
 """Scan SMILES by RDKit's rules for the positions of atoms and of the first fault, which RDKit does not report."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from dataclasses import dataclass, field

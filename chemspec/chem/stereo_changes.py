@@ -1,7 +1,5 @@
 """Find stereocentres and double bonds whose configuration a mapped reaction changes though their atoms take no part."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Stereochemistry that a product leaves open: E/Z of its double bonds, and stereocentres."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from functools import lru_cache

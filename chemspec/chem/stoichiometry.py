@@ -3,8 +3,6 @@
 A bis-tosylate needs tosyl chloride twice, which a flask names once: an over-reaction, classified with it doubled.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import replace
 from functools import lru_cache

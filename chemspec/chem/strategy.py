@@ -1,7 +1,5 @@
 """Read off a reaction what it does, by guessed atom maps and patterns written by hand: a help, not a measurement."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache

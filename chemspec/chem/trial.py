@@ -1,7 +1,5 @@
 """Parse a text with RDKit and use the molecule, in a process that may crash (`chemspec.chem.apart`)."""
 
-from __future__ import annotations
-
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any

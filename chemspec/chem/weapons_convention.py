@@ -4,8 +4,6 @@ Schedule 1, the agents of Schedule 2 and its phosphorus precursors are refused i
 of Schedule 2 and all of Schedule 3, everyday reagents such as thionyl chloride, as a target only.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cache, lru_cache

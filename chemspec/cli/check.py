@@ -1,7 +1,5 @@
 """The commands `check`, whether models expect a reaction, and `verify`, whether predictions can be repeated."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import replace
@@ -15,7 +13,7 @@ from chemspec.cli.base import command
 from chemspec.cli.options import Outcome
 
 if TYPE_CHECKING:  # slow imports
-    from chemspec.engine.engine import Engine
+    pass
 
 MAX_ALTERNATIVES = 3  # alternatives listed for a reaction
 _ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # a line that contains a whole reaction

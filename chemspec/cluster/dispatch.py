@@ -1,7 +1,5 @@
 """Dispatch pieces of work to engines that may die, so that each piece is processed exactly once."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace

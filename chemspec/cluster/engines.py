@@ -4,8 +4,6 @@ Ray starts processes, detects their deaths and transfers texts and tables; `disp
 statistics and dashboard are off, and a local Ray listens on the loopback interface only.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import shutil

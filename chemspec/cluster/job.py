@@ -1,7 +1,5 @@
 """Predict a file of any size with engines on a cluster; resumable after any failure."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator

@@ -4,8 +4,6 @@ A replica is an unchanged `chemspec.service` behind Ray Serve's proxy instead of
 load and replaces dead ones; requests to those get status 500, after which `chemspec.client` retries.
 """
 
-from __future__ import annotations
-
 import logging
 import signal
 import socket

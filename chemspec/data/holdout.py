@@ -4,8 +4,6 @@ Products are compared by their keys (`reactions.product_key`), so that other rea
 excluded too, in any SMILES variant.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 from collections.abc import Iterable, Iterator, Sequence

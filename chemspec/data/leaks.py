@@ -1,7 +1,5 @@
 """Find test reactions and test products in training data, by canonical keys."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice

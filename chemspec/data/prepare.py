@@ -1,7 +1,5 @@
 """Convert reaction CSVs to token arrays: parallel, deterministic, resumable."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import multiprocessing

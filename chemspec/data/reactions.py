@@ -1,7 +1,5 @@
 """Convert rows of reaction CSVs to aligned (source, target) texts: the only module of this package with RDKit."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 from functools import partial

@@ -1,7 +1,5 @@
 """Settings of data preparation; a separate module, because the code needs RDKit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Convert a range of rows of a reaction CSV to a file of aligned text pairs; for worker processes, without torch."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -6,8 +6,6 @@ finished and no live one can still overtake the last of them, or at the length l
 `early_stopping=False, length_penalty=0` follows the same rules.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from heapq import heapify, heappop, heapreplace

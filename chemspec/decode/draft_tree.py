@@ -1,7 +1,5 @@
 """Draft tree: the drafts of one query merged into the prefixes to compute in one forward pass, within a budget."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 

@@ -4,8 +4,6 @@
 alternates two half-batches, so that host and device work overlap. `BatchDecoder` does both for decoding settings.
 """
 
-from __future__ import annotations
-
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence

@@ -1,7 +1,5 @@
 """Greedy decoding: always the most probable next token."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from chemspec.decode.protocol import START, ConfiguredDecoder, Decoder, finish_sequence

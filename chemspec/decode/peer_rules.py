@@ -14,8 +14,6 @@ Each variant is a pure step like `decode.beam.advance_beam`, the default.
   hypotheses are ranked with finished ones.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 

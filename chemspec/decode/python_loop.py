@@ -1,7 +1,5 @@
 """Reference decoding loop in Python; used for decoders and drafters the C++ loop does not support."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from chemspec.decode.draft_tree import DraftTree

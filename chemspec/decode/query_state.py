@@ -1,7 +1,5 @@
 """State of one query in the Python loop: its decoder, its requests, all known scores, and the drafts they came from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf

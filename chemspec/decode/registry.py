@@ -4,8 +4,6 @@ A decoder does not see drafts, which is why drafts cannot change its output. Tho
 `DraftAwareDecoder`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from random import Random

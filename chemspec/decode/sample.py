@@ -7,8 +7,6 @@ does not delay the others. All decoders here need scores of the whole vocabulary
 temperature 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Generator, Iterable, Sequence
 from math import log
 from random import Random

@@ -1,7 +1,5 @@
 """Pictures of texts, boxes and molecules: SVG, PNG, and with times at which parts appear animated WebP or GIF."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from html import escape

@@ -1,7 +1,5 @@
 """A reaction as a paper prints it: drawings, plus signs, an arrow with the reagents above it; as SVG, PNG and CDXML."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A text drafter defines `propose` alone, and need not derive from `Drafter`. One 
 `LearnedDrafter` (`learned/base.py`).
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum

@@ -1,7 +1,5 @@
 """What drafters are built from."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Drafter `mixed`: a tree of the most probable continuations by copying and learned edits (`draft/tree/builder.py`)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from chemspec.draft.base import Drafter, check_draft_size

@@ -1,7 +1,5 @@
 """Drafter `none`: standard decoding without drafts."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

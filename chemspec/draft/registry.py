@@ -1,7 +1,5 @@
 """Registry of the drafters. A new one needs an entry here, or an entry point `chemspec.drafters` in another package."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ whatever q is: q(t) min(1, p(t) / q(t)) + (1 - sum min(p, q)) norm(max(0, p - q)
 Distributions are arrays (V,) by token id, after temperature and top-p, which apply to p and q alike.
 """
 
-from __future__ import annotations
-
 from random import Random
 from typing import NamedTuple, Protocol
 

@@ -1,7 +1,5 @@
 """Drafter `smart`: pieces of the query after the last generated token ("smart drafts" of Andronov et al. 2025)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

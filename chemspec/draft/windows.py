@@ -1,7 +1,5 @@
 """Drafter `windows`: evenly spaced pieces of the query, independent of the output (Andronov et al. 2024, 2.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache

@@ -4,8 +4,6 @@ Every variant is decoded as it would be alone; the merged list is labelled as su
 `Hypothesis.vote`).
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

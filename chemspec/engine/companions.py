@@ -1,7 +1,5 @@
 """Install trained drafters in a model's folder, and explain how to get missing ones."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import get_args

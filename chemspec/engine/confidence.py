@@ -5,8 +5,6 @@ over- or underconfident. A temperature, or a slope and an offset (Platt 1999), o
 (Guo et al. 2017, "On calibration of modern neural networks").
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ abandoned between two forward passes: at most one pass late. The result is the l
 same to the last bit as without a deadline, and never a part of a search; if there is none, the result says so.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ predictions, a wider one is searched, up to a limit; it reuses the scores and th
 possible (`Engine.decode`), which does not change its output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import log

@@ -3,8 +3,6 @@
 torch is imported only if a drafter needs it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace

@@ -5,8 +5,6 @@ shipped precedent index; models trained on these reactions have a `familiarity.j
 it, because the similarity did not reduce its held-out loss.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -4,8 +4,6 @@ All prefixes of the prediction are scored again in one forward pass; from a low-
 greedily after the second-best token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import exp

@@ -1,7 +1,5 @@
 """RDKit work of an engine, parsing queries and canonicalising predictions, in this process or in worker processes."""
 
-from __future__ import annotations
-
 import signal
 import warnings
 import weakref

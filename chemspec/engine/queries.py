@@ -1,7 +1,5 @@
 """Queries as a model reads them: parsed, canonicalised and tokenised, also as several SMILES variants."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass, replace
 from random import Random

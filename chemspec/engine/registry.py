@@ -1,7 +1,5 @@
 """Find installed models and their drafters."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

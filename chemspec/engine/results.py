@@ -1,7 +1,5 @@
 """Results of decoding runs: token ids as SMILES, with traces and calibrated confidence."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """Accuracy and calibration of models, and the file of a model folder that stores the measurements."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from datetime import date
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Top-k accuracy on test reactions: exact match after canonicalisation."""
 
-from __future__ import annotations
-
 import json
 import math
 import random

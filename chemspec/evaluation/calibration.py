@@ -5,8 +5,6 @@ molecule in the list) and its share of the list's total probability (`share`). T
 reported numbers; the stored calibration is fitted to all queries.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path

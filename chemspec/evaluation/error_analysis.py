@@ -1,7 +1,5 @@
 """Classify wrong answers into kinds of errors, with the most confident example of each."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Training-set statistics for warnings on out-of-distribution queries (`chemspec.engine.familiarity`)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Load Lightning checkpoints of Chemformer 1.x and 2.x (Irwin et al.), with embedded or separate vocabulary."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

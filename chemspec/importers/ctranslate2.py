@@ -4,8 +4,6 @@
 scales), so log-probs are those of the folder, not of the checkpoint before rounding.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Iterator, Mapping

@@ -5,8 +5,6 @@ is not on this machine raises an error with the command that downloads it. No co
 safetensors only, and custom code of a checkpoint is never run. Needs the extra `hf`.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -1,7 +1,5 @@
 """Tokenizers of Hugging Face transformers with the interface of `chemspec.tokenizer.Tokenizer`."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from itertools import takewhile

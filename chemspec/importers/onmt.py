@@ -1,7 +1,5 @@
 """Load transformers of OpenNMT-py: 0.4.1 (Molecular Transformer), 1.x and 2.x (R-SMILES, RXN) and 3.x."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Load model folders in chemspec's format (`model.checkpoint`)."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Check the size of a pickle before unpickling it: bytes, operations, names, and the keys of dictionaries."""
 
-from __future__ import annotations
-
 import pickle
 import pickletools
 from typing import IO, Any

@@ -4,8 +4,6 @@ The native format is tried first. Other importers are imported on first use: the
 than a prediction.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from chemspec.importers import own

@@ -1,7 +1,5 @@
 """Load Lightning checkpoints of Academich/translation-transformer (Andronov et al.), with separate vocabulary."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

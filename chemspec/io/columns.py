@@ -3,8 +3,6 @@
 An arrow separates the columns of the two sides of a reaction, "|" alternative names of one column.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

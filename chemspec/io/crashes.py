@@ -3,8 +3,6 @@
 After a crash the rows of that batch are processed one by one, and a row with two crashes gets the status "failed".
 """
 
-from __future__ import annotations
-
 import faulthandler
 import json
 from collections.abc import Iterator

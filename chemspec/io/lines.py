@@ -1,7 +1,5 @@
 """Texts cut into lines, and lists of SMILES, one per line, as .smi and .txt files hold them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice

@@ -1,7 +1,5 @@
 """Read query texts from files and standard input of any supported format, encoding and line ends."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import gzip

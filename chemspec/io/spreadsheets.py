@@ -1,7 +1,5 @@
 """Read Excel workbooks as rows of text, and write them; formulas are neither evaluated nor written."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence

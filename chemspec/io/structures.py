@@ -1,7 +1,5 @@
 """Read the records of a structure file as rows of a table: molecule or reaction as SMILES, title, properties."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from itertools import groupby

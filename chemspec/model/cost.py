@@ -1,7 +1,5 @@
 """Seconds of a forward pass on this machine by number of nodes, measured once and cached on disk."""
 
-from __future__ import annotations
-
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Sequence

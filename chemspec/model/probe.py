@@ -1,7 +1,5 @@
 """Check of a loaded backend: its scores are finite, and agree with torch's where a runtime has to prove that."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

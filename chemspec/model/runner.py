@@ -7,8 +7,6 @@ nodes (`NodeBatch`), one per forward pass, and restricts a node's attention to i
 Shapes: R new nodes of a pass, k candidates per node, D model width.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -8,8 +8,6 @@ A node is identified by its whole prefix, a tuple of token ids: simple, but copy
 node. The compiled loop numbers its nodes instead (`decode/compiled/node_tree.h`) and leaves this tree empty.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from itertools import count
 from math import isfinite

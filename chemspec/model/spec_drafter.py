@@ -10,8 +10,6 @@ Shapes: B queries, S source tokens, T target tokens with bos, M prefixes of one 
 width, V vocabulary without the mask, R nodes of a pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple

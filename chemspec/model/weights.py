@@ -3,8 +3,6 @@
 Shapes: V vocabulary, D width, F width of the feed-forward layers, P positions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -4,8 +4,6 @@ Look-ahead: the values of Retro* predict the molecules that it expands next, whi
 wrong prediction costs a decode, but changes no route.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice

@@ -1,7 +1,5 @@
 """Settings of a search, and constraints on routes: protected bonds, an intermediate, substructures to avoid."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

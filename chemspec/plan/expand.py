@@ -1,7 +1,5 @@
 """Single-step expansion of molecules with forward checks; both are cached on disk for the same weights and settings."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """InChIKeys, and price lists: tables of molecules with prices and suppliers, as stock with offers."""
 
-from __future__ import annotations
-
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Stock lists of InChIKeys, as sorted arrays of 27 bytes per key: a million keys take 27 MB."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import warnings

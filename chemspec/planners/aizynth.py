@@ -11,8 +11,6 @@ In its YAML:
 With a service, this module needs `chemspec.client` and RDKit, which AiZynthFinder brings along.
 """
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial

@@ -1,7 +1,5 @@
 """Source of single steps: an engine in this process, or a remote service, which needs few packages."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -10,8 +10,6 @@ Its commands accept models of a closed list only; `python -m chemspec.planners.s
 are the same commands with chemspec's models in the list.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ add a patent, reagents and the name of their file. Slow steps (atom maps, finger
 of `SHARD` on disk; memory holds their text.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import multiprocessing

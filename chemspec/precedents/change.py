@@ -5,8 +5,6 @@ and leaving neighbours of these. `wide` describes only them, `close` also their 
 `LEAVING` bonds: tert-butyl and benzyl carbamates are cleaved under different conditions.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

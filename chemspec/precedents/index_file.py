@@ -13,8 +13,6 @@ compression.
     blocks     K + 1  start of each block
 """
 
-from __future__ import annotations
-
 import json
 import os
 import zlib

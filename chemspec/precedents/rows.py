@@ -1,7 +1,5 @@
 """Parse rows of reaction CSVs: product, reactants, other molecules of the mixture, and patent."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass

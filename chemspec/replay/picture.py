@@ -1,7 +1,5 @@
 """Layout of a replay: query and answer, and for each lane a bar of its passes and the tokens they emitted, in time."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from pathlib import Path

@@ -4,8 +4,6 @@ A node, one token at one position, is *born* in the pass that computes it, *acce
 *dies* when no live hypothesis can. Column = depth in tokens, row = line; branches share rows where they fit.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 The origin of a token is its position in the copied span, never its text: ring labels may change.
 """
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

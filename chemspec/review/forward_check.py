@@ -6,8 +6,6 @@ contains the product, stereochemistry included, with a probability of at least `
 "unsure" (the product) or "differs". What the rule measured: assets/docs/measurements.md.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Protocol

@@ -4,8 +4,6 @@ A retro prediction matches if it consists of given molecules and supplies every 
 not marked; one of reagents as a set, without stereochemistry.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 

@@ -1,7 +1,5 @@
 """Review the predictions for a query: strategies with problems, forward check, reagents, precedents and stock."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace

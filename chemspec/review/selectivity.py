@@ -4,8 +4,6 @@ Products of one flask belong together if one new bond joins the same two reactan
 its end, and the formula is the same, halogens counted as one element, by guessed atom maps.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence

@@ -1,7 +1,5 @@
 """Suggestions: predictions grouped by strategy, with probability, problems, evidence and ranking."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Cache on disk for graphs and measurements: files by name, with a checksum, complete or absent, and never required."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 from contextlib import suppress

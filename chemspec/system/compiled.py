@@ -4,8 +4,6 @@ Libraries are executed, so they lie in a folder with access for its user only, u
 content; changed files are rebuilt. A wheel may contain libraries for a few kinds of processors (`hatch_build.py`).
 """
 
-from __future__ import annotations
-
 import ctypes
 import hashlib
 import os

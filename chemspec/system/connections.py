@@ -4,8 +4,6 @@ uvicorn limits none of the three. If all connections are in use, the oldest with
 address with the most, so that slow ones cannot lock out clients that send whole requests.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections import Counter

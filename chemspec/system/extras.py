@@ -1,7 +1,5 @@
 """Optional packages, imported where they are used, and the extra of the distribution that installs each."""
 
-from __future__ import annotations
-
 from importlib.util import find_spec
 
 _PACKAGES = {  # of each extra

@@ -4,8 +4,6 @@ A second query of a visitor, in another tab, lets other visitors go first; jobs 
 small part and let visitors at a page go first. A full queue refuses at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass

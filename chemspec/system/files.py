@@ -1,7 +1,5 @@
 """Atomic writes, and files and folders that only their owner can read."""
 
-from __future__ import annotations
-
 import os
 import secrets
 import shlex

@@ -1,7 +1,5 @@
 """Run tasks that may crash or hang in processes with limits of time and memory, forked from a server process."""
 
-from __future__ import annotations
-
 import atexit
 import json
 import os

@@ -1,7 +1,5 @@
 """GPU detection and torch settings for GPUs."""
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from pathlib import Path

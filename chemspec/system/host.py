@@ -1,7 +1,5 @@
 """Processor and load of this machine, recorded with measured times."""
 
-from __future__ import annotations
-
 import os
 import platform
 from functools import cache

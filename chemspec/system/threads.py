@@ -1,7 +1,5 @@
 """Usable CPU cores, worker processes, and the number of threads of torch within a scope."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

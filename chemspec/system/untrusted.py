@@ -1,7 +1,5 @@
 """Read JSON from untrusted sources: anything but a plain, finite document raises a ValueError."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

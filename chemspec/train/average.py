@@ -1,7 +1,5 @@
 """Export checkpoints of a run as a model folder, optionally averaged; average models of several runs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

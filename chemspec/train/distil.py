@@ -4,8 +4,6 @@ A drafter has to predict the target's outputs rather than the chemistry, so it i
 2023, section 4.1). Inputs and outputs are token arrays, so RDKit is not needed.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

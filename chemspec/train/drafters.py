@@ -1,7 +1,5 @@
 """Train learned drafters on the target's outputs, with the training loop of `module`. Needs no RDKit."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Calibration changes the number of forward passes, never a prediction. Test data must not be used here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path

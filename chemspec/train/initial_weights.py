@@ -1,7 +1,5 @@
 """Initialise a model with the weights of another one, which may be smaller: it begins with the same function."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Training loop on Lightning: from token arrays to checkpoints and a CSV log. Needs no RDKit."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import logging

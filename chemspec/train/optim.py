@@ -5,8 +5,6 @@ products per round and shape instead of per matrix, and one launch per shape for
 processors without bf16 products use fp32: emulation takes sixty times longer (log.md).
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any

@@ -4,8 +4,6 @@ Built-in recipes are the tables of `recipes.toml`. Your own recipe is a file, or
 `extends = "name"` it inherits unset keys from that recipe, table by table. Recipes are read into frozen settings.
 """
 
-from __future__ import annotations
-
 import tomllib
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache

@@ -1,7 +1,5 @@
 """Train a model by a recipe, validated by exact match on token level, which needs no RDKit."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from chemspec.data.arrays import Pairs

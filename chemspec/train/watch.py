@@ -4,8 +4,6 @@ Unlike Lightning's `CSVLogger`, `Timer` and signal handling, a resumed run conti
 sessions, and Ctrl-C ends a run after a step, with a checkpoint.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -1,7 +1,5 @@
 """Export molecules, reactions and predictions to file formats of other programs."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count

@@ -1,7 +1,5 @@
 """Look up what is meant by a name as chemists and catalogues write it: listed, of a stereoisomer or salt, by OPSIN."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

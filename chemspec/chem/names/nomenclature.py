@@ -4,8 +4,6 @@ A locant names the atom of that map number in the parent's SMILES; N is number 9
 its one.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache, lru_cache
 from pathlib import Path

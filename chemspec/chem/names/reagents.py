@@ -1,7 +1,5 @@
 """Look up molecules by name or CAS number, in hand-written tables and the built-in list (`assets/names`)."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from functools import cache

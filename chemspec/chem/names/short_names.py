@@ -1,7 +1,5 @@
 """Short names of solvents, bases, catalysts and reagents for reaction arrows."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence

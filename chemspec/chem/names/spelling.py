@@ -1,7 +1,5 @@
 """Spellings of one name (Greek letters, primes, British and American forms), and qualifiers that change no molecule."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """ChemDraw files (CDXML): their molecules, or one side of the reaction in them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from typing import Any

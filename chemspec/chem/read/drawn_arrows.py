@@ -1,7 +1,5 @@
 """Arrows of drawings: what a molecule is by its position, where no list says so."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """InChI, with the usual tautomer of amides and aromatic amines where that leaves it open, and InChIKey."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Drawings of Ketcher (KET) as V3000 molfiles for RDKit, or one side of the reaction, by the place of its arrow."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

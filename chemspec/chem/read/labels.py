@@ -1,7 +1,5 @@
 """Texts in drawings: words that name molecules, as over an arrow, and labels of atoms that are groups, such as Boc."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from functools import cache

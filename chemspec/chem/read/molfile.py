@@ -1,7 +1,5 @@
 """Molfiles (V2000 and V3000): the molecule, or the line that is wrong, looked for before RDKit reads the file."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """RXN and RDF files: one side of their first reaction."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Read chemistry in whatever format it comes (`registry.py`) as one query for a model."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from rdkit import Chem, rdBase

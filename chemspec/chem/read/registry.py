@@ -1,7 +1,5 @@
 """Which format a file is in, and what reads it; some are recognised only to be refused with a remedy."""
 
-from __future__ import annotations
-
 import codecs
 import re
 from collections.abc import Callable

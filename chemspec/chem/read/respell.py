@@ -1,7 +1,5 @@
 """Bring species into the spelling of patent reactions, which models know: [H][H], organometals without charges, HX."""
 
-from __future__ import annotations
-
 import re
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Read what was typed or pasted: molecules as SMILES, names or InChI, alone, in lists, or as a reaction."""
 
-from __future__ import annotations
-
 import html
 import re
 from dataclasses import dataclass, replace

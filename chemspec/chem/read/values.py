@@ -1,7 +1,5 @@
 """What readers return: molecules of one side of a reaction, and the query made of them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any

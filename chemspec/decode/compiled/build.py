@@ -1,7 +1,5 @@
 """Build and load the compiled loop at first use."""
 
-from __future__ import annotations
-
 import ctypes
 from ctypes import c_double, c_int, c_void_p
 from functools import lru_cache

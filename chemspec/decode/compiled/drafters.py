@@ -1,7 +1,5 @@
 """Pass a drafter to the compiled loop: as a description, or as a callback for drafters without C++ code."""
 
-from __future__ import annotations
-
 import ctypes
 from array import array
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Run the compiled loop: two calls per forward pass, or one for several passes; records are read on demand."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_double, c_int32, c_void_p, cast

@@ -5,8 +5,6 @@ candidates; hypotheses of different lengths then compete by log-probability. Dra
 so they can change the output.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import accumulate, pairwise, takewhile
 from math import exp

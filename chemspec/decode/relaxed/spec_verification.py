@@ -5,8 +5,6 @@ token that `TopBeta` accepts is taken instead of the target's argmax. With beta 
 target's argmax only; otherwise the output depends on the drafts, and callers must label it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

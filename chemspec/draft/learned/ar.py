@@ -5,8 +5,6 @@ never change the output. In `hierarchy` a small model drafts for the medium one,
 would alone.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import filterfalse, starmap

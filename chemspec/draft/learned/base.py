@@ -1,7 +1,5 @@
 """Base class of the drafters that predict with a network: one batched call per forward pass of the target."""
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Generic, TypeVar

@@ -1,7 +1,5 @@
 """Build the drafters that have their own models, from the settings and the engine's resources."""
 
-from __future__ import annotations
-
 from chemspec.draft.base import Drafter
 from chemspec.draft.inputs import DrafterInputs, draft_sizes
 from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, draft_cost_ratio

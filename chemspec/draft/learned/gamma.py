@@ -4,8 +4,6 @@ If a drafted token is accepted with probability a and costs c forward passes of 
 decoding (1 - a^(g+1)) / ((1 - a) (g c + 1)) times as fast.
 """
 
-from __future__ import annotations
-
 LONGEST = 32  # maximum draft length
 PROBE = 8  # while drafts do not pay off, one token is drafted every 8 forward passes to update the rate
 

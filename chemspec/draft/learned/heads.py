@@ -4,8 +4,6 @@ The last computed state belongs to the token before the newest one, which was pr
 tokens after the newest one without having seen it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import exp

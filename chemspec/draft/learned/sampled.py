@@ -6,8 +6,6 @@ the drafter adds its guesses to them, for all requests at once when the loop pre
 so each token has the medium model's distribution, by which the target verifies it.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 Each prefix is computed once per run, so drafting continues where the last draft was accepted.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Drafter `spec_drafter`: a non-autoregressive model that fills masks (Xia et al. 2023, section 3.1)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from math import exp
 

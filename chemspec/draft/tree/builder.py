@@ -5,8 +5,6 @@ its most probable leaf: node i is accepted with probability p_i, the product of 
 forward pass yields 1 + sum p_i tokens on average. So the n nodes with the largest p_i are the best n to compute.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple

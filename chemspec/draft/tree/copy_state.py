@@ -5,8 +5,6 @@ bits of an integer, so that one token updates all matches at once (shift-and alg
 All ring labels count as one token.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Save and load edit tables as packed arrays in safetensors files, and translate them to other vocabularies."""
 
-from __future__ import annotations
-
 import json
 from array import array
 from collections.abc import Iterable, Sequence

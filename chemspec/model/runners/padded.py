@@ -3,8 +3,6 @@
 Shapes: B rows of the batch, one per query; N new nodes of the widest query; C slots in use; R new nodes; k candidates.
 """
 
-from __future__ import annotations
-
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Compile the CPU kernel for this machine at first use."""
 
-from __future__ import annotations
-
 import ctypes
 from pathlib import Path
 

@@ -8,8 +8,6 @@ Shapes: R rows (nodes, or source tokens), D width, H heads, d width of a head, K
 P parts, V vocabulary, C slots of a cache.
 """
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 

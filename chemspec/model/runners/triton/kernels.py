@@ -4,8 +4,6 @@ Shapes: R rows (nodes, or source tokens), D width, H heads, d width of a head, K
 V vocabulary, C slots of a cache.
 """
 
-from __future__ import annotations
-
 import triton
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 Shapes: L decoder layers, C slots, D width, T source tokens.
 """
 
-from __future__ import annotations
-
 from bisect import insort
 
 import numpy as np

@@ -7,8 +7,6 @@ the products of all parts of both sides is an fp32 product, even though tensor c
 Shapes: P parts, O outputs, K inputs.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 
