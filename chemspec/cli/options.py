@@ -42,7 +42,7 @@ SHARED = f"""
     augment: test-time augmentation: SMILES variants per query, merged (1: off).
     distinct: list distinct valid molecules other than the query; widens the search to find -n.
     rules: beam search with ranking and stopping rules of another program: {", ".join(settings.RULES[1:])}.
-    dtype: precision: auto, fp32, int8, bf16 or fp16.
+    dtype: precision: auto (fp32), fp32, int8, bf16 or fp16.
     device: device: auto, cpu, cuda, cuda:1, ...
     threads: CPU threads; 0: all cores.
     runtime: runtime: auto, native, torch, graphs or triton.

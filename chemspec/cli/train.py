@@ -69,6 +69,7 @@ class RecipeChanges:
         minutes: time limit in minutes (default: the recipe's).
         seed: random seed for the order of the data (default: the recipe's).
         lr: peak learning rate (default: the recipe's).
+        threads: CPU threads; 0: all cores; -1: the recipe's.
     """
 
     recipe: str = ""
@@ -119,8 +120,20 @@ def train_by_recipe(
     from chemspec.train.recipe import DrafterRecipe, builtin_recipes
 
     if listed or not changes.recipe:
-        for builtin in builtin_recipes().values():
-            show.print_line(f"{builtin.name}: {builtin.expectation}")
+        show.print_rows(
+            [
+                {
+                    "recipe": each.name,
+                    "task": each.task,
+                    "trains": f"drafter {each.kind}" if isinstance(each, DrafterRecipe) else f"model, {each.preset}",
+                    "steps": each.train.steps,
+                    "minutes": each.train.minutes or "",
+                    "tried": "yes" if each.tried else "no",
+                    "expectation": each.expectation,
+                }
+                for each in builtin_recipes().values()
+            ]
+        )
         return
     chosen = changes.find()
     folder = out or Path("runs") / chosen.name

@@ -129,7 +129,7 @@ def _omission_note(made: Distinct) -> tuple[str, ...]:
     invalid = sum(not answer.valid for answer in made.aside)
     counts = {
         "merged as other spellings": made.merged,
-        "no molecules": invalid,
+        "invalid SMILES": invalid,
         "the query again": len(made.aside) - invalid,
         "not as the guide wants": len(made.barred),
     }
