@@ -71,64 +71,47 @@ class EvaluationDecoding(opt.Decoding):
     batch_size: int = 32
 
 
-@dataclass(frozen=True, kw_only=True)
-class KnownReactions:
-    """Test reactions.
-
-    Attributes:
-        file: CSV with test reactions; default: the task's standard test set.
-        limit: number of reactions, sampled at random; 0: all.
-    """
-
-    source: opt.Source = None
-    file: Path | None = None
-    limit: int = 0
-    seed: int = 0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """Where the results of `evaluate` go.
-
-    Attributes:
-        out: file for the predictions (.jsonl); resumable.
-        standard: also decode without drafts, and count differences.
-    """
-
-    out: Path | None = None
-    standard: bool = False
-    keep_numbers: bool = False
-
-
 @command("evaluate", "Models")
 def evaluate_model(
     task: str,
     model: str = "",
+    source: opt.Source = None,
+    file: Path | None = None,
+    limit: int = 0,
+    seed: int = 0,
     *,
-    tests: KnownReactions,
     decoding: EvaluationDecoding,
-    measurement: Measurement,
+    out: Path | None = None,
+    standard: bool = False,
+    keep_numbers: bool = False,
     runtime: opt.ImportedRuntime,
 ) -> dict[str, Any]:
-    """Measure top-k accuracy on a test set: USPTO-50K for retro, USPTO-MIT mixed for forward, or --file."""
+    """Measure top-k accuracy on a test set: USPTO-50K for retro, USPTO-MIT mixed for forward, or --file.
+
+    Options:
+        file: CSV with test reactions; default: the task's standard test set.
+        limit: number of reactions, sampled at random; 0: all.
+        out: file for the predictions (.jsonl); resumable.
+        standard: also decode without drafts, and count differences.
+    """
     settings = decoding.settings()
     from chemspec.evaluation import accuracy
 
-    file = tests.file or opt.find_test_file(tests.source, task, "give a file of held-out reactions with --file")
-    reactions = accuracy.read_known_reactions(file, opt.parse_task(task), limit=tests.limit, seed=tests.seed)
+    file = file or opt.find_test_file(source, task, "give a file of held-out reactions with --file")
+    reactions = accuracy.read_known_reactions(file, opt.parse_task(task), limit=limit, seed=seed)
     engine = runtime.load(task, model)
     special = {"distinct": settings.distinct, "augmented": settings.augment > 1, "int8": engine.dtype == "int8"}
-    names = _measurement_names(task, file, special, keep=measurement.keep_numbers)
-    what = f"{engine.name}-{engine.digest[:6]}-{file.name.split('.')[0]}-{tests.limit}-{tests.seed}"
+    names = _measurement_names(task, file, special, keep=keep_numbers)
+    what = f"{engine.name}-{engine.digest[:6]}-{file.name.split('.')[0]}-{limit}-{seed}"
     label = f"{settings.decoder}{settings.n}-{decoding.drafter}-{settings.max_len}-{engine.dtype}"
     label += f"-augment{settings.augment}" * (settings.augment > 1) + "-distinct" * settings.distinct
-    target = measurement.out or Path("runs") / f"evaluate-{what}-{label}.jsonl"
-    slow = target.with_name(f"{target.stem}-standard.jsonl") if measurement.standard else None
+    target = out or Path("runs") / f"evaluate-{what}-{label}.jsonl"
+    slow = target.with_name(f"{target.stem}-standard.jsonl") if standard else None
     with show.progress_bar("evaluating") as report:
         measured = accuracy.evaluate_model(engine, reactions, target, settings, standard=slow, progress=report)
     head = {"model": engine.name, "digest": engine.digest, "file": file.name}
     measured = {**head, "settings": asdict(settings), "predictions": str(target), **measured}
-    if measurement.keep_numbers:
+    if keep_numbers:
         names += ["classes"] if measured["top1_by_class"] and "accuracy" in names else []
         opt.store_measurements(engine.folder, names, engine.digest, measured)
     show.print_note(f"predictions: {target}")

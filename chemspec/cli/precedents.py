@@ -1,7 +1,6 @@
 """Patent reactions with the same change: the commands `precedents build` and `precedents find`."""
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,37 +17,23 @@ app.add_typer(group, name="precedents", help="Patent reactions that make the sam
 FILES = ("retro_train.csv.gz", "retro_extra_train.csv.gz", "forward_stereo_train.csv.gz")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SourceFiles:
-    """Reaction CSVs.
-
-    Attributes:
-        files --file: CSV in the --source folder, repeatable; first those that separate reactants from reagents best.
-        reagents_from: CSV in the --source folder, repeatable, that only adds reagents and patents to the reactions of
-            --file.
-    """
-
-    source: opt.Source = None
-    files: list[str] | None = None
-    reagents_from: list[str] | None = None
-    limit: int = 0
-
-    def paths(self) -> list[Path]:
-        """Return the files; by default those of `FILES` that exist."""
-        folder = opt.require_data_folder(self.source)
-        paths = [folder / name for name in self.files or FILES]
-        if not self.files and not (paths := [file for file in paths if file.is_file()]):
-            raise ValueError(f"{folder} has none of {', '.join(FILES)}; name its files with --file")
-        return paths
-
-
 @command("build", "Commands", group)
 def build_precedents(
-    *, sources: SourceFiles, out: Path | None = None, guess: bool = True, bits: int = 512, workers: int = 2
+    source: opt.Source = None,
+    files: list[str] | None = None,
+    reagents_from: list[str] | None = None,
+    limit: int = 0,
+    out: Path | None = None,
+    guess: bool = True,
+    bits: int = 512,
+    workers: int = 2,
 ) -> dict[str, Any]:
     """Build an index of precedents from reaction CSVs; resumable by the same command.
 
     Options:
+        files --file: CSV in the --source folder, repeatable; first those that separate reactants from reagents best.
+        reagents_from: CSV in the --source folder, repeatable, that only adds reagents and patents to the reactions of
+            --file.
         out -o: index file to write; default: the one that chemspec reads, in ~/.chemspec.
         guess --guess/--no-guess: guess atom maps of rows without them; five times slower for these rows.
         bits: bits of a product's fingerprint; fewer make a smaller index.
@@ -56,14 +41,17 @@ def build_precedents(
     from chemspec.precedents.build import build_index
     from chemspec.precedents.search import user_index_path
 
-    files, target = sources.paths(), out or user_index_path()
+    folder, target = opt.require_data_folder(source), out or user_index_path()
+    paths = [folder / name for name in files or FILES]
+    if not files and not (paths := [file for file in paths if file.is_file()]):
+        raise ValueError(f"{folder} has none of {', '.join(FILES)}; name its files with --file")
     if out is None and not os.environ.get("CHEMSPEC_PRECEDENTS"):  # in the user's own folder: private
         os.umask(OTHERS_BITS)
     target.parent.mkdir(parents=True, exist_ok=True)
-    added = [opt.require_data_folder(sources.source) / name for name in sources.reagents_from or ()]
-    options: Any = {"guess": guess, "bits": bits, "limit": sources.limit, "workers": workers}
+    added = [folder / name for name in reagents_from or ()]
+    options: Any = {"guess": guess, "bits": bits, "limit": limit, "workers": workers}
     with show.progress_bar("rows") as report:
-        summary = build_index(files, target, reagents_from=added, progress=report, **options)
+        summary = build_index(paths, target, reagents_from=added, progress=report, **options)
     wide, close = summary.changes
     show.print_line(
         f"{target}: {summary.reactions} reactions, {summary.size / 1e6:.1f} MB\n"

@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,27 +51,15 @@ def launch_app(
     os.execv(sys.executable, words)  # replaces this process, so that killing it ends the server
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServedEngines:
-    """Which models run where and how.
-
-    Attributes:
-        model -m: model folder or installed name; repeatable; default: all installed models.
-        device: device: auto, cpu, cuda, cuda:0, ...; repeatable, with one engine each.
-    """
-
-    model: list[str] | None = None
-    device: list[str] | None = None
-    dtype: str = "auto"
-    threads: int = 0
-    runtime: str = "auto"
-
-
 @command("serve", "Answers")
 def serve_models(
     *,
     endpoint: Endpoint,
-    served: ServedEngines,
+    model: list[str] | None = None,
+    device: list[str] | None = None,
+    dtype: str = "auto",
+    threads: int = 0,
+    runtime: str = "auto",
     limits: RequestLimits,
     keys: Path | None = None,
     shadow: opt.Fraction = 0.0,
@@ -81,6 +68,8 @@ def serve_models(
     """Serve predictions over HTTP until SIGTERM or Ctrl-C; OpenAPI document at /openapi.json.
 
     Options:
+        model -m: model folder or installed name; repeatable; default: all installed models.
+        device: device: auto, cpu, cuda, cuda:0, ...; repeatable, with one engine each.
         keys: file of API keys, a line each; also CHEMSPEC_API_KEYS, with commas.
     """
     extras.require_packages("fastapi", "uvicorn", "prometheus_client", what="the service")
@@ -88,9 +77,9 @@ def serve_models(
     from chemspec.service.service import Service
 
     all_limits = Limits(**vars(limits), keys=server.read_keys(keys))
-    models, devices = server.folders_by_name(served.model or []), served.device or ["auto"]
+    models, devices = server.folders_by_name(model or []), device or ["auto"]
     opt.check_devices(*devices)
-    options: dict[str, Any] = {"dtype": served.dtype, "threads": served.threads, "runtime": served.runtime}
+    options: dict[str, Any] = {"dtype": dtype, "threads": threads, "runtime": runtime}
     address = f"{', '.join(models)} on {endpoint.address}"
     if not replicas.ray:
         service = Service(lambda: server.load_engines(models, devices, **options), all_limits, shadow=shadow)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 
@@ -12,9 +12,6 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app, command, refuse_group_options
 from chemspec.system import extras
-
-if TYPE_CHECKING:
-    from chemspec.train.recipe import DrafterRecipe, Recipe
 
 train = typer.Typer(invoke_without_command=True)
 app.add_typer(train, name="train", rich_help_panel="Models")
@@ -59,41 +56,16 @@ def prepare_data(
     return reports
 
 
-@dataclass(frozen=True, kw_only=True)
-class RecipeChanges:
-    """A recipe, and changes to it.
-
-    Attributes:
-        recipe: recipe: a name (see --list), FILE.toml or FILE.toml:NAME.
-        steps: number of training steps (default: the recipe's).
-        minutes: time limit in minutes (default: the recipe's).
-        seed: random seed for the order of the data (default: the recipe's).
-        lr: peak learning rate (default: the recipe's).
-        threads: CPU threads; 0: all cores; -1: the recipe's.
-    """
-
-    recipe: str = ""
-    steps: int = 0
-    minutes: float = -1.0
-    threads: int = -1
-    seed: int = -1
-    lr: float = 0.0
-
-    def find(self) -> Recipe | DrafterRecipe:
-        """Return the recipe with the changes."""
-        from chemspec.train.recipe import find_recipe
-
-        given = {"steps": self.steps or -1, "minutes": self.minutes, "threads": self.threads, "seed": self.seed}
-        given["lr"] = self.lr or -1
-        return find_recipe(self.recipe).with_settings(**{name: value for name, value in given.items() if value >= 0})
-
-
 @train.callback()
 @opt.expand_options
 def train_by_recipe(
     context: typer.Context,
-    *,
-    changes: RecipeChanges,
+    recipe: str = "",
+    steps: int = 0,
+    minutes: float = -1.0,
+    threads: int = -1,
+    seed: int = -1,
+    lr: float = 0.0,
     data_dir: Path | None = None,
     out: Path | None = None,
     resume: bool = True,
@@ -107,6 +79,12 @@ def train_by_recipe(
     written to the run folder; `chemspec train install-drafter` copies a drafter into its target's folder.
 
     Options:
+        recipe: recipe: a name (see --list), FILE.toml or FILE.toml:NAME.
+        steps: number of training steps (default: the recipe's).
+        minutes: time limit in minutes (default: the recipe's).
+        threads: CPU threads; 0: all cores; -1: the recipe's.
+        seed: random seed for the order of the data (default: the recipe's).
+        lr: peak learning rate (default: the recipe's).
         data_dir --data: folder of `chemspec data`; default data/<recipe>.
         out: run folder; default runs/<recipe>.
         resume --resume/--no-resume: resume from the run folder's last checkpoint, if there is one.
@@ -117,9 +95,9 @@ def train_by_recipe(
     if context.invoked_subcommand:
         refuse_group_options(context)
         return
-    from chemspec.train.recipe import DrafterRecipe, builtin_recipes
+    from chemspec.train.recipe import DrafterRecipe, builtin_recipes, find_recipe
 
-    if listed or not changes.recipe:
+    if listed or not recipe:
         show.print_rows(
             [
                 {
@@ -135,7 +113,8 @@ def train_by_recipe(
             ]
         )
         return
-    chosen = changes.find()
+    changes = {"steps": steps or -1, "minutes": minutes, "threads": threads, "seed": seed, "lr": lr or -1}
+    chosen = find_recipe(recipe).with_settings(**{name: value for name, value in changes.items() if value >= 0})
     folder = out or Path("runs") / chosen.name
     extras.require_packages("lightning", what="training")
     from chemspec.train.drafters import train_drafter

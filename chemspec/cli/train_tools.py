@@ -1,7 +1,6 @@
 """Subcommands of `train` for models (`average`, `leaks`, ...) and drafters (`distil`, `calibrate`, ...)."""
 
-from dataclasses import asdict, dataclass
-from functools import partial
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,63 +43,25 @@ def find_leaks(recipe: str, source: opt.Source = None, data_dir: Path | None = N
     folder = opt.require_data_folder(source)
     tests = opt.find_test_file(source, chosen.task)
     with show.progress_bar("training reactions") as report:
-        count_rows = partial(report, total=0)
         if data_dir is not None:
-            compared = leaks.check_arrays(data_dir, tests, chosen.task, progress=count_rows)
+            compared = leaks.check_arrays(data_dir, tests, chosen.task, progress=lambda done: report(done, 0))
         else:
             files = [folder / file for file in chosen.train_files]
-            compared = leaks.check_rows(files, tests, chosen.data, every=every, progress=count_rows)
+            count: Any = {"every": every, "progress": lambda done: report(done, 0)}
+            compared = leaks.check_rows(files, tests, chosen.data, **count)
     text = f"{compared.reactions} test reactions and {compared.products} with a test product"
     show.print_line(f"{text} among {compared.checked} training reactions, against {compared.tests} test reactions")
     return Outcome(asdict(compared), 1 if compared.reactions or compared.products else 0)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ValidationSample:
-    """Validation reactions.
-
-    Attributes:
-        queries: number of validation queries, sampled at random; 0: all.
-    """
-
-    source: opt.Source = None
-    queries: int = 60
-    seed: int = 0
-
-    def read(self, task: str, remedy: str = "") -> list[Any]:
-        """Return the reactions."""
-        return opt.read_test_reactions(self.source, task, "val", remedy, limit=self.queries, seed=self.seed)
-
-
-@dataclass(frozen=True, kw_only=True)
-class CalibrationSample(ValidationSample):
-    """Validation reactions of a calibration.
-
-    Attributes:
-        heldout: file of held-out reactions (heldout.csv): as many of these in addition, or alone without --source.
-    """
-
-    queries: int = 1000
-    heldout: Path | None = None
-
-    def read(self, task: str, remedy: str = "give held-out reactions with --heldout") -> list[Any]:
-        """Return the reactions of both kinds."""
-        from chemspec.evaluation import accuracy
-
-        name = opt.parse_task(task)
-        standard = bool(self.source and TASKS[name].test) or not self.heldout
-        reactions = super().read(task, remedy) if standard else []
-        if self.heldout:
-            reactions += accuracy.read_known_reactions(self.heldout, name, limit=self.queries, seed=self.seed)
-        return reactions
 
 
 @command("calibration", "Models", train)
 def measure_calibration(
     task: str,
     model: str = "",
-    *,
-    sample: CalibrationSample,
+    source: opt.Source = None,
+    queries: int = 1000,
+    seed: int = 0,
+    heldout: Path | None = None,
     n: int = 10,
     out: Path | None = None,
     store: bool = True,
@@ -110,16 +71,24 @@ def measure_calibration(
     """Calibrate a model's probabilities on validation data, and store the calibration.
 
     Options:
+        queries: number of validation queries, sampled at random; 0: all.
+        heldout: file of held-out reactions (heldout.csv): as many of these in addition, or alone without --source.
         out: file for the predictions (.jsonl); resumable.
         store --store/--no-store: write confidence.json into the model folder.
     """
-    from chemspec.evaluation import calibration
+    from chemspec.evaluation import accuracy, calibration
 
-    reactions, heldout = sample.read(task), sample.heldout
+    which: Any = {"limit": queries, "seed": seed}
+    reactions: list[Any] = []
+    if not heldout or (source and TASKS[opt.parse_task(task)].test):
+        remedy = "give held-out reactions with --heldout"
+        reactions += opt.read_test_reactions(source, task, "val", remedy, **which)
+    if heldout:
+        reactions += accuracy.read_known_reactions(heldout, opt.parse_task(task), **which)
     engine = opt.load_engine(task, model, threads=threads)
-    made = f"chemspec train calibration --task {engine.task} --queries {sample.queries} --seed {sample.seed} -n {n}"
+    made = f"chemspec train calibration --task {engine.task} --queries {queries} --seed {seed} -n {n}"
     made += f" --heldout {heldout.name}" if heldout else ""
-    what = f"{engine.name}-{engine.digest[:6]}-{sample.queries}-{sample.seed}-beam{n}" + ("-heldout" if heldout else "")
+    what = f"{engine.name}-{engine.digest[:6]}-{queries}-{seed}-beam{n}" + ("-heldout" if heldout else "")
     target = out or Path("runs") / f"calibration-{what}.jsonl"
     settings = DecodeSettings(n=n, batch_size=32)
     with show.progress_bar("predicting") as report:
@@ -169,16 +138,6 @@ def measure_familiarity(recipe: str, model: str = "", source: opt.Source = None,
     show.print_line(f"{len(statistics.rare)} rare tokens; {lengths}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class GreedyDecoding:
-    """Greedy decoding of training queries, and where the model runs."""
-
-    batch_size: int = 64
-    max_len: int = opt.DEFAULT.max_len
-    threads: int = 0
-    device: str = "auto"
-
-
 @command("distil", "Drafters", train)
 def distil_model(
     task: str,
@@ -187,8 +146,10 @@ def distil_model(
     out: Path | None = None,
     pairs: int = 40_000,
     seed: int = 0,
-    *,
-    decoding: GreedyDecoding,
+    batch_size: int = 64,
+    max_len: int = opt.DEFAULT.max_len,
+    threads: int = 0,
+    device: str = "auto",
 ) -> dict[str, Any]:
     """Decode training queries greedily with the target model, as training data of drafters; resumable.
 
@@ -200,8 +161,8 @@ def distil_model(
 
     folder = data_dir or Path("data") / opt.parse_task(task)
     target = out or Path("data") / f"{task}-distilled"
-    engine = opt.load_engine(task, model, threads=decoding.threads, device=decoding.device)
-    settings = DecodeSettings(decoder="greedy", n=1, batch_size=decoding.batch_size, max_len=decoding.max_len)
+    engine = opt.load_engine(task, model, threads=threads, device=device)
+    settings = DecodeSettings(decoder="greedy", n=1, batch_size=batch_size, max_len=max_len)
     options: Any = {"pairs": pairs, "settings": settings, "seed": seed}
     with show.progress_bar("answering") as report:
         count = distil.write_distilled_pairs(engine, folder, target, progress=report, **options)
@@ -209,35 +170,27 @@ def distil_model(
     return {"pairs": count}
 
 
-@dataclass(frozen=True, kw_only=True)
-class DrafterData:
-    """Data to which drafters are fitted.
+@command("calibrate", "Drafters", train)
+def calibrate_drafters(
+    task: str = "",
+    model: str = "",
+    data_dir: Path | None = None,
+    unlabelled: Path | None = None,
+    column: str = "",
+    pairs: int = 100_000,
+    queries: int = 500,
+    seed: int = 0,
+    heads: Annotated[int, typer.Option(help="Ignored; for command lines of version 0.2.", hidden=True)] = 0,  # noqa: ARG001
+    threads: int = 0,
+) -> dict[str, Any]:
+    """Fit a model's drafters to its training data or its own answers; fewer passes, same predictions.
 
-    Attributes:
+    Options:
         unlabelled: file of queries to use instead of training data; the model's own answers are fitted.
         column: column of the --unlabelled file with the SMILES.
         pairs: number of training pairs for the edit table.
         queries: number of validation queries for acceptance rates.
     """
-
-    data_dir: Path | None = None
-    unlabelled: Path | None = None
-    column: str = ""
-    pairs: int = 100_000
-    queries: int = 500
-    seed: int = 0
-
-
-@command("calibrate", "Drafters", train)
-def calibrate_drafters(
-    task: str = "",
-    model: str = "",
-    *,
-    data: DrafterData,
-    heads: Annotated[int, typer.Option(help="Ignored; for command lines of version 0.2.", hidden=True)] = 0,  # noqa: ARG001
-    threads: int = 0,
-) -> dict[str, Any]:
-    """Fit a model's drafters to its training data or its own answers; fewer passes, same predictions."""
     from chemspec.io import readers
     from chemspec.train import fit_drafters
 
@@ -246,15 +199,15 @@ def calibrate_drafters(
     engine = opt.load_engine(task, model, threads=threads)
     if not engine.folder.is_dir():
         raise ValueError(f"{engine.folder} is not a folder to write to; `chemspec import` the model first")
-    if data.unlabelled is not None:
-        made = f"chemspec train calibrate --unlabelled {data.unlabelled.name}"
-        texts = readers.read_queries(data.unlabelled, data.column, engine.task, show.print_note)
+    if unlabelled is not None:
+        made = f"chemspec train calibrate --unlabelled {unlabelled.name}"
+        texts = readers.read_queries(unlabelled, column, engine.task, show.print_note)
         knowledge, report = fit_drafters.calibrate_from_answers(engine, texts, command=made, tell=show.print_note)
     else:
-        sample = {"pairs": data.pairs, "queries": data.queries, "seed": data.seed}
+        sample = {"pairs": pairs, "queries": queries, "seed": seed}
         made = f"chemspec train calibrate --task {engine.task}"
         made += "".join(f" --{name} {value}" for name, value in sample.items())
-        folder = data.data_dir or Path("data") / engine.task
+        folder = data_dir or Path("data") / engine.task
         knowledge, report = fit_drafters.calibrate(engine, folder, **sample, command=made, tell=show.print_note)
     knowledge.save(engine.folder)
     show.print_note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts")
@@ -263,11 +216,18 @@ def calibrate_drafters(
 
 @command("acceptance", "Drafters", train)
 def measure_acceptance(
-    task: str, model: str = "", *, sample: ValidationSample, length: int = 8, threads: int = 0
+    task: str,
+    model: str = "",
+    source: opt.Source = None,
+    queries: int = 60,
+    seed: int = 0,
+    length: int = 8,
+    threads: int = 0,
 ) -> dict[str, float]:
     """Measure the acceptance rate of a model's small drafters, the start value of their adaptive draft length.
 
     Options:
+        queries: number of validation queries, sampled at random; 0: all.
         length: number of tokens per draft.
     """
     from chemspec.draft.learned.small import write_alpha
@@ -276,9 +236,9 @@ def measure_acceptance(
     from chemspec.plugins import DRAFTERS
     from chemspec.train.fit_drafters import acceptance_rate
 
-    reactions = sample.read(task)
+    reactions = opt.read_test_reactions(source, task, "val", limit=queries, seed=seed)
     engine = opt.load_engine(task, model, threads=threads)
-    made = f"chemspec train acceptance --task {engine.task} --queries {sample.queries} --seed {sample.seed}"
+    made = f"chemspec train acceptance --task {engine.task} --queries {queries} --seed {seed}"
     made += f" --length {length}"
     rates: dict[str, float] = {}
     for name in ("ar", "hierarchy"):
