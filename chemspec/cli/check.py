@@ -4,16 +4,13 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from chemspec import tasks as questions
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.cli.options import Outcome
-
-if TYPE_CHECKING:  # slow imports
-    pass
 
 MAX_ALTERNATIVES = 3  # alternatives listed for a reaction
 _ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # a line that contains a whole reaction
