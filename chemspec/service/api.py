@@ -21,10 +21,10 @@ from chemspec.engine.engine import Engine
 from chemspec.engine.registry import usable_drafters
 from chemspec.importers.base import TextTokenizer
 from chemspec.io.writers import result_document
-from chemspec.plan.stock import BUILT_IN, Stock, load_stock
+from chemspec.plan.stock import BUILT_IN, load_stock
 from chemspec.review import Review, Reviewer, review_document
 from chemspec.service import schema
-from chemspec.service.guard import Guard
+from chemspec.service.guard import Guard, error_response
 from chemspec.service.limits import RefusedError
 from chemspec.service.service import Deadline, Service, watch_disconnect
 from chemspec.settings import DecodeSettings, Task
@@ -35,6 +35,7 @@ from chemspec.version import __version__
 ASKCOS_PREDICTIONS = 10  # number of predictions, for which the protocol of the ASKCOS v2 gateway has no field
 CHECK_BATCH = 32  # queries of a review in the queue at once
 COMPANIONS: tuple[Task, ...] = ("forward", "reagents")  # tasks of the models that check a review
+_cached_stock = cache(load_stock)
 HEARTBEAT = 10.0  # seconds between two lines of an idle stream
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": schema.Problem, "description": "invalid request"},
@@ -170,12 +171,7 @@ class _QueuedModel:
 
 
 def _review(task: Task, models: dict[Task, _QueuedModel], results: Sequence[DecodeResult]) -> list[Review]:
-    return Reviewer(task, models, _built_in_stock(), precedents.installed()).review(results)
-
-
-@cache
-def _built_in_stock() -> Stock:
-    return load_stock(BUILT_IN)
+    return Reviewer(task, models, _cached_stock(BUILT_IN), precedents.installed()).review(results)
 
 
 def _add_askcos_route(router: APIRouter, service: Service) -> None:
@@ -324,8 +320,7 @@ def _add_error_handlers(app: FastAPI, service: Service) -> None:
     def problem(status: int, code: str, message: str, after: int = 0) -> JSONResponse:
         if status in (413, 429, 503, 504):
             service.metrics.refused.labels(code).inc()
-        headers = {"Retry-After": str(after)} if after else None
-        return JSONResponse({"detail": message, "code": code}, status, headers)
+        return error_response(status, code, message, {"Retry-After": str(after)} if after else None)
 
     @app.exception_handler(RefusedError)
     async def refused(_: Request, error: RefusedError) -> Response:

@@ -7,14 +7,14 @@ hash that changes with every restart.
 import asyncio
 import hashlib
 import hmac
-import json
 import logging
 import secrets
 import time
 import uuid
-from collections.abc import Awaitable, Callable, MutableMapping
 from traceback import walk_tb
-from typing import Any
+
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chemspec.service.service import CLIENT, Service
 
@@ -23,21 +23,16 @@ OPEN = ("/healthz", "/readyz", "/metrics", "/openapi.json")  # without a key, si
 DRAIN_FACTOR = 32  # multiple of the allowed body size that is read and discarded, so that the client receives the error
 BODY_TIMEOUT = 30.0  # seconds in which a body must arrive
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
-
 
 class Guard:
     """Middleware between server and routes."""
 
-    def __init__(self, app: App, service: Service) -> None:
+    def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
         self._keys = [hashlib.sha256(key.encode()).digest() for key in service.limits.keys]
         self._salt = secrets.token_bytes(16)  # client names are meaningless and valid until a restart
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request, or pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
@@ -66,16 +61,16 @@ class Guard:
             at = f"{frame.f_code.co_filename}:{line}"
             scope["state"]["log_fields"] |= {"error": type(error).__name__, "at": at}
             if not status:
-                await send_error(watched, 500, "internal", "internal error of the service")
+                await error_response(500, "internal", "internal error of the service")(scope, receive, watched)
         finally:
             self._log_request(scope, status, time.perf_counter() - began)
 
-    async def _check_and_forward(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def _check_and_forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = dict(scope["headers"])
         if self._keys and scope["path"] not in OPEN and not self._has_valid_key(headers):
             self._service.metrics.refused.labels("key").inc()
             message = "this service needs an API key: send the header X-API-Key, or Authorization: Bearer KEY"
-            await send_error(send, 401, "key", message, (b"www-authenticate", b"Bearer"))
+            await error_response(401, "key", message, {"www-authenticate": "Bearer"})(scope, receive, send)
             return
         max_body = self._service.limits.body
         body, size = bytearray(), 0
@@ -84,7 +79,8 @@ class Guard:
             try:
                 part = await asyncio.wait_for(receive(), max(0.0, deadline - time.monotonic()))
             except TimeoutError:
-                await send_error(send, 408, "slow", f"the request did not arrive within {BODY_TIMEOUT:g} s", CLOSE)
+                message = f"the request did not arrive within {BODY_TIMEOUT:g} s"
+                await error_response(408, "slow", message, CLOSE)(scope, receive, send)
                 return
             if part["type"] == "http.disconnect":
                 return
@@ -98,7 +94,7 @@ class Guard:
         if size > max_body:
             self._service.metrics.refused.labels("body").inc()
             message = f"the request has more than {max_body} bytes; send fewer queries"
-            await send_error(send, 413, "too_large", message, CLOSE)
+            await error_response(413, "too_large", message, CLOSE)(scope, receive, send)
             return
         first = True
 
@@ -116,7 +112,7 @@ class Guard:
         digest = hashlib.sha256(_key_of_request(headers)).digest()
         return sum(hmac.compare_digest(digest, key) for key in self._keys) > 0  # no short circuit
 
-    def _log_request(self, scope: MutableMapping[str, Any], status: int, seconds: float) -> None:
+    def _log_request(self, scope: Scope, status: int, seconds: float) -> None:
         route = getattr(scope.get("route"), "path", "unknown")
         metrics = self._service.metrics
         metrics.requests.labels(route, str(status)).inc()
@@ -133,12 +129,9 @@ def _key_of_request(headers: dict[bytes, bytes]) -> bytes:
     return rest.strip() if kind.lower() == b"bearer" else shown.strip()
 
 
-CLOSE = (b"connection", b"close")
+CLOSE = {"connection": "close"}
 
 
-async def send_error(send: Send, status: int, code: str, message: str, *headers: tuple[bytes, bytes]) -> None:
-    """Send an error in the format of all routes."""
-    body = json.dumps({"detail": message, "code": code}).encode()
-    basic = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": [*basic, *headers]})
-    await send({"type": "http.response.body", "body": body})
+def error_response(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """Return an error in the format of all routes."""
+    return JSONResponse({"detail": message, "code": code}, status, headers)

@@ -1,6 +1,6 @@
 """Prometheus metrics of the service."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
@@ -61,11 +61,6 @@ class Metrics:
         self.shadow_passes.labels(model).inc(counts.passes)
         self.shadow_seconds.labels(model, "drafted").inc(counts.seconds)
         self.shadow_seconds.labels(model, "standard").inc(counts.standard_seconds)
-
-    def watch(self, waiting: Callable[[], float], decoding: Callable[[], float]) -> None:
-        """Set the functions of the two gauges."""
-        self.waiting.set_function(waiting)
-        self.decoding.set_function(decoding)
 
     def count_results(self, model: str, results: Sequence[DecodeResult]) -> None:
         """Count finished queries and their decoding."""

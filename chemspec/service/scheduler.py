@@ -111,7 +111,8 @@ class Scheduler:
         self._pace = 0.05  # recent seconds of a device per query
         self._busy = [0] * len(devices)
         self._last_sign: list[float | None] = [None] * len(devices)  # start of each device's current pass; None: idle
-        metrics.watch(lambda: len(self._waiting), lambda: sum(self._busy))
+        metrics.waiting.set_function(lambda: len(self._waiting))
+        metrics.decoding.set_function(lambda: sum(self._busy))
         self._threads = [
             Thread(target=self._run_device, args=(number, engines), name=f"device-{number}", daemon=True)
             for number, engines in enumerate(devices)
@@ -129,11 +130,6 @@ class Scheduler:
         """Whether a device has been in one forward pass for longer than the limit `hang`."""
         began = [sign for sign in self._last_sign if sign is not None]
         return bool(began) and time.monotonic() - min(began) > self._limits.hang
-
-    @property
-    def waiting(self) -> int:
-        """The number of waiting queries."""
-        return len(self._waiting)
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue queries, all or none; raises RefusedError if the queue is full or the service is stopping."""

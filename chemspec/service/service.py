@@ -3,13 +3,15 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from starlette.types import Receive
 
 from chemspec import tasks
 from chemspec.chem import parsing
@@ -29,7 +31,7 @@ LOG = logging.getLogger("chemspec.service")
 CLIENT: ContextVar[str] = ContextVar("client", default="")  # anonymous client name set by `guard`, for a fair queue
 # Queries of more characters are prepared in a thread, so that other requests do not wait: some take a second.
 THREAD_FROM = 100
-Receive = Callable[[], Awaitable[Any]]  # of an ASGI application, after the request body
+_usable_drafters = lru_cache(usable_drafters)  # which reads many files
 
 
 class Deadline(NamedTuple):
@@ -121,11 +123,6 @@ class Service:
         if self._scheduler is not None and self._scheduler.hung:
             return f"a forward pass has not ended within {self.limits.hang:g} s"
         return ""
-
-    @property
-    def waiting(self) -> int:
-        """The number of waiting queries."""
-        return self._scheduler.waiting if self._scheduler else 0
 
     def engine(self, model: str | None, task: Task | None) -> tuple[str, Engine]:
         """Return name and engine of a model, by its name or a task; raises RefusedError if there is none for both."""
@@ -264,11 +261,6 @@ def _late_result(job: Job, deadline: Deadline) -> DecodeResult:
     if job.within is None:
         return DecodeResult(job.ready.text, "failed", deadline.message)
     return job.best or not_ready(job.ready, job.within)
-
-
-@lru_cache
-def _usable_drafters(folder: Path) -> tuple[str, ...]:
-    return usable_drafters(folder)  # cached, since it reads many files
 
 
 def _prepare(engine: Engine, queries: Sequence[str], deadline: Deadline) -> list[PreparedQuery]:

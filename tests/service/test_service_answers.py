@@ -97,18 +97,18 @@ def test_what_waits_joins_a_batch_that_is_being_decoded(
             def run() -> None:
                 found[query] = service.client().predict(query, task="retro", n=n, max_len=12, drafter="none")
 
-            before = service.service.waiting
+            before = service.count("queue_queries")
             thread = threading.Thread(target=run)
             thread.start()
-            until(lambda: service.service.waiting > before or gated.batches[:1] != [], "the query")
+            until(lambda: service.count("queue_queries") > before or gated.batches[:1] != [], "the query")
             return thread
 
         threads = [ask("CCO")]
         until(lambda: gated.batches, "the first batch")
         for query in ("CCN", "CC(=O)Nc1ccccc1", "CCCC", "CCF", "CCCl"):
-            count = service.service.waiting
+            count = service.count("queue_queries")
             threads.append(ask(query, 1 if query == "CCF" else 2))
-            until(lambda count=count: service.service.waiting > count, "the query")
+            until(lambda count=count: service.count("queue_queries") > count, "the query")
         gated.gate.set()
         for thread in threads:
             thread.join()

@@ -145,7 +145,7 @@ def test_where_everybody_waits_for_an_answer_a_further_one_is_told(small_room: t
     asked = [rawhttp.connected(service.port) for _ in range(8)]
     for connection in asked:
         connection.sendall(rawhttp.head("/v1/predict", headers, method="POST") + body)
-    until(lambda: service.service.waiting + sum(map(len, gated.batches)) == 8 and gated.batches, "the questions")
+    until(lambda: service.count("queue_queries") + sum(map(len, gated.batches)) == 8 and gated.batches, "the questions")
     with rawhttp.connected(service.port) as connection:
         status, text = rawhttp.answer(connection)
         assert status == 503 and '"code": "connections"' in text

@@ -85,7 +85,7 @@ def test_a_full_queue_says_when_to_come_back_and_then_goes_on(engines: dict[str,
         until(lambda: gated.batches, "a batch")
         for thread in threads[1:]:
             thread.start()
-        until(lambda: service.service.waiting == 2, "a full queue")
+        until(lambda: service.count("queue_queries") == 2, "a full queue")
         status, document, headers = service.send("POST", "/v1/predict", ASK)
         assert (status, document["code"]) == (429, "queue_full")
         assert 1 <= int(headers["retry-after"]) <= 60
@@ -98,7 +98,7 @@ def test_a_full_queue_says_when_to_come_back_and_then_goes_on(engines: dict[str,
         for thread in [*threads, patient]:
             thread.join()
         assert [result.status for result in done] == ["ok"] * 4
-        assert service.service.waiting == 0
+        assert service.count("queue_queries") == 0
 
 
 HOW: dict[str, Any] = {"task": "retro", "n": 2, "max_len": 8}
@@ -176,7 +176,7 @@ def test_who_leaves_is_decoded_no_further(engines: dict[str, Engine]) -> None:
             until(lambda: gated.batches, "the batch")
         until(lambda: gated.ended, "the end of the batch")
         assert gated.ended[0] is not None
-        until(lambda: service.service.waiting == 0, "an empty queue")
+        until(lambda: service.count("queue_queries") == 0, "an empty queue")
         assert gated.batches == [["CCO"]]
         assert service.count("abandoned_queries_total", reason="client gone") == 2
 
@@ -190,7 +190,7 @@ def test_who_leaves_does_not_take_the_others_of_the_batch_along(engines: dict[st
         first.start()
         until(lambda: gated.batches, "a batch")
         stays.start()
-        until(lambda: service.service.waiting == 1, "the one that stays")
+        until(lambda: service.count("queue_queries") == 1, "the one that stays")
         with pytest.raises(ServiceError):
             service.client().predict("CCO", timeout=0.05, **HOW)
         gated.gate.set()
@@ -381,12 +381,12 @@ def test_one_client_cannot_take_the_queue_of_the_others(engines: dict[str, Engin
         until(lambda: gated.batches, "a batch")
         many = ["CN", "CCN", "CCCN", "CCCCN"]
         threads.append(ask("a key", many))
-        until(lambda: service.service.waiting == 4, "four that wait")
+        until(lambda: service.count("queue_queries") == 4, "four that wait")
         status, document, headers = service.send("POST", "/v1/predict", ASK, {"X-API-Key": "a key"})
         assert (status, document["code"], int(headers["retry-after"]) >= 1) == (429, "queue_full", True)
         assert "4 of your queries are waiting" in document["detail"]
         threads.append(ask("another key", ["CO"]))
-        until(lambda: service.service.waiting == 5, "the other client")
+        until(lambda: service.count("queue_queries") == 5, "the other client")
         gated.gate.set()
         for thread in threads:
             thread.join()
@@ -403,7 +403,7 @@ def test_a_stream_tells_its_place(engines: dict[str, Engine], monkeypatch: pytes
     with serving([{"retro": gated}], batch_size=1) as service:
         first = threading.Thread(target=lambda: service.client().predict(["CCO", "CN"], **HOW))
         first.start()
-        until(lambda: gated.batches and service.service.waiting == 1, "one that waits")
+        until(lambda: gated.batches and service.count("queue_queries") == 1, "one that waits")
         connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=HURRY)
         connection.request("GET", "/v1/stream?query=CCN&task=retro&n=1&max_len=5")
         response = connection.getresponse()

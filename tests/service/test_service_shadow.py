@@ -103,7 +103,7 @@ def test_different_answers_are_counted_logged_without_the_query_and_stored(
 def test_a_repetition_delays_no_question(engines: dict[str, Engine]) -> None:
     endless = Endless(engines["retro"])
     with serving([{"retro": endless}], shadow=1.0) as service:
-        endless.waiting = lambda: service.service.waiting
+        endless.waiting = lambda: service.count("queue_queries")
         for number, query in enumerate(QUERIES):
             before = endless.passes
             assert service.client().predict(query, **ASKED).status == "ok"
