@@ -14,8 +14,8 @@ from chemspec import chem
 from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.stock import Keys
 from chemspec.system.files import write_bytes_atomic
+from chemspec.ui.common import web_files
 from chemspec.ui.common.store import Documents, StoreError
-from chemspec.ui.common.web_files import web_file
 
 MAX_LISTED = 30  # searches of one visitor
 
@@ -78,7 +78,8 @@ def remember_search(add: str = "") -> None:
         search_ids.insert(0, add)
     del search_ids[MAX_LISTED:]
     data = {"ids": search_ids, "gone": st.session_state.get("plan_gone", [])}
-    _browser_storage()(key="plan_browser", data=data, default={"ids": []}, on_ids_change=lambda: None)
+    storage = web_files.component("plans", "<span></span>")
+    storage(key="plan_browser", data=data, default={"ids": []}, on_ids_change=lambda: None)
 
 
 def forget_search(name: str) -> None:
@@ -88,8 +89,3 @@ def forget_search(name: str) -> None:
     state.plan_ids = [search_id for search_id in state.get("plan_ids", []) if search_id != name]
     with suppress(StoreError):
         SEARCHES.delete(name)
-
-
-@st.cache_resource(show_spinner=False)
-def _browser_storage():  # type: ignore[no-untyped-def]
-    return st.components.v2.component("chemspec_plans", html="<span></span>", js=web_file("plans.js"))

@@ -16,9 +16,8 @@ from chemspec.replay.timing import Lane, LaneFigures
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
-from chemspec.ui.common import escaping, query_box, queued_engine, theme, widgets
+from chemspec.ui.common import escaping, query_box, queued_engine, theme, web_files, widgets
 from chemspec.ui.common.query_box import TASK_LABELS, QueryText, linked_query, show_reading, warn_unknown_model
-from chemspec.ui.common.web_files import web_file
 from chemspec.ui.speed import trials
 
 START_FLAG = "speed_race_start_go"  # in the session: start a race in this run of the script
@@ -318,16 +317,14 @@ BUSY_CAPTION = (
 )
 FIRST_OF_BEAM = "first answer of the search"
 SPREAD_EVENLY = f"{FIRST_OF_BEAM}, spread evenly over its passes: the record does not tell which wrote which token"
-_replay = st.components.v2.component(
-    "chemspec_race", html='<div class="race"></div>', css=web_file("race.css"), js=web_file("race.js")
-)
 
 
 def show_replay(lanes: Sequence[Lane], settings: Sequence[DecodeSettings], *, race_id: str) -> None:
     """Show lanes to play and scrub, without times pass by pass; starts by itself unless motion is unwanted."""
     clock = all(lane.timed for lane in lanes)
-    data = {"id": race_id, "caption": CAPTION if clock else BUSY_CAPTION, "clock": clock}
-    _replay(data=data | {"lanes": list(map(lane_data, lanes, settings))}, key="speed_replay")
+    data: dict[str, Any] = {"id": race_id, "caption": CAPTION if clock else BUSY_CAPTION, "clock": clock}
+    data["lanes"] = list(map(lane_data, lanes, settings))
+    web_files.component("race", '<div class="race"></div>')(data=data, key="speed_replay")
 
 
 def lane_data(lane: Lane, settings: DecodeSettings) -> dict[str, Any]:

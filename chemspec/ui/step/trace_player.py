@@ -1,8 +1,7 @@
 """Traces drawn in the browser by `trace_player.js`: a player, and figures of single passes for the lessons."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cache
 from hashlib import sha256
 from typing import Any
 
@@ -13,11 +12,11 @@ from chemspec.depict.molecules import Depiction
 from chemspec.replay.prefix_tree import lay_out_tree
 from chemspec.replay.trace_view import PassView, TraceView, view_trace
 from chemspec.types import DecodeResult, to_json
-from chemspec.ui.common import theme
-from chemspec.ui.common.web_files import web_file
+from chemspec.ui.common import theme, web_files
 
 MAX_ANSWERS = 20  # drawn; more cannot be told apart
 WIDTH, HEIGHT = 520, 280  # of a drawing, pixels
+HTML = '<div id="trace"></div>'
 
 
 @dataclass(frozen=True)
@@ -35,25 +34,20 @@ class Frame:
 PLAYER = ("counters", "controls", "summary", "pictures", "query", "drafts", "answer", "hint", "legend", "tree", "keys")
 
 
-@cache
-def _player_component() -> Callable[..., Any]:
-    css, js = web_file("trace_player.css"), web_file("trace_player.js")
-    return st.components.v2.component("chemspec_trace", html='<div id="trace"></div>', css=css, js=js)
-
-
 def show_player(result: DecodeResult, view: TraceView, times: tuple[float, float] | None = None) -> None:
     """Put a trace on the page to step through, with milliseconds with and without drafts; the first plays by itself."""
     data = player_data([result], [view], [Frame(PLAYER, step=0)], alt="Trace player", dark=theme.is_dark())
     data["scenes"][0]["times"] = times
     played = st.session_state.setdefault("step_played", data["id"])
     data["autoplay"] = played == data["id"]
-    _player_component()(key="trace_player", data=data)
+    web_files.component("trace_player", HTML)(key="trace_player", data=data)
 
 
 def show_figure(results: Sequence[DecodeResult], shown: Sequence[Frame], *, alt: str, key: str) -> None:
     """Put frames of some results on the page; `alt` is read to who cannot see them."""
     views = [view_trace(result) for result in results]
-    _player_component()(key=key, data=player_data(results, views, shown, alt=alt, dark=theme.is_dark()))
+    data = player_data(results, views, shown, alt=alt, dark=theme.is_dark())
+    web_files.component("trace_player", HTML)(key=key, data=data)
 
 
 def player_data(
