@@ -29,6 +29,7 @@ MAX_ANSWERS = 20
 PREVIEW_ROWS = 5
 SAMPLED_ROWS = 50  # rows by which the column and the task are guessed
 SAMPLE = "batch_sample.csv"
+_cached_sheet = st.cache_data(max_entries=4, ttl=600, show_spinner=False)(uploads.read_upload)
 
 
 def choose_file() -> tuple[str, bytes] | None:
@@ -58,15 +59,10 @@ def read_sheet(name: str, raw: bytes) -> Sheet | None:
     """Return the rows of a file, or a message that says what is wrong with it."""
     try:
         with st.spinner("Reading the file …"):
-            return _cached_sheet(name, raw, st.session_state.get("batch_header", True))
+            return _cached_sheet(raw, name, header=st.session_state.get("batch_header", True))
     except FileError as error:
         st.error(f"**{escaping.plain_text(name)}** cannot be used: {escaping.plain_text(str(error))}.")
         return None
-
-
-@st.cache_data(max_entries=4, ttl=600, show_spinner=False)
-def _cached_sheet(name: str, raw: bytes, header: bool) -> Sheet:
-    return uploads.read_upload(raw, name, header=header)
 
 
 def choose_task(sheet: Sheet) -> Task | None:

@@ -72,9 +72,9 @@ def waiting_jobs() -> list[Job]:
     return [job for job in JOBS.all().values() if job.state == "waiting"]
 
 
-def stop_job(name: str) -> None:
+def stop_job(name: str, state: State = "stopped", message: str = "") -> None:
     """Take a job out of the queue; its prediction ends, its rows stay; raises StoreError if it cannot be written."""
-    JOBS.change(name, lambda job: replace(job, state="stopped") if job.state == "waiting" else job)
+    JOBS.change(name, lambda job: replace(job, state=state, message=message) if job.state == "waiting" else job)
 
 
 def delete_job(name: str, *, timeout: float = 60.0) -> None:
@@ -178,15 +178,11 @@ def run_waiting_jobs(predict: Sequence[str] = PREDICT, token: str = "") -> None:
             state, message = _run_job(job, predict, token)
             with suppress(StoreError):
                 if renew_lease(token, job.id):  # else another runner is at it
-                    _end_job(job.id, state, message)
+                    stop_job(job.id, state, message)
                 tried.remove(job.id)
         else:
             end_lease(token)
             token = take_lease() if next_job() else ""  # submitted at the last moment
-
-
-def _end_job(name: str, state: State, message: str) -> None:
-    JOBS.change(name, lambda job: replace(job, state=state, message=message) if job.state == "waiting" else job)
 
 
 def _run_job(job: Job, predict: Sequence[str], token: str) -> tuple[State, str]:

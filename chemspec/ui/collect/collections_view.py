@@ -27,7 +27,7 @@ def show_collections() -> None:
     except StoreError as error:
         st.error(f"Collections cannot be shown: {escaping.plain_text(str(error))}")
         return
-    storage = "in a file on this machine" if is_on_disk() else "until this tab is closed"
+    storage = "in a file on this machine" if remote_engine.is_local_only() else "until this tab is closed"
     st.caption(f"Answers saved on the page Predict, {storage}.")
     if not answers:
         st.info("No saved answers yet. Make a prediction on the page Predict and press Save on an answer.")
@@ -110,14 +110,9 @@ def save_dialog(answer: SavedAnswer) -> None:
             st.success("Saved to Collections.")
 
 
-def is_on_disk() -> bool:
-    """Return whether collections outlive the visit."""
-    return remote_engine.is_local_only()
-
-
 def visitor_answers() -> Documents[SavedAnswer]:
     """Return the collections of this visitor; those of a visit to a server end with it."""
-    if is_on_disk():
+    if remote_engine.is_local_only():
         return ANSWERS
     if "collect_folder" not in st.session_state:
         st.session_state["collect_folder"] = tempfile.TemporaryDirectory(prefix="chemspec-")

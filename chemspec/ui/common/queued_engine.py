@@ -39,7 +39,7 @@ REPORT_SECONDS = 0.1  # seconds between two reports of progress
 IDLE_SECONDS = 2.0  # without any question before a shadow measurement, which so stays out of the runs of a race
 QUEUE_SECONDS = 0.25  # for each one ahead, between two reports of a position: each makes that visitor's browser draw
 
-Report = Callable[[str], None]  # shows one line
+Report = Callable[[str], object]  # shows one line
 T = TypeVar("T")
 
 
@@ -169,22 +169,16 @@ def task_of_model(name: str) -> Task | None:
 
 
 def decode_query(
-    model: Engine,
-    query: str,
-    settings: DecodeSettings,
-    *,
-    report: Report | None = None,
-    waiting: Report | None = None,
-    patient: bool = False,
+    model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None, waiting: Report | None = None
 ) -> DecodeResult:
-    """Decode one query after waiting in the queue; `patient` lets visitors who wait at a page go first.
+    """Decode one query after waiting in the queue.
 
     `report` gets a line to show while waiting and decoding, and should make one Streamlit call, which also lets the
     visitor stop; `waiting` gets it while waiting only: what is timed must not be interrupted.
     """
     say = report or (lambda _: None)
     last = time.monotonic()
-    with hold_turn(model, patient=patient, waiting=_position_report(waiting or say)):
+    with hold_turn(model, waiting=_position_report(waiting or say)):
         written, passes = 0, 0
         for event in model.stream(query, settings):
             if isinstance(event, DecodeResult):

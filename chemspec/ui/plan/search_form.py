@@ -25,6 +25,7 @@ from chemspec.ui.plan import saved_searches
 from chemspec.ui.plan.saved_searches import SEARCHES, Project
 
 BOX = QueryText("plan")
+_read_own_stock = st.cache_resource(show_spinner="Reading the stock …", max_entries=4)(stock_menu.read_own_stock)
 LINKED = ("smi", "use", "drop", "keep", "through", "avoid")  # in the address
 CHOICES = ("only", "without", "keep", "through", "avoid")  # settings that the visitor chooses for one target
 DEFAULTS = {"plan_lists": list(lists.BUILT_IN), "plan_seconds": 60, "plan_expansions": 100, "plan_depth": 6}
@@ -254,11 +255,6 @@ def _start_search(text: str | None) -> None:
 def _use_example(smiles: str) -> None:
     BOX.set_text(smiles)
     _start_search(None)
-
-
-@st.cache_resource(show_spinner="Reading the stock …", max_entries=4)
-def _read_own_stock(raw: bytes, name: str) -> Stock:
-    return stock_menu.read_own_stock(raw, name)
 
 
 def _choose_stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:

@@ -22,11 +22,9 @@ def measure_runs(model: Engine, query: str, settings: DecodeSettings) -> list[De
     """Return the run under these settings and the standard one, medians of three by time; empty where one failed."""
     plain, line = replace(settings, record=False), st.empty()
 
-    def report(text: str) -> None:
-        line.caption(text)
-
     def compare() -> list[DecodeResult]:
-        rounds = queued_engine.compare_settings(model, query, [plain, standard_of(plain)], repeats=3, report=report)
+        pair = [plain, standard_of(plain)]
+        rounds = queued_engine.compare_settings(model, query, pair, repeats=3, report=line.caption)
         if failed := [result.message for results in rounds for result in results if result.status != "ok"]:
             raise ValueError(failed[0])
         return [median_run(results) for results in rounds]
