@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,10 +100,8 @@ class Models:
     def _load_fastest(self, task: str, model: str = "") -> Engine:
         from chemspec.review.review import load_fastest
 
-        def load(_: str, **options: Any) -> Engine:
-            return opt.load_engine(task, model, **options)
-
-        return load_fastest(model or task, load=load, device=self.device, dtype=self.dtype, threads=self.threads)
+        options: Any = {"device": self.device, "dtype": self.dtype, "threads": self.threads}
+        return load_fastest(model or task, load=partial(opt.load_engine, task), **options)
 
 
 @command("plan", "Answers")

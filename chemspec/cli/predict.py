@@ -167,25 +167,6 @@ class OutputFiles:
             raise ValueError("--receipts go into a .jsonl file; give one with --out")
 
 
-@dataclass(frozen=True, kw_only=True)
-class RayCluster:
-    """Engines on a Ray cluster.
-
-    Attributes:
-        ray: predict on a Ray cluster: local, auto or HOST:PORT; --out is then a folder (extra ray).
-        engines: with --ray: maximum number of engines; 0: all cores / --threads, or all GPUs.
-        shard_rows: with --ray: rows per output file and per work item.
-    """
-
-    ray: str = ""
-    engines: int = 0
-    shard_rows: int = SHARD_ROWS
-
-    def __post_init__(self) -> None:
-        if not self.ray and (self.engines or self.shard_rows != SHARD_ROWS):
-            raise ValueError("--engines and --shard-rows go with --ray")
-
-
 @command("predict", "Answers")
 def predict(
     *,
@@ -195,7 +176,9 @@ def predict(
     within: opt.Duration = None,
     files: OutputFiles,
     workers: int = -1,
-    cluster: RayCluster,
+    ray: str = "",
+    engines: int = 0,
+    shard_rows: int = SHARD_ROWS,
 ) -> Outcome:
     """Predict products, reactants or reagents of SMILES.
 
@@ -203,16 +186,22 @@ def predict(
         within: time per query, such as 50ms: the greedy answer, then the widest exact beam up to -n that fits. Each
             list states its width.
         workers: processes for RDKit work; -1: several for a file on a GPU, else 0.
+        ray: predict on a Ray cluster: local, auto or HOST:PORT; --out is then a folder (extra ray).
+        engines: with --ray: maximum number of engines; 0: all cores / --threads, or all GPUs.
+        shard_rows: with --ray: rows per output file and per work item.
     """
-    if within is not None and (files.out or files.trace or cluster.ray or files.review):
+    if not ray and (engines or shard_rows != SHARD_ROWS):
+        raise ValueError("--engines and --shard-rows go with --ray")
+    if within is not None and (files.out or files.trace or ray or files.review):
         raise ValueError("--within is for answers on the screen; leave out --out, --trace, --review and --ray")
     settings = decoding.settings()
-    if cluster.ray:
+    if ray:
         if decoding.batch_is_auto:
             raise ValueError("--batch-size auto is for one engine; with --ray give a number")
         if files.trace is not None or files.receipts or files.review or workers > 0 or files.write_every:
             raise ValueError("--trace, --receipts, --review, --workers and --write-every do not go with --ray")
-        return _predict_on_ray(source, settings, runtime, files.out, cluster)
+        options: Any = {"address": ray, "shard_rows": shard_rows, "most": engines, **vars(runtime)}
+        return _predict_on_ray(source, settings, files.out, options)
     opt.check_parent_folders(files.out, files.trace)
     queries, many = source.read()
     if files.trace is not None:
@@ -284,7 +273,7 @@ def _load_reviewer(engine: Engine, stock: Sequence[str] | None, runtime: opt.Run
 
 
 def _predict_on_ray(
-    source: QuerySource, settings: DecodeSettings, runtime: opt.ImportedRuntime, out: Path | None, cluster: RayCluster
+    source: QuerySource, settings: DecodeSettings, out: Path | None, options: dict[str, Any]
 ) -> Outcome:
     given = source.smiles
     if out is None or out.suffix in (".csv", ".jsonl", ".parquet"):
@@ -295,7 +284,6 @@ def _predict_on_ray(
     from chemspec.cluster import job
 
     task = opt.parse_task(source.task) if source.task else None
-    options: Any = {"address": cluster.ray, "shard_rows": cluster.shard_rows, "most": cluster.engines, **vars(runtime)}
     options |= {"note": show.print_note, "task": task, "column": source.column}
     with show.progress_bar("predicting") as report:
         model = source.model or source.task

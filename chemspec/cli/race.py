@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -157,21 +157,15 @@ def slowdown_factor(lanes: Sequence[Lane]) -> int:
     return max((factor for factor in SLOWDOWNS if factor * slowest <= MAX_REPLAY_MS), default=1)
 
 
-def replay_lanes(
-    console: Console,
-    lanes: Sequence[Lane],
-    *,
-    clock: Callable[[], float] = time.perf_counter,
-    sleep: Callable[[float], None] = time.sleep,
-) -> None:
+def replay_lanes(console: Console, lanes: Sequence[Lane]) -> None:
     """Replay lanes, which fill with tokens pass by pass, on a terminal; the last frame stays on the screen."""
     factor, last = slowdown_factor(lanes), max(lane.milliseconds for lane in lanes)
     with Live(console=console, auto_refresh=False) as live:
-        began, now = clock(), 0.0
+        began, now = time.perf_counter(), 0.0
         while now < last:
             live.update(render_frame(lanes, now, console.width, factor), refresh=True)
-            sleep(FRAME_SECONDS)
-            now = 1e3 * (clock() - began) / factor
+            time.sleep(FRAME_SECONDS)
+            now = 1e3 * (time.perf_counter() - began) / factor
         live.update(render_frame(lanes, last, console.width, factor), refresh=True)
 
 

@@ -8,6 +8,7 @@ import re
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -89,14 +90,17 @@ def test_at_the_end_both_lanes_hold_the_answer(rounds: list[list[DecodeResult]])
     assert sum(token.kind != "own" for token in drafted.tokens) == accepted
 
 
-def test_the_replay_shows_frame_after_frame_and_leaves_the_last(rounds: list[list[DecodeResult]]) -> None:
+def test_the_replay_shows_frame_after_frame_and_leaves_the_last(
+    rounds: list[list[DecodeResult]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     drawn, now = race.median_lanes(rounds), [0.0]
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
     console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
-    race.replay_lanes(console, drawn, clock=lambda: now[0], sleep=sleep)
+    monkeypatch.setattr(race, "time", SimpleNamespace(perf_counter=lambda: now[0], sleep=sleep))
+    race.replay_lanes(console, drawn)
     out = console.file.getvalue()  # type: ignore[attr-defined]
     seen = [int(count) for count in re.findall(r"standard +(\d+) of", out)]
     assert seen == sorted(seen) and (seen[0], seen[-1]) == (0, len(drawn[0].ends))
@@ -104,13 +108,16 @@ def test_the_replay_shows_frame_after_frame_and_leaves_the_last(rounds: list[lis
     assert out.endswith("\x1b[?25h")  # the cursor is shown again
 
 
-def test_an_interrupted_replay_shows_the_cursor_again(rounds: list[list[DecodeResult]]) -> None:
+def test_an_interrupted_replay_shows_the_cursor_again(
+    rounds: list[list[DecodeResult]], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
     console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
+    monkeypatch.setattr(race, "time", SimpleNamespace(perf_counter=lambda: 0.0, sleep=interrupt))
     with pytest.raises(KeyboardInterrupt):
-        race.replay_lanes(console, race.median_lanes(rounds), clock=lambda: 0.0, sleep=interrupt)
+        race.replay_lanes(console, race.median_lanes(rounds))
     assert console.file.getvalue().endswith("\x1b[?25h")  # type: ignore[attr-defined]
 
 
