@@ -84,23 +84,21 @@ def run_service(service: Service, endpoint: Endpoint) -> None:
     """
     log_as_json(endpoint.log)
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
-    holder: list[_Server] = []
 
     def loaded() -> None:
         if service.problem is not None:
-            holder[0].should_exit = True
+            server.should_exit = True
         else:
-            bound = holder[0].servers[0].sockets[0].getsockname()[1]
+            bound = server.servers[0].sockets[0].getsockname()[1]
             LOG.info("ready", extra={"log_fields": {"port": bound, "models": sorted(service.devices[0])}})
 
-    config = build_server_config(service, api.create_app(service, loaded), endpoint)
-    holder.append(_Server(config, service))
+    server = _Server(build_server_config(service, api.create_app(service, loaded), endpoint), service)
     # uvicorn raises a signal again at the end; a requested stop is not a failure.
     with suppress(ValueError):  # not in the main thread
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: None)
     try:
-        holder[0].run()
+        server.run()
     except SystemExit as error:  # uvicorn could not start
         raise OSError(f"cannot listen on {endpoint.address}; another program may use the port") from error
     if service.problem is not None:

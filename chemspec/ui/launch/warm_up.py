@@ -5,10 +5,13 @@ import os
 from threading import Thread
 
 
-def start_warm_up() -> None:
+def start_warm_up() -> Thread | None:
     """Start the warm-up in the background, unless CHEMSPEC_WARM_UP=0."""
-    if os.environ.get("CHEMSPEC_WARM_UP", "1") != "0":
-        Thread(target=load_first_page, daemon=True, name="warm up").start()
+    if os.environ.get("CHEMSPEC_WARM_UP", "1") == "0":
+        return None
+    thread = Thread(target=load_first_page, daemon=True, name="warm up")
+    thread.start()
+    return thread
 
 
 def load_first_page() -> None:
