@@ -20,8 +20,9 @@ def web_file(name: str) -> str:
 def component(name: str, html: str = "") -> Any:
     """Return the component of `name`.html (or `html`), .css and .js, registered once per server process."""
     files = {kind: assets_folder() / "web" / f"{name}.{kind}" for kind in ("html", "css", "js")}
-    parts = {kind: web_file(file.name) for kind, file in files.items() if file.is_file()}
-    return st.components.v2.component(f"chemspec_{name}", **{"html": html, **parts})
+    parts: dict[str, Any] = {kind: web_file(file.name) for kind, file in files.items() if file.is_file()}
+    parts.setdefault("html", html)
+    return st.components.v2.component(f"chemspec_{name}", **parts)
 
 
 # What each part cannot do without.
