@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -98,20 +99,7 @@ def train_by_recipe(
     from chemspec.train.recipe import DrafterRecipe, builtin_recipes, find_recipe
 
     if listed or not recipe:
-        show.print_rows(
-            [
-                {
-                    "recipe": each.name,
-                    "task": each.task,
-                    "trains": f"drafter {each.kind}" if isinstance(each, DrafterRecipe) else f"model, {each.preset}",
-                    "steps": each.train.steps,
-                    "minutes": each.train.minutes or "",
-                    "tried": "yes" if each.tried else "no",
-                    "expectation": each.expectation,
-                }
-                for each in builtin_recipes().values()
-            ]
-        )
+        _print_recipes(builtin_recipes().values())
         return
     changes = {"steps": steps or -1, "minutes": minutes, "threads": threads, "seed": seed, "lr": lr or -1}
     chosen = find_recipe(recipe).with_settings(**{name: value for name, value in changes.items() if value >= 0})
@@ -132,3 +120,21 @@ def train_by_recipe(
     pairs = data_dir or Path("data") / chosen.name
     made = run_recipe(chosen, pairs, folder, resume=resume, start=start, average=average)
     show.print_line(f"model folder: {made}")
+
+
+def _print_recipes(recipes: Iterable[Any]) -> None:
+    """Print recipes of models and drafters as a table."""
+    show.print_rows(
+        [
+            {
+                "recipe": each.name,
+                "task": each.task,
+                "trains": f"drafter {each.kind}" if hasattr(each, "kind") else f"model, {each.preset}",
+                "steps": each.train.steps,
+                "minutes": each.train.minutes or "",
+                "tried": "yes" if each.tried else "no",
+                "expectation": each.expectation,
+            }
+            for each in recipes
+        ]
+    )
