@@ -54,7 +54,7 @@ def loop_library() -> ctypes.CDLL | None:
         *(pointer, c_int, pointer, c_int),
     )
     loaded.chemspec_loop_draft.argtypes = (pointer,)
-    loaded.chemspec_loop_take.argtypes = (pointer, pointer, c_int, pointer, c_int, c_int)
+    loaded.chemspec_loop_take.argtypes = (pointer, pointer, pointer, c_int, c_int)
     loaded.chemspec_loop_run.argtypes = (pointer, pointer, pointer, c_int, c_double)
     loaded.chemspec_loop_answer.argtypes = (pointer, c_int, c_int, pointer, pointer)
     return loaded

@@ -1,7 +1,7 @@
 """Run the compiled loop: two calls per forward pass, or one for several passes; records are read on demand."""
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ctypes import POINTER, byref, c_double, c_int32, c_void_p, cast
 from dataclasses import dataclass, field
 from itertools import chain
@@ -27,7 +27,6 @@ from chemspec.decode.compiled.structures import (
     read_reals,
     read_structs,
 )
-from chemspec.decode.greedy import GreedyConfig
 from chemspec.decode.protocol import (
     ConfiguredDecoder,
     Decoder,
@@ -52,8 +51,6 @@ def native_configs(decoders: Sequence[Decoder]) -> list[SearchConfig] | None:
     configs = []
     for decoder in decoders:
         config = decoder.config if isinstance(decoder, ConfiguredDecoder) and not decoder.started else None
-        if isinstance(config, GreedyConfig):
-            config = BeamConfig(0, config.max_len)
         if not isinstance(config, BeamConfig):
             return None
         configs.append(SearchConfig(*config, next_search_of(decoder) is not None))
@@ -136,7 +133,7 @@ class CompiledLoop:
         began, drafted, finish = self._begun
         scores = finish()
         scored = self._clock()
-        if (done := self._code.chemspec_loop_take(self._loop, *scores[:5])) != FINE:
+        if (done := self._code.chemspec_loop_take(self._loop, *scores[:4])) != FINE:
             self._raise_error(done)
         self._times.append((drafted - began, scored - drafted, self._clock()))
         if self._state.released or self._state.compacted:
@@ -160,7 +157,7 @@ class CompiledLoop:
         """Launch the forward pass of the new nodes; returns a function that waits for its scores."""
         run_at = self._run_at
         if run_at is not None:
-            return lambda: _with_fp32_widths(*run_at(columns, count))
+            return lambda: (*run_at(columns, count), False)
         flat = read_integers(columns, 4 * count)
         finish = self._session.runner.start(NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count))))
         return lambda: _array_addresses(*finish())
@@ -250,7 +247,7 @@ class CompiledLoop:
             return
         span_at, beam_at, node_at = records.read
         pass_rows = read_structs(PASS, view.pass_rows, new, old)
-        self._read_drafts(view, records, [(row[6], row[7]) for row in pass_rows])
+        self._read_drafts(view, records, ((row[6], row[7]) for row in pass_rows))
         names, span_rows = self._proposals.names, read_structs(SPAN, view.span_rows, view.spans - span_at, span_at)
         spans = [
             AcceptedSpan(start, length, names[name], (first, last) if copied else None)
@@ -275,55 +272,36 @@ class CompiledLoop:
                     *(requested, computed, computed - requested, emitted, accepted, margin, width),
                     *(draft_seconds, model_seconds),
                     spans=tuple(spans[span : span + span_count]),
-                    drafts=records.drafts[first, drafts] if drafts else (),
+                    drafts=records.drafts[first, drafts],
                     grown=delta,
                 )
             )
             span, beam, node = span + span_count, beam + waited, node + grown
 
-    def _read_drafts(self, view: RecordView, records: _QueryRecords, runs: Sequence[tuple[int, int]]) -> None:
-        """Read drafts that were proposed together, each group by the number of its first draft and its size."""
-        # Adjacent groups are read at once; with greedy decoding that is all of them.
-        new = sorted({(first, count) for first, count in runs if count}.difference(records.drafts))
-        at = 0
-        while at < len(new):
-            begin, start = at, new[at][0]
-            end = start
-            while at < len(new) and new[at][0] == end:
-                end += new[at][1]
-                at += 1
-            read = self._read_adjacent_drafts(view, start, end - start)
-            for first, count in new[begin:at]:
-                records.drafts[first, count] = tuple(read[first - start : first - start + count])
-
-    def _read_adjacent_drafts(self, view: RecordView, first: int, count: int) -> list[Draft]:
-        """Read adjacent drafts with their tokens, positions and probabilities."""
-        tokens, positions = (cast(start, POINTER(c_int32)) for start in (view.draft_tokens, view.draft_places))
-        chances, names = cast(view.draft_chances, POINTER(c_double)), self._proposals.names
-        rows = read_structs(DRAFT, view.draft_rows, count, first)
-        return [
-            Draft(
-                tuple(tokens[token : token + length]),
-                names[name],
-                (begin, end) if spanned else None,
-                match,
-                tuple(positions[position : position + position_count]),
-                tuple(chances[chance : chance + chance_count]),
+    def _read_drafts(self, view: RecordView, records: _QueryRecords, groups: Iterable[tuple[int, int]]) -> None:
+        """Read groups of drafts that were proposed together, given by the number of the first one and their count."""
+        all_tokens, all_positions = (cast(start, POINTER(c_int32)) for start in (view.draft_tokens, view.draft_places))
+        all_chances, names = cast(view.draft_chances, POINTER(c_double)), self._proposals.names
+        for first, count in set(groups).difference(records.drafts):
+            rows = read_structs(DRAFT, view.draft_rows, count, first)
+            records.drafts[first, count] = tuple(
+                Draft(
+                    tuple(all_tokens[token : token + tokens]),
+                    names[name],
+                    (begin, end) if spanned else None,
+                    match,
+                    tuple(all_positions[position : position + positions]),
+                    tuple(all_chances[chance : chance + chances]),
+                )
+                for name, token, tokens, spanned, begin, end, match, position, positions, chance, chances in rows
             )
-            for name, token, length, spanned, begin, end, match, position, position_count, chance, chance_count in rows
-        ]
-
-
-def _with_fp32_widths(ids: int, log_probs: int, top_k: int) -> tuple[Any, ...]:
-    return ids, False, log_probs, False, top_k
 
 
 def _array_addresses(ids: NDArray[Any], log_probs: NDArray[Any]) -> tuple[Any, ...]:
-    """Return addresses and widths of ids and log-probs, the candidates per node, and the arrays themselves."""
-    ids = np.ascontiguousarray(ids, dtype=np.int32 if ids.dtype == np.int32 else np.int64)
+    """Return addresses of ids and log-probs, the candidates per node, whether log-probs are doubles, and the arrays."""
+    ids = np.ascontiguousarray(ids, dtype=np.int32)
     log_probs = np.ascontiguousarray(log_probs, dtype=np.float32 if log_probs.dtype == np.float32 else np.float64)
-    addresses = ids.ctypes.data, ids.itemsize == 8, log_probs.ctypes.data, log_probs.itemsize == 8
-    return *addresses, ids.shape[1], ids, log_probs
+    return ids.ctypes.data, log_probs.ctypes.data, ids.shape[1], log_probs.itemsize == 8, ids, log_probs
 
 
 def _check_memory(done: int | None) -> None:
