@@ -38,7 +38,9 @@ class CompiledDrafter:
             spec.length = drafter.length
         elif isinstance(drafter, Mixed):
             spec.table = self._keep_alive(TableStruct.from_table(drafter.edit_table))
-            spec.limits = self._keep_alive(LimitsStruct.from_limits(drafter.limits))
+            limits = drafter.limits
+            sizes = limits.max_nodes, limits.max_length, limits.max_paths
+            spec.limits = self._keep_alive(LimitsStruct(limits.min_chance, None, None, *sizes))
         if isinstance(drafter, Copy | Mixed):
             classes, rings = drafter.token_classes, array("i", drafter.token_classes.rings)
             spec.dot, spec.prompt_length = classes.dot, classes.prompt_length

@@ -9,7 +9,6 @@ from dataclasses import fields
 from struct import Struct
 from typing import Any
 
-from chemspec.draft.tree.builder import TreeLimits
 from chemspec.draft.tree.edit_ngrams import EditNgramTable
 
 # Arguments: the loop, the query, a prefix, its length, the maximum draft length. Returns 1, or 0 after an exception.
@@ -41,20 +40,11 @@ class TableStruct(ctypes.Structure):
 
 
 class LimitsStruct(ctypes.Structure):
-    """`TreeLimits` as a C structure."""
+    """`TreeLimits` as a C structure; the planner sets the two arrays."""
 
     _fields_ = _fields_of(
         "double min_chance", "pointer accept_rates pass_seconds", "int max_nodes max_length max_paths"
     )
-
-    @classmethod
-    def from_limits(cls, limits: TreeLimits) -> LimitsStruct:
-        """Return the structure, which keeps its arrays alive."""
-        columns = array("d", limits.accept_rates), array("d", limits.pass_seconds)
-        starts = [array_address(column) if column else None for column in columns]
-        given = cls(limits.min_chance, *starts, limits.max_nodes, limits.max_length, limits.max_paths)
-        given.columns = columns  # the structure contains only addresses
-        return given
 
 
 class DrafterArgs(ctypes.Structure):
