@@ -9,10 +9,9 @@ from typing import Any
 from chemspec.decode.compiled.structures import DrafterArgs, LimitsStruct, PlannerArgs, TableStruct, array_address
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import LoopOptions
-from chemspec.draft.base import Drafter, read_drafts
+from chemspec.draft.base import Drafter, NoDrafts, read_drafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.mixed import Mixed
-from chemspec.draft.none import NoDrafts
 from chemspec.draft.windows import Windows
 from chemspec.types import Draft, Prefix
 
