@@ -1,7 +1,7 @@
 """The base class of drafters. A drafter proposes next tokens; a wrong draft costs time but never changes the output.
 
 A text drafter defines `propose` alone, and need not derive from `Drafter`. One with a model of its own is a
-`LearnedDrafter` (`learned/base.py`).
+`LearnedDrafter` (`learned/network.py`).
 """
 
 from abc import ABC, abstractmethod

@@ -4,10 +4,9 @@ from chemspec.draft.base import Drafter
 from chemspec.draft.inputs import DrafterInputs, draft_sizes
 from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, draft_cost_ratio
 from chemspec.draft.learned.gamma import AdaptiveGamma, FixedGamma
-from chemspec.draft.learned.heads import Blockwise, Medusa
+from chemspec.draft.learned.network import Blockwise, Medusa, SpecDrafter
 from chemspec.draft.learned.sampled import Sampled, SamplingDraftGenerator
 from chemspec.draft.learned.small import DraftModelSession
-from chemspec.draft.learned.spec_drafter import SpecDrafter
 from chemspec.draft.rejection import Nucleus
 from chemspec.settings import DecodeSettings
 

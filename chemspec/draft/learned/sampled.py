@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
 from typing import Self
 
-from chemspec.draft.learned.base import Key, LearnedDrafter
 from chemspec.draft.learned.gamma import Gamma
+from chemspec.draft.learned.network import Key, LearnedDrafter
 from chemspec.draft.learned.small import DraftGenerator, DraftModelSession
 from chemspec.draft.rejection import DraftedToken, Nucleus, Seeded, accept_or_resample
 from chemspec.model.session import Source
