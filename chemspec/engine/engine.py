@@ -9,7 +9,6 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from chemspec.decode import registry as decoders
 from chemspec.decode.compiled.build import loop_library as loop_library
 from chemspec.decode.generate import BatchDecoder, Searches
 from chemspec.draft.base import Drafter
@@ -27,6 +26,7 @@ from chemspec.model.cost import CostCurve
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import ScoresError
+from chemspec.plugins import DECODERS
 from chemspec.settings import DecodeSettings, ModelConfig, ModelDims, Task, with_overrides
 from chemspec.system import gpu
 from chemspec.types import DecodeResult, FinishedSequence, Pass
@@ -407,7 +407,16 @@ class Engine:
 
     @property
     def _batch_decoder(self) -> BatchDecoder:
-        return self.resources.generator(self.backend, self.build_drafter)
+        loaded, tokens, length = self.resources, self.tokenizer.smiles_tokens, self.tokenizer.prompt_length
+        return BatchDecoder(
+            self.backend,
+            self.config.vocab_size,
+            self.config.max_positions,
+            DrafterInputs(loaded.cost_curve, tokens, loaded.calibration, loaded.learned_drafter, length),
+            loaded.undrafted,
+            self.build_drafter,
+            self.threads,
+        )
 
     @cached_property
     def _writer(self) -> ResultWriter:
@@ -432,7 +441,8 @@ class Engine:
 
     def fastest_batch(self, settings: DecodeSettings) -> int:
         """Return the fastest `batch_size` on this machine; measured on first use and cached on disk."""
-        return self.resources.fastest_batch((decoders.hypothesis_count(settings) or settings.n) * settings.augment)
+        rows = (DECODERS.lookup(settings.decoder).hypotheses(settings) or settings.n) * settings.augment
+        return self.runtime_config.fastest_batch(self.digest, self.backend, self.config, rows=rows)
 
 
 __all__ = ["Engine", "PreparedQuery", "installed_models", "model_folder", "models_dir", "usable_drafters"]
