@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 from chemspec.decode.compiled.build import loop_library as loop_library
+from chemspec.decode.decoding import Decoded
 from chemspec.decode.generate import BatchDecoder, Searches
 from chemspec.draft.base import Drafter
 from chemspec.draft.inputs import DrafterInputs
@@ -425,14 +426,10 @@ class Engine:
         return ResultWriter({"model": self.name, **where}, exactness, self.tokenizer, self.molecules, self.confidence)
 
     def _ends_search(
-        self,
-        settings: DecodeSettings,
-        ready: PreparedQuery,
-        answers: Sequence[FinishedSequence],
-        search: DecodeSettings,
+        self, settings: DecodeSettings, ready: PreparedQuery, answers: list[FinishedSequence], search: DecodeSettings
     ) -> bool:
         """Return whether a search has enough predictions, so that no wider one follows in the same session."""
-        result = self._writer.write_result(ready, search, answers)
+        result = self._writer.write_result(ready, search, Decoded(answers, [], 0.0))
         return distinct.has_enough_answers(result, ready.smiles, self.task, settings)
 
     def cost(self) -> CostCurve:
