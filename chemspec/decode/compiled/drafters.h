@@ -18,6 +18,20 @@ struct Draft {  // a `types.Draft`; its lists lie in `DraftList`
   int32_t match;
   int32_t places, places_count, chances, chances_count;
 };
+
+// Callback for the drafts after a prefix, which it passes to `chemspec_loop_add_draft`; returns 0 after an exception.
+typedef int (*ProposeBack)(void* loop, int query, const int32_t* prefix, int written, int room);
+
+struct DrafterArgs {
+  int32_t kind;
+  int32_t name, copy_name;  // of the drafts
+  int32_t length, count, context;  // of `Copy`; `length` of `Windows`
+  int32_t dot, prompt_length, labels;
+  const int32_t* rings;  // as `TokenClasses.rings`
+  const Table* table;  // of `mixed`, or null
+  const Limits* limits;  // of `Mixed`
+  ProposeBack propose;
+};
 }
 
 namespace {
@@ -41,28 +55,6 @@ struct DraftList {
     return draft.spanned ? draft.from + at : -1;
   }
 };
-
-}  // namespace
-
-extern "C" {
-
-// Callback for the drafts after a prefix, which it passes to `chemspec_loop_add_draft`; returns 0 after an exception.
-typedef int (*ProposeBack)(void* loop, int query, const int32_t* prefix, int written, int room);
-
-struct DrafterArgs {
-  int32_t kind;
-  int32_t name, copy_name;  // of the drafts
-  int32_t length, count, context;  // of `Copy`; `length` of `Windows`
-  int32_t dot, prompt_length, labels;
-  const int32_t* rings;  // as `TokenClasses.rings`
-  const Table* table;  // of `mixed`, or null
-  const Limits* limits;  // of `Mixed`
-  ProposeBack propose;
-};
-
-}
-
-namespace {
 
 // What all queries share.
 struct Drafter {

@@ -23,8 +23,7 @@ from chemspec.decode.compiled.structures import (
     RecordView,
     SearchConfig,
     array_address,
-    read_integers,
-    read_reals,
+    read_array,
     read_structs,
 )
 from chemspec.decode.protocol import (
@@ -148,7 +147,7 @@ class CompiledLoop:
         state, began = self._state, self._clock()
         if (done := self._code.chemspec_loop_run(self._loop, *self._kernel, MAX_NATIVE_SECONDS)) != FINE:
             self._raise_error(done)
-        times = read_reals(state.times, 3 * state.passes)
+        times = read_array("d", state.times, 3 * state.passes)
         self._times += zip(times[::3], times[1::3], [began + end for end in times[2::3]], strict=True)
         if state.released or state.compacted:
             self._release_and_compact()
@@ -158,20 +157,20 @@ class CompiledLoop:
         run_at = self._run_at
         if run_at is not None:
             return lambda: (*run_at(columns, count), False)
-        flat = read_integers(columns, 4 * count)
+        flat = read_array("i", columns, 4 * count)
         finish = self._session.runner.start(NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count))))
         return lambda: _array_addresses(*finish())
 
     def _release_and_compact(self) -> None:
         code, state = self._code, self._state
-        queries = read_integers(state.queries, state.released + state.compacted)
+        queries = read_array("i", state.queries, state.released + state.compacted)
         ended, compacted = queries[: state.released], queries[state.released :]
         gone_on = [query for query in ended if self._start_next_search(query)]
         self._session.release([query for query in ended if query not in gone_on])
         for query in compacted:
             count = c_int32()
             slots = code.chemspec_loop_kept(self._loop, query, byref(count))
-            self._session.runner.compact(query, np.array(read_integers(slots, count.value), dtype=np.int64))
+            self._session.runner.compact(query, np.array(read_array("i", slots, count.value), dtype=np.int64))
         if gone_on:
             _check_memory(code.chemspec_loop_begin(self._loop))
             self._release_and_compact()
@@ -255,10 +254,10 @@ class CompiledLoop:
         ]
         records.read = view.spans, view.beam, view.grown
         if self._records:
-            beams = read_integers(view.beams, view.beam - beam_at, beam_at)
+            beams = read_array("i", view.beams, view.beam - beam_at, beam_at)
             new_nodes = view.grown - node_at, node_at
-            columns = [read_integers(at, *new_nodes) for at in (view.parents, view.tokens, view.sources)]
-        margins = read_reals(view.margins, new, old)
+            columns = [read_array("i", at, *new_nodes) for at in (view.parents, view.tokens, view.sources)]
+        margins = read_array("d", view.margins, new, old)
         times = self._times[began + old : began + view.passes]
         span = beam = node = 0  # numbers read so far
         for row, margin, (draft_seconds, model_seconds, _) in zip(pass_rows, margins, times, strict=True):

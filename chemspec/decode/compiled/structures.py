@@ -105,17 +105,15 @@ def array_address(values: array[Any]) -> int:
     return values.buffer_info()[0]
 
 
-def read_integers(start: int | None, count: int, first: int = 0) -> list[int]:
-    """Read `count` integers from the array at an address, starting with number `first`."""
-    return memoryview(ctypes.string_at(start + 4 * first, 4 * count)).cast("i").tolist() if start and count else []
-
-
-def read_reals(start: int | None, count: int, first: int = 0) -> list[float]:
-    """Read doubles, as `read_integers` reads integers."""
-    return array("d", ctypes.string_at(start + 8 * first, 8 * count)).tolist() if start and count else []
+def read_array(code: str, start: int | None, count: int, first: int = 0) -> list[Any]:
+    """Read `count` numbers of an `array` type code from the array at an address, starting with number `first`."""
+    numbers = array(code)
+    if start and count:
+        numbers.frombytes(ctypes.string_at(start + numbers.itemsize * first, numbers.itemsize * count))
+    return numbers.tolist()
 
 
 def read_structs(kind: Struct, start: int | None, count: int, first: int = 0) -> list[tuple[int, ...]]:
-    """Read structures, as `read_integers` reads integers."""
+    """Read structures, as `read_array` reads numbers."""
     raw = ctypes.string_at(start + kind.size * first, kind.size * count) if start and count else b""
     return list(kind.iter_unpack(raw))

@@ -11,18 +11,6 @@
 #include <utility>
 #include <vector>
 
-namespace {
-
-constexpr int AHEAD[] = {PROBES};
-
-struct CopyState {
-  int position, match, pointer;
-  std::vector<uint64_t> levels;  // `match` sets of positions in the query, as bits
-  std::vector<int32_t> open_rings;
-};
-
-}  // namespace
-
 extern "C" {
 
 // Arrays belong to the caller and outlive the call.
@@ -51,6 +39,14 @@ struct TreeNode {  // `builder.TreeNode`
 }
 
 namespace {
+
+constexpr int AHEAD[] = {PROBES};
+
+struct CopyState {
+  int position, match, pointer;
+  std::vector<uint64_t> levels;  // `match` sets of positions in the query, as bits
+  std::vector<int32_t> open_rings;
+};
 
 // `TokenClasses.toggle_ring`, of a ring label.
 inline void toggle(std::vector<int32_t>& open, int32_t label) {
