@@ -12,7 +12,6 @@ from math import log
 from random import Random
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chemspec.decode.protocol import START, Decoder, ScoreRequest, finish_sequence
 from chemspec.draft.learned.sampled import SampledSequence, SampleRequest
@@ -33,11 +32,12 @@ def sample_sequences(*, count: int, max_len: int, rng: Random, temperature: floa
     while open_ := [index for index, (prefix, _) in enumerate(draws) if _is_unfinished(prefix, max_len)]:
         requested = tuple(dict.fromkeys(draws[index][0] for index in open_))
         scored = dict(zip(requested, (yield requested), strict=True))
-        chances: dict[Prefix, NDArray[np.float64]] = {}
+        chances = {
+            prefix: np.cumsum(sampling_distribution(scores, temperature=temperature, top_p=top_p))
+            for prefix, scores in scored.items()
+        }
         for index in open_:
             prefix, log_probs = draws[index]
-            if prefix not in chances:
-                chances[prefix] = np.cumsum(sampling_distribution(scored[prefix], temperature=temperature, top_p=top_p))
             cumulative = chances[prefix]
             drawn = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
             drawn = min(drawn, len(cumulative) - 1)
