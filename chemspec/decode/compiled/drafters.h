@@ -168,7 +168,7 @@ class QueryDrafter {
     return pointer;
   }
 
-  // `Copy.draft_at_position`; `written_` is the prefix.
+  // A draft of `Copy.propose`; `written_` is the prefix.
   void copy(const Place& place, int length) {
     const int from = place.position, count = std::min(length, length_ + 1 - from);
     if (count <= 0) return;
