@@ -91,7 +91,10 @@ class QueryDrafter {
   std::pair<int, int> propose(int node, int room) {
     int first = int(list_.drafts.size());
     switch (spec_.kind) {
-      case COPYING: copies(node, std::min(spec_.length, room), spec_.count); break;
+      case COPYING:
+        rank(node, size_t(spec_.count));
+        for (const Place& place : ranked_) copy(place, std::min(spec_.length, room));
+        break;
       case WINDOWS: if (!windows(room)) return {0, windows_}; break;
       case MIXED: grown(node, room, limits); break;
       default: break;
@@ -205,11 +208,6 @@ class QueryDrafter {
         taken_.push_back(token);
       }
     }
-  }
-
-  void copies(int node, int length, int count) {
-    rank(node, size_t(count));
-    for (const Place& place : ranked_) copy(place, length);
   }
 
   // Windows ---------------------------------------------------------------------------------------
