@@ -72,14 +72,11 @@ class QueryDrafter {
       : shared_(shared), spec_(shared.spec), tree_(tree), list_(list), text_(std::move(text)), length_(int(text_.size()) - 1) {
     if (spec_.limits) limits = *spec_.limits;
     start_ = std::min(spec_.prompt_length, length_);
+    std::vector<std::pair<int, int>> molecules;  // minus the length and the start of each
     for (int position = start_, from = start_; position <= length_; position++)
-      if (position == length_ || text_[position] == spec_.dot) starts_.push_back(from), from = position + 1;
-    const auto size = [&](int from) {
-      int to = from;
-      while (to < length_ && text_[to] != spec_.dot) to++;
-      return to - from;
-    };
-    std::stable_sort(starts_.begin(), starts_.end(), [&](int one, int other) { return size(one) > size(other); });
+      if (position == length_ || text_[position] == spec_.dot) molecules.emplace_back(from - position, from), from = position + 1;
+    std::sort(molecules.begin(), molecules.end());
+    for (const auto& molecule : molecules) starts_.push_back(molecule.second);
     tree_[0].pointer = start_;
     if (spec_.table && spec_.kind == MIXED) {
       query_ = {text_.data(), shared.rings.data(), int32_t(text_.size()), spec_.labels, starts_[0], start_};
