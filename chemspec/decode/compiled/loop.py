@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Callable, Iterable, Sequence
 from ctypes import POINTER, byref, c_double, c_int32, c_void_p, cast
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -248,32 +248,34 @@ class CompiledLoop:
         pass_rows = read_structs(PASS, view.pass_rows, new, old)
         self._read_drafts(view, records, ((row[6], row[7]) for row in pass_rows))
         names, span_rows = self._proposals.names, read_structs(SPAN, view.span_rows, view.spans - span_at, span_at)
-        spans = (
+        spans = [
             AcceptedSpan(start, length, names[name], (first, last) if copied else None)
             for start, length, name, copied, first, last in span_rows
-        )
+        ]
         records.read = view.spans, view.beam, view.grown
         if self._records:
-            beams = iter(read_array("i", view.beams, view.beam - beam_at, beam_at))
+            beams = read_array("i", view.beams, view.beam - beam_at, beam_at)
             new_nodes = view.grown - node_at, node_at
-            columns = [iter(read_array("i", at, *new_nodes)) for at in (view.parents, view.tokens, view.sources)]
+            columns = [read_array("i", at, *new_nodes) for at in (view.parents, view.tokens, view.sources)]
         margins = read_array("d", view.margins, new, old)
         times = self._times[began + old : began + view.passes]
+        span = beam = node = 0  # numbers read so far
         for row, margin, (draft_seconds, model_seconds, _) in zip(pass_rows, margins, times, strict=True):
             requested, computed, emitted, accepted, width, span_count, first, drafts, waited, grown = row
             delta = None
             if self._records:
-                entries = (tuple(islice(column, grown)) for column in columns)
-                delta = TreeDelta(tuple(islice(beams, waited)), *entries)
+                entries = (tuple(column[node : node + grown]) for column in columns)
+                delta = TreeDelta(tuple(beams[beam : beam + waited]), *entries)
             passes.append(
                 Pass(
                     *(requested, computed, computed - requested, emitted, accepted, margin, width),
                     *(draft_seconds, model_seconds),
-                    spans=tuple(islice(spans, span_count)),
+                    spans=tuple(spans[span : span + span_count]),
                     drafts=records.drafts[first, drafts],
                     grown=delta,
                 )
             )
+            span, beam, node = span + span_count, beam + waited, node + grown
 
     def _read_drafts(self, view: RecordView, records: _QueryRecords, groups: Iterable[tuple[int, int]]) -> None:
         """Read groups of drafts that were proposed together, given by the number of the first one and their count."""
