@@ -63,9 +63,6 @@ class Decoding:
         if run.compiled and not can_run:
             raise ValueError("the compiled loop cannot run: it was not compiled, or lacks this decoder or drafter")
         self._loop: CompiledLoop | PythonLoop = (CompiledLoop if can_run else PythonLoop)(session, drafter, run)
-        # Host work done between these two overlaps with the device.
-        self.start_pass, self.finish_pass = self._loop.start_pass, self._loop.finish_pass
-        self.run_passes = self._loop.run_passes  # one forward pass, or several in a row if no query finishes
         self._loop.add_queries(sources, decoders)
 
     @property
@@ -118,6 +115,18 @@ class Decoding:
             first, began = search.passes, search.seconds
         loop.discard_query(query)
         return done[-1]._replace(earlier=tuple(done[:-1]))
+
+    def start_pass(self) -> None:
+        """Launch a forward pass; host work done before `finish_pass` overlaps with the device."""
+        self._loop.start_pass()
+
+    def finish_pass(self) -> None:
+        """Wait for the forward pass and advance the decoders."""
+        self._loop.finish_pass()
+
+    def run_passes(self) -> None:
+        """Run one forward pass, or several in a row for some milliseconds if no query finishes."""
+        self._loop.run_passes()
 
     def run_to_end(self) -> list[list[FinishedSequence]]:
         """Run until all queries are finished; returns the output sequences of those whose result is not taken."""
