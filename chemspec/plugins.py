@@ -71,7 +71,7 @@ class Registry(Mapping[str, S]):
                 names = ", ".join(each for each in vars(module) if not each.startswith("_"))
                 raise ValueError(f"{source} has no {name!r}; it defines {names}")
             value = getattr(module, name)
-            spec = getattr(value, "spec", value)  # of a decorated function
+            spec: S = getattr(value, "spec", value)  # of a decorated function
             if type(spec) is not self._spec_type:
                 if self.make_spec is None:
                     raise TypeError(f"it is no {self._spec_type.__name__}")

@@ -246,7 +246,7 @@ class CompiledLoop:
             return
         span_at, beam_at, node_at = records.read
         pass_rows = read_structs(PASS, view.pass_rows, new, old)
-        self._read_drafts(view, records, ((row[6], row[7]) for row in pass_rows))
+        self._read_drafts(view, records, [(row[6], row[7]) for row in pass_rows])
         names, span_rows = self._proposals.names, read_structs(SPAN, view.span_rows, view.spans - span_at, span_at)
         spans = [
             AcceptedSpan(start, length, names[name], (first, last) if copied else None)
