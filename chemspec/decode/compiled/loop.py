@@ -1,7 +1,7 @@
 """Run the compiled loop: two calls per forward pass, or one for several passes; records are read on demand."""
 
 from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from ctypes import POINTER, byref, c_double, c_int32, c_void_p, cast
 from dataclasses import dataclass, field
 from itertools import chain
@@ -271,29 +271,43 @@ class CompiledLoop:
                     *(requested, computed, computed - requested, emitted, accepted, margin, width),
                     *(draft_seconds, model_seconds),
                     spans=tuple(spans[span : span + span_count]),
-                    drafts=records.drafts[first, drafts],
+                    drafts=records.drafts[first, drafts] if drafts else (),
                     grown=delta,
                 )
             )
             span, beam, node = span + span_count, beam + waited, node + grown
 
-    def _read_drafts(self, view: RecordView, records: _QueryRecords, groups: Iterable[tuple[int, int]]) -> None:
-        """Read groups of drafts that were proposed together, given by the number of the first one and their count."""
-        all_tokens, all_positions = (cast(start, POINTER(c_int32)) for start in (view.draft_tokens, view.draft_places))
-        all_chances, names = cast(view.draft_chances, POINTER(c_double)), self._proposals.names
-        for first, count in set(groups).difference(records.drafts):
-            rows = read_structs(DRAFT, view.draft_rows, count, first)
-            records.drafts[first, count] = tuple(
-                Draft(
-                    tuple(all_tokens[token : token + tokens]),
-                    names[name],
-                    (begin, end) if spanned else None,
-                    match,
-                    tuple(all_positions[position : position + positions]),
-                    tuple(all_chances[chance : chance + chances]),
-                )
-                for name, token, tokens, spanned, begin, end, match, position, positions, chance, chances in rows
+    def _read_drafts(self, view: RecordView, records: _QueryRecords, runs: Sequence[tuple[int, int]]) -> None:
+        """Read drafts that were proposed together, each group by the number of its first draft and its size."""
+        # Adjacent groups are read at once; with greedy decoding that is all of them.
+        new = sorted({(first, count) for first, count in runs if count}.difference(records.drafts))
+        at = 0
+        while at < len(new):
+            begin, start = at, new[at][0]
+            end = start
+            while at < len(new) and new[at][0] == end:
+                end += new[at][1]
+                at += 1
+            read = self._read_adjacent_drafts(view, start, end - start)
+            for first, count in new[begin:at]:
+                records.drafts[first, count] = tuple(read[first - start : first - start + count])
+
+    def _read_adjacent_drafts(self, view: RecordView, first: int, count: int) -> list[Draft]:
+        """Read adjacent drafts with their tokens, positions and probabilities."""
+        tokens, positions = (cast(start, POINTER(c_int32)) for start in (view.draft_tokens, view.draft_places))
+        chances, names = cast(view.draft_chances, POINTER(c_double)), self._proposals.names
+        rows = read_structs(DRAFT, view.draft_rows, count, first)
+        return [
+            Draft(
+                tuple(tokens[token : token + length]),
+                names[name],
+                (begin, end) if spanned else None,
+                match,
+                tuple(positions[position : position + position_count]),
+                tuple(chances[chance : chance + chance_count]),
             )
+            for name, token, length, spanned, begin, end, match, position, position_count, chance, chance_count in rows
+        ]
 
 
 def _array_addresses(ids: NDArray[Any], log_probs: NDArray[Any]) -> tuple[Any, ...]:
