@@ -38,7 +38,7 @@ class Registry(Mapping[str, S]):
     def __init__(self, kind: str) -> None:
         """Start an empty registry; the kind is the singular of its group of entry points, `chemspec.<kind>s`."""
         self.kind = kind
-        self.make_spec: Callable[[str, Any], S] | None = None  # of a plain function
+        self.make_spec: Callable[[str, Any], S] | None = None  # of a plain function; None if only specs are taken
         self._specs: dict[str, S] = {}
         self._loaded: dict[tuple[str, str], str] = {}  # names of specs by the module and the name there
         self._filled = False
@@ -71,8 +71,11 @@ class Registry(Mapping[str, S]):
                 names = ", ".join(each for each in vars(module) if not each.startswith("_"))
                 raise ValueError(f"{source} has no {name!r}; it defines {names}")
             value = getattr(module, name)
-            value = getattr(value, "spec", value)  # of a decorated function
-            spec = value if type(value) is self._spec_type else self.spec_of(path, value)
+            spec: S = getattr(value, "spec", value)  # of a decorated function
+            if type(spec) is not self._spec_type:
+                if self.make_spec is None:
+                    raise TypeError(f"it is no {self._spec_type.__name__}")
+                spec = self.make_spec(path, spec)
         except ValueError as error:
             raise ValueError(f"the {self.kind} {path!r} cannot be loaded: {error}") from error
         except Exception as error:  # of any module
@@ -82,12 +85,6 @@ class Registry(Mapping[str, S]):
             self.register(spec)
         self._loaded[module.__name__, name] = spec.name
         return spec.name + options
-
-    def spec_of(self, name: str, value: Any) -> S:
-        """Return a spec of this name for a plain function; raises TypeError if the registry only takes specs."""
-        if self.make_spec is None:
-            raise TypeError(f"it is no {self._spec_type.__name__}")
-        return self.make_spec(name, value)
 
     @property
     def _spec_type(self) -> type[Any]:

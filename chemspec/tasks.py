@@ -67,7 +67,7 @@ def check_task(name: Any) -> Task:
     return TASKS[name].name
 
 
-TASKS.register(
+for _spec in (
     TaskSpec(
         name="forward",
         question="what forms?",
@@ -80,9 +80,7 @@ TASKS.register(
         stereo=False,
         test="forward_test.csv.gz",
         about="USPTO-MIT mixed test set",
-    )
-)
-TASKS.register(
+    ),
     TaskSpec(
         name="retro",
         question="what from?",
@@ -94,9 +92,7 @@ TASKS.register(
         sides=lambda query, answer: (answer, query),
         test="retro_test.csv.gz",
         about="USPTO-50K test part",
-    )
-)
-TASKS.register(
+    ),
     TaskSpec(
         name="reagents",
         question="what else?",
@@ -118,5 +114,6 @@ TASKS.register(
         ),
         stereo=False,
         whole=True,
-    )
-)
+    ),
+):
+    TASKS.register(_spec)

@@ -9,7 +9,7 @@ import torch
 from chemspec.data.arrays import pad
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.registry import build_decoder
-from chemspec.draft.none import NoDrafts
+from chemspec.draft.base import NoDrafts
 from chemspec.model.runners.torch_runner import best_tokens, source_batch
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings

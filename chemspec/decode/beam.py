@@ -42,7 +42,7 @@ Candidate = tuple[float, int, int]  # negative total log-prob, index of the live
 class BeamConfig(NamedTuple):
     """Parameters of a beam search."""
 
-    width: int  # beam width, which is also the number of output sequences
+    width: int  # beam width, which is also the number of output sequences; 0 means greedy decoding
     max_len: int  # maximum output length in tokens, eos included
     # Finished hypotheses are ranked by total / length ** length_penalty; 0 ranks by log-prob.
     length_penalty: float = 0.0

@@ -16,9 +16,8 @@ from chemspec.decode.compiled.loop import can_run_compiled
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
-from chemspec.draft.base import Drafter, as_drafter
+from chemspec.draft.base import Drafter, NoDrafts, as_drafter
 from chemspec.draft.inputs import DrafterInputs
-from chemspec.draft.none import NoDrafts
 from chemspec.draft.registry import build_drafter
 from chemspec.model.runner import Backend
 from chemspec.model.session import ScoresError, Session

@@ -1,20 +1,13 @@
 """Greedy decoding: always the most probable next token."""
 
-from typing import NamedTuple
-
+from chemspec.decode.beam import BeamConfig
 from chemspec.decode.protocol import START, ConfiguredDecoder, Decoder, finish_sequence
 from chemspec.tokenizer import EOS
 
 
-class GreedyConfig(NamedTuple):
-    """Parameters of greedy decoding; `max_len` is the maximum output length, eos included."""
-
-    max_len: int
-
-
 def greedy_search(*, max_len: int) -> Decoder:
     """Decode one sequence of at most `max_len` tokens, eos included."""
-    return ConfiguredDecoder(_decode_greedily(max_len), GreedyConfig(max_len))
+    return ConfiguredDecoder(_decode_greedily(max_len), BeamConfig(0, max_len))
 
 
 def _decode_greedily(max_len: int) -> Decoder:

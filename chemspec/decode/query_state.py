@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from math import inf
 from typing import Any
 
@@ -182,9 +183,4 @@ class QueryState:
 
 def common_prefix_length(tokens: Sequence[int], others: Sequence[int]) -> int:
     """Return the length of the common prefix of two token sequences."""
-    length = 0
-    for token, other in zip(tokens, others, strict=False):
-        if token != other:
-            break
-        length += 1
-    return length
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(tokens, others, strict=False)))

@@ -102,11 +102,6 @@ def required_top_k(settings: DecodeSettings, vocab_size: int) -> int:
     return min(DECODERS.lookup(settings.decoder).top_k(settings) or vocab_size, vocab_size)
 
 
-def hypothesis_count(settings: DecodeSettings) -> int:
-    """Return the number of hypotheses that every step extends; 0 if it varies."""
-    return DECODERS.lookup(settings.decoder).hypotheses(settings)
-
-
 def _build_relaxed_greedy(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
     def drafts(prefix: Prefix) -> list[tuple[int, ...]]:
         return [draft.tokens for draft in drafter.propose(source, prefix, settings.max_len - len(prefix))]

@@ -12,11 +12,10 @@ from math import log
 from random import Random
 
 import numpy as np
-from numpy.typing import NDArray
 
 from chemspec.decode.protocol import START, Decoder, ScoreRequest, finish_sequence
 from chemspec.draft.learned.sampled import SampledSequence, SampleRequest
-from chemspec.draft.rejection import Nucleus, SamplerRng, accept_or_resample, sampling_distribution
+from chemspec.draft.rejection import Nucleus, Seeded, accept_or_resample, sampling_distribution
 from chemspec.tokenizer import EOS
 from chemspec.types import FinishedSequence, Prefix, Scores
 
@@ -33,11 +32,12 @@ def sample_sequences(*, count: int, max_len: int, rng: Random, temperature: floa
     while open_ := [index for index, (prefix, _) in enumerate(draws) if _is_unfinished(prefix, max_len)]:
         requested = tuple(dict.fromkeys(draws[index][0] for index in open_))
         scored = dict(zip(requested, (yield requested), strict=True))
-        chances: dict[Prefix, NDArray[np.float64]] = {}
+        chances = {
+            prefix: np.cumsum(sampling_distribution(scores, temperature=temperature, top_p=top_p))
+            for prefix, scores in scored.items()
+        }
         for index in open_:
             prefix, log_probs = draws[index]
-            if prefix not in chances:
-                chances[prefix] = np.cumsum(sampling_distribution(scored[prefix], temperature=temperature, top_p=top_p))
             cumulative = chances[prefix]
             drawn = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
             drawn = min(drawn, len(cumulative) - 1)
@@ -47,7 +47,7 @@ def sample_sequences(*, count: int, max_len: int, rng: Random, temperature: floa
 
 
 def speculative_sample(
-    *, count: int, max_len: int, request: SampleRequest, rng: SamplerRng, nucleus: Nucleus = Nucleus()
+    *, count: int, max_len: int, request: SampleRequest, rng: Seeded, nucleus: Nucleus = Nucleus()
 ) -> Decoder:
     """Sample `count` sequences; returns the distinct ones, most probable under the model first.
 
@@ -58,7 +58,7 @@ def speculative_sample(
 
 
 def sampled_beam(
-    *, count: int, max_len: int, request: SampleRequest, rng: SamplerRng, nucleus: Nucleus = Nucleus()
+    *, count: int, max_len: int, request: SampleRequest, rng: Seeded, nucleus: Nucleus = Nucleus()
 ) -> Decoder:
     """Extend `count` beams by one speculative sample per pass and rank them: Algorithm 2 of Tulsian et al. as printed.
 
@@ -83,7 +83,7 @@ def _is_unfinished(prefix: Prefix, max_len: int) -> bool:
     return prefix[-1] != EOS and len(prefix) - 1 < max_len
 
 
-def _sample_sequences(count: int, max_len: int, request: SampleRequest, rng: SamplerRng, nucleus: Nucleus) -> Sampling:
+def _sample_sequences(count: int, max_len: int, request: SampleRequest, rng: Seeded, nucleus: Nucleus) -> Sampling:
     sequences = [SampledSequence() for _ in range(count)]
     while open_ := [sequence for sequence in sequences if _is_unfinished(sequence.prefix, max_len)]:
         # Sequences with drafted tokens left advance; when none has any, all wait for new drafts together.

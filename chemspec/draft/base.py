@@ -1,11 +1,12 @@
 """The base class of drafters. A drafter proposes next tokens; a wrong draft costs time but never changes the output.
 
 A text drafter defines `propose` alone, and need not derive from `Drafter`. One with a model of its own is a
-`LearnedDrafter` (`learned/base.py`).
+`LearnedDrafter` (`learned/network.py`).
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from operator import index
 from typing import Any, NoReturn, Protocol
@@ -89,6 +90,15 @@ class Drafter(ABC):
     def watch(self, session: SessionView) -> None:
         """Set the session to read hidden states from, if `reads_states`."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class NoDrafts(Drafter):
+    """Drafter `none`: standard decoding without drafts."""
+
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
+        """Return nothing."""
+        return ()
 
 
 class FunctionDrafter(Drafter):

@@ -106,20 +106,16 @@ class Copy(Drafter):
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
-        length, best = min(self.length, max_new_tokens), self.rank_positions(source, prefix)[: self.count]
-        drafts = [self.draft_at_position(source, prefix, *position, length) for position in best]
-        return [draft for draft in drafts if draft.tokens]
-
-    def draft_at_position(self, source: Sequence[int], prefix: Prefix, position: int, match: int, length: int) -> Draft:
-        """Return the query from a position on, followed by eos, as a draft with ring labels that fit the prefix.
-
-        The draft has at most `length` tokens; `match` is recorded in it.
-        """
-        tokens: Sequence[int] = (*source, EOS)[position : position + length]
-        classes = self.token_classes
-        if classes.rings:
-            tokens = classes.relabel_rings(tokens, classes.open_rings(source[:position]), classes.open_rings(prefix))
-        return Draft(tuple(tokens), "copy", (position, min(position + len(tokens), len(source))), match)
+        length, classes, drafts = min(self.length, max_new_tokens), self.token_classes, []
+        for position, match in self.rank_positions(source, prefix)[: self.count]:
+            tokens: Sequence[int] = (*source, EOS)[position : position + length]
+            if classes.rings:  # those of the draft must fit the prefix
+                source_rings = classes.open_rings(source[:position])
+                tokens = classes.relabel_rings(tokens, source_rings, classes.open_rings(prefix))
+            if tokens:
+                span = position, min(position + len(tokens), len(source))
+                drafts.append(Draft(tuple(tokens), "copy", span, match))
+        return drafts
 
     def rank_positions(self, source: Sequence[int], prefix: Prefix) -> list[tuple[int, int]]:
         """Return positions in the query from which to copy, with their match lengths, best first."""

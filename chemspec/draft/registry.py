@@ -7,14 +7,12 @@ from functools import partial
 from typing import Any, TypeVar
 
 import chemspec.plugins as plugins
-from chemspec.draft.base import Drafter, FunctionDrafter
+from chemspec.draft.base import Drafter, FunctionDrafter, NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.inputs import DrafterInputs, draft_sizes
 from chemspec.draft.mixed import Mixed
-from chemspec.draft.none import NoDrafts
-from chemspec.draft.smart import Smart
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY
-from chemspec.draft.windows import Windows
+from chemspec.draft.windows import Smart, Windows
 from chemspec.plugins import DECODERS, lazy_import
 from chemspec.settings import DecodeSettings
 

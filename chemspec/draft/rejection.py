@@ -8,7 +8,7 @@ Distributions are arrays (V,) by token id, after temperature and top-p, which ap
 """
 
 from random import Random
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,18 +53,8 @@ class DraftedToken(NamedTuple):
     probs: Probs
 
 
-class SamplerRng(Protocol):
-    """Source of randomness with two operations, so that tests can enumerate every outcome."""
-
-    def pick_token(self, probs: Probs) -> int:
-        """Return a token sampled from `probs` (V,), which sum to 1."""
-
-    def flip_coin(self, chance: float) -> bool:
-        """Return True with this probability."""
-
-
 class Seeded:
-    """Source of randomness with a seed."""
+    """Source of randomness with a seed, and with two operations only, so that tests can enumerate every outcome."""
 
     def __init__(self, seed: str) -> None:
         self._random = Random(seed)
@@ -101,7 +91,7 @@ class SampledToken(NamedTuple):
     probs: Probs
 
 
-def accept_or_resample(guess: DraftedToken | None, p: Probs, rng: SamplerRng) -> SampledToken:
+def accept_or_resample(guess: DraftedToken | None, p: Probs, rng: Seeded) -> SampledToken:
     """Return the next token, distributed as `p`: the drafted one if accepted, else resampled."""
     if guess is None:
         return SampledToken(rng.pick_token(p), False, p)

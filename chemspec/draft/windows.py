@@ -1,4 +1,4 @@
-"""Drafter `windows`: evenly spaced pieces of the query, independent of the output (Andronov et al. 2024, 2.1)."""
+"""Drafters of Andronov et al., pieces of the query: `windows` (2024, section 2.1) and `smart` (2025)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +11,10 @@ from chemspec.types import Draft, Prefix
 
 @dataclass(frozen=True)
 class Windows(Drafter):
-    """Drafts every window of `length` tokens of the query, or `count` evenly spaced ones if there are more."""
+    """Drafts every window of `length` tokens of the query, or `count` evenly spaced ones if there are more.
+
+    They do not depend on the output.
+    """
 
     length: int = 10  # draft length in tokens; DL in the paper
     count: int = 25  # maximum number of drafts; N_d in the paper, about 25
@@ -55,3 +58,24 @@ class Windows(Drafter):
             copied = None if self.dilation else (start, min(start + len(tokens), len(source)))
             drafts.append(Draft(tokens, "windows", copied))
         return tuple(drafts)
+
+
+@dataclass(frozen=True)
+class Smart(Drafter):
+    """Drafts the query after each occurrence of the last generated token, in order; its start if there is none.
+
+    A draft that reaches the end of the query includes eos.
+    """
+
+    length: int = 10  # maximum draft length in tokens
+    count: int = 10  # maximum number of drafts
+
+    def __post_init__(self) -> None:
+        check_draft_size(self.length, self.count)
+
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
+        """Return drafts for one prefix; see `Drafter.propose`."""
+        text = (*source, EOS)
+        starts = [i + 1 for i, token in enumerate(source) if token == prefix[-1]] or [0]
+        length = min(self.length, max_new_tokens)
+        return [Draft(text[i : i + length], "smart", (i, min(i + length, len(source)))) for i in starts[: self.count]]

@@ -6,6 +6,7 @@ Every variant is decoded as it would be alone; the merged list is labelled as su
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import zip_longest
 
 from chemspec.types import DecodeResult, Hypothesis, Merged, Pass, Trace, Vote
 
@@ -77,7 +78,5 @@ def passes_per_call(traces: Sequence[Trace]) -> list[Pass]:
 
     All variants take part in every forward pass from the first one until they are finished.
     """
-    count = max(len(trace.passes) for trace in traces)
-    return [
-        combine_passes([trace.passes[call] for trace in traces if call < len(trace.passes)]) for call in range(count)
-    ]
+    calls = zip_longest(*(trace.passes for trace in traces))
+    return [combine_passes(list(filter(None, call))) for call in calls]

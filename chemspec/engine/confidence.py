@@ -9,7 +9,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 
 import msgspec
@@ -159,12 +158,6 @@ def expected_calibration_error(scored: Scored, *, mass: bool = False, bins: int 
 
     See Naeini et al. 2015. With `mass`, bins have equal numbers of predictions instead of equal widths.
     """
-    rows = sorted(scored)
-    if mass:
-        cuts = [len(rows) * k // bins for k in range(bins + 1)]
-        parts = [rows[start:end] for start, end in pairwise(cuts)]
-    else:
-        parts = [[] for _ in range(bins)]
-        for p, right in rows:
-            parts[min(bins - 1, int(p * bins))].append((p, right))
-    return sum(abs(sum(right for _, right in part) - sum(p for p, _ in part)) for part in parts) / len(rows)
+    p, right = np.array(sorted(scored), dtype=float).T
+    numbers = (np.arange(1, len(p) + 1) * bins - 1) // len(p) if mass else np.minimum(bins - 1, (p * bins).astype(int))
+    return float(np.abs(np.bincount(numbers, right - p)).sum()) / len(p)

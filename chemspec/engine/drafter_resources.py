@@ -3,17 +3,13 @@
 torch is imported only if a drafter needs it.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, get_args
 
-from chemspec.decode.generate import BatchDecoder
-from chemspec.draft.base import Drafter
 from chemspec.draft.calibration import DrafterCalibration, default_table
-from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.learned.small import DraftModel, read_alpha
 from chemspec.engine import companions
 from chemspec.importers import own
@@ -23,7 +19,7 @@ from chemspec.model.cost import CostCurve
 from chemspec.model.probe import probe
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.settings import DecodeSettings, NetworkKind
+from chemspec.settings import NetworkKind
 from chemspec.tokenizer import Tokenizer
 
 
@@ -43,31 +39,12 @@ class DrafterResources:
         # Drafters, numbers of hypotheses and of queries for which drafts cannot pay off on this machine.
         self.undrafted: set[tuple[str, int, int]] = set()
 
-    def generator(
-        self, backend: Backend, build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter]
-    ) -> BatchDecoder:
-        """Return what decodes token ids with this model."""
-        tokens, length = self.tokenizer.smiles_tokens, self.tokenizer.prompt_length
-        return BatchDecoder(
-            backend,
-            self.config.vocab_size,
-            self.config.max_positions,
-            DrafterInputs(self.cost_curve, tokens, self.calibration, self.learned_drafter, length),
-            self.undrafted,
-            build_drafter,
-            self.runtime_config.threads,
-        )
-
     def cost_curve(self) -> CostCurve:
         """Return the cost curve of a forward pass; measured on first use and cached on disk."""
         with self._making:
             if self._curve is None:
                 self._curve = self.runtime_config.curve(self.digest, self.backend, self.config)
             return self._curve
-
-    def fastest_batch(self, rows: int) -> int:
-        """Return the fastest number of queries per batch, given the number of nodes per query and pass."""
-        return self.runtime_config.fastest_batch(self.digest, self.backend, self.config, rows=rows)
 
     def calibration(self) -> DrafterCalibration:
         """Return the calibration of the model's drafters, with the task's default edit table if it has none.

@@ -9,8 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar, overload
 
-from chemspec.decode import registry as decoders
 from chemspec.decode.compiled.build import loop_library as loop_library
+from chemspec.decode.decoding import Decoded
 from chemspec.decode.generate import BatchDecoder, Searches
 from chemspec.draft.base import Drafter
 from chemspec.draft.inputs import DrafterInputs
@@ -27,6 +27,7 @@ from chemspec.model.cost import CostCurve
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import ScoresError
+from chemspec.plugins import DECODERS
 from chemspec.settings import DecodeSettings, ModelConfig, ModelDims, Task, with_overrides
 from chemspec.system import gpu
 from chemspec.types import DecodeResult, FinishedSequence, Pass
@@ -407,7 +408,16 @@ class Engine:
 
     @property
     def _batch_decoder(self) -> BatchDecoder:
-        return self.resources.generator(self.backend, self.build_drafter)
+        loaded, tokens, length = self.resources, self.tokenizer.smiles_tokens, self.tokenizer.prompt_length
+        return BatchDecoder(
+            self.backend,
+            self.config.vocab_size,
+            self.config.max_positions,
+            DrafterInputs(loaded.cost_curve, tokens, loaded.calibration, loaded.learned_drafter, length),
+            loaded.undrafted,
+            self.build_drafter,
+            self.threads,
+        )
 
     @cached_property
     def _writer(self) -> ResultWriter:
@@ -416,14 +426,10 @@ class Engine:
         return ResultWriter({"model": self.name, **where}, exactness, self.tokenizer, self.molecules, self.confidence)
 
     def _ends_search(
-        self,
-        settings: DecodeSettings,
-        ready: PreparedQuery,
-        answers: Sequence[FinishedSequence],
-        search: DecodeSettings,
+        self, settings: DecodeSettings, ready: PreparedQuery, answers: list[FinishedSequence], search: DecodeSettings
     ) -> bool:
         """Return whether a search has enough predictions, so that no wider one follows in the same session."""
-        result = self._writer.write_result(ready, search, answers)
+        result = self._writer.write_result(ready, search, Decoded(answers, [], 0.0))
         return distinct.has_enough_answers(result, ready.smiles, self.task, settings)
 
     def cost(self) -> CostCurve:
@@ -432,7 +438,8 @@ class Engine:
 
     def fastest_batch(self, settings: DecodeSettings) -> int:
         """Return the fastest `batch_size` on this machine; measured on first use and cached on disk."""
-        return self.resources.fastest_batch((decoders.hypothesis_count(settings) or settings.n) * settings.augment)
+        rows = (DECODERS.lookup(settings.decoder).hypotheses(settings) or settings.n) * settings.augment
+        return self.runtime_config.fastest_batch(self.digest, self.backend, self.config, rows=rows)
 
 
 __all__ = ["Engine", "PreparedQuery", "installed_models", "model_folder", "models_dir", "usable_drafters"]

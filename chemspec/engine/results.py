@@ -34,20 +34,12 @@ class ResultWriter:
         ended = (answer for answer in answers if answer.ended == "eos")
         self.molecules.prefetch(("canonical", self.tokenizer.decode(answer.tokens)) for answer in ended)
 
-    def write_result(
-        self,
-        query: PreparedQuery,
-        settings: DecodeSettings,
-        answers: Sequence[FinishedSequence],
-        passes: Sequence[Pass] = (),
-        seconds: float = 0.0,
-        continued: Continued | None = None,
-    ) -> DecodeResult:
+    def write_result(self, query: PreparedQuery, settings: DecodeSettings, search: Decoded) -> DecodeResult:
         """Return the result of one search."""
-        hypotheses = tuple(map(self._write_hypothesis, answers))
+        hypotheses = tuple(map(self._write_hypothesis, search.answers))
         if self.confidence is not None:
             hypotheses = self.confidence.add_confidence(hypotheses)
-        trace = self._write_trace(query, settings, passes, seconds, continued)
+        trace = self._write_trace(query, settings, search.passes, search.seconds, search.continued)
         return DecodeResult(query.text, "ok", "", hypotheses, trace, query.notes, smiles=query.smiles)
 
     def write_searches(
@@ -70,10 +62,7 @@ class ResultWriter:
         """Return the result of a search, merged from those of the query's variants if there are several."""
         # The trace of a row is the same as without augmentation.
         alone = replace(settings, augment=1) if settings.augment > 1 else settings
-        results = [
-            self.write_result(row, alone, search.answers, search.passes, search.seconds, search.continued)
-            for row, search in zip(rows, decoded, strict=True)
-        ]
+        results = [self.write_result(row, alone, search) for row, search in zip(rows, decoded, strict=True)]
         if settings.augment == 1:
             return results[0]
         passes = augment.passes_per_call([result.trace for result in results])

@@ -27,7 +27,7 @@ from chemspec.decode.beam import beam_search
 from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import Decoder
-from chemspec.draft.none import NoDrafts
+from chemspec.draft.base import NoDrafts
 from chemspec.model.runners.torch_runner import TorchBackend, best_tokens, source_batch
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer

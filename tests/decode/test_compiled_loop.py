@@ -28,10 +28,9 @@ from chemspec.decode.greedy import greedy_search
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample_sequences
-from chemspec.draft.base import Drafter
+from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.draft.mixed import Mixed
-from chemspec.draft.none import NoDrafts
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY, EditNgramTable, count_edits
 from chemspec.draft.windows import Windows
 from chemspec.engine.engine import Engine

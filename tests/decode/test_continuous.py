@@ -20,9 +20,8 @@ from chemspec.decode import registry as decoders
 from chemspec.decode.compiled import build
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.generate import SPLIT_BATCH_FROM, continuous_batching, should_split_batch
-from chemspec.draft.base import Drafter
+from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy
-from chemspec.draft.none import NoDrafts
 from chemspec.draft.windows import Windows
 from chemspec.model.runner import Backend, NodeBatch, Runner
 from chemspec.model.runners.cuda_graphs import GraphBackend

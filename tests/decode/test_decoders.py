@@ -18,7 +18,7 @@ from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample_sequences
-from chemspec.draft.none import NoDrafts
+from chemspec.draft.base import NoDrafts
 from chemspec.draft.rejection import sampling_distribution
 from chemspec.model.runner import Backend
 from chemspec.model.runners.torch_runner import TorchBackend

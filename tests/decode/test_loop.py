@@ -21,8 +21,7 @@ from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import START, Decoder, ScoreRequest
 from chemspec.decode.query_state import QueryState
 from chemspec.decode.sample import sample_sequences
-from chemspec.draft.base import Drafter, Speculation
-from chemspec.draft.none import NoDrafts
+from chemspec.draft.base import Drafter, NoDrafts, Speculation
 from chemspec.model.runner import DENSE, Backend, CompactionThreshold
 from chemspec.model.runners.padded import PaddedRunner
 from chemspec.model.runners.torch_runner import TorchBackend

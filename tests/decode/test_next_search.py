@@ -19,8 +19,7 @@ from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.generate import continuous_batching
 from chemspec.decode.peer_rules import ADVANCE, peer_search
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
-from chemspec.draft.base import Drafter
-from chemspec.draft.none import NoDrafts
+from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.model.runner import Backend
 from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.session import Session

@@ -16,10 +16,9 @@ from chemspec.asset_files import bench_queries
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy_search
 from chemspec.decode.planner import BY_LEVEL, BY_PLACE, LONGEST_PAUSE, NODES, AcceptanceRecord, LookAheadPlan, Planner
-from chemspec.draft.base import Drafter
+from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.mixed import Mixed
-from chemspec.draft.none import NoDrafts
 from chemspec.draft.tree.builder import TreeLimits, TreeNode, build_tree
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY, chance_class

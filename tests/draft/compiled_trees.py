@@ -10,9 +10,9 @@ from ctypes import c_double, c_int32, c_void_p
 from chemspec.decode.compiled.structures import LimitsStruct, TableStruct, array_address
 from chemspec.draft.copy import TokenClasses
 from chemspec.draft.tree.builder import TreeLimits, TreeNode
-from chemspec.draft.tree.copy_state import initial_state
+from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import EditNgramTable
-from chemspec.tokenizer import EOS
+from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Prefix
 
 
@@ -38,7 +38,7 @@ class NativeTreeBuilder:
     ) -> None:
         """Pass a query to the compiled code."""
         self._run = library.chemspec_build_tree
-        start = initial_state(source, token_classes)
+        start = CopyTracker(source, token_classes).state_after((BOS,))
         text, rings = array("i", (*source, EOS)), array("i", token_classes.rings)
         self._table = TableStruct.from_table(edit_table)
         self._query = _QueryStruct(
@@ -48,7 +48,10 @@ class NativeTreeBuilder:
 
     def __call__(self, prefix: Prefix, limits: TreeLimits) -> list[TreeNode]:
         """Build the tree of the most probable nodes after a prefix."""
-        nodes, given = (_NodeStruct * limits.max_nodes)(), LimitsStruct.from_limits(limits)
+        nodes, columns = (_NodeStruct * limits.max_nodes)(), (limits.accept_rates, limits.pass_seconds)
+        arrays = [array("d", column) for column in columns]
+        starts = [array_address(column) if column else None for column in arrays]
+        given = LimitsStruct(limits.min_chance, *starts, limits.max_nodes, limits.max_length, limits.max_paths)
         text, byref = array("i", prefix), ctypes.byref
         count = self._run(
             byref(self._table), byref(self._query), byref(given), c_void_p(array_address(text)), len(text), nodes

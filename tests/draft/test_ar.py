@@ -18,12 +18,11 @@ from small import BAD, QUERIES, TOKENIZER, tiny_folder
 from chemspec.decode import registry as decoders
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy_search
-from chemspec.draft.base import Drafter
+from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, draft_cost_ratio
 from chemspec.draft.learned.gamma import LONGEST, AdaptiveGamma, FixedGamma, wall_time_improvement
 from chemspec.draft.learned.small import DraftModel, DraftModelSession
-from chemspec.draft.none import NoDrafts
 from chemspec.draft.registry import build_drafter
 from chemspec.engine.engine import Engine
 from chemspec.metrics import speed_numbers

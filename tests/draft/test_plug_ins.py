@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 
 import chemspec
 from chemspec.decode.registry import DraftAwareDecoder
-from chemspec.draft.base import HOOKS, FunctionDrafter, as_drafter
-from chemspec.draft.none import NoDrafts
+from chemspec.draft.base import HOOKS, FunctionDrafter, NoDrafts, as_drafter
 from chemspec.service.schema import Question
 from chemspec.settings import decode_settings
 from chemspec.testing import Table, run

@@ -14,7 +14,7 @@ from compilers import skip_without_compiler
 from chemspec.data.arrays import pad
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy_search
-from chemspec.draft.learned.spec_drafter import SpecDrafter, sequential_draft
+from chemspec.draft.learned.network import SpecDrafter, sequential_draft
 from chemspec.draft.registry import NoDrafts
 from chemspec.model.runner import CompactionThreshold
 from chemspec.model.runners.native.runner import NativeRunner
@@ -205,9 +205,9 @@ def test_a_good_drafter_saves_passes_with_one_call_a_pass() -> None:
 
 
 def test_drafts_stop_at_eos_and_where_they_are_improbable() -> None:
-    assert [draft.tokens for draft in sequential_draft([4, EOS, 5], [-0.1] * 3, "x", 0.02)] == [(4, EOS)]
-    assert [draft.tokens for draft in sequential_draft([4, 5, 6], [-0.1, -5.0, -0.1], "x", 0.02)] == [(4,)]
-    assert sequential_draft([4], [-9.0], "x", 0.02) == ()
+    assert [draft.tokens for draft in sequential_draft([4, EOS, 5], [-0.1] * 3, "x")] == [(4, EOS)]
+    assert [draft.tokens for draft in sequential_draft([4, 5, 6], [-0.1, -5.0, -0.1], "x")] == [(4,)]
+    assert sequential_draft([4], [-9.0], "x") == ()
     drafter = SpecDrafter(lambda asked: [([4, 5, 6], [0.0] * 3) for _ in asked], masks=3, length=2)
     drafter.prepare([((4,), (BOS,), 9), ((4,), (BOS, 4), 0)])
     (draft,) = drafter.propose([4], (BOS,), 9)

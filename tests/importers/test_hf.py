@@ -25,7 +25,7 @@ from chemspec.decode.beam import beam_search
 from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy_search
 from chemspec.decode.peer_rules import peer_search
-from chemspec.draft.none import NoDrafts
+from chemspec.draft.base import NoDrafts
 from chemspec.engine.engine import Engine
 from chemspec.importers import hf, hf_weights
 from chemspec.importers.base import LoadOptions

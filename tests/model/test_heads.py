@@ -10,7 +10,7 @@ import torch
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy_search
-from chemspec.draft.learned.heads import Blockwise, HeadDrafts, Medusa
+from chemspec.draft.learned.network import Blockwise, HeadDrafts, Medusa
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session

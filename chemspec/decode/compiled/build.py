@@ -5,38 +5,33 @@ from ctypes import c_double, c_int, c_void_p
 from functools import lru_cache
 from pathlib import Path
 
-from chemspec.decode import planner
-from chemspec.decode.beam import GUESS_COST
-from chemspec.draft.copy import MAX_MATCH, MAX_SKIP
-from chemspec.draft.tree.builder import MIN_CHANCE, PROBES
-from chemspec.draft.tree.edit_ngrams import COPY, EDGES
+import chemspec.tokenizer as tokenizer
+import chemspec.types as types
+from chemspec.decode import beam, planner
+from chemspec.draft import copy
+from chemspec.draft.tree import builder, edit_ngrams
 from chemspec.system import compiled
-from chemspec.tokenizer import BOS, EOS, PAD
-from chemspec.types import DRAFTED, REQUESTED
 
 SOURCE = Path(__file__).with_name("loop.cpp")
 PLANNER = """
 NODES PASS_SECONDS NODE_SECONDS DRAFT_SECONDS MIN_GAIN STILL_RIGHT DEEPER MIN_WORTH START_SHARE PATIENCE
-MIN_LEVEL_CHANCE EXPECTED PRIOR_PASSES PRIOR_SHARE MEMORY LOSS LONGEST_PAUSE
+MIN_LEVEL_CHANCE EXPECTED PRIOR_PASSES PRIOR_SHARE MEMORY LOSS LONGEST_PAUSE CERTAIN
 """
-CONSTANTS = {
-    "MAX_MATCH": MAX_MATCH,
-    "MAX_SKIP": MAX_SKIP,
-    "PROBES": ",".join(map(str, PROBES)),
-    "EDGES": ",".join(map(repr, EDGES)),
-    "COPY": COPY,
-    "PAD": PAD,
-    "EOS": EOS,
-    "BOS": BOS,
-    "REQUESTED": REQUESTED,
-    "DRAFTED": DRAFTED,
-    "GUESS_COST": GUESS_COST,
-    "MIN_CHANCE": MIN_CHANCE,
-    "CERTAIN": ",".join(map(str, planner.CERTAIN)),
-    **{name: getattr(planner, name) for name in PLANNER.split()},
+MODULES = {
+    planner: PLANNER,
+    beam: "GUESS_COST",
+    copy: "MAX_MATCH MAX_SKIP",
+    builder: "MIN_CHANCE PROBES",
+    edit_ngrams: "COPY EDGES",
+    tokenizer: "BOS EOS PAD",
+    types: "REQUESTED DRAFTED",
 }
-# Fused multiply-adds round differently from Python.
-FLAGS = ("-ffp-contract=off", "-pthread", *(f"-D{name}={value}" for name, value in CONSTANTS.items()))
+CONSTANTS = {name: getattr(module, name) for module, names in MODULES.items() for name in names.split()}
+# Fused multiply-adds round differently from Python. A tuple becomes a list with commas.
+FLAGS = (
+    *("-ffp-contract=off", "-pthread"),
+    *(f"-D{name}={str(value).strip('()').replace(' ', '')}" for name, value in CONSTANTS.items()),
+)
 
 
 @lru_cache(maxsize=1)
@@ -54,7 +49,7 @@ def loop_library() -> ctypes.CDLL | None:
         *(pointer, c_int, pointer, c_int),
     )
     loaded.chemspec_loop_draft.argtypes = (pointer,)
-    loaded.chemspec_loop_take.argtypes = (pointer, pointer, c_int, pointer, c_int, c_int)
+    loaded.chemspec_loop_take.argtypes = (pointer, pointer, pointer, c_int, c_int)
     loaded.chemspec_loop_run.argtypes = (pointer, pointer, pointer, c_int, c_double)
     loaded.chemspec_loop_answer.argtypes = (pointer, c_int, c_int, pointer, pointer)
     return loaded

@@ -18,6 +18,20 @@ struct Draft {  // a `types.Draft`; its lists lie in `DraftList`
   int32_t match;
   int32_t places, places_count, chances, chances_count;
 };
+
+// Callback for the drafts after a prefix, which it passes to `chemspec_loop_add_draft`; returns 0 after an exception.
+typedef int (*ProposeBack)(void* loop, int query, const int32_t* prefix, int written, int room);
+
+struct DrafterArgs {
+  int32_t kind;
+  int32_t name, copy_name;  // of the drafts
+  int32_t length, count, context;  // of `Copy`; `length` of `Windows`
+  int32_t dot, prompt_length, labels;
+  const int32_t* rings;  // as `TokenClasses.rings`
+  const Table* table;  // of `mixed`, or null
+  const Limits* limits;  // of `Mixed`
+  ProposeBack propose;
+};
 }
 
 namespace {
@@ -42,28 +56,6 @@ struct DraftList {
   }
 };
 
-}  // namespace
-
-extern "C" {
-
-// Callback for the drafts after a prefix, which it passes to `chemspec_loop_add_draft`; returns 0 after an exception.
-typedef int (*ProposeBack)(void* loop, int query, const int32_t* prefix, int written, int room);
-
-struct DrafterArgs {
-  int32_t kind;
-  int32_t name, copy_name;  // of the drafts
-  int32_t length, count, context;  // of `Copy`; `length` of `Windows`
-  int32_t dot, prompt_length, labels;
-  const int32_t* rings;  // as `TokenClasses.rings`
-  const Table* table;  // of `mixed`, or null
-  const Limits* limits;  // of `Mixed`
-  ProposeBack propose;
-};
-
-}
-
-namespace {
-
 // What all queries share.
 struct Drafter {
   DrafterArgs spec;
@@ -80,14 +72,11 @@ class QueryDrafter {
       : shared_(shared), spec_(shared.spec), tree_(tree), list_(list), text_(std::move(text)), length_(int(text_.size()) - 1) {
     if (spec_.limits) limits = *spec_.limits;
     start_ = std::min(spec_.prompt_length, length_);
+    std::vector<std::pair<int, int>> molecules;  // minus the length and the start of each
     for (int position = start_, from = start_; position <= length_; position++)
-      if (position == length_ || text_[position] == spec_.dot) starts_.push_back(from), from = position + 1;
-    const auto size = [&](int from) {
-      int to = from;
-      while (to < length_ && text_[to] != spec_.dot) to++;
-      return to - from;
-    };
-    std::stable_sort(starts_.begin(), starts_.end(), [&](int one, int other) { return size(one) > size(other); });
+      if (position == length_ || text_[position] == spec_.dot) molecules.emplace_back(from - position, from), from = position + 1;
+    std::sort(molecules.begin(), molecules.end());
+    for (const auto& molecule : molecules) starts_.push_back(molecule.second);
     tree_[0].pointer = start_;
     if (spec_.table && spec_.kind == MIXED) {
       query_ = {text_.data(), shared.rings.data(), int32_t(text_.size()), spec_.labels, starts_[0], start_};
@@ -99,7 +88,10 @@ class QueryDrafter {
   std::pair<int, int> propose(int node, int room) {
     int first = int(list_.drafts.size());
     switch (spec_.kind) {
-      case COPYING: copies(node, std::min(spec_.length, room), spec_.count); break;
+      case COPYING:
+        rank(node, size_t(spec_.count));
+        for (const Place& place : ranked_) copy(place, std::min(spec_.length, room));
+        break;
       case WINDOWS: if (!windows(room)) return {0, windows_}; break;
       case MIXED: grown(node, room, limits); break;
       default: break;
@@ -176,7 +168,7 @@ class QueryDrafter {
     return pointer;
   }
 
-  // `Copy.draft_at_position`; `written_` is the prefix.
+  // A draft of `Copy.propose`; `written_` is the prefix.
   void copy(const Place& place, int length) {
     const int from = place.position, count = std::min(length, length_ + 1 - from);
     if (count <= 0) return;
@@ -213,11 +205,6 @@ class QueryDrafter {
         taken_.push_back(token);
       }
     }
-  }
-
-  void copies(int node, int length, int count) {
-    rank(node, size_t(count));
-    for (const Place& place : ranked_) copy(place, length);
   }
 
   // Windows ---------------------------------------------------------------------------------------

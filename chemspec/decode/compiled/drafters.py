@@ -9,10 +9,9 @@ from typing import Any
 from chemspec.decode.compiled.structures import DrafterArgs, LimitsStruct, PlannerArgs, TableStruct, array_address
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import LoopOptions
-from chemspec.draft.base import Drafter, read_drafts
+from chemspec.draft.base import Drafter, NoDrafts, read_drafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.mixed import Mixed
-from chemspec.draft.none import NoDrafts
 from chemspec.draft.windows import Windows
 from chemspec.types import Draft, Prefix
 
@@ -38,7 +37,9 @@ class CompiledDrafter:
             spec.length = drafter.length
         elif isinstance(drafter, Mixed):
             spec.table = self._keep_alive(TableStruct.from_table(drafter.edit_table))
-            spec.limits = self._keep_alive(LimitsStruct.from_limits(drafter.limits))
+            limits = drafter.limits
+            sizes = limits.max_nodes, limits.max_length, limits.max_paths
+            spec.limits = self._keep_alive(LimitsStruct(limits.min_chance, None, None, *sizes))
         if isinstance(drafter, Copy | Mixed):
             classes, rings = drafter.token_classes, array("i", drafter.token_classes.rings)
             spec.dot, spec.prompt_length = classes.dot, classes.prompt_length

@@ -134,8 +134,8 @@ struct Loop {
     return FINE;
   }
 
-  template <class Id, class Value>
-  Outcome take(const Id* ids, const Value* log_probs, int count) {
+  template <class Value>
+  Outcome take(const int32_t* ids, const Value* log_probs, int count) {
     const int width = int(active.size());
     each([&](int at) {
       const size_t from = size_t(starts[at]) * count;
@@ -262,18 +262,11 @@ int chemspec_loop_draft(void* loop) {
   return guarded([&] { return static_cast<Loop*>(loop)->draft(); });
 }
 
-// Stores their scores: the `count` best next tokens of each, in 32 or 64 bits.
-int chemspec_loop_take(void* handle, const void* ids, int wide_ids, const void* log_probs, int wide_log_probs, int count) {
+// Stores their scores: the `count` best next tokens of each, and their log-probs as floats or doubles.
+int chemspec_loop_take(void* handle, const int32_t* ids, const void* log_probs, int count, int doubles) {
   return guarded([&] {
     Loop& loop = *static_cast<Loop*>(handle);
-    const auto *ids32 = static_cast<const int32_t*>(ids);
-    const auto *ids64 = static_cast<const int64_t*>(ids);
-    const auto *log32 = static_cast<const float*>(log_probs);
-    const auto *log64 = static_cast<const double*>(log_probs);
-    if (wide_ids && wide_log_probs) return loop.take(ids64, log64, count);
-    if (wide_ids) return loop.take(ids64, log32, count);
-    if (wide_log_probs) return loop.take(ids32, log64, count);
-    return loop.take(ids32, log32, count);
+    return doubles ? loop.take(ids, static_cast<const double*>(log_probs), count) : loop.take(ids, static_cast<const float*>(log_probs), count);
   });
 }
 

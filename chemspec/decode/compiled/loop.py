@@ -23,11 +23,9 @@ from chemspec.decode.compiled.structures import (
     RecordView,
     SearchConfig,
     array_address,
-    read_integers,
-    read_reals,
+    read_array,
     read_structs,
 )
-from chemspec.decode.greedy import GreedyConfig
 from chemspec.decode.protocol import (
     ConfiguredDecoder,
     Decoder,
@@ -52,8 +50,6 @@ def native_configs(decoders: Sequence[Decoder]) -> list[SearchConfig] | None:
     configs = []
     for decoder in decoders:
         config = decoder.config if isinstance(decoder, ConfiguredDecoder) and not decoder.started else None
-        if isinstance(config, GreedyConfig):
-            config = BeamConfig(0, config.max_len)
         if not isinstance(config, BeamConfig):
             return None
         configs.append(SearchConfig(*config, next_search_of(decoder) is not None))
@@ -136,7 +132,7 @@ class CompiledLoop:
         began, drafted, finish = self._begun
         scores = finish()
         scored = self._clock()
-        if (done := self._code.chemspec_loop_take(self._loop, *scores[:5])) != FINE:
+        if (done := self._code.chemspec_loop_take(self._loop, *scores[:4])) != FINE:
             self._raise_error(done)
         self._times.append((drafted - began, scored - drafted, self._clock()))
         if self._state.released or self._state.compacted:
@@ -151,7 +147,7 @@ class CompiledLoop:
         state, began = self._state, self._clock()
         if (done := self._code.chemspec_loop_run(self._loop, *self._kernel, MAX_NATIVE_SECONDS)) != FINE:
             self._raise_error(done)
-        times = read_reals(state.times, 3 * state.passes)
+        times = read_array("d", state.times, 3 * state.passes)
         self._times += zip(times[::3], times[1::3], [began + end for end in times[2::3]], strict=True)
         if state.released or state.compacted:
             self._release_and_compact()
@@ -160,21 +156,21 @@ class CompiledLoop:
         """Launch the forward pass of the new nodes; returns a function that waits for its scores."""
         run_at = self._run_at
         if run_at is not None:
-            return lambda: _with_fp32_widths(*run_at(columns, count))
-        flat = read_integers(columns, 4 * count)
+            return lambda: (*run_at(columns, count), False)
+        flat = read_array("i", columns, 4 * count)
         finish = self._session.runner.start(NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count))))
         return lambda: _array_addresses(*finish())
 
     def _release_and_compact(self) -> None:
         code, state = self._code, self._state
-        queries = read_integers(state.queries, state.released + state.compacted)
+        queries = read_array("i", state.queries, state.released + state.compacted)
         ended, compacted = queries[: state.released], queries[state.released :]
         gone_on = [query for query in ended if self._start_next_search(query)]
         self._session.release([query for query in ended if query not in gone_on])
         for query in compacted:
             count = c_int32()
             slots = code.chemspec_loop_kept(self._loop, query, byref(count))
-            self._session.runner.compact(query, np.array(read_integers(slots, count.value), dtype=np.int64))
+            self._session.runner.compact(query, np.array(read_array("i", slots, count.value), dtype=np.int64))
         if gone_on:
             _check_memory(code.chemspec_loop_begin(self._loop))
             self._release_and_compact()
@@ -258,10 +254,10 @@ class CompiledLoop:
         ]
         records.read = view.spans, view.beam, view.grown
         if self._records:
-            beams = read_integers(view.beams, view.beam - beam_at, beam_at)
+            beams = read_array("i", view.beams, view.beam - beam_at, beam_at)
             new_nodes = view.grown - node_at, node_at
-            columns = [read_integers(at, *new_nodes) for at in (view.parents, view.tokens, view.sources)]
-        margins = read_reals(view.margins, new, old)
+            columns = [read_array("i", at, *new_nodes) for at in (view.parents, view.tokens, view.sources)]
+        margins = read_array("d", view.margins, new, old)
         times = self._times[began + old : began + view.passes]
         span = beam = node = 0  # numbers read so far
         for row, margin, (draft_seconds, model_seconds, _) in zip(pass_rows, margins, times, strict=True):
@@ -314,16 +310,11 @@ class CompiledLoop:
         ]
 
 
-def _with_fp32_widths(ids: int, log_probs: int, top_k: int) -> tuple[Any, ...]:
-    return ids, False, log_probs, False, top_k
-
-
 def _array_addresses(ids: NDArray[Any], log_probs: NDArray[Any]) -> tuple[Any, ...]:
-    """Return addresses and widths of ids and log-probs, the candidates per node, and the arrays themselves."""
-    ids = np.ascontiguousarray(ids, dtype=np.int32 if ids.dtype == np.int32 else np.int64)
+    """Return addresses of ids and log-probs, the candidates per node, whether log-probs are doubles, and the arrays."""
+    ids = np.ascontiguousarray(ids, dtype=np.int32)
     log_probs = np.ascontiguousarray(log_probs, dtype=np.float32 if log_probs.dtype == np.float32 else np.float64)
-    addresses = ids.ctypes.data, ids.itemsize == 8, log_probs.ctypes.data, log_probs.itemsize == 8
-    return *addresses, ids.shape[1], ids, log_probs
+    return ids.ctypes.data, log_probs.ctypes.data, ids.shape[1], log_probs.itemsize == 8, ids, log_probs
 
 
 def _check_memory(done: int | None) -> None:

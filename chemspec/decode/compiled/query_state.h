@@ -44,8 +44,8 @@ class QueryState {
   // Scores -----------------------------------------------------------------------------------------
 
   // Stores the scores of the computed nodes and advances the decoder while all requested scores are known.
-  template <class Id, class Value>
-  void take(const Id* ids, const Value* log_probs, int count, int width) {
+  template <class Value>
+  void take(const int32_t* ids, const Value* log_probs, int count, int width) {
     count_ = count;
     for (const int node : computed) {
       if (!std::isfinite(double(log_probs[0]))) {  // the best token's

@@ -9,7 +9,6 @@ from dataclasses import fields
 from struct import Struct
 from typing import Any
 
-from chemspec.draft.tree.builder import TreeLimits
 from chemspec.draft.tree.edit_ngrams import EditNgramTable
 
 # Arguments: the loop, the query, a prefix, its length, the maximum draft length. Returns 1, or 0 after an exception.
@@ -41,20 +40,11 @@ class TableStruct(ctypes.Structure):
 
 
 class LimitsStruct(ctypes.Structure):
-    """`TreeLimits` as a C structure."""
+    """`TreeLimits` as a C structure; the planner sets the two arrays."""
 
     _fields_ = _fields_of(
         "double min_chance", "pointer accept_rates pass_seconds", "int max_nodes max_length max_paths"
     )
-
-    @classmethod
-    def from_limits(cls, limits: TreeLimits) -> LimitsStruct:
-        """Return the structure, which keeps its arrays alive."""
-        columns = array("d", limits.accept_rates), array("d", limits.pass_seconds)
-        starts = [array_address(column) if column else None for column in columns]
-        given = cls(limits.min_chance, *starts, limits.max_nodes, limits.max_length, limits.max_paths)
-        given.columns = columns  # the structure contains only addresses
-        return given
 
 
 class DrafterArgs(ctypes.Structure):
@@ -115,17 +105,15 @@ def array_address(values: array[Any]) -> int:
     return values.buffer_info()[0]
 
 
-def read_integers(start: int | None, count: int, first: int = 0) -> list[int]:
-    """Read `count` integers from the array at an address, starting with number `first`."""
-    return memoryview(ctypes.string_at(start + 4 * first, 4 * count)).cast("i").tolist() if start and count else []
-
-
-def read_reals(start: int | None, count: int, first: int = 0) -> list[float]:
-    """Read doubles, as `read_integers` reads integers."""
-    return array("d", ctypes.string_at(start + 8 * first, 8 * count)).tolist() if start and count else []
+def read_array(code: str, start: int | None, count: int, first: int = 0) -> list[Any]:
+    """Read `count` numbers of an `array` type code from the array at an address, starting with number `first`."""
+    numbers = array(code)
+    if start and count:
+        numbers.frombytes(ctypes.string_at(start + numbers.itemsize * first, numbers.itemsize * count))
+    return numbers.tolist()
 
 
 def read_structs(kind: Struct, start: int | None, count: int, first: int = 0) -> list[tuple[int, ...]]:
-    """Read structures, as `read_integers` reads integers."""
+    """Read structures, as `read_array` reads numbers."""
     raw = ctypes.string_at(start + kind.size * first, kind.size * count) if start and count else b""
     return list(kind.iter_unpack(raw))

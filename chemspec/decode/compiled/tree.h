@@ -7,21 +7,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
+#include <map>
 #include <queue>
 #include <utility>
 #include <vector>
-
-namespace {
-
-constexpr int AHEAD[] = {PROBES};
-
-struct CopyState {
-  int position, match, pointer;
-  std::vector<uint64_t> levels;  // `match` sets of positions in the query, as bits
-  std::vector<int32_t> open_rings;
-};
-
-}  // namespace
 
 extern "C" {
 
@@ -52,6 +41,14 @@ struct TreeNode {  // `builder.TreeNode`
 
 namespace {
 
+constexpr int AHEAD[] = {PROBES};
+
+struct CopyState {
+  int position, match, pointer;
+  std::vector<uint64_t> levels;  // `match` sets of positions in the query, as bits
+  std::vector<int32_t> open_rings;
+};
+
 // `TokenClasses.toggle_ring`, of a ring label.
 inline void toggle(std::vector<int32_t>& open, int32_t label) {
   const auto at = std::find(open.begin(), open.end(), label);
@@ -75,9 +72,9 @@ class CopyTracker {
     for (int i = 0; i < query.length; i++) {
       ring_[i] = is_ring(query.text[i]);
       if (i + 1 == query.length) break;
-      const int32_t key = ring_[i] ? ANY_RING : query.text[i];
-      if (!after(key)) keys_.push_back(key), positions_.resize(positions_.size() + words_);
-      after(key)[(i + 1) / 64] |= uint64_t(1) << ((i + 1) % 64);
+      std::vector<uint64_t>& positions = after_[ring_[i] ? ANY_RING : query.text[i]];
+      positions.resize(words_);
+      positions[(i + 1) / 64] |= uint64_t(1) << ((i + 1) % 64);
     }
   }
   CopyState start() const {
@@ -92,10 +89,12 @@ class CopyTracker {
     const bool ring = is_ring(token);
     const int pointer = to.pointer = advance_pointer(query_.text, query_.length - 1, token, from.pointer);
     to.match = 0;
-    if (const uint64_t* level = after(ring ? ANY_RING : token)) {
+    const auto found = after_.find(ring ? ANY_RING : token);
+    if (found != after_.end()) {
+      const std::vector<uint64_t>& level = found->second;
       const int most = std::min(from.match + 1, MAX_MATCH);
       to.levels.resize(size_t(most) * words_);
-      std::copy(level, level + words_, to.levels.begin());
+      std::copy(level.begin(), level.end(), to.levels.begin());
       for (to.match = 1; to.match < most; to.match++) {
         const uint64_t* shorter = &from.levels[size_t(to.match - 1) * words_];
         uint64_t *longer = &to.levels[size_t(to.match) * words_], carried = 0, all = 0;
@@ -139,19 +138,12 @@ class CopyTracker {
       if (pointer + off < 64 * words_ && has(positions, pointer + off)) return pointer + off;
     }
   }
-  // The positions just after a token; null if the query does not have it.
-  const uint64_t* after(int32_t key) const {
-    const auto found = std::find(keys_.begin(), keys_.end(), key);
-    return found == keys_.end() ? nullptr : &positions_[size_t(found - keys_.begin()) * words_];
-  }
-  uint64_t* after(int32_t key) { return const_cast<uint64_t*>(std::as_const(*this).after(key)); }
 
   static constexpr int32_t ANY_RING = -1;  // all ring labels count as one token
   const Query& query_;
   const int words_;  // of 64 bits that hold a set of positions
   std::vector<char> ring_;
-  std::vector<int32_t> keys_;
-  std::vector<uint64_t> positions_;  // after each of the keys
+  std::map<int32_t, std::vector<uint64_t>> after_;  // positions just after each token of the query
 };
 
 // The node of a table to which a context leads. `last(i)`: the token written i-th from the end, or PAD.

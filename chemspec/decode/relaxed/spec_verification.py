@@ -22,12 +22,6 @@ class TopBeta:
     beta: int
     tau: float
 
-    def __post_init__(self) -> None:
-        if self.beta < 1:
-            raise ValueError(f"beta is {self.beta}; it must be at least 1 (which is exact)")
-        if not self.tau >= 0:
-            raise ValueError(f"tau is {self.tau}; it must not be negative")
-
     def accepts_token(self, scores: Scores, token: int) -> bool:
         """Return whether a drafted token is accepted, given the target's scores."""
         for rank, candidate in enumerate(scores.ids[: self.beta]):

@@ -4,10 +4,9 @@ from chemspec.draft.base import Drafter
 from chemspec.draft.inputs import DrafterInputs, draft_sizes
 from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, draft_cost_ratio
 from chemspec.draft.learned.gamma import AdaptiveGamma, FixedGamma
-from chemspec.draft.learned.heads import Blockwise, Medusa
+from chemspec.draft.learned.network import Blockwise, Medusa, SpecDrafter
 from chemspec.draft.learned.sampled import Sampled, SamplingDraftGenerator
 from chemspec.draft.learned.small import DraftModelSession
-from chemspec.draft.learned.spec_drafter import SpecDrafter
 from chemspec.draft.rejection import Nucleus
 from chemspec.settings import DecodeSettings
 
@@ -26,18 +25,15 @@ def build_network(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
 
 def build_autoregressive(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
     """Return the drafter `ar` or `hierarchy`: greedy decoding with a small model, or with a medium and a small one."""
-    length, writer = settings.draft_length, _draft_generator(settings, inputs)
+    length = settings.draft_length
+    writer = GreedyDraftGenerator(DraftModelSession(inputs.companion("ar"), top_k=1), floor=FLOOR)
+    if settings.drafts_by == "hierarchy":
+        medium = DraftModelSession(inputs.companion("medium"), top_k=1)
+        writer = GreedyDraftGenerator(medium, helper=writer, floor=FLOOR)
     if length:
         return Autoregressive(writer, FixedGamma(length), name=settings.drafts_by, cost=lambda _: 1.0)
     gamma = AdaptiveGamma(1.0, rate=writer.model.model.alpha)  # the cost ratio is set before every forward pass
     return Autoregressive(writer, gamma, name=settings.drafts_by, cost=inputs.cost())
-
-
-def _draft_generator(settings: DecodeSettings, inputs: DrafterInputs) -> GreedyDraftGenerator:
-    small = GreedyDraftGenerator(DraftModelSession(inputs.companion("ar"), top_k=1), floor=FLOOR)
-    if settings.drafts_by == "ar":
-        return small
-    return GreedyDraftGenerator(DraftModelSession(inputs.companion("medium"), top_k=1), helper=small, floor=FLOOR)
 
 
 def build_sampling(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:

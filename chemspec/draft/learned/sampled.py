@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from itertools import accumulate, takewhile
 from typing import Self
 
-from chemspec.draft.learned.base import Key, LearnedDrafter
 from chemspec.draft.learned.gamma import Gamma
+from chemspec.draft.learned.network import Key, LearnedDrafter
 from chemspec.draft.learned.small import DraftGenerator, DraftModelSession
-from chemspec.draft.rejection import DraftedToken, Nucleus, SamplerRng, accept_or_resample
+from chemspec.draft.rejection import DraftedToken, Nucleus, Seeded, accept_or_resample
 from chemspec.model.session import Source
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Prefix
@@ -42,7 +42,7 @@ class SampleRequest:
     """Sequences of one query for which its decoder needs drafts."""
 
     source: Source  # the query's token ids
-    rng: SamplerRng  # source of randomness of the drafts, independent of the decoder's
+    rng: Seeded  # source of randomness of the drafts, independent of the decoder's
     gamma: Gamma  # determines the number of tokens to draft
     waiting: Sequence[SampledSequence] = ()  # sequences that need next tokens now
 
@@ -54,7 +54,7 @@ class DraftRequest:
     source: Source
     prefix: Prefix
     left: int
-    rng: SamplerRng
+    rng: Seeded
     guesses: list[DraftedToken] = field(default_factory=list)
 
 
@@ -113,7 +113,7 @@ class Sampled(LearnedDrafter[list[Draft]]):
         self.generator, self._gamma = generator, gamma
         self.requests: list[SampleRequest] = []
 
-    def open_request(self, source: Sequence[int], rng: SamplerRng) -> SampleRequest:
+    def open_request(self, source: Sequence[int], rng: Seeded) -> SampleRequest:
         """Create the request of one query's decoder."""
         self.requests.append(SampleRequest(tuple(source), rng, self._gamma()))
         return self.requests[-1]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 from chemspec.model.runner import Backend
 from chemspec.model.session import Session, Source
@@ -52,14 +52,6 @@ def write_alpha(folder: Path, alpha: float, *, counted: str) -> Path:
     return file
 
 
-class _SourceSession(NamedTuple):
-    """A session with the numbers of its sources; `live` are the unfinished ones."""
-
-    session: Session
-    numbers: dict[Source, int]
-    live: set[Source]
-
-
 class DraftModelSession:
     """Scores of a draft model, computed on demand; create one per run."""
 
@@ -68,7 +60,7 @@ class DraftModelSession:
         self.top_k = min(top_k, model.vocab_size)
         self.calls, self.computed = 0, 0  # forward passes of its decoder, and prefixes
         self._known: dict[Source, dict[Prefix, Scores]] = {}
-        self._open: list[_SourceSession] = []
+        self._open: list[tuple[Session, dict[Source, int]]] = []  # with the numbers of the unfinished sources
 
     def can_read(self, source: Source, prefix: Prefix) -> bool:
         """Return whether source and prefix fit into the model's positions."""
@@ -88,17 +80,14 @@ class DraftModelSession:
         new_sources = [source for source in to_score if source not in self._known]
         if new_sources:
             session = Session(self.model.backend, new_sources, top_k=self.top_k)
-            numbers = {source: number for number, source in enumerate(new_sources)}
-            self._open.append(_SourceSession(session, numbers, set(new_sources)))
+            self._open.append((session, {source: number for number, source in enumerate(new_sources)}))
             self._known.update((source, {}) for source in new_sources)
-        for opened in self._open:
-            if opened.live.isdisjoint(to_score):
+        for session, numbers in self._open:
+            if numbers.keys().isdisjoint(to_score):
                 continue
-            sources = {number: source for source, number in opened.numbers.items()}
-            live = [sources[number] for number in opened.session.queries]
-            scored = opened.session.score([list(to_score.get(source, ())) for source in live])
+            scored = session.score([list(to_score.get(source, ())) for source in numbers])
             self.calls += 1
-            for source, scores in zip(live, scored, strict=True):
+            for source, scores in zip(numbers, scored, strict=True):
                 self._known[source].update(scores)
                 self.computed += len(scores)
 
@@ -110,18 +99,17 @@ class DraftModelSession:
         reachable_from: dict[Source, list[Prefix]] = {}
         for source, prefix in prefixes:
             reachable_from.setdefault(source, []).append(prefix)
-        for opened in self._open:
-            gone = {source for source in opened.live if source not in reachable_from}
-            opened.live.difference_update(gone)
-            opened.session.release(opened.numbers[source] for source in gone)
+        for session, numbers in self._open:
+            gone = numbers.keys() - reachable_from.keys()
+            session.release([numbers.pop(source) for source in gone])
             for source in gone:
                 del self._known[source]
             rooted: dict[int, Sequence[Prefix]] = {
-                opened.numbers[source]: reachable_from[source] for source in opened.live if self._known[source]
+                number: reachable_from[source] for source, number in numbers.items() if self._known[source]
             }
-            if len(rooted) == len(opened.live):
-                opened.session.compact(rooted)
-        self._open = [opened for opened in self._open if opened.live]
+            if len(rooted) == len(numbers):
+                session.compact(rooted)
+        self._open = [(session, numbers) for session, numbers in self._open if numbers]
 
 
 class DraftGenerator:

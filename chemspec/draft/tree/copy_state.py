@@ -27,12 +27,6 @@ class CopyState(NamedTuple):
     open_rings: tuple[int, ...]  # ring labels that are open in the prefix, in the order of opening
 
 
-def initial_state(source: Sequence[int], token_classes: TokenClasses) -> CopyState:
-    """Return the copy state of the prefix that consists of bos only."""
-    start = token_classes.molecule_starts(source)[0]
-    return CopyState(start, 0, token_classes.smiles_start(source), (), ())
-
-
 class CopyTracker:
     """Computes and caches the copy states of one query's prefixes; `text` is the query's tokens and eos."""
 
@@ -47,7 +41,8 @@ class CopyTracker:
             key = self._token_key(token)
             self._positions[key] = self._positions.get(key, 0) | 1 << position
             self._source_rings.append(token_classes.toggle_ring(self._source_rings[-1], token))
-        self._start = initial_state(source, token_classes)
+        start, pointer = token_classes.molecule_starts(source)[0], token_classes.smiles_start(source)
+        self._start = CopyState(start, 0, pointer, (), ())
         self._states: dict[Prefix, CopyState] = {(BOS,): self._start}
 
     def _token_key(self, token: int) -> int:

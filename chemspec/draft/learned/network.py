@@ -1,26 +1,88 @@
-"""Drafters `blockwise` and `medusa`: extra prediction heads on the target's last hidden state.
+"""Drafters that predict with a network, in one batched call per forward pass of the target.
 
-The last computed state belongs to the token before the newest one, which was predicted from it. The heads predict the
-tokens after the newest one without having seen it.
+`spec_drafter` is a non-autoregressive model that fills masks (Xia et al. 2023, section 3.1). `blockwise` and `medusa`
+are extra prediction heads on the target's last hidden state. The last computed state belongs to the token before the
+newest one, which was predicted from it. The heads predict the tokens after the newest one without having seen it.
 """
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
 from math import exp
-from typing import Any
+from typing import Any, Generic, TypeVar
 
-from chemspec.draft.base import SessionView, check_draft_size
-from chemspec.draft.learned.base import Key, LearnedDrafter
-from chemspec.draft.learned.spec_drafter import sequential_draft
+from chemspec.draft.base import Drafter, SessionView, check_draft_size
 from chemspec.tokenizer import BOS, EOS, PAD, UNK
 from chemspec.types import Draft, Prefix
 
+P = TypeVar("P")
+Key = tuple[tuple[int, ...], Prefix]  # a query's token ids and a prefix of its output
+Filled = tuple[Sequence[int], Sequence[float]]  # the tokens of the masks after a prefix, and their log-probs
+# Predicts the tokens after every (source, prefix) in one forward pass.
+Fill = Callable[[Sequence[tuple[Sequence[int], Prefix]]], Sequence[Filled]]
 # Returns the last hidden state (D,) of a query's prefix; None if it has not been computed.
 ReadState = Callable[[tuple[int, ...], Prefix], Any]
 # Returns the best tokens of each head for each state and their log-probs, best first: (states, heads, candidates) each.
 Predict = Callable[[Sequence[Any], int], tuple[Sequence[Sequence[Sequence[int]]], Sequence[Sequence[Sequence[float]]]]]
 NEVER = (PAD, BOS, UNK)
+MIN_CHANCE = 0.02  # minimum joint probability of a draft's tokens
 Predicted = Sequence[Sequence[tuple[int, float]]]  # the best tokens of each head and their log-probs
+
+
+class LearnedDrafter(Drafter, Generic[P]):
+    """Predicts for all requested prefixes of a pass at once; create one per run.
+
+    It has drafts only for the prefixes of the last `prepare`.
+    """
+
+    has_hooks = True
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._predicted: Mapping[Key, P] = {}
+
+    @abstractmethod
+    def predict(self, requested: Sequence[tuple[Key, int]]) -> Mapping[Key, P]:
+        """Return the predictions for requested prefixes, each given with its `max_new_tokens`."""
+
+    @abstractmethod
+    def drafts_of(self, predicted: P, max_new_tokens: int) -> Sequence[Draft]:
+        """Return the drafts that follow from the prediction for one prefix."""
+
+    def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
+        """Predict for all prefixes of a pass; see `Drafter.prepare`."""
+        self._predicted = self.predict(
+            [((tuple(source), prefix), max_new_tokens) for source, prefix, max_new_tokens in requested]
+        )
+
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
+        """Return drafts for one prefix; see `Drafter.propose`."""
+        predicted = self._predicted.get((tuple(source), prefix))
+        return () if predicted is None or max_new_tokens < 1 else self.drafts_of(predicted, max_new_tokens)
+
+
+class SpecDrafter(LearnedDrafter[Filled]):
+    """One draft per prefix: the tokens of up to `length` masks, up to a minimum joint probability."""
+
+    def __init__(self, fill: Fill, *, masks: int, length: int = 0) -> None:
+        """Draft at most `length` tokens (0: one per mask) with a model that fills `masks` masks at once, not more."""
+        super().__init__("spec_drafter")
+        self.fill, self.length = fill, length or masks
+        check_draft_size(self.length, 1)
+        if self.length > masks:
+            message = f"draft length {length}; this drafter was trained to fill {masks} tokens at once, and no more"
+            raise ValueError(message)
+
+    def predict(self, requested: Sequence[tuple[Key, int]]) -> Mapping[Key, Filled]:
+        """Fill the masks after all prefixes of a pass; see `LearnedDrafter.predict`."""
+        keys = [key for key, max_new_tokens in requested if max_new_tokens > 0]
+        self.calls += bool(keys)
+        return dict(zip(keys, self.fill(keys), strict=True)) if keys else {}
+
+    def drafts_of(self, predicted: Filled, max_new_tokens: int) -> Sequence[Draft]:
+        """Return one draft, or none if the first token is improbable; see `LearnedDrafter.drafts_of`."""
+        tokens, log_probs = predicted
+        return sequential_draft(tokens[: min(self.length, max_new_tokens)], log_probs, self.name)
 
 
 class HeadDrafts(LearnedDrafter[Predicted]):
@@ -28,7 +90,6 @@ class HeadDrafts(LearnedDrafter[Predicted]):
 
     reads_states = True
     CANDIDATES = 4  # tokens per head; three of them may be special tokens, which are not drafted
-    MIN_CHANCE = 0.02  # minimum joint probability of a draft's tokens
     NAME = ""
 
     def __init__(self, predict_heads: Predict, *, heads: int, length: int = 0) -> None:
@@ -69,7 +130,7 @@ class Blockwise(HeadDrafts):
     def drafts_of(self, predicted: Predicted, max_new_tokens: int) -> Sequence[Draft]:
         """Return one draft, or none if the first token is improbable; see `LearnedDrafter.drafts_of`."""
         best = [head[0] for head in predicted[:max_new_tokens]]
-        return sequential_draft([token for token, _ in best], [p for _, p in best], self.name, self.MIN_CHANCE)
+        return sequential_draft([token for token, _ in best], [p for _, p in best], self.name)
 
 
 class Medusa(HeadDrafts):
@@ -109,7 +170,24 @@ class Medusa(HeadDrafts):
                     continue
             for token, log_prob in predicted[len(path)] if len(path) < len(predicted) else ():
                 share = exp(log_prob)
-                if -negative * share >= self.MIN_CHANCE:
+                if -negative * share >= MIN_CHANCE:
                     made += 1
                     heappush(heap, (negative * share, made, (*path, (token, share))))
         return grown
+
+
+def sequential_draft(tokens: Sequence[int], log_probs: Sequence[float], drafter: str) -> tuple[Draft, ...]:
+    """Return one draft of the tokens up to eos or a joint probability below `MIN_CHANCE`; none if it is empty."""
+    drafted: list[int] = []
+    probs: list[float] = []
+    whole = 1.0
+    for token, log_prob in zip(tokens, log_probs, strict=False):
+        chance = exp(log_prob)
+        whole *= chance
+        if whole < MIN_CHANCE:
+            break
+        drafted.append(token)
+        probs.append(chance)
+        if token == EOS:
+            break
+    return (Draft(tuple(drafted), drafter, chances=tuple(probs)),) if drafted else ()
