@@ -197,8 +197,8 @@ def _read_heads(file: Path, config: HeadsConfig) -> Heads:
     # Shapes are checked before memory is allocated: the config of another model may need more than there is.
     with torch.device("meta"):
         shapes = {name: tuple(tensor.shape) for name, tensor in Heads(config).state_dict().items()}
-    tensors, kinds = weights.read_tensors(file)
-    weights.check_tensors(shapes, tensors, kinds, where=str(file))
+    tensors = weights.read_tensors(file)
+    weights.check_tensors(shapes, tensors, where=str(file))
     heads = Heads(config)
     heads.load_state_dict({name: torch.from_numpy(array) for name, array in tensors.items()})
     return heads.eval().requires_grad_(False)
