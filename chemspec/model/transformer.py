@@ -39,22 +39,8 @@ def log_softmax(logits: Tensor) -> Tensor:
     return torch.log_softmax(logits if logits.dtype == torch.float64 else logits.float(), dim=-1)
 
 
-class RmsNorm(nn.Module):
-    """Root mean square normalisation."""
-
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__()
-        self.weight, self.eps = nn.Parameter(torch.ones(width)), eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise rows (..., D); squares are added in fp32 at least."""
-        wide = x if x.dtype == torch.float64 else x.float()
-        shrink = torch.rsqrt((wide * wide).mean(dim=-1, keepdim=True) + self.eps)
-        return self.weight * (wide * shrink).to(x.dtype)
-
-
 def _build_norm(config: ModelConfig) -> nn.Module:
-    kind = RmsNorm if config.rms_norm else nn.LayerNorm
+    kind = nn.RMSNorm if config.rms_norm else nn.LayerNorm
     return kind(config.d_model, eps=config.layer_norm_eps)
 
 
