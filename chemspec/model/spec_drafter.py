@@ -105,10 +105,7 @@ def fill_masks(
         if layer is layers[-1]:  # of the prefix only keys and values are needed in the last layer
             q, x, mask = q[:, :, width:], x[:, width:], mask[:, :, width:]
         x = layer.add(x, layer.self_attn.attend(q, k, v, mask), layer.norm1)
-        q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
-        k, v = layer.multihead_attn.project_memory(memory)
-        x = layer.add(x, layer.multihead_attn.attend(q, k, v, source_mask), layer.norm2)
-        x = layer.feed(x, layer.norm3)
+        x = layer.cross(x, *layer.multihead_attn.project_memory(memory), source_mask)
     logits: Tensor = model.output(model.decoder.norm(x))[..., :vocab]
     return logits.reshape(batch, blocks, length, vocab)
 

@@ -122,6 +122,12 @@ class Layer(nn.Module):
         """Return the norm of x in a pre-norm model, x in a post-norm one."""
         return norm(x) if self.norm_first else x
 
+    def cross(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """Apply the attention to the encoder's output and the feed-forward sub-layer of a decoder layer."""
+        q = self.multihead_attn.project_query(self.before(x, self.norm2))
+        x = self.add(x, self.multihead_attn.attend(q, keys, values, mask), self.norm2)
+        return self.feed(x, self.norm3)
+
     def feed(self, x: Tensor, norm: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply the feed-forward sub-layer."""
         inner = self.linear1(self.before(x, norm))
@@ -282,10 +288,7 @@ class Transformer(nn.Module):
         for layer in self.decoder:
             q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
             x = layer.add(x, layer.self_attn.attend(q, k, v, causal_mask, bias), layer.norm1)
-            q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
-            k, v = layer.multihead_attn.project_memory(memory)
-            x = layer.add(x, layer.multihead_attn.attend(q, k, v, source_mask), layer.norm2)
-            x = layer.feed(x, layer.norm3)
+            x = layer.cross(x, *layer.multihead_attn.project_memory(memory), source_mask)
         last: Tensor = self.decoder.norm(x)
         return last
 
@@ -325,10 +328,7 @@ class Transformer(nn.Module):
             new_kv.append(torch.stack((k, v)))
             keys, values = (torch.cat((cache[index, 0], k), dim=2), torch.cat((cache[index, 1], v), dim=2))
             x = layer.add(x, layer.self_attn.attend(q, keys, values, attention_mask, bias), layer.norm1)
-            q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
-            keys, values = memory_cache[index].unbind(0)
-            x = layer.add(x, layer.multihead_attn.attend(q, keys, values, source_mask), layer.norm2)
-            x = layer.feed(x, layer.norm3)
+            x = layer.cross(x, *memory_cache[index].unbind(0), source_mask)
         last = self.decoder.norm(x)
         if states is not None:
             states.append(last)
