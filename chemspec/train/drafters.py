@@ -1,6 +1,7 @@
 """Train learned drafters on the target's outputs, with the training loop of `module`. Needs no RDKit."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -171,20 +172,13 @@ def train_drafter(
     if Tokenizer.load(data / "vocab.json") != loaded.tokenizer:
         raise ValueError(f"{data} has another vocabulary than {target}; distil it with that model")
     settings = recipe.train
-    checkpoint_to_resume = loop.latest_checkpoint(out) if resume else None
-    steps = loop.steps_done(out, checkpoint_to_resume, settings)
     pairs, held = loop.split_validation(data, settings.holdout)
-    digests = {"target": loaded.digest, "data": loop.digest_of_data(pairs, loaded.tokenizer)}
-    if checkpoint_to_resume is not None:
-        loop.check_same_inputs(out, **digests)
-    torch.manual_seed(settings.seed)
-    module = _build_module(recipe, settings, loaded.model)
-    config = module.model.config.to_json()
     values = {name: value for name, value in asdict(recipe).items() if name != "train"}
-    loop.write_description(out, settings, task=recipe.task, kind=recipe.kind, **digests, model=config, recipe=values)
-    specials = loaded.model.config.source_specials
-    batches = loop.build_loaders(pairs, held, settings, done=steps, specials=specials)
-    loop.fit(module, out, batches, done=steps, resume=checkpoint_to_resume, quiet=quiet)
+    digest = loop.digest_of_data(pairs, loaded.tokenizer)
+    about = {"task": recipe.task, "kind": recipe.kind, "target": loaded.digest, "data": digest, "recipe": values}
+    build = partial(_build_module, recipe, settings, loaded.model)
+    latest, specials = loop.latest_checkpoint(out) if resume else None, loaded.config.source_specials
+    module = loop.run(build, out, settings, (pairs, held), about, specials=specials, resume=latest, quiet=quiet)
     # The final state, or the mean of the last ones.
     module.model.load_state_dict(average_checkpoints(newest_checkpoints(out / "checkpoints", recipe.average_last)))
     folder = out / recipe.kind
