@@ -1,8 +1,8 @@
 """A model on a device: a `Backend` opens runners, and a `Runner` computes the forward passes of one session.
 
 A backend holds the weights. A runner holds the encoder's output and the KV cache of its queries; it takes flat lists of
-nodes (`NodeBatch`), one per forward pass, and restricts a node's attention to its ancestors, by a mask
-(`runners/padded.py`) or by walking the tree (the compiled kernel). The prefixes are kept by the session (`session.py`).
+nodes (`NodeBatch`), one per forward pass, and restricts a node's attention to its ancestors, by a mask (torch) or by
+walking the tree (the compiled kernel). The prefixes are kept by the session (`session.py`).
 
 Shapes: R new nodes of a pass, k candidates per node, D model width.
 """
