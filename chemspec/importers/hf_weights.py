@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chemspec.importers.foreign import IMPOSSIBLE
+from chemspec.model.transformer import IMPOSSIBLE
 from chemspec.model.weights import Weights, computed_positions
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import EOS, PAD, SPECIALS, UNK
