@@ -7,7 +7,6 @@ sessions, and Ctrl-C ends a run after a step, with a checkpoint.
 import csv
 import io
 import math
-import os
 import signal
 import threading
 from pathlib import Path
@@ -18,7 +17,7 @@ import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback
 
-from chemspec.system.files import write_text_atomic
+from chemspec.system.files import open_atomic, write_text_atomic
 
 
 class StopOnTime(Callback):  # type: ignore[misc]
@@ -158,18 +157,12 @@ class AtomicCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]
         """Write a temporary file, then rename it; raises OSError with a remedy for a full disk."""
         file = Path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_name(file.name + ".partial")
         try:
-            with partial.open("wb") as out:
+            with open_atomic(file) as out:
                 torch.save(checkpoint, out)
-                out.flush()
-                os.fsync(out.fileno())
-            partial.replace(file)
         except (OSError, RuntimeError) as error:
             # torch reports a full disk as a RuntimeError about its zip writer
             raise OSError(
                 f"{file} could not be written ({error}); is the disk full? "
                 f"Free some space, then resume from the newest checkpoint in {file.parent}"
             ) from error
-        finally:
-            partial.unlink(missing_ok=True)
