@@ -88,11 +88,8 @@ class HfNetwork:
         config, self.family = model.config, FAMILIES[model.config.model_type]
         self.norm_first = self.family == "t5" or config.model_type == "mbart"
         self.limit = MAX_POSITIONS if self.family == "t5" else config.max_position_embeddings
-        # v1.0 scales the input of its output layer, which is the embedding; v1.1 has an output layer of its own.
-        # Releases of transformers before 5 tell the two apart by whether they are tied.
-        tied = getattr(config, "tie_word_embeddings", True) and config.model_type == "t5"
-        scaled = self.family == "t5" and getattr(config, "scale_decoder_outputs", tied)
-        self.gain = config.d_model**-0.5 if scaled else 1.0
+        # T5 v1.0 scales the input of its output layer, which is the embedding; v1.1 has an output layer of its own.
+        self.gain = config.d_model**-0.5 if getattr(config, "scale_decoder_outputs", False) else 1.0
 
 
 def convert_weights(model: HfNetwork) -> Weights:
