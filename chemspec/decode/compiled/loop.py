@@ -87,7 +87,7 @@ class CompiledLoop:
         code, limits = loop_library(), session.compaction_threshold
         assert code is not None
         self._code, self._session, self._clock = code, session, options.clock
-        self._run_at, self._kernel = session.runner.run_at, session.runner.kernel_pass
+        self._kernel = session.runner.kernel_pass
         self._vocab_size, self._records = options.vocab_size, options.record
         self._proposals = proposals = drafters.CompiledDrafter(code, drafter, options)
         if proposals.kind == drafters.OTHER:
@@ -158,9 +158,6 @@ class CompiledLoop:
 
     def _start_forward_pass(self, columns: int, count: int) -> Callable[[], tuple[Any, ...]]:
         """Launch the forward pass of the new nodes; returns a function that waits for its scores."""
-        run_at = self._run_at
-        if run_at is not None:
-            return lambda: _with_fp32_widths(*run_at(columns, count))
         flat = read_integers(columns, 4 * count)
         finish = self._session.runner.start(NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count))))
         return lambda: _array_addresses(*finish())
@@ -312,10 +309,6 @@ class CompiledLoop:
             )
             for name, token, length, spanned, begin, end, match, position, position_count, chance, chance_count in rows
         ]
-
-
-def _with_fp32_widths(ids: int, log_probs: int, top_k: int) -> tuple[Any, ...]:
-    return ids, False, log_probs, False, top_k
 
 
 def _array_addresses(ids: NDArray[Any], log_probs: NDArray[Any]) -> tuple[Any, ...]:
