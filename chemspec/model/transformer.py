@@ -302,19 +302,11 @@ class Transformer(nn.Module):
         source_mask: Tensor,
         states: list[Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Run the decoder's forward pass of new nodes of the prefix trees.
+        """Return logits (B, N, V) of new nodes of the prefix trees, and their keys and values (L, 2, B, H, N, d).
 
-        Args:
-            tokens: (B, N) ids of the new nodes.
-            depths: (B, N) their positions.
-            attention_mask: (B, 1, N, C + N) bool; the cached and new nodes that each new node attends to.
-            cache: (L, 2, B, H, C, d) KV cache of the earlier nodes.
-            memory_cache: output of `memory_cache`.
-            source_mask: output of `encode`.
-            states: receives the last hidden states (B, N, D), after the final norm.
-
-        Returns:
-            Logits (B, N, V) and the new nodes' keys and values (L, 2, B, H, N, d).
+        Tokens and depths are (B, N), the KV cache of the earlier nodes is (L, 2, B, H, C, d). The attention mask
+        (B, 1, N, C + N) says which cached and new nodes each new node attends to. `memory_cache` and `source_mask` are
+        from `memory_cache` and `encode`; the list `states` receives the last hidden states (B, N, D).
         """
         x = self.embed(tokens, depths, target=True)
         bias = None

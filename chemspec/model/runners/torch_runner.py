@@ -158,12 +158,8 @@ class TorchRunner(Runner):
         """Launch the forward pass, which caches keys and values, and sets `hidden_states` if requested.
 
         Returns a function that waits for the k best next tokens of every node and their log-probs, both (B, N, k).
-
-        Args:
-            tokens: (B, N) ids, right-padded.
-            depths: (B, N) positions.
-            attention_mask: (B, N, C + N), the slots in use and the new nodes that each node attends to.
-            slot_offsets: (B,) slot of each query's first new node; the others follow.
+        Tokens and depths are (B, N), right-padded; the mask (B, N, C + N) says which slots in use and new nodes each
+        node attends to; `slot_offsets` (B,) are the slots of each query's first new node.
         """
         used = attention_mask.shape[2] - tokens.shape[1]
         states: list[Tensor] | None = [] if self.keeps_states else None
