@@ -51,11 +51,16 @@ class MaskTraining(loop.Training):
         """Return the cross-entropy of the masks that are not revealed."""
         source, target = batch
         memory, real = self.model.encode(source, detach_embedding=self.frozen > 0)
-        starts = self._starts(target)
+        # Random prefix lengths (B, M), from bos only to all but the last token.
+        ends = (target != PAD).sum(dim=1)[:, None]
+        random = torch.rand(len(target), self.blocks, device=target.device)
+        starts = 1 + (random * (ends - 1)).long().clamp(max=ends - 2)
         positions = starts[:, :, None] + torch.arange(self.length, device=target.device)
         true = true_tokens(target, positions)
         counted = true != PAD
-        if (share := self._share()) > 0:
+        first, last = self.glance if self.training else (0.0, 0.0)
+        share = first + (last - first) * min(1.0, self.progress(self.global_step)) if first or last else 0.0
+        if share > 0:
             with torch.no_grad():
                 predicted = fill_masks(self.model, memory, real, target, starts, self.length).argmax(-1)
             revealed = choose_revealed(predicted != true, counted, share)
@@ -81,18 +86,6 @@ class MaskTraining(loop.Training):
         self.held[1] += counted.sum()
         ahead = right.long().cumprod(-1).sum(-1).float().mean()
         self.log("val_accepted", ahead, prog_bar=True, batch_size=starts.numel())
-
-    def _starts(self, target: Tensor) -> Tensor:
-        """Return random prefix lengths (B, M), from bos only to all but the last token."""
-        ends = (target != PAD).sum(dim=1)[:, None]
-        random = torch.rand(len(target), self.blocks, device=target.device)
-        return 1 + (random * (ends - 1)).long().clamp(max=ends - 2)
-
-    def _share(self) -> float:
-        if not self.training:
-            return 0.0
-        first, last = self.glance
-        return first + (last - first) * min(1.0, self.progress(self.global_step))
 
 
 def choose_revealed(wrong: Tensor, counted: Tensor, share: float) -> Tensor:

@@ -89,20 +89,16 @@ class TrainingLog(Callback):  # type: ignore[misc]
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
         """Write the header, and the rows up to the step from which the run is resumed."""
+        rows: list[dict[str, str]] = []
+        if self.done and self.path.exists():
+            whole = self.path.read_text(encoding="utf-8").rpartition("\n")[0]  # a full disk may have truncated a row
+            rows = list(csv.DictReader(whole.splitlines()))
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, self.COLUMNS, extrasaction="ignore")
         writer.writeheader()
-        writer.writerows(self._previous_rows())
+        writer.writerows(row for row in rows if row["step"].isdecimal() and int(row["step"]) <= self.done)
         write_text_atomic(self.path, text.getvalue())
         self._reset_counters(module)
-
-    def _previous_rows(self) -> list[dict[str, str]]:
-        """Return the rows of the log up to the step from which the run is resumed."""
-        if not self.done or not self.path.exists():
-            return []
-        whole = self.path.read_text(encoding="utf-8").rpartition("\n")[0]  # a full disk may have truncated a row
-        rows = csv.DictReader(whole.splitlines())
-        return [row for row in rows if row["step"].isdecimal() and int(row["step"]) <= self.done]
 
     def _reset_counters(self, module: Any) -> None:
         self.loss: Any = 0.0
