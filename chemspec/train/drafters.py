@@ -58,8 +58,10 @@ class MaskTraining(loop.Training):
         positions = starts[:, :, None] + torch.arange(self.length, device=target.device)
         true = true_tokens(target, positions)
         counted = true != PAD
-        first, last = self.glance if self.training else (0.0, 0.0)
-        share = first + (last - first) * min(1.0, self.progress(self.global_step)) if first or last else 0.0
+        share = 0.0
+        if self.training:
+            first, last = self.glance
+            share = first + (last - first) * min(1.0, self.progress(self.global_step))
         if share > 0:
             with torch.no_grad():
                 predicted = fill_masks(self.model, memory, real, target, starts, self.length).argmax(-1)
