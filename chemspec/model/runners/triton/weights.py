@@ -75,11 +75,6 @@ class Weights:
     output: Matrix
 
 
-def supports_config(config: ModelConfig) -> bool:
-    """Whether the kernels support this architecture: all widths are multiples of 32."""
-    return all(size % 32 == 0 for size in (config.d_model, config.inner_width, config.feedforward))
-
-
 def split_bf16(weight: Tensor) -> Tensor:
     """Split a matrix into the fewest bf16 parts that sum to it exactly, (P, O, K), as fp32 numbers."""
     if weight.is_meta:  # only the shape is needed
