@@ -196,7 +196,8 @@ RUNTIME = {"native": "chemspec's own CPU code", "torch": "PyTorch", "graphs": "P
 def facts_table(card: ModelCard, engine: Engine | None) -> str:
     """Return what a model is and where it runs, as a Markdown table."""
     stored = PRECISION.get(card.stored, card.stored)
-    rows = {
+    rows = {f"Accuracy, {name}": f"{share:.1f} % ({low:.1f} to {high:.1f})" for name, share, low, high in card.accuracy}
+    rows |= {
         "Size": f"{format_size(card.parameters, '')} parameters, {format_size(card.bytes)} on disk in {stored}",
         "Network": describe_architecture(card.config) if card.config else "",
         "Vocabulary": f"{card.vocabulary} tokens",
@@ -207,9 +208,6 @@ def facts_table(card: ModelCard, engine: Engine | None) -> str:
         threads = f", {engine.threads} threads" if engine.device == "cpu" else ""
         runtime = RUNTIME.get(engine.runtime, engine.runtime)
         rows["Runs on"] = f"{runtime}, {engine.device.upper()}{threads}, computing in {engine.dtype}"
-    rows |= {
-        f"Accuracy, {name}": f"{share:.1f} % ({low:.1f} to {high:.1f})" for name, share, low, high in card.accuracy
-    }
     return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {plain_text(text)} |" for name, text in rows.items() if text)
 
 
