@@ -58,13 +58,13 @@ def _open_native(loaded: Checkpoint, _: str, dtype: str, threads: int) -> Backen
 def _open_torch(loaded: Checkpoint, device: str, dtype: str, _: int) -> Backend:
     from chemspec.model.runners.torch_runner import TorchBackend
 
-    return TorchBackend(loaded.model.to(device, torch_dtype(dtype)))
+    return TorchBackend(loaded.model.to(device=device, dtype=torch_dtype(dtype)))
 
 
 def _open_graphs(loaded: Checkpoint, device: str, dtype: str, _: int) -> Backend:
     from chemspec.model.runners.cuda_graphs import GraphBackend
 
-    return GraphBackend(loaded.model.to(device, torch_dtype(dtype)))
+    return GraphBackend(loaded.model.to(device=device, dtype=torch_dtype(dtype)))
 
 
 def _open_triton(loaded: Checkpoint, device: str, dtype: str, _: int) -> Backend:
