@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chemspec.model.transformer import Attention, RmsNorm, Transformer
+from chemspec.model.transformer import Attention, Transformer
 from chemspec.model.weights import LEVELS, SMALLEST
 
 LANES = 16  # partial sums of a sum over features
@@ -53,7 +53,7 @@ def quantised(model: Transformer) -> Transformer:
 def _quantised_module(part: nn.Module) -> nn.Module:
     if isinstance(part, Attention):
         return Int8Attention(part)
-    if isinstance(part, (nn.LayerNorm, RmsNorm)):
+    if isinstance(part, (nn.LayerNorm, nn.RMSNorm)):
         return OrderedNorm(part)
     return Int8Linear(part.weight, part.bias) if isinstance(part, nn.Linear) else part
 
@@ -89,7 +89,7 @@ class OrderedNorm(nn.Module):
     weight: Tensor
     bias: Tensor
 
-    def __init__(self, norm: nn.LayerNorm | RmsNorm) -> None:
+    def __init__(self, norm: nn.LayerNorm | nn.RMSNorm) -> None:
         super().__init__()
         self.register_buffer("weight", norm.weight.detach())
         self.centred = isinstance(norm, nn.LayerNorm)

@@ -18,6 +18,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
+from chemspec.system.files import open_atomic
 from chemspec.tokenizer import BOS, EOS, PAD
 
 Ids = NDArray[np.uint16]
@@ -106,15 +107,11 @@ class Pairs:
         return cls(*(RaggedArray.join([getattr(part, side) for part in parts]) for side in ("sources", "targets")))
 
     def save(self, path: Path) -> None:
-        """Write one compressed `.npz`, through a temporary file, so that an incomplete one is never read."""
-        partial = path.with_suffix(".partial.npz")
-        try:
-            sources = {"sources": self.sources.flat, "source_offsets": self.sources.offsets}
-            targets = {"targets": self.targets.flat, "target_offsets": self.targets.offsets}
-            np.savez_compressed(partial, **sources, **targets)  # type: ignore[arg-type]
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
+        """Write one compressed `.npz`, atomically."""
+        sources = {"sources": self.sources.flat, "source_offsets": self.sources.offsets}
+        targets = {"targets": self.targets.flat, "target_offsets": self.targets.offsets}
+        with open_atomic(path) as file:
+            np.savez_compressed(file, **sources, **targets)  # type: ignore[arg-type]
 
     @classmethod
     def load(cls, path: Path) -> Pairs:
@@ -135,10 +132,8 @@ class Pairs:
 
 def pad(sequences: Sequence[Sequence[int]]) -> torch.Tensor:
     """Return sequences of ids right-padded to the longest; (B, T) int64."""
-    out = np.full((len(sequences), max(map(len, sequences))), PAD, dtype=np.int64)
-    for row, sequence in zip(out, sequences, strict=True):
-        row[: len(sequence)] = sequence
-    return torch.from_numpy(out)
+    rows = [torch.tensor(sequence, dtype=torch.int64) for sequence in sequences]
+    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
 
 
 class TokenBatches(Sampler[list[int]]):

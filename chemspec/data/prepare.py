@@ -42,15 +42,10 @@ def prepare(
     `<name>.json`. Raises ValueError for a missing column, an unreadable file, files of the same name, or no usable
     reaction.
 
-    Args:
-        files: CSVs, gzipped or not, with the columns listed in `reactions.py`.
-        out: output folder.
-        settings: preparation settings.
-        apart: paths of the files in `settings.apart_from`.
-        vocab: use this vocabulary instead of building one from the data, or extend it (`settings.extend_vocabulary`).
-        name: name of the arrays: "train" or "val".
-        workers: number of processes; with 1, no others are started.
-        progress: called with the number of rows done and in total.
+    `files` are CSVs, gzipped or not, with the columns of the task; `apart` are the paths of `settings.apart_from`. A
+    vocabulary `vocab` is used instead of one built from the data, or extended (`settings.extend_vocabulary`). The
+    arrays' name is "train" or "val". With 1 of `workers`, no other process is started; `progress` is called with the
+    number of rows done and in total.
     """
     given_vocabulary = _check_inputs(files, settings, apart, vocab)
     out.mkdir(parents=True, exist_ok=True)

@@ -111,7 +111,11 @@ def _write_randomly(side: str, rng: Random) -> str | None:
 
 def canonical_pair(row: Row, task: Task) -> Pair:
     """Return query and expected output of a test row, as written in the file."""
-    return _PLAIN[TASKS.lookup(task).name](row)
+    spec = TASKS.lookup(task)
+    if spec.whole:
+        return reagents_pair(row)
+    query, answer = spec.columns
+    return row[query], row[answer]
 
 
 def product_of(row: Row, task: Task) -> str:
@@ -135,12 +139,6 @@ def _canonical_for_task(task: Task, smiles: str) -> str | None:
     return canonical(smiles) if TASKS.lookup(task).stereo else drop_stereo(smiles)
 
 
-# Query and expected output of a row, as written in the file.
-_PLAIN: dict[Task, Callable[[Row], Pair]] = {
-    "forward": lambda row: (row["reactants_and_reagents"], row["main_product"]),
-    "retro": lambda row: (row["product"], row["reactants"]),
-    "reagents": reagents_pair,
-}
 # Function that writes aligned pairs of a row, guessing missing atom maps if told to; None if there are no usable maps.
 _ALIGN: dict[Task, Callable[[Row, bool], WritePair | None]] = {
     "forward": align_forward_row,

@@ -85,7 +85,7 @@ class Decoding:
     @property
     def can_add_queries(self) -> bool:
         """Whether queries can be added between forward passes."""
-        return self._session.can_join
+        return self._session.runner.can_join
 
     def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> range:
         """Add queries between two forward passes, if `can_add_queries`; returns their numbers."""

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 from chemspec.engine.registry import installed_models
-from chemspec.importers import own
+from chemspec.importers.registry import load_native
 from chemspec.model import checkpoint
 from chemspec.model.checkpoint import drafter_folder
 from chemspec.settings import NetworkKind
@@ -61,7 +61,7 @@ def install_drafter(folder: Path, kind: str, target: Path) -> Path:
     """
     loaded = checkpoint.load(target)
     if kind in SMALL_MODELS:
-        small = own.load(folder)
+        small = load_native(folder)
         if small.tokenizer != loaded.tokenizer:
             raise ValueError(f"{folder} has another vocabulary than model {loaded.name}")
     else:

@@ -12,8 +12,8 @@ from typing import Any, get_args
 from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.learned.small import DraftModel, read_alpha
 from chemspec.engine import companions
-from chemspec.importers import own
 from chemspec.importers.base import LoadedModel
+from chemspec.importers.registry import load_native
 from chemspec.model.checkpoint import DrafterCheckpoint, drafter_folder, load_drafter
 from chemspec.model.cost import CostCurve
 from chemspec.model.probe import probe
@@ -97,7 +97,7 @@ class DrafterResources:
         return network
 
     def _load_small_model(self, kind: str, folder: Path) -> DraftModel:
-        loaded = own.load(folder)
+        loaded = load_native(folder)
         if loaded.tokenizer != self.tokenizer:
             raise ValueError(
                 f"the drafter {folder} has another vocabulary than model {self.name}; "

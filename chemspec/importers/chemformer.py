@@ -35,11 +35,9 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
         weights: dict[str, Tensor] = values["state_dict"]
         opt.only("activation", "relu", "gelu")
         vocabulary = Vocabulary.of(tokens, tokens, SPECIALS)
-        vocabulary.check("SMILES", len(tokens), weights["emb.weight"])
         state = {name: tensor.float() for name, tensor in weights.items() if re.match(r"(en|de)coder\.", name)}
-        state["embedding.weight"] = vocabulary.rows(weights["emb.weight"], vocabulary.source)
-        for part in ("weight", "bias"):
-            state[f"output.{part}"] = vocabulary.rows(weights[f"token_fc.{part}"], vocabulary.target)
+        table = weights["emb.weight"]
+        state |= vocabulary.reorder_tables(table, table, weights["token_fc.weight"], weights["token_fc.bias"])
         return foreign.build_loaded_model(
             file,
             options,

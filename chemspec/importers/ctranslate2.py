@@ -172,16 +172,8 @@ def _build_model(path: Path, options: LoadOptions, variables: Mapping[str, Tenso
     pad = next((token for token in PADS if token in target), PADS[0])
     vocabulary = Vocabulary.of(source, target, (pad, bos, eos, unk))
     arrays = _Arrays(variables)
-    embeddings = {"source": "encoder/embeddings_0/weight", "target": "decoder/embeddings/weight"}
-    for side, size in (("source", len(source)), ("target", len(target))):
-        vocabulary.check(side, size, variables[embeddings[side]])
-    output = arrays.linear("", "decoder/projection")
-    state = {
-        "embedding.weight": vocabulary.rows(arrays.array(embeddings["source"]), vocabulary.source),
-        "target_embedding.weight": vocabulary.rows(arrays.array(embeddings["target"]), vocabulary.target),
-        "output.weight": vocabulary.rows(output["weight"], vocabulary.target),
-        "output.bias": vocabulary.rows(output["bias"], vocabulary.target, foreign.IMPOSSIBLE),
-    }
+    embeddings = map(arrays.array, ("encoder/embeddings_0/weight", "decoder/embeddings/weight"))
+    state = vocabulary.reorder_tables(*embeddings, *arrays.linear("", "decoder/projection").values())
     same = {}
     for stack in ("encoder", "decoder"):
         weights, same[stack] = arrays.stack(stack)

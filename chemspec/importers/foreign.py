@@ -18,8 +18,7 @@ from chemspec.model import checkpoint
 from chemspec.model.checkpoint import Checkpoint, CheckpointError
 from chemspec.model.probe import probe
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.transformer import IMPOSSIBLE as IMPOSSIBLE
-from chemspec.model.transformer import Transformer
+from chemspec.model.transformer import IMPOSSIBLE, Transformer
 from chemspec.model.weights import sinusoids
 from chemspec.settings import ModelConfig, Task
 from chemspec.tokenizer import SPECIALS, PromptFormat, TokenError, Tokenizer, split_smiles
@@ -47,6 +46,7 @@ class Vocabulary:
     tokens: tuple[str, ...]
     source: Tensor  # row of each id in the checkpoint's source table, or -1
     target: Tensor  # likewise in its target table
+    sizes: tuple[int, int]  # tokens of source and target
 
     @classmethod
     def of(cls, source: Sequence[str], target: Sequence[str], specials: Sequence[str]) -> Vocabulary:
@@ -60,19 +60,26 @@ class Vocabulary:
                 raise ValueError(f"its vocabulary holds {token!r}: it does not split SMILES atom by atom")
         row_of_token = [{token: row for row, token in enumerate(tokens)} for tokens in (source, target)]
         rows = (torch.tensor([lookup.get(token, -1) for token in theirs]) for lookup in row_of_token)
-        return cls((*SPECIALS, *theirs[len(SPECIALS) :]), *rows)
+        return cls((*SPECIALS, *theirs[len(SPECIALS) :]), *rows, (len(source), len(target)))
 
-    def rows(self, table: Tensor, side: Tensor, missing: float = 0.0) -> Tensor:
-        """Return the rows of a table (V, ...) in chemspec's order."""
-        filled = table.float()[side.clamp_min(0)]
-        filled[side < 0] = missing
-        return filled
+    def reorder_tables(self, source: Tensor, target: Tensor, output: Tensor, bias: Tensor) -> dict[str, Tensor]:
+        """Return embeddings and output layer in chemspec's order of ids; ValueError if their size is another."""
+        for side, size, table in zip(("source", "target"), self.sizes, (source, target), strict=True):
+            if table.ndim != 2 or len(table) != size:
+                shape = " x ".join(map(str, table.shape))
+                raise ValueError(f"its {side} vocabulary has {size} tokens, its table of embeddings is {shape}")
 
-    def check(self, side: str, size: int, table: Tensor) -> None:
-        """Raise if a table's size differs from the vocabulary's."""
-        if table.ndim != 2 or len(table) != size:
-            shape = " x ".join(map(str, table.shape))
-            raise ValueError(f"its {side} vocabulary has {size} tokens, its table of embeddings is {shape}")
+        def reorder(table: Tensor, rows: Tensor, missing: float = 0.0) -> Tensor:
+            filled = table.float()[rows.clamp_min(0)]
+            filled[rows < 0] = missing
+            return filled
+
+        return {
+            "embedding.weight": reorder(source, self.source),
+            "target_embedding.weight": reorder(target, self.target),
+            "output.weight": reorder(output, self.target),
+            "output.bias": reorder(bias, self.target, IMPOSSIBLE),
+        }
 
 
 def _is_text(token: str) -> bool:

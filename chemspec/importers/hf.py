@@ -26,6 +26,7 @@ from chemspec.model.checkpoint import Checkpoint, CheckpointError
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.transformer import Transformer
+from chemspec.settings import ModelConfig
 from chemspec.system import extras
 from chemspec.tokenizer import BOS, Tokenizer
 
@@ -110,7 +111,7 @@ def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     return LoadedModel.of(
         converted,
         backend=partial(_open_converted, converted),
-        details=_describe(network.model, tokenizer),
+        details=_describe(network.model, weights.config, tokenizer),
         save=partial(_save_copy, folder, {"task": task, "template": template}),
     )
 
@@ -227,15 +228,10 @@ def _save_copy(source: Path, folder_settings: Mapping[str, str], folder: Path, c
     (folder / "card.md").write_text(card, encoding="utf-8")
 
 
-def _describe(network: Any, tokenizer: HfTokenizer) -> dict[str, str]:
-    config = network.config
-    encoder, decoder = (
-        getattr(config, f"num_{t5}", None) or getattr(config, bart, None) or "?"
-        for t5, bart in (("layers", "encoder_layers"), ("decoder_layers", "decoder_layers"))
-    )
+def _describe(network: Any, config: ModelConfig, tokenizer: HfTokenizer) -> dict[str, str]:
     return {
-        "format": f"Hugging Face, {config.model_type}",
-        "layers": f"{encoder} + {decoder}, width {config.d_model}",
+        "format": f"Hugging Face, {network.config.model_type}",
+        "layers": f"{config.encoder_layers} + {config.decoder_layers}, width {config.d_model}",
         "parameters": f"{sum(weight.numel() for weight in network.parameters()):,}",
         "vocabulary": f"{len(tokenizer)} tokens",
         "reads": repr(tokenizer.template),

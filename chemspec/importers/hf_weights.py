@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from chemspec.importers.foreign import IMPOSSIBLE
+from chemspec.model.transformer import IMPOSSIBLE
 from chemspec.model.weights import Weights, computed_positions
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import EOS, PAD, SPECIALS, UNK
@@ -66,38 +66,20 @@ class IdMap:
         return {self.theirs[token]: token for token in self.written}
 
 
+@dataclass(frozen=True)
 class HfNetwork:
-    """A T5- or BART-like network of transformers, and what its configuration implies.
+    """A T5- or BART-like network of transformers, and what its configuration implies."""
 
-    Attributes:
-        around: ids of the checkpoint that come before and after every source.
-        first: id of the checkpoint that every output must start with, if any.
-        gain: factor of the input of the output layer.
-        limit: maximum number of positions.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        numbers: IdMap,
-        *,
-        around: tuple[Sequence[int], Sequence[int]] = ((), ()),
-        first: int | None = None,
-    ) -> None:
-        self.model, self.numbers, self.around, self.first = model, numbers, around, first
-        config, self.family = model.config, FAMILIES[model.config.model_type]
-        self.norm_first = self.family == "t5" or config.model_type == "mbart"
-        self.limit = MAX_POSITIONS if self.family == "t5" else config.max_position_embeddings
-        # v1.0 scales the input of its output layer, which is the embedding; v1.1 has an output layer of its own.
-        # Releases of transformers before 5 tell the two apart by whether they are tied.
-        tied = getattr(config, "tie_word_embeddings", True) and config.model_type == "t5"
-        scaled = self.family == "t5" and getattr(config, "scale_decoder_outputs", tied)
-        self.gain = config.d_model**-0.5 if scaled else 1.0
+    model: Any
+    numbers: IdMap
+    around: tuple[Sequence[int], Sequence[int]] = ((), ())  # ids of the checkpoint before and after every source
+    first: int | None = None  # id of the checkpoint that every output must start with, if any
 
 
 def convert_weights(model: HfNetwork) -> Weights:
     """Return the weights for `Transformer`, with chemspec's ids; raises InexpressibleError if it cannot hold them."""
-    state, config = (_convert_t5 if model.family == "t5" else _convert_bart)(model)
+    convert = _convert_t5 if FAMILIES[model.model.config.model_type] == "t5" else _convert_bart
+    state, config = convert(model.model, model.model.config)
     numbers, (before, after) = model.numbers, model.around
     if len(before) > 1 or len(after) > 1:
         raise InexpressibleError(f"its tokenizer puts {len(before)} and {len(after)} tokens around a text")
@@ -148,9 +130,10 @@ def _add_linear(state: dict[str, Tensor], name: str, *parts: Any) -> None:
     state[f"{name}bias"] = torch.cat(biases)
 
 
-def _convert_t5(model: HfNetwork) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    network, config = model.model, model.model.config
+def _convert_t5(network: Any, config: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
     state: dict[str, Tensor] = {}
+    # v1.0 scales the input of its output layer, which is the embedding; v1.1 has an output layer of its own.
+    scaled = getattr(config, "scale_decoder_outputs", False)
     for stack, module in (("encoder", network.get_encoder()), ("decoder", network.get_decoder())):
         for index, block in enumerate(module.block):
             name, parts = f"{stack}.layers.{index}", list(block.layer)
@@ -165,7 +148,7 @@ def _convert_t5(model: HfNetwork) -> tuple[dict[str, Tensor], dict[str, Any]]:
             _add_linear(state, f"{name}.linear2.", dense.wo)
             for number, part in enumerate(parts, 1):
                 state[f"{name}.norm{number}.weight"] = part.layer_norm.weight
-        gain = model.gain if stack == "decoder" else 1.0
+        gain = config.d_model**-0.5 if scaled and stack == "decoder" else 1.0
         state[f"{stack}.norm.weight"] = module.final_layer_norm.weight * gain
         first = module.block[0].layer[0].SelfAttention
         state[f"{stack}.distances"] = _position_biases(first, both_ways=stack == "encoder")
@@ -183,7 +166,7 @@ def _convert_t5(model: HfNetwork) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "layer_norm_eps": config.layer_norm_epsilon,
         "scale_embedding": False,
         "relative_positions": config.relative_attention_max_distance,
-        "max_positions": model.limit,
+        "max_positions": MAX_POSITIONS,
     }
 
 
@@ -200,8 +183,8 @@ def _position_biases(attention: Any, *, both_ways: bool) -> Tensor:
     return biases
 
 
-def _convert_bart(model: HfNetwork) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    network, config = model.model, model.model.config
+def _convert_bart(network: Any, config: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    norm_first = config.model_type == "mbart"
     for name in ("attention_heads", "ffn_dim"):
         if getattr(config, f"encoder_{name}") != getattr(config, f"decoder_{name}"):
             raise InexpressibleError(f"its encoder and decoder differ in {name}")
@@ -220,7 +203,7 @@ def _convert_bart(model: HfNetwork) -> tuple[dict[str, Tensor], dict[str, Any]]:
             for number, norm in enumerate([*(norm for _, norm, _ in parts), layer.final_layer_norm], 1):
                 _add_norm(state, f"{name}.norm{number}", norm)
         _add_norm(state, f"{stack}.embedding_norm", module.layernorm_embedding)
-        if model.norm_first:
+        if norm_first:
             _add_norm(state, f"{stack}.norm", module.layer_norm)
         table = module.embed_positions
         state["positions" if stack == "encoder" else "target_positions"] = table.weight[table.offset :]
@@ -231,8 +214,8 @@ def _convert_bart(model: HfNetwork) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "encoder_layers": config.encoder_layers,
         "decoder_layers": config.decoder_layers,
         "activation": _activation_name(config.activation_function),
-        "norm_first": model.norm_first,
-        "final_norms": model.norm_first,
+        "norm_first": norm_first,
+        "final_norms": norm_first,
         "embedding_norm": True,
         "layer_norm_eps": network.get_decoder().layernorm_embedding.eps,
         "scale_embedding": config.scale_embedding,

@@ -64,24 +64,16 @@ def _build_model(file: Path, options: LoadOptions, opt: Options, values: Mapping
     words = values["vocab"]
     source, target = (_read_tokens(words, side) for side in ("src", "tgt"))
     vocabulary = Vocabulary.of(source, target, SPECIALS)
-    vocabulary.check("source", len(source), weights[f"encoder.{LUT}"])
-    vocabulary.check("target", len(target), weights[f"decoder.{LUT}"])
-    width = weights[f"encoder.{LUT}"].shape[1]
+    output = weights["weight"], weights.get("bias", torch.zeros(len(target)))
+    state = vocabulary.reorder_tables(weights[f"encoder.{LUT}"], weights[f"decoder.{LUT}"], *output)
     if extra := [name for name in weights if ".emb_luts.1." in name]:
         raise ValueError(f"it has token features ({extra[0]}), which chemspec does not support")
     if extra := [name for name in weights if ".relative_positions_" in name or ".context_attn.layer_norm" in name]:
         raise ValueError(f"it has {extra[0]}, which chemspec does not compute")
-    bias = weights.get("bias", torch.zeros(len(target)))
-    state = {
-        "embedding.weight": vocabulary.rows(weights[f"encoder.{LUT}"], vocabulary.source),
-        "target_embedding.weight": vocabulary.rows(weights[f"decoder.{LUT}"], vocabulary.target),
-        "output.weight": vocabulary.rows(weights["weight"], vocabulary.target),
-        "output.bias": vocabulary.rows(bias, vocabulary.target, foreign.IMPOSSIBLE),
-    }
     table = weights.get(f"encoder.{TABLE}")
     if table is None:  # not stored: OpenNMT-py recomputes it
         opt.only("position_encoding_type", "SinusoidalInterleaved")
-        table = foreign.rounded_sinusoids(width)
+        table = foreign.rounded_sinusoids(state["embedding.weight"].shape[1])
     for theirs, ours in (("encoder.transformer", "encoder.layers"), ("decoder.transformer_layers", "decoder.layers")):
         layers = 1 + max((int(name.split(".")[2]) for name in weights if name.startswith(f"{theirs}.")), default=-1)
         if layers < 1:

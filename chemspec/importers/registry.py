@@ -4,17 +4,41 @@ The native format is tried first. Other importers are imported on first use: the
 than a prediction.
 """
 
+from dataclasses import replace
 from pathlib import Path
 
-from chemspec.importers import own
-from chemspec.importers.base import Importer, LoadedModel, LoadOptions
+from chemspec.importers.base import Importer, LoadedModel, LoadOptions, read_json_object
+from chemspec.model import checkpoint
 from chemspec.plugins import Registry, lazy_import
 
 IMPORTERS: Registry[Importer] = Registry("importer")
 PACKAGE = "chemspec.importers"
 
 
-IMPORTERS.register(Importer("chemspec", own.recognises, own.load))
+def recognises_native(folder: Path) -> bool:
+    """Return whether a folder has a config in chemspec's format."""
+    return "task" in read_json_object(folder / "config.json")
+
+
+def load_native(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
+    """Load a model folder in chemspec's format; only imported models take a template.
+
+    Raises CheckpointError naming the fault of the folder, or ValueError for a template or a separate vocabulary, if the
+    model does not take one.
+    """
+    if options.vocab:
+        raise ValueError(f"{folder} has its vocabulary; leave --vocab out")
+    read = checkpoint.load(folder)
+    if options.template:
+        if read.tokenizer.prompt_format is None:
+            raise ValueError(f"{folder} is no Hugging Face model; only those take a template, and imported ones")
+        from chemspec.importers.foreign import with_template
+
+        read = replace(read, tokenizer=with_template(read.tokenizer, options.template, folder))
+    return LoadedModel.of(read)
+
+
+IMPORTERS.register(Importer("chemspec", recognises_native, load_native))
 for _name, _module, *_functions in (
     ("huggingface", "hf", "find"),
     ("onmt", "onmt"),
@@ -37,7 +61,7 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
         from chemspec.importers import pickled
 
         pickled.explain_unrecognised(path)
-    return (importer.load if importer else own.load)(path, options)
+    return (importer.load if importer else load_native)(path, options)
 
 
 def find(name: str) -> Path | None:

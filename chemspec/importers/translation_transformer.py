@@ -42,17 +42,13 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
         width = weights["transformer.encoder.norm.weight"].shape[0]
         if source.shape == (width, len(tokens)) != target.shape[::-1]:  # stored as linear layers in its first releases
             source, target = source.t(), target.t()
-        for side, table in (("source", source), ("target", target)):
-            vocabulary.check(side, len(tokens), table)
         state = {
             name.removeprefix("transformer."): tensor.float()
             for name, tensor in weights.items()
             if re.match(r"transformer\.(en|de)coder\.", name)
         }
-        state["embedding.weight"] = vocabulary.rows(source, vocabulary.source)
-        state["target_embedding.weight"] = vocabulary.rows(target, vocabulary.target)
-        for part in ("weight", "bias"):
-            state[f"output.{part}"] = vocabulary.rows(weights[f"next_token_classifier.{part}"], vocabulary.target)
+        output = weights[HEAD], weights["next_token_classifier.bias"]
+        state |= vocabulary.reorder_tables(source, target, *output)
         stored = weights.get("positional_encoding.pe")
         return foreign.build_loaded_model(
             file,

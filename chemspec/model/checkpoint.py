@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,7 +23,7 @@ from chemspec.model.runner import Backend
 from chemspec.model.weights import CheckpointError as CheckpointError
 from chemspec.model.weights import Weights
 from chemspec.settings import ModelConfig, NetworkKind, Task
-from chemspec.system.files import write_text_atomic
+from chemspec.system.files import write_bytes_atomic, write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
 from chemspec.tokenizer import Tokenizer
 
@@ -109,8 +108,8 @@ def save_drafter(
 
 def _write(folder: Path, model: Transformer | Heads, config: Mapping[str, Any], *, half: bool) -> None:
     """Write config and weights but a tied output layer; old weights are replaced once the new ones are complete."""
+    import safetensors.torch
     import torch
-    from safetensors.torch import save_file
 
     state = {
         name: tensor.detach().to("cpu", torch.bfloat16 if half and tensor.ndim > 1 else torch.float32).contiguous()
@@ -122,14 +121,7 @@ def _write(folder: Path, model: Transformer | Heads, config: Mapping[str, Any], 
             raise CheckpointError(f"{folder}: {name} holds infinite or undefined numbers")
     folder.mkdir(parents=True, exist_ok=True)
     write_text_atomic(folder / "config.json", json.dumps(config, indent=1))
-    partial = folder / "model.safetensors.partial"
-    try:
-        save_file(state, partial)
-        # `save_file` creates files readable by their owner only; give the weights the permissions of the config.
-        shutil.copymode(folder / "config.json", partial)
-        partial.replace(folder / "model.safetensors")
-    finally:
-        partial.unlink(missing_ok=True)
+    write_bytes_atomic(folder / "model.safetensors", safetensors.torch.save(state))
 
 
 def load(folder: Path) -> Checkpoint:
@@ -197,8 +189,8 @@ def _read_heads(file: Path, config: HeadsConfig) -> Heads:
     # Shapes are checked before memory is allocated: the config of another model may need more than there is.
     with torch.device("meta"):
         shapes = {name: tuple(tensor.shape) for name, tensor in Heads(config).state_dict().items()}
-    tensors, kinds = weights.read_tensors(file)
-    weights.check_tensors(shapes, tensors, kinds, where=str(file))
+    tensors = weights.read_tensors(file)
+    weights.check_tensors(shapes, tensors, where=str(file))
     heads = Heads(config)
     heads.load_state_dict({name: torch.from_numpy(array) for name, array in tensors.items()})
     return heads.eval().requires_grad_(False)

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import cycle, islice, pairwise
 
-import numpy as np
-
 from chemspec.model.runner import Backend, NodeBatch, Runner
 from chemspec.model.session import Session
 from chemspec.settings import ModelConfig, ModelDims
@@ -142,12 +140,8 @@ def _typical_source(config: Dimensions) -> tuple[range, list[int]]:
 
 
 def _prepare_pass(runner: Runner, nodes: NodeBatch) -> Callable[[], object]:
-    """Return a function that runs one pass the way the decoding loop does for this runner."""
-    run_at = runner.run_at
-    if run_at is None:
-        return partial(runner.run, nodes)
-    columns = np.array((nodes.queries, nodes.tokens, nodes.depths, nodes.parents), dtype=np.int32)
-    return lambda: run_at(columns.ctypes.data, columns.shape[1])
+    """Return a function that runs one pass; compiled decoding hands the arrays of the nodes to the kernel."""
+    return runner.start(nodes) if runner.kernel_pass else partial(runner.run, nodes)
 
 
 def cached_curve(

@@ -1,8 +1,8 @@
 """A model on a device: a `Backend` opens runners, and a `Runner` computes the forward passes of one session.
 
 A backend holds the weights. A runner holds the encoder's output and the KV cache of its queries; it takes flat lists of
-nodes (`NodeBatch`), one per forward pass, and restricts a node's attention to its ancestors, by a mask
-(`runners/padded.py`) or by walking the tree (the compiled kernel). The prefixes are kept by the session (`session.py`).
+nodes (`NodeBatch`), one per forward pass, and restricts a node's attention to its ancestors, by a mask (torch) or by
+walking the tree (the compiled kernel). The prefixes are kept by the session (`session.py`).
 
 Shapes: R new nodes of a pass, k candidates per node, D model width.
 """
@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 Ints = NDArray[np.int64]
 Floats = NDArray[np.floating]
 Finish = Callable[[], tuple[Ints, Floats]]  # waits for the result of `Runner.run`
-RunAt = Callable[[int, int], tuple[int, int, int]]
 
 
 @dataclass
@@ -81,16 +80,12 @@ class Runner(ABC):
         hidden_states: last hidden states of the last pass (R, D), on the runner's device; None unless requested in
             `Backend.open`.
         can_join: whether queries can be added between passes (continuous batching).
-        run_at: zero-copy `run` for compiled code, or None. Takes the address of the nodes' queries, tokens, depths and
-            parents, (4, R) in 32 bits, and R; returns the addresses of ids and log-probs, both (R, k) in 32 bits and
-            valid until the next pass, and k.
         kernel_pass: the forward pass as a C function that compiled code can call, or None.
     """
 
     compaction_threshold = DENSE
     hidden_states: Any = None
     can_join = False
-    run_at: RunAt | None = None
     kernel_pass: KernelPass | None = None
 
     @abstractmethod

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import torch
 
     from chemspec.model.runner import Backend
-    from chemspec.model.transformer import Transformer
 
 # Precision of torch; for int8 that of drafters with a network of their own.
 TORCH_DTYPES = {"fp32": "float32", "int8": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
@@ -59,13 +58,13 @@ def _open_native(loaded: Checkpoint, _: str, dtype: str, threads: int) -> Backen
 def _open_torch(loaded: Checkpoint, device: str, dtype: str, _: int) -> Backend:
     from chemspec.model.runners.torch_runner import TorchBackend
 
-    return TorchBackend(_moved_model(loaded, device, dtype))
+    return TorchBackend(loaded.model.to(device=device, dtype=torch_dtype(dtype)))
 
 
 def _open_graphs(loaded: Checkpoint, device: str, dtype: str, _: int) -> Backend:
     from chemspec.model.runners.cuda_graphs import GraphBackend
 
-    return GraphBackend(_moved_model(loaded, device, dtype))
+    return GraphBackend(loaded.model.to(device=device, dtype=torch_dtype(dtype)))
 
 
 def _open_triton(loaded: Checkpoint, device: str, dtype: str, _: int) -> Backend:
@@ -74,10 +73,6 @@ def _open_triton(loaded: Checkpoint, device: str, dtype: str, _: int) -> Backend
     from chemspec.model.runners.triton.runner import TritonBackend
 
     return TritonBackend(loaded.model, torch.device(device), dtype=dtype)
-
-
-def _moved_model(loaded: Checkpoint, device: str, dtype: str) -> Transformer:
-    return loaded.model.to(device=device, dtype=torch_dtype(dtype))
 
 
 RUNTIMES: plugins.Registry[RuntimeSpec] = plugins.RUNTIMES

@@ -103,13 +103,8 @@ class Session:
         """The numbers of the unfinished queries, ascending."""
         return list(self.trees)
 
-    @property
-    def can_join(self) -> bool:
-        """Whether queries can be added between passes."""
-        return self.runner.can_join
-
     def join(self, sources: Sequence[Sequence[int]]) -> None:
-        """Encode more sources, which get the next query numbers; requires `can_join`."""
+        """Encode more sources, which get the next query numbers; requires `Runner.can_join`."""
         self.runner.join(sources)
         first = len(self._sources)
         self._sources += [tuple(source) for source in sources]

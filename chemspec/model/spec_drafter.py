@@ -10,6 +10,7 @@ Shapes: B queries, S source tokens, T target tokens with bos, M prefixes of one 
 width, V vocabulary without the mask, R nodes of a pass.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -48,28 +49,18 @@ def copy_target_layers(model: Transformer, target: Transformer) -> int:
     shape = ("d_model", "heads", "feedforward", "norm_first", "final_norms", "shared_embedding", "tied_output")
     if any(getattr(config, name) != getattr(other, name) for name in shape):
         return 0
-    vocab = other.vocab_size
-    model.embedding.weight[:vocab] = target.embedding.weight
-    model.embedding.weight[vocab:] = 0
-    if not config.shared_embedding:
-        model.target_embedding.weight[:vocab] = target.target_embedding.weight
-    if not config.tied_output:
-        model.output.weight[:vocab] = target.output.weight
-    if model.output.bias is not None and target.output.bias is not None:
-        model.output.bias[:vocab] = target.output.bias
-        model.output.bias[vocab:] = -10.0
+    state, skipped = model.state_dict(), other.decoder_layers - config.decoder_layers
+    for name, tensor in target.state_dict().items():
+        ours = re.sub(r"^(decoder\.layers\.)(\d+)", lambda match: f"{match[1]}{int(match[2]) - skipped}", name)
+        if ours in state:
+            state[ours][: len(tensor)] = tensor  # tables have one row more, the mask's
+    model.embedding.weight[-1] = 0
+    if model.output.bias is not None:
+        model.output.bias[-1] = -10.0
     copied = min(config.encoder_layers, other.encoder_layers)
-    layers = list(model.encoder)
-    for drafter_layer, target_layer in zip(layers, target.encoder, strict=False):
-        drafter_layer.load_state_dict(target_layer.state_dict())
-    for layer in layers[copied:] if config.norm_first else []:
+    for layer in list(model.encoder)[copied:] if config.norm_first else []:
         for parameter in (*layer.self_attn.out_proj.parameters(), *layer.linear2.parameters()):
             parameter.zero_()
-    for drafter_layer, target_layer in zip(reversed(list(model.decoder)), reversed(list(target.decoder)), strict=False):
-        drafter_layer.load_state_dict(target_layer.state_dict())
-    if config.final_norms:
-        model.encoder.norm.load_state_dict(target.encoder.norm.state_dict())
-        model.decoder.norm.load_state_dict(target.decoder.norm.state_dict())
     return copied
 
 
@@ -105,10 +96,7 @@ def fill_masks(
         if layer is layers[-1]:  # of the prefix only keys and values are needed in the last layer
             q, x, mask = q[:, :, width:], x[:, width:], mask[:, :, width:]
         x = layer.add(x, layer.self_attn.attend(q, k, v, mask), layer.norm1)
-        q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
-        k, v = layer.multihead_attn.project_memory(memory)
-        x = layer.add(x, layer.multihead_attn.attend(q, k, v, source_mask), layer.norm2)
-        x = layer.feed(x, layer.norm3)
+        x = layer.cross(x, *layer.multihead_attn.project_memory(memory), source_mask)
     logits: Tensor = model.output(model.decoder.norm(x))[..., :vocab]
     return logits.reshape(batch, blocks, length, vocab)
 

@@ -39,22 +39,8 @@ def log_softmax(logits: Tensor) -> Tensor:
     return torch.log_softmax(logits if logits.dtype == torch.float64 else logits.float(), dim=-1)
 
 
-class RmsNorm(nn.Module):
-    """Root mean square normalisation."""
-
-    def __init__(self, width: int, eps: float) -> None:
-        super().__init__()
-        self.weight, self.eps = nn.Parameter(torch.ones(width)), eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalise rows (..., D); squares are added in fp32 at least."""
-        wide = x if x.dtype == torch.float64 else x.float()
-        shrink = torch.rsqrt((wide * wide).mean(dim=-1, keepdim=True) + self.eps)
-        return self.weight * (wide * shrink).to(x.dtype)
-
-
 def _build_norm(config: ModelConfig) -> nn.Module:
-    kind = RmsNorm if config.rms_norm else nn.LayerNorm
+    kind = nn.RMSNorm if config.rms_norm else nn.LayerNorm
     return kind(config.d_model, eps=config.layer_norm_eps)
 
 
@@ -135,6 +121,12 @@ class Layer(nn.Module):
     def before(self, x: Tensor, norm: Callable[[Tensor], Tensor]) -> Tensor:
         """Return the norm of x in a pre-norm model, x in a post-norm one."""
         return norm(x) if self.norm_first else x
+
+    def cross(self, x: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """Apply the attention to the encoder's output and the feed-forward sub-layer of a decoder layer."""
+        q = self.multihead_attn.project_query(self.before(x, self.norm2))
+        x = self.add(x, self.multihead_attn.attend(q, keys, values, mask), self.norm2)
+        return self.feed(x, self.norm3)
 
     def feed(self, x: Tensor, norm: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply the feed-forward sub-layer."""
@@ -226,9 +218,8 @@ class Transformer(nn.Module):
     @classmethod
     def of_state(cls, config: ModelConfig, state: Mapping[str, Tensor], *, where: str) -> Transformer:
         """Build the network with a state dict, which `weights.check_tensors` checks."""
-        kinds = {name: "F32" if tensor.is_floating_point() else str(tensor.dtype) for name, tensor in state.items()}
         arrays = {name: tensor.float().numpy() for name, tensor in state.items()}
-        return cls.of(check_weights(config, arrays, kinds, where=where))
+        return cls.of(check_weights(config, arrays, where=where))
 
     @property
     def weights(self) -> Weights:
@@ -297,10 +288,7 @@ class Transformer(nn.Module):
         for layer in self.decoder:
             q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
             x = layer.add(x, layer.self_attn.attend(q, k, v, causal_mask, bias), layer.norm1)
-            q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
-            k, v = layer.multihead_attn.project_memory(memory)
-            x = layer.add(x, layer.multihead_attn.attend(q, k, v, source_mask), layer.norm2)
-            x = layer.feed(x, layer.norm3)
+            x = layer.cross(x, *layer.multihead_attn.project_memory(memory), source_mask)
         last: Tensor = self.decoder.norm(x)
         return last
 
@@ -314,19 +302,11 @@ class Transformer(nn.Module):
         source_mask: Tensor,
         states: list[Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Run the decoder's forward pass of new nodes of the prefix trees.
+        """Return logits (B, N, V) of new nodes of the prefix trees, and their keys and values (L, 2, B, H, N, d).
 
-        Args:
-            tokens: (B, N) ids of the new nodes.
-            depths: (B, N) their positions.
-            attention_mask: (B, 1, N, C + N) bool; the cached and new nodes that each new node attends to.
-            cache: (L, 2, B, H, C, d) KV cache of the earlier nodes.
-            memory_cache: output of `memory_cache`.
-            source_mask: output of `encode`.
-            states: receives the last hidden states (B, N, D), after the final norm.
-
-        Returns:
-            Logits (B, N, V) and the new nodes' keys and values (L, 2, B, H, N, d).
+        Tokens and depths are (B, N), the KV cache of the earlier nodes is (L, 2, B, H, C, d). The attention mask
+        (B, 1, N, C + N) says which cached and new nodes each new node attends to. `memory_cache` and `source_mask` are
+        from `memory_cache` and `encode`; the list `states` receives the last hidden states (B, N, D).
         """
         x = self.embed(tokens, depths, target=True)
         bias = None
@@ -340,10 +320,7 @@ class Transformer(nn.Module):
             new_kv.append(torch.stack((k, v)))
             keys, values = (torch.cat((cache[index, 0], k), dim=2), torch.cat((cache[index, 1], v), dim=2))
             x = layer.add(x, layer.self_attn.attend(q, keys, values, attention_mask, bias), layer.norm1)
-            q = layer.multihead_attn.project_query(layer.before(x, layer.norm2))
-            keys, values = memory_cache[index].unbind(0)
-            x = layer.add(x, layer.multihead_attn.attend(q, keys, values, source_mask), layer.norm2)
-            x = layer.feed(x, layer.norm3)
+            x = layer.cross(x, *memory_cache[index].unbind(0), source_mask)
         last = self.decoder.norm(x)
         if states is not None:
             states.append(last)

@@ -109,44 +109,37 @@ def quantise_rows(weight: Array) -> tuple[NDArray[np.int8], Array]:
 
 def read_weights(file: Path, config: ModelConfig) -> Weights:
     """Read a model's weights; raises CheckpointError for a damaged file or tensor, see `check_tensors`."""
-    return check_weights(config, *read_tensors(file), where=str(file))
+    return check_weights(config, read_tensors(file), where=str(file))
 
 
-def check_weights(
-    config: ModelConfig, tensors: Mapping[str, Array], kinds: Mapping[str, str], *, where: str
-) -> Weights:
+def check_weights(config: ModelConfig, tensors: Mapping[str, Array], *, where: str) -> Weights:
     """Return tensors as the weights of an architecture; see `check_tensors` for the arguments and errors."""
-    check_tensors(tensor_shapes(config), tensors, kinds, where=where)
+    check_tensors(tensor_shapes(config), tensors, where=where)
     table = tensors["positions"] if config.stored_positions else computed_positions(config)
     return Weights(config, tensors, table.astype(np.float32))
 
 
-def read_tensors(file: Path) -> tuple[dict[str, Array], dict[str, str]]:
-    """Read tensors in fp32 (zeros for integer ones) and their stored types; CheckpointError if unreadable."""
+def read_tensors(file: Path) -> dict[str, Array]:
+    """Read tensors in fp32; CheckpointError if the file is unreadable, or they are not floating-point numbers."""
     try:
         stored = deserialize(file.read_bytes())  # type: ignore[no-untyped-call]
     except (SafetensorError, OSError, ValueError) as error:
         raise CheckpointError(f"{file} cannot be read: {error}") from error
-    kinds = {name: entry["dtype"] for name, entry in stored}
-    return {name: _to_float32(entry["data"], entry["dtype"], entry["shape"]) for name, entry in stored}, kinds
+    for name, entry in stored:
+        if entry["dtype"] not in (*FLOATS, "BF16"):
+            raise CheckpointError(f"{file}: {name} holds {entry['dtype']}, not floating-point numbers")
+    return {name: _to_float32(entry["data"], entry["dtype"], entry["shape"]) for name, entry in stored}
 
 
 def _to_float32(data: bytes, kind: str, shape: list[int]) -> Array:
     if kind == "BF16":  # the upper half of a float's bits
         return (np.frombuffer(data, np.uint16).astype(np.uint32) << 16).view(np.float32).reshape(shape)
-    if kind not in FLOATS:
-        return np.zeros(shape, np.float32)
     with np.errstate(over="ignore"):  # infinities are refused later
         return np.frombuffer(data, FLOATS[kind]).astype(np.float32).reshape(shape)
 
 
-def check_tensors(
-    expected: Mapping[str, tuple[int, ...]], state: Mapping[str, Array], kinds: Mapping[str, str], *, where: str
-) -> None:
-    """Raise CheckpointError if tensors are missing, superfluous, misshapen or not finite.
-
-    `kinds` are the stored types by name, such as "F32"; `where` is the file named in the message.
-    """
+def check_tensors(expected: Mapping[str, tuple[int, ...]], state: Mapping[str, Array], *, where: str) -> None:
+    """Raise CheckpointError, naming the file `where`, if tensors are missing, superfluous, misshapen or not finite."""
     faults = [f"{name} is missing" for name in expected if name not in state]
     faults += [f"{name} is not part of this architecture" for name in state if name not in expected]
     for name, tensor in state.items():
@@ -154,8 +147,6 @@ def check_tensors(
             continue
         if tensor.shape != expected[name]:
             faults.append(f"{name} has shape {tensor.shape}, expected {expected[name]}")
-        elif kinds[name] not in (*FLOATS, "BF16"):
-            faults.append(f"{name} holds {kinds[name]}, not floating-point numbers")
         elif not np.isfinite(tensor).all():
             faults.append(f"{name} holds infinite or undefined numbers")
     if faults:

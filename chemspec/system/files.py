@@ -3,7 +3,8 @@
 import os
 import secrets
 import shlex
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
@@ -18,11 +19,21 @@ def write_text_atomic(path: Path, text: str, *, private: bool = False) -> None:
 
 
 def write_bytes_atomic(path: Path, content: bytes, *, private: bool = False) -> None:
-    """Replace a file's content, or leave the old one; with `private` only the owner may read it, whatever the umask."""
+    """Replace a file's content, as `open_atomic` does."""
+    with open_atomic(path, private=private) as file:
+        file.write(content)
+
+
+@contextmanager
+def open_atomic(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
+    """Open a file for writing that replaces `path` when it is complete; after an error the old one is left.
+
+    With `private` only the owner may read it, whatever the umask.
+    """
     new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:
         with open_private(new, "wb") if private else new.open("wb") as file:
-            file.write(content)
+            yield file
             file.flush()
             os.fsync(file.fileno())  # else the new name may reach the disk before the content
         new.replace(path)

@@ -1,7 +1,7 @@
 """Export checkpoints of a run as a model folder, optionally averaged; average models of several runs."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,10 +33,8 @@ def average_models(folders: Sequence[Path], out: Path) -> Path:
     for folder, other in zip(folders, models, strict=True):
         if (other.task, other.config, other.tokenizer.tokens) != (first.task, first.config, first.tokenizer.tokens):
             raise CheckpointError(f"{folder} has another task, architecture or vocabulary than {folders[0]}")
-    states = [loaded.model.state_dict() for loaded in models]
-    total = {name: sum(state[name].double() for state in states) / len(states) for name in states[0]}
     model = Transformer(first.config)
-    model.load_state_dict({name: tensor.float() for name, tensor in total.items()})
+    model.load_state_dict(_mean([loaded.model.state_dict() for loaded in models]))
     checkpoint.save(out, model, first.tokenizer, task=first.task)
     return out
 
@@ -53,12 +51,14 @@ def newest_checkpoints(folder: Path, count: int) -> list[Path]:
 
 def average_checkpoints(files: list[Path]) -> dict[str, Tensor]:
     """Return the mean of the models in Lightning checkpoints."""
-    total: dict[str, Tensor] = {}
-    for file in files:
-        for name, tensor in read_checkpoint(file)["state_dict"].items():
-            key = name.removeprefix("model.")
-            total[key] = total.get(key, 0) + tensor.double() / len(files)
-    return {name: tensor.float() for name, tensor in total.items()}
+    mean = _mean([read_checkpoint(file)["state_dict"] for file in files])
+    return {name.removeprefix("model."): tensor for name, tensor in mean.items()}
+
+
+def _mean(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    """Return the mean of state dicts, added in double precision."""
+    mean = {name: sum(state[name].double() for state in states) / len(states) for name in states[0]}
+    return {name: tensor.float() for name, tensor in mean.items()}
 
 
 def read_checkpoint(file: Path) -> dict[str, Any]:

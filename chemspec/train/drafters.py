@@ -1,6 +1,7 @@
 """Train learned drafters on the target's outputs, with the training loop of `module`. Needs no RDKit."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -50,11 +51,18 @@ class MaskTraining(loop.Training):
         """Return the cross-entropy of the masks that are not revealed."""
         source, target = batch
         memory, real = self.model.encode(source, detach_embedding=self.frozen > 0)
-        starts = self._starts(target)
+        # Random prefix lengths (B, M), from bos only to all but the last token.
+        ends = (target != PAD).sum(dim=1)[:, None]
+        random = torch.rand(len(target), self.blocks, device=target.device)
+        starts = 1 + (random * (ends - 1)).long().clamp(max=ends - 2)
         positions = starts[:, :, None] + torch.arange(self.length, device=target.device)
         true = true_tokens(target, positions)
         counted = true != PAD
-        if (share := self._share()) > 0:
+        share = 0.0
+        if self.training:
+            first, last = self.glance
+            share = first + (last - first) * min(1.0, self.progress(self.global_step))
+        if share > 0:
             with torch.no_grad():
                 predicted = fill_masks(self.model, memory, real, target, starts, self.length).argmax(-1)
             revealed = choose_revealed(predicted != true, counted, share)
@@ -80,18 +88,6 @@ class MaskTraining(loop.Training):
         self.held[1] += counted.sum()
         ahead = right.long().cumprod(-1).sum(-1).float().mean()
         self.log("val_accepted", ahead, prog_bar=True, batch_size=starts.numel())
-
-    def _starts(self, target: Tensor) -> Tensor:
-        """Return random prefix lengths (B, M), from bos only to all but the last token."""
-        ends = (target != PAD).sum(dim=1)[:, None]
-        random = torch.rand(len(target), self.blocks, device=target.device)
-        return 1 + (random * (ends - 1)).long().clamp(max=ends - 2)
-
-    def _share(self) -> float:
-        if not self.training:
-            return 0.0
-        first, last = self.glance
-        return first + (last - first) * min(1.0, self.progress(self.global_step))
 
 
 def choose_revealed(wrong: Tensor, counted: Tensor, share: float) -> Tensor:
@@ -171,20 +167,13 @@ def train_drafter(
     if Tokenizer.load(data / "vocab.json") != loaded.tokenizer:
         raise ValueError(f"{data} has another vocabulary than {target}; distil it with that model")
     settings = recipe.train
-    checkpoint_to_resume = loop.latest_checkpoint(out) if resume else None
-    steps = loop.steps_done(out, checkpoint_to_resume, settings)
     pairs, held = loop.split_validation(data, settings.holdout)
-    digests = {"target": loaded.digest, "data": loop.digest_of_data(pairs, loaded.tokenizer)}
-    if checkpoint_to_resume is not None:
-        loop.check_same_inputs(out, **digests)
-    torch.manual_seed(settings.seed)
-    module = _build_module(recipe, settings, loaded.model)
-    config = module.model.config.to_json()
     values = {name: value for name, value in asdict(recipe).items() if name != "train"}
-    loop.write_description(out, settings, task=recipe.task, kind=recipe.kind, **digests, model=config, recipe=values)
-    specials = loaded.model.config.source_specials
-    batches = loop.build_loaders(pairs, held, settings, done=steps, specials=specials)
-    loop.fit(module, out, batches, done=steps, resume=checkpoint_to_resume, quiet=quiet)
+    digest = loop.digest_of_data(pairs, loaded.tokenizer)
+    about = {"task": recipe.task, "kind": recipe.kind, "target": loaded.digest, "data": digest, "recipe": values}
+    build = partial(_build_module, recipe, settings, loaded.model)
+    latest, specials = loop.latest_checkpoint(out) if resume else None, loaded.config.source_specials
+    module = loop.run(build, out, settings, (pairs, held), about, specials=specials, resume=latest, quiet=quiet)
     # The final state, or the mean of the last ones.
     module.model.load_state_dict(average_checkpoints(newest_checkpoints(out / "checkpoints", recipe.average_last)))
     folder = out / recipe.kind

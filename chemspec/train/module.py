@@ -7,13 +7,13 @@ import math
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import lightning
 import torch
@@ -152,6 +152,8 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
 SAVE_EVERY = timedelta(minutes=10)  # interval of `last` between validations: the most that a crash costs
 # The settings that determine the n-th batch.
 ORDER_SETTINGS = ("tokens", "seed", "holdout")
+INPUTS = ("target", "data")  # digests in `settings.json` that must not change; the target is that of a drafter
+T = TypeVar("T", bound=Training)
 
 
 def train(
@@ -180,39 +182,45 @@ def train(
     tokenizer, pairs, held = _read_data(data, config, settings)
     if average_last < 1 or average_last > settings.keep + 1:
         raise ValueError(f"average_last is {average_last}; {settings.keep} checkpoints are kept")
-    done = steps_done(out, resume, settings)
-    digest = digest_of_data(pairs, tokenizer)
-    if resume is not None:
-        check_same_inputs(out, data=digest)
-    torch.manual_seed(settings.seed)
-    model = Transformer(config, dropout=settings.dropout)
-    if start is not None:
-        copy_initial_weights(model, start, tokenizer)
-    module = Training(model, settings)
-    write_description(out, settings, task=task, data=digest, model=config.to_json())
-    if exact is not None:
-        module.exact = partial(exact, model, held.part(0, settings.validate_pairs))
-    data_loaders = build_loaders(pairs, held, settings, done=done, specials=config.source_specials)
-    fit(module, out, data_loaders, done=done, resume=resume, quiet=quiet)
+
+    def build() -> Training:
+        model = Transformer(config, dropout=settings.dropout)
+        if start is not None:
+            copy_initial_weights(model, start, tokenizer)
+        module = Training(model, settings)
+        if exact is not None:
+            module.exact = partial(exact, model, held.part(0, settings.validate_pairs))
+        return module
+
+    about = {"task": task, "data": digest_of_data(pairs, tokenizer)}
+    run(build, out, settings, (pairs, held), about, specials=config.source_specials, resume=resume, quiet=quiet)
     return export_model(out, out / "model", tokenizer, last=average_last)
 
 
-def fit(
-    module: Training,
+def run(
+    build: Callable[[], T],
     out: Path,
-    data_loaders: tuple[Any, Any],
+    settings: TrainSettings,
+    data: tuple[Pairs, Pairs],
+    description: Mapping[str, Any],
     *,
-    done: int = 0,
-    resume: Path | None = None,
-    quiet: bool = False,
-) -> None:
-    """Run the training loop; writes `out/checkpoints` and `out/log.csv`.
+    specials: bool,
+    resume: Path | None,
+    quiet: bool,
+) -> T:
+    """Train the module that `build` returns on training and validation pairs; `specials` as in `Pairs.batch`.
 
-    `data_loaders` are those of `build_loaders` from step `done` on, the number of steps in the checkpoint to resume.
-    Raises KeyboardInterrupt on Ctrl-C, after `checkpoints/last.ckpt` was written.
+    Writes `checkpoints`, `log.csv` and, with this description, `settings.json` to `out`. A run to resume must have the
+    same digests of its `INPUTS`. Raises KeyboardInterrupt on Ctrl-C, after `checkpoints/last.ckpt` was written.
     """
+    done = _steps_done(out, resume, settings, description)
+    torch.manual_seed(settings.seed)
+    module = build()
+    whole = {**description, "model": module.model.config.to_json(), "train": asdict(settings)}
+    out.mkdir(parents=True, exist_ok=True)
+    write_text_atomic(out / "settings.json", json.dumps(whole, indent=1))
+    loaders = build_loaders(*data, settings, done=done, specials=specials)
     avoid_cudnn_attention()  # batch shapes vary
-    settings = module.settings
     stop = StopOnSignal(out / "checkpoints" / "last.ckpt")
     every = min(50, settings.validate_every)
     log = TrainingLog(out / "log.csv", done=done, every=every)
@@ -220,7 +228,7 @@ def fit(
     with _silence_lightning(), set_torch_threads(settings.threads or torch.get_num_threads()):
         trainer = _build_trainer(out, settings, [StopOnTime(), log, *bar, stop])
         try:
-            trainer.fit(module, *data_loaders, ckpt_path=resume, weights_only=True)
+            trainer.fit(module, *loaders, ckpt_path=resume, weights_only=True)
             trainer.save_checkpoint(stop.last)
         except StoppedError:
             raise KeyboardInterrupt(f"stopped after step {trainer.global_step}; {stop.last} resumes it") from None
@@ -228,6 +236,7 @@ def fit(
             raise KeyboardInterrupt from error
         finally:
             stop.restore()
+    return module
 
 
 def _read_data(data: Path, config: ModelConfig, settings: TrainSettings) -> tuple[Tokenizer, Pairs, Pairs]:
@@ -254,8 +263,8 @@ def digest_of_data(pairs: Pairs, tokenizer: Tokenizer) -> str:
     return digest.hexdigest()[:16]
 
 
-def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
-    """Return a checkpoint's steps, 0 for a new run; FileExistsError for a used folder, ValueError for other data."""
+def _steps_done(out: Path, resume: Path | None, settings: TrainSettings, description: Mapping[str, Any]) -> int:
+    """Return a checkpoint's steps, 0 for a new run; FileExistsError for a used folder, ValueError for other inputs."""
     if resume is None:
         if any((out / "checkpoints").glob("*.ckpt")):
             raise FileExistsError(
@@ -269,6 +278,11 @@ def steps_done(out: Path, resume: Path | None, settings: TrainSettings) -> int:
             raise ValueError(
                 f"{resume} was made with {name} {value}, not {ours}; so its position in the data is unknown"
             )
+    file = out / "settings.json"
+    before = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    for name in INPUTS:
+        if name in before and before[name] != description.get(name):
+            raise ValueError(f"{out} contains a training run with different {name}; choose another folder")
     return int(saved["global_step"])
 
 
@@ -278,22 +292,6 @@ def latest_checkpoint(out: Path) -> Path | None:
     if (folder / "last.ckpt").exists():
         return folder / "last.ckpt"
     return max(folder.glob("step=*.ckpt"), key=lambda file: int(file.stem.removeprefix("step=")), default=None)
-
-
-def check_same_inputs(out: Path, **what: str) -> None:
-    """Raise if a run to resume has other inputs."""
-    file = out / "settings.json"
-    description = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    for name, digest in what.items():
-        if description.get(name, digest) != digest:
-            raise ValueError(f"{out} contains a training run with different {name}; choose another folder")
-
-
-def write_description(out: Path, settings: TrainSettings, **what: Any) -> None:
-    """Write a run's description to `settings.json`."""
-    out.mkdir(parents=True, exist_ok=True)
-    description = {**what, "train": asdict(settings)}
-    write_text_atomic(out / "settings.json", json.dumps(description, indent=1))
 
 
 def build_loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: int, specials: bool) -> tuple[Any, Any]:

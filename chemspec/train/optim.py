@@ -116,12 +116,9 @@ class CombinedOptimizer(torch.optim.Optimizer):
         self.param_groups = [group for part in parts for group in part.param_groups]
 
     def step(self, closure: Any = None) -> Any:
-        """Run the step of all parts."""
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for part in self.parts:
+        """Run the step of all parts; the first one calls the closure, which computes all gradients."""
+        loss = self.parts[0].step(closure)
+        for part in self.parts[1:]:
             part.step()
         return loss
 

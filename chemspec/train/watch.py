@@ -7,7 +7,6 @@ sessions, and Ctrl-C ends a run after a step, with a checkpoint.
 import csv
 import io
 import math
-import os
 import signal
 import threading
 from pathlib import Path
@@ -18,7 +17,7 @@ import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback
 
-from chemspec.system.files import write_text_atomic
+from chemspec.system.files import open_atomic, write_text_atomic
 
 
 class StopOnTime(Callback):  # type: ignore[misc]
@@ -90,20 +89,16 @@ class TrainingLog(Callback):  # type: ignore[misc]
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
         """Write the header, and the rows up to the step from which the run is resumed."""
+        rows: list[dict[str, str]] = []
+        if self.done and self.path.exists():
+            whole = self.path.read_text(encoding="utf-8").rpartition("\n")[0]  # a full disk may have truncated a row
+            rows = list(csv.DictReader(whole.splitlines()))
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, self.COLUMNS, extrasaction="ignore")
         writer.writeheader()
-        writer.writerows(self._previous_rows())
+        writer.writerows(row for row in rows if row["step"].isdecimal() and int(row["step"]) <= self.done)
         write_text_atomic(self.path, text.getvalue())
         self._reset_counters(module)
-
-    def _previous_rows(self) -> list[dict[str, str]]:
-        """Return the rows of the log up to the step from which the run is resumed."""
-        if not self.done or not self.path.exists():
-            return []
-        whole = self.path.read_text(encoding="utf-8").rpartition("\n")[0]  # a full disk may have truncated a row
-        rows = csv.DictReader(whole.splitlines())
-        return [row for row in rows if row["step"].isdecimal() and int(row["step"]) <= self.done]
 
     def _reset_counters(self, module: Any) -> None:
         self.loss: Any = 0.0
@@ -158,18 +153,12 @@ class AtomicCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]
         """Write a temporary file, then rename it; raises OSError with a remedy for a full disk."""
         file = Path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
-        partial = file.with_name(file.name + ".partial")
         try:
-            with partial.open("wb") as out:
+            with open_atomic(file) as out:
                 torch.save(checkpoint, out)
-                out.flush()
-                os.fsync(out.fileno())
-            partial.replace(file)
         except (OSError, RuntimeError) as error:
             # torch reports a full disk as a RuntimeError about its zip writer
             raise OSError(
                 f"{file} could not be written ({error}); is the disk full? "
                 f"Free some space, then resume from the newest checkpoint in {file.parent}"
             ) from error
-        finally:
-            partial.unlink(missing_ok=True)

@@ -334,13 +334,13 @@ class Watched:
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
         runner: Any = self.backend.open(sources, top_k=top_k)
-        run_at = runner.run_at
+        start = runner.start
 
-        def counted(columns: int, count: int) -> Any:
+        def counted(nodes: Any) -> Any:
             self.called += 1
-            return run_at(columns, count)
+            return start(nodes)
 
-        runner.run_at = counted
+        runner.start = counted
         if not self.in_a_row:
             runner.kernel_pass = None
         return runner

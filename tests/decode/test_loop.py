@@ -23,8 +23,7 @@ from chemspec.decode.query_state import QueryState
 from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import Drafter, NoDrafts, Speculation
 from chemspec.model.runner import DENSE, Backend, CompactionThreshold
-from chemspec.model.runners.padded import PaddedRunner
-from chemspec.model.runners.torch_runner import TorchBackend
+from chemspec.model.runners.torch_runner import TorchBackend, TorchRunner
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.testing import Table, TableRunner, Target, naive_beam, naive_greedy, run, tiny_model
@@ -185,7 +184,7 @@ def test_drafts_never_change_an_answer_of_a_model(
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
         if tight:  # compact the cache at every opportunity
-            patch.setattr(PaddedRunner, "compaction_threshold", EAGER)
+            patch.setattr(TorchRunner, "compaction_threshold", EAGER)
         model = model_of(seed)
         check(batch, TorchBackend(model), model, decoder, drafter, max_len=max_len, budget=budget)
 

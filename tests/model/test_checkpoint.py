@@ -81,7 +81,7 @@ def test_an_older_model_survives_a_failed_save(folder: Path, monkeypatch: pytest
         raise OSError(28, "No space left on device")
 
     model = checkpoint.load(folder).model
-    monkeypatch.setattr("safetensors.torch.save_file", full)
+    monkeypatch.setattr("safetensors.torch.save", full)
     with pytest.raises(OSError, match="No space"):
         checkpoint.save(folder, model, TOKENIZER, task="retro")
     checkpoint.load(folder)

@@ -141,7 +141,7 @@ def test_a_curve_with_batches_goes_on_with_them(monkeypatch: pytest.MonkeyPatch)
     opened: list[tuple[int, int]] = []
 
     class Counted:
-        run_at = None
+        kernel_pass = None
 
         def __init__(self, _: Any, sources: list[Any], *, top_k: int) -> None:
             self.queries, self.runner = len(sources), self

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.model.runner import Backend, CompactionThreshold, NodeBatch
-from chemspec.model.runners.padded import AncestorMask, Mask
-from chemspec.model.runners.torch_runner import TorchBackend
+from chemspec.model.runners.torch_runner import AncestorMask, Mask, TorchBackend
 from chemspec.model.session import PrefixTree, Session
 from chemspec.model.transformer import Transformer
 from chemspec.testing import Table, Target, naive_log_probs, tiny_model

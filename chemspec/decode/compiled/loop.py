@@ -83,7 +83,7 @@ class CompiledLoop:
         code, limits = loop_library(), session.compaction_threshold
         assert code is not None
         self._code, self._session, self._clock = code, session, options.clock
-        self._run_at, self._kernel = session.runner.run_at, session.runner.kernel_pass
+        self._kernel = session.runner.kernel_pass
         self._vocab_size, self._records = options.vocab_size, options.record
         self._proposals = proposals = drafters.CompiledDrafter(code, drafter, options)
         if proposals.kind == drafters.OTHER:
@@ -154,9 +154,6 @@ class CompiledLoop:
 
     def _start_forward_pass(self, columns: int, count: int) -> Callable[[], tuple[Any, ...]]:
         """Launch the forward pass of the new nodes; returns a function that waits for its scores."""
-        run_at = self._run_at
-        if run_at is not None:
-            return lambda: (*run_at(columns, count), False)
         flat = read_array("i", columns, 4 * count)
         finish = self._session.runner.start(NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count))))
         return lambda: _array_addresses(*finish())

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from chemspec.model.runner import Finish, Floats, Ints
-from chemspec.model.runners.padded import Mask
-from chemspec.model.runners.torch_runner import TorchBackend, TorchRunner, sorted_tokens, source_batch, write_kv
+from chemspec.model.runners.torch_runner import Mask, TorchBackend, TorchRunner, sorted_tokens, source_batch, write_kv
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import BOS, PAD
 
@@ -318,7 +317,7 @@ class GraphRunner(TorchRunner):
 
     @torch.inference_mode()
     def begin_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> Finish:
-        """Launch the forward pass of new nodes; see `PaddedRunner.begin_padded`."""
+        """Launch the forward pass of new nodes; see `TorchRunner.begin_padded`."""
         count, width = tokens.shape
         nodes, used = padded_size(width, NODES), round_up(attention_mask.shape[2] - width, SLOTS)
         self.reserve(max(used, int(slot_offsets.max()) + nodes))

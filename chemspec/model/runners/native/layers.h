@@ -66,14 +66,12 @@ void attend(const float* q, int stride, int count, const Keys& keys, int gap, fl
     int at = 0;
     for (; at + 32 <= width; at += 32) {
       const Sixteen left = load<Sixteen>(key + at), right = load<Sixteen>(key + at + 16);
-#pragma GCC unroll 4
-      for (int r = 0; r < R; r++) {
+      UNROLL for (int r = 0; r < R; r++) {
         even[r] = plus(even[r], load<Sixteen>(q + r * stride + at), left);
         odd[r] = plus(odd[r], load<Sixteen>(q + r * stride + at + 16), right);
       }
     }
-#pragma GCC unroll 4
-    for (int r = 0; r < R; r++) {
+    UNROLL for (int r = 0; r < R; r++) {
       if (at < width) even[r] = plus(even[r], load<Sixteen>(q + r * stride + at), load<Sixteen>(key + at));
       Sixteen score = fold(even[r] + odd[r], heads) * scale;
       if (bias) score = score + load<Sixteen>(bias + (ptrdiff_t(i) - r) * 16);
@@ -82,8 +80,7 @@ void attend(const float* q, int stride, int count, const Keys& keys, int gap, fl
     }
   }
   for (int i = 0; i < count; i++) {
-#pragma GCC unroll 4
-    for (int r = 0; r < R; r++) {
+    UNROLL for (int r = 0; r < R; r++) {
       float* head_scores = scores + (size_t(i) * R + r) * 16;
       const Sixteen prob = exponential(load<Sixteen>(head_scores) - max_score[r]);
       sum[r] = sum[r] + prob;
@@ -97,11 +94,9 @@ void attend(const float* q, int stride, int count, const Keys& keys, int gap, fl
     for (int i = 0; i < count; i++) {
       const float *value = keys(i) + gap + from, *probs = scores + size_t(i) * R * 16;
       if (chunks == CHUNKS) {
-#pragma GCC unroll 8
-        for (int c = 0; c < CHUNKS; c++) {
+        UNROLL for (int c = 0; c < CHUNKS; c++) {
           const Sixteen vector = load<Sixteen>(value + c * 16);
-#pragma GCC unroll 4
-          for (int r = 0; r < R; r++) mixed[r][c] = plus(mixed[r][c], load<Sixteen>(probs + r * 16), vector);
+          UNROLL for (int r = 0; r < R; r++) mixed[r][c] = plus(mixed[r][c], load<Sixteen>(probs + r * 16), vector);
         }
       } else {
         for (int c = 0; c < chunks; c++)

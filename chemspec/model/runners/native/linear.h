@@ -126,8 +126,7 @@ inline void finish(Lanes value, float* to, int valid, Epilogue mode) {
 
 // Adds the bias to the sums of one row of a panel, applies `mode`, and stores the first `columns`.
 inline void epilogue(const Lanes* sums, const float* bias, float* to, int columns, Epilogue mode) {
-#pragma GCC unroll 8
-  for (int v = 0; v < VECTORS; v++) finish(sums[v] + load<Lanes>(bias + v * LANES), to + v * LANES, columns - v * LANES, mode);
+  UNROLL for (int v = 0; v < VECTORS; v++) finish(sums[v] + load<Lanes>(bias + v * LANES), to + v * LANES, columns - v * LANES, mode);
 }
 
 // Register block: sums of R rows x P panels. Each sum adds its products in the order of the inputs, independent of R and P.
@@ -139,15 +138,12 @@ void register_block(const float* x, int stride, const W* w, int in, const float*
       for (auto& sum : row) sum = Lanes{};
   const size_t next = size_t(in) * PANEL;
   for (int k = 0; k < in; k++, w += PANEL) {
-#pragma GCC unroll 8
-    for (int p = 0; p < P; p++) {
+    UNROLL for (int p = 0; p < P; p++) {
       Lanes column[VECTORS];
       read(w + p * next, column);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; r++) {
+      UNROLL for (int r = 0; r < R; r++) {
         const float one = x[size_t(r) * stride + k];
-#pragma GCC unroll 8
-        for (int v = 0; v < VECTORS; v++) sums[p][r][v] = fused(sums[p][r][v], one - Lanes{}, column[v]);
+        UNROLL for (int v = 0; v < VECTORS; v++) sums[p][r][v] = fused(sums[p][r][v], one - Lanes{}, column[v]);
       }
     }
   }

@@ -189,34 +189,23 @@ inline void int8_sums(const uint8_t* x, int stride, const int8_t* w, int groups,
   const size_t next = size_t(groups) * WIDE * QUAD;
   for (int part = 0; part < WIDE; part += V * O) {
     Sums sum[P][R][V];
-#pragma GCC unroll 8
-    for (int p = 0; p < P; p++)
-#pragma GCC unroll 8
-      for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-        for (int v = 0; v < V; v++) sum[p][r][v] = *reinterpret_cast<const Sums*>(starts + p * WIDE + part + v * O);
+    UNROLL for (int p = 0; p < P; p++)
+      UNROLL for (int r = 0; r < R; r++)
+        UNROLL for (int v = 0; v < V; v++) sum[p][r][v] = *reinterpret_cast<const Sums*>(starts + p * WIDE + part + v * O);
     const int8_t* at = w + part * QUAD;
     for (int g = 0; g < groups; g++, at += WIDE * QUAD) {
       Weights weights[P][V];
-#pragma GCC unroll 8
-      for (int p = 0; p < P; p++)
-#pragma GCC unroll 8
-        for (int v = 0; v < V; v++) weights[p][v] = *reinterpret_cast<const Weights*>(at + p * next + v * O * QUAD);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; r++) {
+      UNROLL for (int p = 0; p < P; p++)
+        UNROLL for (int v = 0; v < V; v++) weights[p][v] = *reinterpret_cast<const Weights*>(at + p * next + v * O * QUAD);
+      UNROLL for (int r = 0; r < R; r++) {
         const typename Product::Input input = Product::input(x + size_t(r) * stride + g * QUAD);
-#pragma GCC unroll 8
-        for (int p = 0; p < P; p++)
-#pragma GCC unroll 8
-          for (int v = 0; v < V; v++) Product::add(sum[p][r][v], weights[p][v], input);
+        UNROLL for (int p = 0; p < P; p++)
+          UNROLL for (int v = 0; v < V; v++) Product::add(sum[p][r][v], weights[p][v], input);
       }
     }
-#pragma GCC unroll 8
-    for (int p = 0; p < P; p++)
-#pragma GCC unroll 8
-      for (int r = 0; r < R; r++)
-#pragma GCC unroll 8
-        for (int v = 0; v < V; v++) *reinterpret_cast<Sums*>(sums[p][r] + part + v * O) = sum[p][r][v];
+    UNROLL for (int p = 0; p < P; p++)
+      UNROLL for (int r = 0; r < R; r++)
+        UNROLL for (int v = 0; v < V; v++) *reinterpret_cast<Sums*>(sums[p][r] + part + v * O) = sum[p][r][v];
   }
 }
 
@@ -231,8 +220,7 @@ struct Int8Rows {
 inline void int8_outputs(const Linear& layer, const Int8Rows& rows, int first, int some, int panel, const int32_t (*sums)[WIDE], float* y,
                          int width, Epilogue mode) {
   for (int r = 0; r < some; r++)
-#pragma GCC unroll 4
-    for (int i = 0; i < WIDE; i += LANES) {
+    UNROLL for (int i = 0; i < WIDE; i += LANES) {
       const int output = panel * WIDE + i;
       Lanes32 whole;
       std::memcpy(&whole, sums[r] + i, sizeof whole);

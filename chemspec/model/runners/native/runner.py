@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from chemspec.model.runner import SPARSE, Floats, Ints, KernelPass, NodeBatch, Runner
+from chemspec.model.runner import SPARSE, Finish, Floats, Ints, KernelPass, NodeBatch, Runner
 from chemspec.model.runners.native.build import load_kernel
 from chemspec.model.weights import Array, Weights, quantise_rows
 from chemspec.settings import ModelConfig
@@ -194,7 +194,6 @@ class NativeRunner(Runner):
         self._keeps_states = states
         self._library, self._session = backend._library, session
         self.kernel_pass = KernelPass(backend.run_address, session.value or 0, top_k)
-        self._best_ids, self._best_log_probs = (ctypes.c_int32 * 0)(), (ctypes.c_float * 0)()  # of `run_at`
 
     def __del__(self) -> None:
         if hasattr(self, "_session"):  # Ctrl-C may have interrupted `__init__`
@@ -209,31 +208,25 @@ class NativeRunner(Runner):
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes; see `Runner.run`."""
+        return self.start(nodes)()
+
+    def start(self, nodes: NodeBatch) -> Finish:
+        """Prepare the arrays of a pass, which the returned function computes; see `Runner.start`."""
         columns = (nodes.queries, nodes.tokens, nodes.depths, nodes.parents, nodes.blocks or nodes.queries)
-        table = np.array(columns, dtype=np.int32)
-        count = table.shape[1]
+        inputs = [np.array(column, dtype=np.int32) for column in columns]
+        count = len(inputs[0])
         ids = np.empty((count, self.top_k), dtype=np.int32)
         log_probs = np.empty((count, self.top_k), dtype=np.float32)
-        start, step = table.ctypes.data, table.strides[0]
-        if self._keeps_states:
-            self.hidden_states = np.empty((count, self.backend.config.d_model), dtype=np.float32)
-        inputs = [ctypes.c_void_p(start + step * i) for i in range(4)]
-        inputs.append(ctypes.c_void_p(start + step * 4 if nodes.blocks else None))
-        outputs = map(_address, (ids, log_probs, self.hidden_states))
-        _check_allocated(self._library.chemspec_run(self._session, count, *inputs, self.top_k, *outputs))
-        return ids, log_probs  # type: ignore[return-value]
+        states = np.empty((count, self.backend.config.d_model), dtype=np.float32) if self._keeps_states else None
 
-    def run_at(self, columns: int, count: int) -> tuple[int, int, int]:
-        """Compute new nodes; see `Runner.run_at`. Hidden states are not returned."""
-        size = count * self.top_k
-        if size > len(self._best_ids):
-            self._best_ids, self._best_log_probs = (ctypes.c_int32 * (2 * size))(), (ctypes.c_float * (2 * size))()
-        ids, log_probs = ctypes.addressof(self._best_ids), ctypes.addressof(self._best_log_probs)
-        at = ctypes.c_void_p
-        inputs = (at(columns), at(columns + 4 * count), at(columns + 8 * count), at(columns + 12 * count))
-        outputs = at(ids), at(log_probs)
-        _check_allocated(self._library.chemspec_run(self._session, count, *inputs, None, self.top_k, *outputs, None))
-        return ids, log_probs, self.top_k
+        def compute() -> tuple[Ints, Floats]:
+            self.hidden_states = states
+            addresses = map(_address, (*inputs[:4], inputs[4] if nodes.blocks else None))
+            outputs = map(_address, (ids, log_probs, states))
+            _check_allocated(self._library.chemspec_run(self._session, count, *addresses, self.top_k, *outputs))
+            return ids, log_probs  # type: ignore[return-value]
+
+        return compute
 
     def release(self, query: int) -> None:
         """Free the memory of a finished query; see `Runner.release`."""

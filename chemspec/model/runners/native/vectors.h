@@ -10,6 +10,8 @@
 #include <arm_neon.h>
 #endif
 
+#define UNROLL _Pragma("GCC unroll 8")  // before a loop over the registers of a block
+
 namespace {
 
 #if defined(__AVX512F__)
@@ -79,13 +81,11 @@ inline Lanes fused(Lanes sum, Lanes x, Lanes y) {
 // Weights of one input for a panel.
 template <class W>
 inline void read(const W* from, Lanes* columns) {
-#pragma GCC unroll 8
-  for (int v = 0; v < VECTORS; v++) columns[v] = weights(from + v * LANES);
+  UNROLL for (int v = 0; v < VECTORS; v++) columns[v] = weights(from + v * LANES);
 }
 // Two vectors are interleaved, see `Linear::column_offset`: lower 16 bits for the first, upper 16 bits for the second.
 inline void read(const BF16* from, Lanes* columns) {
-#pragma GCC unroll 8
-  for (int v = 0; v < VECTORS; v += 2, from += 2 * LANES) {
+  UNROLL for (int v = 0; v < VECTORS; v += 2, from += 2 * LANES) {
     Lanes32 both;
     std::memcpy(&both, from, sizeof both);
     columns[v] = (Lanes)(both << 16);
@@ -136,8 +136,7 @@ struct Sixteen {
 template <class Work>
 inline Sixteen each_part(const Work& work) {
   Sixteen all;
-#pragma GCC unroll 4
-  for (int i = 0; i < PARTS; i++) all.parts[i] = work(i);
+  UNROLL for (int i = 0; i < PARTS; i++) all.parts[i] = work(i);
   return all;
 }
 
@@ -147,8 +146,7 @@ inline Sixteen load<Sixteen>(const float* from) {
   return each_part([=](int i) { return load<Lanes>(from + i * LANES); });
 }
 inline void store(float* to, const Sixteen& value) {
-#pragma GCC unroll 4
-  for (int i = 0; i < PARTS; i++) store(to + i * LANES, value.parts[i]);
+  UNROLL for (int i = 0; i < PARTS; i++) store(to + i * LANES, value.parts[i]);
 }
 inline Sixteen splat(float value) {
   return each_part([=](int) { return value - Lanes{}; });  // minus, because x + 0 is not removed by compilers: -0 + 0 is 0

@@ -218,16 +218,6 @@ def write_paths_kernel(depth_at, slot_at, parent_at, base_at, path_at, depths, B
 
 
 @triton.jit
-def key_slots(path_at, begin, depths, at, valid, PATHS: tl.constexpr):
-    """Return the slots of a row's keys: along its path, or consecutive from `begin` on."""
-    if PATHS:
-        slots = tl.load(path_at + begin * depths + at, mask=valid, other=0).to(tl.int64)
-    else:
-        slots = begin + at
-    return slots
-
-
-@triton.jit
 def gate_kernel(x_at, y_at, WIDTH: tl.constexpr, ACTIVATION: tl.constexpr, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -273,7 +263,10 @@ def attend_kernel(
     for start in range(0, count, KEYS):
         at = start + tl.arange(0, KEYS)
         valid = at < count
-        slot = key_slots(path_at, begin, depths, at, valid, PATHS)
+        if PATHS:  # along the row's path, else consecutive
+            slot = tl.load(path_at + begin * depths + at, mask=valid, other=0).to(tl.int64)
+        else:
+            slot = begin + at
         offset = slot[:, None] * WIDTH + column[None, :]
         mask = valid[:, None] & inside[None, :]
         k = tl.load(cache_at + offset, mask=mask, other=0.0)
@@ -292,10 +285,13 @@ def attend_kernel(
     tl.store(y_at + row * WIDTH + column, total / weight, mask=inside)
 
 
-@triton.jit
-def store_best(x, vocabulary, id_at, log_prob_at, row, count, BLOCK: tl.constexpr):
-    """Write the best tokens of a row of log-probs (BLOCK,) and their log-probs."""
+@triton.jit(do_not_specialize=["count"], do_not_specialize_on_alignment=["id_at", "log_prob_at"])
+def best_tokens_kernel(logit_at, id_at, log_prob_at, vocabulary, count, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
     token = tl.arange(0, BLOCK)
+    x = tl.load(logit_at + row * vocabulary + token, mask=token < vocabulary, other=-float("inf"))
+    highest = tl.max(x, axis=0)
+    x = x - highest - tl.log(tl.sum(tl.exp(x - highest), axis=0))
     left = token < vocabulary
     for rank in range(count):
         most = tl.max(tl.where(left, x, -float("inf")), axis=0)
@@ -306,15 +302,4 @@ def store_best(x, vocabulary, id_at, log_prob_at, row, count, BLOCK: tl.constexp
         left = left & (token != best)
 
 
-@triton.jit(do_not_specialize=["count"], do_not_specialize_on_alignment=["id_at", "log_prob_at"])
-def best_tokens_kernel(logit_at, id_at, log_prob_at, vocabulary, count, BLOCK: tl.constexpr):
-    row = tl.program_id(0).to(tl.int64)
-    token = tl.arange(0, BLOCK)
-    x = tl.load(logit_at + row * vocabulary + token, mask=token < vocabulary, other=-float("inf"))
-    highest = tl.max(x, axis=0)
-    store_best(
-        x - highest - tl.log(tl.sum(tl.exp(x - highest), axis=0)), vocabulary, id_at, log_prob_at, row, count, BLOCK
-    )
-
-
-__all__ = ["apply_activation", "key_slots", "round_bf16", "store_best", "store_product", "truncate_bf16"]
+__all__ = ["apply_activation", "round_bf16", "store_product", "truncate_bf16"]

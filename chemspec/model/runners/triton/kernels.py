@@ -62,17 +62,10 @@ def linear(
     cache: Tensor | None = None,
     slots: Tensor | None = None,
 ) -> None:
-    """Multiply by a matrix.
+    """Write the product of x (R, K), after its norm, and a matrix to y (R, O), or add it; with an activation.
 
-    Args:
-        x: inputs (R, K).
-        matrix: weights and bias; the bias of a sliced matrix is left to `add_norm`.
-        y: outputs (R, O), or (slices, R, O) of a sliced matrix; with a cache, the first columns only.
-        norm: applied to x first.
-        activation: applied to the product: "relu", "gelu", "gelu_tanh" or none.
-        add: whether to add to y instead of overwriting it.
-        cache: KV cache (2, C, D) that the last 2 D columns, keys and values, are written to.
-        slots: slot of each row in the cache (R,).
+    Of a sliced matrix, y is (slices, R, O), and the bias is left to `add_norm`. With a KV cache (2, C, D), the last 2 D
+    columns, keys and values, are written to the rows' slots (R,) there, and the first ones to y.
     """
     _, columns, inputs = matrix.parts.shape
     rows, slices = len(x), matrix.slices
@@ -118,18 +111,11 @@ def attend(
     positions: Tensor | None = None,
     bias: Tensor | None = None,
 ) -> None:
-    """Attend to keys and values.
+    """Write the attention of queries q (R, H * d) to keys and values of a KV cache (2, C, H * d) to y (R, H * d).
 
-    Args:
-        q: queries (R, H * d).
-        cache: KV cache (2, C, H * d).
-        starts: slot of the first key (R,); with a table, the row of the table that lists the slots.
-        counts: number of keys (R,).
-        y: outputs (R, H * d).
-        heads: number H of heads.
-        table: path table (C, depths).
-        positions: position of each row among its keys (R,); with `bias`.
-        bias: relative position biases (2 F + 1, H), from the farthest key before to the farthest behind.
+    A row has `counts` keys (R,) from slot `starts` (R,) on, or, with a path `table` (C, depths), in the slots that this
+    row of the table lists. With relative position biases (2 F + 1, H), from the farthest key before to the farthest
+    behind, `positions` (R,) are those of the rows among their keys.
     """
     rows, width = q.shape
     head = width // heads

@@ -27,7 +27,7 @@ from chemspec.model.probe import UnsupportedError as UnsupportedError
 from chemspec.model.runner import SPARSE, Finish, Floats, Ints, NodeBatch, Runner
 from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, Recorded, Recorder, record_event
 from chemspec.model.runners.triton.pool import Numbers, Pool
-from chemspec.model.runners.triton.weights import Layer, Weights, pack_weights, supports_config
+from chemspec.model.runners.triton.weights import Layer, Weights, pack_weights
 from chemspec.model.transformer import Transformer
 
 DTYPES = ("fp32", "bf16")
@@ -63,7 +63,7 @@ class TritonBackend:
         config = model.config
         if dtype not in DTYPES:
             raise UnsupportedError(f"the kernels compute in {' or '.join(DTYPES)}, not in {dtype}")
-        if not supports_config(config):
+        if any(size % 32 for size in (config.d_model, config.inner_width, config.feedforward)):
             width = f"{config.d_model} features, {config.heads} heads in {config.inner_width}"
             raise UnsupportedError(f"the kernels need widths that are multiples of 32, not {width}")
         if operations is None:

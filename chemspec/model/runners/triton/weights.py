@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from chemspec.model.transformer import Attention, RmsNorm, Stack, Transformer, forced_logits
+from chemspec.model.transformer import Attention, Stack, Transformer, forced_logits
 from chemspec.settings import ModelConfig
 
 PARTS = 3  # bf16 parts of an fp32 number
@@ -75,11 +75,6 @@ class Weights:
     output: Matrix
 
 
-def supports_config(config: ModelConfig) -> bool:
-    """Whether the kernels support this architecture: all widths are multiples of 32."""
-    return all(size % 32 == 0 for size in (config.d_model, config.inner_width, config.feedforward))
-
-
 def split_bf16(weight: Tensor) -> Tensor:
     """Split a matrix into the fewest bf16 parts that sum to it exactly, (P, O, K), as fp32 numbers."""
     if weight.is_meta:  # only the shape is needed
@@ -112,8 +107,8 @@ def pack_weights(model: Transformer, device: torch.device, *, dtype: str) -> Wei
         return matrix(attention.in_proj_weight[rows], attention.in_proj_bias[rows])
 
     def norm(layer: nn.Module) -> Norm | None:
-        if isinstance(layer, RmsNorm):
-            return Norm(floats(layer.weight), floats(torch.zeros_like(layer.weight)), layer.eps, rms=True)
+        if isinstance(layer, nn.RMSNorm):
+            return Norm(floats(layer.weight), floats(torch.zeros_like(layer.weight)), layer.eps or 0.0, rms=True)
         return Norm(floats(layer.weight), floats(layer.bias), layer.eps) if isinstance(layer, nn.LayerNorm) else None
 
     def distances(stack: Stack) -> Tensor | None:
