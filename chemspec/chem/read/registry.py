@@ -100,7 +100,7 @@ def _is_molfile(text: str) -> bool:
     if "\n" not in text and "\r" not in text:
         return False
     lines = molfile.split_lines(text)
-    return molfile.has_counts(lines) or any(line.text.startswith("M  END") for line in lines)
+    return molfile.find_counts(lines) is not None or any(line.text.startswith("M  END") for line in lines)
 
 
 # In this order; text of no format is what a user typed.
