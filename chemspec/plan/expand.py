@@ -129,19 +129,17 @@ class Expander:
             try:
                 cache.make_cache_folder()
                 store = sqlite3.connect(make_private_file(path), check_same_thread=False, isolation_level=None)
-                try:
-                    store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
-                except sqlite3.Error:
-                    store.close()
-                    raise
+            except (OSError, sqlite3.Error):
+                return None
+            try:
+                store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
                 return store
-            except sqlite3.OperationalError:  # disk full, no permission, or locked
-                return None
-            except sqlite3.DatabaseError:  # damaged: start with an empty one
-                with suppress(OSError):
+            except sqlite3.Error as error:
+                store.close()
+                if isinstance(error, sqlite3.OperationalError):  # disk full, no permission, or locked
+                    return None
+                with suppress(OSError):  # damaged: start with an empty one
                     path.unlink()
-            except OSError:
-                return None
         return None
 
     def _read(self, question: str) -> Any:
@@ -159,9 +157,7 @@ class Expander:
     def is_cached(self, smiles: str) -> bool:
         """Return whether the proposals for a molecule are cached."""
         if smiles not in self._proposals and (stored := self._read(smiles)) is not None:
-            self._proposals[smiles] = tuple(
-                Proposal(tuple(reactants), probability) for reactants, probability in stored
-            )
+            self._proposals[smiles] = tuple(Proposal(tuple(reactants), chance) for reactants, chance in stored)
         return smiles in self._proposals
 
     def expand(self, molecules: Sequence[str]) -> list[tuple[Proposal, ...]]:
