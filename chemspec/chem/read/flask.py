@@ -345,14 +345,9 @@ def join_tokens(text: TracedText) -> TracedText | None:
     atoms = sum(piece[0].isalpha() or piece[0] == "[" for piece in pieces)
     if not (whole or single) or 2 * atoms < len(pieces) // 2 or set(pieces) <= {"+", "."}:
         return None
-    if not any(re.fullmatch(_ATOM_TOKEN, piece) for piece in pieces) or _is_flask(pieces):
-        return None
-    return text.without_blanks()
-
-
-def _is_flask(pieces: list[str]) -> bool:
-    """Return whether the pieces are molecules with blanks around the dots, such as C . O."""
-    return all((piece == ".") == bool(number % 2) for number, piece in enumerate(pieces))
+    # Molecules with blanks around the dots, such as C . O, are a list.
+    listed = all((piece == ".") == bool(number % 2) for number, piece in enumerate(pieces))
+    return None if listed or not any(re.fullmatch(_ATOM_TOKEN, piece) for piece in pieces) else text.without_blanks()
 
 
 LONGEST_ADVISED = 300  # characters of a text that is worth it

@@ -29,7 +29,6 @@ _ARROW = re.compile(
     rf"(?P<back>[{_BACK}]\ufe0f?|{_BLANK}(?:<[-=]+|<<){_END})"
     rf"|(?P<forth>[{_FORTH}]\ufe0f?|{_BLANK}(?:<[-=]+>|[-=~]+>|=|gives|yields|affords|produces){_END}|(?<![-=])[-=]{{2,9}}>|=>|>{{3,}})"
 )
-_DATIVE = re.compile(r"->|<-")
 
 
 @dataclass(frozen=True)
