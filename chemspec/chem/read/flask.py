@@ -213,7 +213,7 @@ def _title_note(rest: TracedText) -> str:
 def _read_item(item: TracedText) -> Contents | None:
     """Read one molecule, or several that are written as one word; None if it is none."""
     chars = item.chars
-    if " " not in chars and inchi.is_inchi(chars) and chars.startswith("InChI="):
+    if " " not in chars and chars.startswith("InChI="):
         read = inchi.read_one(chars)
         return None if isinstance(read, Fault) else Contents([read[0]], list(read[1]))
     plain = not any(char.isspace() for char in chars)
