@@ -114,16 +114,11 @@ def in_words(reagents: str) -> str:
 class Precedents:
     """An index of reactions; safe to use from several threads."""
 
-    def __init__(self, path: Path, arrays: index_file.Arrays, files: tuple[str, ...]) -> None:
-        self.path, self.files = path, files
-        self._arrays = arrays
-        self._cached_search = lru_cache(CACHE_SIZE)(self._search)
-
-    @classmethod
-    def open(cls, path: str | Path) -> Precedents:
+    def __init__(self, path: Path) -> None:
         """Memory-map an index; ValueError, naming the file, if it is damaged or none, OSError if it cannot be read."""
-        arrays, about = index_file.read_index(Path(path))
-        return cls(Path(path), arrays, tuple(about["files"]))
+        self._arrays, about = index_file.read_index(path)
+        self.path, self.files = path, tuple(about["files"])
+        self._cached_search = lru_cache(CACHE_SIZE)(self._search)
 
     def __len__(self) -> int:
         return len(self._arrays["close"])
@@ -335,4 +330,4 @@ def installed_if_usable() -> Precedents | None:
 
 @lru_cache(maxsize=2)
 def _open(path: Path, changed: int, size: int) -> Precedents:  # noqa: ARG001 (cache keys)
-    return Precedents.open(path)
+    return Precedents(path)
