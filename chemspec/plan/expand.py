@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from chemspec import chem
 from chemspec.chem.salts import split_keeping_salts
 from chemspec.precedents import Precedents
-from chemspec.review.forward_check import StepChecker, verdict_of
+from chemspec.review.forward_check import Predictor, StepChecker, verdict_of
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache
 from chemspec.system.files import make_private_file
@@ -28,14 +28,13 @@ MAX_CHECKS = 100_000  # checks cached in memory
 SIZE_COST = 0.1  # maximum cost in nats of a reactant as large as the product: a tie-break
 
 
-class Model(Protocol):
+class Model(Predictor, Protocol):
     """Interface of engines used in planning."""
 
     @property
     def digest(self) -> str: ...  # noqa: D102
     @property
     def dtype(self) -> str: ...  # noqa: D102
-    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
