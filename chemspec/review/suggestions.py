@@ -160,11 +160,11 @@ def group_answers(task: Task, query: str, result: DecodeResult) -> list[Suggesti
         if task == "forward":
             step = strategy_of_step(query, answer.canonical) if answer.valid and "." not in answer.canonical else None
             turned = step.flipped if step else ()  # wrong geometry is no isomer of the product
-            key = (drop_geometry(answer.canonical), turned) if answer.valid else answer.smiles
-            groups.setdefault(key, []).append((answer, step))
+            key: object = (drop_geometry(answer.canonical), turned) if answer.valid else answer.smiles
         else:
             step = strategy_of_step(answer.canonical, query) if answer.valid else None
-            groups.setdefault(step.key if step else answer.smiles, []).append((answer, step))
+            key = step.key if step else answer.smiles
+        groups.setdefault(key, []).append((answer, step))
     for group in groups.values():
         group.sort(key=lambda member: bool(member[1] and spoils_stereo(member[1])))  # wrong epimers last
     return rank_suggestions([Suggestion(task, query, 0, *group[0], tuple(group[1:])) for group in groups.values()])
