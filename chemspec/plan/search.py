@@ -80,7 +80,7 @@ class Search:
         """Seconds since the start."""
         return self.clock() - self._began
 
-    def _is_late(self, reserve: float = 0.0) -> bool:
+    def _is_late(self, reserve: float) -> bool:
         """Return whether the deadline comes within `reserve` seconds, and the time to list the routes."""
         return self.seconds + reserve >= (1.0 - LISTING_SHARE) * self.settings.within
 
@@ -115,7 +115,7 @@ class Search:
             candidates = [self._steps_to(item) for item in self._solved_routes(limit, most_seconds)]
             if not any(candidates) and (closest := self._closest_steps()):
                 candidates = [closest]
-            routes = [Route(build_tree(self.target, steps, self._sources(steps))) for steps in candidates if steps]
+            routes = [Route(build_tree(self.target, steps, self.stock.source)) for steps in candidates if steps]
             if through := self.settings.through:  # the closest may be without it
                 routes = [route for route in routes if route.contains(through)]
             best = rank_routes(routes, self.settings.routes)
@@ -176,9 +176,6 @@ class Search:
             reaction.product.smiles: reaction.metadata["proposal"] for reaction in reactions if reaction is not None
         }
         return {product: self.expander.with_checks(product, step) for product, step in steps_by_product.items()}
-
-    def _sources(self, steps: dict[str, Proposal]) -> dict[str, str]:
-        return {smiles: self.stock.source(smiles) for step in steps.values() for smiles in step.reactants}
 
     def _closest_steps(self) -> dict[str, Proposal]:
         """Return the steps of the route with the fewest unavailable heavy atoms, one through the intermediate first."""
