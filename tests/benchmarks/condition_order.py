@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import random
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import typer
@@ -24,10 +25,20 @@ from chemspec.cli import show
 from chemspec.precedents import POOL, Precedents, installed, search
 
 FEWEST = 5  # reactions with the same change
+NEAR = search.NEAR
 
 
-def nearest_rows(index: Precedents, row: int) -> list[tuple[int, float]]:
-    """The rows with reagents and the same change as a row, of other patents and products, and their similarities."""
+class Row(NamedTuple):
+    """A precedent: joined reagents, similarity, and whether it makes the very change, or loses the same atoms."""
+
+    reagents: str
+    similarity: float
+    close: bool
+    loses_the_same: bool
+
+
+def nearest_rows(index: Precedents, row: int) -> list[Row]:
+    """The rows with reagents and the same change as a row, of other patents and products, the nearest first."""
     arrays = index._arrays
     group = int(np.searchsorted(arrays["starts"], row, side="right")) - 1
     first, last = arrays["starts"][group : group + 2].tolist()
@@ -35,45 +46,59 @@ def nearest_rows(index: Precedents, row: int) -> list[tuple[int, float]]:
         return []
     close = arrays["close"][first:last] == arrays["close"][row]
     similarity = search._tanimoto_similarity(arrays["prints"][first:last], np.asarray(arrays["prints"][row]))
-    product, _, _, patent = index._read_row(row)
+    product, reactants, _, patent = index._read_row(row)
+    lost = search._lost_atoms(reactants, product)
     rows = []
     for k in np.argsort(-(close * 2.0 + similarity), kind="stable")[: search.MAX_ROWS_FOR_CONDITIONS].tolist():
         other = index._read_row(first + k)
         if first + k != row and other[2] and other[0] != product and other[3].split(" ")[0] != patent.split(" ")[0]:
-            rows.append((first + k, float(similarity[k])))
-    return rows[:POOL]
+            same = search._lost_atoms(other[1], other[0]) == lost
+            rows.append(Row(other[2], float(similarity[k]), bool(close[k]), same))
+    return rows
+
+
+def is_right(rows: Sequence[Row], recorded: frozenset[str]) -> bool:
+    """Whether the first set of conditions, work-up left out, is the recorded one."""
+    first = search.vote_conditions((row.reagents, row.similarity) for row in rows[:POOL])[0].reagents
+    return frozenset(first.split(".")) - search.WORK_UP == recorded
 
 
 def main(
     limit: Annotated[int, typer.Option(help="Number of reactions.")] = 3000,
     seed: Annotated[int, typer.Option(help="Seed of the selection.")] = 1,
 ) -> None:
-    """Compare two orders of conditions."""
+    """Compare two orders of conditions, and precedents with and without the same lost atoms."""
     index = installed()
     assert index is not None
     index._read_block = lru_cache(4000)(index._read_block)  # type: ignore[method-assign]
     numbers = list(range(len(index)))
     random.Random(seed).shuffle(numbers)
     right: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0])
+    wide: Counter[str] = Counter()  # of reactions without a precedent of the very change
     for row in numbers:
         recorded = frozenset(filter(None, index._read_row(row)[2].split("."))) - search.WORK_UP
         rows = nearest_rows(index, row) if recorded else []
         if not rows:
             continue
-        counts = right[int(10 * rows[0][1])]
+        counts = right[int(10 * rows[0].similarity)]
         counts[0] += 1
         for column, near in ((1, 2.0), (2, 0.0)):  # no precedent is near, or every one
             search.NEAR = near
-            first = search.vote_conditions((index._read_row(other)[2], similarity) for other, similarity in rows)[
-                0
-            ].reagents
-            counts[column] += frozenset(first.split(".")) - search.WORK_UP == recorded
+            counts[column] += is_right(rows, recorded)
+        if not rows[0].close:
+            search.NEAR = NEAR
+            same = [each for each in rows if each.loses_the_same]
+            kind = "same atoms" if same else "other atoms alone"
+            wide[kind] += 1
+            wide[f"{kind}, all right"] += is_right(rows, recorded)
+            wide[f"{kind}, those right"] += bool(same) and is_right(same, recorded)
         if sum(counts[0] for counts in right.values()) == limit:
             break
     for tenth, (total, voted, nearest) in sorted(right.items()):
         show.print_line(
             f"{tenth / 10:.1f}: {total:5} reactions, vote {voted / total:.1%}, nearest {nearest / total:.1%}"
         )
+    show.print_line(f"Without a precedent of the very change: {dict(sorted(wide.items()))}")
 
 
 app = script(main)
