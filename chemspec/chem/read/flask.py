@@ -131,7 +131,7 @@ def _read_list(text: TracedText, is_target: bool, single: Flask | Fault) -> Flas
 
 
 def _named(written: str, named: lookup.Named | None) -> Contents | None:
-    return named and Contents([named.smiles], list(_meaning(written, named)), named=True)
+    return Contents([named.smiles], list(_meaning(written, named)), named=True) if named else None
 
 
 def _add_systematic(contents: Contents) -> bool:
