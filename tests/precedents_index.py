@@ -69,4 +69,4 @@ def files(folder: Path) -> list[Path]:
 def make(folder: Path) -> tuple[Precedents, Report]:
     """An index of all of them, and what was told of it."""
     told = build_index(files(folder), folder / "index.safetensors", workers=1)
-    return Precedents.open(folder / "index.safetensors"), told
+    return Precedents(folder / "index.safetensors"), told

@@ -4,11 +4,12 @@ Those of Zhong et al. (2022) start at the same atom; here the target also visits
 """
 
 from collections.abc import Sequence
+from contextlib import suppress
 from random import Random
 
 from rdkit import Chem, rdBase
 
-from chemspec.chem import ARROW, LONGEST, canonical
+from chemspec.chem import ARROW, canonical
 from chemspec.chem.parsing import mol_from_smiles
 
 Mol = Chem.Mol
@@ -65,10 +66,8 @@ def _written_order(mol: Mol) -> list[int]:
 
 def _parse_molecules(mapped: str, *, stereo: bool) -> list[Mol] | None:
     parts = [part for part in mapped.split(".") if part]
-    if any(len(part) > LONGEST for part in parts):
-        return None
-    mols = [mol_from_smiles(part) for part in parts]
-    if not mols or any(mol is None for mol in mols):
+    mols = [mol_from_smiles(part) for part in parts]  # None for parts that are too long
+    if not mols or None in mols:
         return None
     if not stereo:
         for mol in mols:
@@ -200,12 +199,10 @@ def align_retro(mapped: str, rng: Random | None = None, *, stereo: bool = True) 
     canonical SMILES. None if the maps are unusable: parse failure, no common mapped atom, or a repeated map number on
     one side.
     """
-    with rdBase.BlockLogs():
-        try:
-            sides = _parse_sides(mapped, stereo=stereo)
-            return None if sides is None else _align_retro(*sides, rng)
-        except (RuntimeError, ValueError):  # raised by RDKit for molecules that it can parse but not write
-            return None
+    with rdBase.BlockLogs(), suppress(RuntimeError, ValueError):  # of molecules that RDKit can parse but not write
+        if sides := _parse_sides(mapped, stereo=stereo):
+            return _align_retro(*sides, rng)
+    return None
 
 
 def _align_retro(reactants: list[Mol], product: Mol, rng: Random | None) -> tuple[str, str]:
@@ -234,15 +231,12 @@ def align_forward(
     reagents (`others`) are added to the reactants. `rng` chooses first atoms and the order of molecules, without it
     canonical SMILES in alphabetical order. None if the maps are unusable.
     """
-    with rdBase.BlockLogs():
-        try:
-            sides = _parse_sides(mapped, stereo=stereo)
-            reagents = _parse_molecules(".".join(others), stereo=stereo) if others else []
-            if sides is None or reagents is None:
-                return None
+    with rdBase.BlockLogs(), suppress(RuntimeError, ValueError):
+        sides = _parse_sides(mapped, stereo=stereo)
+        reagents = _parse_molecules(".".join(others), stereo=stereo) if others else []
+        if sides is not None and reagents is not None:
             return _align_forward(*sides, reagents, rng)
-        except (RuntimeError, ValueError):
-            return None
+    return None
 
 
 def _align_forward(reactants: list[Mol], product: Mol, reagents: list[Mol], rng: Random | None) -> tuple[str, str]:

@@ -197,31 +197,30 @@ def _unknown_symbol(atom: str, position: int, offset: int) -> Fault:
     return Fault(f"{describe_character(atom[position])} is no element", offset + position, offset + end, "syntax")
 
 
+_STRAY = {
+    "[": ("this [ is never closed", "syntax"), "]": ("this ] closes no [", "syntax"),
+    "%": ("% needs two digits, as in %10", "ring"), ">": ("a reaction arrow cannot stand in a molecule", "reaction"),
+}  # fmt: skip
+
+
 def _stray_character(smiles: str, position: int) -> Fault:
-    char = smiles[position]
-    if char == "[":
-        return Fault("this [ is never closed", position, position + 1, "syntax")
-    if char == "]":
-        return Fault("this ] closes no [", position, position + 1, "syntax")
-    if char == "%":
-        return Fault("% needs two digits, as in %10", position, position + 1, "ring")
-    if char == ">":
-        return Fault("a reaction arrow cannot stand in a molecule", position, position + 1, "reaction")
+    char, here = smiles[position], (position, position + 1)
+    if char in _STRAY:
+        message, kind = _STRAY[char]
+        return Fault(message, *here, kind)
     if not (char.isascii() and char.isalpha()):
-        return Fault(f"{describe_character(char)} is not part of SMILES", position, position + 1, "syntax")
+        return Fault(f"{describe_character(char)} is not part of SMILES", *here, "syntax")
     for start in (position - 1, position):
         pair = smiles[max(0, start) : start + 2]
         if pair.capitalize() in ("Cl", "Br"):
-            message = f"{pair} should be written {pair.capitalize()}"
-            return Fault(message, start, start + 2, "atom")
+            return Fault(f"{pair} should be written {pair.capitalize()}", start, start + 2, "atom")
         if pair in _ELEMENTS and len(pair) == 2:
             return Fault(f"{pair} needs brackets: [{pair}]", start, start + 2, "atom")
     symbol = {"D": "2H", "T": "3H"}.get(char, char)
     if symbol in (*_ELEMENTS, "2H", "3H"):
         hint = "; hydrogens are mostly left out" if char == "H" else ""
-        return Fault(f"{char} needs brackets: [{symbol}]{hint}", position, position + 1, "atom")
-    message = f"{char} is not an atom; without brackets there are only {_BARE}"
-    return Fault(message, position, position + 1, "atom")
+        return Fault(f"{char} needs brackets: [{symbol}]{hint}", *here, "atom")
+    return Fault(f"{char} is not an atom; without brackets there are only {_BARE}", *here, "atom")
 
 
 def describe_character(char: str) -> str:

@@ -83,7 +83,7 @@ def find_precedents(reaction: str, n: int = 3, index: Path | None = None) -> Out
     for side in (left, product):
         if fault := chem.explain(side):
             raise ValueError(f"{side or 'an empty side'} cannot be read: {fault}")
-    opened = Precedents.open(index) if index else installed()
+    opened = Precedents(index) if index else installed()
     if opened is None:
         raise ValueError(f"there is no index of precedents; make one: {BUILD_COMMAND}")
     result = opened.find(left, product, n)

@@ -92,4 +92,4 @@ def _bits_per_column(words: NDArray[np.uint64]) -> NDArray[np.uint16]:
 def nearest_products() -> ProductFingerprints | None:
     """Return the fingerprints of the shipped index; None if there is none."""
     path = assets_folder() / "precedents" / NAME
-    return ProductFingerprints(Precedents.open(path).prints) if path.is_file() else None
+    return ProductFingerprints(Precedents(path).prints) if path.is_file() else None

@@ -27,26 +27,22 @@ def _returns_input(wrong: WrongAnswer) -> bool:
     return chem.main_product(wrong.query) in wrong.answer.split(".")
 
 
-def _differs_in_partner(wrong: WrongAnswer) -> bool:
-    return wrong.task == "retro" and chem.main_product(wrong.answer) == chem.main_product(wrong.truth)
-
-
 def _is_isomer(wrong: WrongAnswer) -> bool:
     sides = wrong.answer, wrong.truth
     return not any(chem.formula_balance(*pair) for pair in (sides, sides[::-1]))
-
-
-def _is_unbalanced(wrong: WrongAnswer) -> bool:
-    return bool(chem.formula_balance(*TASKS.lookup(wrong.task).sides(wrong.query, wrong.answer)))
 
 
 # The first matching kind is used.
 KINDS: dict[str, Callable[[WrongAnswer], bool]] = {
     "returns the query or a part of it": _returns_input,
     "right but for stereochemistry": lambda wrong: chem.drop_stereo(wrong.answer) == chem.drop_stereo(wrong.truth),
-    "right main reactant, other partner": _differs_in_partner,
+    "right main reactant, other partner": lambda wrong: (
+        wrong.task == "retro" and chem.main_product(wrong.answer) == chem.main_product(wrong.truth)
+    ),
     "the same atoms joined otherwise (an isomer)": _is_isomer,
-    "holds atoms that the reactants cannot supply": _is_unbalanced,
+    "holds atoms that the reactants cannot supply": lambda wrong: bool(
+        chem.formula_balance(*TASKS.lookup(wrong.task).sides(wrong.query, wrong.answer))
+    ),
 }
 
 

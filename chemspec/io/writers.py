@@ -40,33 +40,19 @@ class RowReview:
     make: Callable[[Sequence[DecodeResult]], Sequence[tuple[dict[str, Any], list[list[str]]]]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class RowOptions:
-    """What is written for each query, and how often."""
-
-    trace: Path | None = None  # file for the full results, one JSON document per line
-    receipts: bool = False  # add a receipt to every row of a `.jsonl` (see `receipts`)
-    review: RowReview | None = None  # reviews the results of a `.csv` or `.jsonl` without receipts
-    every: int = 0  # number of queries between two writes; 0: a few batches
-
-    def stamp(self) -> dict[str, Any]:
-        """Return what must agree to resume a file, besides the settings."""
-        review = {"review": list(self.review.columns)} if self.review else {}
-        return review | ({"receipts": True} if self.receipts else {})
-
-    def check(self, out: Path) -> None:
-        """Raise FileError if a file with this ending cannot be written, or not with these rows."""
-        suffix = out.suffix.lower()
-        if suffix not in WRITERS:
-            raise FileError(f"{out}: the ending must be one of {', '.join(WRITERS)}")
-        if self.receipts and suffix != ".jsonl":
-            raise FileError(f"{out}: only .jsonl files have receipts")
-        if self.review and (self.receipts or suffix == ".parquet"):
-            raise FileError(f"{out}: only .csv files, and .jsonl files without receipts, have reviews")
-        if suffix == ".parquet":
-            if out.exists():
-                raise FileError(f"{out} already exists and is complete; choose another name")
-            extras.require_packages("pyarrow", what=f"{out} would be a parquet file")
+def _check_output(out: Path, *, receipts: bool, review: bool) -> None:
+    """Raise FileError if a file with this ending cannot be written, or not with these rows."""
+    suffix = out.suffix.lower()
+    if suffix not in WRITERS:
+        raise FileError(f"{out}: the ending must be one of {', '.join(WRITERS)}")
+    if receipts and suffix != ".jsonl":
+        raise FileError(f"{out}: only .jsonl files have receipts")
+    if review and (receipts or suffix == ".parquet"):
+        raise FileError(f"{out}: only .csv files, and .jsonl files without receipts, have reviews")
+    if suffix == ".parquet":
+        if out.exists():
+            raise FileError(f"{out} already exists and is complete; choose another name")
+        extras.require_packages("pyarrow", what=f"{out} would be a parquet file")
 
 
 def predict_file(
@@ -75,9 +61,12 @@ def predict_file(
     out: Path,
     settings: DecodeSettings,
     *,
+    trace: Path | None = None,
+    receipts: bool = False,
+    review: RowReview | None = None,
+    every: int = 0,
     progress: Callable[[int, int], None] = lambda *_: None,
     written: Callable[[Sequence[DecodeResult]], None] = lambda _: None,
-    **options: Any,
 ) -> dict[str, int]:
     """Predict queries and write one row each, in order; returns the number of queries by status, over the whole file.
 
@@ -86,31 +75,32 @@ def predict_file(
     interruption loses. A query on which the model fails, or the process has crashed twice (see `crashes`), gets the
     status "failed" without affecting others.
 
-    `progress` is called with the number of queries done and in total, `written` with the results of every write;
-    options are fields of `RowOptions`. FileError if `out` belongs to other queries or settings, has an unknown ending,
-    or cannot be written.
+    Full results go to the file `trace`, one JSON document per line. Every row of a `.jsonl` may have a receipt, and
+    rows of a `.csv` or of a `.jsonl` without receipts a review. `every`: number of queries between two writes; 0: a few
+    batches. `progress` is called with the number of queries done and in total, `written` with the results of every
+    write. FileError if `out` belongs to other queries or settings, has an unknown ending, or cannot be written.
     """
-    rows = RowOptions(**options)
-    rows.check(out)
+    _check_output(out, receipts=receipts, review=review is not None)
     journal = out.with_suffix(".partial.jsonl") if out.suffix.lower() == ".parquet" else out
-    stamp = settings_stamp(engine.digest, engine.dtype, settings) | rows.stamp()
+    stamp = settings_stamp(engine.digest, engine.dtype, settings)
+    stamp |= ({"review": list(review.columns)} if review else {}) | ({"receipts": True} if receipts else {})
     try:
         counts = _resume_file(journal, queries, stamp)
         done = counts.total()
-        if rows.trace is not None:
-            _truncate_traces(rows.trace, done)
+        if trace is not None:
+            _truncate_traces(trace, done)
         with (
             journal.open("ab") as file,
-            rows.trace.open("ab") if rows.trace else nullcontext() as full,
+            trace.open("ab") if trace else nullcontext() as full,
             crashes.log_crashes(journal, done) as log,
         ):
             progress(done, len(queries))
             while done < len(queries):
-                size = log.size(done, rows.every or settings.batch_size * BATCHES)
+                size = log.size(done, every or settings.batch_size * BATCHES)
                 results = _predict_part(engine, queries, settings, done, size, log, progress)
                 if full:  # first, so that it never has fewer rows than `out`
                     _append_lines(full, (to_json(result) + "\n" for result in results))
-                _append_lines(file, _format_rows(results, engine, settings, rows, journal))
+                _append_lines(file, _format_rows(results, engine, settings, journal, review, receipts=receipts))
                 counts.update(result.status for result in results)
                 written(results)
                 done += len(results)
@@ -221,16 +211,22 @@ def _full_message(result: DecodeResult) -> str:
 
 
 def _format_rows(
-    results: Sequence[DecodeResult], engine: Engine, settings: DecodeSettings, options: RowOptions, journal: Path
+    results: Sequence[DecodeResult],
+    engine: Engine,
+    settings: DecodeSettings,
+    journal: Path,
+    review: RowReview | None,
+    *,
+    receipts: bool,
 ) -> Iterator[str]:
-    review, stamp = options.review, settings_stamp(engine.digest, engine.dtype, settings)
+    stamp = settings_stamp(engine.digest, engine.dtype, settings)
     reviews = review.make(results) if review else [({}, [])] * len(results)
     for result, (document, answer_cells) in zip(results, reviews, strict=True):
         if journal.suffix.lower() == ".csv":
             yield _csv_line(result, settings, answer_cells, len(review.columns) if review else 0)
             continue
         row = result_document(result) | ({"review": document} if review else {})
-        row = add_receipt(row, result, engine, stamp) if options.receipts else row
+        row = add_receipt(row, result, engine, stamp) if receipts else row
         yield json.dumps(row) + "\n"  # ASCII avoids problems with line ends and encodings
 
 

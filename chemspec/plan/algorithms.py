@@ -5,8 +5,8 @@ wrong prediction costs a decode, but changes no route.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Callable, Sequence
+from itertools import filterfalse, islice
 from typing import Any
 
 from syntheseus.interface.bag import Bag
@@ -48,13 +48,15 @@ class ReactionModel(BackwardReactionModel):  # type: ignore[misc]
     def _get_reactions(self, inputs: list[Molecule], num_results: int) -> list[Sequence[SingleProductReaction]]:
         proposals = self.expander.expand([molecule.smiles for molecule in inputs])
         return [
-            [
-                _to_syntheseus(molecule, self.expander.with_checks(molecule.smiles, step))
-                for step in steps
-                if self._is_allowed(molecule.smiles, step)
-            ]
+            [self._reaction(molecule, step) for step in steps if self._is_allowed(molecule.smiles, step)]
             for molecule, steps in zip(inputs, proposals, strict=True)
         ]
+
+    def _reaction(self, product: Molecule, proposal: Proposal) -> SingleProductReaction:
+        step = self.expander.with_checks(product.smiles, proposal)
+        reactants = Bag([to_syntheseus_molecule(reactant) for reactant in step.reactants])
+        metadata = {"probability": step.prior(product.smiles), "proposal": step}
+        return SingleProductReaction(product=product, reactants=reactants, metadata=metadata)
 
     def _is_allowed(self, smiles: str, step: Proposal) -> bool:
         reaction = step.reaction(smiles)
@@ -66,15 +68,6 @@ class ReactionModel(BackwardReactionModel):  # type: ignore[misc]
 def to_syntheseus_molecule(smiles: str) -> Molecule:
     """Return Syntheseus' molecule of a canonical SMILES."""
     return Molecule(smiles, canonicalize=False, make_rdkit_mol=False)
-
-
-def _to_syntheseus(product: Molecule, step: Proposal) -> SingleProductReaction:
-    metadata = {"probability": step.prior(product.smiles), "proposal": step}
-    return SingleProductReaction(
-        product=product,
-        reactants=Bag([to_syntheseus_molecule(reactant) for reactant in step.reactants]),
-        metadata=metadata,
-    )
 
 
 class Inventory(BaseMolInventory):  # type: ignore[misc]
@@ -105,11 +98,8 @@ class _WatchedSearch:
             self.expansions += 1
             expander = algorithm.reaction_model.expander
             if self.ahead and isinstance(node, OrNode) and not expander.is_cached(node.mol.smiles):
-                unknown = (
-                    open_node.mol.smiles
-                    for open_node in self._next_open(graph)
-                    if not expander.is_cached(open_node.mol.smiles)
-                )
+                open_molecules = (open_node.mol.smiles for open_node in self._next_open(graph))
+                unknown = filterfalse(expander.is_cached, open_molecules)
                 expander.expand(list(dict.fromkeys([node.mol.smiles, *islice(unknown, self.ahead)])))
         return super().expand_node(node, graph, force_expansion)  # type: ignore[misc]
 
@@ -121,7 +111,7 @@ class _WatchedSearch:
         if not self.keep:
             return allowed
         below = [
-            (reaction, trace_bonds(_proposal_of_reaction(reaction).reactants, reaction.product.smiles, bonds))
+            (reaction, trace_bonds(proposal_of(reaction).reactants, reaction.product.smiles, bonds))
             for reaction in allowed
         ]
         return [
@@ -132,7 +122,7 @@ class _WatchedSearch:
             if traced is not None
         ]
 
-    def _next_open(self, graph: Any) -> Iterator[OrNode]:
+    def _next_open(self, graph: Any) -> list[OrNode]:
         """Return the open molecules in the order of their current values."""
         algorithm: Any = self
         leaves = [
@@ -141,7 +131,7 @@ class _WatchedSearch:
             if isinstance(open_node, OrNode) and algorithm.can_expand_node(open_node, graph)
         ]
         values = {leaf: leaf.data.get("retro_star_value", 0.0) + leaf.data.get("detour", 0.0) for leaf in leaves}
-        return iter(sorted(leaves, key=values.__getitem__))
+        return sorted(leaves, key=values.__getitem__)
 
 
 class _RetroStar(_WatchedSearch, RetroStarSearch):  # type: ignore[misc]
@@ -188,12 +178,12 @@ class _RetroStar(_WatchedSearch, RetroStarSearch):  # type: ignore[misc]
                     tree_steps.append(best)
                     below += graph.successors(best)
             (node,) = graph.predecessors(parents[0])
-        unchecked = [and_node for and_node in tree_steps if proposal_of_node(and_node).round_trip is None]
-        expander.run_checks([(and_node.reaction.product.smiles, proposal_of_node(and_node)) for and_node in unchecked])
+        unchecked = [and_node for and_node in tree_steps if proposal_of(and_node.reaction).round_trip is None]
+        expander.run_checks([(node.reaction.product.smiles, proposal_of(node.reaction)) for node in unchecked])
         return unchecked
 
     def _raises_cost(self, step: AndNode, graph: Any) -> bool:
-        product, old = step.reaction.product.smiles, proposal_of_node(step)
+        product, old = step.reaction.product.smiles, proposal_of(step.reaction)
         step.reaction.metadata["proposal"] = new = self.reaction_model.expander.with_checks(product, old)
         step.reaction.metadata["probability"] = new.prior(product)
         (step.data["retro_star_rxn_cost"],) = self.and_node_cost_fn([step], graph=graph)
@@ -204,12 +194,8 @@ def _tree_cost(step: AndNode) -> float:
     return float(step.data["retro_star_reaction_number"])
 
 
-def proposal_of_node(step: AndNode) -> Proposal:
-    """Return the proposed step of a reaction node."""
-    return _proposal_of_reaction(step.reaction)
-
-
-def _proposal_of_reaction(reaction: SingleProductReaction) -> Proposal:
+def proposal_of(reaction: SingleProductReaction) -> Proposal:
+    """Return the proposed step of a reaction in the graph."""
     return reaction.metadata["proposal"]  # type: ignore[no-any-return]
 
 

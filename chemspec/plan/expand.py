@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from chemspec import chem
 from chemspec.chem.salts import split_keeping_salts
 from chemspec.precedents import Precedents
-from chemspec.review.forward_check import StepChecker, verdict_of
+from chemspec.review.forward_check import Predictor, StepChecker, verdict_of
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache
 from chemspec.system.files import make_private_file
@@ -28,14 +28,13 @@ MAX_CHECKS = 100_000  # checks cached in memory
 SIZE_COST = 0.1  # maximum cost in nats of a reactant as large as the product: a tie-break
 
 
-class Model(Protocol):
+class Model(Predictor, Protocol):
     """Interface of engines used in planning."""
 
     @property
     def digest(self) -> str: ...  # noqa: D102
     @property
     def dtype(self) -> str: ...  # noqa: D102
-    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -129,19 +128,17 @@ class Expander:
             try:
                 cache.make_cache_folder()
                 store = sqlite3.connect(make_private_file(path), check_same_thread=False, isolation_level=None)
-                try:
-                    store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
-                except sqlite3.Error:
-                    store.close()
-                    raise
+            except (OSError, sqlite3.Error):
+                return None
+            try:
+                store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
                 return store
-            except sqlite3.OperationalError:  # disk full, no permission, or locked
-                return None
-            except sqlite3.DatabaseError:  # damaged: start with an empty one
-                with suppress(OSError):
+            except sqlite3.Error as error:
+                store.close()
+                if isinstance(error, sqlite3.OperationalError):  # disk full, no permission, or locked
+                    return None
+                with suppress(OSError):  # damaged: start with an empty one
                     path.unlink()
-            except OSError:
-                return None
         return None
 
     def _read(self, question: str) -> Any:
@@ -159,9 +156,7 @@ class Expander:
     def is_cached(self, smiles: str) -> bool:
         """Return whether the proposals for a molecule are cached."""
         if smiles not in self._proposals and (stored := self._read(smiles)) is not None:
-            self._proposals[smiles] = tuple(
-                Proposal(tuple(reactants), probability) for reactants, probability in stored
-            )
+            self._proposals[smiles] = tuple(Proposal(tuple(reactants), chance) for reactants, chance in stored)
         return smiles in self._proposals
 
     def expand(self, molecules: Sequence[str]) -> list[tuple[Proposal, ...]]:

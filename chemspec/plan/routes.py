@@ -185,14 +185,15 @@ def _tree_depth(node: Node) -> int:
 
 
 def build_tree(
-    smiles: str, steps: Mapping[str, Proposal], sources: Mapping[str, str], above: frozenset[str] = frozenset()
+    smiles: str, steps: Mapping[str, Proposal], source: Callable[[str], str], above: frozenset[str] = frozenset()
 ) -> Node:
-    """Build the tree of a molecule from the step for each product, and the stock list of each leaf."""
-    step = steps.get(smiles)
+    """Build the tree of a molecule from the step for each product; `source` returns the stock list with a molecule."""
+    step, stock = steps.get(smiles), source(smiles) if above else ""
     if step is None or smiles in above:
-        return Node(smiles, sources.get(smiles, ""))
-    children = tuple(build_tree(reactant, steps, sources, above | {smiles}) for reactant in step.reactants)
-    return Node(smiles, sources.get(smiles, "") if above else "", step, children)
+        return Node(smiles, stock)
+    return Node(
+        smiles, stock, step, tuple(build_tree(part, steps, source, above | {smiles}) for part in step.reactants)
+    )
 
 
 def rank_routes(routes: Sequence[Route], limit: int) -> list[Route]:

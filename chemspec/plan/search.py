@@ -15,7 +15,7 @@ from syntheseus.search.graph.and_or import AndNode, OrNode
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.plan import constraints
-from chemspec.plan.algorithms import build_algorithm, proposal_of_node, to_syntheseus_molecule
+from chemspec.plan.algorithms import build_algorithm, proposal_of, to_syntheseus_molecule
 from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Counts, Expander, Proposal
 from chemspec.plan.routes import Plan, Route, Seen, build_tree, group_routes, likeliest_subtree, rank_routes
@@ -80,7 +80,7 @@ class Search:
         """Seconds since the start."""
         return self.clock() - self._began
 
-    def _is_late(self, reserve: float = 0.0) -> bool:
+    def _is_late(self, reserve: float) -> bool:
         """Return whether the deadline comes within `reserve` seconds, and the time to list the routes."""
         return self.seconds + reserve >= (1.0 - LISTING_SHARE) * self.settings.within
 
@@ -108,15 +108,14 @@ class Search:
         began = self.seconds
         while True:  # until checks change nothing
             for node in self._graph.nodes():
-                node.data["route_cost"] = sum(
-                    -math.log(step.prior(item)) for item, step in self._steps_to([node]).items()
-                )
+                steps_to = self._steps_to([node])
+                node.data["route_cost"] = sum(-math.log(step.prior(item)) for item, step in steps_to.items())
             limit = 5 * self.settings.routes
             most_seconds = min(EXTRACTION_SECONDS, LISTING_SHARE * self.settings.within)
             candidates = [self._steps_to(item) for item in self._solved_routes(limit, most_seconds)]
             if not any(candidates) and (closest := self._closest_steps()):
                 candidates = [closest]
-            routes = [Route(build_tree(self.target, steps, self._sources(steps))) for steps in candidates if steps]
+            routes = [Route(build_tree(self.target, steps, self.stock.source)) for steps in candidates if steps]
             if through := self.settings.through:  # the closest may be without it
                 routes = [route for route in routes if route.contains(through)]
             best = rank_routes(routes, self.settings.routes)
@@ -178,9 +177,6 @@ class Search:
         }
         return {product: self.expander.with_checks(product, step) for product, step in steps_by_product.items()}
 
-    def _sources(self, steps: dict[str, Proposal]) -> dict[str, str]:
-        return {smiles: self.stock.source(smiles) for step in steps.values() for smiles in step.reactants}
-
     def _closest_steps(self) -> dict[str, Proposal]:
         """Return the steps of the route with the fewest unavailable heavy atoms, one through the intermediate first."""
         graph = self._graph
@@ -188,15 +184,16 @@ class Search:
             branches = [self._branch(node) for node in graph.nodes() if node is not graph.root_node]
             if not branches:
                 return {}
-            missing = [(self._lacks_required(nodes), sum(map(_missing_atoms, nodes[0].mols))) for nodes in branches]
-            return self._steps_to(
-                branches[min(range(len(branches)), key=lambda k: (*missing[k], branches[k][0].depth))]
-            )
+
+            def lacking(nodes: list[Any]) -> tuple[bool, int, int]:
+                return self._lacks_required(nodes), sum(map(_missing_atoms, nodes[0].mols)), nodes[0].depth
+
+            return self._steps_to(min(branches, key=lacking))
         best: dict[Any, tuple[bool, int, float, list[AndNode]]] = {}
         for node in sorted(graph.nodes(), key=lambda entry: -entry.depth):  # from the leaves to the root
             if isinstance(node, AndNode):
                 below = [best[child] for child in graph.successors(node)]
-                cost = -math.log(proposal_of_node(node).prior(node.reaction.product.smiles))
+                cost = -math.log(proposal_of(node.reaction).prior(node.reaction.product.smiles))
                 chosen = [node, *(entry for child in below for entry in child[3])]
                 cost += sum(entry[2] for entry in below)
                 best[node] = all(entry[0] for entry in below), sum(entry[1] for entry in below), cost, chosen
@@ -231,9 +228,7 @@ class Search:
             if self.settings.through and self._graph is not None and len(self._graph) > 1:
                 outcome = f"no route contains {self.settings.through}, which the search has not reached"
         elif not solved:
-            outcome += (
-                "; the closest has " + ", ".join(leaf.smiles for leaf in routes[0].leaves if not leaf.stock) + " left"
-            )
+            outcome += f"; the closest has {', '.join(leaf.smiles for leaf in routes[0].leaves if not leaf.stock)} left"
         prefix = f"the target itself is in stock ({stock_name}); " if stock_name else ""
         work = f"{self.expansions} expansions, {self.seconds:.1f} s; {ended}"
         message = f"{prefix}{outcome} ({work})"

@@ -83,10 +83,16 @@ def load_stock(names: Sequence[str]) -> Stock:
     lists: dict[str, Keys] = {}
     offers: dict[str, object] = {}
     for name in names:
-        short = Path(name).name
-        label = name if name in BUILT_IN or short in lists else short
-        if name in BUILT_IN or not (priced := _read_offers(name)):
-            lists[label] = _load_keys(name)
+        built_in = name in BUILT_IN
+        path = asset_files.assets_folder() / "stock" / f"{name}.txt.gz" if built_in else Path(name)
+        try:
+            raw = path.read_bytes()
+        except OSError as error:
+            remedy = f"give a file of SMILES or InChIKeys, or {', '.join(BUILT_IN)}"
+            raise ValueError(f"stock {name}: {error.strerror}; {remedy}") from error
+        label = name if built_in or path.name in lists else path.name
+        if built_in or not (priced := parse_offers(raw, path.name)):
+            lists[label] = parse_stock(raw, path.name)
         else:
             lists[label] = np.unique(np.array([*priced.offers], dtype="S27"))
             offers |= priced.offers
@@ -95,31 +101,15 @@ def load_stock(names: Sequence[str]) -> Stock:
     return Stock(lists, offers)
 
 
-def _read_offers(name: str) -> PriceList | None:
-    try:
-        return parse_offers(Path(name).read_bytes(), Path(name).name) if name.lower().endswith(prices.ENDINGS) else None
-    except OSError:
-        return None  # `_load_keys` reports the error
-
-
 def parse_offers(raw: bytes, name: str, *, keep: bool = True) -> PriceList | None:
     """Return the offers in a file's content; None if no table with prices or suppliers (`keep`: `read_price_list`)."""
+    if not raw or not name.lower().endswith(prices.ENDINGS):
+        return None
     try:
-        price_list = (
-            prices.read_price_list(raw, name, keep=keep) if raw and name.lower().endswith(prices.ENDINGS) else None
-        )
+        price_list = prices.read_price_list(raw, name, keep=keep)
     except ValueError:
         return None  # `parse_stock` reports the error, or supports the format
-    return price_list if price_list and any(map(str, price_list.offers.values())) else None
-
-
-def _load_keys(name: str) -> Keys:
-    path = asset_files.assets_folder() / "stock" / f"{name}.txt.gz" if name in BUILT_IN else Path(name)
-    try:
-        return parse_stock(path.read_bytes(), path.name)
-    except OSError as error:
-        shown = ", ".join(BUILT_IN)
-        raise ValueError(f"stock {name}: {error.strerror}; give a file of SMILES or InChIKeys, or {shown}") from error
+    return price_list if any(map(str, price_list.offers.values())) else None
 
 
 def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:

@@ -18,7 +18,6 @@ from chemspec.chem.parsing import mol_from_smiles
 
 LEAVING = 3  # radius in bonds of leaving groups
 ROUNDS = 3  # radius in bonds within the reaction centre
-MAX_CHARACTERS = 6000  # characters of one side with its maps
 MAX_CENTRE_ATOMS = 60  # atoms of a reaction centre; more mean a wrong map
 
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import re
 import zlib
-from collections import Counter, OrderedDict, defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from threading import Lock
 
 import numpy as np
 from numpy.typing import NDArray
@@ -115,17 +114,11 @@ def in_words(reagents: str) -> str:
 class Precedents:
     """An index of reactions; safe to use from several threads."""
 
-    def __init__(self, path: Path, arrays: index_file.Arrays, files: tuple[str, ...]) -> None:
-        self.path, self.files = path, files
-        self._arrays = arrays
-        self._cache: OrderedDict[tuple[str, str, int], Found] = OrderedDict()
-        self._lock = Lock()
-
-    @classmethod
-    def open(cls, path: str | Path) -> Precedents:
+    def __init__(self, path: Path) -> None:
         """Memory-map an index; ValueError, naming the file, if it is damaged or none, OSError if it cannot be read."""
-        arrays, about = index_file.read_index(Path(path))
-        return cls(Path(path), arrays, tuple(about["files"]))
+        self._arrays, about = index_file.read_index(path)
+        self.path, self.files = path, tuple(about["files"])
+        self._cached_search = lru_cache(CACHE_SIZE)(self._search)
 
     def __len__(self) -> int:
         return len(self._arrays["close"])
@@ -137,17 +130,7 @@ class Precedents:
 
     def find(self, reactants: str, product: str, n: int = 3) -> Found:
         """Search `n` precedents and conditions of a reaction to the largest product; empty if nothing changes."""
-        key = (reactants, product, n)
-        with self._lock:
-            if (cached := self._cache.get(key)) is not None:
-                self._cache.move_to_end(key)
-                return cached
-        result = self._search(reactants, product, n)
-        with self._lock:
-            self._cache[key] = result
-            while len(self._cache) > CACHE_SIZE:
-                self._cache.popitem(last=False)
-        return result
+        return self._cached_search(reactants, product, n)
 
     def _search(self, reactants: str, product: str, n: int) -> Found:
         target = chem.main_product(product)
@@ -169,10 +152,8 @@ class Precedents:
         rank = np.isin(np.arange(first, last), exact) * 4.0 + close * 2.0 + similarity
         order = np.argsort(-rank, kind="stable")
         nearest = [
-            self._build_precedent(
-                first + int(k), float(similarity[k]), close=bool(close[k]), exact=first + int(k) in exact
-            )
-            for k in order[:n]
+            self._build_precedent(first + k, float(similarity[k]), close=bool(close[k]), exact=first + k in exact)
+            for k in order[:n].tolist()
         ]
         same = next((precedent for precedent in nearest if precedent.same), None)
         if same is None and exact:  # its atom maps differ
@@ -259,9 +240,8 @@ def vote_conditions(nearest: Iterable[tuple[str, float]]) -> tuple[Conditions, .
     conditions = []
     for kind in sorted(telling, key=lambda other: (other != first, -votes[other], sorted(other))):
         variants = variants_of[kind]  # ties: the set with least work-up
-        conditions.append(
-            Conditions(min((-count, len(text), text) for text, count in variants.items())[2], counts[kind])
-        )
+        commonest = min((-count, len(text), text) for text, count in variants.items())[2]
+        conditions.append(Conditions(commonest, counts[kind]))
     return tuple(conditions)
 
 
@@ -350,4 +330,4 @@ def installed_if_usable() -> Precedents | None:
 
 @lru_cache(maxsize=2)
 def _open(path: Path, changed: int, size: int) -> Precedents:  # noqa: ARG001 (cache keys)
-    return Precedents.open(path)
+    return Precedents(path)

@@ -15,6 +15,7 @@ from chemspec.chem.strategy import strategy
 from chemspec.engine.distinct import echoes_query
 from chemspec.engine.engine import Engine
 from chemspec.review.forward_check import ForwardCheck, StepChecker, gives_target
+from chemspec.review.suggestions import answer_probability
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, Hypothesis
@@ -107,9 +108,7 @@ def judge_predictions(task: Task, query: str, expected: str, result: DecodeResul
         task, query, expected, 0, len(answers), 0.0, 0, "", _find_problem(task, query, expected), result
     )
     if ranks:
-        answer = answers[ranks[0] - 1]
-        chance = answer.probability if answer.confidence is None else answer.confidence
-        return replace(check, rank=ranks[0], chance=chance)
+        return replace(check, rank=ranks[0], chance=answer_probability(answers[ranks[0] - 1]))
     for rank, answer in enumerate(answers, 1):
         if difference := _describe_near_miss(task, query, expected, answer.canonical):
             return replace(check, near=rank, nearly=difference)

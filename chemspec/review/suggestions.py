@@ -1,6 +1,6 @@
 """Suggestions: predictions grouped by strategy, with probability, problems, evidence and ranking."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -160,11 +160,11 @@ def group_answers(task: Task, query: str, result: DecodeResult) -> list[Suggesti
         if task == "forward":
             step = strategy_of_step(query, answer.canonical) if answer.valid and "." not in answer.canonical else None
             turned = step.flipped if step else ()  # wrong geometry is no isomer of the product
-            key = (drop_geometry(answer.canonical), turned) if answer.valid else answer.smiles
-            groups.setdefault(key, []).append((answer, step))
+            key: object = (drop_geometry(answer.canonical), turned) if answer.valid else answer.smiles
         else:
             step = strategy_of_step(answer.canonical, query) if answer.valid else None
-            groups.setdefault(step.key if step else answer.smiles, []).append((answer, step))
+            key = step.key if step else answer.smiles
+        groups.setdefault(key, []).append((answer, step))
     for group in groups.values():
         group.sort(key=lambda member: bool(member[1] and spoils_stereo(member[1])))  # wrong epimers last
     return rank_suggestions([Suggestion(task, query, 0, *group[0], tuple(group[1:])) for group in groups.values()])
@@ -188,57 +188,51 @@ def spoils_stereo(step: Strategy) -> bool:
     return bool(step.inverted or step.unset or step.flipped)
 
 
-def _find_problems(suggestion: Suggestion) -> list[str]:
+def _find_problems(suggestion: Suggestion) -> Iterator[str]:
     best, change, task = suggestion.best, suggestion.step, suggestion.task
     if best.ended == "length":
-        return [f"cut after {len(best.tokens)} tokens"]
+        yield f"cut after {len(best.tokens)} tokens"
+        return
     if not best.valid:
-        return [f"not a valid SMILES: {chem.explain(best.smiles) or ''}"]
-    problems = []
+        yield f"not a valid SMILES: {chem.explain(best.smiles) or ''}"
+        return
     left, right = suggestion.sides
     if echoes_query(task, suggestion.query, best.canonical):
-        problems.append("returns the query" if task == "retro" else "returns a starting material")
+        yield "returns the query" if task == "retro" else "returns a starting material"
     copies = ".".join(extra_copies(left, right))
     if lacking := missing_elements(left, right):
-        problems.append(f"the reactants cannot supply {_element_counts(lacking)}")
+        yield f"the reactants cannot supply {_element_counts(lacking)}"
     elif (core := _atom_sources(task, left, change)) and (
         taken := missing_elements(f"{core}.{copies}".strip("."), right)
     ):
-        problems.append(f"{_element_counts(taken)} of the product could only come from a solvent, base or counterion")
+        yield f"{_element_counts(taken)} of the product could only come from a solvent, base or counterion"
     elif task == "forward" and change and change.unlikely and not (change.carbon_moves or change.bond_shifted):
-        problems.append(change.unlikely)
+        yield change.unlikely
     if copies and task == "forward":
         reactant = copies.split(".")[0]
-        problems.append(
-            f"over-reaction: takes {1 + copies.count('.') + 1} equivalents of {name_in_list(reactant) or reactant}"
-        )
+        yield f"over-reaction: takes {2 + copies.count('.')} equivalents of {name_in_list(reactant) or reactant}"
     if task == "forward":
-        problems += missing_or_conflicting(suggestion.query, best.canonical)
+        yield from missing_or_conflicting(suggestion.query, best.canonical)
     if change:
         if change.carbon_moves:
-            problems.append("a carbon group would have to move to another atom")
+            yield "a carbon group would have to move to another atom"
         if change.bond_shifted:
-            problems.append("a group leaves one atom, and the new bond is at another")
+            yield "a group leaves one atom, and the new bond is at another"
         if change.inverted:
-            problems.append(f"wrong epimer: {_centre_numbers(change.inverted)} would have to invert")
+            yield f"wrong epimer: {_centre_numbers(change.inverted)} would have to invert"
         if change.flipped:
-            problems.append(f"wrong geometry: {_double_bonds(change.flipped)} would have to turn")
+            yield f"wrong geometry: {_double_bonds(change.flipped)} would have to turn"
         if change.unset and task == "retro":
-            problems.append(
-                f"stereo missing: {_centre_numbers(change.unset)} {_is_or_are(change.unset)} not set in the reactants"
-            )
+            yield f"stereo missing: {_centre_numbers(change.unset)} {_is_or_are(change.unset)} not set in the reactants"
         if change.lost and task == "forward":
-            problems.append(
-                f"stereo lost: {_centre_numbers(change.lost)} {_is_or_are(change.lost)} set in the flask and not here"
-            )
+            yield f"stereo lost: {_centre_numbers(change.lost)} {_is_or_are(change.lost)} set in the flask and not here"
         if task == "retro" and change.key[0] == "dehalogenation":
-            problems.append("removes a halogen that would have to be introduced first")
+            yield "removes a halogen that would have to be introduced first"
     check = suggestion.check
     if check and check.verdict == "differs":
-        problems.append(f"the forward model {'expects another' if check.product else 'gives no'} product")
+        yield f"the forward model {'expects another' if check.product else 'gives no'} product"
     elif check and check.verdict == "unsure":
-        problems.append(f"the forward model is unsure of it ({format_percent(check.probability)})")
-    return problems
+        yield f"the forward model is unsure of it ({format_percent(check.probability)})"
 
 
 def _element_counts(lacking: dict[str, int]) -> str:

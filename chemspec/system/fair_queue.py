@@ -22,15 +22,10 @@ class BusyError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class _Ticket:
-    """A position in the queue; the lowest is next. Two of one visitor may be equal."""
+    """A position in the queue: the lowest order is next, patient ones last. Two of one visitor may be equal."""
 
-    patient: bool
-    position: int
+    order: tuple[bool, int]
     visitor: Hashable
-
-    @property
-    def order(self) -> tuple[bool, int]:
-        return self.patient, self.position
 
 
 class FairQueue:
@@ -66,7 +61,7 @@ class FairQueue:
                 raise BusyError(f"{self._most_each} of your queries are waiting already; wait for one, or stop one")
             if len(self._line) >= self._most:
                 raise BusyError(f"{self._most} queries are waiting already; try again in a minute")
-            ticket = _Ticket(patient, number + waiting_count * LATER, who)
+            ticket = _Ticket((patient, number + waiting_count * LATER), who)
             self._line.append(ticket)
         try:
             while not self._is_next(ticket, every):

@@ -58,7 +58,7 @@ def test_who_is_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(building.shutil, "rmtree", lambda *_, **__: None)
     build_index(tables, out, workers=1)
     assert written[0].stat().st_mtime_ns == before
-    assert len(Precedents.open(out)) == 5
+    assert len(Precedents(out)) == 5
 
 
 def test_shards_of_other_settings_are_not_used(tmp_path: Path) -> None:

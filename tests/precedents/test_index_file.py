@@ -23,7 +23,7 @@ def test_any_changed_byte_is_found(index: Path) -> None:
     for place in np.linspace(0, len(whole) - 1, 60).astype(int):
         index.write_bytes(whole[:place] + bytes([whole[place] ^ 0x20]) + whole[place + 1 :])
         with pytest.raises(ValueError, match="is not an index of precedents"):
-            Precedents.open(index)
+            Precedents(index)
 
 
 @pytest.mark.parametrize("share", [0, 0.001, 0.3, 0.99])
@@ -33,19 +33,19 @@ def test_a_file_that_is_cut_off_is_refused(index: Path, share: float) -> None:
     with pytest.raises(
         ValueError, match=r"index\.safetensors is not an index of precedents.*chemspec precedents build"
     ):
-        Precedents.open(index)
+        Precedents(index)
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     other = tmp_path / "weights.safetensors"
     save_file({"weight": np.zeros((2, 2))}, other)
     with pytest.raises(ValueError, match="its format is 'unknown'"):
-        Precedents.open(other)
+        Precedents(other)
     other.write_bytes(b"PK\x03\x04 not at all")
     with pytest.raises(ValueError, match="is not an index"):
-        Precedents.open(other)
+        Precedents(other)
     with pytest.raises(FileNotFoundError):
-        Precedents.open(tmp_path / "none")
+        Precedents(tmp_path / "none")
 
 
 def arrays(index: Path) -> files.Arrays:
@@ -68,7 +68,7 @@ def test_parts_that_do_not_fit_are_refused(index: Path, name: str, change) -> No
     own = arrays(index)
     files.write_index(index, own | {name: change(own[name])}, {"files": ["retro_train"]})
     with pytest.raises(ValueError, match="is not an index of precedents"):
-        Precedents.open(index)
+        Precedents(index)
 
 
 def test_an_index_without_reactions_is_refused(index: Path) -> None:
@@ -76,7 +76,7 @@ def test_an_index_without_reactions_is_refused(index: Path) -> None:
     empty = {name: array[:0] for name, array in own.items()} | {"starts": np.zeros(1), "blocks": np.zeros(1)}
     files.write_index(index, empty, {"files": []})
     with pytest.raises(ValueError, match="contains no reaction"):
-        Precedents.open(index)
+        Precedents(index)
 
 
 @pytest.mark.parametrize("text", [b"no zlib", b""])
@@ -85,7 +85,7 @@ def test_texts_that_cannot_be_unpacked_are_told(index: Path, text: bytes) -> Non
     changed = own | {"text": np.frombuffer(text, np.uint8), "blocks": np.array([0, len(text)])}
     files.write_index(index, changed, {"files": ["retro_train", "forward_train"]})
     with pytest.raises(ValueError, match="has been changed or damaged"):
-        Precedents.open(index).find("CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1")
+        Precedents(index).find("CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1")
 
 
 def test_about_is_checked(index: Path) -> None:
@@ -93,7 +93,7 @@ def test_about_is_checked(index: Path) -> None:
     for about in ({}, {"files": [1]}, {"files": None}):
         files.write_index(index, own, about)
         with pytest.raises(ValueError, match="is not an index of precedents"):
-            Precedents.open(index)
+            Precedents(index)
 
 
 # --- which one is installed --------------------------------------------------------------------------

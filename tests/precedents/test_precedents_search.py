@@ -59,7 +59,7 @@ def index_of(folder: Path, *reactions: str) -> Precedents:
     pairs = [reaction.split(">>") for reaction in reactions]
     rows = [{"product": product, "reactants": flask, "patent_id": "", "mapped_rxn": ""} for flask, product in pairs]
     build_index([write(folder / "retro_train.csv.gz", rows)], folder / "index", workers=1)
-    return Precedents.open(folder / "index")
+    return Precedents(folder / "index")
 
 
 def test_a_close_reaction_stands_before_a_more_similar_one_of_the_kind(tmp_path: Path) -> None:

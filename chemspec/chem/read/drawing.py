@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -10,12 +11,11 @@ from rdkit import Chem, rdBase
 import chemspec.chem.read.chemdraw as chemdraw
 import chemspec.chem.read.molfile as molfile
 from chemspec.chem import parsing
-from chemspec.chem.read.labels import read_label
-from chemspec.chem.read.values import EXPORT, Molecules, roles_of, side_note
+from chemspec.chem.read.labels import Label, read_label, text_note
+from chemspec.chem.read.values import DRAW, EXPORT, Molecules, RefusedError, roles_of, side_note
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.trial import RDKIT_ERRORS
 
-_DRAW = "draw the one that is meant"
 # ChemDraw node types of labels with several meanings.
 _VAGUE = {
     "GenericNickname", "AnonymousAlternativeGroup", "NamedAlternativeGroup", "ElementList", "ElementListNickname",
@@ -25,14 +25,6 @@ _ATTACHED = {"MultiAttachment", "VariableAttachment"}
 _LABELS = {"Nickname", "Fragment"}  # these contain the atoms that they abbreviate
 _PLAIN_BRACKETS = {"Unspecified", "Unused1", "Unused2", "Component", ""}
 _NO_NARROW_END = {"Bold", "Hash", "HollowWedgeBegin", "HollowWedgeEnd", "Dash", "DashBold"}
-
-
-class _RefusedError(ValueError):
-    """A part of the drawing that stands for no certain molecule."""
-
-    def __init__(self, message: str, kind: str = "other") -> None:
-        super().__init__(message)
-        self.kind = kind
 
 
 def read_cdxml(text: str, side: str) -> Molecules | Fault:
@@ -54,30 +46,20 @@ def read_cdxml(text: str, side: str) -> Molecules | Fault:
         molecules = _read(drawing, items, agents, (side_note(side), *reaction.notes))
         inside = {id(item) for role in reaction.items.values() for item in role}
         outside = [item for item in drawing.items if id(item) not in inside]
-        return _with_notes(molecules, _left_out(outside))
-    except _RefusedError as error:
+        return replace(molecules, notes=(*molecules.notes, *_left_out(outside)))
+    except RefusedError as error:
         return Fault(str(error) or f"the reaction has no {roles_of(side)[0]}", *whole, error.kind)
     except RDKIT_ERRORS as error:
         reason = str(error).strip().split("\n")[0]
         return Fault(f"RDKit cannot read this ChemDraw file: {reason}; {EXPORT}", *whole, "other")
 
 
-def _with_notes(molecules: Molecules, notes: Sequence[str]) -> Molecules:
-    return Molecules(molecules.parts, (*molecules.notes, *notes))
-
-
 def _left_out(items: Sequence[Element]) -> list[str]:
     words = [" ".join(chemdraw.text_of(item).split()) for item in items if item.tag == "t"]
     labels = [_lone_label(item) for item in items if item.tag == "fragment"]
-    words += [label for label in labels if label]
+    words += filter(None, labels)
     drawn = sum(not label for label in labels)
-    notes = [_text_note(words)] * any(words)
-    notes += [f"{drawn} molecule{'s' * (drawn > 1)} outside the reaction left out"] * bool(drawn)
-    return notes
-
-
-def _text_note(words: Sequence[str]) -> str:
-    return f"text in the drawing left out: {', '.join(filter(None, words))[:60]!r}"
+    return text_note(words) + [f"{drawn} molecule{'s' * (drawn > 1)} outside the reaction left out"] * bool(drawn)
 
 
 def _read(
@@ -87,41 +69,32 @@ def _read(
     fragments = [item for item in items if item.tag == "fragment"]
     mols: list[Any] = []
     new_notes: list[str] = []
-    rest: list[str] = []
     drawn = [item for item in (*fragments, *agents) if item.tag == "fragment" and not _lone_label(item)]
     if refusal := parsing.cdxml_refusal(chemdraw.alone(drawing, drawn)) if drawn else "":
-        raise _RefusedError(refusal, "length")
+        raise RefusedError(refusal, "length")
     for item in drawn:
         mols += _molecules(drawing, item, new_notes)
-    for item in fragments:
-        if label := _lone_label(item):
-            named = read_label(label)
-            if not named.smiles:
-                message = f"the label {label[:30]!r} stands for no single group of atoms; {_DRAW}"
-                raise _RefusedError(message, "atom")
-            mols += named.smiles
-            new_notes += named.notes
-            rest += named.rest
+    names = [label for item in fragments if (label := _lone_label(item))]
+    labels = [*map(read_label, names)]
+    if vague := [name for name, label in zip(names, labels, strict=True) if not label.smiles]:
+        raise RefusedError(f"the label {vague[0][:30]!r} stands for no single group of atoms; {DRAW}", "atom")
     is_reaction = bool(notes)
-    for item in (item for item in items if item.tag == "t"):
-        words = " ".join(chemdraw.text_of(item).split())
-        named = read_label(chemdraw.text_of(item))
+    for text in (chemdraw.text_of(item) for item in items if item.tag == "t"):
+        words, named = " ".join(text.split()), read_label(text)
         if is_reaction and named.smiles and not named.rest and not fragments:
-            mols += named.smiles
-            new_notes += named.notes
+            labels.append(named)
         elif is_reaction and not fragments and words:
-            raise _RefusedError(f"the text {words[:30]!r} stands for no certain molecule; {_DRAW}", "atom")
+            raise RefusedError(f"the text {words[:30]!r} stands for no certain molecule; {DRAW}", "atom")
         else:
-            rest.append(words)
-    for item in agents:
-        words = _lone_label(item) if item.tag == "fragment" else chemdraw.text_of(item)
-        named = read_label(words)
-        mols += named.smiles
-        new_notes += named.notes
-        rest += named.rest
+            labels.append(Label(rest=(words,)))
+    agent_texts = (_lone_label(item) if item.tag == "fragment" else chemdraw.text_of(item) for item in agents)
+    labels += map(read_label, agent_texts)
+    mols += [smiles for label in labels for smiles in label.smiles]
+    new_notes += [note for label in labels for note in label.notes]
+    rest = [words for label in labels for words in label.rest]
     if not mols:
-        raise _RefusedError("" if is_reaction else "there is no molecule here", "reaction" if is_reaction else "empty")
-    return Molecules(mols, (*notes, *dict.fromkeys(new_notes), *([_text_note(rest)] * any(rest))))
+        raise RefusedError("" if is_reaction else "there is no molecule here", "reaction" if is_reaction else "empty")
+    return Molecules(mols, (*notes, *dict.fromkeys(new_notes), *text_note(rest)))
 
 
 def _lone_label(fragment: Element) -> str:
@@ -132,16 +105,15 @@ def _lone_label(fragment: Element) -> str:
     (node,) = nodes
     kind = node.get("NodeType", "")
     empty = kind in _LABELS and node.find("fragment") is None
-    if kind in _VAGUE or empty or _is_strange_element(node):
-        return chemdraw.text_of(node) or "?"
-    return ""
+    return (chemdraw.text_of(node) or "?") if kind in _VAGUE or empty or _is_strange_element(node) else ""
 
 
-def _is_strange(node: Element) -> bool:
+def _is_strange_element(node: Element) -> bool:
     """Return whether the label of an atom says something else than its element, hydrogens, charge and isotope."""
     label = re.sub(r"[^A-Za-z]", "", chemdraw.text_of(node))
     number = node.get("Element", "6")
-    if not label or not number.isdecimal() or not 0 < int(number) < 119:
+    plain = node.get("NodeType", "") in ("", "Element")
+    if not plain or not label or not number.isdecimal() or not 0 < int(number) < 119:
         return False
     symbol = Chem.GetPeriodicTable().GetElementSymbol(int(number))
     return label.replace(symbol, "", 1).strip("H") != "" and label not in ("D", "T", "Me")
@@ -156,15 +128,17 @@ def _molecules(drawing: chemdraw.Drawing, fragment: Element, notes: list[str]) -
     with rdBase.BlockLogs():
         mols = [mol for mol in parsing.mols_from_cdxml(chemdraw.alone(drawing, [plain])) if mol.GetNumAtoms()]
         if not mols:
-            raise _RefusedError(f"RDKit cannot read a molecule of this ChemDraw file; {EXPORT}")
+            raise RefusedError(f"RDKit cannot read a molecule of this ChemDraw file; {EXPORT}")
         hydrides = [
             Chem.GetPeriodicTable().GetElementSymbol(int(node.get("Element", "6")))
             for node in fragment.iter("n")
             if node.get("NumHydrogens", "0") not in ("", "0") and node.get("Element", "6").isdecimal()
         ]
         for mol in mols:
-            if fault := query_fault(mol):
-                raise _RefusedError(fault.message, fault.kind)
+            if any(atom.GetAtomicNum() == 0 or atom.HasQuery() for atom in mol.GetAtoms()):
+                raise RefusedError(f"a label or an open end stands for no certain atom; {DRAW}", "atom")
+            if any(bond.HasQuery() for bond in mol.GetBonds()):
+                raise RefusedError(f"a bond stands for more than one kind; {DRAW}", "bond")
             notes += molfile.as_drawn(mol, hydrides)
             if any(bond.get("Display") in _NO_NARROW_END for bond in plain.iter("b")) and _is_unsure(mol):
                 notes.append("a bold, hashed or hollow bond without a narrow end shows no configuration; draw a wedge")
@@ -175,15 +149,11 @@ def _check_node(node: Element) -> None:
     kind = node.get("NodeType", "")
     label = " ".join(chemdraw.text_of(node).split())[:30] or "?"
     if kind in _ATTACHED:
-        raise _RefusedError(f"a bond that ends at several atoms is not understood; {_DRAW}", "bond")
+        raise RefusedError(f"a bond that ends at several atoms is not understood; {DRAW}", "bond")
     if kind in _VAGUE or node.get("ElementList") or node.get("GenericList") or _is_strange_element(node):
-        raise _RefusedError(f"the label {label!r} stands for no single group of atoms; {_DRAW}", "atom")
+        raise RefusedError(f"the label {label!r} stands for no single group of atoms; {DRAW}", "atom")
     if kind in _LABELS and node.find("fragment") is None:
-        raise _RefusedError(f"the label {label!r} is not expanded; in ChemDraw: Structure, Expand Label", "atom")
-
-
-def _is_strange_element(node: Element) -> bool:
-    return node.get("NodeType", "") in ("", "Element") and _is_strange(node)
+        raise RefusedError(f"the label {label!r} is not expanded; in ChemDraw: Structure, Expand Label", "atom")
 
 
 def _refuse_brackets(drawing: chemdraw.Drawing, fragment: Element) -> None:
@@ -194,7 +164,7 @@ def _refuse_brackets(drawing: chemdraw.Drawing, fragment: Element) -> None:
         if usage in _PLAIN_BRACKETS or once or not inside & set(group.get("BracketedObjectIDs", "").split()):
             continue
         what = "repeated" if usage == "MultipleGroup" else "polymer, mixture"
-        raise _RefusedError(f"brackets of the kind {usage} ({what}) are not understood; draw all atoms")
+        raise RefusedError(f"brackets of the kind {usage} ({what}) are not understood; draw all atoms")
 
 
 def _spliced(fragment: Element, bonded: set[str]) -> Element:
@@ -217,12 +187,3 @@ def _is_unsure(mol: Any) -> bool:
         info.type == Chem.StereoType.Atom_Tetrahedral and info.specified == Chem.StereoSpecified.Unspecified
         for info in Chem.FindPotentialStereo(mol)
     )
-
-
-def query_fault(mol: Any) -> Fault | None:
-    """Return the fault of a molecule with query atoms or bonds."""
-    if any(atom.GetAtomicNum() == 0 or atom.HasQuery() for atom in mol.GetAtoms()):
-        return Fault(f"a label or an open end stands for no certain atom; {_DRAW}", 0, 0, "atom")
-    if any(bond.HasQuery() for bond in mol.GetBonds()):
-        return Fault(f"a bond stands for more than one kind; {_DRAW}", 0, 0, "bond")
-    return None

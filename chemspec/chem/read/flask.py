@@ -130,14 +130,17 @@ def _read_list(text: TracedText, is_target: bool, single: Flask | Fault) -> Flas
     return Flask(".".join(smiles), "name" if contents.named or len(smiles) > 1 else "SMILES", notes)
 
 
+def _named(written: str, named: lookup.Named | None) -> Contents | None:
+    return Contents([named.smiles], list(_meaning(written, named)), named=True) if named else None
+
+
 def _add_systematic(contents: Contents) -> bool:
-    names = [item.chars for item in contents.unread[: MOST_SYSTEMATIC + 1]]
-    if len(names) > MOST_SYSTEMATIC:
+    if len(contents.unread) > MOST_SYSTEMATIC:
         return False
-    for name in names:
-        if (named := lookup.read_systematic(name)) is None:
+    for name in (item.chars for item in contents.unread):
+        if (named := _named(name, lookup.read_systematic(name))) is None:
             return False
-        contents.add(Contents([named.smiles], list(_meaning(name, named)), named=True))
+        contents.add(named)
     contents.unread.clear()
     return True
 
@@ -149,16 +152,15 @@ def _read_part(part: TracedText, is_target: bool) -> Contents:
     whole = _read_item(part)
     if whole is not None:
         return whole
-    words = [part[match.start() : match.end()] for match in _WORD.finditer(part.chars)]
+    words = [*_WORD.finditer(part.chars)]
     if len(words) < 2:
         return Contents(unread=[part])
-    return _read_words(part, words, is_target)
+    return _read_words(part, [part[slice(*word.span())] for word in words], [word.start() for word in words], is_target)
 
 
-def _read_words(part: TracedText, words: Sequence[TracedText], is_target: bool) -> Contents:
+def _read_words(part: TracedText, words: Sequence[TracedText], starts: Sequence[int], is_target: bool) -> Contents:
     """Read words that may be names of several words, SMILES, conditions, or the title behind a SMILES."""
     contents, position = Contents(), 0
-    starts = [match.start() for match in _WORD.finditer(part.chars)]
     while position < len(words):
         if words[position].chars.lower().strip(".,") in _FILLERS:
             position += 1
@@ -211,26 +213,22 @@ def _title_note(rest: TracedText) -> str:
 def _read_item(item: TracedText) -> Contents | None:
     """Read one molecule, or several that are written as one word; None if it is none."""
     chars = item.chars
-    if " " not in chars and inchi.is_inchi(chars) and chars.startswith("InChI="):
+    if " " not in chars and chars.startswith("InChI="):
         read = inchi.read_one(chars)
         return None if isinstance(read, Fault) else Contents([read[0]], list(read[1]))
     plain = not any(char.isspace() for char in chars)
     if plain:
         smiles = read_smiles(item)
         if isinstance(smiles, Flask):
-            return _as_named(chars) or Contents([smiles.smiles], list(smiles.notes))
-    if named := lookup.look_up(chars):
-        return Contents([named.smiles], list(_meaning(chars, named)), named=True)
+            # A reagent may be meant by a short word in a list that is a SMILES as well.
+            abbreviation = len(chars) > 2 and chars.isalnum() and chars.isupper()
+            named = _named(chars, lookup.look_up(chars)) if abbreviation else None
+            return named or Contents([smiles.smiles], list(smiles.notes))
+    if named := _named(chars, lookup.look_up(chars)):
+        return named
     if spelling.is_condition(chars):
         return Contents(notes=[f"left out: {chars}"])
     return _read_pieces(item, _ADDUCT if not plain else _DOT) or _read_compound(item)
-
-
-def _as_named(chars: str) -> Contents | None:
-    """Return the reagent that is meant by a short word in a list that is a SMILES as well."""
-    if len(chars) < 3 or not chars.isalnum() or not chars.isupper() or not (named := lookup.look_up(chars)):
-        return None
-    return Contents([named.smiles], list(_meaning(chars, named)), named=True)
 
 
 def _read_compound(item: TracedText) -> Contents | None:
@@ -268,9 +266,7 @@ def _read_pieces(item: TracedText, pattern: re.Pattern[str], *, of_names: bool =
 def _read_piece(piece: TracedText, of_names: bool, pattern: re.Pattern[str]) -> Contents | None:
     if of_names or pattern.search(piece.chars):
         named = lookup.look_up(piece.chars) if len(piece.chars) > 1 else None
-        if named and pattern is _HYPHEN and not named.name:
-            return None
-        return Contents([named.smiles], list(_meaning(piece.chars, named)), named=True) if named else None
+        return None if named and pattern is _HYPHEN and not named.name else _named(piece.chars, named)
     return _read_item(piece)
 
 
@@ -349,14 +345,9 @@ def join_tokens(text: TracedText) -> TracedText | None:
     atoms = sum(piece[0].isalpha() or piece[0] == "[" for piece in pieces)
     if not (whole or single) or 2 * atoms < len(pieces) // 2 or set(pieces) <= {"+", "."}:
         return None
-    if not any(re.fullmatch(_ATOM_TOKEN, piece) for piece in pieces) or _is_flask(pieces):
-        return None
-    return text.without_blanks()
-
-
-def _is_flask(pieces: list[str]) -> bool:
-    """Return whether the pieces are molecules with blanks around the dots, such as C . O."""
-    return all((piece == ".") == bool(number % 2) for number, piece in enumerate(pieces))
+    # Molecules with blanks around the dots, such as C . O, are a list.
+    listed = all((piece == ".") == bool(number % 2) for number, piece in enumerate(pieces))
+    return None if listed or not any(re.fullmatch(_ATOM_TOKEN, piece) for piece in pieces) else text.without_blanks()
 
 
 LONGEST_ADVISED = 300  # characters of a text that is worth it

@@ -1,4 +1,4 @@
-"""InChI, with the usual tautomer of amides and aromatic amines where that leaves it open, and InChIKey."""
+"""InChI, with the usual tautomer of amides and aromatic amines where that leaves it open."""
 
 import re
 from typing import Any
@@ -14,20 +14,8 @@ from chemspec.chem.trial import RDKIT_ERRORS
 _INCHI = re.compile(r"\s*[\"']?(?:InChI\s*=\s*)?(1S?/\S+)")
 # In a text, up to what can be no part of it: an arrow, or punctuation before a blank, the end or the next one.
 _ANY = re.compile(r"(?:InChI\s*=\s*1S?|(?<![\w/])1S)/[^\s>\"']+?(?=[;,.]?(?:\s|$|InChI=)|[>\"']|[-=]{1,3}>)")
-_KEY = re.compile(r"\s*(?:InChIKey\s*[=:]\s*)?[A-Z]{14}-[A-Z]{10}-[A-Z]\s*$", re.IGNORECASE)
 _LONGEST_INCHI = 5000
 _MOST = 50  # in one text
-
-
-def is_inchi(text: str) -> bool:
-    """Return whether a text begins as an InChI."""
-    start = text.lstrip("\ufeff \t\r\n\"'")
-    return start.startswith("InChI=") or _INCHI.match(start) is not None
-
-
-def is_inchikey(text: str) -> bool:
-    """Return whether a text is an InChIKey."""
-    return _KEY.match(text) is not None
 
 
 def read_one(inchi: str) -> tuple[str, tuple[str, ...]] | Fault:
@@ -72,12 +60,6 @@ def replace_inchis(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fau
     if not faults and (start := changed.chars.find("InChI=")) >= 0:
         faults.append(changed[start:].fault("an InChI begins with InChI=1S/ or InChI=1/", "syntax"))
     return faults[0] if faults else (changed, tuple(notes))
-
-
-def refuse_inchikey(text: str, _: str) -> Fault:
-    """Refuse an InChIKey."""
-    message = "an InChIKey is a fingerprint that cannot be turned back into a molecule"
-    return Fault(f"{message}; look it up (PubChem) and enter its SMILES", 0, len(text), "other")
 
 
 # Nitrogen that takes the hydrogen, carbon, and what gives it: imidic acids, imines on an aromatic ring, lactims.

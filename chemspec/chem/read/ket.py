@@ -11,20 +11,15 @@ import chemspec.chem.read.molfile as molfile
 from chemspec.chem import parsing
 from chemspec.chem.parsing import LONGEST, TOO_MANY_ATOMS
 from chemspec.chem.read.drawn_arrows import Arrow, Point, middle_of
-from chemspec.chem.read.labels import read_label
-from chemspec.chem.read.values import EXPORT, Molecules, roles_of, side_note
+from chemspec.chem.read.labels import read_label, text_note
+from chemspec.chem.read.values import DRAW, EXPORT, Molecules, RefusedError, roles_of, side_note
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.system.untrusted import parse_untrusted_json
 
-_DRAW = "draw the one that is meant"
 _QUERY = ("ringBondCount", "substitutionCount", "unsaturatedAtom", "hCount", "queryProperties", "attachmentPoints")
 _STEREO = {1: 1, 4: 2, 6: 3, 3: 2}  # of bonds, in V3000
 _ORDERS = range(1, 11)
 _MOST_ITEMS = 5000  # objects of a drawing
-
-
-class _RefusedError(ValueError):
-    """A drawing that stands for no molecule, or is damaged."""
 
 
 @dataclass
@@ -49,37 +44,35 @@ def read_ket(text: str, side: str) -> Molecules | Fault:
         return Fault(f"this is no complete KET file ({error}); was it cut off?", *whole, "syntax")
     try:
         drawing = _read_drawing(document)
-    except _RefusedError as error:
+    except RefusedError as error:
         return Fault(str(error), *whole, "other")
     except (TypeError, KeyError, IndexError, AttributeError, ValueError, OverflowError):
         return Fault(f"this KET file is damaged; {EXPORT}", *whole, "syntax")
+    try:
+        return _one_side(drawing, side)
+    except RefusedError as error:
+        return Fault(str(error), *whole, error.kind)
+
+
+def _one_side(drawing: _Drawing, side: str) -> Molecules:
     if not drawing.blocks and not drawing.texts:
-        return Fault("this KET file holds no molecule; draw one first", *whole, "empty")
+        raise RefusedError("this KET file holds no molecule; draw one first", "empty")
     if refusal := parsing.molblock_refusal(*(block for block, _, _ in drawing.blocks)):
-        return Fault(refusal, *whole, "length")
-    molecules = _one_side(drawing, side)
-    return molecules if isinstance(molecules, Molecules) else Fault(molecules.message, *whole, molecules.kind)
-
-
-def _one_side(drawing: _Drawing, side: str) -> Molecules | Fault:
+        raise RefusedError(refusal, "length")
     if len(drawing.arrows) > 1:
         message = f"there are {len(drawing.arrows)} arrows; keep one reaction, and save each in a file of its own"
-        return Fault(message, 0, 0, "reaction")
+        raise RefusedError(message, "reaction")
     arrow = next(iter(drawing.arrows), None)
-    selected = [
-        (block, aliases)
-        for block, aliases, position in drawing.blocks
-        if arrow is None or arrow.role(position) in roles_of(side)
-    ]
     mols: list[Any] = []
     notes: list[str] = []
     rest: list[str] = []
-    for block, aliases in selected:
-        read = molfile.read_molfile(molfile.split_lines(block), aliases)
-        if isinstance(read, Fault):  # its lines are not those of the file
-            return Fault(re.sub(r"^line \d+: ", "", read.message), 0, 0, read.kind)
-        mols += read.parts
-        notes += read.notes
+    for block, aliases, position in drawing.blocks:
+        if arrow is None or arrow.role(position) in roles_of(side):
+            read = molfile.read_molfile(molfile.split_lines(block), aliases)
+            if isinstance(read, Fault):  # its lines are not those of the file
+                raise RefusedError(re.sub(r"^line \d+: ", "", read.message), read.kind)
+            mols += read.parts
+            notes += read.notes
     for text, box in drawing.texts:
         label = read_label(text)
         if arrow is not None and arrow.holds(box):
@@ -89,13 +82,14 @@ def _one_side(drawing: _Drawing, side: str) -> Molecules | Fault:
                 notes += label.notes
         else:
             rest.append(" ".join(text.split()))
-    notes += [f"text in the drawing left out: {', '.join(rest)[:60]!r}"] * bool(rest)
+    notes += text_note(rest)
     notes += ["pictures in the drawing left out"] * bool(drawing.pictures)
     if arrow is not None:
         notes = [side_note(side), *filter(None, [arrow.note]), *notes]
+    if not mols and arrow is not None:
+        raise RefusedError(f"the reaction has no {roles_of(side)[0]}", "reaction")
     if not mols:
-        what = f"the reaction has no {roles_of(side)[0]}" if arrow is not None else "there is no molecule here"
-        return Fault(what, 0, 0, "reaction" if arrow is not None else "empty")
+        raise RefusedError("there is no molecule here", "empty")
     return Molecules(mols, tuple(notes))
 
 
@@ -103,10 +97,10 @@ def _read_drawing(document: Any) -> _Drawing:
     drawing = _Drawing()
     root = document["root"]
     if root.get("connections"):
-        raise _RefusedError(f"bonds between groups or monomers are not understood; {_DRAW}")
+        raise RefusedError(f"bonds between groups or monomers are not understood; {DRAW}")
     nodes = root["nodes"]
     if len(nodes) > _MOST_ITEMS:
-        raise _RefusedError("this drawing has too many objects for one query")
+        raise RefusedError("this drawing has too many objects for one query")
     for node in nodes:
         item = document[node["$ref"]] if "$ref" in node else node
         kind = item.get("type", "")
@@ -114,9 +108,9 @@ def _read_drawing(document: Any) -> _Drawing:
             if item.get("atoms"):
                 drawing.blocks.append(_molblock(item))
         elif kind in ("monomer", "ambiguousMonomer"):
-            raise _RefusedError(f"monomers of sequences are not understood; {EXPORT}")
+            raise RefusedError(f"monomers of sequences are not understood; {EXPORT}")
         elif kind == "rgroup":
-            raise _RefusedError(f"an R group stands for more than one molecule; {_DRAW}")
+            raise RefusedError(f"an R group stands for more than one molecule; {DRAW}")
         elif kind == "arrow":
             drawing.arrows.append(_arrow(item["data"]))
         elif kind == "multi-tailed-arrow":
@@ -140,7 +134,7 @@ def _arrow(data: Mapping[str, Any]) -> Arrow:
     if "equilibrium" in mode:
         note = "an equilibrium arrow, read from left to right"
     elif "both-ends" in mode:
-        raise _RefusedError("an arrow with two heads is no reaction; draw one head, or remove the arrow")
+        raise RefusedError("an arrow with two heads is no reaction; draw one head, or remove the arrow")
     elif "failed" in mode:
         note = "the arrow is crossed out: the drawing says that this does not happen"
     return Arrow(tail, head, "retro" in mode, note)
@@ -171,11 +165,11 @@ def _molblock(item: Mapping[str, Any]) -> tuple[str, dict[int, str], Point]:
     """Return a molecule as V3000 molfile, the labels on its atoms, and its position."""
     atoms, bonds = item["atoms"], item.get("bonds") or []
     if len(atoms) > LONGEST or len(bonds) > LONGEST + parsing.MOST_RINGS:
-        raise _RefusedError(TOO_MANY_ATOMS)
+        raise RefusedError(TOO_MANY_ATOMS)
     for group in item.get("sgroups") or []:
         if group["type"] not in ("SUP", "DAT", "GEN"):
             message = f"brackets of the kind {group['type']} (polymer, repeated unit) are not understood"
-            raise _RefusedError(f"{message}; draw it in full")
+            raise RefusedError(f"{message}; draw it in full")
     points = [_point(atom.get("location") or (0, 0)) for atom in atoms]
     rows = [_atom_row(at, atom, point) for at, (atom, point) in enumerate(zip(atoms, points, strict=True), 1)]
     lines = [
@@ -191,16 +185,16 @@ def _molblock(item: Mapping[str, Any]) -> tuple[str, dict[int, str], Point]:
 
 def _atom_row(at: int, atom: Mapping[str, Any], point: Point) -> str:
     if atom.get("type", "atom") == "atom-list":
-        raise _RefusedError(f"a list of atoms stands for more than one; {_DRAW}")
+        raise RefusedError(f"a list of atoms stands for more than one; {DRAW}")
     if atom.get("type", "atom") == "rg-label":
-        raise _RefusedError(f"an R group stands for more than one molecule; {_DRAW}")
+        raise RefusedError(f"an R group stands for more than one molecule; {DRAW}")
     if any(atom.get(name) for name in _QUERY):
-        raise _RefusedError(f"atom {at} has conditions of a search; remove them, or {_DRAW}")
+        raise RefusedError(f"atom {at} has conditions of a search; remove them, or {DRAW}")
     label = str(atom["label"])
     if not re.fullmatch(r"[A-Za-z#*]{1,20}", label):
-        raise _RefusedError(f"{json.dumps(label)[:40]} is no element; {_DRAW}")
+        raise RefusedError(f"{json.dumps(label)[:40]} is no element; {DRAW}")
     if not all(math.isfinite(number) and abs(number) <= 1e6 for number in point):
-        raise _RefusedError("a coordinate is out of bounds")
+        raise RefusedError("a coordinate is out of bounds")
     words = [str(at), label, *(f"{number:.4f}" for number in point), "0", "0"]
     fields = {"CHG": atom.get("charge"), "RAD": atom.get("radical"), "MASS": atom.get("isotope")}
     words += [f"{name}={int(value)}" for name, value in fields.items() if value]
@@ -214,9 +208,9 @@ def _bond_row(at: int, bond: Mapping[str, Any], atoms: int) -> str:
     first, second = (int(end) for end in bond["atoms"])
     order = int(bond["type"])
     if order not in _ORDERS or not (0 <= first < atoms and 0 <= second < atoms):
-        raise _RefusedError(f"bond {at} cannot be read; {EXPORT}")
+        raise RefusedError(f"bond {at} cannot be read; {EXPORT}")
     if bond.get("topology") or bond.get("customQuery"):
-        raise _RefusedError(f"bond {at} has conditions of a search; remove them")
+        raise RefusedError(f"bond {at} has conditions of a search; remove them")
     stereo = _STEREO.get(int(bond.get("stereo") or 0))
     return f"M  V30 {at} {order} {first + 1} {second + 1}" + (f" CFG={stereo}" if stereo else "")
 

@@ -1,6 +1,7 @@
 """Texts in drawings: words that name molecules, as over an arrow, and labels of atoms that are groups, such as Boc."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -80,6 +81,11 @@ def _name(text: str) -> tuple[str, str, str] | None:
             return None
         text = bare
     return None
+
+
+def text_note(words: Sequence[str]) -> list[str]:
+    """Return a note on texts of a drawing that name no molecule; empty if there is none."""
+    return [f"text in the drawing left out: {', '.join(filter(None, words))[:60]!r}"] * any(words)
 
 
 TABLE = Path(__file__).with_name("groups.tsv")

@@ -9,7 +9,7 @@ from rdkit import Chem, rdBase
 from chemspec.chem import parsing
 from chemspec.chem.query import LONGEST, bonds_of
 from chemspec.chem.read.labels import expand_groups, group_smiles, only_numbers
-from chemspec.chem.read.values import Molecules
+from chemspec.chem.read.values import DRAW, Molecules
 from chemspec.chem.smiles_syntax import Fault, describe_character
 from chemspec.chem.trial import RDKIT_ERRORS
 
@@ -58,17 +58,11 @@ _CAPITALS = {
 }  # fmt: skip
 _REPEATS = {"SRU", "MON", "MER", "COP", "CRO", "MOD", "GRA", "COM", "MIX", "FOR", "ANY", "GEN"}
 _HOLDERS = {"R", "R#", "A", "*", "Q", "X"}  # symbols under the label of a group
-_DRAW = "draw the one that is meant"
 # RDKit fills them up to a hydride, as the rule of molfiles says; what a chemist draws as Na is sodium.
 _METALS = {
     "Li", "Na", "K", "Rb", "Cs", "Be", "Mg", "Ca", "Sr", "Ba", "Ra", "Al", "Ga", "In", "Tl", "Sn", "Pb", "Ge", "Sb",
     "Bi", "Po",
 }  # fmt: skip
-
-
-def has_counts(lines: Sequence[NumberedLine]) -> bool:
-    """Return whether one of the first lines is the counts line of a molfile."""
-    return _find_counts(lines) is not None
 
 
 def read_molfile(lines: Sequence[NumberedLine], aliases: Mapping[int, str] | None = None) -> Molecules | Fault:
@@ -77,8 +71,7 @@ def read_molfile(lines: Sequence[NumberedLine], aliases: Mapping[int, str] | Non
     Lines lost or added above the counts line, as by copying, do not matter. `aliases` are labels by number of their
     atom, besides those in the lines.
     """
-    at = _find_counts(lines)
-    block = block_of(lines)
+    at = find_counts(lines)
     if at is None:
         line = lines[min(3, len(lines) - 1)]
         return blame(line, "this should be the counts line of a molfile, which ends in V2000")
@@ -89,12 +82,12 @@ def read_molfile(lines: Sequence[NumberedLine], aliases: Mapping[int, str] | Non
     scan = _scan_v3000(body, labels) if version3 else _scan_v2000(body, labels)
     if isinstance(scan, Fault):
         return scan
-    return _read(block, scan, lines, labels)
+    return _read(block_of(lines), scan, lines, labels)
 
 
 def block_of(lines: Sequence[NumberedLine]) -> str:
     """Return these lines as RDKit wants a molfile, the counts line its fourth; without one nothing."""
-    at = _find_counts(lines)
+    at = find_counts(lines)
     if at is None:
         return ""
     # The second line says whether flat coordinates are those of a flat molecule.
@@ -104,14 +97,13 @@ def block_of(lines: Sequence[NumberedLine]) -> str:
     return "\n".join(["", second, "", counts, *(line.text for line in lines[at + 1 :])])
 
 
-def _find_counts(lines: Sequence[NumberedLine]) -> int | None:
+def find_counts(lines: Sequence[NumberedLine]) -> int | None:
+    """Return which of the first lines is the counts line of a molfile; None if none is."""
     for at, line in enumerate(lines[:12]):
         if _COUNTS.match(line.text):
             return at
     # Old programs leave the version out.
-    if len(lines) > 4 and _NO_VERSION.match(lines[3].text):
-        return 3
-    return None
+    return 3 if len(lines) > 4 and _NO_VERSION.match(lines[3].text) else None
 
 
 Labels = dict[int, tuple[NumberedLine, str]]  # by number of an atom: where it stands, and what it says
@@ -147,7 +139,7 @@ def _scan_v2000(body: Sequence[NumberedLine], labels: Labels) -> list[NumberedLi
         symbol = line.text[31:34].strip()
         if not symbol or any(_float(line.text[k : k + 10]) is None for k in (0, 10, 20)):
             return blame(line, f"atom {number} cannot be read; {_COLUMNS}")
-        if fault := _label_fault(symbol, labels.get(number)) or _symbol(line, symbol, number in labels):
+        if fault := _atom_fault(line, symbol, labels.get(number)):
             return fault
     if len(rows) < atoms:
         return blame(body[-1], f"only {len(rows)} of {atoms} atoms are here; {_WHOLE}")
@@ -168,10 +160,9 @@ def _bonds_v2000(rest: Sequence[NumberedLine], atoms: int, bonds: int) -> Fault 
             return blame(line, f"bond {number} cannot be read; {_COLUMNS}")
         for end in ends:
             if not 1 <= (end or 0) <= atoms:
-                message = f"bond {number} ends at atom {end}, but there are only {atoms}"
-                return blame(line, message, "bond")
+                return blame(line, f"bond {number} ends at atom {end}, but there are only {atoms}", "bond")
         if kind in _QUERY_BONDS:
-            return blame(line, f"bond {number} means {_QUERY_BONDS[kind]}; {_DRAW}", "bond")
+            return blame(line, f"bond {number} means {_QUERY_BONDS[kind]}; {DRAW}", "bond")
     if len(rest) < bonds:
         return Fault(f"only {len(rest)} of {bonds} bonds are here; {_WHOLE}", 0, 0, "syntax")
     texts = iter(rest[bonds:])
@@ -191,7 +182,7 @@ def _property(line: NumberedLine) -> Fault | None:
     word = line.text[:6]
     if word in ("M  ALS", "M  RGP", "M  LOG"):
         what = "a list of atoms" if word == "M  ALS" else "an R group"
-        return blame(line, f"{what} stands for more than one molecule; {_DRAW}", "atom")
+        return blame(line, f"{what} stands for more than one molecule; {DRAW}", "atom")
     if word in ("M  SUB", "M  UNS", "M  RBC"):
         return blame(line, "this is a query for a search, not a molecule; remove the query", "atom")
     if word == "M  STY" and (kinds := _REPEATS & set(line.text.split()[2:])):
@@ -201,14 +192,6 @@ def _property(line: NumberedLine) -> Fault | None:
 
 def _polymer(kinds: set[str]) -> str:
     return f"brackets of the kind {min(kinds)} (polymer, mixture) are not understood; remove them"
-
-
-def _label_fault(symbol: str, label: tuple[NumberedLine, str] | None) -> Fault | None:
-    """Return the fault of an atom whose label stands for no group that is known."""
-    if label is None or only_numbers(label[1], symbol) or group_smiles(label[1]):
-        return None
-    message = f"the label {label[1][:20]!r} stands on an atom {symbol}, but is no group that is known"
-    return blame(label[0], f"{message}; draw its atoms", "atom")
 
 
 def _scan_v3000(body: Sequence[NumberedLine], labels: Labels) -> list[NumberedLine] | Fault:
@@ -227,34 +210,34 @@ def _scan_v3000(body: Sequence[NumberedLine], labels: Labels) -> list[NumberedLi
         elif inside == "ATOM" and len(words) > 3:
             rows.append(line)
             if words[3].strip('"').upper().startswith(("[", "NOT")):
-                return blame(line, f"a list of atoms stands for more than one; {_DRAW}", "atom")
-            number = _whole(words[2]) or 0
-            if fault := _label_fault(words[3], labels.get(number)) or _symbol(line, words[3], number in labels):
+                return blame(line, f"a list of atoms stands for more than one; {DRAW}", "atom")
+            if fault := _atom_fault(line, words[3], labels.get(_whole(words[2]) or 0)):
                 return fault
         elif inside == "BOND" and len(words) > 3 and words[3] in _QUERY_BONDS:
-            return blame(line, f"this bond means {_QUERY_BONDS[words[3]]}; {_DRAW}", "bond")
+            return blame(line, f"this bond means {_QUERY_BONDS[words[3]]}; {DRAW}", "bond")
         elif inside == "SGROUP" and len(words) > 3 and words[3] in _REPEATS:
             return blame(line, _polymer({words[3]}), "other")
         if "ATTACH=ANY" in line.text:
-            message = "a bond that may end at any of several atoms is not understood"
-            return blame(line, f"{message}; {_DRAW}", "bond")
+            return blame(line, f"a bond that may end at any of several atoms is not understood; {DRAW}", "bond")
     if not any(line.text.startswith("M  END") for line in body):
         return blame(body[-1], f"there is no line M  END; {_WHOLE}")
     return rows
 
 
-def _symbol(line: NumberedLine, symbol: str, labelled: bool) -> Fault | None:
-    if symbol in _ELEMENTS or symbol in _CAPITALS or (labelled and symbol in _HOLDERS):
+def _atom_fault(line: NumberedLine, symbol: str, label: tuple[NumberedLine, str] | None) -> Fault | None:
+    """Return the fault of an atom that is no element, or whose label stands for no group that is known."""
+    if label is not None and not only_numbers(label[1], symbol) and not group_smiles(label[1]):
+        message = f"the label {label[1][:20]!r} stands on an atom {symbol}, but is no group that is known"
+        return blame(label[0], f"{message}; draw its atoms", "atom")
+    if symbol in _ELEMENTS or symbol in _CAPITALS or (label is not None and symbol in _HOLDERS):
         return None
     meaning = "an R group" if re.fullmatch(r"R\d+", symbol) else _QUERIES.get(symbol)
     if meaning:
-        return blame(line, f"{symbol} stands for {meaning}; {_DRAW}", "atom")
+        return blame(line, f"{symbol} stands for {meaning}; {DRAW}", "atom")
     shown = "".join(describe_character(char).strip("'") for char in symbol)
     if symbol.capitalize() in _ELEMENTS:
-        message = f"{shown} should be written {symbol.capitalize()}"
-        return blame(line, message, "atom")
-    message = f"{shown} is no element; if it is an abbreviation, expand it before you export"
-    return blame(line, message, "atom")
+        return blame(line, f"{shown} should be written {symbol.capitalize()}", "atom")
+    return blame(line, f"{shown} is no element; if it is an abbreviation, expand it before you export", "atom")
 
 
 def _whole(text: str) -> int | None:
@@ -356,16 +339,13 @@ def _no_molecule(raw: Any, named: Collection[int] = ()) -> Fault | None:
         return Fault(f"{raw.GetNumAtoms()} atoms are too many; the limit is {LONGEST}", 0, 0, "length")
     for atom in raw.GetAtoms():
         if (atom.GetAtomicNum() == 0 or atom.HasQuery()) and atom.GetIdx() not in named:
-            message = f"atom {atom.GetIdx() + 1} stands for more than one element; {_DRAW}"
-            return Fault(message, 0, 0, "atom")
+            return Fault(f"atom {atom.GetIdx() + 1} stands for more than one element; {DRAW}", 0, 0, "atom")
     for bond in raw.GetBonds():
         if bond.HasQuery():
-            message = f"bond {bond.GetIdx() + 1} stands for more than one kind; {_DRAW}"
-            return Fault(message, 0, 0, "bond")
+            return Fault(f"bond {bond.GetIdx() + 1} stands for more than one kind; {DRAW}", 0, 0, "bond")
     carbons = sum(atom.GetAtomicNum() == 6 for atom in raw.GetAtoms())
     if carbons > 1 and raw.GetNumBonds() == 0:
-        message = "there are coordinates but no bonds; export the structure with its bonds"
-        return Fault(message, 0, 0, "bond")
+        return Fault("there are coordinates but no bonds; export the structure with its bonds", 0, 0, "bond")
     return None
 
 

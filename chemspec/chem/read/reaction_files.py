@@ -84,20 +84,19 @@ def _reaction(lines: Sequence[NumberedLine], side: str, notes: tuple[str, ...]) 
     sides = _sides_v3000(lines) if "V3000" in lines[0].text else _sides_v2000(lines)
     if isinstance(sides, Fault):
         return sides
-    selected = [blocks for name, blocks in sides.items() if name.lower() in roles_of(side)]
+    selected = [block for name, blocks in sides.items() if name.lower() in roles_of(side) for block in blocks]
     # RDKit would take as long for many molecules of some rings as for one of many.
-    if refusal := parsing.molblock_refusal(*(molfile.block_of(block) for blocks in selected for block in blocks)):
+    if refusal := parsing.molblock_refusal(*map(molfile.block_of, selected)):
         return Fault(refusal, lines[0].start, lines[-1].start + len(lines[-1].text), "length")
-    molecules: list[Molecules] = []
-    for block in (block for blocks in selected for block in blocks):
+    if not selected:
+        return molfile.blame(lines[0], f"the reaction has no {roles_of(side)[0]}", "reaction")
+    molecules = Molecules((), (*notes, side_note(side)))
+    for block in selected:
         read = molfile.read_molfile(block)
         if isinstance(read, Fault):
             return read
-        molecules.append(read)
-    if not molecules:
-        return molfile.blame(lines[0], f"the reaction has no {roles_of(side)[0]}", "reaction")
-    read_notes = tuple(note for read in molecules for note in read.notes)
-    return Molecules([mol for read in molecules for mol in read.parts], (*notes, side_note(side), *read_notes))
+        molecules = Molecules((*molecules.parts, *read.parts), molecules.notes + read.notes)
+    return molecules
 
 
 Blocks = dict[str, list[Sequence[NumberedLine]]]

@@ -9,7 +9,7 @@ from chemspec.chem import salts
 from chemspec.chem.read.registry import REACTION_FORMATS, Format, decode, recognise
 from chemspec.chem.read.respell import respell
 from chemspec.chem.read.typed import read_typed
-from chemspec.chem.read.values import OTHER_SIDE, WHOLE, Input, Molecules, side_note
+from chemspec.chem.read.values import WHOLE, Input, Molecules, join_sides, side_note
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.trial import RDKIT_ERRORS
 from chemspec.chem.weapons_convention import refusal
@@ -56,11 +56,8 @@ def _read_any(text: str | bytes, task: Task, max_chars: int) -> Input | Fault:
         return _whole(decoded, file_format, max_chars)
     query = _query(decoded, file_format, task, max_chars)
     if isinstance(query, Input) and side_note(task) in query.notes:
-        other = _query(decoded, file_format, "forward" if task == "retro" else "retro", max_chars)
-        if isinstance(other, Input):
-            return replace(query, other=other.ordered)
-        if other.kind != "reaction":  # else there is none
-            return replace(query, notes=(*query.notes, f"{OTHER_SIDE}: {other.message}"))
+        other = "forward" if task == "retro" else "retro"
+        return query.with_other_side(_query(decoded, file_format, other, max_chars))
     return query
 
 
@@ -75,18 +72,12 @@ def _whole(text: str, file_format: Format, max_chars: int) -> Input | Fault:
     for role in WHOLE:
         read = _query(text, file_format, role, max_chars) if file_format.name in REACTION_FORMATS else None
         if isinstance(read, Input) and side_note(role) in read.notes:
-            sides.append(read)
+            sides.append(replace(read, notes=tuple(note for note in read.notes if note != side_note(role))))
         elif role != "agent":
             return read if isinstance(read, Fault) else Fault(chem.NO_REACTION, 0, len(text), "reaction")
         elif isinstance(read, Fault) and read.kind not in ("reaction", "empty"):  # these say that there are none
             return read
-    smiles, ordered = (
-        chem.ARROW.join(texts) for texts in zip(*((side.smiles, side.ordered) for side in sides[:2]), strict=True)
-    )
-    agents = ".".join(side.smiles for side in sides[2:])
-    notes = dict.fromkeys(note for side in sides[:2] for note in side.notes if note not in map(side_note, WHOLE))
-    left_out = (chem.LEFT_OUT,) * bool(agents)
-    return Input(smiles, file_format.name, (*notes, *left_out), ordered, agents=agents)
+    return join_sides(sides, file_format.name, ())
 
 
 def _finish(molecules: Molecules, kind: str, text: str, max_chars: int) -> Input | Fault:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import chemspec.chem.read.drawing as drawing
-import chemspec.chem.read.inchi as inchi
 import chemspec.chem.read.ket as ket
 import chemspec.chem.read.molfile as molfile
 import chemspec.chem.read.reaction_files as reaction_files
@@ -57,6 +56,11 @@ _REFUSED = (
         f"this is an XYZ file: coordinates without bonds; {EXPORT}",
     ),
     (r"(?:\[[^\[\]]+\])*\[=?(?:Branch|Ring)\d\]", "this is SELFIES; write it as SMILES"),
+    (
+        r"(?i:(?:InChIKey\s*[=:]\s*)?[A-Z]{14}-[A-Z]{10}-[A-Z]\s*$)",
+        "an InChIKey is a fingerprint that cannot be turned back into a molecule; "
+        "look it up (PubChem) and enter its SMILES",
+    ),
 )
 
 
@@ -100,7 +104,7 @@ def _is_molfile(text: str) -> bool:
     if "\n" not in text and "\r" not in text:
         return False
     lines = molfile.split_lines(text)
-    return molfile.has_counts(lines) or any(line.text.startswith("M  END") for line in lines)
+    return molfile.find_counts(lines) is not None or any(line.text.startswith("M  END") for line in lines)
 
 
 # In this order; text of no format is what a user typed.
@@ -111,7 +115,6 @@ FORMATS = (
     Format("molfile", _is_molfile, read_sdf),
     Format("CDXML", _starts_with("<"), drawing.read_cdxml),
     Format("KET", ket.is_ket, ket.read_ket),
-    Format("InChIKey", inchi.is_inchikey, inchi.refuse_inchikey),
     Format("", lambda text: bool(refusal_of(text)), refuse),
 )
 _MARKS = re.compile(r"\s|[<{_]|^[$@]|[A-Za-z]{14}-|(?:Branch|Ring)\d")

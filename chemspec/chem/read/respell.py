@@ -31,7 +31,7 @@ _ABBREVIATIONS = {  # of reagents that are never meant as SMILES, all of whose l
 _ABBREVIATION = re.compile(rf"(?:(?<=[.>])|^)({'|'.join(_ABBREVIATIONS)})(?=[.>]|$)")
 # A carbanion that no neighbouring group stabilises.
 _CARBANIONS = ("[C-;!$(*=[O,N,S]);!$(*#[N,O]);!$(*[C,S,N,P]=[O,S,N]);!$(*C#N);!$(*[N+,P+,S+])]", "[c-]")
-_METALS = {"Li": 1, "Mg": 2, "Zn": 2}
+_METALS = {"Li", "Mg", "Zn"}
 
 
 def replace_abbreviations(text: str) -> tuple[str, tuple[str, ...]]:
@@ -75,29 +75,25 @@ def respell(smiles: str) -> tuple[str, tuple[str, ...]]:
     notes: list[str] = []
     with rdBase.BlockLogs():
         try:
-            parts = [_without_protium(part, notes) for part in parts]
-            parts = [_without_amine_marks(part, notes) for part in parts]
-            parts = _join_organometals(parts, notes)
-            parts = _join_acids(parts, notes)
+            parts = [_plain_spelling(part, notes) for part in parts]
+            parts = _join_acids(_join_organometals(parts, notes), notes)
         except RDKIT_ERRORS:
             return smiles, ()
     joined = ".".join(parts)
     return (canonical(joined) or joined, tuple(notes)) if notes else (smiles, ())
 
 
-def _without_protium(part: str, notes: list[str]) -> str:
+def _plain_spelling(part: str, notes: list[str]) -> str:
+    """Spell hydrogen out, without protium; leave out the stereo of neutral nitrogen.
+
+    That of a bridgehead follows from its neighbours, and models never saw it.
+    """
+    if "[1H" in part:
+        notes.append("the isotope of [1H] left out")
+        part = part.replace("[1H", "[H")
     if part == "[HH]":
         notes.append("[HH] written as [H][H]")
         return "[H][H]"
-    if "[1H" in part:
-        notes.append("the isotope of [1H] left out")
-        plain = part.replace("[1H", "[H")
-        return _without_protium(plain, notes) if plain == "[HH]" else plain
-    return part
-
-
-def _without_amine_marks(part: str, notes: list[str]) -> str:
-    """Leave out the stereo of neutral nitrogen: a bridgehead's follows from its neighbours, and models never saw it."""
     plain = _MARKED_AMINE.sub("N", part)
     if plain != part:
         notes.append("the stereo marks of nitrogen left out: models are trained without them")
@@ -113,7 +109,10 @@ def _join_organometals(parts: list[str], notes: list[str]) -> list[str]:
     joined = 0
     for metal in metals:
         while metal.GetFormalCharge() and (ligand := _next_ligand(mol, carbons, metal, joined)) is not None:
-            _bond(mol, metal, ligand)
+            metal.SetFormalCharge(metal.GetFormalCharge() - 1)
+            ligand.SetFormalCharge(0)
+            ligand.SetNoImplicit(True)
+            mol.AddBond(metal.GetIdx(), ligand.GetIdx(), Chem.BondType.SINGLE)
             joined += 1
     if not joined:
         return parts
@@ -133,13 +132,6 @@ def _next_ligand(mol: Any, carbons: list[int], metal: Any, joined: int) -> Any |
         halides = (a for a in mol.GetAtoms() if a.GetSymbol() in ("Cl", "Br", "I") and a.GetFormalCharge() == -1)
         return next(halides, None)
     return None
-
-
-def _bond(mol: Any, metal: Any, ligand: Any) -> None:
-    metal.SetFormalCharge(metal.GetFormalCharge() - 1)
-    ligand.SetFormalCharge(0)
-    ligand.SetNoImplicit(True)
-    mol.AddBond(metal.GetIdx(), ligand.GetIdx(), Chem.BondType.SINGLE)
 
 
 def _join_acids(parts: list[str], notes: list[str]) -> list[str]:

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 import chemspec.chem as chem
 import chemspec.chem.read.inchi as inchi
 import chemspec.chem.read.respell as respell
-from chemspec.chem import parsing, salts
+from chemspec.chem import salts
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.query import ARROW_HEAD
 from chemspec.chem.read.flask import TOKENS_JOINED, Flask, join_tokens, read_flask
-from chemspec.chem.read.values import OTHER_SIDE, Input, side_note
+from chemspec.chem.read.values import Input, join_sides, side_note
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.traced_text import TracedText
 from chemspec.settings import Task
@@ -29,7 +29,6 @@ _ARROW = re.compile(
     rf"(?P<back>[{_BACK}]\ufe0f?|{_BLANK}(?:<[-=]+|<<){_END})"
     rf"|(?P<forth>[{_FORTH}]\ufe0f?|{_BLANK}(?:<[-=]+>|[-=~]+>|=|gives|yields|affords|produces){_END}|(?<![-=])[-=]{{2,9}}>|=>|>{{3,}})"
 )
-_DATIVE = re.compile(r"->|<-")
 
 
 @dataclass(frozen=True)
@@ -163,12 +162,7 @@ def _read_side(sides: Sides, task: Task, notes: tuple[str, ...], max_chars: int)
     if isinstance(query, Fault):
         return query
     query = replace(query, notes=(side_note(task), *notes, *sides.notes, *query.notes))
-    other = _side(sides, task != "retro", max_chars)
-    if isinstance(other, Input):
-        return replace(query, other=other.ordered)
-    if other.kind == "reaction":  # there is none
-        return query
-    return replace(query, notes=(*query.notes, f"{OTHER_SIDE}: {other.message}"))
+    return query.with_other_side(_side(sides, task != "retro", max_chars))
 
 
 def _side(sides: Sides, of_products: bool, max_chars: int) -> Input | Fault:
@@ -199,11 +193,7 @@ def _read_whole(sides: Sides, notes: tuple[str, ...], max_chars: int) -> Input |
         if isinstance(side, Fault):
             return side
         read.append(side)
-    smiles, ordered = (chem.ARROW.join(texts) for texts in zip(*((s.smiles, s.ordered) for s in read[:2]), strict=True))
-    agents = ".".join(side.smiles for side in read[2:])
-    all_notes = dict.fromkeys((*notes, *sides.notes, *(note for side in read[:2] for note in side.notes)))
-    left_out = (chem.LEFT_OUT,) * bool(agents)
-    return Input(smiles, "reaction SMILES", (*all_notes, *left_out), ordered, agents=agents)
+    return join_sides(read, "reaction SMILES", (*notes, *sides.notes))
 
 
 _MARK = re.compile("@@?")
@@ -229,7 +219,7 @@ def lost(typed: str, smiles: str) -> tuple[str, ...]:
 
 
 def _has_radical(smiles: str) -> bool:
-    mol = parsing.mol_from_smiles(smiles)
+    mol = mol_from_smiles(smiles)
     return mol is not None and any(
         atom.GetSymbol() == "C" and atom.GetNumRadicalElectrons() > 0 for atom in mol.GetAtoms()
     )

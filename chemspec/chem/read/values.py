@@ -1,7 +1,7 @@
 """What readers return: molecules of one side of a reaction, and the query made of them."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import chemspec.chem as chem
@@ -10,6 +10,15 @@ from chemspec.chem.smiles_syntax import Fault
 WHOLE = ("reactant", "product", "agent")  # what a reaction consists of
 OTHER_SIDE = "the other side cannot be read"
 EXPORT = "export the structure as molfile, RXN or SMILES"
+DRAW = "draw the one that is meant"
+
+
+class RefusedError(ValueError):
+    """A part of a drawing that stands for no certain molecule; `kind` is that of the fault."""
+
+    def __init__(self, message: str, kind: str = "other") -> None:
+        super().__init__(message)
+        self.kind = kind
 
 
 @dataclass(frozen=True)
@@ -32,6 +41,22 @@ class Input:
             return self.ordered.replace(chem.ARROW, f">{self.agents}>")
         sides = (self.other, self.ordered) if side_note("retro") in self.notes else (self.ordered, self.other)
         return ">>".join(sides) if self.other else ""
+
+    def with_other_side(self, other: "Input | Fault") -> "Input":
+        """Return the query with the other side of its reaction, or a note why that cannot be read."""
+        if isinstance(other, Input):
+            return replace(self, other=other.ordered)
+        if other.kind == "reaction":  # there is none
+            return self
+        return replace(self, notes=(*self.notes, f"{OTHER_SIDE}: {other.message}"))
+
+
+def join_sides(sides: Sequence[Input], kind: str, notes: Iterable[str]) -> Input:
+    """Return a whole reaction as a query, of its reactants, products and perhaps agents, with notes on all of it."""
+    smiles, ordered = (chem.ARROW.join(getattr(side, name) for side in sides[:2]) for name in ("smiles", "ordered"))
+    agents = ".".join(side.smiles for side in sides[2:])
+    all_notes = dict.fromkeys((*notes, *(note for side in sides[:2] for note in side.notes)))
+    return Input(smiles, kind, (*all_notes, *((chem.LEFT_OUT,) * bool(agents))), ordered, agents=agents)
 
 
 @dataclass(frozen=True)

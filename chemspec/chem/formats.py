@@ -1,4 +1,4 @@
-"""Export molecules, reactions and predictions to file formats of other programs."""
+"""File formats: `read_any` parses a query in any format, and `to_*` write molecules, reactions and predictions."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +12,10 @@ from rdkit.Chem import rdChemReactions
 import chemspec.chem as chem
 from chemspec.chem.layout import add_layout
 from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.read import LARGEST as LARGEST
+from chemspec.chem.read import OTHER_SIDE as OTHER_SIDE
+from chemspec.chem.read import Input as Input
+from chemspec.chem.read import read_any as read_any
 from chemspec.chem.trial import RDKIT_ERRORS
 
 MOST_ATOMS = 999  # limit of the V2000 format, and more than a drawing can show
