@@ -3,11 +3,14 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Generic, Protocol, TypeVar
 
 DEATHS_OF_A_SHARD = 2  # then the shard is halved, since one of its rows may be the cause
 DEATHS_OF_A_ROW = 3  # then the row fails; two deaths may be unrelated failures of machines
 ROUNDS = 4  # number of times that all engines may die without a result
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class ClusterError(ValueError):
@@ -26,11 +29,11 @@ class Piece:
 
 
 @dataclass(frozen=True)
-class Answered:
+class Answered(Generic[R_co]):
     """An engine has finished a piece."""
 
     piece: Piece
-    result: Any
+    result: R_co
 
 
 @dataclass(frozen=True)
@@ -41,21 +44,30 @@ class Lost:
     why: str
 
 
-class Engines(Protocol):
-    """Engines that process pieces; dead ones are replaced if there are machines. See `engines.RayEngines`."""
+class Engines(Protocol[R_co]):
+    """Engines that process pieces; dead ones are replaced if there are machines."""
 
-    def free(self) -> int: ...  # noqa: D102
-    def busy(self) -> int: ...  # noqa: D102
-    def size(self) -> int: ...  # noqa: D102
-    def give(self, piece: Piece) -> None: ...  # noqa: D102
-    def wait(self) -> Sequence[Answered | Lost]: ...  # noqa: D102
+    def free(self) -> int:
+        """Return the number of idle engines."""
+
+    def busy(self) -> int:
+        """Return the number of pieces in progress."""
+
+    def size(self) -> int:
+        """Return the number of engines, including those that are loading."""
+
+    def give(self, piece: Piece) -> None:
+        """Assign a piece to an idle engine."""
+
+    def wait(self) -> Sequence[Answered[R_co] | Lost]:
+        """Wait for events, at most some seconds; new engines may be idle afterwards."""
 
 
 def dispatch_pieces(
     work: Iterable[Piece],
-    engines: Engines,
-    answered: Callable[[Piece, Any], None],
-    given_up: Callable[[Piece], Any],
+    engines: Engines[R],
+    answered: Callable[[Piece, R], None],
+    given_up: Callable[[Piece], R],
     lost: Callable[[Lost], None] = lambda _: None,
 ) -> None:
     """Process all pieces, complete shards, reading only as many as engines can take.

@@ -170,8 +170,8 @@ class RayEngines:
         actor = self._free.pop()
         self._busy[actor.answer.remote(piece.first, piece.queries, self._settings)] = actor, piece
 
-    def wait(self) -> list[Answered | Lost]:
-        """Wait for events, at most some seconds; new engines may be idle afterwards.
+    def wait(self) -> list[Answered[pyarrow.Table] | Lost]:
+        """Wait for events, at most some seconds.
 
         ClusterError if there has been no engine for long, or engines on other machines differ; ValueError for settings
         or a model that an engine refuses.
@@ -188,21 +188,12 @@ class RayEngines:
             time.sleep(POLL)
             return []
         ready, _ = self._ray.wait(awaited, timeout=POLL)
-        events: list[Answered | Lost] = []
+        events: list[Answered[pyarrow.Table] | Lost] = []
         for ref in ready:
-            actor, piece = (self._loading.pop(ref), None) if ref in self._loading else self._busy.pop(ref)
-            try:
-                result = self._get_result(ref)
-            except _DeathError as death:
-                self._ray.kill(actor, no_restart=True)  # an unreachable one would keep its cores
-                self._looked = -POLL
-                events.append(Lost(piece, str(death)))
-                continue
-            if piece is None:
-                self._check_facts(result)
+            if ref in self._loading:
+                events += self._finish_loading(ref)
             else:
-                events.append(Answered(piece, result))
-            self._free.append(actor)
+                events.append(self._finish_piece(ref))
         return events
 
     def _start_engines(self) -> None:
@@ -215,11 +206,34 @@ class RayEngines:
             actor = self._actor.remote()
             self._loading[actor.load.remote(self._model, self._options)] = actor
 
-    def _check_facts(self, facts: dict[str, str]) -> None:
+    def _finish_loading(self, ref: Any) -> list[Lost]:
+        actor = self._loading.pop(ref)
+        try:
+            facts = self._get_result(ref)
+        except _DeathError as death:
+            self._kill(actor)
+            return [Lost(None, str(death))]
         self.facts = self.facts or facts
         if facts != self.facts:
             differences = ", ".join(f"{name} {facts[name]!r}, not {self.facts[name]!r}" for name in facts)
             raise ClusterError(f"an engine on another machine differs: {differences}")
+        self._free.append(actor)
+        return []
+
+    def _finish_piece(self, ref: Any) -> Answered[pyarrow.Table] | Lost:
+        actor, piece = self._busy.pop(ref)
+        try:
+            rows = self._get_result(ref)
+        except _DeathError as death:
+            self._kill(actor)
+            return Lost(piece, str(death))
+        self._free.append(actor)
+        return Answered(piece, rows)
+
+    def _kill(self, actor: Any) -> None:
+        """Kill an actor for certain: an unreachable one would keep its cores."""
+        self._ray.kill(actor, no_restart=True)
+        self._looked = -POLL
 
     def _get_result(self, ref: Any) -> Any:
         errors = self._ray.exceptions

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -33,15 +33,32 @@ class JobReport:
     seconds: float  # time from the first engine to the end
 
 
+@dataclass(frozen=True, kw_only=True)
+class InputOptions:
+    """How the input is read."""
+
+    task: Task | None = None  # "forward" or "retro", to refuse a model of another task
+    column: str = ""  # column of the input; empty: one with a usual name for the task, or for the model's task
+    shard_rows: int = SHARD  # rows that an engine processes at a time, and that are repeated after its death
+
+    def pieces(self, source: Path, out: Path, model: str | Path, note: Tell) -> Iterator[Piece]:
+        """Return the shards of the input; FileError for wrong options, or no query."""
+        if not 1 <= self.shard_rows <= 10**6:
+            raise FileError(f"a shard of {self.shard_rows} rows; give 1 to 1,000,000")
+        if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
+            raise FileError(f"{out} is inside {source}, all of which is read; choose another folder")
+        queries = stream_source(source, self.column, self.task or task_of_model(model), note)
+        if (first := next(queries, None)) is None:
+            raise FileError(f"nothing to predict: there is no query in {source}")
+        return cut_into_shards(chain([first], queries), self.shard_rows)
+
+
 def predict_file(
     source: Path,
     out: Path,
     settings: DecodeSettings,
     model: str | Path,
     *,
-    task: Task | None = None,
-    column: str = "",
-    shard_rows: int = SHARD,
     address: str = on_ray.LOCAL,
     progress: Callable[[int, int | None], None] = lambda *_: None,
     note: Tell = lambda _: None,
@@ -53,35 +70,29 @@ def predict_file(
     only the model (as for `Engine.load`; a path must exist on every machine). After a failure the same call resumes. In
     the folder `out`, `rows/**/*.parquet` have a column `row`, the index in the input, and those of `chemspec predict`.
 
-    A `task`, "forward" or "retro", refuses a model of another task. The `column` of the input is by default one with a
-    usual name for the task, or for the model's. An engine processes `shard_rows` at a time, which are repeated after
-    its death. The address is "local" for this machine, "auto" or HOST:PORT; if Ray is initialised, its cluster is used.
-    `progress` is called with the number of rows done and in total, which is unknown before the end, `note` with
-    messages on deaths and ambiguous columns. Options are `device`, `threads` (per engine) and `most` (engines) of
-    `engines.RayEngines`, and those of `Engine.load`.
+    The address is "local" for this machine, "auto" or HOST:PORT; if Ray is initialised, its cluster is used. `progress`
+    is called with the number of rows done and in total, which is unknown before the end, `note` with messages on deaths
+    and ambiguous columns. Options are fields of `InputOptions`; `device`, `threads` (per engine) and `most` (engines)
+    of `engines.RayEngines`; and those of `Engine.load`.
 
     FileError if the input is unreadable, or the folder belongs to other rows, another model or other settings;
     ClusterError if there is no cluster, or its engines die repeatedly; ValueError for settings that the model refuses.
     """
-    if not 1 <= shard_rows <= 10**6:
-        raise FileError(f"a shard of {shard_rows} rows; give 1 to 1,000,000")
-    if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
-        raise FileError(f"{out} is inside {source}, all of which is read; choose another folder")
-    queries = stream_source(source, column, task or task_of_model(model), note)
-    if (first := next(queries, None)) is None:
-        raise FileError(f"nothing to predict: there is no query in {source}")
-    pieces = cut_into_shards(chain([first], queries), shard_rows)
+    names = {field.name for field in fields(InputOptions)} & options.keys()
+    given = InputOptions(**{name: options.pop(name) for name in names})
+    pieces = given.pieces(source, out, model, note)
     cores = options.get("most", 0) * (options.get("threads") or 1)
     name = str(Path(model).resolve() if Path(model).exists() else model)
     with on_ray.connect_cluster(address, cores) as ray:
-        engines = on_ray.RayEngines(ray, name, settings, task=task, **options)
+        engines = on_ray.RayEngines(ray, name, settings, task=given.task, **options)
         engines.start()
         facts = engines.facts
-        if task and facts["task"] != task:
-            raise ValueError(f"model {facts['name']!r} is a {facts['task']} model, not a {task} model; choose another")
+        if given.task and facts["task"] != given.task:
+            message = f"model {facts['name']!r} is a {facts['task']} model, not a {given.task} model; choose another"
+            raise ValueError(message)
         stamp = writers.settings_stamp(facts["digest"], facts["dtype"], settings)
         try:
-            with ShardFolder(out, {"format": 1, "shard_rows": shard_rows, **stamp}) as folder:
+            with ShardFolder(out, {"format": 1, "shard_rows": given.shard_rows, **stamp}) as folder:
                 return _Job(folder, progress, note).run(pieces, engines, facts["name"])
         except FileError:
             raise

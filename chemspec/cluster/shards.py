@@ -36,9 +36,10 @@ def stream_source(
     source: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None
 ) -> Iterator[str]:
     """Yield the queries of a file, or of all files of a folder by name; FileError if there is none."""
-    files = [source]
-    if source.is_dir():
-        files = sorted(path for path in source.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+    if not source.is_dir():
+        yield from stream_queries(source, column, task, note)
+        return
+    files = sorted(path for path in source.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
     if not files:
         raise FileError(f"{source} has no file of queries ({' '.join(ENDINGS)})")
     for file in files:
@@ -48,8 +49,10 @@ def stream_source(
 def cut_into_shards(queries: Iterable[str], size: int) -> Iterator[Piece]:
     """Cut rows into shards of `size`."""
     remaining = iter(queries)
-    for number, part in enumerate(iter(lambda: list(islice(remaining, size)), [])):
+    number = 0
+    while part := list(islice(remaining, size)):
         yield Piece(number, number * size, part)
+        number += 1
 
 
 class ShardFolder:

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Literal
+from typing import Any
 
 from omegaconf import MISSING
 from syntheseus.interface.bag import Bag
@@ -29,21 +29,20 @@ from chemspec.planners.source import Source, Step
 SOURCE_OPTIONS = ("server", "threads", "drafter", "max_len", "augment", "distinct", "node_budget", "within")
 
 
-class _SourceModel:
-    """Mixin of both models."""
+class ChemspecBackward(BackwardReactionModel):  # type: ignore[misc]
+    """Retro model; probabilities are uncalibrated."""
 
-    task: Literal["forward", "retro"]
-
-    def __init__(self, model_dir: str = "", device: str = "auto", *, keep_salts: bool = True, **options: Any) -> None:
+    def __init__(
+        self, model_dir: str = "retro", device: str = "auto", *, keep_salts: bool = True, **options: Any
+    ) -> None:
         """Configure the model, loaded at the first query: a folder or name, with `server` that of one of its models.
 
-        By default it is the model of the task. With `keep_salts` a salt is one molecule, as it is bought, else one per
-        ion, as in the data sets of Syntheseus' evaluation. Options are those of Syntheseus (`use_cache`,
-        `default_num_results`, ...) and `Source`.
+        With `keep_salts` a salt is one molecule, as it is bought, else one per ion, as in the data sets of Syntheseus'
+        evaluation. Options are those of Syntheseus (`use_cache`, `default_num_results`, ...) and `Source`.
         """
         source_options = {name: options.pop(name) for name in SOURCE_OPTIONS if name in options}
         super().__init__(**options)
-        self.source = Source(self.task, model=model_dir or self.task, device=device, **source_options)
+        self.source = Source("retro", model=model_dir, device=device, **source_options)
         self._keep_salts = keep_salts
 
     def get_parameters(self) -> list[Any]:
@@ -54,37 +53,57 @@ class _SourceModel:
         """Return the model's name and the digest of its weights."""
         return self.source.info()
 
-    def _molecules(self, step: Step) -> Bag[Molecule]:
-        return Bag(map(Molecule, step.parts if self._keep_salts else step.smiles.split(".")))
-
-
-class ChemspecBackward(_SourceModel, BackwardReactionModel):  # type: ignore[misc]
-    """Retro model; probabilities are uncalibrated."""
-
-    task = "retro"
-
     def _get_reactions(self, inputs: list[Molecule], num_results: int) -> list[Sequence[SingleProductReaction]]:
         predictions = self.source.predict_steps([molecule.smiles for molecule in inputs], num_results)
         return [
             [
-                SingleProductReaction(product=molecule, reactants=self._molecules(step), metadata=_metadata(step))
+                SingleProductReaction(
+                    product=molecule,
+                    reactants=_reactant_bag(step, keep_salts=self._keep_salts),
+                    metadata=_metadata(step),
+                )
                 for step in steps
             ]
             for molecule, steps in zip(inputs, predictions, strict=True)
         ]
 
 
-class ChemspecForward(_SourceModel, ForwardReactionModel):  # type: ignore[misc]
+class ChemspecForward(ForwardReactionModel):  # type: ignore[misc]
     """Forward model; probabilities are uncalibrated."""
 
-    task = "forward"
+    def __init__(
+        self, model_dir: str = "forward", device: str = "auto", *, keep_salts: bool = True, **options: Any
+    ) -> None:
+        """Configure the model; see `ChemspecBackward`."""
+        source_options = {name: options.pop(name) for name in SOURCE_OPTIONS if name in options}
+        super().__init__(**options)
+        self.source = Source("forward", model=model_dir, device=device, **source_options)
+        self._keep_salts = keep_salts
+
+    def get_parameters(self) -> list[Any]:
+        """Return nothing, as `ChemspecBackward` does."""
+        return []
+
+    def get_model_info(self) -> dict[str, Any]:
+        """Return the model's name and the digest of its weights."""
+        return self.source.info()
 
     def _get_reactions(self, inputs: list[Bag[Molecule]], num_results: int) -> list[Sequence[Reaction]]:
         queries = [".".join(sorted(molecule.smiles for molecule in bag)) for bag in inputs]
         return [
-            [Reaction(reactants=bag, products=self._molecules(step), metadata=_metadata(step)) for step in steps]
+            [
+                Reaction(
+                    reactants=bag, products=_reactant_bag(step, keep_salts=self._keep_salts), metadata=_metadata(step)
+                )
+                for step in steps
+            ]
             for bag, steps in zip(inputs, self.source.predict_steps(queries, num_results), strict=True)
         ]
+
+
+def _reactant_bag(step: Step, *, keep_salts: bool) -> Bag[Molecule]:
+    parts = step.parts if keep_salts else step.smiles.split(".")
+    return Bag([Molecule(part) for part in parts])
 
 
 def _metadata(step: Step) -> dict[str, float]:

@@ -67,11 +67,10 @@ def load_library(source: Path, *flags: str) -> ctypes.CDLL:
 def _build_library(source: Path, flags: Sequence[str]) -> Path:
     extra = os.environ.get("CHEMSPEC_CXXFLAGS", "").split()  # sanitizers, see .ci/sanitize
     command = _compiler_command(source, (*flags, *extra))
-    machine = _compiler_version(*_compiler()), _processor_identity().encode()
-    key = _hex_digest(b"\0".join((*_source_texts(source), " ".join(command[1:-1]).encode(), *machine)))[:24]
-    base = library_folder() / f"{source.stem}-{key}"
-    ready = next(filter(_is_undamaged, sorted(base.parent.glob(f"{base.name}-*.so"))), None)
-    return ready or run_compiler(command, base)
+    name = f"{source.stem}-{_compilation_key(source, command)}"
+    return next(filter(_is_undamaged, sorted(library_folder().glob(f"{name}-*.so"))), None) or run_compiler(
+        command, library_folder() / name
+    )
 
 
 def _compiler_command(source: Path, flags: Sequence[str]) -> list[str]:
@@ -138,6 +137,11 @@ def run_compiler(command: list[str], base: Path) -> Path:
         path = base.with_name(f"{base.name}-{_hex_digest(partial.read_bytes())}.so")
         partial.replace(path)
     return path
+
+
+def _compilation_key(source: Path, command: list[str]) -> str:
+    machine = _compiler_version(*_compiler()), _processor_identity().encode()
+    return _hex_digest(b"\0".join((*_source_texts(source), " ".join(command[1:-1]).encode(), *machine)))[:24]
 
 
 @lru_cache(maxsize=4)

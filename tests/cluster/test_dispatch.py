@@ -39,7 +39,7 @@ class Mortal:
         self._busy.append(piece)
         self.most_given = max(self.most_given, piece.shard)
 
-    def wait(self) -> Sequence[Answered | Lost]:
+    def wait(self) -> Sequence[Answered[Rows] | Lost]:
         if self._in_a_row < 3 and self._random.random() < self._chance:
             self._in_a_row += 1
             # Not so often the same row that it would seem to be the one that kills.
@@ -110,7 +110,7 @@ def test_idle_deaths_end_the_job_too() -> None:
         def free(self) -> int:
             return 0
 
-        def wait(self) -> Sequence[Answered | Lost]:
+        def wait(self) -> Sequence[Answered[Rows] | Lost]:
             return [Lost(None, "no memory")]
 
     with pytest.raises(ClusterError, match="no memory"):
