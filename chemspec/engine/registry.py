@@ -67,6 +67,6 @@ def drafter_megabytes(folder: Path, drafter: str) -> float:
     """Return the size of a drafter's weights in fp32 in megabytes (as in Xia et al. 2023, tables 8 and 9)."""
     total = 0
     for kind in DRAFTERS.lookup(drafter).companions:
-        tensors, _ = read_tensors(drafter_folder(folder, kind) / "model.safetensors")
+        tensors = read_tensors(drafter_folder(folder, kind) / "model.safetensors")
         total += sum(tensor.size for tensor in tensors.values())
     return 4 * total / 1e6
