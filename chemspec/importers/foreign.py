@@ -59,8 +59,8 @@ class Vocabulary:
             if token in ("[", "▁") or token.startswith(("▁", "##")) or _is_text(token):
                 raise ValueError(f"its vocabulary holds {token!r}: it does not split SMILES atom by atom")
         row_of_token = [{token: row for row, token in enumerate(tokens)} for tokens in (source, target)]
-        rows = (torch.tensor([lookup.get(token, -1) for token in theirs]) for lookup in row_of_token)
-        return cls((*SPECIALS, *theirs[len(SPECIALS) :]), *rows, (len(source), len(target)))
+        rows = [torch.tensor([lookup.get(token, -1) for token in theirs]) for lookup in row_of_token]
+        return cls((*SPECIALS, *theirs[len(SPECIALS) :]), rows[0], rows[1], (len(source), len(target)))
 
     def reorder_tables(self, source: Tensor, target: Tensor, output: Tensor, bias: Tensor) -> dict[str, Tensor]:
         """Return embeddings and output layer in chemspec's order of ids; ValueError if their size is another."""

@@ -320,7 +320,8 @@ class Transformer(nn.Module):
             new_kv.append(torch.stack((k, v)))
             keys, values = (torch.cat((cache[index, 0], k), dim=2), torch.cat((cache[index, 1], v), dim=2))
             x = layer.add(x, layer.self_attn.attend(q, keys, values, attention_mask, bias), layer.norm1)
-            x = layer.cross(x, *memory_cache[index].unbind(0), source_mask)
+            keys, values = memory_cache[index].unbind(0)
+            x = layer.cross(x, keys, values, source_mask)
         last = self.decoder.norm(x)
         if states is not None:
             states.append(last)

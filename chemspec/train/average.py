@@ -57,8 +57,7 @@ def average_checkpoints(files: list[Path]) -> dict[str, Tensor]:
 
 def _mean(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """Return the mean of state dicts, added in double precision."""
-    mean = {name: sum(state[name].double() for state in states) / len(states) for name in states[0]}
-    return {name: tensor.float() for name, tensor in mean.items()}
+    return {name: torch.stack([state[name].double() for state in states]).mean(0).float() for name in states[0]}
 
 
 def read_checkpoint(file: Path) -> dict[str, Any]:

@@ -216,7 +216,8 @@ def run(
     done = _steps_done(out, resume, settings, description)
     torch.manual_seed(settings.seed)
     module = build()
-    whole = {**description, "model": module.model.config.to_json(), "train": asdict(settings)}
+    config: Any = module.model.config
+    whole = {**description, "model": config.to_json(), "train": asdict(settings)}
     out.mkdir(parents=True, exist_ok=True)
     write_text_atomic(out / "settings.json", json.dumps(whole, indent=1))
     loaders = build_loaders(*data, settings, done=done, specials=specials)
