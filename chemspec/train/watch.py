@@ -153,6 +153,8 @@ class AtomicCheckpointIO(TorchCheckpointIO):  # type: ignore[misc]
         """Write a temporary file, then rename it; raises OSError with a remedy for a full disk."""
         file = Path(path)
         file.parent.mkdir(parents=True, exist_ok=True)
+        for left_by_kill in file.parent.glob(f"{file.name}.*.partial"):  # a run folder has one writer
+            left_by_kill.unlink()
         try:
             with open_atomic(file) as out:
                 torch.save(checkpoint, out)
