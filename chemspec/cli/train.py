@@ -111,8 +111,7 @@ def train_by_recipe(
     if isinstance(chosen, DrafterRecipe):
         from chemspec.engine.registry import model_folder
 
-        answers = data_dir or Path("data") / f"{chosen.task}-distilled"
-        target = chosen.target or chosen.task
+        answers, target = data_dir or Path("data") / f"{chosen.task}-distilled", chosen.target or chosen.task
         made = train_drafter(chosen, answers, start or model_folder(target), folder, resume=resume)
         show.print_line(f"drafter folder: {made}")
         show.print_note(f"to use it: chemspec train install-drafter {made} --model {start or target}")
