@@ -257,7 +257,10 @@ def _write_predictions(
         counts = writers.predict_file(engine, queries, out, settings, progress=report, **options)
     summary = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     if answered:
-        summary += f"; {show.describe_savings(sum(answered[1:], answered[0]), queries='the queries')}"
+        total = sum(answered[1:], answered[0])
+        batch, fields = min(settings.batch_size, len(queries)), asdict(settings) | {"drafter": settings.drafts_by}
+        reason = show.no_savings_reason(total, fields, batch)
+        summary = "; ".join(filter(None, (summary, show.describe_savings(total, queries="the queries"), reason)))
     show.print_note(f"{out}: {summary}")
     return counts
 

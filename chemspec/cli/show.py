@@ -188,7 +188,7 @@ def summary_line(result: DecodeResult) -> str:
     saved, milliseconds, settings = count_savings(result), 1e3 * result.trace.seconds, result.trace.settings
     time = f"{milliseconds:.{1 if milliseconds < 10 else 0}f} ms"
     batch = max((item.width for item in result.trace.passes), default=1)
-    reason = _no_savings_reason(saved, settings, batch)
+    reason = no_savings_reason(saved, settings, batch)
     parts = (f"{describe_savings(saved)}, {time}", reason, _describe_exactness(settings))
     return "; ".join(filter(None, parts))
 
@@ -206,7 +206,7 @@ def describe_savings(saved: Savings, *, queries: str = "your query") -> str:
     return text + (f" ({saved.copied:,} copied from {queries})" if saved.copied else "")
 
 
-def _no_savings_reason(saved: Savings, settings: dict[str, Any], batch: int) -> str:
+def no_savings_reason(saved: Savings, settings: dict[str, Any], batch: int) -> str:
     """Return why drafts saved no pass, as far as one run shows; empty if some were saved or it is unknown."""
     drafter = settings.get("drafter")
     if drafter == "none" or saved.standard is None or saved.passes < saved.standard:
