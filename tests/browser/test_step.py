@@ -93,9 +93,10 @@ def test_tokens_and_atoms_light_each_other(
 
     # The fluorine: one token in the query, one in the answer, an atom in both drawings.
     query, answer = page.get_by_label("Query tokens"), page.get_by_label("Answer tokens")
-    for _ in range(100):  # on a busy machine the page may be drawn anew beneath the pointer
+    for attempt in range(40):  # on a busy machine the page may be drawn anew beneath the pointer, or lights up late
         page.get_by_label("To the end").click()
         query.get_by_text("F", exact=True).hover()
+        page.wait_for_timeout(25 * attempt)
         if answer.locator(".tk.lit").count():
             break
         page.mouse.move(0, 0)
