@@ -67,6 +67,12 @@ def check_task(name: Any) -> Task:
     return TASKS[name].name
 
 
+def _sides_of_reagents(query: str, answer: str) -> tuple[str, str]:
+    """Return the starting materials with reagents, and the product."""
+    core, _, product = query.partition(">>")
+    return ".".join(filter(None, (core, answer))), product
+
+
 for _spec in (
     TaskSpec(
         name="forward",
@@ -107,11 +113,7 @@ for _spec in (
         ),
         mapped=("core_reactants", "reactants_and_reagents", "main_product"),
         product="main_product",
-        # The starting materials with reagents, and the product.
-        sides=lambda query, answer: (
-            ".".join(filter(None, (query.partition(">>")[0], answer))),
-            query.partition(">>")[2],
-        ),
+        sides=_sides_of_reagents,
         stereo=False,
         whole=True,
     ),
