@@ -39,10 +39,16 @@ class CrashLog:
 
     def record(self, row: int, rows: int) -> None:
         """Record that `rows` rows, starting at `row`, are in progress."""
-        facts = {"row": row, "rows": rows, "weight": self._weight(row)}
+        facts = {
+            "row": row,
+            "rows": rows,
+            "weight": self._weight(row),
+            "until": self.until,
+            "inherited": self.inherited,
+        }
         self.file.seek(0)
         self.file.truncate()
-        self.file.write(json.dumps(facts | {"until": self.until, "inherited": self.inherited}) + "\n")
+        self.file.write(json.dumps(facts) + "\n")
         self.file.flush()
 
     def restore(self, text: str, done: int) -> None:

@@ -181,8 +181,15 @@ class Shadow:
         row = result_document(served)
         reason = describe_difference(row, standard, TOLERANCES[engine.runtime_config.exactness])
         saved = count_savings(served)
-        seconds = drafted.trace.seconds, standard.trace.seconds
-        new = ShadowCounts(self._today().isoformat(), 1, int(bool(reason)), saved.tokens, saved.passes, *seconds)
+        new = ShadowCounts(
+            self._today().isoformat(),
+            questions=1,
+            differ=int(bool(reason)),
+            tokens=saved.tokens,
+            passes=saved.passes,
+            seconds=drafted.trace.seconds,
+            standard_seconds=standard.trace.seconds,
+        )
         with self._lock:
             self._counts = self._counts_of_today() + new
             with suppress(OSError):  # the counts then end with this process
@@ -196,8 +203,12 @@ class Shadow:
     def _store_difference(self, question: _Question, standard: DecodeResult, reason: str) -> bool:
         engine, served = question.engine, question.served
         stamp = settings_stamp(engine.digest, engine.dtype, question.settings)
-        row = add_receipt(result_document(served), served, engine, stamp) | {"difference": reason}
-        row |= {"standard": result_document(standard)["hypotheses"], "date": self._today().isoformat()}
+        row = add_receipt(result_document(served), served, engine, stamp)
+        row |= {
+            "difference": reason,
+            "standard": result_document(standard)["hypotheses"],
+            "date": self._today().isoformat(),
+        }
         line = (json.dumps(row) + "\n").encode()
         try:
             make_private_folder(self.differences.parent)

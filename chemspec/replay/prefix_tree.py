@@ -174,9 +174,18 @@ def lay_out_tree(tree: DrawnTree, *, spare: bool = False, most: int = MAX_DRAWN)
         depth, text = tree.depths[node], tree.texts[node]
         text = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
         widths[depth] = max(widths[depth], len(text))
-        ahead, fate = tree.sources[node] != REQUESTED, (tree.born[node], tree.accepted[node], tree.dies[node])
         nodes.append(
-            DrawnNode(depth, rows[node], rows[tree.parents[node]], text, ahead, *fate, answers=tuple(ranks[node]))
+            DrawnNode(
+                column=depth,
+                row=rows[node],
+                parent_row=rows[tree.parents[node]],
+                text=text,
+                ahead=tree.sources[node] != REQUESTED,
+                born=tree.born[node],
+                accepted=tree.accepted[node],
+                dies=tree.dies[node],
+                answers=tuple(ranks[node]),
+            )
         )
     ends = [(rank, path[-1]) for rank, path in enumerate(tree.answers, 1) if path and path[-1] in chosen]
     return TreeLayout(

@@ -128,7 +128,7 @@ def lane_figures(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[Lan
             speedup = Spread.from_values(run_milliseconds(base)).median / time.median if base else None
             same = all(same_answers(result, base[0]) for result in results) if base else None
             counts = speed_numbers([result.trace for result in results])
-            measured.append(LaneFigures(lane, time, counts, speedup, same))
+            measured.append(LaneFigures(settings=lane, time=time, counts=counts, speedup=speedup, same=same))
     return measured
 
 
@@ -164,8 +164,10 @@ def format_speedup(value: float) -> str:
 
 Kind = Literal["own", "copied", "drafted"]
 LEGEND: dict[Kind, str] = {
-    "own": "the model's own token", "copied": "copied from the query", "drafted": "drafted otherwise",
-}  # fmt: skip
+    "own": "the model's own token",
+    "copied": "copied from the query",
+    "drafted": "drafted otherwise",
+}
 
 
 class Token(NamedTuple):

@@ -106,8 +106,16 @@ def view_trace(result: DecodeResult, odds: Odds = ()) -> TraceView:
     if relaxed and odds:
         answers = (_with_first_choices(answers[0], odds), *answers[1:])
     passes = tuple(_view_pass(number, trace, answers[0], tree, ends, odds) for number in range(len(trace.passes)))
-    search = _has_several(trace), _is_uneven(trace), relaxed
-    return TraceView(trace.query, chem.atom_tokens(trace.query), passes, answers, *search, tree)
+    return TraceView(
+        query=trace.query,
+        atoms=chem.atom_tokens(trace.query),
+        passes=passes,
+        answers=answers,
+        several=_has_several(trace),
+        uneven=_is_uneven(trace),
+        relaxed=relaxed,
+        tree=tree,
+    )
 
 
 def _has_several(trace: Trace) -> bool:
@@ -211,10 +219,18 @@ def _view_pass(
         drafts = [_with_correction(_view_draft(draft, texts, step, trace), start, best, odds) for draft in step.drafts]
     drafts.sort(key=lambda draft: (-draft.accepted, -draft.waiting))  # stable: else as drafted
     so_far = speed_numbers([replace(trace, passes=trace.passes[: number + 1])])
-    counts = ends[number], step.emitted, step.accepted, step.computed, step.drafted
-    shown, hidden = tuple(drafts[:MAX_DRAFTS]), max(0, len(drafts) - MAX_DRAFTS)
-    summary = _describe_pass(number, trace, best, drafts, so_far)
-    return PassView(*counts, shown, hidden, so_far, summary, 1000 * (step.draft_seconds + step.model_seconds))
+    return PassView(
+        written=ends[number],
+        emitted=step.emitted,
+        accepted=step.accepted,
+        computed=step.computed,
+        drafted=step.drafted,
+        drafts=tuple(drafts[:MAX_DRAFTS]),
+        hidden=max(0, len(drafts) - MAX_DRAFTS),
+        so_far=so_far,
+        summary=_describe_pass(number, trace, best, drafts, so_far),
+        ms=1000 * (step.draft_seconds + step.model_seconds),
+    )
 
 
 def _draft_token(draft: Draft, position: int, trace: Trace) -> str:
