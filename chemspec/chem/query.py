@@ -247,7 +247,11 @@ _ALIKE = {
     **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u02d7", "-"),
     **dict.fromkeys("\u00b7\u2022\u2219\u22c5", "."),
     **dict.fromkeys("\u2192\u27f6\u279c\u2794", ">>"),  # not the double ones, which point at the starting materials
-    **dict(zip("\u2261\u2215\u2044\u2216\u2236", "#//\\:", strict=True)),
+    "\u2261": "#",
+    "\u2215": "/",
+    "\u2044": "/",
+    "\u2216": "\\",
+    "\u2236": ":",
     **dict(zip(_CYRILLIC, "ABCEHIKOPSTaeocpsil", strict=True)),
     **dict(zip(_GREEK, "ABEZHIKNOPTo", strict=True)),
 }

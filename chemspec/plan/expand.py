@@ -133,11 +133,12 @@ class Expander:
             try:
                 store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
                 return store
-            except sqlite3.Error as error:
+            except sqlite3.OperationalError:  # disk full, no permission, or locked
                 store.close()
-                if isinstance(error, sqlite3.OperationalError):  # disk full, no permission, or locked
-                    return None
-                with suppress(OSError):  # damaged: start with an empty one
+                return None
+            except sqlite3.Error:  # damaged: start with an empty one
+                store.close()
+                with suppress(OSError):
                     path.unlink()
         return None
 

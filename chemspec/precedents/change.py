@@ -67,11 +67,16 @@ def _build_change(match: AtomMap, source: Any) -> Change | None:
     for atom in source.GetAtoms():
         atom.SetAtomMapNum(0)
     for number, part in enumerate(Chem.GetMolFrags(source, asMols=True, sanitizeFrags=False)):
-        with rdBase.BlockLogs():
-            text = str(Chem.MolToSmiles(part))
-            mol = mol_from_smiles(text)  # parsed again: stereocentres may have existed due to atom maps only
-            (givers if match.given[number] else others).append(text if mol is None else str(Chem.MolToSmiles(mol)))
+        (givers if match.given[number] else others).append(_canonical_part(part))
     return Change(*keys, tuple(sorted(givers)), tuple(sorted(others)))
+
+
+def _canonical_part(part: Any) -> str:
+    # Parse again, because stereocentres may have existed due to atom maps only.
+    with rdBase.BlockLogs():
+        text = str(Chem.MolToSmiles(part))
+        mol = mol_from_smiles(text)
+        return text if mol is None else str(Chem.MolToSmiles(mol))
 
 
 CentreAtom = tuple[int, int]  # an atom of the reaction centre: its index in the precursors and in the product, or -1

@@ -6,7 +6,7 @@ import os
 import re
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -160,10 +160,14 @@ class Precedents:
             same = self._build_precedent(exact[0], 1.0, exact=True)
             nearest = [same, *nearest[: n - 1]]
         lost = _lost_atoms(".".join(change.givers), target)
-        lines = ((k, self._read_row(first + int(k))) for k in order[:MAX_ROWS_FOR_CONDITIONS])
-        voted = vote_conditions(
-            (line[2], float(similarity[k])) for k, line in lines if close[k] or _lost_atoms(line[1], line[0]) == lost
-        )
+
+        def comparable_reagents() -> Iterator[tuple[str, float]]:
+            for k in order[:MAX_ROWS_FOR_CONDITIONS].tolist():
+                row_product, row_reactants, reagents, _ = self._read_row(first + k)
+                if close[k] or _lost_atoms(row_reactants, row_product) == lost:
+                    yield reagents, float(similarity[k])
+
+        voted = vote_conditions(comparable_reagents())
         return Found(int(close.sum()), last - first, tuple(nearest), voted[:n], same, len(makers))
 
     def _rows_with_change(self, wide: int) -> tuple[int, int]:

@@ -8,7 +8,7 @@ contains the product, stereochemistry included, with a probability of at least `
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from chemspec import chem
 from chemspec.chem.salts import balance_charges
@@ -95,6 +95,13 @@ def find_precedents(index: Precedents | None, step: Step) -> Found | None:
         return None
 
 
+class _Proposal(NamedTuple):
+    """Reagents proposed for a step, and the forward passes that it took."""
+
+    sets: ReagentSets
+    passes: PassCounts
+
+
 class StepChecker:
     """Checks steps by this module's rule, any model or index optional; `most` results are cached, not decoded again."""
 
@@ -109,7 +116,7 @@ class StepChecker:
         self.forward, self.reagents, self.index = forward, reagents, index
         self._most = most
         self._checks: dict[Step, tuple[ForwardCheck, ...]] = {}
-        self._proposals: dict[Step, tuple[ReagentSets, PassCounts]] = {}  # with the forward passes that they took
+        self._proposals: dict[Step, _Proposal] = {}
 
     def check(self, steps: Sequence[Step]) -> list[ForwardCheck | None]:
         """Return the verdict on each step, (product, reactants); None without a forward model, or if it failed."""
@@ -132,12 +139,13 @@ class StepChecker:
             return
         reactions = [f"{reactants}>>{product}" for product, reactants in lacking]
         for key, result in zip(lacking, self.reagents.predict(reactions, REAGENT_SETTINGS), strict=True):
-            self._proposals[key] = _reagent_sets(result), PassCounts.of_result(result)
+            self._proposals[key] = _Proposal(_reagent_sets(result), PassCounts.of_result(result))
         _drop_oldest(self._proposals, max(self._most, len(keys)))
 
     def proposed_sets(self, step: Step) -> ReagentSets | None:
         """Return the reagents proposed for a step so far; None if none were predicted."""
-        return self._proposals.get(_canonical_step(step), (None,))[0]
+        proposal = self._proposals.get(_canonical_step(step))
+        return None if proposal is None else proposal.sets
 
     def check_passes(self, steps: Iterable[Step]) -> tuple[int, PassCounts]:
         """Return the number of cached checks of these steps, and their forward passes."""
@@ -147,7 +155,7 @@ class StepChecker:
     def proposal_passes(self, steps: Iterable[Step]) -> tuple[int, PassCounts]:
         """Return for how many of these steps reagents were proposed, and the forward passes that it took."""
         proposals = [proposal for step in steps if (proposal := self._proposals.get(_canonical_step(step)))]
-        return len(proposals), PassCounts.total_passes(passes for _, passes in proposals)
+        return len(proposals), PassCounts.total_passes(proposal.passes for proposal in proposals)
 
     def _usual_reagents(self, step: Step) -> str:
         """Return the conditions of the nearest precedents, else the usual reagents of the class; may be empty."""
