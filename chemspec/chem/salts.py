@@ -114,7 +114,11 @@ def _canonical_fragments(typed: str) -> list[str]:
 
 
 def normal_form(reagents: str) -> str | None:
-    """Return the normal form of a set of reagents; None if one is invalid or the set is empty."""
+    """Return each reagent of a set once, without stereo (as in USPTO-MIT), in alphabetical order.
+
+    Equal sets have equal texts, whatever their equivalents and order, so that a model has one correct output. None if a
+    reagent is invalid or the set is empty.
+    """
     parts = {_without_stereo(part) for part in reagents.split(".") if part}
     return None if None in parts or not parts else ".".join(sorted(filter(None, parts)))
 

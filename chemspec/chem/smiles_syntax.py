@@ -1,4 +1,7 @@
-"""Scan SMILES by RDKit's rules for the positions of atoms and of the first fault, which RDKit does not report."""
+"""Scan the syntax of SMILES by RDKit's rules: text positions of atoms, and position of the first fault.
+
+RDKit does not report the position of an open ring, and others only in its log, which is global to the process.
+"""
 
 import re
 import unicodedata

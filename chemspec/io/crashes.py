@@ -1,6 +1,7 @@
 """Crash log next to an output, of its rows in progress, so that a row that crashes every process is skipped.
 
-After a crash the rows of that batch are processed one by one, and a row with two crashes gets the status "failed".
+Python's fault handler writes to it too if the process crashes (such as signal 11). After a crash the rows of that batch
+are processed one by one, and a row with two crashes gets the status "failed".
 """
 
 import faulthandler

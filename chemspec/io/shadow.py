@@ -1,7 +1,8 @@
 """Shadow measurement: a fraction of the questions is decoded again without drafts, when nothing else waits.
 
-So a service, or the app, measures what drafts gain, and whether they ever change an answer. Counts of the day are
-stored without molecules, an answer that differs as a row with a receipt, in a private file that stops growing.
+So a service, or the app, measures on its own questions what drafts gain, and whether they ever change an answer. Counts
+of the day are stored without molecules. An answer that differs is stored with all that is needed to repeat it, as a
+row with a receipt that `chemspec verify` reads, in a file that only its owner can read and that stops growing.
 """
 
 from __future__ import annotations
@@ -150,7 +151,11 @@ class Shadow:
             return True
 
     def run_next(self, interrupted: Callable[[], bool]) -> bool:
-        """Decode the next question again, unless `interrupted` at a pass; returns whether one was measured."""
+        """Decode the next question again, unless another one arrives meanwhile; returns whether one was measured.
+
+        `interrupted` returns whether something else waits; it is called before every forward pass, or every few
+        milliseconds if these are fast.
+        """
         try:
             question = self._pending.popleft()
         except IndexError:

@@ -1,8 +1,8 @@
 """Hashes of a reaction's change: equal hashes mean the same change.
 
 The reaction centre are the atoms of the product that are new or differ in bonds, charge or hydrogens, their origins,
-and leaving neighbours of these. `wide` describes only them, `close` also their neighbours, and leaving groups up to
-`LEAVING` bonds: tert-butyl and benzyl carbamates are cleaved under different conditions.
+and leaving neighbours of these. `wide` describes only them (radius 0), `close` also their neighbours (radius 1), and
+leaving groups up to `LEAVING` bonds: tert-butyl and benzyl carbamates are cleaved under different conditions.
 """
 
 import math
@@ -32,7 +32,10 @@ class Change:
 
 
 def change_of(reactants: str, product: str, *, seconds: float = 2.0) -> Change | None:
-    """Return a reaction's change by maps guessed in at most `seconds` of processor time; None if nothing changes."""
+    """Return the change of a reaction to one molecule by guessed atom maps; None if it is invalid, or nothing changes.
+
+    `seconds` limit the processor time for the maps.
+    """
     match = map_atoms(reactants, product, seconds=seconds)
     return None if match is None else _build_change(match, _parse_limited(reactants))
 

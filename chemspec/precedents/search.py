@@ -103,7 +103,10 @@ def _count_text(count: int) -> str:
 
 
 def in_words(reagents: str) -> str:
-    """Return names of joined reagents, or SMILES; the ions of a salt are combined, others left out."""
+    """Return names of joined reagents, or SMILES of those without a name.
+
+    The ions of a salt are combined; an ion without a counterion, which text mining leaves behind, is not named.
+    """
     parts = reagents.split(".") if reagents else []
     rest, names = match_short_names(parts)
     others = [parts[index] for index in rest]
@@ -129,7 +132,10 @@ class Precedents:
         return self._arrays["prints"]
 
     def find(self, reactants: str, product: str, n: int = 3) -> Found:
-        """Search `n` precedents and conditions of a reaction to the largest product; empty if nothing changes."""
+        """Search precedents of a reaction; the result is empty if it is invalid or changes nothing.
+
+        Of several products the largest counts. At most `n` precedents and `n` conditions are returned.
+        """
         return self._cached_search(reactants, product, n)
 
     def _search(self, reactants: str, product: str, n: int) -> Found:
@@ -259,7 +265,10 @@ def _without_mining_errors(reagents: str, product: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def _is_substrate(smiles: str) -> bool:
-    """Return whether a recorded reagent (1 % are) is rather a starting material: large, aromatic, unnamed, no ion."""
+    """Return whether a recorded reagent is rather a starting material: large, aromatic, uncharged and without a name.
+
+    So are 1 % of the recorded reagent sets; phosphines and other ligands stay.
+    """
     bare = re.sub(r"\[(?:nH|C@@?H?)\]", "C", smiles)
     if "P" in bare or "[" in bare or "c" not in bare or chem.heavy_atoms(smiles) < SUBSTRATE_ATOMS:
         return False

@@ -95,7 +95,10 @@ def _node_fates(
     beams: Sequence[Sequence[int]],
     answers: Sequence[Sequence[int]],
 ) -> tuple[list[int], list[int], list[int]]:
-    """Return the passes after which each node is accepted, dead, and an end; hypotheses may differ in length (SBS)."""
+    """Return of every node the passes after which it is accepted, after which it is dead, and after which it is an end.
+
+    Hypotheses may be of different lengths (SBS), so depth alone does not tell whether a node can still be needed.
+    """
     nodes = range(len(parents))
     first, until = [NEVER for _ in nodes], [-1 for _ in nodes]  # first and last beam, from 0, through the node
     live = [-1 for _ in nodes]  # the last beam with the node itself
@@ -210,7 +213,11 @@ def _drawn_nodes(tree: DrawnTree, spare: bool, most: int) -> set[int]:
 
 
 def _assign_rows(tree: DrawnTree, chosen: set[int], ranks: Sequence[Sequence[int]]) -> dict[int, int]:
-    """Return the rows of the chosen nodes: the chief child in its parent's, others in the nearest free one below."""
+    """Return the rows of the chosen nodes.
+
+    The chief child goes on in its parent's row; the other branches, the latest first, take the nearest row below that
+    is free for as far as they go.
+    """
 
     def merit(node: int) -> tuple[int, int, int]:
         return ranks[node][0] if ranks[node] else NEVER, -tree.dies[node], node

@@ -107,7 +107,10 @@ def token_passes(result: DecodeResult) -> list[int]:
 
 
 def drafted_positions(result: DecodeResult) -> dict[int, Literal["copied", "drafted"]]:
-    """Return the positions in the answer that were drafted, and whether they were copied; of greedy decoding only."""
+    """Return the positions in the answer that were drafted, and whether they were copied from the query.
+
+    They are known for greedy decoding only: the leading hypothesis of a beam changes during the search.
+    """
     if result.trace.settings.get("decoder") != "greedy":
         return {}
     return {

@@ -1,6 +1,7 @@
 """A trace as values for drawing: the drafts of every pass with their fate, the answers with their origin.
 
-The origin of a token is its position in the copied span, never its text: ring labels may change.
+A draft may be relabelled when it is copied (the ring `2` of the query becomes the ring `1` of the answer), so the
+origin of a token is its position in the copied span, never its text.
 """
 
 from bisect import bisect_right
@@ -56,7 +57,8 @@ class DraftView:
     right: int  # tokens up to which the model wrote the same, the last of them itself
     waiting: int  # tokens up to which nothing speaks against it yet; the rest is rejected
     held: int  # tokens that were accepted in the end, in this pass or (in a beam) a later one
-    correction: tuple[str, float | None, float | None] | None = None  # what the model wrote, its and the draft's odds
+    # what the model wrote where it left the draft, with its probability and that of the drafted token, if known
+    correction: tuple[str, float | None, float | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -320,7 +322,11 @@ def _count_noun(number: int, noun: str) -> str:
 
 
 def acceptance_by_offset(view: TraceView) -> list[tuple[int, int, int]]:
-    """Return for each offset, from 1, the passes with a draft so long, and those with a draft right up to there."""
+    """Return how far drafts hold: (offset, passes, accepted), offsets from 1.
+
+    `passes` counts the passes in which some draft had a token at this offset, `accepted` those in which some draft was
+    right up to and including it.
+    """
     longest = [max((len(draft.tokens) for draft in step.drafts), default=0) for step in view.passes]
     held = [max((draft.held for draft in step.drafts), default=0) for step in view.passes]
     return [

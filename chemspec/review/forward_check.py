@@ -1,9 +1,16 @@
-"""The forward check: whether a forward model predicts a product from proposed reactants, by one rule everywhere.
+"""The forward check: whether a forward model predicts a product from proposed reactants.
 
-It reads the reactants alone; without confirmation with the conditions of the nearest precedents, else the usual
-reagents of the class; then with the likeliest of the model `reagents`. Its first greedy answer confirms a step if it
-contains the product, stereochemistry included, with a probability of at least `MIN_CONFIDENCE`; else the verdict is
-"unsure" (the product) or "differs". What the rule measured: assets/docs/measurements.md.
+One rule for every page, command, route and plan (`StepChecker.check`):
+
+1. The forward model reads the reactants alone.
+2. If that is no confirmation, it reads them with the conditions recorded with the nearest precedents, or without such
+   conditions with the usual reagents of the reaction class.
+3. If that is none either, it reads them with the likeliest reagents of the model `reagents`.
+
+Its first answer by greedy decoding counts. It confirms a step if that answer contains the product, stereochemistry
+included, with a probability of at least `MIN_CONFIDENCE`. Of several answers the most probable one with the product
+counts. The verdict is "agrees", "unsure" (the product, but with a lower probability) or "differs". What the rule
+measured: assets/docs/measurements.md.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -103,7 +110,11 @@ class _Proposal(NamedTuple):
 
 
 class StepChecker:
-    """Checks steps by this module's rule, any model or index optional; `most` results are cached, not decoded again."""
+    """Checks steps by the rule of this module; results are cached, so that no query is decoded twice.
+
+    Without a forward model nothing is checked, without one of reagents none are proposed. At most `most` steps are
+    cached; the oldest are dropped.
+    """
 
     def __init__(
         self,

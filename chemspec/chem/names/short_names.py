@@ -21,7 +21,10 @@ def split_drawn_and_named(parts: Sequence[str], keep: Collection[str] = ()) -> t
 
 
 def match_short_names(parts: Sequence[str], keep: Collection[str] = ()) -> tuple[tuple[int, ...], dict[str, int]]:
-    """Return indices of components without a short name or in `keep`, and names of others with their first index."""
+    """Return indices of components without a short name or in `keep`, and names of the others with their first index.
+
+    Names of several components are matched first.
+    """
     remaining = Counter(part for part in parts if part not in keep)
     index_of_name: dict[str, int] = {}
     for name, needed in _name_table():
