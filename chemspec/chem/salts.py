@@ -5,9 +5,8 @@ from functools import lru_cache
 
 from rdkit import Chem, rdBase
 
-import chemspec.chem as chem
 from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.query import canonical
+from chemspec.chem.query import canonical, drop_stereo
 
 
 def split_keeping_salts(smiles: str) -> tuple[str, ...]:
@@ -129,7 +128,7 @@ def other_reagents(flask: str, core: str) -> str:
     return normal_form(".".join(part for part in flask.split(".") if _without_stereo(part) not in core_parts)) or ""
 
 
-_without_stereo = lru_cache(maxsize=100_000)(chem.drop_stereo)  # reagents recur
+_without_stereo = lru_cache(maxsize=100_000)(drop_stereo)  # reagents recur
 
 
 def balance_charges(reagents: str) -> str:

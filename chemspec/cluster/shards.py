@@ -114,7 +114,10 @@ class ShardFolder:
         return Counter(json.loads(metadata[COUNTS]))
 
     def add(self, piece: Piece, table: pyarrow.Table, size: int) -> Counter[str] | None:
-        """Add the predictions of a piece; if its shard has `size` rows now, write it and return its counts."""
+        """Add the predictions of a piece; if its shard has `size` rows now, write it and return its counts.
+
+        OSError if it cannot be written.
+        """
         parts = self._parts.setdefault(piece.shard, [])
         parts.append((piece, table))
         if sum(len(part.queries) for part, _ in parts) < size:

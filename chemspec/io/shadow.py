@@ -100,8 +100,9 @@ class Shadow:
     ) -> None:
         """Continue with the counts of today, if there are any; ValueError for a fraction of 0 or below, or above 1.
 
-        The file of counts is named "service" or "app". `measured` is called with the name of the model and the counts
-        of every repetition, `differs` for a different answer with the file of differences, and whether it had room.
+        A fraction of 0.05 is every twentieth question. Counts and differences are stored in the folder; the file of
+        counts is named "service" or "app". `measured` is called with the name of the model and the counts of every
+        repetition, `differs` for a different answer with the file of differences, and whether it had room.
         """
         if not 0 < fraction <= 1:
             raise ValueError(f"the shadow fraction is {fraction:g}; give one above 0 and at most 1, such as 0.05")

@@ -48,8 +48,8 @@ class Report:
     repeated: int  # rows that repeat a reaction
     left_out: int  # unusable reactions: missing or wrong atom maps, or no change
     reactions: int  # reactions in the index
-    with_reagents: int  # as `with_patent`, reactions in the index
-    with_patent: int
+    with_reagents: int  # reactions in the index with reagents
+    with_patent: int  # reactions in the index with a patent
     changes: tuple[int, int]  # distinct wide and close changes
     size: int  # file size in bytes
 

@@ -321,7 +321,10 @@ def index_paths() -> list[Path]:
 
 
 def installed() -> Precedents | None:
-    """Open the first existing index (cached), or return None; ValueError if damaged, or named and missing."""
+    """Open the first existing index, or return None; it is cached, and reopened when its file was replaced.
+
+    ValueError, naming the file, if it is damaged, or `CHEMSPEC_PRECEDENTS` names a missing file.
+    """
     for path in index_paths():
         if path.is_file():
             about = path.stat()

@@ -25,7 +25,10 @@ FROM_PRECEDENTS, PROPOSED_BY_MODEL = "from precedents", "proposed by a model"  #
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A strategy: its best prediction, and others that form the same bonds alike (forward: a product's E/Z isomers)."""
+    """A strategy: its best prediction, and others that form the same bonds by the same kind of reaction.
+
+    Of a forward question it is a product, and the others are its E/Z isomers.
+    """
 
     task: Task  # task of the model
     query: str  # SMILES of the query
