@@ -203,6 +203,7 @@ class Precedents:
         return index_file.unpack_block(self._arrays, block)
 
 
+# `chem.elements` would parse the SMILES, too slow for `MAX_ROWS_FOR_CONDITIONS` reactions of a search.
 _HEAVY_ATOM = re.compile(r"\[\d*([A-Z][a-z]?|[a-z][a-z]?)[^\]]*\]|Cl|Br|[BCNOPSFIbcnops]")
 
 
