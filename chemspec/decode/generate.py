@@ -246,7 +246,7 @@ class BatchDecoder:
         """Decode groups of rows, such as the variants of a query; a group whose row fails is its error.
 
         `decoded` is called with the result of every row, `finished` when a group is finished or has failed; for the
-        other arguments see `start` and `run`.
+        other arguments see `start` and `generate_stream`.
         """
         group_of = [number for number, group in enumerate(groups) for _ in group]
         rows, left = [row for group in groups for row in group], list(map(len, groups))

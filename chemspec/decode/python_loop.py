@@ -74,10 +74,16 @@ class PythonLoop:
                     self._hooks.observe(draft, matched)
                 if planner is not None:
                     planner.observe_draft(draft, rank, matched)
-            requested, accepted = len(new_prefixes), sum(span.length for span in spans)
-            counts = requested, len(scores), len(scores) - requested, emitted, accepted
             event = Pass(
-                *(*counts, margin, len(active), drafted - began, done - drafted),
+                asked=len(new_prefixes),
+                computed=len(scores),
+                drafted=len(scores) - len(new_prefixes),
+                emitted=emitted,
+                accepted=sum(span.length for span in spans),
+                margin=margin,
+                width=len(active),
+                draft_seconds=drafted - began,
+                model_seconds=done - drafted,
                 spans=spans,
                 drafts=tuple(tree.drafts.get(before, ())),
                 grown=grown,
@@ -106,10 +112,8 @@ class PythonLoop:
             if not planner.begin_pass(requested, len(active), waiting=waiting, width=width):
                 return trees
         if self._hooks is not None:
-            mode, max_len = (
-                min(mode, self._hooks.plan_pass(requested, len(active), waiting=waiting)),
-                self._options.max_len,
-            )
+            mode = min(mode, self._hooks.plan_pass(requested, len(active), waiting=waiting))
+            max_len = self._options.max_len
             self._hooks.prepare(
                 [
                     (query.source, prefix, max_len - len(prefix))

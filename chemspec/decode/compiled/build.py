@@ -4,6 +4,7 @@ import ctypes
 from ctypes import c_double, c_int, c_void_p
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import chemspec.tokenizer as tokenizer
 import chemspec.types as types
@@ -27,11 +28,15 @@ MODULES = {
     types: "REQUESTED DRAFTED",
 }
 CONSTANTS = {name: getattr(module, name) for module, names in MODULES.items() for name in names.split()}
-# Fused multiply-adds round differently from Python. A tuple becomes a list with commas.
-FLAGS = (
-    *("-ffp-contract=off", "-pthread"),
-    *(f"-D{name}={str(value).strip('()').replace(' ', '')}" for name, value in CONSTANTS.items()),
-)
+
+
+def _as_macro(value: Any) -> str:
+    """Return a constant as C++ reads it: a number, or the numbers of a list with commas."""
+    return ",".join(map(repr, value)) if isinstance(value, tuple) else repr(value)
+
+
+# Fused multiply-adds round differently from Python.
+FLAGS = ("-ffp-contract=off", "-pthread", *(f"-D{name}={_as_macro(value)}" for name, value in CONSTANTS.items()))
 
 
 @lru_cache(maxsize=1)

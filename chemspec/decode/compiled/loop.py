@@ -89,8 +89,14 @@ class CompiledLoop:
         if proposals.kind == drafters.OTHER:
             self._callback = proposals.spec.propose = ProposeBack(proposals.propose)
         spec = LoopSpec(
-            *(options.max_len, options.budget, options.record, options.threads),
-            *(limits.fixed, limits.per_root, limits.factor, min(options.vocab_size, 2**62)),
+            max_len=options.max_len,
+            budget=options.budget,
+            record=options.record,
+            threads=options.threads,
+            fixed=limits.fixed,
+            per_root=limits.per_root,
+            factor=limits.factor,
+            vocab_size=min(options.vocab_size, 2**62),
         )
         self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.spec), c_void_p(proposals.planner)))
         _check_memory(self._loop.value)
@@ -265,8 +271,15 @@ class CompiledLoop:
                 delta = TreeDelta(tuple(beams[beam : beam + waited]), *entries)
             passes.append(
                 Pass(
-                    *(requested, computed, computed - requested, emitted, accepted, margin, width),
-                    *(draft_seconds, model_seconds),
+                    asked=requested,
+                    computed=computed,
+                    drafted=computed - requested,
+                    emitted=emitted,
+                    accepted=accepted,
+                    margin=margin,
+                    width=width,
+                    draft_seconds=draft_seconds,
+                    model_seconds=model_seconds,
                     spans=tuple(spans[span : span + span_count]),
                     drafts=records.drafts[first, drafts] if drafts else (),
                     grown=delta,
