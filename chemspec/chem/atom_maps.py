@@ -352,7 +352,10 @@ def _move(match: AtomMap, atom: int, edge: set[int], until: float) -> bool:
 
 
 def _move_parts(match: AtomMap, until: float) -> bool:
-    """Let parts come from atoms that leave, as an ester's alkoxy group from an alcohol, where that is cheaper."""
+    """Let parts of the product come from atoms that leave, as an ester's alkoxy group from an alcohol, where cheaper.
+
+    True if any does.
+    """
     left, right = match.left, match.right
     moved = False
     for atom in [atom for atom in range(len(match.origin)) if match.changes(atom)]:

@@ -17,7 +17,10 @@ STEPS = 20  # of the optimizer between two looks at the clock
 
 
 def conformer(smiles: str) -> str:
-    """Return all components with hydrogens as a mol block (ETKDG, MMFF94 or UFF); TimeoutError where there is none."""
+    """Return every component side by side with all hydrogens as a mol block, by ETKDG, then MMFF94 or UFF.
+
+    Where the molecule has no parameters of UFF either, it stays as embedded. Raises TimeoutError where it is not.
+    """
     whole = from_smiles(smiles)
     for atom in whole.GetAtoms():
         atom.SetAtomMapNum(0)

@@ -1,4 +1,8 @@
-"""What a flask lacks, what contradicts it, and what is dangerous: by structures, and tables written by hand."""
+"""What a flask lacks for a reaction, what contradicts it, and what is dangerous, by tables written by hand.
+
+The tables are `flask_needs.tsv`, `flask_sets.tsv`, `flask_conflicts.tsv` and `hazards.tsv`. Only structures are
+compared: amounts, temperature and time are not known.
+"""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

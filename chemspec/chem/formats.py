@@ -22,7 +22,11 @@ MOST_ATOMS = 999  # limit of the V2000 format, and more than a drawing can show
 
 
 def to_sdf(rows: Sequence[Mapping[str, object]]) -> str:
-    """Return an SDF with 2-D coordinates, a record per row: "smiles" drawn, "name" as title, all keys as properties."""
+    """Return an SDF with 2-D coordinates: one record per row.
+
+    The structure is taken from "smiles" (no atoms if it is invalid), the title from "name" if there is one; all keys
+    become properties, with blanks for line breaks.
+    """
     return "".join(_sdf_record(row) for row in rows)
 
 
@@ -45,7 +49,7 @@ def _field_name(key: str) -> str:
 
 
 def to_rxn(reactants: str, product: str) -> str:
-    """Return an RXN file with 2-D coordinates, one molecule per component; empty for an invalid SMILES."""
+    """Return an RXN file with 2-D coordinates, components from left to right; empty for an invalid SMILES."""
     sides = [chem.canonical_parts(smiles) for smiles in (reactants, product)]
     if None in sides:
         return ""
@@ -75,7 +79,10 @@ def _shift_molecule(mol: Any, left: float) -> float:
 
 
 def to_rdf(rows: Sequence[Mapping[str, object]], date: str) -> str:
-    """Return an RDF dated such as "11/23/26 14:05": per row its "reaction", and all other keys as data."""
+    """Return an RDF: one reaction per row, from its "reaction" (reaction SMILES); all other keys become data.
+
+    Rows with invalid reactions are left out. The date is such as "11/23/26 14:05".
+    """
     records = []
     for row in rows:
         sides = str(row.get("reaction", "")).split(">>")

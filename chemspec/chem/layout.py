@@ -7,7 +7,11 @@ from rdkit.Chem import rdCoordGen, rdDepictor
 
 
 def add_layout(mol: Any) -> None:
-    """Add 2-D coordinates where there are none, or (by CoordGen) where RDKit's put bonded atoms onto each other."""
+    """Add 2-D coordinates where there are none, and replace those in which a bond has length zero.
+
+    RDKit's layout puts bonded atoms of some bridged rings onto each other, which its drawing code refuses with a
+    RuntimeError; CoordGen lays those out.
+    """
     if not mol.GetNumConformers():
         rdDepictor.Compute2DCoords(mol)
     if _shortest_bond(mol) < 1e-3:

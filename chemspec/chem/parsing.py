@@ -1,8 +1,9 @@
 """Safe parsing with RDKit: texts on which it would hang or crash are refused first.
 
-Its ring search takes minutes and gigabytes on very many rings, and it traverses molecules recursively. So rings and
-characters are counted in the text, never underestimating, and a text with many rings, which is rare, is parsed in a
-separate process before; `tests/test_architecture.py` checks that nothing else calls RDKit's parsers.
+RDKit's ring search takes minutes and gigabytes on graphs with very many rings, or crashes, and it traverses molecules
+recursively. So rings and characters are counted in the text first, never underestimating. A text with many rings, which
+is rare, is parsed in a separate process before: fused rings or unusual cages within the limits may still take RDKit
+hours. `tests/test_architecture.py` checks that nothing but that process calls RDKit's parsers.
 """
 
 import re
@@ -75,7 +76,10 @@ def smiles_refusal(smiles: str) -> str:
 
 
 def ring_labels(smiles: str) -> list[int]:
-    """Return the number of ring labels of each atom with labels; empty for a SMILES of at most `FEW_RINGS` rings."""
+    """Return the number of ring labels of each atom with labels; empty for a SMILES of at most `FEW_RINGS` rings.
+
+    Two labels form a ring, or connect two molecules separated by a dot.
+    """
     raw = smiles.encode("ascii", "replace")
     if len(raw) - len(raw.translate(None, b"0123456789")) <= 2 * FEW_RINGS:
         return []  # the common case
@@ -97,7 +101,11 @@ def ring_labels(smiles: str) -> list[int]:
 
 
 def _graph_refusal(bonds: Iterable[tuple[int | None, int | None]], hard: Callable[[], str] = str) -> str:
-    """Return why a graph given by bonds is too large; empty if it is not. Unreadable ends (None) close a ring."""
+    """Return why a graph given by bonds is too large; empty if it is not.
+
+    With more than `FEW_RINGS` rings, `hard` is called as well. A bond with unreadable ends (None) counts as closing a
+    ring.
+    """
     parents: dict[int, int] = {}  # union-find
     closing: Counter[int | None] = Counter()  # like ring labels of a SMILES
     rings = 0

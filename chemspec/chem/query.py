@@ -85,7 +85,10 @@ def main_product(smiles: str) -> str | None:
 
 @lru_cache(maxsize=ELEMENTS_KEPT)
 def elements(smiles: str) -> Counter[str] | None:
-    """Return how many heavy atoms there are of each element (not to be changed), by the formula; None where invalid."""
+    """Return how many heavy atoms there are of each element, not to be changed; None where the SMILES is invalid.
+
+    They are read off the formula, since a loop over atoms in Python is slow.
+    """
     mol = mol_from_smiles(smiles)
     counted = re.findall(r"([A-Z][a-z]?)(\d*)", str(CalcMolFormula(mol))) if mol is not None else []
     return None if mol is None else Counter({name: int(many or 1) for name, many in counted if name != "H"})
@@ -97,7 +100,10 @@ def heavy_atoms(smiles: str) -> int:
 
 
 def formula_balance(reactants: str, products: str) -> dict[str, int] | None:
-    """Return heavy atoms (hydrogen is seldom balanced) of the products that the reactants lack; None if unreadable."""
+    """Return heavy atoms of the products that the reactants cannot supply, by element; None if unreadable.
+
+    Hydrogen is left out, because reactions as written seldom balance it (work-up, reducing agents).
+    """
     have, need = elements(reactants), elements(products)
     if have is None or need is None:
         return None
@@ -247,7 +253,11 @@ _ALIKE = {
     **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u02d7", "-"),
     **dict.fromkeys("\u00b7\u2022\u2219\u22c5", "."),
     **dict.fromkeys("\u2192\u27f6\u279c\u2794", ">>"),  # not the double ones, which point at the starting materials
-    **dict(zip("\u2261\u2215\u2044\u2216\u2236", "#//\\:", strict=True)),
+    "\u2261": "#",
+    "\u2215": "/",
+    "\u2044": "/",
+    "\u2216": "\\",
+    "\u2236": ":",
     **dict(zip(_CYRILLIC, "ABCEHIKOPSTaeocpsil", strict=True)),
     **dict(zip(_GREEK, "ABEZHIKNOPTo", strict=True)),
 }

@@ -173,6 +173,14 @@ def _is_minor(mol: Mol, position_of_map: dict[int, int]) -> bool:
     return contributed <= MINOR_ATOMS and contributed < MINOR_SHARE * mol.GetNumAtoms()
 
 
+def _choose_root(mol: Mol, rng: Random | None) -> int:
+    """Return a random atom, or without `rng` the first atom of the canonical SMILES."""
+    if rng is not None:
+        return rng.randrange(mol.GetNumAtoms())
+    Chem.MolToSmiles(mol)
+    return _written_order(mol)[0]
+
+
 def _write_side(mols: Sequence[Mol], rng: Random | None) -> tuple[list[str], dict[int, int]]:
     """Write each molecule (randomly rooted); returns texts and text positions by atom map number."""
     texts: list[str] = []
@@ -180,10 +188,7 @@ def _write_side(mols: Sequence[Mol], rng: Random | None) -> tuple[list[str], dic
     offset = 0
     for mol in mols:
         maps, bare = _map_numbers(mol), _without_maps(mol)
-        if rng is None:
-            Chem.MolToSmiles(bare)
-        root = _written_order(bare)[0] if rng is None else rng.randrange(bare.GetNumAtoms())
-        text, order = write_from(bare, root)
+        text, order = write_from(bare, _choose_root(bare, rng))
         texts.append(text)
         for position, atom in enumerate(order):
             if maps[atom]:
@@ -261,6 +266,11 @@ def _parse_sides(mapped: str, *, stereo: bool) -> tuple[list[Mol], Mol] | None:
     reactants, products = _parse_molecules(parts[0], stereo=stereo), _parse_molecules(parts[2], stereo=stereo)
     if reactants is None or products is None or len(products) != 1:
         return None
-    maps = [[number for mol in mols for number in _map_numbers(mol) if number] for mols in (products, reactants)]
-    usable = all(len(set(numbers)) == len(numbers) for numbers in maps) and set(maps[0]) & set(maps[1])
-    return (reactants, products[0]) if usable else None
+    return (reactants, products[0]) if _maps_are_usable(products, reactants) else None
+
+
+def _maps_are_usable(products: Sequence[Mol], reactants: Sequence[Mol]) -> bool:
+    product_maps = [number for mol in products for number in _map_numbers(mol) if number]
+    reactant_maps = [number for mol in reactants for number in _map_numbers(mol) if number]
+    unique = len(set(product_maps)) == len(product_maps) and len(set(reactant_maps)) == len(reactant_maps)
+    return unique and bool(set(product_maps) & set(reactant_maps))

@@ -5,9 +5,8 @@ from functools import lru_cache
 
 from rdkit import Chem, rdBase
 
-import chemspec.chem as chem
 from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.query import canonical
+from chemspec.chem.query import canonical, drop_stereo
 
 
 def split_keeping_salts(smiles: str) -> tuple[str, ...]:
@@ -114,7 +113,11 @@ def _canonical_fragments(typed: str) -> list[str]:
 
 
 def normal_form(reagents: str) -> str | None:
-    """Return the normal form of a set of reagents; None if one is invalid or the set is empty."""
+    """Return each reagent of a set once, without stereo (as in USPTO-MIT), in alphabetical order.
+
+    Equal sets have equal texts, whatever their equivalents and order, so that a model has one correct output. None if a
+    reagent is invalid or the set is empty.
+    """
     parts = {_without_stereo(part) for part in reagents.split(".") if part}
     return None if None in parts or not parts else ".".join(sorted(filter(None, parts)))
 
@@ -125,7 +128,7 @@ def other_reagents(flask: str, core: str) -> str:
     return normal_form(".".join(part for part in flask.split(".") if _without_stereo(part) not in core_parts)) or ""
 
 
-_without_stereo = lru_cache(maxsize=100_000)(chem.drop_stereo)  # reagents recur
+_without_stereo = lru_cache(maxsize=100_000)(drop_stereo)  # reagents recur
 
 
 def balance_charges(reagents: str) -> str:

@@ -1,4 +1,7 @@
-"""Scan SMILES by RDKit's rules for the positions of atoms and of the first fault, which RDKit does not report."""
+"""Scan the syntax of SMILES by RDKit's rules: text positions of atoms, and position of the first fault.
+
+RDKit does not report the position of an open ring, and others only in its log, which is global to the process.
+"""
 
 import re
 import unicodedata
@@ -50,9 +53,14 @@ _BARE = "B C N O P S F Cl Br I b c n o p s"
 # Which token may follow which; "twig" is a bond that opens a branch.
 _HELD = frozenset({"atom", "ring", "close"})
 _AFTER = {
-    "atom": _HELD | {"start", "open", "dot", "bond", "twig"}, "bond": _HELD | {"open"}, "ring": _HELD | {"bond"},
-    "open": _HELD, "close": _HELD, "dot": _HELD, "end": _HELD,
-}  # fmt: skip
+    "atom": _HELD | {"start", "open", "dot", "bond", "twig"},
+    "bond": _HELD | {"open"},
+    "ring": _HELD | {"bond"},
+    "open": _HELD,
+    "close": _HELD,
+    "dot": _HELD,
+    "end": _HELD,
+}
 _NAMES = {"bond": "bond", "ring": "ring label", "open": "branch", "dot": "dot"}
 
 
@@ -198,9 +206,11 @@ def _unknown_symbol(atom: str, position: int, offset: int) -> Fault:
 
 
 _STRAY = {
-    "[": ("this [ is never closed", "syntax"), "]": ("this ] closes no [", "syntax"),
-    "%": ("% needs two digits, as in %10", "ring"), ">": ("a reaction arrow cannot stand in a molecule", "reaction"),
-}  # fmt: skip
+    "[": ("this [ is never closed", "syntax"),
+    "]": ("this ] closes no [", "syntax"),
+    "%": ("% needs two digits, as in %10", "ring"),
+    ">": ("a reaction arrow cannot stand in a molecule", "reaction"),
+}
 
 
 def _stray_character(smiles: str, position: int) -> Fault:

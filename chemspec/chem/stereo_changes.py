@@ -17,7 +17,10 @@ _TRANS = {
 
 
 def changed_centres(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, ...], ...]:
-    """Return centres, all neighbours kept, of the other hand than before, those that were none, and those lost."""
+    """Return stereocentres of the product that were of the other hand before, those that were none, and those lost.
+
+    Only atoms that keep all their neighbours count: others may well change.
+    """
     none = Chem.ChiralType.CHI_UNSPECIFIED
     inverted, unset, untold = [], [], []
     for atom, origin in enumerate(match.origin):

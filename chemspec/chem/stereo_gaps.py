@@ -34,7 +34,10 @@ def geometry(smiles: str) -> str:
 
 
 def open_stereo(reactants: str, product: str, step: Strategy) -> tuple[int, int]:
-    """Return how many double bonds and stereocentres a reaction makes (not takes over or loses) but does not set."""
+    """Return how many double bonds and stereocentres a reaction makes without setting them.
+
+    What the reactants leave open themselves does not count, nor do centres that the product loses (`Strategy.lost`).
+    """
     with rdBase.BlockLogs():
         before = {frozenset(atoms) for _, atoms, is_open in _elements(mol_from_smiles(reactants)) if is_open}
         kinds = [

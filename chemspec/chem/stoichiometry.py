@@ -60,7 +60,10 @@ def _candidates(reactants: str) -> list[str]:
 
 
 def _whole_copy(reactants: str, product: str) -> tuple[str, ...]:
-    """Return a reactant that a product holds twice whole (an aniline in a urea), if fewer bonds are made that way."""
+    """Return a reactant that a product holds twice whole, if fewer bonds are made that way; empty if there is none.
+
+    Its elements may be in the flask as often without it, as those of an aniline twice in a urea.
+    """
     if "." in product:
         return ()
     target = mol_from_smiles(product)

@@ -21,13 +21,28 @@ BYSTANDERS = frozenset(Path(__file__).with_name("bystanders.txt").read_text(enco
 
 # Rings that a step may close, the more special ones first.
 _RINGS = {
-    "tetrazole": "c1nnnn1", "1,2,3-triazole": "c1cnnn1", "1,2,4-triazole": "c1ncnn1",
-    "oxadiazole": "c1nnco1 c1ncon1", "thiadiazole": "c1nncs1 c1ncsn1", "benzimidazole": "c1ccc2nc[nX3]c2c1",
-    "indazole": "c1ccc2[nX3]ncc2c1", "indole": "c1ccc2[nX3]ccc2c1", "quinazoline": "c1ccc2ncncc2c1",
-    "quinoline": "c1ccc2ncccc2c1", "pyrazole": "c1cn[nX3]c1", "imidazole": "c1cnc[nX3]1", "thiazole": "c1cscn1",
-    "oxazole": "c1cocn1", "isoxazole": "c1cnoc1", "pyrimidine": "c1cncnc1", "pyrazine": "c1cnccn1",
-    "pyrrole": "c1cc[nX3]c1", "pyridine": "c1ccncc1", "thiophene": "c1ccsc1", "furan": "c1ccoc1",
-}  # fmt: skip
+    "tetrazole": "c1nnnn1",
+    "1,2,3-triazole": "c1cnnn1",
+    "1,2,4-triazole": "c1ncnn1",
+    "oxadiazole": "c1nnco1 c1ncon1",
+    "thiadiazole": "c1nncs1 c1ncsn1",
+    "benzimidazole": "c1ccc2nc[nX3]c2c1",
+    "indazole": "c1ccc2[nX3]ncc2c1",
+    "indole": "c1ccc2[nX3]ccc2c1",
+    "quinazoline": "c1ccc2ncncc2c1",
+    "quinoline": "c1ccc2ncccc2c1",
+    "pyrazole": "c1cn[nX3]c1",
+    "imidazole": "c1cnc[nX3]1",
+    "thiazole": "c1cscn1",
+    "oxazole": "c1cocn1",
+    "isoxazole": "c1cnoc1",
+    "pyrimidine": "c1cncnc1",
+    "pyrazine": "c1cnccn1",
+    "pyrrole": "c1cc[nX3]c1",
+    "pyridine": "c1ccncc1",
+    "thiophene": "c1ccsc1",
+    "furan": "c1ccoc1",
+}
 
 
 @dataclass(frozen=True)
@@ -144,7 +159,7 @@ def _made(match: AtomMap) -> set[tuple[int, int]]:
         (atom, near)
         for atom, bonds in enumerate(match.right.bonds)
         for near in bonds
-        if atom < near and (min(origin[atom], origin[near]) < 0 or origin[near] not in before[origin[atom]])
+        if atom < near and (origin[atom] < 0 or origin[near] < 0 or origin[near] not in before[origin[atom]])
     }
 
 

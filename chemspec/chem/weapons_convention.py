@@ -31,7 +31,10 @@ class Entry:
 
 
 def refusal(smiles: str, *, target: bool = False) -> str:
-    """Return why no prediction is made about molecules, or of how to make them (`target`); empty if it is."""
+    """Return why no prediction is made about molecules (canonical SMILES), in words; empty if none is refused.
+
+    `target`: they are to be made.
+    """
     for part in dict.fromkeys(smiles.split(".")):
         entry = scheduled_entry(part)
         if entry is not None and (target or entry.where == "always"):

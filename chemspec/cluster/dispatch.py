@@ -1,4 +1,7 @@
-"""Dispatch pieces of work to engines that may die, so that each piece is processed exactly once."""
+"""Dispatch pieces of work to engines that may die, so that each piece is processed exactly once.
+
+Independent of Ray, files and clocks: `engines.py` implements engines on a cluster.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence

@@ -66,9 +66,10 @@ def predict_file(
 ) -> JobReport:
     """Predict the queries of a file or a folder of files, each exactly once, with engines on a Ray cluster.
 
-    The input is streamed. Only this process reads it and writes predictions, so the other machines need no shared disk,
-    only the model (as for `Engine.load`; a path must exist on every machine). After a failure the same call resumes. In
-    the folder `out`, `rows/**/*.parquet` have a column `row`, the index in the input, and those of `chemspec predict`.
+    The source is a file that `io.readers` reads, or a folder of such files; it is streamed. Only this process reads it
+    and writes predictions, so the other machines need no shared disk, only the model (as for `Engine.load`; a path must
+    exist on every machine). After a failure the same call resumes. In the folder `out`, `rows/**/*.parquet` have a
+    column `row`, the index in the input, and those of `chemspec predict`.
 
     The address is "local" for this machine, "auto" or HOST:PORT; if Ray is initialised, its cluster is used. `progress`
     is called with the number of rows done and in total, which is unknown before the end, `note` with messages on deaths

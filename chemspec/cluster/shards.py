@@ -35,7 +35,11 @@ DIGEST, COUNTS = b"chemspec.queries", b"chemspec.counts"  # in a file's metadata
 def stream_source(
     source: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None
 ) -> Iterator[str]:
-    """Yield the queries of a file, or of all files of a folder by name; FileError if there is none."""
+    """Yield the queries of a file, or of all files of a folder in the order of their names.
+
+    Column, task and note are those of `io.readers.stream_queries`; tables may have different columns. FileError if
+    there is no file, or one is unreadable.
+    """
     if not source.is_dir():
         yield from stream_queries(source, column, task, note)
         return
@@ -59,7 +63,11 @@ class ShardFolder:
     """A folder of shards written by one process; a context manager."""
 
     def __init__(self, folder: Path, manifest: dict[str, Any]) -> None:
-        """Create a folder, or resume one; FileError if its manifest or content differs, or another process uses it."""
+        """Create a folder, or resume one with the same manifest.
+
+        The manifest is everything that the content depends on, except the rows, which are compared shard by shard.
+        FileError if it differs, the folder has other content, or another process writes to it.
+        """
         self.folder = folder
         self._parts: dict[int, list[tuple[Piece, pyarrow.Table]]] = {}
         file = folder / MANIFEST
@@ -106,7 +114,10 @@ class ShardFolder:
         return Counter(json.loads(metadata[COUNTS]))
 
     def add(self, piece: Piece, table: pyarrow.Table, size: int) -> Counter[str] | None:
-        """Add the predictions of a piece; if its shard has `size` rows now, write it and return its counts."""
+        """Add the predictions of a piece; if its shard has `size` rows now, write it and return its counts.
+
+        OSError if it cannot be written.
+        """
         parts = self._parts.setdefault(piece.shard, [])
         parts.append((piece, table))
         if sum(len(part.queries) for part, _ in parts) < size:

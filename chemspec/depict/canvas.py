@@ -1,4 +1,7 @@
-"""Pictures of texts, boxes and molecules: SVG, PNG, and with times at which parts appear animated WebP or GIF."""
+"""Pictures of texts, boxes and molecules: as SVG, PNG, and with times at which parts appear, as animated WebP or GIF.
+
+An SVG needs no script and no other file. Lengths are in pixels.
+"""
 
 import re
 from dataclasses import dataclass
@@ -34,8 +37,8 @@ class Item:
     bold: bool = False
     mono: bool = False
     anchor: Anchor = "start"  # the part of the rectangle to which a text is aligned
-    fill: str = ""  # as `stroke`, of a rectangle or text; empty for none
-    stroke: str = ""
+    fill: str = ""  # colour of a rectangle or text; empty for none
+    stroke: str = ""  # colour of the outline of a rectangle; empty for none
     molecule: Depiction | None = None  # of a drawing
     corners: tuple[tuple[float, float], ...] = ()  # of a polygon in place of the rectangle
 

@@ -121,11 +121,7 @@ def _draw(drawer: Any, depiction: Depiction, scale: float = 1.0) -> Any | None:
         rdMolDraw2D.SetDarkMode(drawer)
         options.updateAtomPalette({7: (0.56, 0.64, 1.0), 8: (1.0, 0.5, 0.47), 53: (0.8, 0.55, 0.95)})
     options.clearBackground = False
-    colors = {
-        atom: (*(int(color[k : k + 2], 16) / 255 for k in (1, 3, 5)), 0.45)
-        for atom, color in marks.fills
-        if atom < count
-    }
+    colors = {atom: _rgba_color(color) for atom, color in marks.fills if atom < count}
     bonds = {
         bond.GetIdx(): colors[bond.GetBeginAtomIdx()]
         for bond in mol.GetBonds()
@@ -210,6 +206,11 @@ def _rotate_onto(conformer: Any, atoms: Any, targets: Any) -> None:
     left, _, right = np.linalg.svd((flat[atoms, :2] - middle).T @ (targets - targets.mean(axis=0)))
     flat[:, :2] = (flat[:, :2] - middle) @ left @ right
     conformer.SetPositions(flat)
+
+
+def _rgba_color(color: str) -> tuple[float, float, float, float]:
+    red, green, blue = (int(color[k : k + 2], 16) / 255 for k in (1, 3, 5))
+    return red, green, blue, 0.45
 
 
 def svg_data_uri(svg: str) -> str:

@@ -25,7 +25,10 @@ EMPTY = {  # not Na, which is sodium
 
 
 def find_query_columns(names: Sequence[str], task: Task | None = None) -> tuple[int, ...]:
-    """Return the index of the query column for a task (or any), or of two sides of a reaction; else empty."""
+    """Return the index of the query column for a task (or for any task); empty if there is none.
+
+    Two indices are the sides of a reaction, for tasks on whole reactions if no column has whole reactions.
+    """
     index_of_key = {_normalise_name(name): index for index, name in reversed([*enumerate(names)])}
     task_names = [name for spec in TASKS.values() if task in (None, spec.name) for name in spec.named]
     sides = SIDES if task is not None and TASKS[task].whole else ()
@@ -43,7 +46,10 @@ def find_query_columns(names: Sequence[str], task: Task | None = None) -> tuple[
 
 
 def find_header(rows: Sequence[Sequence[str]], column: str = "") -> int:
-    """Return which row has the names of the columns, `column` or usual ones; comments and titles may stand above it."""
+    """Return which of the first rows of a table holds the names of its columns: `column`, or else usual ones.
+
+    Comments and titles may stand above it: rows that begin with `#`, or that fill fewer cells.
+    """
     first = next((at for at, row in enumerate(rows) if not is_comment(row[0] if row else "")), 0)
     widest = 0
     for at, row in enumerate(rows[first:], first):

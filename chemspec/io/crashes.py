@@ -1,6 +1,7 @@
 """Crash log next to an output, of its rows in progress, so that a row that crashes every process is skipped.
 
-After a crash the rows of that batch are processed one by one, and a row with two crashes gets the status "failed".
+Python's fault handler writes to it too if the process crashes (such as signal 11). After a crash the rows of that batch
+are processed one by one, and a row with two crashes gets the status "failed".
 """
 
 import faulthandler
@@ -39,10 +40,16 @@ class CrashLog:
 
     def record(self, row: int, rows: int) -> None:
         """Record that `rows` rows, starting at `row`, are in progress."""
-        facts = {"row": row, "rows": rows, "weight": self._weight(row)}
+        facts = {
+            "row": row,
+            "rows": rows,
+            "weight": self._weight(row),
+            "until": self.until,
+            "inherited": self.inherited,
+        }
         self.file.seek(0)
         self.file.truncate()
-        self.file.write(json.dumps(facts | {"until": self.until, "inherited": self.inherited}) + "\n")
+        self.file.write(json.dumps(facts) + "\n")
         self.file.flush()
 
     def restore(self, text: str, done: int) -> None:

@@ -1,7 +1,9 @@
 """Receipts of predictions: what they were computed from, so that they can be decoded again and compared.
 
-A receipt is a JSON object in the row of the prediction. Its `sha256` covers the receipt and the prediction, so later
-edits show. It is no signature: who can write the file can write a new hash.
+A receipt is a JSON object in the row of the prediction: program version, model and digest of its weights, precision,
+runtime, all settings that predictions depend on, number of forward passes, and the smallest log-prob gap between the
+best two tokens. Its `sha256` covers the receipt and the prediction, so later edits show. It is no signature: who can
+write the file can write a new hash.
 """
 
 from __future__ import annotations
@@ -80,7 +82,10 @@ class ReceiptRow:
 
 
 def read_receipts(path: Path, sample: int = 0, seed: int = 0) -> list[ReceiptRow]:
-    """Return the rows of a `.jsonl` file, or a random `sample` in order; FileError if one has no receipt."""
+    """Return the rows of a `.jsonl` file, or `sample` random ones (0: all) in the order of the file.
+
+    FileError if it cannot be read, or a row has no receipt.
+    """
     try:
         with path.open(encoding="utf-8") as lines:
             rows = [_parse_row(number, line, path) for number, line in enumerate(lines, 1) if line.strip()]

@@ -1,7 +1,8 @@
 """Shadow measurement: a fraction of the questions is decoded again without drafts, when nothing else waits.
 
-So a service, or the app, measures what drafts gain, and whether they ever change an answer. Counts of the day are
-stored without molecules, an answer that differs as a row with a receipt, in a private file that stops growing.
+So a service, or the app, measures on its own questions what drafts gain, and whether they ever change an answer. Counts
+of the day are stored without molecules. An answer that differs is stored with all that is needed to repeat it, as a
+row with a receipt that `chemspec verify` reads, in a file that only its owner can read and that stops growing.
 """
 
 from __future__ import annotations
@@ -99,8 +100,9 @@ class Shadow:
     ) -> None:
         """Continue with the counts of today, if there are any; ValueError for a fraction of 0 or below, or above 1.
 
-        The file of counts is named "service" or "app". `measured` is called with the name of the model and the counts
-        of every repetition, `differs` for a different answer with the file of differences, and whether it had room.
+        A fraction of 0.05 is every twentieth question. Counts and differences are stored in the folder; the file of
+        counts is named "service" or "app". `measured` is called with the name of the model and the counts of every
+        repetition, `differs` for a different answer with the file of differences, and whether it had room.
         """
         if not 0 < fraction <= 1:
             raise ValueError(f"the shadow fraction is {fraction:g}; give one above 0 and at most 1, such as 0.05")
@@ -150,7 +152,11 @@ class Shadow:
             return True
 
     def run_next(self, interrupted: Callable[[], bool]) -> bool:
-        """Decode the next question again, unless `interrupted` at a pass; returns whether one was measured."""
+        """Decode the next question again, unless another one arrives meanwhile; returns whether one was measured.
+
+        `interrupted` returns whether something else waits; it is called before every forward pass, or every few
+        milliseconds if these are fast.
+        """
         try:
             question = self._pending.popleft()
         except IndexError:
@@ -181,8 +187,15 @@ class Shadow:
         row = result_document(served)
         reason = describe_difference(row, standard, TOLERANCES[engine.runtime_config.exactness])
         saved = count_savings(served)
-        seconds = drafted.trace.seconds, standard.trace.seconds
-        new = ShadowCounts(self._today().isoformat(), 1, int(bool(reason)), saved.tokens, saved.passes, *seconds)
+        new = ShadowCounts(
+            self._today().isoformat(),
+            questions=1,
+            differ=int(bool(reason)),
+            tokens=saved.tokens,
+            passes=saved.passes,
+            seconds=drafted.trace.seconds,
+            standard_seconds=standard.trace.seconds,
+        )
         with self._lock:
             self._counts = self._counts_of_today() + new
             with suppress(OSError):  # the counts then end with this process
@@ -196,8 +209,12 @@ class Shadow:
     def _store_difference(self, question: _Question, standard: DecodeResult, reason: str) -> bool:
         engine, served = question.engine, question.served
         stamp = settings_stamp(engine.digest, engine.dtype, question.settings)
-        row = add_receipt(result_document(served), served, engine, stamp) | {"difference": reason}
-        row |= {"standard": result_document(standard)["hypotheses"], "date": self._today().isoformat()}
+        row = add_receipt(result_document(served), served, engine, stamp)
+        row |= {
+            "difference": reason,
+            "standard": result_document(standard)["hypotheses"],
+            "date": self._today().isoformat(),
+        }
         line = (json.dumps(row) + "\n").encode()
         try:
             make_private_folder(self.differences.parent)

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterator
-from itertools import groupby
 
 import chemspec.chem as chem
 from chemspec.chem import formats
@@ -51,13 +50,21 @@ def _records(text: str) -> Iterator[tuple[str, str, Fields]]:
             lines = [line.text for line in record]
             yield _record(lines, len(reaction_files.structure_of(record)))
     else:
-        for end, group in groupby(split_lines(text), lambda line: line.startswith("$$$$")):
-            lines = [*group]
-            if end or not any(map(str.strip, lines)):
-                continue
+        for lines in _split_sdf(text):
             ends = next((number for number, line in enumerate(lines) if line.startswith("M  END")), -1)
             data = range(ends + 1 if ends >= 0 else 4, len(lines))
             yield _record(lines, next((number for number in data if lines[number].startswith(">")), len(lines)))
+
+
+def _split_sdf(text: str) -> Iterator[list[str]]:
+    record: list[str] = []
+    for line in [*split_lines(text), "$$$$"]:
+        if not line.startswith("$$$$"):
+            record.append(line)
+        else:
+            if any(map(str.strip, record)):
+                yield record
+            record = []
 
 
 def _record(lines: list[str], structure: int) -> tuple[str, str, Fields]:

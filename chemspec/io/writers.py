@@ -83,7 +83,10 @@ def predict_file(
     _check_output(out, receipts=receipts, review=review is not None)
     journal = out.with_suffix(".partial.jsonl") if out.suffix.lower() == ".parquet" else out
     stamp = settings_stamp(engine.digest, engine.dtype, settings)
-    stamp |= ({"review": list(review.columns)} if review else {}) | ({"receipts": True} if receipts else {})
+    if review:
+        stamp["review"] = list(review.columns)
+    if receipts:
+        stamp["receipts"] = True
     try:
         counts = _resume_file(journal, queries, stamp)
         done = counts.total()

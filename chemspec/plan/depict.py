@@ -1,4 +1,8 @@
-"""Draw routes as schemes, SVG or PNG: building blocks on the left, the target on the right, a step on each arrow."""
+"""Draw routes as schemes, SVG or PNG: building blocks on the left, the target on the right, a step on each arrow.
+
+Over an arrow stand the number and the class of the step; below it, its conditions and probability. A building block has
+its name and its list, green for those in a list and amber for others.
+"""
 
 from __future__ import annotations
 

@@ -62,7 +62,10 @@ class Proposal:
         return "is unsure" if verdict == "unsure" else verdict
 
     def prior(self, product: str) -> float:
-        """Return the probability, lowered (only) for large reactants and if the forward model disagrees."""
+        """Return the search prior: the probability, lowered if the forward model disagrees and for large reactants.
+
+        A check can only lower it, so the prior of an unchecked step is an upper bound.
+        """
         size = max(map(chem.heavy_atoms, self.reactants)) / max(1, chem.heavy_atoms(product))
         return (
             max(1e-6, self.chance)
@@ -133,11 +136,12 @@ class Expander:
             try:
                 store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
                 return store
-            except sqlite3.Error as error:
+            except sqlite3.OperationalError:  # disk full, no permission, or locked
                 store.close()
-                if isinstance(error, sqlite3.OperationalError):  # disk full, no permission, or locked
-                    return None
-                with suppress(OSError):  # damaged: start with an empty one
+                return None
+            except sqlite3.Error:  # damaged: start with an empty one
+                store.close()
+                with suppress(OSError):
                     path.unlink()
         return None
 

@@ -188,12 +188,12 @@ def build_tree(
     smiles: str, steps: Mapping[str, Proposal], source: Callable[[str], str], above: frozenset[str] = frozenset()
 ) -> Node:
     """Build the tree of a molecule from the step for each product; `source` returns the stock list with a molecule."""
-    step, stock = steps.get(smiles), source(smiles) if above else ""
+    step = steps.get(smiles)
+    stock = source(smiles) if above else ""  # not of the target itself
     if step is None or smiles in above:
         return Node(smiles, stock)
-    return Node(
-        smiles, stock, step, tuple(build_tree(part, steps, source, above | {smiles}) for part in step.reactants)
-    )
+    children = tuple(build_tree(reactant, steps, source, above | {smiles}) for reactant in step.reactants)
+    return Node(smiles, stock, step, children)
 
 
 def rank_routes(routes: Sequence[Route], limit: int) -> list[Route]:

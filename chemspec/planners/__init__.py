@@ -1,1 +1,4 @@
-"""Be a single-step model inside other planners, with an engine, or with a service and then few packages."""
+"""Be a single-step model inside other people's planners: `syntheseus` and `aizynth`, with an engine or a service.
+
+With a service, these modules need the planner's own packages and nothing of ours.
+"""

@@ -14,8 +14,8 @@ class Step:
     """A prediction."""
 
     parts: tuple[str, ...]  # canonical SMILES of its molecules by this RDKit version, one per salt
-    probability: float  # as `log_prob` by the model, uncalibrated
-    log_prob: float
+    probability: float  # by the model, uncalibrated
+    log_prob: float  # likewise
 
     @property
     def smiles(self) -> str:

@@ -48,8 +48,8 @@ class Report:
     repeated: int  # rows that repeat a reaction
     left_out: int  # unusable reactions: missing or wrong atom maps, or no change
     reactions: int  # reactions in the index
-    with_reagents: int  # as `with_patent`, reactions in the index
-    with_patent: int
+    with_reagents: int  # reactions in the index with reagents
+    with_patent: int  # reactions in the index with a patent
     changes: tuple[int, int]  # distinct wide and close changes
     size: int  # file size in bytes
 
@@ -83,13 +83,21 @@ def build_index(
     _claim_shards(parts, everything, {"new": len(files), "guess": guess, "bits": bits, "limit": limit})
     total = sum(1 for file in everything for _ in islice(read_rows(file), limit or None))
     stream = _ReactionStream(everything, len(files), limit, lambda done: progress(done, total))
-    arrays, counts = _merge_shards(list(_write_shards(stream, parts, (guess, bits), workers)), stream.row_data)
+    shards = list(_write_shards(stream, parts, (guess, bits), workers))
+    arrays, counts = _merge_shards(shards, stream.row_data)
     index_file.write_index(out, arrays, {"files": names, "reactions": len(arrays["close"])})
     shutil.rmtree(parts)
     progress(total, total)
-    reactions, changes = len(arrays["close"]), (len(arrays["wide"]), counts["close"])
-    usable = reactions, counts["reagents"], counts["patent"]
-    return Report(stream.rows, stream.repeated, counts["left"], *usable, changes, out.stat().st_size)
+    return Report(
+        rows=stream.rows,
+        repeated=stream.repeated,
+        left_out=counts["left"],
+        reactions=len(arrays["close"]),
+        with_reagents=counts["reagents"],
+        with_patent=counts["patent"],
+        changes=(len(arrays["wide"]), counts["close"]),
+        size=out.stat().st_size,
+    )
 
 
 def _claim_shards(parts: Path, files: Sequence[Path], settings: dict[str, Any]) -> None:
@@ -108,8 +116,8 @@ class _ReactionStream:
 
     def __init__(self, files: Sequence[Path], new: int, limit: int, progress: Callable[[int], None]) -> None:
         self.files, self.new, self.limit, self.progress = files, new, limit, progress
-        self.rows = self.reactions = self.repeated = 0
-        self.row_data: dict[int, list[RowData]] = {}
+        self.rows = self.reactions = self.repeated = 0  # numbers read so far, and of rows that repeat a reaction
+        self.row_data: dict[int, list[RowData]] = {}  # by number of the reaction
         self._numbers: dict[bytes, int] = {}
         self._of_product: dict[bytes, list[tuple[int, str]]] = {}  # reactions that a mixture may contain
 
@@ -156,9 +164,7 @@ def _digest_texts(*texts: str) -> bytes:
 
 
 def _write_shards(stream: _ReactionStream, parts: Path, settings: tuple[bool, int], workers: int) -> Iterator[Path]:
-    reactions = iter(stream)
-    chunks = iter(lambda: list(islice(reactions, SHARD)), [])
-    jobs = ((parts / f"{number:06d}.npz", chunk) for number, chunk in enumerate(chunks))
+    jobs = ((parts / f"{number:06d}.npz", chunk) for number, chunk in enumerate(_iterate_chunks(stream)))
     if workers <= 1:
         for shard, chunk in jobs:
             write_shard(shard, chunk, *settings)
@@ -181,6 +187,12 @@ def _write_shards(stream: _ReactionStream, parts: Path, settings: tuple[bool, in
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _iterate_chunks(stream: _ReactionStream) -> Iterator[list[Numbered]]:
+    reactions = iter(stream)
+    while chunk := list(islice(reactions, SHARD)):
+        yield chunk
 
 
 def write_shard(shard: Path, chunk: Sequence[Numbered], guess: bool, bits: int) -> None:

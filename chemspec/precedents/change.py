@@ -1,8 +1,8 @@
 """Hashes of a reaction's change: equal hashes mean the same change.
 
 The reaction centre are the atoms of the product that are new or differ in bonds, charge or hydrogens, their origins,
-and leaving neighbours of these. `wide` describes only them, `close` also their neighbours, and leaving groups up to
-`LEAVING` bonds: tert-butyl and benzyl carbamates are cleaved under different conditions.
+and leaving neighbours of these. `wide` describes only them (radius 0), `close` also their neighbours (radius 1), and
+leaving groups up to `LEAVING` bonds: tert-butyl and benzyl carbamates are cleaved under different conditions.
 """
 
 import math
@@ -32,7 +32,10 @@ class Change:
 
 
 def change_of(reactants: str, product: str, *, seconds: float = 2.0) -> Change | None:
-    """Return a reaction's change by maps guessed in at most `seconds` of processor time; None if nothing changes."""
+    """Return the change of a reaction to one molecule by guessed atom maps; None if it is invalid, or nothing changes.
+
+    `seconds` limit the processor time for the maps.
+    """
     match = map_atoms(reactants, product, seconds=seconds)
     return None if match is None else _build_change(match, _parse_limited(reactants))
 
@@ -67,11 +70,16 @@ def _build_change(match: AtomMap, source: Any) -> Change | None:
     for atom in source.GetAtoms():
         atom.SetAtomMapNum(0)
     for number, part in enumerate(Chem.GetMolFrags(source, asMols=True, sanitizeFrags=False)):
-        with rdBase.BlockLogs():
-            text = str(Chem.MolToSmiles(part))
-            mol = mol_from_smiles(text)  # parsed again: stereocentres may have existed due to atom maps only
-            (givers if match.given[number] else others).append(text if mol is None else str(Chem.MolToSmiles(mol)))
+        (givers if match.given[number] else others).append(_canonical_part(part))
     return Change(*keys, tuple(sorted(givers)), tuple(sorted(others)))
+
+
+def _canonical_part(part: Any) -> str:
+    # Parse again, because stereocentres may have existed due to atom maps only.
+    with rdBase.BlockLogs():
+        text = str(Chem.MolToSmiles(part))
+        mol = mol_from_smiles(text)
+        return text if mol is None else str(Chem.MolToSmiles(mol))
 
 
 CentreAtom = tuple[int, int]  # an atom of the reaction centre: its index in the precursors and in the product, or -1

@@ -47,7 +47,10 @@ def read_row(row: Mapping[str, str]) -> Reaction | None:
 
 
 def change_of_reaction(reaction: Reaction, *, guess: bool) -> Change | None:
-    """Return a reaction's change by its atom maps, or else by guessed ones; None if unusable, or nothing changes."""
+    """Return the change of a reaction by its atom maps, or by guessed ones if these are unusable and `guess` is set.
+
+    None if it is invalid, has several products, or changes nothing.
+    """
     if "." in reaction.product:
         return None
     result = change_of_mapped(reaction.mapped) if reaction.mapped else None

@@ -6,7 +6,7 @@ import os
 import re
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -103,7 +103,10 @@ def _count_text(count: int) -> str:
 
 
 def in_words(reagents: str) -> str:
-    """Return names of joined reagents, or SMILES; the ions of a salt are combined, others left out."""
+    """Return names of joined reagents, or SMILES of those without a name.
+
+    The ions of a salt are combined; an ion without a counterion, which text mining leaves behind, is not named.
+    """
     parts = reagents.split(".") if reagents else []
     rest, names = match_short_names(parts)
     others = [parts[index] for index in rest]
@@ -129,7 +132,10 @@ class Precedents:
         return self._arrays["prints"]
 
     def find(self, reactants: str, product: str, n: int = 3) -> Found:
-        """Search `n` precedents and conditions of a reaction to the largest product; empty if nothing changes."""
+        """Search precedents of a reaction; the result is empty if it is invalid or changes nothing.
+
+        Of several products the largest counts. At most `n` precedents and `n` conditions are returned.
+        """
         return self._cached_search(reactants, product, n)
 
     def _search(self, reactants: str, product: str, n: int) -> Found:
@@ -160,10 +166,14 @@ class Precedents:
             same = self._build_precedent(exact[0], 1.0, exact=True)
             nearest = [same, *nearest[: n - 1]]
         lost = _lost_atoms(".".join(change.givers), target)
-        lines = ((k, self._read_row(first + int(k))) for k in order[:MAX_ROWS_FOR_CONDITIONS])
-        voted = vote_conditions(
-            (line[2], float(similarity[k])) for k, line in lines if close[k] or _lost_atoms(line[1], line[0]) == lost
-        )
+
+        def comparable_reagents() -> Iterator[tuple[str, float]]:
+            for k in order[:MAX_ROWS_FOR_CONDITIONS].tolist():
+                row_product, row_reactants, reagents, _ = self._read_row(first + k)
+                if close[k] or _lost_atoms(row_reactants, row_product) == lost:
+                    yield reagents, float(similarity[k])
+
+        voted = vote_conditions(comparable_reagents())
         return Found(int(close.sum()), last - first, tuple(nearest), voted[:n], same, len(makers))
 
     def _rows_with_change(self, wide: int) -> tuple[int, int]:
@@ -193,6 +203,7 @@ class Precedents:
         return index_file.unpack_block(self._arrays, block)
 
 
+# `chem.elements` would parse the SMILES, too slow for `MAX_ROWS_FOR_CONDITIONS` reactions of a search.
 _HEAVY_ATOM = re.compile(r"\[\d*([A-Z][a-z]?|[a-z][a-z]?)[^\]]*\]|Cl|Br|[BCNOPSFIbcnops]")
 
 
@@ -255,7 +266,10 @@ def _without_mining_errors(reagents: str, product: str) -> str:
 
 @lru_cache(maxsize=10_000)
 def _is_substrate(smiles: str) -> bool:
-    """Return whether a recorded reagent (1 % are) is rather a starting material: large, aromatic, unnamed, no ion."""
+    """Return whether a recorded reagent is rather a starting material: large, aromatic, uncharged and without a name.
+
+    So are 1 % of the recorded reagent sets; phosphines and other ligands stay.
+    """
     bare = re.sub(r"\[(?:nH|C@@?H?)\]", "C", smiles)
     if "P" in bare or "[" in bare or "c" not in bare or chem.heavy_atoms(smiles) < SUBSTRATE_ATOMS:
         return False
@@ -308,7 +322,10 @@ def index_paths() -> list[Path]:
 
 
 def installed() -> Precedents | None:
-    """Open the first existing index (cached), or return None; ValueError if damaged, or named and missing."""
+    """Open the first existing index, or return None; it is cached, and reopened when its file was replaced.
+
+    ValueError, naming the file, if it is damaged, or `CHEMSPEC_PRECEDENTS` names a missing file.
+    """
     for path in index_paths():
         if path.is_file():
             about = path.stat()

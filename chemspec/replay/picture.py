@@ -1,4 +1,8 @@
-"""Layout of a replay: query and answer, and for each lane a bar of its passes and the tokens they emitted, in time."""
+"""Layout of a replay as a picture: texts, boxes and molecules with the times at which they appear.
+
+The picture has a title, query and answer as drawings, and for each lane a bar of its passes and the tokens that they
+emitted. Lengths are in pixels.
+"""
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise

@@ -95,7 +95,10 @@ def _node_fates(
     beams: Sequence[Sequence[int]],
     answers: Sequence[Sequence[int]],
 ) -> tuple[list[int], list[int], list[int]]:
-    """Return the passes after which each node is accepted, dead, and an end; hypotheses may differ in length (SBS)."""
+    """Return of every node the passes after which it is accepted, after which it is dead, and after which it is an end.
+
+    Hypotheses may be of different lengths (SBS), so depth alone does not tell whether a node can still be needed.
+    """
     nodes = range(len(parents))
     first, until = [NEVER for _ in nodes], [-1 for _ in nodes]  # first and last beam, from 0, through the node
     live = [-1 for _ in nodes]  # the last beam with the node itself
@@ -174,9 +177,18 @@ def lay_out_tree(tree: DrawnTree, *, spare: bool = False, most: int = MAX_DRAWN)
         depth, text = tree.depths[node], tree.texts[node]
         text = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
         widths[depth] = max(widths[depth], len(text))
-        ahead, fate = tree.sources[node] != REQUESTED, (tree.born[node], tree.accepted[node], tree.dies[node])
         nodes.append(
-            DrawnNode(depth, rows[node], rows[tree.parents[node]], text, ahead, *fate, answers=tuple(ranks[node]))
+            DrawnNode(
+                column=depth,
+                row=rows[node],
+                parent_row=rows[tree.parents[node]],
+                text=text,
+                ahead=tree.sources[node] != REQUESTED,
+                born=tree.born[node],
+                accepted=tree.accepted[node],
+                dies=tree.dies[node],
+                answers=tuple(ranks[node]),
+            )
         )
     ends = [(rank, path[-1]) for rank, path in enumerate(tree.answers, 1) if path and path[-1] in chosen]
     return TreeLayout(
@@ -201,7 +213,11 @@ def _drawn_nodes(tree: DrawnTree, spare: bool, most: int) -> set[int]:
 
 
 def _assign_rows(tree: DrawnTree, chosen: set[int], ranks: Sequence[Sequence[int]]) -> dict[int, int]:
-    """Return the rows of the chosen nodes: the chief child in its parent's, others in the nearest free one below."""
+    """Return the rows of the chosen nodes.
+
+    The chief child goes on in its parent's row; the other branches, the latest first, take the nearest row below that
+    is free for as far as they go.
+    """
 
     def merit(node: int) -> tuple[int, int, int]:
         return ranks[node][0] if ranks[node] else NEVER, -tree.dies[node], node

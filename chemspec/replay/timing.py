@@ -107,7 +107,10 @@ def token_passes(result: DecodeResult) -> list[int]:
 
 
 def drafted_positions(result: DecodeResult) -> dict[int, Literal["copied", "drafted"]]:
-    """Return the positions in the answer that were drafted, and whether they were copied; of greedy decoding only."""
+    """Return the positions in the answer that were drafted, and whether they were copied from the query.
+
+    They are known for greedy decoding only: the leading hypothesis of a beam changes during the search.
+    """
     if result.trace.settings.get("decoder") != "greedy":
         return {}
     return {
@@ -128,7 +131,7 @@ def lane_figures(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[Lan
             speedup = Spread.from_values(run_milliseconds(base)).median / time.median if base else None
             same = all(same_answers(result, base[0]) for result in results) if base else None
             counts = speed_numbers([result.trace for result in results])
-            measured.append(LaneFigures(lane, time, counts, speedup, same))
+            measured.append(LaneFigures(settings=lane, time=time, counts=counts, speedup=speedup, same=same))
     return measured
 
 
@@ -164,8 +167,10 @@ def format_speedup(value: float) -> str:
 
 Kind = Literal["own", "copied", "drafted"]
 LEGEND: dict[Kind, str] = {
-    "own": "the model's own token", "copied": "copied from the query", "drafted": "drafted otherwise",
-}  # fmt: skip
+    "own": "the model's own token",
+    "copied": "copied from the query",
+    "drafted": "drafted otherwise",
+}
 
 
 class Token(NamedTuple):

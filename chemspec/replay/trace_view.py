@@ -1,6 +1,7 @@
 """A trace as values for drawing: the drafts of every pass with their fate, the answers with their origin.
 
-The origin of a token is its position in the copied span, never its text: ring labels may change.
+A draft may be relabelled when it is copied (the ring `2` of the query becomes the ring `1` of the answer), so the
+origin of a token is its position in the copied span, never its text.
 """
 
 from bisect import bisect_right
@@ -56,7 +57,8 @@ class DraftView:
     right: int  # tokens up to which the model wrote the same, the last of them itself
     waiting: int  # tokens up to which nothing speaks against it yet; the rest is rejected
     held: int  # tokens that were accepted in the end, in this pass or (in a beam) a later one
-    correction: tuple[str, float | None, float | None] | None = None  # what the model wrote, its and the draft's odds
+    # what the model wrote where it left the draft, with its probability and that of the drafted token, if known
+    correction: tuple[str, float | None, float | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,16 @@ def view_trace(result: DecodeResult, odds: Odds = ()) -> TraceView:
     if relaxed and odds:
         answers = (_with_first_choices(answers[0], odds), *answers[1:])
     passes = tuple(_view_pass(number, trace, answers[0], tree, ends, odds) for number in range(len(trace.passes)))
-    search = _has_several(trace), _is_uneven(trace), relaxed
-    return TraceView(trace.query, chem.atom_tokens(trace.query), passes, answers, *search, tree)
+    return TraceView(
+        query=trace.query,
+        atoms=chem.atom_tokens(trace.query),
+        passes=passes,
+        answers=answers,
+        several=_has_several(trace),
+        uneven=_is_uneven(trace),
+        relaxed=relaxed,
+        tree=tree,
+    )
 
 
 def _has_several(trace: Trace) -> bool:
@@ -211,10 +221,18 @@ def _view_pass(
         drafts = [_with_correction(_view_draft(draft, texts, step, trace), start, best, odds) for draft in step.drafts]
     drafts.sort(key=lambda draft: (-draft.accepted, -draft.waiting))  # stable: else as drafted
     so_far = speed_numbers([replace(trace, passes=trace.passes[: number + 1])])
-    counts = ends[number], step.emitted, step.accepted, step.computed, step.drafted
-    shown, hidden = tuple(drafts[:MAX_DRAFTS]), max(0, len(drafts) - MAX_DRAFTS)
-    summary = _describe_pass(number, trace, best, drafts, so_far)
-    return PassView(*counts, shown, hidden, so_far, summary, 1000 * (step.draft_seconds + step.model_seconds))
+    return PassView(
+        written=ends[number],
+        emitted=step.emitted,
+        accepted=step.accepted,
+        computed=step.computed,
+        drafted=step.drafted,
+        drafts=tuple(drafts[:MAX_DRAFTS]),
+        hidden=max(0, len(drafts) - MAX_DRAFTS),
+        so_far=so_far,
+        summary=_describe_pass(number, trace, best, drafts, so_far),
+        ms=1000 * (step.draft_seconds + step.model_seconds),
+    )
 
 
 def _draft_token(draft: Draft, position: int, trace: Trace) -> str:
@@ -304,7 +322,11 @@ def _count_noun(number: int, noun: str) -> str:
 
 
 def acceptance_by_offset(view: TraceView) -> list[tuple[int, int, int]]:
-    """Return for each offset, from 1, the passes with a draft so long, and those with a draft right up to there."""
+    """Return how far drafts hold: (offset, passes, accepted), offsets from 1.
+
+    `passes` counts the passes in which some draft had a token at this offset, `accepted` those in which some draft was
+    right up to and including it.
+    """
     longest = [max((len(draft.tokens) for draft in step.drafts), default=0) for step in view.passes]
     held = [max((draft.held for draft in step.drafts), default=0) for step in view.passes]
     return [

@@ -1,14 +1,21 @@
-"""The forward check: whether a forward model predicts a product from proposed reactants, by one rule everywhere.
+"""The forward check: whether a forward model predicts a product from proposed reactants.
 
-It reads the reactants alone; without confirmation with the conditions of the nearest precedents, else the usual
-reagents of the class; then with the likeliest of the model `reagents`. Its first greedy answer confirms a step if it
-contains the product, stereochemistry included, with a probability of at least `MIN_CONFIDENCE`; else the verdict is
-"unsure" (the product) or "differs". What the rule measured: assets/docs/measurements.md.
+One rule for every page, command, route and plan (`StepChecker.check`):
+
+1. The forward model reads the reactants alone.
+2. If that is no confirmation, it reads them with the conditions recorded with the nearest precedents, or without such
+   conditions with the usual reagents of the reaction class.
+3. If that is none either, it reads them with the likeliest reagents of the model `reagents`.
+
+Its first answer by greedy decoding counts. It confirms a step if that answer contains the product, stereochemistry
+included, with a probability of at least `MIN_CONFIDENCE`. Of several answers the most probable one with the product
+counts. The verdict is "agrees", "unsure" (the product, but with a lower probability) or "differs". What the rule
+measured: assets/docs/measurements.md.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 from chemspec import chem
 from chemspec.chem.salts import balance_charges
@@ -95,8 +102,19 @@ def find_precedents(index: Precedents | None, step: Step) -> Found | None:
         return None
 
 
+class _Proposal(NamedTuple):
+    """Reagents proposed for a step, and the forward passes that it took."""
+
+    sets: ReagentSets
+    passes: PassCounts
+
+
 class StepChecker:
-    """Checks steps by this module's rule, any model or index optional; `most` results are cached, not decoded again."""
+    """Checks steps by the rule of this module; results are cached, so that no query is decoded twice.
+
+    Without a forward model nothing is checked, without one of reagents none are proposed. At most `most` steps are
+    cached; the oldest are dropped.
+    """
 
     def __init__(
         self,
@@ -109,7 +127,7 @@ class StepChecker:
         self.forward, self.reagents, self.index = forward, reagents, index
         self._most = most
         self._checks: dict[Step, tuple[ForwardCheck, ...]] = {}
-        self._proposals: dict[Step, tuple[ReagentSets, PassCounts]] = {}  # with the forward passes that they took
+        self._proposals: dict[Step, _Proposal] = {}
 
     def check(self, steps: Sequence[Step]) -> list[ForwardCheck | None]:
         """Return the verdict on each step, (product, reactants); None without a forward model, or if it failed."""
@@ -132,12 +150,13 @@ class StepChecker:
             return
         reactions = [f"{reactants}>>{product}" for product, reactants in lacking]
         for key, result in zip(lacking, self.reagents.predict(reactions, REAGENT_SETTINGS), strict=True):
-            self._proposals[key] = _reagent_sets(result), PassCounts.of_result(result)
+            self._proposals[key] = _Proposal(_reagent_sets(result), PassCounts.of_result(result))
         _drop_oldest(self._proposals, max(self._most, len(keys)))
 
     def proposed_sets(self, step: Step) -> ReagentSets | None:
         """Return the reagents proposed for a step so far; None if none were predicted."""
-        return self._proposals.get(_canonical_step(step), (None,))[0]
+        proposal = self._proposals.get(_canonical_step(step))
+        return None if proposal is None else proposal.sets
 
     def check_passes(self, steps: Iterable[Step]) -> tuple[int, PassCounts]:
         """Return the number of cached checks of these steps, and their forward passes."""
@@ -147,7 +166,7 @@ class StepChecker:
     def proposal_passes(self, steps: Iterable[Step]) -> tuple[int, PassCounts]:
         """Return for how many of these steps reagents were proposed, and the forward passes that it took."""
         proposals = [proposal for step in steps if (proposal := self._proposals.get(_canonical_step(step)))]
-        return len(proposals), PassCounts.total_passes(passes for _, passes in proposals)
+        return len(proposals), PassCounts.total_passes(proposal.passes for proposal in proposals)
 
     def _usual_reagents(self, step: Step) -> str:
         """Return the conditions of the nearest precedents, else the usual reagents of the class; may be empty."""

@@ -1,7 +1,8 @@
 """Check a given reaction against a model: the rank of the given side, and the alternatives.
 
-A retro prediction matches if it consists of given molecules and supplies every atom of the product, since agents are
-not marked; one of reagents as a set, without stereochemistry.
+Forward: the product among the predictions for reactants and agents. Retro: the reactants among the predictions for the
+product; a prediction matches if it consists of given molecules and supplies every atom of the product, since agents
+are not marked. Reagents: the set of agents, without stereochemistry, among those proposed for reactants and product.
 """
 
 from collections.abc import Mapping

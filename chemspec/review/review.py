@@ -246,7 +246,11 @@ TASKS_OF_A_REVIEW: tuple[Task, ...] = ("retro", "forward", "reagents")
 
 
 def load_engines(tasks: Iterable[Task] = TASKS_OF_A_REVIEW, **options: Any) -> dict[Task, Engine]:
-    """Load the installed models of these tasks with options of `Engine.load`; int8 on a CPU if its card allows it."""
+    """Load the installed models named like these tasks; those without one are left out.
+
+    Options are those of `Engine.load`. The precision is by default int8 on a CPU if the model's card shows the same
+    accuracy.
+    """
     names = {folder.name for folder in installed_models()}
     return {task: load_fastest(task, **options) for task in tasks if task in names}
 

@@ -25,7 +25,10 @@ FROM_PRECEDENTS, PROPOSED_BY_MODEL = "from precedents", "proposed by a model"  #
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A strategy: its best prediction, and others that form the same bonds alike (forward: a product's E/Z isomers)."""
+    """A strategy: its best prediction, and others that form the same bonds by the same kind of reaction.
+
+    Of a forward question it is a product, and the others are its E/Z isomers.
+    """
 
     task: Task  # task of the model
     query: str  # SMILES of the query
@@ -171,7 +174,10 @@ def group_answers(task: Task, query: str, result: DecodeResult) -> list[Suggesti
 
 
 def rank_suggestions(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
-    """Return suggestions by probability, retro ones with problems a fifth; products stay in order unless merged."""
+    """Return suggestions by probability; a retro suggestion with problems counts a fifth.
+
+    Products stay in the model's order unless E/Z isomers were merged.
+    """
     merged = any(suggestion.alternatives and suggestion.best.vote is None for suggestion in suggestions)
 
     def weight(suggestion: Suggestion) -> float:
@@ -253,7 +259,10 @@ def _double_bonds(pairs: Sequence[tuple[int, int]]) -> str:
 
 
 def _atom_sources(task: Task, left: str, change: Strategy | None) -> str:
-    """Return the molecules that may supply atoms: no bystander, unless all its atoms react (alkylated pyridine)."""
+    """Return the molecules that may supply atoms: no bystander, unless all its atoms react, as in alkylated pyridine.
+
+    A proposed precursor may well be toluene, and no carbonate.
+    """
     aside = BYSTANDERS if task == "forward" else {part for part in BYSTANDERS if "-]" in part}
     if change and change.key[0] == "formylation":
         aside = aside - {"CN(C)C=O"}

@@ -133,6 +133,11 @@ def test_agents_belong_to_a_forward_query() -> None:
         assert read(text, "retro").smiles == PRODUCT
 
 
+def test_maps_are_taken_off_with_a_note() -> None:
+    found = read("[CH3:1][OH:2]>>[CH3:1][Br:3]", "forward")
+    assert found.smiles == "CO" and "atom maps removed" in found.notes
+
+
 def test_rdf_of_molecules() -> None:
     assert read(f"$RDFILE 1\n$DATM x\n$MFMT\n{molfile('CCO')}").smiles == "CCO"
 
@@ -482,6 +487,11 @@ def test_conditions_may_be_named_in_words() -> None:
     read = read_any("CC(=O)Cl.Nc1ccccc1 in DCM with Et3N", task="forward")
     assert isinstance(read, Input)
     assert chem.same_molecules(read.smiles, f"{ANILIDE}.ClCCl.CCN(CC)CC")
+
+
+def test_what_follows_a_target_is_its_name() -> None:
+    read = read_any("CCO ethanol", task="retro")
+    assert isinstance(read, Input) and read.smiles == "CCO"
 
 
 def test_every_name_has_its_formula_and_means_one_thing() -> None:

@@ -9,6 +9,8 @@ import time
 
 import pytest
 from case_tables import table
+from hypothesis import given
+from hypothesis import strategies as st
 from rdkit import Chem
 from slowness import slowness
 
@@ -74,6 +76,12 @@ def test_molecules_are_called_by_their_usual_name() -> None:
 
 def test_what_the_tables_by_hand_say_goes_first() -> None:
     assert reagents.find_by_name("alanine") == ("C[C@H](N)C(=O)O", "L-alanine")
+
+
+@given(st.text(max_size=40))
+def test_no_text_raises(text: str) -> None:
+    found = reagents.find_by_name(text)
+    assert found is None or chem.is_valid(found[0])
 
 
 def test_check_digits() -> None:

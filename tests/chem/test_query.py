@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 from case_tables import table
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from paths import DATA
 from rdkit import Chem, rdBase
 from slowness import slowness
@@ -116,6 +118,13 @@ def test_explain_finds_a_fault_exactly_where_rdkit_does_and_seldom_shrugs() -> N
     assert [fault is None for fault in faults] == [rdkit_accepts(text) for text in texts]
     assert [fault is None for fault in faults] == [is_valid(text) for text in texts]
     assert sum(fault is not None and fault.kind == "other" for fault in faults) <= 2
+
+
+@given(st.text(max_size=30))
+@settings(max_examples=200, deadline=None)
+def test_any_text_gives_a_query_or_a_fault(text: str) -> None:
+    check(text, read_query(text))
+    assert (explain(text) is None) == is_valid(text) == (canonical(text) is not None)
 
 
 # --- faults --------------------------------------------------------------------------------------

@@ -133,6 +133,11 @@ def test_the_rows_of_a_table_are_as_long_as_its_header(text: str, rows: list[lis
     assert list(readers.read_table(text, ".csv", "it")) == rows
 
 
+@pytest.mark.parametrize(("names", "place"), [(["id", "Smiles "], 1), (["product", "smiles"], 1), (["a", "b"], None)])
+def test_a_column_is_known_by_its_name(names: list[str], place: int | None) -> None:
+    assert readers.find_smiles_column(names) == place
+
+
 SIDES = {"id": "1", "reactants": "C.N", "Products": "CN"}
 FLASK = {"reactants_and_reagents": "C.N.O", "product": "CN", "main_product": "CN", "core_reactants": "C.N"}
 

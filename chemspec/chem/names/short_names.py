@@ -14,14 +14,20 @@ _LOWER, _LEVEL = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉"), 
 
 
 def split_drawn_and_named(parts: Sequence[str], keep: Collection[str] = ()) -> tuple[tuple[int, ...], tuple[str, ...]]:
-    """Return which components to draw (those in `keep`; all, if every one has a name), and the names of the others."""
+    """Return indices of the components to draw, and the names of the others, in order.
+
+    Those in `keep` are drawn even if they have a name, and all are if every one has.
+    """
     drawn, index_of_name = match_short_names(parts, keep)
     in_order = sorted(index_of_name, key=index_of_name.__getitem__)
     return (drawn, tuple(in_order)) if drawn else (tuple(range(len(parts))), ())
 
 
 def match_short_names(parts: Sequence[str], keep: Collection[str] = ()) -> tuple[tuple[int, ...], dict[str, int]]:
-    """Return indices of components without a short name or in `keep`, and names of others with their first index."""
+    """Return indices of components without a short name or in `keep`, and names of the others with their first index.
+
+    Names of several components are matched first.
+    """
     remaining = Counter(part for part in parts if part not in keep)
     index_of_name: dict[str, int] = {}
     for name, needed in _name_table():

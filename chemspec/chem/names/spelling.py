@@ -13,10 +13,18 @@ DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u00ad\u02d7\ufe63\uff0d"
 PRIMES = "\u2018\u2019\u201b\u2032\u02b9\u02bc`\u00b4\uff07"
 DOTS = "\u00b7\u2022\u2219\u22c5\u30fb\u2027"  # of adducts
 _SIGNS = {
-    **{sign: name for name, signs in _GREEK.items() for sign in signs}, **dict.fromkeys(DASHES, "-"),
-    **dict.fromkeys(PRIMES, "'"), **dict.fromkeys(DOTS, "."), "\u2033": "''", "\u00a0": " ", "\u00b1": "+-",
-    "\u00fc": "u", "\u00f6": "o", "\u00e9": "e", **{chr(0x2080 + digit): str(digit) for digit in range(10)},
-}  # fmt: skip
+    **{sign: name for name, signs in _GREEK.items() for sign in signs},
+    **dict.fromkeys(DASHES, "-"),
+    **dict.fromkeys(PRIMES, "'"),
+    **dict.fromkeys(DOTS, "."),
+    "\u2033": "''",
+    "\u00a0": " ",
+    "\u00b1": "+-",
+    "\u00fc": "u",
+    "\u00f6": "o",
+    "\u00e9": "e",
+    **{chr(0x2080 + digit): str(digit) for digit in range(10)},
+}
 _TABLE = str.maketrans(_SIGNS)
 _DOTTED_GREEK = re.compile(rf"\.({'|'.join(_GREEK)})\.", re.IGNORECASE)
 _LOCANT = r"(?<![A-Za-z0-9])((?:\d{1,2}|[NnOoSs])'*)"

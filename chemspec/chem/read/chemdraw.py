@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from xml.parsers import expat
@@ -37,7 +38,9 @@ def check_cdxml(text: str) -> str | Fault:
         if not depth and name != "CDXML":
             what = {"html": "a web page", "svg": "a picture"}.get(name.lower(), f"XML of the kind {name[:40]}")
             refuse(f"this is {what}, not CDXML; {EXPORT}")
-        depth, elements, nodes = depth + 1, elements + 1, nodes + (name == "n")
+        depth += 1
+        elements += 1
+        nodes += name == "n"
         if depth > _DEEPEST or elements > _MOST:
             refuse("this file is built too deep or too large for one query")
         if nodes > LONGEST:
@@ -47,9 +50,13 @@ def check_cdxml(text: str) -> str | Fault:
         nonlocal depth
         depth -= 1
 
+    def entity(*_: Any) -> None:
+        refuse("entities are refused; save the file again in ChemDraw")
+
     parser.StartDoctypeDeclHandler = doctype
-    parser.EntityDeclHandler = lambda *_: refuse("entities are refused; save the file again in ChemDraw")
-    parser.StartElementHandler, parser.EndElementHandler = start, end
+    parser.EntityDeclHandler = entity
+    parser.StartElementHandler = start
+    parser.EndElementHandler = end
     # The text is decoded already, so its encoding declaration is ignored.
     whole = text.encode("utf-8", errors="replace").decode()  # half a surrogate pair is no text
     clean = re.sub(r"^\ufeff?\s*<\?xml.*?\?>", "", whole, count=1).strip()

@@ -152,10 +152,11 @@ def _read_part(part: TracedText, is_target: bool) -> Contents:
     whole = _read_item(part)
     if whole is not None:
         return whole
-    words = [*_WORD.finditer(part.chars)]
-    if len(words) < 2:
+    matches = [*_WORD.finditer(part.chars)]
+    if len(matches) < 2:
         return Contents(unread=[part])
-    return _read_words(part, [part[slice(*word.span())] for word in words], [word.start() for word in words], is_target)
+    words = [part[match.start() : match.end()] for match in matches]
+    return _read_words(part, words, [match.start() for match in matches], is_target)
 
 
 def _read_words(part: TracedText, words: Sequence[TracedText], starts: Sequence[int], is_target: bool) -> Contents:
@@ -215,7 +216,7 @@ def _read_item(item: TracedText) -> Contents | None:
     chars = item.chars
     if " " not in chars and chars.startswith("InChI="):
         read = inchi.read_one(chars)
-        return None if isinstance(read, Fault) else Contents([read[0]], list(read[1]))
+        return None if isinstance(read, Fault) else Contents([read.smiles], list(read.notes))
     plain = not any(char.isspace() for char in chars)
     if plain:
         smiles = read_smiles(item)

@@ -112,7 +112,11 @@ def group_smiles(label: str) -> str:
 
 
 def expand_groups(mol: Any, labels: dict[int, str]) -> Any:
-    """Return a drawn, unsanitized molecule with groups in place of labelled atoms; RDKIT_ERRORS if one does not fit."""
+    """Return a molecule with groups in place of labelled atoms (by index), which have one bond each.
+
+    The molecule is as drawn, not sanitized, so that the stereo of a drawn centre is there whatever the label holds.
+    RDKIT_ERRORS if a group does not fit.
+    """
     changed = Chem.RWMol(mol)
     for index, label in labels.items():
         group = mol_from_smiles(group_smiles(label))

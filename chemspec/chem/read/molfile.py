@@ -1,4 +1,8 @@
-"""Molfiles (V2000 and V3000): the molecule, or the line that is wrong, looked for before RDKit reads the file."""
+"""Molfiles (V2000 and V3000): the molecule, or the line that is wrong and what to do about it.
+
+RDKit names faults through its log, which belongs to the whole process, and reads query features as if they were atoms.
+So the lines of a molfile are looked through here before RDKit gets them.
+"""
 
 import re
 from collections.abc import Collection, Mapping, Sequence

@@ -90,13 +90,14 @@ def _reaction(lines: Sequence[NumberedLine], side: str, notes: tuple[str, ...]) 
         return Fault(refusal, lines[0].start, lines[-1].start + len(lines[-1].text), "length")
     if not selected:
         return molfile.blame(lines[0], f"the reaction has no {roles_of(side)[0]}", "reaction")
-    molecules = Molecules((), (*notes, side_note(side)))
+    molecules: list[Molecules] = []
     for block in selected:
         read = molfile.read_molfile(block)
         if isinstance(read, Fault):
             return read
-        molecules = Molecules((*molecules.parts, *read.parts), molecules.notes + read.notes)
-    return molecules
+        molecules.append(read)
+    read_notes = tuple(note for read in molecules for note in read.notes)
+    return Molecules([mol for read in molecules for mol in read.parts], (*notes, side_note(side), *read_notes))
 
 
 Blocks = dict[str, list[Sequence[NumberedLine]]]

@@ -53,10 +53,12 @@ class Input:
 
 def join_sides(sides: Sequence[Input], kind: str, notes: Iterable[str]) -> Input:
     """Return a whole reaction as a query, of its reactants, products and perhaps agents, with notes on all of it."""
-    smiles, ordered = (chem.ARROW.join(getattr(side, name) for side in sides[:2]) for name in ("smiles", "ordered"))
+    smiles = chem.ARROW.join(side.smiles for side in sides[:2])
+    ordered = chem.ARROW.join(side.ordered for side in sides[:2])
     agents = ".".join(side.smiles for side in sides[2:])
     all_notes = dict.fromkeys((*notes, *(note for side in sides[:2] for note in side.notes)))
-    return Input(smiles, kind, (*all_notes, *((chem.LEFT_OUT,) * bool(agents))), ordered, agents=agents)
+    left_out = (chem.LEFT_OUT,) * bool(agents)
+    return Input(smiles, kind, (*all_notes, *left_out), ordered, agents=agents)
 
 
 @dataclass(frozen=True)
