@@ -83,9 +83,16 @@ def read_table_settings(table: str, have: Iterable[str] = (), **common: Any) -> 
             decode_settings = DecodeSettings(**{**PLAIN, **dict(zip(options, values, strict=True))})
             if not {decode_settings.drafter, needs} & learned <= set(have):
                 continue
-            names = (text.format(**asdict(decode_settings)) for text in (name, against))
-            published = (_published_value(text, decode_settings) for text in (paper, accepted))
-            settings.append(Setting(next(names), decode_settings, next(names), *published))
+            fields = asdict(decode_settings)
+            settings.append(
+                Setting(
+                    name.format(**fields),
+                    decode_settings,
+                    against.format(**fields),
+                    _published_value(paper, decode_settings),
+                    _published_value(accepted, decode_settings),
+                )
+            )
     return settings
 
 

@@ -108,17 +108,24 @@ class Pairs:
 
     def save(self, path: Path) -> None:
         """Write one compressed `.npz`, atomically."""
-        sources = {"sources": self.sources.flat, "source_offsets": self.sources.offsets}
-        targets = {"targets": self.targets.flat, "target_offsets": self.targets.offsets}
         with open_atomic(path) as file:
-            np.savez_compressed(file, **sources, **targets)  # type: ignore[arg-type]
+            np.savez_compressed(
+                file,
+                sources=self.sources.flat,
+                source_offsets=self.sources.offsets,
+                targets=self.targets.flat,
+                target_offsets=self.targets.offsets,
+            )
 
     @classmethod
     def load(cls, path: Path) -> Pairs:
         """Load a file written by `save`; raises ValueError naming the file, if it is damaged or of another kind."""
         try:
             with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                pairs = cls(*(RaggedArray(file[f"{side}s"], file[f"{side}_offsets"]) for side in ("source", "target")))
+                pairs = cls(
+                    RaggedArray(file["sources"], file["source_offsets"]),
+                    RaggedArray(file["targets"], file["target_offsets"]),
+                )
         except (KeyError, ValueError, EOFError, TypeError, zipfile.BadZipFile, zlib.error) as error:
             raise ValueError(f"{path} is not a file of prepared reactions: {error}") from error
         if len(pairs.sources) != len(pairs.targets):
@@ -132,8 +139,10 @@ class Pairs:
 
 def pad(sequences: Sequence[Sequence[int]]) -> torch.Tensor:
     """Return sequences of ids right-padded to the longest; (B, T) int64."""
-    rows = [torch.tensor(sequence, dtype=torch.int64) for sequence in sequences]
-    return torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=PAD)
+    out = np.full((len(sequences), max(map(len, sequences))), PAD, dtype=np.int64)
+    for row, sequence in zip(out, sequences, strict=True):
+        row[: len(sequence)] = sequence
+    return torch.from_numpy(out)
 
 
 class TokenBatches(Sampler[list[int]]):
@@ -153,7 +162,9 @@ class TokenBatches(Sampler[list[int]]):
             raise ValueError("there are no reactions to batch")
         self.source_lengths = pairs.sources.lengths + (2 if source_specials else 0)
         self.target_lengths = pairs.targets.lengths + 2
-        self.tokens, self.seed, self.skip = tokens, seed, skip
+        self.tokens = tokens
+        self.seed = seed
+        self.skip = skip
 
     def __iter__(self) -> Iterator[list[int]]:
         skip = self.skip
@@ -174,7 +185,10 @@ class TokenBatches(Sampler[list[int]]):
         return [batches[index] for index in rng.permutation(len(batches))]
 
     def _sort_by_lengths(self, pool: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Sort by source within strips of similar targets; by target only, a third is padding (log.md)."""
+        """Sort the pool so that neighbours have similar lengths: strips of similar targets, sorted by source.
+
+        Sorting by target only, a third of every forward batch is padding, since reagents lengthen sources (log.md).
+        """
         by_target = pool[np.argsort(self.target_lengths[pool], kind="stable")]
         batches = float((self.source_lengths + self.target_lengths)[pool].sum()) / self.tokens
         strips = np.array_split(by_target, max(1, round(math.sqrt(batches))))

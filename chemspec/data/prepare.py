@@ -128,7 +128,11 @@ def _claim_shards(shards: Path, hashes: dict[str, str], settings: DataSettings) 
 
 
 def _write_shards(
-    jobs: Sequence[Job], settings: DataSettings, apart: frozenset[str], workers: int, progress: Callable[..., None]
+    jobs: Sequence[Job],
+    settings: DataSettings,
+    apart: frozenset[str],
+    workers: int,
+    progress: Callable[[int, int], None],
 ) -> None:
     todo = [job for job in jobs if not job[3].exists()]
     total = sum(rows for _, _, rows, _ in jobs)
@@ -169,8 +173,10 @@ def _write_vocabulary(tokenizer: Tokenizer, out: Path, name: str) -> None:
         return
     others = [file.name for file in sorted(out.glob("*.npz")) if file.stem != name]
     if path.exists() and others:
-        differs = f"is the vocabulary of {', '.join(others)} and differs from that of {name}"
-        raise ValueError(f"{path} {differs}; use an empty folder, or pass this one as vocab")
+        raise ValueError(
+            f"{path} is the vocabulary of {', '.join(others)} and differs from that of {name}; "
+            "use an empty folder, or pass this one as vocab"
+        )
     tokenizer.save(path)
 
 

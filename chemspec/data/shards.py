@@ -64,9 +64,14 @@ def write_shard(
             row = {column: value for column, value in row.items() if not column.startswith("mapped_")}
         # One generator per row: the result depends neither on shards nor on workers.
         rng = Random(f"{settings.seed}/{file.name}/{number}")
-        count = settings.variants_of.get(file.name, settings.variants)
-        share, guess = settings.flat_share, settings.guess_maps
-        pairs = smiles_variants(row, settings.task, count=count, flat_share=share, rng=rng, guess=guess)
+        pairs = smiles_variants(
+            row,
+            settings.task,
+            count=settings.variants_of.get(file.name, settings.variants),
+            flat_share=settings.flat_share,
+            rng=rng,
+            guess=settings.guess_maps,
+        )
         if apart and pairs and product_key(settings.task, *pairs[0]) in apart:
             continue
         lines += ["\t".join(pair) + "\n" for pair in pairs if _fits_limit(*pair, settings.max_tokens)]

@@ -115,8 +115,9 @@ def read_predictions(file: Path, reactions: Reactions) -> list[dict[str, Any]]:
     except (UnicodeDecodeError, json.JSONDecodeError, KeyError, TypeError) as error:
         raise ValueError(f"{file} holds no predictions: {error}") from error
     if not same:
-        others = f"other queries than these {len(reactions)}"
-        raise ValueError(f"{file} has predictions of {others}; use its --limit and --seed")
+        raise ValueError(
+            f"{file} has predictions of other queries than these {len(reactions)}; use its --limit and --seed"
+        )
     return answers
 
 

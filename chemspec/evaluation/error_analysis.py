@@ -27,26 +27,35 @@ def _returns_input(wrong: WrongAnswer) -> bool:
     return chem.main_product(wrong.query) in wrong.answer.split(".")
 
 
+def _differs_in_stereo(wrong: WrongAnswer) -> bool:
+    return chem.drop_stereo(wrong.answer) == chem.drop_stereo(wrong.truth)
+
+
+def _differs_in_partner(wrong: WrongAnswer) -> bool:
+    return wrong.task == "retro" and chem.main_product(wrong.answer) == chem.main_product(wrong.truth)
+
+
 def _is_isomer(wrong: WrongAnswer) -> bool:
     sides = wrong.answer, wrong.truth
     return not any(chem.formula_balance(*pair) for pair in (sides, sides[::-1]))
 
 
+def _is_unbalanced(wrong: WrongAnswer) -> bool:
+    return bool(chem.formula_balance(*TASKS.lookup(wrong.task).sides(wrong.query, wrong.answer)))
+
+
 # The first matching kind is used.
 KINDS: dict[str, Callable[[WrongAnswer], bool]] = {
     "returns the query or a part of it": _returns_input,
-    "right but for stereochemistry": lambda wrong: chem.drop_stereo(wrong.answer) == chem.drop_stereo(wrong.truth),
-    "right main reactant, other partner": lambda wrong: (
-        wrong.task == "retro" and chem.main_product(wrong.answer) == chem.main_product(wrong.truth)
-    ),
+    "right but for stereochemistry": _differs_in_stereo,
+    "right main reactant, other partner": _differs_in_partner,
     "the same atoms joined otherwise (an isomer)": _is_isomer,
-    "holds atoms that the reactants cannot supply": lambda wrong: bool(
-        chem.formula_balance(*TASKS.lookup(wrong.task).sides(wrong.query, wrong.answer))
-    ),
+    "holds atoms that the reactants cannot supply": _is_unbalanced,
 }
 
 
 def _count_differences(wrong: WrongAnswer) -> tuple[int, int]:
+    """Count superfluous and missing molecules."""
     written, true = (set(side.split(".")) for side in (wrong.answer, wrong.truth))
     return len(written - true), len(true - written)
 
@@ -89,8 +98,14 @@ def count_error_kinds(
             continue
         fault = faults.setdefault(kind, {"count": 0, "example": None})
         fault["count"] += 1
-        for first in hypotheses[:1]:
-            if fault["example"] is None or first["probability"] > fault["example"]["probability"]:
-                example = {"query": query, "truth": truth, "answer": first["canonical"] or first["smiles"]}
-                fault["example"] = {**example, "probability": first["probability"]}
+        if not hypotheses:
+            continue
+        first = hypotheses[0]
+        if fault["example"] is None or first["probability"] > fault["example"]["probability"]:
+            fault["example"] = {
+                "query": query,
+                "truth": truth,
+                "answer": first["canonical"] or first["smiles"],
+                "probability": first["probability"],
+            }
     return dict(sorted(faults.items(), key=lambda item: -item[1]["count"]))

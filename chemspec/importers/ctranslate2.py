@@ -28,9 +28,12 @@ ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 3: "gelu"}
 PADS = ("<blank>", "<pad>")
 # Other options, with the values that do not change the computation.
 PLAIN: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("alibi", "scale_alibi", "start_from_zero_embedding"), (0,)),
-    **dict.fromkeys(("embeddings_merge", "multi_query_attention"), (0,)),
+    "alibi": (0,),
     "alibi_use_positive_positions": (0, 1),
+    "scale_alibi": (0,),
+    "start_from_zero_embedding": (0,),
+    "embeddings_merge": (0,),
+    "multi_query_attention": (0,),
     "num_source_embeddings": (1,),
 }
 
@@ -172,8 +175,9 @@ def _build_model(path: Path, options: LoadOptions, variables: Mapping[str, Tenso
     pad = next((token for token in PADS if token in target), PADS[0])
     vocabulary = Vocabulary.of(source, target, (pad, bos, eos, unk))
     arrays = _Arrays(variables)
-    embeddings = map(arrays.array, ("encoder/embeddings_0/weight", "decoder/embeddings/weight"))
-    state = vocabulary.reorder_tables(*embeddings, *arrays.linear("", "decoder/projection").values())
+    embedding, target_embedding = map(arrays.array, ("encoder/embeddings_0/weight", "decoder/embeddings/weight"))
+    output = arrays.linear("", "decoder/projection")
+    state = vocabulary.reorder_tables(embedding, target_embedding, output["weight"], output["bias"])
     same = {}
     for stack in ("encoder", "decoder"):
         weights, same[stack] = arrays.stack(stack)

@@ -1,7 +1,7 @@
 """Tokenizers of Hugging Face transformers with the interface of `chemspec.tokenizer.Tokenizer`."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import takewhile
 from typing import Any, ClassVar
 
@@ -13,7 +13,10 @@ BLANKS = re.compile("[▁Ġ]")  # blanks in sentencepiece and byte-level BPE tok
 
 
 class HfTokenizer:
-    """A tokenizer of transformers with the interface of `chemspec.tokenizer.Tokenizer` and chemspec's ids."""
+    """A tokenizer of transformers with the interface of `chemspec.tokenizer.Tokenizer` and chemspec's ids.
+
+    `tokens` has the text of every id, without blanks; `prompt_length` is approximate and used by drafters only.
+    """
 
     smiles_tokens: ClassVar[tuple[str, ...]] = ()  # since a token may span several atoms
 
@@ -61,13 +64,13 @@ class HfTokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the SMILES of an output up to the first eos, without special tokens, blanks and a final dot."""
-        theirs = [self.numbers.theirs[token] for token in takewhile(lambda token: token != EOS, ids)]
+        theirs = [self.numbers.theirs[token] for token in _until_eos(ids)]
         visible = [token for token in theirs if token not in self._silent and token < len(self.inner)]
         return _without_blanks(self.inner.decode(visible, clean_up_tokenization_spaces=False)).rstrip(".")
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each id, up to the first eos, without pad and bos."""
-        return [self.tokens[token] for token in takewhile(lambda token: token != EOS, ids) if token not in (PAD, BOS)]
+        return [self.tokens[token] for token in _until_eos(ids) if token not in (PAD, BOS)]
 
     def lost_blank_note(self) -> tuple[str, ...]:
         """Return a note if the template ends in a blank that the tokenizer drops."""
@@ -91,3 +94,7 @@ class HfTokenizer:
 def _without_blanks(text: str) -> str:
     """Remove blanks, which tokenizers may add between tokens."""
     return "".join(text.split())
+
+
+def _until_eos(ids: Sequence[int]) -> Iterator[int]:
+    return takewhile(lambda token: token != EOS, ids)

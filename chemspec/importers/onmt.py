@@ -26,12 +26,19 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     "generator_function": ("softmax", "log_softmax"),
     "position_encoding": (True,),
     "position_encoding_type": ("SinusoidalInterleaved", "SinusoidalConcat"),
+    "max_relative_positions": (0,),
+    "relative_positions_buckets": (0,),
     "pos_ffn_activation_fn": ("relu", "gelu"),
     "layer_norm": ("standard",),
-    **dict.fromkeys(("max_relative_positions", "relative_positions_buckets"), (0,)),
-    **dict.fromkeys(("num_kv", "num_experts", "sliding_window"), (0,)),
-    **dict.fromkeys(("copy_attn", "multiquery", "parallel_residual", "shared_layer_norm"), (False,)),
-    **dict.fromkeys(("quant_layers", "lora_layers"), ([], "")),
+    "copy_attn": (False,),
+    "multiquery": (False,),
+    "num_kv": (0,),
+    "parallel_residual": (False,),
+    "shared_layer_norm": (False,),
+    "num_experts": (0,),
+    "sliding_window": (0,),
+    "quant_layers": ([], ""),
+    "lora_layers": ([], ""),
     "src_feats_vocab": ({}, []),
 }
 
@@ -64,8 +71,8 @@ def _build_model(file: Path, options: LoadOptions, opt: Options, values: Mapping
     words = values["vocab"]
     source, target = (_read_tokens(words, side) for side in ("src", "tgt"))
     vocabulary = Vocabulary.of(source, target, SPECIALS)
-    output = weights["weight"], weights.get("bias", torch.zeros(len(target)))
-    state = vocabulary.reorder_tables(weights[f"encoder.{LUT}"], weights[f"decoder.{LUT}"], *output)
+    bias = weights.get("bias", torch.zeros(len(target)))
+    state = vocabulary.reorder_tables(weights[f"encoder.{LUT}"], weights[f"decoder.{LUT}"], weights["weight"], bias)
     if extra := [name for name in weights if ".emb_luts.1." in name]:
         raise ValueError(f"it has token features ({extra[0]}), which chemspec does not support")
     if extra := [name for name in weights if ".relative_positions_" in name or ".context_attn.layer_norm" in name]:
@@ -127,7 +134,8 @@ def _layer(weights: Mapping[str, Tensor], theirs: str, ours: str) -> dict[str, T
         state |= _linear(weights, f"{theirs}{other}.final_linear", f"{ours}{name}.out_proj")
     for number in (1, 2):
         state |= _linear(weights, f"{theirs}feed_forward.w_{number}", f"{ours}linear{number}")
-    norms = (*(("layer_norm_1", "layer_norm_2") if decoder else ("layer_norm",)), "feed_forward.layer_norm")
+    norms = ["layer_norm_1", "layer_norm_2"] if decoder else ["layer_norm"]
+    norms.append("feed_forward.layer_norm")
     for number, name in enumerate(norms, 1):
         state |= _norm(weights, theirs + name, f"{ours}norm{number}")
     return state

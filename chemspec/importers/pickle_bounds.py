@@ -50,7 +50,10 @@ class _Bounded:
 
 
 class _Machine:
-    """A pickle's stack and memo, each value reduced to whether it may be a key (tuples: slow to hash)."""
+    """A pickle's stack and memo, where each value is reduced to whether it may be a dictionary key.
+
+    Tuples may not: the hash of nested tuples is not cached, so its cost doubles with every level.
+    """
 
     def __init__(self) -> None:
         self.stack: list[bool] = []
@@ -96,7 +99,10 @@ class _Machine:
 
 
 def check_bounds(file: IO[bytes]) -> None:
-    """Check the pickle at a file's position: TooLargeError if it may take long, Value- or LookupError if damaged."""
+    """Check the pickle at a file's position, which is restored.
+
+    Raises TooLargeError if unpickling may take long or much memory, ValueError or LookupError if it is damaged.
+    """
     begin, machine = file.tell(), _Machine()
     for count, (operation, value, _) in enumerate(pickletools.genops(_Bounded(file))):  # type: ignore[arg-type]
         if count > MOST_OPERATIONS:

@@ -169,10 +169,12 @@ class Unpickler(pickle.Unpickler):
         raise RefusedError(f"it names {module}.{name}, which no checkpoint needs")
 
 
+def _load(file: Any, **options: Any) -> Any:
+    return Unpickler(file, **options).load()
+
+
 # Replaces the module `pickle` in `torch.load`.
-SAFE_PICKLE: Any = SimpleNamespace(
-    Unpickler=Unpickler, load=lambda file, **options: Unpickler(file, **options).load(), __name__="inert"
-)
+SAFE_PICKLE: Any = SimpleNamespace(Unpickler=Unpickler, load=_load, __name__="inert")
 
 
 class _Outline(Unpickler):

@@ -38,16 +38,23 @@ def load_native(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedMod
     return LoadedModel.of(read)
 
 
-IMPORTERS.register(Importer("chemspec", recognises_native, load_native))
-for _name, _module, *_functions in (
-    ("huggingface", "hf", "find"),
-    ("onmt", "onmt"),
-    ("translation-transformer", "translation_transformer"),
-    ("chemformer", "chemformer"),
-    ("ctranslate2", "ctranslate2"),
+def _lazy_importer(name: str, module: str, *, hub: bool = False) -> Importer:
+    """Return an importer whose module has functions of its fields' names; `find` only with a hub."""
+    recognises, load, find = (
+        lazy_import(f"{PACKAGE}.{module}:{function}") for function in ("recognises", "load", "find")
+    )
+    return Importer(name, recognises, load, find) if hub else Importer(name, recognises, load)
+
+
+for _importer in (
+    Importer("chemspec", recognises_native, load_native),
+    _lazy_importer("huggingface", "hf", hub=True),
+    _lazy_importer("onmt", "onmt"),
+    _lazy_importer("translation-transformer", "translation_transformer"),
+    _lazy_importer("chemformer", "chemformer"),
+    _lazy_importer("ctranslate2", "ctranslate2"),
 ):
-    _lazy = [lazy_import(f"{PACKAGE}.{_module}:{function}") for function in ("recognises", "load", *_functions)]
-    IMPORTERS.register(Importer(_name, *_lazy))
+    IMPORTERS.register(_importer)
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:

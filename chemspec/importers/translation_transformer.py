@@ -47,8 +47,8 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
             for name, tensor in weights.items()
             if re.match(r"transformer\.(en|de)coder\.", name)
         }
-        output = weights[HEAD], weights["next_token_classifier.bias"]
-        state |= vocabulary.reorder_tables(source, target, *output)
+        bias = weights["next_token_classifier.bias"]
+        state |= vocabulary.reorder_tables(source, target, weights[HEAD], bias)
         stored = weights.get("positional_encoding.pe")
         return foreign.build_loaded_model(
             file,

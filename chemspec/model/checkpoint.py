@@ -101,8 +101,7 @@ def save_drafter(
     `target` is the digest of the target's weights if the network reads the target's hidden state. Raises
     CheckpointError for weights that are not finite; nothing is written then.
     """
-    vocabulary = _digest("\n".join(tokenizer.smiles_tokens).encode())
-    config = {"kind": kind, "length": length, "vocabulary": vocabulary, "target": target}
+    config = {"kind": kind, "length": length, "vocabulary": _vocabulary_digest(tokenizer), "target": target}
     _write(folder, model, {**config, "model": model.config.to_json()}, half=True)
 
 
@@ -160,7 +159,7 @@ def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> Dra
     except (OSError, KeyError, TypeError, ValueError, AttributeError) as error:
         raise CheckpointError(f"{config_file}: not a drafter's config: {error}") from error
     misfit = ""
-    if vocabulary != _digest("\n".join(tokenizer.smiles_tokens).encode()):
+    if vocabulary != _vocabulary_digest(tokenizer):
         misfit = "was trained with another vocabulary than the target's"
     elif target and values.get("target") not in (None, "", target):
         misfit = "reads the hidden state of other weights than the target's"
@@ -211,6 +210,11 @@ def read_config(folder: Path) -> tuple[Task, ModelConfig]:
 def digest_of_folder(folder: Path) -> str:
     """Return the digest of a model folder's weights and config, see `Checkpoint.digest`."""
     return _digest((folder / "model.safetensors").read_bytes() + (folder / "config.json").read_bytes())
+
+
+def _vocabulary_digest(tokenizer: Tokenizer) -> str:
+    """Return a digest of a vocabulary's tokens and their order."""
+    return _digest("\n".join(tokenizer.smiles_tokens).encode())
 
 
 def _digest(content: bytes) -> str:

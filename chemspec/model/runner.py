@@ -90,7 +90,10 @@ class Runner(ABC):
 
     @abstractmethod
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
-        """Compute new nodes, and return their k best next tokens and log-probs (R, k), best first, ties by id."""
+        """Run the forward pass of new nodes and cache their keys and values.
+
+        Returns the k best next tokens of every node and their log-probs, best first, ties by id; both (R, k).
+        """
 
     def start(self, nodes: NodeBatch) -> Finish:
         """Launch the forward pass of new nodes on a device that computes asynchronously.

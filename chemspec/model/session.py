@@ -9,7 +9,6 @@ node. The compiled loop numbers its nodes instead (`decode/compiled/node_tree.h`
 """
 
 from collections.abc import Iterable, Sequence
-from itertools import count
 from math import isfinite
 from typing import Any
 
@@ -38,7 +37,7 @@ class PrefixTree:
 
     def add_to_batch(self, nodes: NodeBatch, query: int, prefixes: Sequence[Prefix]) -> None:
         """Assign the next slots to new prefixes, parents first, and append them to the nodes of a pass."""
-        self.slots.update(zip(prefixes, count(len(self.slots)), strict=False))
+        self.slots |= {prefix: slot for slot, prefix in enumerate(prefixes, len(self.slots))}
         nodes.queries += [query] * len(prefixes)
         nodes.tokens += [prefix[-1] for prefix in prefixes]
         nodes.depths += [len(prefix) - 1 for prefix in prefixes]
@@ -57,7 +56,10 @@ class PrefixTree:
         return list(missing)
 
     def compact(self, requested: Sequence[Prefix]) -> Ints | None:
-        """Evict all but ancestors and descendants of `requested`; returns their old slots, ascending, or None."""
+        """Evict all but the ancestors and descendants of `requested`.
+
+        Returns the old slots of the remaining nodes, ascending, parents included; None if no node was unreachable.
+        """
         ancestors: set[Prefix] = set()
         for prefix in requested:
             while prefix and prefix not in ancestors:
@@ -83,7 +85,10 @@ class Session:
     """
 
     def __init__(self, backend: Backend, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> None:
-        """Encode the sources (prefill); `states`: whether `hidden_state` returns last hidden states (needs support)."""
+        """Encode the sources, token ids of every query (prefill); `top_k` are the candidates per prefix.
+
+        With `states`, `hidden_state` returns the last hidden state of every node; the backend must support it.
+        """
         options: dict[str, Any] = {"states": True} if states else {}
         self.runner = backend.open(sources, top_k=top_k, **options)
         self.compaction_threshold = self.runner.compaction_threshold

@@ -76,7 +76,8 @@ def fill_masks(
     """Return logits (B, M, k, V) of k = `length` masks after several prefixes of every target, without a KV cache.
 
     `memory` and `source_mask` are from `encode`, the target is (B, T), bos first, right-padded; `starts` (B, M) are the
-    tokens of each prefix, bos included, at least 1; `shown` (B, M, k) are masks that are replaced by the true token.
+    tokens of each prefix, bos included, at least 1; `shown` (B, M, k) are masks that are replaced by the true
+    token (glancing).
     """
     batch, width = target.shape
     blocks = starts.shape[1]

@@ -1,5 +1,7 @@
 """The encoder-decoder of Vaswani et al. (2017) in several variants; parameter names as in `torch.nn.Transformer`.
 
+Dropout is off unless the training module sets it.
+
 Shapes: B queries, S source tokens, T target tokens, N new nodes, C cached nodes, L decoder layers, H heads, d width of
 a head, D = H * d, V vocabulary.
 """

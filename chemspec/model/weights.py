@@ -3,7 +3,7 @@
 Shapes: V vocabulary, D width, F width of the feed-forward layers, P positions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,36 +68,54 @@ def computed_positions(config: ModelConfig) -> NDArray[np.float64]:
 
 def tensor_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
     """Return the names and shapes of the tensors of this architecture."""
-    table, positions = (config.vocab_size, config.d_model), (config.max_positions, config.d_model)
-    width, inner, between = config.d_model, config.inner_width, config.feedforward
-    linears: dict[str, tuple[int, int]] = {}  # (outputs, inputs)
-    norms: list[str] = []
-    shapes: dict[str, tuple[int, ...]] = {"embedding.weight": table}
-    for stack, depth, attentions in (
-        ("encoder", config.encoder_layers, ("self_attn",)),
-        ("decoder", config.decoder_layers, ("self_attn", "multihead_attn")),
-    ):
-        for layer in (f"{stack}.layers.{number}" for number in range(depth)):
-            for name in (f"{layer}.{attention}" for attention in attentions):
-                shapes |= {f"{name}.in_proj_weight": (3 * inner, width), f"{name}.in_proj_bias": (3 * inner,)}
-                linears[f"{name}.out_proj"] = width, inner
-            linears |= {f"{layer}.linear1": ((1 + config.gated) * between, width), f"{layer}.linear2": (width, between)}
-            norms += [f"{layer}.norm{number}" for number in range(1, len(attentions) + 2)]
-        norms += [f"{stack}.embedding_norm"] * config.embedding_norm + [f"{stack}.norm"] * config.final_norms
+    return dict(_iterate_shapes(config))
+
+
+def _iterate_shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    table = config.vocab_size, config.d_model
+    yield "embedding.weight", table
+    if not config.shared_embedding:
+        yield "target_embedding.weight", table
+    for stack, depth, norms in (("encoder", config.encoder_layers, 2), ("decoder", config.decoder_layers, 3)):
+        for layer in range(depth):
+            yield from _layer_shapes(f"{stack}.layers.{layer}", config, norms)
+        if config.embedding_norm:
+            yield from _norm_shapes(f"{stack}.embedding_norm", config)
+        if config.final_norms:
+            yield from _norm_shapes(f"{stack}.norm", config)
         if config.relative_positions:
-            shapes[f"{stack}.distances"] = 2 * config.relative_positions + 1, config.heads
-    for name, shape in linears.items():
-        shapes |= {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
-    for name in norms:
-        shapes |= {f"{name}.{kind}": (width,) for kind in ("weight", "bias")[: 2 - config.rms_norm]}
-    optional = {
-        "target_embedding.weight": (not config.shared_embedding, table),
-        "output.weight": (not config.tied_output, table),
-        "output.bias": (config.output_bias, table[:1]),
-        "positions": (config.stored_positions, positions),
-        "target_positions": (not config.shared_positions, positions),
-    }
-    return shapes | {name: shape for name, (stored, shape) in optional.items() if stored}
+            yield f"{stack}.distances", (2 * config.relative_positions + 1, config.heads)
+    if not config.tied_output:
+        yield "output.weight", table
+    if config.output_bias:
+        yield "output.bias", (config.vocab_size,)
+    if config.stored_positions:
+        yield "positions", (config.max_positions, config.d_model)
+    if not config.shared_positions:
+        yield "target_positions", (config.max_positions, config.d_model)
+
+
+def _layer_shapes(name: str, config: ModelConfig, norms: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    width, inner, between = config.d_model, config.inner_width, config.feedforward
+    for attention in ("self_attn", "multihead_attn")[: norms - 1]:
+        yield f"{name}.{attention}.in_proj_weight", (3 * inner, width)
+        yield f"{name}.{attention}.in_proj_bias", (3 * inner,)
+        yield from _linear_shapes(f"{name}.{attention}.out_proj", width, inner)
+    yield from _linear_shapes(f"{name}.linear1", (1 + config.gated) * between, width)
+    yield from _linear_shapes(f"{name}.linear2", width, between)
+    for norm in range(1, norms + 1):
+        yield from _norm_shapes(f"{name}.norm{norm}", config)
+
+
+def _norm_shapes(name: str, config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield f"{name}.weight", (config.d_model,)
+    if not config.rms_norm:
+        yield f"{name}.bias", (config.d_model,)
+
+
+def _linear_shapes(name: str, *shape: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    yield f"{name}.weight", shape
+    yield f"{name}.bias", shape[:1]
 
 
 def quantise_rows(weight: Array) -> tuple[NDArray[np.int8], Array]:

@@ -16,7 +16,10 @@ from chemspec.tokenizer import Tokenizer
 
 
 def export_model(run: Path, folder: Path, tokenizer: Tokenizer, *, last: int = 1) -> Path:
-    """Write a model folder with the mean of a run's `last` checkpoints; raises FileNotFoundError without any."""
+    """Average the `last` newest checkpoints of a run, the final one among them, and write a model folder.
+
+    Raises FileNotFoundError if the run has no checkpoint.
+    """
     if not (run / "checkpoints" / "last.ckpt").exists():
         raise FileNotFoundError(f"{run} has no checkpoint; has the training started?")
     description = json.loads((run / "settings.json").read_text(encoding="utf-8"))

@@ -41,11 +41,7 @@ def write_distilled_pairs(
         raise ValueError(f"{data} has a larger vocabulary than model {engine.name}")
     # A prefix of a permutation of all, so that a later run with more pairs extends this one.
     chosen = np.random.default_rng(seed).permutation(len(train))[: pairs or len(train)]
-    stamp, file = {"digest": engine.digest, "data": str(data.resolve()), "seed": seed}, out / "distilled.json"
-    if file.is_file() and json.loads(file.read_text(encoding="utf-8")) != stamp:
-        raise ValueError(f"{out} has outputs of another model, data or seed; choose another folder")
-    (out / "parts").mkdir(parents=True, exist_ok=True)
-    file.write_text(json.dumps(stamp), encoding="utf-8")
+    _claim_folder(out, {"digest": engine.digest, "data": str(data.resolve()), "seed": seed})
     files = []
     for start in range(0, len(chosen), PART):
         part = chosen[start : start + PART]
@@ -65,3 +61,12 @@ def write_distilled_pairs(
     whole.save(out / "train.npz")
     shutil.copyfile(engine.folder / "vocab.json", out / "vocab.json")
     return len(whole)
+
+
+def _claim_folder(out: Path, stamp: dict[str, object]) -> None:
+    """Mark a folder as belonging to this model, data and seed; raises ValueError if it belongs to others."""
+    file = out / "distilled.json"
+    if file.is_file() and json.loads(file.read_text(encoding="utf-8")) != stamp:
+        raise ValueError(f"{out} has outputs of another model, data or seed; choose another folder")
+    (out / "parts").mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(stamp), encoding="utf-8")

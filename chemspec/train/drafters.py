@@ -159,8 +159,9 @@ def train_drafter(
     """
     for name in ("train.npz", "vocab.json"):
         if not (data / name).is_file():
-            command = f"`chemspec train distil --task {recipe.task}`"
-            raise FileNotFoundError(f"{data / name} is missing; make it with {command}")
+            raise FileNotFoundError(
+                f"{data / name} is missing; make it with `chemspec train distil --task {recipe.task}`"
+            )
     loaded = checkpoint.load(target)
     if loaded.task != recipe.task:
         raise ValueError(f"{target} is a {loaded.task} model; recipe {recipe.name} needs a {recipe.task} model")
@@ -172,8 +173,16 @@ def train_drafter(
     digest = loop.digest_of_data(pairs, loaded.tokenizer)
     about = {"task": recipe.task, "kind": recipe.kind, "target": loaded.digest, "data": digest, "recipe": values}
     build = partial(_build_module, recipe, settings, loaded.model)
-    latest, specials = loop.latest_checkpoint(out) if resume else None, loaded.config.source_specials
-    module = loop.run(build, out, settings, (pairs, held), about, specials=specials, resume=latest, quiet=quiet)
+    module = loop.run(
+        build,
+        out,
+        settings,
+        (pairs, held),
+        about,
+        specials=loaded.config.source_specials,
+        resume=loop.latest_checkpoint(out) if resume else None,
+        quiet=quiet,
+    )
     # The final state, or the mean of the last ones.
     module.model.load_state_dict(average_checkpoints(newest_checkpoints(out / "checkpoints", recipe.average_last)))
     folder = out / recipe.kind
@@ -189,9 +198,21 @@ def _build_module(recipe: DrafterRecipe, settings: TrainSettings, target: Transf
     if recipe.kind == "spec_drafter":
         model = Transformer(drafter_config(config, **recipe.shape), dropout=settings.dropout)
         copied = copy_target_layers(model, target)
-        blocks = {"length": recipe.length, "blocks": recipe.blocks, "frozen": copied if recipe.frozen else 0}
-        return MaskTraining(model, settings, glance=recipe.glance, **blocks)
-    shape = {"vocab_size": config.vocab_size, "d_model": config.d_model, "style": recipe.kind, **recipe.shape}
-    heads = Heads(HeadsConfig(**shape))
+        return MaskTraining(
+            model,
+            settings,
+            length=recipe.length,
+            blocks=recipe.blocks,
+            glance=recipe.glance,
+            frozen=copied if recipe.frozen else 0,
+        )
+    heads = Heads(
+        HeadsConfig(
+            vocab_size=config.vocab_size,
+            d_model=config.d_model,
+            style=recipe.kind,
+            **recipe.shape,  # type: ignore[arg-type]
+        )
+    )
     heads.copy_output_layer(target.output)
     return HeadTraining(heads, settings, target)

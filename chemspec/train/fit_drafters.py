@@ -89,8 +89,9 @@ def calibrate_from_answers(
     tell(f"outputs for {len(queries)} queries")
     answers = _greedy_outputs(engine, queries)
     if len(answers) < MIN_OUTPUTS:
-        finished = f"{len(answers)} of {len(queries)} outputs"
-        raise ValueError(f"model {engine.name} finishes {finished}; at least {MIN_OUTPUTS} are needed")
+        raise ValueError(
+            f"model {engine.name} finishes {len(answers)} of {len(queries)} outputs; at least {MIN_OUTPUTS} are needed"
+        )
     held_out = max(1, len(answers) // 4)
     tell(f"edit table from {len(answers) - held_out} outputs")
     edit_table = count_edits(((source, answer[:-1]) for source, answer in answers[held_out:]), token_classes)
@@ -156,7 +157,8 @@ def _greedy_outputs(engine: Engine, texts: Sequence[str]) -> Answers:
 
 def acceptance_rate(engine: Engine, queries: Sequence[str], drafter: str, *, length: int = 8) -> float:
     """Return the share of a small model's tokens that the target accepts, greedily."""
-    plain = DecodeSettings(decoder="greedy", n=1, batch_size=1, drafting="fixed")
-    results = engine.predict(queries, replace(plain, drafter=drafter, draft_length=length))
-    rate = speed_numbers([result.trace for result in results]).alpha
+    settings = DecodeSettings(
+        decoder="greedy", n=1, batch_size=1, drafter=drafter, draft_length=length, drafting="fixed"
+    )
+    rate = speed_numbers([result.trace for result in engine.predict(queries, settings)]).alpha
     return min(max(round(rate, 3), 0.001), 0.999)  # a rate of one would draft without end

@@ -317,9 +317,15 @@ def build_loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: i
 def _build_trainer(out: Path, settings: TrainSettings, callbacks: list[Callback]) -> lightning.Trainer:
     folder = out / "checkpoints"
     timed_checkpoints = ModelCheckpoint(folder, "last", train_time_interval=SAVE_EVERY, enable_version_counter=False)
-    newest = {"save_top_k": settings.keep, "monitor": "step", "mode": "max", "save_last": True}
     validation_checkpoints = ModelCheckpoint(
-        folder, "{step}", every_n_train_steps=settings.validate_every, enable_version_counter=False, **newest
+        folder,
+        "{step}",
+        every_n_train_steps=settings.validate_every,
+        save_top_k=settings.keep,
+        monitor="step",
+        mode="max",
+        save_last=True,
+        enable_version_counter=False,
     )
     return lightning.Trainer(
         accelerator="auto",
@@ -345,9 +351,14 @@ def _silence_lightning() -> Iterator[None]:
     logger = logging.getLogger("lightning.pytorch")
     level = logger.level
     logger.setLevel(logging.WARNING)
-    intentional = (".*LeafSpec.* is deprecated", ".*does not have many workers", "The dirpath has changed")
+    intentional = (
+        ".*LeafSpec.* is deprecated",
+        ".*does not have many workers",
+        "Checkpoint directory .* exists and is not empty",
+        "The dirpath has changed",
+    )
     with warnings.catch_warnings():
-        for message in (*intentional, "Checkpoint directory .* exists and is not empty"):
+        for message in intentional:
             warnings.filterwarnings("ignore", message=message)
         try:
             yield

@@ -64,8 +64,9 @@ def run_recipe(
             raise FileNotFoundError(f"{data / name} is missing; prepare it with `chemspec data --recipe {recipe.name}`")
     checkpoint_to_resume = latest_checkpoint(out) if resume else None
     if recipe.starts_from and start is None and not checkpoint_to_resume:
-        initial = recipe.starts_from
-        raise ValueError(f"{recipe.name} continues training the model of {initial}; give its folder with --start")
+        raise ValueError(
+            f"{recipe.name} continues training the model of {recipe.starts_from}; give its folder with --start"
+        )
     return train(
         data,
         out,

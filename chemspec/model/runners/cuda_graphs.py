@@ -257,15 +257,17 @@ class GraphBackend(TorchBackend):
 
     def acquire(self, rows: int, source: int, slots: int) -> Arena:
         """Return a cleared arena of this shape, reusing an idle one if possible."""
-        arena = None
-        for idle in reversed(tuple(self._idle)):
-            if arena is None and idle.shape == (rows, source, slots):
-                with suppress(ValueError, IndexError):  # another thread was quicker
-                    self._idle.remove(idle)
-                    arena = idle
-        arena = arena or Arena(self.model, rows, source, slots)
+        arena = self._pop_idle((rows, source, slots)) or Arena(self.model, rows, source, slots)
         arena.clear()
         return arena
+
+    def _pop_idle(self, shape: tuple[int, int, int]) -> Arena | None:
+        for arena in reversed(tuple(self._idle)):
+            if arena.shape == shape:
+                with suppress(ValueError, IndexError):  # another thread was quicker
+                    self._idle.remove(arena)
+                    return arena
+        return None
 
     def release_arenas(self, arenas: list[Arena]) -> None:
         """Keep arenas for later sessions, and free the least recently used ones above `idle_bytes`."""

@@ -88,7 +88,11 @@ class TorchRunner(Runner):
     def __init__(
         self, backend: TorchBackend, memory: Tensor, source_mask: Tensor, top_k: int, states: bool = False
     ) -> None:
-        """Start an empty cache, given the cross-attention's keys and values and the source mask (B, 1, 1, S)."""
+        """Start an empty cache.
+
+        `memory` are keys and values of the cross-attention (L, 2, B, H, S, d); the source mask (B, 1, 1, S) is false at
+        padding.
+        """
         layers, _, queries, groups, _, width = memory.shape
         self._width = queries  # rows of the batch
         self._rows = {query: query for query in range(queries)}  # row of each unfinished query

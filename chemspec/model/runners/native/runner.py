@@ -72,17 +72,28 @@ class NativeBackend:
         order = np.full((heads, head), config.inner_width)
         order[: config.heads] = np.arange(config.inner_width).reshape(config.heads, head)
         self._order = order.T.ravel()
-        values = np.array(  # in the order of `chemspec_model`
-            (
-                *(config.d_model, heads, config.feedforward, config.vocab_size),
-                *(config.encoder_layers, config.decoder_layers, ACTIVATIONS[config.activation], config.norm_first),
-                *(config.final_norms, len(self._order), config.max_positions, config.embedding_norm),
-                *(not config.rms_norm, config.gated, config.relative_positions > 0, config.forced_first),
-            ),
-            dtype=np.int32,
+        sizes = (  # in the order of `chemspec_model`
+            config.d_model,
+            heads,
+            config.feedforward,
+            config.vocab_size,
+            config.encoder_layers,
+            config.decoder_layers,
+            ACTIVATIONS[config.activation],
+            config.norm_first,
+            config.final_norms,
+            len(self._order),
+            config.max_positions,
+            config.embedding_norm,
+            not config.rms_norm,
+            config.gated,
+            config.relative_positions > 0,
+            config.forced_first,
         )
-        options = ctypes.c_float(config.layer_norm_eps), threads, INSTRUCTION_SETS.index(self.instructions or "plain")
-        self._model = ctypes.c_void_p(self._library.chemspec_model(_address(values), *options))
+        values = np.array(sizes, dtype=np.int32)
+        number = INSTRUCTION_SETS.index(self.instructions or "plain")
+        eps = ctypes.c_float(config.layer_norm_eps)
+        self._model = ctypes.c_void_p(self._library.chemspec_model(_address(values), eps, threads, number))
         _check_allocated(self._model)
         with np.errstate(over="ignore", invalid="ignore"):  # overflow is caught by checking the scores
             self._set_weights(weights)
@@ -213,8 +224,8 @@ class NativeRunner(Runner):
     def start(self, nodes: NodeBatch) -> Finish:
         """Prepare the arrays of a pass, which the returned function computes; see `Runner.start`."""
         columns = (nodes.queries, nodes.tokens, nodes.depths, nodes.parents, nodes.blocks or nodes.queries)
-        inputs = [np.array(column, dtype=np.int32) for column in columns]
-        count = len(inputs[0])
+        inputs = np.array(columns, dtype=np.int32)  # (5, R)
+        count = inputs.shape[1]
         ids = np.empty((count, self.top_k), dtype=np.int32)
         log_probs = np.empty((count, self.top_k), dtype=np.float32)
         states = np.empty((count, self.backend.config.d_model), dtype=np.float32) if self._keeps_states else None

@@ -62,10 +62,11 @@ def linear(
     cache: Tensor | None = None,
     slots: Tensor | None = None,
 ) -> None:
-    """Write the product of x (R, K), after its norm, and a matrix to y (R, O), or add it; with an activation.
+    """Write the product of x (R, K), after its norm, and a matrix to y (R, O), or add it to y.
 
-    Of a sliced matrix, y is (slices, R, O), and the bias is left to `add_norm`. With a KV cache (2, C, D), the last 2 D
-    columns, keys and values, are written to the rows' slots (R,) there, and the first ones to y.
+    The activation of the product is "relu", "gelu", "gelu_tanh" or none. Of a sliced matrix, y is (slices, R, O), and
+    the bias is left to `add_norm`. With a KV cache (2, C, D), the last 2 D columns, keys and values, are written to the
+    rows' slots (R,) there, and the first ones to y.
     """
     _, columns, inputs = matrix.parts.shape
     rows, slices = len(x), matrix.slices
@@ -73,12 +74,34 @@ def linear(
     norm_or_default = norm or Norm(matrix.bias, matrix.bias, 0.0)
     cache_or_x, slots_or_x = (x, x) if cache is None or slots is None else (cache, slots)
     width = 0 if cache is None else cache.shape[2]
-    tensors = x, matrix.parts, matrix.bias, norm_or_default.gain, norm_or_default.shift, y, cache_or_x, slots_or_x
-    sizes = rows, columns, cache_or_x.shape[1], norm_or_default.eps
-    product = inputs, inputs // slices, len(matrix.parts), matrix.exact
-    constants = *product, norm_kind(norm), ACTIVATIONS[activation], add, columns - 2 * width, width
     linear_kernel[(triton.cdiv(rows, ROWS), triton.cdiv(columns, COLUMNS), slices)](
-        *tensors, *sizes, *constants, ROWS, COLUMNS, inner, num_warps=4, num_stages=3, enable_fp_fusion=True
+        x,
+        matrix.parts,
+        matrix.bias,
+        norm_or_default.gain,
+        norm_or_default.shift,
+        y,
+        cache_or_x,
+        slots_or_x,
+        rows,
+        columns,
+        cache_or_x.shape[1],
+        norm_or_default.eps,
+        inputs,
+        inputs // slices,
+        len(matrix.parts),
+        matrix.exact,
+        norm_kind(norm),
+        ACTIVATIONS[activation],
+        add,
+        columns - 2 * width,
+        width,
+        ROWS,
+        COLUMNS,
+        inner,
+        num_warps=4,
+        num_stages=3,
+        enable_fp_fusion=True,
     )
 
 
@@ -86,9 +109,22 @@ def add_norm(x: Tensor, y: Tensor, *, parts: Tensor | None, bias: Tensor, norm: 
     """Add the bias and the slices of a product (slices, R, D) to x (R, D), apply the norm and write the result to y."""
     rows, width = x.shape
     norm_or_default = norm or Norm(bias, bias, 0.0)
-    tensors = x, x if parts is None else parts, bias, norm_or_default.gain, norm_or_default.shift, y
-    constants = 0 if parts is None else len(parts), norm_kind(norm), width, block_size(width)
-    add_norm_kernel[(rows,)](*tensors, rows, norm_or_default.eps, *constants, num_warps=2, enable_fp_fusion=True)
+    add_norm_kernel[(rows,)](
+        x,
+        x if parts is None else parts,
+        bias,
+        norm_or_default.gain,
+        norm_or_default.shift,
+        y,
+        rows,
+        norm_or_default.eps,
+        0 if parts is None else len(parts),
+        norm_kind(norm),
+        width,
+        block_size(width),
+        num_warps=2,
+        enable_fp_fusion=True,
+    )
 
 
 def gate(x: Tensor, y: Tensor, *, activation: str) -> None:
@@ -119,12 +155,26 @@ def attend(
     """
     rows, width = q.shape
     head = width // heads
-    slots, depths = (starts, 0) if table is None else (table, table.shape[1])
-    biases, farthest = (q, 0) if bias is None else (bias, len(bias) // 2)
-    tensors = q, cache, starts, counts, slots, starts if positions is None else positions, biases, y
-    constants = farthest, table is not None, width, head, block_size(head), KEYS
     attend_kernel[(rows, heads)](
-        *tensors, cache.shape[1], depths, head**-0.5, *constants, num_warps=1, enable_fp_fusion=True
+        q,
+        cache,
+        starts,
+        counts,
+        starts if table is None else table,
+        starts if positions is None else positions,
+        q if bias is None else bias,
+        y,
+        cache.shape[1],
+        0 if table is None else table.shape[1],
+        head**-0.5,
+        0 if bias is None else len(bias) // 2,
+        table is not None,
+        width,
+        head,
+        block_size(head),
+        KEYS,
+        num_warps=1,
+        enable_fp_fusion=True,
     )
 
 

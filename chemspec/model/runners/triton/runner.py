@@ -174,12 +174,22 @@ class RecordedPass(Recorded):
         if (norm := weights.embedding_norms[target]) is not None:
             self.operations.add_norm(self.x, self.x, parts=None, bias=norm.shift, norm=norm)
 
-    def attend(self, layer: Layer, cache: Tensor, slots: Tensor, *keys: Tensor, target: bool, **options: Any) -> None:
-        """Run the self-attention sub-layer, given the rows' slots in the cache, and starts and counts of their keys."""
-        operations, bias = self.operations, self.weights.distances[target]
+    def attend(
+        self,
+        layer: Layer,
+        cache: Tensor,
+        slots: Tensor,
+        starts: Tensor,
+        counts: Tensor,
+        *,
+        target: bool,
+        table: Tensor | None = None,
+    ) -> None:
+        """Run the self-attention sub-layer; the rows' keys and values are written to their slots of the cache first."""
+        operations, bias, heads = self.operations, self.weights.distances[target], self.backend.config.heads
         relative = {} if bias is None else {"positions": self.inputs[DEPTH], "bias": bias}
         operations.linear(self.x, layer.qkv, self.q, norm=self.before(layer, 0), cache=cache, slots=slots)
-        operations.attend(self.q, cache, *keys, self.y, heads=self.backend.config.heads, **relative, **options)
+        operations.attend(self.q, cache, starts, counts, self.y, heads=heads, table=table, **relative)
         operations.linear(self.y, layer.out, self.x, add=True)
         self.after(layer, 0)
 

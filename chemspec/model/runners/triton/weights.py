@@ -8,11 +8,11 @@ Shapes: P parts, O outputs, K inputs.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from chemspec.model import transformer
 from chemspec.model.transformer import Attention, Stack, Transformer, forced_logits
 from chemspec.settings import ModelConfig
 
@@ -99,7 +99,7 @@ def pack_weights(model: Transformer, device: torch.device, *, dtype: str) -> Wei
         parts = weight.detach().bfloat16().float()[None] if dtype == "bf16" else split_bf16(weight)
         return Matrix(parts.to(device, kind).contiguous(), shift, dtype == "fp32")
 
-    def linear(layer: Any) -> Matrix:
+    def linear(layer: nn.Linear) -> Matrix:
         return matrix(layer.weight, layer.bias)
 
     def projection(attention: Attention, start: int, stop: int) -> Matrix:
@@ -114,7 +114,7 @@ def pack_weights(model: Transformer, device: torch.device, *, dtype: str) -> Wei
     def distances(stack: Stack) -> Tensor | None:
         return floats(stack.distances) if config.relative_positions else None
 
-    def packed(layer: Any, cross: bool) -> Layer:
+    def packed(layer: transformer.Layer, cross: bool) -> Layer:
         norms = [norm(getattr(layer, f"norm{number}")) for number in range(1, 4 if cross else 3)]
         return Layer(
             projection(layer.self_attn, 0, 3),
@@ -122,7 +122,8 @@ def pack_weights(model: Transformer, device: torch.device, *, dtype: str) -> Wei
             linear(layer.linear1),
             replace(linear(layer.linear2), cut=True),
             tuple(layer_norm for layer_norm in norms if layer_norm is not None),
-            *((projection(layer.multihead_attn, 0, 1), linear(layer.multihead_attn.out_proj)) if cross else ()),
+            projection(layer.multihead_attn, 0, 1) if cross else None,
+            linear(layer.multihead_attn.out_proj) if cross else None,
         )
 
     scale = config.d_model**0.5 if config.scale_embedding else 1.0
