@@ -200,8 +200,9 @@ def predict(
             raise ValueError("--batch-size auto is for one engine; with --ray give a number")
         if files.trace is not None or files.receipts or files.review or workers > 0 or files.write_every:
             raise ValueError("--trace, --receipts, --review, --workers and --write-every do not go with --ray")
-        options: Any = {"address": ray, "shard_rows": shard_rows, "most": engines, **vars(runtime)}
-        return _predict_on_ray(source, settings, files.out, options)
+        return _predict_on_ray(
+            source, settings, runtime, files.out, address=ray, engines=engines, shard_rows=shard_rows
+        )
     opt.check_parent_folders(files.out, files.trace)
     queries, many = source.read()
     if files.trace is not None:
@@ -250,11 +251,19 @@ def _write_predictions(
     out = files.out
     assert out
     answered: list[Savings] = []
-    options: Any = {"trace": files.trace, "receipts": files.receipts, "every": files.write_every}
-    options["written"] = lambda results: answered.append(show.sum_savings(results))
-    options["review"] = writers.RowReview(ANSWER_COLUMNS, reviewer.rows) if reviewer else None
     with show.progress_bar("predicting") as report:
-        counts = writers.predict_file(engine, queries, out, settings, progress=report, **options)
+        counts = writers.predict_file(
+            engine,
+            queries,
+            out,
+            settings,
+            progress=report,
+            written=lambda results: answered.append(show.sum_savings(results)),
+            trace=files.trace,
+            receipts=files.receipts,
+            review=writers.RowReview(ANSWER_COLUMNS, reviewer.rows) if reviewer else None,
+            every=files.write_every,
+        )
     summary = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     if answered:
         total = sum(answered[1:], answered[0])
@@ -266,6 +275,7 @@ def _write_predictions(
 
 
 def _load_reviewer(engine: Engine, stock: Sequence[str] | None, runtime: opt.Runtime) -> Reviewer:
+    """Load what a review of a model's predictions needs: forward model, model of reagents, precedents and stock."""
     from chemspec.plan.stock import BUILT_IN, load_stock
     from chemspec.precedents import installed
     from chemspec.review import Reviewer, load_engines
@@ -276,8 +286,16 @@ def _load_reviewer(engine: Engine, stock: Sequence[str] | None, runtime: opt.Run
 
 
 def _predict_on_ray(
-    source: QuerySource, settings: DecodeSettings, out: Path | None, options: dict[str, Any]
+    source: QuerySource,
+    settings: DecodeSettings,
+    runtime: opt.ImportedRuntime,
+    out: Path | None,
+    *,
+    address: str,
+    engines: int,
+    shard_rows: int,
 ) -> Outcome:
+    """Predict a file, or a folder of files, on a Ray cluster."""
     given = source.smiles
     if out is None or out.suffix in (".csv", ".jsonl", ".parquet"):
         raise ValueError("--ray writes a folder of Parquet files; give one with --out")
@@ -286,14 +304,25 @@ def _predict_on_ray(
     extras.require_packages("ray", "pyarrow", what="--ray")
     from chemspec.cluster import job
 
-    task = opt.parse_task(source.task) if source.task else None
-    options |= {"note": show.print_note, "task": task, "column": source.column}
     with show.progress_bar("predicting") as report:
-        model = source.model or source.task
-        done = job.predict_file(Path(given[0]), out, settings, model, progress=report, **options)
+        done = job.predict_file(
+            Path(given[0]),
+            out,
+            settings,
+            source.model or source.task,
+            address=address,
+            progress=report,
+            note=show.print_note,
+            task=opt.parse_task(source.task) if source.task else None,
+            column=source.column,
+            shard_rows=shard_rows,
+            most=engines,
+            **vars(runtime),
+        )
     counts = ", ".join(f"{count} {status}" for status, count in sorted(done.counts.items()))
-    shards = f"{done.shards} shards, {done.resumed} of them already done"
-    show.print_note(f"{out}: {counts}; {shards}; {done.deaths} engines died")
+    show.print_note(
+        f"{out}: {counts}; {done.shards} shards, {done.resumed} of them already done; {done.deaths} engines died"
+    )
     document = {"settings": asdict(settings), "out": str(out), **asdict(done)}
     return Outcome(document, 0 if set(done.counts) <= {"ok"} else 1)
 

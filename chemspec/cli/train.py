@@ -45,12 +45,17 @@ def prepare_data(
         jobs["val"] = (chosen.validation_files, chosen.validation_data, vocab)
     reports = {}
     for name, (names, settings, vocab) in jobs.items():
-        files = [(folder if file == holdout.FILE else opt.require_data_folder(source)) / file for file in names]
-        limited = replace(settings, limit=min(filter(None, (limit, settings.limit)), default=0))
-        apart = [opt.require_data_folder(source) / file for file in settings.apart_from]
-        options: Any = {"apart": apart, "vocab": vocab, "name": name, "workers": workers}
         with show.progress_bar(f"{name} pairs") as report:
-            reports[name] = prepare(files, folder, limited, progress=report, **options)
+            reports[name] = prepare(
+                [(folder if file == holdout.FILE else opt.require_data_folder(source)) / file for file in names],
+                folder,
+                replace(settings, limit=min(filter(None, (limit, settings.limit)), default=0)),
+                apart=[opt.require_data_folder(source) / file for file in settings.apart_from],
+                vocab=vocab,
+                name=name,
+                workers=workers,
+                progress=report,
+            )
     for name, summary in reports.items():
         tokens = summary["source_tokens"] + summary["target_tokens"]
         show.print_note(f"{folder / name}.npz: {summary['pairs']} pairs, {tokens} tokens")
@@ -111,7 +116,8 @@ def train_by_recipe(
     if isinstance(chosen, DrafterRecipe):
         from chemspec.engine.registry import model_folder
 
-        answers, target = data_dir or Path("data") / f"{chosen.task}-distilled", chosen.target or chosen.task
+        answers = data_dir or Path("data") / f"{chosen.task}-distilled"
+        target = chosen.target or chosen.task
         made = train_drafter(chosen, answers, start or model_folder(target), folder, resume=resume)
         show.print_line(f"drafter folder: {made}")
         show.print_note(f"to use it: chemspec train install-drafter {made} --model {start or target}")
