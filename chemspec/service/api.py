@@ -87,10 +87,15 @@ def _add_routes(router: APIRouter, service: Service) -> None:
         """List models and limits."""
         if not service.devices:
             raise RefusedError(503, "loading", "the models are still being loaded; try again", after=2)
-        names = ("queries", "answers", "body", "timeout", "queue", "batch_size")
-        listed = [_model_info(service, name, engine) for name, engine in sorted(service.devices[0].items())]
-        limits = {name: getattr(service.limits, name) for name in names}
-        return {"models": listed, "version": __version__, "limits": limits}
+        limits = service.limits
+        limit_values = {
+            name: getattr(limits, name) for name in ("queries", "answers", "body", "timeout", "queue", "batch_size")
+        }
+        return {
+            "models": [_model_info(service, name, engine) for name, engine in sorted(service.devices[0].items())],
+            "version": __version__,
+            "limits": limit_values,
+        }
 
     @router.post("/v1/predict", response_model=schema.Prediction, responses=PROBLEMS, tags=["predict"])
     async def predict(question: schema.Question, request: Request) -> Response:
@@ -104,16 +109,14 @@ def _add_routes(router: APIRouter, service: Service) -> None:
         with watch_disconnect(request.receive) as gone:
             results = await service.results(jobs, deadline, gone)
         document = _describe_search(name, engine, settings) | {"results": list(map(result_document, results))}
-        document["documents"] = (
-            [msgspec.Raw(to_json(result).encode()) for result in results] if question.trace else None
-        )
+        raw = [msgspec.Raw(to_json(result).encode()) for result in results] if question.trace else None
+        document["documents"] = raw
         request.state.log_fields.update(model=name, queries=len(queries), **_count_statuses(results))
         return Response(msgspec.json.encode(document), media_type="application/json")
 
 
 def _describe_search(name: str, engine: Engine, settings: DecodeSettings) -> dict[str, Any]:
-    values = {"task": engine.task, "digest": engine.digest, "settings": msgspec.to_builtins(settings)}
-    return {"model": name, **values}
+    return {"model": name, "task": engine.task, "digest": engine.digest, "settings": msgspec.to_builtins(settings)}
 
 
 def _add_review_route(router: APIRouter, service: Service) -> None:
@@ -158,8 +161,11 @@ class _QueuedModel:
     def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         size = min(CHECK_BATCH, self.service.limits.queries)
         parts = [queries[start : start + size] for start in range(0, len(queries), size)]
-        answers = (asyncio.run_coroutine_threadsafe(self._decode(part, settings), self.loop) for part in parts)
-        return [result for answer in answers for result in answer.result()]
+        return [
+            result
+            for part in parts  # one after the other: the next one is submitted when the last has its results
+            for result in asyncio.run_coroutine_threadsafe(self._decode(part, settings), self.loop).result()
+        ]
 
     async def _decode(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         name, engine = self.service.engine(None, self.task)
@@ -239,15 +245,19 @@ def _add_stream_routes(router: APIRouter, service: Service) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
-    responses = {**PROBLEMS, 200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
-    options: Any = {"responses": responses, "response_class": StreamingResponse, "tags": ["predict"]}
+    stream_response = {200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
+    route_options: dict[str, Any] = {
+        "responses": {**PROBLEMS, **stream_response},
+        "response_class": StreamingResponse,
+        "tags": ["predict"],
+    }
 
-    @router.post("/v1/stream", **options)
+    @router.post("/v1/stream", **route_options)
     async def post_stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
         """Predict one query with server-sent events: every forward pass, then the result."""
         return await stream(question, request)
 
-    @router.get("/v1/stream", **options)
+    @router.get("/v1/stream", **route_options)
     async def get_stream(question: Annotated[schema.StreamQuestion, Query()], request: Request) -> StreamingResponse:
         """Predict one query with server-sent events, for EventSource in browsers."""
         return await stream(question, request)
@@ -309,9 +319,13 @@ def _add_probes(app: FastAPI, service: Service) -> None:
 def _model_info(service: Service, name: str, engine: Engine) -> dict[str, Any]:
     return {
         "name": name,
-        **{field: getattr(engine, field) for field in ("task", "digest", "dtype", "runtime", "longest_query")},
+        "task": engine.task,
+        "digest": engine.digest,
+        "dtype": engine.dtype,
+        "runtime": engine.runtime,
         "devices": [engines[name].device for engines in service.devices],
         "exactness": engine.runtime_config.exactness,
+        "longest_query": engine.longest_query,
         "drafters": usable_drafters(engine.folder),
     }
 
