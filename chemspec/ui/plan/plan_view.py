@@ -203,14 +203,18 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
     if seen:
         st.caption(plain_text(seen.in_words[:1].upper() + seen.in_words[1:] + "."))
         for precedent in seen.nearest:
-            source = precedent.source, f"product {precedent.similarity:.0%} alike", precedent.text
-            facts = plain_text(", ".join(filter(None, source)))
-            st.markdown(f"- `{precedent.reactants}>>{precedent.product}`: {facts}")
+            source = ", ".join(
+                filter(None, (precedent.source, f"product {precedent.similarity:.0%} alike", precedent.text))
+            )
+            st.markdown(f"- `{precedent.reactants}>>{precedent.product}`: {plain_text(source)}")
     st.button("Search without this step", key=f"plan_drop_{key}", on_click=search_form.drop_step, args=(now,))
     ways = [models.with_checks(node.smiles, proposal) for proposal in models.expand([node.smiles])[0]]
     avoid = search_form.chosen_settings().avoid
-    ways = [item for item in ways if item.reactants != node.step.reactants]
-    others = [item for item in ways if not need_avoided(item.reactants, avoid)]
+    others = [
+        proposal
+        for proposal in ways
+        if proposal.reactants != node.step.reactants and not need_avoided(proposal.reactants, avoid)
+    ]
     if not others:
         st.caption("The model proposes no other step to this molecule.")
     for number, proposal in enumerate(others):
