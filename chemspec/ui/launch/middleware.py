@@ -1,7 +1,9 @@
 """ASGI applications around Streamlit: security headers, limits of uploads, styles in the page; and log redaction.
 
-Streamlit keeps each uploaded file until its visitor removes it or has been gone for some minutes. What `st.html` sends
-arrives after the first pieces of a page are drawn, which then jump; styles in the page itself are there before.
+Streamlit keeps each uploaded file until its visitor takes it away or has been gone for some minutes, however many there
+are. What `st.html` sends arrives after the first pieces of a page are drawn, which then jump to where they belong; and
+the placeholder that Streamlit draws until a script speaks is narrower than the page. Styles in the page itself are
+there before anything is drawn.
 """
 
 import logging
@@ -112,10 +114,21 @@ class StyledPage:
 
 # Streamlit's own pages need inline scripts, and its charts and the sketcher `eval`. What this stops: scripts, frames,
 # pictures and connections of other hosts, forms that lead elsewhere, and other sites that show the app in a frame.
-POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; worker-src 'self' blob:; "
-    "frame-src 'self' blob: data:; frame-ancestors 'self'; base-uri 'self'; form-action 'self'; object-src 'none'"
+POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "font-src 'self' data:",
+        "connect-src 'self' data: blob:",
+        "worker-src 'self' blob:",
+        "frame-src 'self' blob: data:",
+        "frame-ancestors 'self'",
+        "base-uri 'self'",
+        "form-action 'self'",
+        "object-src 'none'",
+    )
 )
 HEADERS = {
     "content-security-policy": POLICY,
