@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app, command, refuse_group_options
 from chemspec.system import extras
+
+if TYPE_CHECKING:  # slow imports
+    from chemspec.train.recipe import DrafterRecipe, Recipe
 
 train = typer.Typer(invoke_without_command=True)
 app.add_typer(train, name="train", rich_help_panel="Models")
@@ -127,19 +130,21 @@ def train_by_recipe(
     show.print_line(f"model folder: {made}")
 
 
-def _print_recipes(recipes: Iterable[Any]) -> None:
+def _print_recipes(recipes: Iterable[Recipe | DrafterRecipe]) -> None:
     """Print recipes of models and drafters as a table."""
+    from chemspec.train.recipe import DrafterRecipe
+
     show.print_rows(
         [
             {
-                "recipe": each.name,
-                "task": each.task,
-                "trains": f"drafter {each.kind}" if hasattr(each, "kind") else f"model, {each.preset}",
-                "steps": each.train.steps,
-                "minutes": each.train.minutes or "",
-                "tried": "yes" if each.tried else "no",
-                "expectation": each.expectation,
+                "recipe": recipe.name,
+                "task": recipe.task,
+                "trains": f"drafter {recipe.kind}" if isinstance(recipe, DrafterRecipe) else f"model, {recipe.preset}",
+                "steps": recipe.train.steps,
+                "minutes": recipe.train.minutes or "",
+                "tried": "yes" if recipe.tried else "no",
+                "expectation": recipe.expectation,
             }
-            for each in recipes
+            for recipe in recipes
         ]
     )
