@@ -214,7 +214,7 @@ def predict(
     document = {"model": engine.name, "settings": asdict(settings)}
     reviewer = _load_reviewer(engine, files.stock, runtime) if files.review else None
     if files.out is not None:
-        counts = _write_predictions(engine, queries, settings, files, reviewer)
+        counts = _write_predictions(engine, queries, settings, files.out, files, reviewer)
         return Outcome(document | {"out": str(files.out), "counts": counts}, 0 if set(counts) <= {"ok"} else 1)
     if within is not None:  # the first prediction of a process is slow
         engine.predict("CCO", replace(settings, max_len=8), within=60.0)
@@ -242,14 +242,17 @@ def _print_predictions(
 
 
 def _write_predictions(
-    engine: Engine, queries: Sequence[str], settings: DecodeSettings, files: OutputFiles, reviewer: Reviewer | None
+    engine: Engine,
+    queries: Sequence[str],
+    settings: DecodeSettings,
+    out: Path,
+    files: OutputFiles,
+    reviewer: Reviewer | None,
 ) -> dict[str, int]:
     """Write predictions to a file, print a summary, and return the number of queries by status."""
     from chemspec.io import writers
     from chemspec.review.review import ANSWER_COLUMNS
 
-    out = files.out
-    assert out
     answered: list[Savings] = []
     with show.progress_bar("predicting") as report:
         counts = writers.predict_file(
@@ -267,8 +270,8 @@ def _write_predictions(
     summary = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     if answered:
         total = sum(answered[1:], answered[0])
-        batch, fields = min(settings.batch_size, len(queries)), asdict(settings) | {"drafter": settings.drafts_by}
-        reason = show.no_savings_reason(total, fields, batch)
+        recorded = asdict(settings) | {"drafter": settings.drafts_by}  # as a trace records them
+        reason = show.no_savings_reason(total, recorded, batch=min(settings.batch_size, len(queries)))
         summary = "; ".join(filter(None, (summary, show.describe_savings(total, queries="the queries"), reason)))
     show.print_note(f"{out}: {summary}")
     return counts
