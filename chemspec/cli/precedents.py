@@ -41,10 +41,11 @@ def build_precedents(
     from chemspec.precedents.build import build_index
     from chemspec.precedents.search import user_index_path
 
-    folder, target = opt.require_data_folder(source), out or user_index_path()
+    folder = opt.require_data_folder(source)
     paths = [folder / name for name in files or FILES]
     if not files and not (paths := [file for file in paths if file.is_file()]):
         raise ValueError(f"{folder} has none of {', '.join(FILES)}; name its files with --file")
+    target = out or user_index_path()
     if out is None and not os.environ.get("CHEMSPEC_PRECEDENTS"):  # in the user's own folder: private
         os.umask(OTHERS_BITS)
     target.parent.mkdir(parents=True, exist_ok=True)
