@@ -199,8 +199,11 @@ def _add_askcos_route(router: APIRouter, service: Service) -> None:
             results = await service.results(jobs, deadline, gone)
         request.state.log_fields.update(model=name, queries=len(results))
         return [
-            {"products": [item.canonical for item in best], "scores": [item.probability for item in best]}
-            for best in (result.hypotheses for result in results)
+            {
+                "products": [hypothesis.canonical for hypothesis in result.hypotheses],
+                "scores": [hypothesis.probability for hypothesis in result.hypotheses],
+            }
+            for result in results
         ]
 
 
@@ -275,19 +278,22 @@ class Progress:
     def describe_pass(self, event: Pass) -> dict[str, Any]:
         """Return the text of the leading hypothesis before the pass, and the counts of the pass."""
         self._passes += 1
-        ids: list[int] = []
+        text = ""
         if event.grown is not None:
             if event.grown.parents[:1] == (-1,):  # bos: a new search has started
                 self._parents, self._tokens = [], []
             self._parents += event.grown.parents
             self._tokens += event.grown.tokens
-            node = event.grown.beam[0] if event.grown.beam else -1
-            while node >= 0:
-                ids.append(self._tokens[node])
-                node = self._parents[node]
-        text = self._tokenizer.decode(ids[-2::-1]) if ids else ""  # reversed, without bos
+            text = self._text_of_node(event.grown.beam[0]) if event.grown.beam else ""
         counts = ("asked", "computed", "drafted", "emitted", "accepted", "width")
         return {"pass": self._passes, "text": text, **{name: getattr(event, name) for name in counts}}
+
+    def _text_of_node(self, node: int) -> str:
+        ids = []
+        while node >= 0:
+            ids.append(self._tokens[node])
+            node = self._parents[node]
+        return self._tokenizer.decode(ids[-2::-1])  # reversed, without bos
 
 
 EVENTS = "events: pass (with the text so far), then result, and document if the trace was requested; or error"
