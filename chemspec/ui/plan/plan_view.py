@@ -71,15 +71,12 @@ def show_plan(plan: Plan, models: Expander) -> None:
         _show_comparison(titled)
     else:
         _show_groups(titled, models)
-    counts = plan.counts
-    per_pass = f"; {counts.tokens / counts.passes:.2f} tokens a pass (standard decoding: 1)" if counts.passes else ""
     st.caption(
         "Ranked by the product of the steps' calibrated probabilities, reduced to a tenth where the forward model, "
         "without reagents and with proposed ones, predicts another product. Conditions are those of the nearest patent "
         "reactions, else proposed by a model. The address of this page holds the target and your constraints. "
         + ("" if precedent_index() else "No index of patent reactions is installed, so steps come without precedents. ")
-        + f"{plan.expansions} molecules expanded, {counts.molecules} of them decoded now, the others known; "
-        f"{counts.checks} steps checked; {counts.calls} calls of the models, {counts.seconds:.1f} s{per_pass}."
+        + _effort(plan)
     )
 
 
@@ -116,6 +113,16 @@ def precedent_index() -> Precedents | None:
     except (OSError, ValueError) as error:
         st.warning(plain_text(f"Steps come without precedents: {error}"))
         return None
+
+
+def _effort(plan: Plan) -> str:
+    """Return what the models did for the search, in words."""
+    counts = plan.counts
+    text = f"{plan.expansions} molecules expanded, {counts.molecules} of them decoded now, the others known"
+    text += f"; {counts.checks} steps checked; {counts.calls} calls of the models, {counts.seconds:.1f} s"
+    if counts.passes:
+        text += f"; {counts.tokens / counts.passes:.2f} tokens a pass (standard decoding: 1)"
+    return f"{text}."
 
 
 def show_route_scheme(route: Route, title: str) -> None:
@@ -162,10 +169,11 @@ def _show_comparison(titled: Sequence[Titled]) -> None:
     titles = [title for title, _ in titled]
     first = [title for title in titles if "variant" not in title]
     chosen = st.multiselect("Routes to compare", titles, first[:MOST_COMPARED], max_selections=MOST_COMPARED)
-    for column, title in zip(st.columns(max(1, len(chosen))), chosen, strict=False):
+    shown = [pair for pair in titled if pair[0] in chosen]  # in the order of their ranks
+    for column, (title, route) in zip(st.columns(max(1, len(shown))), shown, strict=False):
         with column.container(border=True, height="stretch", key=f"plan_route_facts_{title.replace(' ', '_')}"):
             st.subheader(title, anchor=False)
-            _show_facts(dict(titled)[title])
+            _show_facts(route)
 
 
 def _show_facts(route: Route) -> None:
@@ -183,7 +191,7 @@ def _show_facts(route: Route) -> None:
     for leaf in route.leaves:
         mark = tag("span.cs-listed" if leaf.stock else "span.cs-unlisted", values.stock_text(leaf.stock))
         name = name_of(leaf.smiles)
-        caption = tag("figcaption", *(name, tag("br")) if name else (), mark)
+        caption = tag("figcaption", name, tag("br"), mark) if name else tag("figcaption", mark)
         leaves.append(tag("figure", _picture(leaf.smiles, 110, 74) or leaf.smiles, caption))
     st.html(tag("div.cs-leaves", *leaves))
 
@@ -224,8 +232,10 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
                 st.image(svg, alt=smiles)
             kind = values.step_class(Node(node.smiles, step=proposal))
             st.caption(plain_text(", ".join(filter(None, (kind, values.step_percent(proposal))))))
-            use, reaction = f"plan_use_{key}_{number}", proposal.reaction(node.smiles)
-            st.button("Use this instead", key=use, on_click=search_form.use_step, args=(reaction,))
+            reaction = proposal.reaction(node.smiles)
+            st.button(
+                "Use this instead", key=f"plan_use_{key}_{number}", on_click=search_form.use_step, args=(reaction,)
+            )
 
 
 def show_tree(tree: Seen) -> None:
