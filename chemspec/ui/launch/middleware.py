@@ -84,7 +84,8 @@ class StyledPage:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; only HTML pages are changed."""
-        if scope["type"] != "http" or "text/html" not in Headers(scope=scope).get("accept", ""):
+        accepted = Headers(scope=scope).getlist("accept") if scope["type"] == "http" else []
+        if not any("text/html" in kinds for kinds in accepted):
             await self.app(scope, receive, send)
             return
         headers = [pair for pair in scope["headers"] if pair[0] not in _LEFT_OUT]
