@@ -50,7 +50,7 @@ def ensure_home() -> Path:
     """
     try:
         home = home_folder()
-        if not home.is_dir():  # the mode of an existing one is for its owner to choose, see `home.permission_warning`
+        if not home.is_dir():  # the mode of an existing one is for its owner to choose, see `files.permission_warning`
             make_private_folder(home)
         # Permission bits do not reveal read-only and full disks; writing a file does.
         with tempfile.TemporaryFile(dir=home) as file:
