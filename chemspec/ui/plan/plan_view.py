@@ -180,13 +180,17 @@ def _show_facts(route: Route) -> None:
     evidence = _evidence([route])
     unlisted = [name_of(leaf.smiles) or leaf.smiles for leaf in route.leaves if not leaf.stock]
     line = f", longest line {route.depth}" * (route.depth < len(route.steps))
-    facts = {"Steps": f"{len(route.steps)}{line}", "Weakest step": format_percent(route.weakest)}
-    facts["In no list"] = ", ".join(unlisted) or "nothing"
+    facts = {
+        "Steps": f"{len(route.steps)}{line}",
+        "Weakest step": format_percent(route.weakest),
+        "In no list": ", ".join(unlisted) or "nothing",
+    }
     st.markdown("  \n".join(f":gray[{name}] {plain_text(fact)}" for name, fact in facts.items()))
     for number, node in enumerate(route.steps, 1):
         if node.step:
             step = f"{values.step_class(node) or 'One step'}, {values.step_percent(node.step)}"
-            st.markdown(f"{number}. {plain_text(step)}  \n:gray[{plain_text(values.step_conditions(node, evidence))}]")
+            conditions = plain_text(values.step_conditions(node, evidence))
+            st.markdown(f"{number}. {plain_text(step)}" + (f"  \n:gray[{conditions}]" if conditions else ""))
     leaves = []
     for leaf in route.leaves:
         mark = tag("span.cs-listed" if leaf.stock else "span.cs-unlisted", values.stock_text(leaf.stock))
