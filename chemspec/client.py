@@ -15,7 +15,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, TypeVar, overload
 from urllib.parse import urlsplit
 
@@ -77,7 +77,8 @@ class Result:
     def from_document(cls, document: dict[str, Any]) -> Result:
         """Parse a result of the service; unknown fields are ignored."""
         answers = tuple(_known_fields(Answer, hypothesis) for hypothesis in document.get("hypotheses", ()))
-        return _known_fields(cls, {**document, "answers": answers})
+        result: Result = _known_fields(cls, {**document, "answers": answers})
+        return result
 
 
 @dataclass(frozen=True)
@@ -143,9 +144,7 @@ class Client:
     def predict(self, queries: Sequence[str], **options: Any) -> list[Result]: ...
 
     def predict(self, queries: str | Sequence[str], **options: Any) -> Result | list[Result]:
-        """Predict; returns one result for a string, a list in the order of the queries for a sequence.
-
-        An invalid query gets a status and a message and does not affect the others.
+        """Predict; an invalid query gets a status and a message and does not affect the others.
 
         Args:
             queries: SMILES, one or several; many are sent in several requests.
@@ -153,10 +152,14 @@ class Client:
                 for a task; `n`, the number of predictions, and other fields of `chemspec.DecodeSettings`; `exact`;
                 `timeout` in seconds; `within`: seconds in which the widest exact beam up to `n` is searched.
 
+        Returns:
+            One result for a string, a list in the order of the queries for a sequence.
+
         Raises:
             ServiceError: if the service rejects the request or is unreachable.
         """
-        return self._results("/v1/predict", queries, Result.from_document, options)  # type: ignore[no-any-return]
+        results: Result | list[Result] = self._results("/v1/predict", queries, Result.from_document, options)
+        return results
 
     @overload
     def review(self, queries: str, **options: Any) -> Reviewed: ...
@@ -166,7 +169,8 @@ class Client:
 
     def review(self, queries: str | Sequence[str], **options: Any) -> Reviewed | list[Reviewed]:
         """Predict like `predict`, and review: strategies with problems, forward check, reagents, precedents, stock."""
-        return self._results("/v1/review", queries, Reviewed.from_document, options)  # type: ignore[no-any-return]
+        results: Reviewed | list[Reviewed] = self._results("/v1/review", queries, Reviewed.from_document, options)
+        return results
 
     def _results(
         self, path: str, queries: str | Sequence[str], parse: Callable[[dict[str, Any]], Any], options: dict[str, Any]
@@ -179,7 +183,11 @@ class Client:
         return [parse(document) for response in parts for document in response["results"]]
 
     def in_parts(self, queries: Sequence[str], ask: Callable[[list[str]], Document]) -> Iterator[Document]:
-        """Yield the responses of `ask` for batches of the queries, with smaller batches if the service requires it."""
+        """Yield the responses of `ask` for batches of the queries, with smaller batches if the service requires it.
+
+        Raises:
+            ServiceError: if `ask` raises it, except for too large batches.
+        """
         start = 0
         while start < len(queries):
             part = list(queries[start : start + self._part])
@@ -196,7 +204,8 @@ class Client:
     def stream(self, query: str, **options: Any) -> Iterator[dict[str, Any] | Result]:
         """Predict for one query, with the options of `predict`; yields a record of every pass, then the result.
 
-        Raises ServiceError if the service rejects the request, is unreachable, or the connection is lost.
+        Raises:
+            ServiceError: if the service rejects the request, is unreachable, or the connection is lost.
         """
         for name, data in self.events("/v1/stream", {"query": query, **_without_blanks(options)}):
             if name == "pass":
@@ -223,7 +232,11 @@ class Client:
         self._pool.clear()
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
-        """Send `body` as JSON and return the JSON response; retries while the service is busy, raises ServiceError."""
+        """Send `body` as JSON and return the JSON response; retries while the service is busy or unreachable.
+
+        Raises:
+            ServiceError: if the service rejects it, or retrying takes longer than `patience`.
+        """
         return self._with_retries(lambda: self._send(method, path, body).json())
 
     def _with_retries(self, ask: Callable[[], Document]) -> Document:
@@ -249,7 +262,8 @@ class Client:
     def events(self, path: str, body: Any) -> Iterator[tuple[str, Any]]:
         """Send a request like `request` and yield its server-sent events as names and JSON values.
 
-        Raises ServiceError if the service rejects it, or sends an error event.
+        Raises:
+            ServiceError: if the service rejects it, or sends an error event.
         """
         response = self._with_retries(lambda: self._send("POST", path, body, preload_content=False))
         try:
@@ -290,9 +304,8 @@ def _without_blanks(options: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value != ""}
 
 
-def _known_fields(kind: type[Document], values: dict[str, Any]) -> Document:
-    names = {each.name for each in fields(kind)}.intersection(values)  # type: ignore[arg-type]
-    return kind(**{name: values[name] for name in names})
+def _known_fields(kind: Any, values: dict[str, Any]) -> Any:
+    return kind(**{name: values[name] for name in kind.__dataclass_fields__ if name in values})
 
 
 __all__ = ["Answer", "Client", "Result", "Reviewed", "ServiceError"]

@@ -49,15 +49,20 @@ class GuardedGroup(TyperGroup):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Print the help with one line per command, so that it fits a screen; the epilog mentions shell completion."""
         for command in self.commands.values():
-            clause = re.split(r"[:;]\s|\.?(?:\n\s*\n|\s*$)", command.help or "", maxsplit=1)[0]
-            command.short_help = f"{clause}."
+            command.short_help = _first_clause(command.help or "")
         for option in self.get_params(ctx):
             if option.name in ("install_completion", "show_completion"):
                 option.hidden = True  # type: ignore[attr-defined]
         super().format_help(ctx, formatter)
 
 
+def _first_clause(text: str) -> str:
+    """Return the part of a docstring before its first colon, semicolon or paragraph break."""
+    return re.split(r"[:;]\s|\.?(?:\n\s*\n|\s*$)", text, maxsplit=1)[0] + "."
+
+
 def _error_message(error: Exception) -> str:
+    """Return the message of an error, without the system's error number."""
     if isinstance(error, FileNotFoundError) and error.filename:
         return f"there is no file {error.filename}"
     if isinstance(error, OSError) and error.filename and error.strerror:

@@ -51,12 +51,19 @@ class SpeedRows(opt.Runtime):
 
         on_cpu = self.device in ("auto", "cpu") and self.runtime in ("auto", "native")
         both = self.dtype == "auto" and on_cpu and not self.preset and not gpu.gpu_available()
-        same = ("source", "limit", "preset", "threads", "device", "runtime")
-        values: dict[str, Any] = {name: getattr(self, name) for name in same}
-        values |= {name: opt.parse_integers(name, getattr(self, name)) for name in ("widths", "batches")}
-        values["tasks"] = ("forward", "retro") if self.task == "both" else (opt.parse_task(self.task),)
-        values["dtypes"] = ("fp32", "int8") if both else opt.split_words(self.dtype)
-        return BenchSettings(**values, drafters=opt.load_drafters(self.drafters))
+        return BenchSettings(
+            tasks=("forward", "retro") if self.task == "both" else (opt.parse_task(self.task),),
+            source=self.source,
+            limit=self.limit,
+            widths=opt.parse_integers("widths", self.widths),
+            batches=opt.parse_integers("batches", self.batches),
+            drafters=opt.load_drafters(self.drafters),
+            preset=self.preset,
+            threads=self.threads,
+            device=self.device,
+            dtypes=("fp32", "int8") if both else opt.split_words(self.dtype),
+            runtime=self.runtime,
+        )
 
 
 @bench.callback()

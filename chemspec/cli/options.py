@@ -169,10 +169,8 @@ class Hardware:
     threads: int = 0
 
     def load(self, task: str, model: str, **options: Any) -> Engine:
-        """Load a model with these options, without further ones of a subclass; see `load_engine`."""
-        names = {field.name for field in fields(ImportedRuntime)}
-        given = {name: value for name, value in vars(self).items() if name in names}
-        return load_engine(task, model, **given, **options)
+        """Load a model; see `load_engine`."""
+        return load_engine(task, model, **vars(self), **options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,8 +240,9 @@ def load_engine(task: str, model: str, **options: Any) -> Engine:
     task_name = parse_task(task) if task else None
     engine = Engine.load(model or task_name or parse_task(task), task=task_name, **options)
     if task_name and engine.task != task_name:
-        kinds = f"is a {engine.task} model, not one for {task}"
-        raise ValueError(f"model {engine.name!r} {kinds}; choose another with --model")
+        raise ValueError(
+            f"model {engine.name!r} is a {engine.task} model, not one for {task}; choose another with --model"
+        )
     if engine.confidence_problem:
         show.print_note(f"no confidence: {engine.confidence_problem}")
     return engine

@@ -100,8 +100,8 @@ class Models:
     def _load_fastest(self, task: str, model: str = "") -> Engine:
         from chemspec.review.review import load_fastest
 
-        options: Any = {"device": self.device, "dtype": self.dtype, "threads": self.threads}
-        return load_fastest(model or task, load=partial(opt.load_engine, task), **options)
+        load = partial(opt.load_engine, task)  # which checks the task of the model
+        return load_fastest(model or task, load=load, device=self.device, dtype=self.dtype, threads=self.threads)
 
 
 @command("plan", "Answers")

@@ -41,24 +41,33 @@ def build_precedents(
     from chemspec.precedents.build import build_index
     from chemspec.precedents.search import user_index_path
 
-    folder, target = opt.require_data_folder(source), out or user_index_path()
+    folder = opt.require_data_folder(source)
     paths = [folder / name for name in files or FILES]
     if not files and not (paths := [file for file in paths if file.is_file()]):
         raise ValueError(f"{folder} has none of {', '.join(FILES)}; name its files with --file")
+    target = out or user_index_path()
     if out is None and not os.environ.get("CHEMSPEC_PRECEDENTS"):  # in the user's own folder: private
         os.umask(OTHERS_BITS)
     target.parent.mkdir(parents=True, exist_ok=True)
-    added = [folder / name for name in reagents_from or ()]
-    options: Any = {"guess": guess, "bits": bits, "limit": limit, "workers": workers}
     with show.progress_bar("rows") as report:
-        summary = build_index(paths, target, reagents_from=added, progress=report, **options)
+        summary = build_index(
+            paths,
+            target,
+            reagents_from=[folder / name for name in reagents_from or ()],
+            guess=guess,
+            bits=bits,
+            limit=limit,
+            workers=workers,
+            progress=report,
+        )
     wide, close = summary.changes
-    show.print_line(
-        f"{target}: {summary.reactions} reactions, {summary.size / 1e6:.1f} MB\n"
-        f"  of {summary.rows} rows; {summary.repeated} repeat a reaction, {summary.left_out} reactions cannot be used\n"
-        f"  with reagents {summary.with_reagents}, with a patent's number {summary.with_patent}\n"
-        f"  different changes {wide}, {close} with what is next to them"
-    )
+    for line in (
+        f"{target}: {summary.reactions} reactions, {summary.size / 1e6:.1f} MB",
+        f"  of {summary.rows} rows; {summary.repeated} repeat a reaction, {summary.left_out} reactions cannot be used",
+        f"  with reagents {summary.with_reagents}, with a patent's number {summary.with_patent}",
+        f"  different changes {wide}, {close} with what is next to them",
+    ):
+        show.print_line(line)
     return {"file": str(target), **vars(summary)}
 
 
@@ -90,15 +99,27 @@ def find_precedents(reaction: str, n: int = 3, index: Path | None = None) -> Out
     show.print_line(result.in_words, "bold")
     if result.same:
         show.print_line(f"  this very reaction is in {', '.join(result.same.files)}")
-    rows = []
-    for near in result.nearest:
-        row = {"similarity": f"{near.similarity:.2f}", "reaction": f"{near.reactants}>>{near.product}"}
-        rows.append(row | {"reagents": near.text, "patent": near.source})
-    show.print_rows(rows)
+    show.print_rows(
+        [
+            {
+                "similarity": f"{precedent.similarity:.2f}",
+                "reaction": f"{precedent.reactants}>>{precedent.product}",
+                "reagents": precedent.text,
+                "patent": precedent.source,
+            }
+            for precedent in result.nearest
+        ]
+    )
     for conditions in result.conditions:
         show.print_line(f"  conditions of {conditions.count} of the nearest: {conditions.text}")
-    document = {"index": str(opened.path), "reactions": len(opened), "close": result.close, "wide": result.wide}
-    document |= {"nearest": list(map(vars, result.nearest)), "product": result.product}
-    document["conditions"] = [vars(item) | {"text": item.text} for item in result.conditions]
-    document["same"] = vars(result.same) if result.same else None
+    document = {
+        "index": str(opened.path),
+        "reactions": len(opened),
+        "close": result.close,
+        "wide": result.wide,
+        "nearest": [vars(item) for item in result.nearest],
+        "conditions": [vars(item) | {"text": item.text} for item in result.conditions],
+        "same": vars(result.same) if result.same else None,
+        "product": result.product,
+    }
     return Outcome(document, 0 if result.wide or result.same else 1)

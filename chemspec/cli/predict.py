@@ -200,8 +200,9 @@ def predict(
             raise ValueError("--batch-size auto is for one engine; with --ray give a number")
         if files.trace is not None or files.receipts or files.review or workers > 0 or files.write_every:
             raise ValueError("--trace, --receipts, --review, --workers and --write-every do not go with --ray")
-        options: Any = {"address": ray, "shard_rows": shard_rows, "most": engines, **vars(runtime)}
-        return _predict_on_ray(source, settings, files.out, options)
+        return _predict_on_ray(
+            source, settings, runtime, files.out, address=ray, engines=engines, shard_rows=shard_rows
+        )
     opt.check_parent_folders(files.out, files.trace)
     queries, many = source.read()
     if files.trace is not None:
@@ -213,7 +214,7 @@ def predict(
     document = {"model": engine.name, "settings": asdict(settings)}
     reviewer = _load_reviewer(engine, files.stock, runtime) if files.review else None
     if files.out is not None:
-        counts = _write_predictions(engine, queries, settings, files, reviewer)
+        counts = _write_predictions(engine, queries, settings, files.out, files, reviewer)
         return Outcome(document | {"out": str(files.out), "counts": counts}, 0 if set(counts) <= {"ok"} else 1)
     if within is not None:  # the first prediction of a process is slow
         engine.predict("CCO", replace(settings, max_len=8), within=60.0)
@@ -241,31 +242,43 @@ def _print_predictions(
 
 
 def _write_predictions(
-    engine: Engine, queries: Sequence[str], settings: DecodeSettings, files: OutputFiles, reviewer: Reviewer | None
+    engine: Engine,
+    queries: Sequence[str],
+    settings: DecodeSettings,
+    out: Path,
+    files: OutputFiles,
+    reviewer: Reviewer | None,
 ) -> dict[str, int]:
     """Write predictions to a file, print a summary, and return the number of queries by status."""
     from chemspec.io import writers
     from chemspec.review.review import ANSWER_COLUMNS
 
-    out = files.out
-    assert out
     answered: list[Savings] = []
-    options: Any = {"trace": files.trace, "receipts": files.receipts, "every": files.write_every}
-    options["written"] = lambda results: answered.append(show.sum_savings(results))
-    options["review"] = writers.RowReview(ANSWER_COLUMNS, reviewer.rows) if reviewer else None
     with show.progress_bar("predicting") as report:
-        counts = writers.predict_file(engine, queries, out, settings, progress=report, **options)
+        counts = writers.predict_file(
+            engine,
+            queries,
+            out,
+            settings,
+            progress=report,
+            written=lambda results: answered.append(show.sum_savings(results)),
+            trace=files.trace,
+            receipts=files.receipts,
+            review=writers.RowReview(ANSWER_COLUMNS, reviewer.rows) if reviewer else None,
+            every=files.write_every,
+        )
     summary = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
     if answered:
         total = sum(answered[1:], answered[0])
-        batch, fields = min(settings.batch_size, len(queries)), asdict(settings) | {"drafter": settings.drafts_by}
-        reason = show.no_savings_reason(total, fields, batch)
+        recorded = asdict(settings) | {"drafter": settings.drafts_by}  # as a trace records them
+        reason = show.no_savings_reason(total, recorded, batch=min(settings.batch_size, len(queries)))
         summary = "; ".join(filter(None, (summary, show.describe_savings(total, queries="the queries"), reason)))
     show.print_note(f"{out}: {summary}")
     return counts
 
 
 def _load_reviewer(engine: Engine, stock: Sequence[str] | None, runtime: opt.Runtime) -> Reviewer:
+    """Load what a review of a model's predictions needs: forward model, model of reagents, precedents and stock."""
     from chemspec.plan.stock import BUILT_IN, load_stock
     from chemspec.precedents import installed
     from chemspec.review import Reviewer, load_engines
@@ -276,8 +289,16 @@ def _load_reviewer(engine: Engine, stock: Sequence[str] | None, runtime: opt.Run
 
 
 def _predict_on_ray(
-    source: QuerySource, settings: DecodeSettings, out: Path | None, options: dict[str, Any]
+    source: QuerySource,
+    settings: DecodeSettings,
+    runtime: opt.ImportedRuntime,
+    out: Path | None,
+    *,
+    address: str,
+    engines: int,
+    shard_rows: int,
 ) -> Outcome:
+    """Predict a file, or a folder of files, on a Ray cluster."""
     given = source.smiles
     if out is None or out.suffix in (".csv", ".jsonl", ".parquet"):
         raise ValueError("--ray writes a folder of Parquet files; give one with --out")
@@ -286,14 +307,25 @@ def _predict_on_ray(
     extras.require_packages("ray", "pyarrow", what="--ray")
     from chemspec.cluster import job
 
-    task = opt.parse_task(source.task) if source.task else None
-    options |= {"note": show.print_note, "task": task, "column": source.column}
     with show.progress_bar("predicting") as report:
-        model = source.model or source.task
-        done = job.predict_file(Path(given[0]), out, settings, model, progress=report, **options)
+        done = job.predict_file(
+            Path(given[0]),
+            out,
+            settings,
+            source.model or source.task,
+            address=address,
+            progress=report,
+            note=show.print_note,
+            task=opt.parse_task(source.task) if source.task else None,
+            column=source.column,
+            shard_rows=shard_rows,
+            most=engines,
+            **vars(runtime),
+        )
     counts = ", ".join(f"{count} {status}" for status, count in sorted(done.counts.items()))
-    shards = f"{done.shards} shards, {done.resumed} of them already done"
-    show.print_note(f"{out}: {counts}; {shards}; {done.deaths} engines died")
+    show.print_note(
+        f"{out}: {counts}; {done.shards} shards, {done.resumed} of them already done; {done.deaths} engines died"
+    )
     document = {"settings": asdict(settings), "out": str(out), **asdict(done)}
     return Outcome(document, 0 if set(done.counts) <= {"ok"} else 1)
 

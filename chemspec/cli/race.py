@@ -28,8 +28,13 @@ if TYPE_CHECKING:
 
 ROUNDS = 5  # timed runs per decoding mode
 NAMES = ("standard", "speculative")
-COLUMNS = {"": "{name}", "passes": "{passes}", "tokens a pass": "{tokens_per_pass:.1f}"}
-COLUMNS |= {"ms": "{median_ms:.1f}", "its quartiles": "{q1_ms:.1f} to {q3_ms:.1f}"}
+COLUMNS = {
+    "": "{name}",
+    "passes": "{passes}",
+    "tokens a pass": "{tokens_per_pass:.1f}",
+    "ms": "{median_ms:.1f}",
+    "its quartiles": "{q1_ms:.1f} to {q3_ms:.1f}",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +54,8 @@ class RaceQuery(opt.Runtime):
     def run(self, n: int = 1) -> tuple[Engine, list[list[DecodeResult]]]:
         """Return the model and the results of both decoding modes; exits with a message if there is no answer."""
         task = self.task or ("" if self.model else "forward" if "." in self.smiles else "retro")
-        engine = self.load(task, self.model)
+        hardware = {"dtype": self.dtype, "device": self.device, "threads": self.threads, "runtime": self.runtime}
+        engine = opt.load_engine(task, self.model, **hardware)
         settings = opt.build_decode_settings("auto", n, exact=True, drafter=self.drafter)
         rounds = alternate_runs(engine, self.smiles, settings)
         for result in (results[0] for results in rounds if results[0].status != "ok"):
@@ -92,9 +98,15 @@ def write_replay(*, query: RaceQuery, out: Path, dark: bool = False) -> None:
     opt.check_parent_folders(out)
     engine, rounds = query.run()
     result, conclusion = rounds[0][0], race_conclusion(rounds)
-    texts = {"query": result.smiles, "answer": result.hypotheses[0].canonical, "conclusion": conclusion}
-    title = f"{engine.name}: standard and speculative decoding"
-    picture.write_replay(picture.build_picture(median_lanes(rounds), title=title, **texts, dark=dark), out)
+    drawn = picture.build_picture(
+        median_lanes(rounds),
+        title=f"{engine.name}: standard and speculative decoding",
+        query=result.smiles,
+        answer=result.hypotheses[0].canonical,
+        conclusion=conclusion,
+        dark=dark,
+    )
+    picture.write_replay(drawn, out)
     show.print_note(f"{out}: {conclusion}")
 
 
@@ -180,6 +192,7 @@ def render_frame(lanes: Sequence[Lane], now: float, width: int, factor: int) -> 
 
 
 def _render_lane(lane: Lane, now: float, width: int) -> list[Text]:
+    """Render a heading and the lines of tokens, blank where no token is emitted yet."""
     done = sum(end <= now for end in lane.ends)
     head = Text(f"{lane.name:<12}", "bold").append(f" {done:>3} of {len(lane.ends)} passes", "not bold")
     head.append(f"  {min(now, lane.milliseconds):6.1f} ms", "not bold")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 from rich.console import Console
@@ -32,9 +32,16 @@ answers = _Console()
 wide = _Console(width=10_000)  # for files and pipes, where rows are not folded
 
 
+class ProgressReport(Protocol):
+    """Reports how many items of a total are done; the total is None while it is unknown."""
+
+    def __call__(self, done: int, total: int | None) -> None:
+        """Show the progress."""
+
+
 @contextmanager
-def progress_bar(what: str, *, quiet: bool = False) -> Iterator[Callable[[int, int | None], None]]:
-    """Show a progress bar on standard error, if that is a terminal; yields a report of items done and in total."""
+def progress_bar(what: str, *, quiet: bool = False) -> Iterator[ProgressReport]:
+    """Show a progress bar on standard error, if that is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=notes, disable=quiet or not notes.is_terminal) as bar:
         task = bar.add_task(what, total=None)
@@ -151,23 +158,24 @@ def print_review(review: Review) -> None:
     if review.result.status != "ok":
         return
     print_line(f"{query_heading(review.result.query)}: {review.warning or 'review'}", "bold")
-    rows = [
-        {
-            "#": suggestion.rank,
-            "answer": suggestion.best.canonical or suggestion.best.smiles,
-            "class": suggestion.name if suggestion.step else "",
-            "prob.": format_percent(suggestion.probability),
-            "forward model": describe_check(suggestion.check),
-            "reagents": in_words(suggestion.reagents[0]),
-            "patents": "" if suggestion.precedents is None else f"{suggestion.precedents.close:,}",
-            "stock": "; ".join(filter(None, suggestion.stock)),
-            "E/Z": suggestion.geometry,
-            "problems": "; ".join(suggestion.problems),
-            "notes": "; ".join(suggestion.notes),
-        }
-        for suggestion in review.suggestions
-    ]
-    print_rows(rows)
+    print_rows(
+        [
+            {
+                "#": suggestion.rank,
+                "answer": suggestion.best.canonical or suggestion.best.smiles,
+                "class": suggestion.name if suggestion.step else "",
+                "prob.": format_percent(suggestion.probability),
+                "forward model": describe_check(suggestion.check),
+                "reagents": in_words(suggestion.reagents[0]),
+                "patents": "" if suggestion.precedents is None else f"{suggestion.precedents.close:,}",
+                "stock": "; ".join(filter(None, suggestion.stock)),
+                "E/Z": suggestion.geometry,
+                "problems": "; ".join(suggestion.problems),
+                "notes": "; ".join(suggestion.notes),
+            }
+            for suggestion in review.suggestions
+        ]
+    )
     for choice in review.selectivity:
         print_line(f"  {choice.text}; {choice.meaning}", "dim")
 
@@ -224,6 +232,7 @@ def no_savings_reason(saved: Savings, settings: dict[str, Any], batch: int) -> s
 
 
 def _describe_exactness(settings: dict[str, Any]) -> str:
+    """Describe what drafts leave unchanged, and to which arithmetic precision."""
     exactness = str(settings.get("exactness", ""))
     if exactness == "relaxed":
         return "relaxed: drafts can change the answers"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app, command, refuse_group_options
 from chemspec.system import extras
+
+if TYPE_CHECKING:  # slow imports
+    from chemspec.train.recipe import DrafterRecipe, Recipe
 
 train = typer.Typer(invoke_without_command=True)
 app.add_typer(train, name="train", rich_help_panel="Models")
@@ -45,12 +48,17 @@ def prepare_data(
         jobs["val"] = (chosen.validation_files, chosen.validation_data, vocab)
     reports = {}
     for name, (names, settings, vocab) in jobs.items():
-        files = [(folder if file == holdout.FILE else opt.require_data_folder(source)) / file for file in names]
-        limited = replace(settings, limit=min(filter(None, (limit, settings.limit)), default=0))
-        apart = [opt.require_data_folder(source) / file for file in settings.apart_from]
-        options: Any = {"apart": apart, "vocab": vocab, "name": name, "workers": workers}
         with show.progress_bar(f"{name} pairs") as report:
-            reports[name] = prepare(files, folder, limited, progress=report, **options)
+            reports[name] = prepare(
+                [(folder if file == holdout.FILE else opt.require_data_folder(source)) / file for file in names],
+                folder,
+                replace(settings, limit=min(filter(None, (limit, settings.limit)), default=0)),
+                apart=[opt.require_data_folder(source) / file for file in settings.apart_from],
+                vocab=vocab,
+                name=name,
+                workers=workers,
+                progress=report,
+            )
     for name, summary in reports.items():
         tokens = summary["source_tokens"] + summary["target_tokens"]
         show.print_note(f"{folder / name}.npz: {summary['pairs']} pairs, {tokens} tokens")
@@ -111,7 +119,8 @@ def train_by_recipe(
     if isinstance(chosen, DrafterRecipe):
         from chemspec.engine.registry import model_folder
 
-        answers, target = data_dir or Path("data") / f"{chosen.task}-distilled", chosen.target or chosen.task
+        answers = data_dir or Path("data") / f"{chosen.task}-distilled"
+        target = chosen.target or chosen.task
         made = train_drafter(chosen, answers, start or model_folder(target), folder, resume=resume)
         show.print_line(f"drafter folder: {made}")
         show.print_note(f"to use it: chemspec train install-drafter {made} --model {start or target}")
@@ -121,19 +130,21 @@ def train_by_recipe(
     show.print_line(f"model folder: {made}")
 
 
-def _print_recipes(recipes: Iterable[Any]) -> None:
+def _print_recipes(recipes: Iterable[Recipe | DrafterRecipe]) -> None:
     """Print recipes of models and drafters as a table."""
+    from chemspec.train.recipe import DrafterRecipe
+
     show.print_rows(
         [
             {
-                "recipe": each.name,
-                "task": each.task,
-                "trains": f"drafter {each.kind}" if hasattr(each, "kind") else f"model, {each.preset}",
-                "steps": each.train.steps,
-                "minutes": each.train.minutes or "",
-                "tried": "yes" if each.tried else "no",
-                "expectation": each.expectation,
+                "recipe": recipe.name,
+                "task": recipe.task,
+                "trains": f"drafter {recipe.kind}" if isinstance(recipe, DrafterRecipe) else f"model, {recipe.preset}",
+                "steps": recipe.train.steps,
+                "minutes": recipe.train.minutes or "",
+                "tried": "yes" if recipe.tried else "no",
+                "expectation": recipe.expectation,
             }
-            for each in recipes
+            for recipe in recipes
         ]
     )

@@ -1,6 +1,7 @@
 """Subcommands of `train` for models (`average`, `leaks`, ...) and drafters (`distil`, `calibrate`, ...)."""
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,12 +44,12 @@ def find_leaks(recipe: str, source: opt.Source = None, data_dir: Path | None = N
     folder = opt.require_data_folder(source)
     tests = opt.find_test_file(source, chosen.task)
     with show.progress_bar("training reactions") as report:
+        count_rows = partial(report, total=0)
         if data_dir is not None:
-            compared = leaks.check_arrays(data_dir, tests, chosen.task, progress=lambda done: report(done, 0))
+            compared = leaks.check_arrays(data_dir, tests, chosen.task, progress=count_rows)
         else:
             files = [folder / file for file in chosen.train_files]
-            count: Any = {"every": every, "progress": lambda done: report(done, 0)}
-            compared = leaks.check_rows(files, tests, chosen.data, **count)
+            compared = leaks.check_rows(files, tests, chosen.data, every=every, progress=count_rows)
     text = f"{compared.reactions} test reactions and {compared.products} with a test product"
     show.print_line(f"{text} among {compared.checked} training reactions, against {compared.tests} test reactions")
     return Outcome(asdict(compared), 1 if compared.reactions or compared.products else 0)
@@ -78,22 +79,21 @@ def measure_calibration(
     """
     from chemspec.evaluation import accuracy, calibration
 
-    which: Any = {"limit": queries, "seed": seed}
     reactions: list[Any] = []
     if not heldout or (source and TASKS[opt.parse_task(task)].test):
         remedy = "give held-out reactions with --heldout"
-        reactions += opt.read_test_reactions(source, task, "val", remedy, **which)
+        reactions += opt.read_test_reactions(source, task, "val", remedy, limit=queries, seed=seed)
     if heldout:
-        reactions += accuracy.read_known_reactions(heldout, opt.parse_task(task), **which)
+        reactions += accuracy.read_known_reactions(heldout, opt.parse_task(task), limit=queries, seed=seed)
     engine = opt.load_engine(task, model, threads=threads)
     made = f"chemspec train calibration --task {engine.task} --queries {queries} --seed {seed} -n {n}"
     made += f" --heldout {heldout.name}" if heldout else ""
     what = f"{engine.name}-{engine.digest[:6]}-{queries}-{seed}-beam{n}" + ("-heldout" if heldout else "")
     target = out or Path("runs") / f"calibration-{what}.jsonl"
-    settings = DecodeSettings(n=n, batch_size=32)
     with show.progress_bar("predicting") as report:
-        measure = calibration.measure_calibration
-        confidence, result = measure(engine, reactions, target, settings, made=made, progress=report)
+        confidence, result = calibration.measure_calibration(
+            engine, reactions, target, DecodeSettings(n=n, batch_size=32), made=made, progress=report
+        )
     if store:
         confidence.save(engine.folder)
         show.print_note(f"{engine.folder / 'confidence.json'} written")
@@ -131,11 +131,13 @@ def measure_familiarity(recipe: str, model: str = "", source: opt.Source = None,
         targets = filter(None, (chem.main_product(reaction.query) for reaction in reactions))
         alike = [index.nearest_similarity(target) for target in targets]
     made = f"chemspec train familiarity --recipe {chosen.name}{' --products' if products else ''}"
-    tokens = engine.tokenizer.smiles_tokens
-    statistics = familiarity.training_statistics(queries, tokens, alike, digest=engine.digest, made=made)
+    statistics = familiarity.training_statistics(
+        queries, engine.tokenizer.smiles_tokens, alike, digest=engine.digest, made=made
+    )
     statistics.save(engine.folder)
-    lengths = f"long: over {statistics.longest}; unlike: under {statistics.unlike:.2f}"
-    show.print_line(f"{len(statistics.rare)} rare tokens; {lengths}")
+    show.print_line(
+        f"{len(statistics.rare)} rare tokens; long: over {statistics.longest}; unlike: under {statistics.unlike:.2f}"
+    )
 
 
 @command("distil", "Drafters", train)
@@ -163,9 +165,10 @@ def distil_model(
     target = out or Path("data") / f"{task}-distilled"
     engine = opt.load_engine(task, model, threads=threads, device=device)
     settings = DecodeSettings(decoder="greedy", n=1, batch_size=batch_size, max_len=max_len)
-    options: Any = {"pairs": pairs, "settings": settings, "seed": seed}
     with show.progress_bar("answering") as report:
-        count = distil.write_distilled_pairs(engine, folder, target, progress=report, **options)
+        count = distil.write_distilled_pairs(
+            engine, folder, target, pairs=pairs, settings=settings, seed=seed, progress=report
+        )
     show.print_note(f"{target / 'train.npz'}: {count} pairs")
     return {"pairs": count}
 

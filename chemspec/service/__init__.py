@@ -1,1 +1,4 @@
-"""HTTP service: `scheduler` forms batches, `api` has the routes, `guard` checks for all of them, `server` runs it."""
+"""HTTP service: one engine per device, one queue, and routes for predictions, streams and ASKCOS.
+
+`scheduler` forms batches, `api` has the routes, `guard` the checks for all of them, and `server` runs the service.
+"""

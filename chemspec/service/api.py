@@ -87,10 +87,15 @@ def _add_routes(router: APIRouter, service: Service) -> None:
         """List models and limits."""
         if not service.devices:
             raise RefusedError(503, "loading", "the models are still being loaded; try again", after=2)
-        names = ("queries", "answers", "body", "timeout", "queue", "batch_size")
-        listed = [_model_info(service, name, engine) for name, engine in sorted(service.devices[0].items())]
-        limits = {name: getattr(service.limits, name) for name in names}
-        return {"models": listed, "version": __version__, "limits": limits}
+        limits = service.limits
+        limit_values = {
+            name: getattr(limits, name) for name in ("queries", "answers", "body", "timeout", "queue", "batch_size")
+        }
+        return {
+            "models": [_model_info(service, name, engine) for name, engine in sorted(service.devices[0].items())],
+            "version": __version__,
+            "limits": limit_values,
+        }
 
     @router.post("/v1/predict", response_model=schema.Prediction, responses=PROBLEMS, tags=["predict"])
     async def predict(question: schema.Question, request: Request) -> Response:
@@ -104,16 +109,14 @@ def _add_routes(router: APIRouter, service: Service) -> None:
         with watch_disconnect(request.receive) as gone:
             results = await service.results(jobs, deadline, gone)
         document = _describe_search(name, engine, settings) | {"results": list(map(result_document, results))}
-        document["documents"] = (
-            [msgspec.Raw(to_json(result).encode()) for result in results] if question.trace else None
-        )
+        raw = [msgspec.Raw(to_json(result).encode()) for result in results] if question.trace else None
+        document["documents"] = raw
         request.state.log_fields.update(model=name, queries=len(queries), **_count_statuses(results))
         return Response(msgspec.json.encode(document), media_type="application/json")
 
 
 def _describe_search(name: str, engine: Engine, settings: DecodeSettings) -> dict[str, Any]:
-    values = {"task": engine.task, "digest": engine.digest, "settings": msgspec.to_builtins(settings)}
-    return {"model": name, **values}
+    return {"model": name, "task": engine.task, "digest": engine.digest, "settings": msgspec.to_builtins(settings)}
 
 
 def _add_review_route(router: APIRouter, service: Service) -> None:
@@ -158,8 +161,11 @@ class _QueuedModel:
     def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         size = min(CHECK_BATCH, self.service.limits.queries)
         parts = [queries[start : start + size] for start in range(0, len(queries), size)]
-        answers = (asyncio.run_coroutine_threadsafe(self._decode(part, settings), self.loop) for part in parts)
-        return [result for answer in answers for result in answer.result()]
+        return [
+            result
+            for part in parts  # one after the other: the next one is submitted when the last has its results
+            for result in asyncio.run_coroutine_threadsafe(self._decode(part, settings), self.loop).result()
+        ]
 
     async def _decode(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         name, engine = self.service.engine(None, self.task)
@@ -193,8 +199,11 @@ def _add_askcos_route(router: APIRouter, service: Service) -> None:
             results = await service.results(jobs, deadline, gone)
         request.state.log_fields.update(model=name, queries=len(results))
         return [
-            {"products": [item.canonical for item in best], "scores": [item.probability for item in best]}
-            for best in (result.hypotheses for result in results)
+            {
+                "products": [hypothesis.canonical for hypothesis in result.hypotheses],
+                "scores": [hypothesis.probability for hypothesis in result.hypotheses],
+            }
+            for result in results
         ]
 
 
@@ -239,15 +248,19 @@ def _add_stream_routes(router: APIRouter, service: Service) -> None:
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
 
-    responses = {**PROBLEMS, 200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
-    options: Any = {"responses": responses, "response_class": StreamingResponse, "tags": ["predict"]}
+    stream_response = {200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
+    route_options: dict[str, Any] = {
+        "responses": {**PROBLEMS, **stream_response},
+        "response_class": StreamingResponse,
+        "tags": ["predict"],
+    }
 
-    @router.post("/v1/stream", **options)
+    @router.post("/v1/stream", **route_options)
     async def post_stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
         """Predict one query with server-sent events: every forward pass, then the result."""
         return await stream(question, request)
 
-    @router.get("/v1/stream", **options)
+    @router.get("/v1/stream", **route_options)
     async def get_stream(question: Annotated[schema.StreamQuestion, Query()], request: Request) -> StreamingResponse:
         """Predict one query with server-sent events, for EventSource in browsers."""
         return await stream(question, request)
@@ -265,19 +278,22 @@ class Progress:
     def describe_pass(self, event: Pass) -> dict[str, Any]:
         """Return the text of the leading hypothesis before the pass, and the counts of the pass."""
         self._passes += 1
-        ids: list[int] = []
+        text = ""
         if event.grown is not None:
             if event.grown.parents[:1] == (-1,):  # bos: a new search has started
                 self._parents, self._tokens = [], []
             self._parents += event.grown.parents
             self._tokens += event.grown.tokens
-            node = event.grown.beam[0] if event.grown.beam else -1
-            while node >= 0:
-                ids.append(self._tokens[node])
-                node = self._parents[node]
-        text = self._tokenizer.decode(ids[-2::-1]) if ids else ""  # reversed, without bos
+            text = self._text_of_node(event.grown.beam[0]) if event.grown.beam else ""
         counts = ("asked", "computed", "drafted", "emitted", "accepted", "width")
         return {"pass": self._passes, "text": text, **{name: getattr(event, name) for name in counts}}
+
+    def _text_of_node(self, node: int) -> str:
+        ids = []
+        while node >= 0:
+            ids.append(self._tokens[node])
+            node = self._parents[node]
+        return self._tokenizer.decode(ids[-2::-1])  # reversed, without bos
 
 
 EVENTS = "events: pass (with the text so far), then result, and document if the trace was requested; or error"
@@ -309,9 +325,13 @@ def _add_probes(app: FastAPI, service: Service) -> None:
 def _model_info(service: Service, name: str, engine: Engine) -> dict[str, Any]:
     return {
         "name": name,
-        **{field: getattr(engine, field) for field in ("task", "digest", "dtype", "runtime", "longest_query")},
+        "task": engine.task,
+        "digest": engine.digest,
+        "dtype": engine.dtype,
+        "runtime": engine.runtime,
         "devices": [engines[name].device for engines in service.devices],
         "exactness": engine.runtime_config.exactness,
+        "longest_query": engine.longest_query,
         "drafters": usable_drafters(engine.folder),
     }
 

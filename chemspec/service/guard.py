@@ -48,9 +48,7 @@ class Guard:
                 message["headers"] = [*message.get("headers", ()), (b"x-request-id", scope["state"]["id"].encode())]
             await send(message)
 
-        address = str((scope.get("client") or ("",))[0]).encode()
-        client = _key_of_request(dict(scope["headers"])) if self._keys else address
-        CLIENT.set(hashlib.blake2b(client, key=self._salt, digest_size=6).hexdigest())
+        CLIENT.set(self._client_name(scope))
         try:
             await self._check_and_forward(scope, receive, watched)
         except asyncio.CancelledError:
@@ -107,6 +105,12 @@ class Guard:
 
         await self._app(scope, replay, send)
 
+    def _client_name(self, scope: Scope) -> str:
+        """Return an anonymous client name, from the key if keys are required, else from the address."""
+        address = str((scope.get("client") or ("",))[0]).encode()
+        identity = _key_of_request(dict(scope["headers"])) if self._keys else address
+        return hashlib.blake2b(identity, key=self._salt, digest_size=6).hexdigest()
+
     def _has_valid_key(self, headers: dict[bytes, bytes]) -> bool:
         """Return whether a request has a valid key, comparing all keys in constant time."""
         digest = hashlib.sha256(_key_of_request(headers)).digest()
@@ -117,10 +121,22 @@ class Guard:
         metrics = self._service.metrics
         metrics.requests.labels(route, str(status)).inc()
         metrics.request_seconds.labels(route).observe(seconds)
-        fields = {"id": scope["state"]["id"], "method": scope["method"], "route": route, "status": status}
-        fields |= {"ms": round(1000 * seconds, 1), "client": CLIENT.get(), **scope["state"]["log_fields"]}
         level = logging.DEBUG if scope["path"] in OPEN else logging.INFO
-        LOG.log(level, "request", extra={"log_fields": fields})
+        LOG.log(
+            level,
+            "request",
+            extra={
+                "log_fields": {
+                    "id": scope["state"]["id"],
+                    "method": scope["method"],
+                    "route": route,
+                    "status": status,
+                    "ms": round(1000 * seconds, 1),
+                    "client": CLIENT.get(),
+                    **scope["state"]["log_fields"],
+                }
+            },
+        )
 
 
 def _key_of_request(headers: dict[bytes, bytes]) -> bytes:

@@ -39,14 +39,17 @@ class Metrics:
         self.computed = counter("computed_nodes", "Computed nodes", "model")
         self.drafted = counter("drafted_tokens", "Drafted nodes", "model")
         self.accepted = counter("accepted_tokens", "Accepted drafted tokens", "model")
-        widths = (1, 1.5, 2, 3, 4, 6, 8, 12, 16, 32)
-        self.per_pass = histogram("tokens_per_pass", "Tokens per forward pass of a query", widths, "model")
+        self.per_pass = histogram(
+            "tokens_per_pass", "Tokens per forward pass of a query", (1, 1.5, 2, 3, 4, 6, 8, 12, 16, 32), "model"
+        )
+
         self.shadow_questions = counter("shadow_questions", "Questions decoded again without drafts", "model")
         self.shadow_different = counter("shadow_different_answers", "Questions among them with other answers", "model")
         self.shadow_tokens = counter("shadow_tokens", "Emitted tokens of their drafted searches", "model")
         self.shadow_passes = counter("shadow_passes", "Forward passes of their drafted searches", "model")
-        about = "Time of both repetitions, drafted and standard"
-        self.shadow_seconds = counter("shadow_seconds", about, "model", "decoding")
+        self.shadow_seconds = counter(
+            "shadow_seconds", "Time of both repetitions, drafted and standard", "model", "decoding"
+        )
 
     def name_shadow_file(self, path: Path) -> None:
         """Add the path of the file of different answers."""

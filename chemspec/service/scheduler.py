@@ -4,8 +4,8 @@ A batch is formed as soon as a device is idle: without load a query never waits,
 continuous batching (`decode.generate`) a query joins the running batch as soon as there is room, if it has the same
 model and settings and is next in the queue. The oldest query is served first, but for each waiting query of a client,
 its next one lets some queries of other clients pass: large requests do not delay others, and no query starves. The
-others of a batch have the most similar lengths, because without continuous batching it takes as many passes as its
-longest output.
+other queries of a batch have the same model and settings and the most similar lengths, because without continuous
+batching a batch takes as many passes as its longest output.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from operator import attrgetter
 from threading import Condition, Thread
-from typing import Any
 
 from chemspec.engine import deadline
 from chemspec.engine.engine import Engine, PreparedQuery
@@ -53,8 +52,9 @@ def _can_share_batch(job: Job, other: Job) -> bool:
 
 def _decode_within(engine: Engine, job: Job, within: float, before_pass: Callable[[], None]) -> DecodeResult:
     """Decode a query with a deadline; the request returns the best list so far if it ends first."""
-    timing: Any = {"began": job.began, "seconds": within, "clock": time.monotonic, "before_pass": before_pass}
-    lists = deadline.lists_within(engine, job.ready, job.settings, **timing)
+    lists = deadline.lists_within(
+        engine, job.ready, job.settings, began=job.began, seconds=within, clock=time.monotonic, before_pass=before_pass
+    )
     try:
         for result in lists:
             job.best = result
@@ -150,6 +150,7 @@ class Scheduler:
             self._changed.notify_all()
 
     def _estimate_wait(self, waiting: int) -> int:
+        """Estimate the seconds until `waiting` queries are finished."""
         return min(60, max(1, math.ceil(waiting * self._pace / len(self._threads))))
 
     def ahead(self, job: Job) -> int:
@@ -213,6 +214,8 @@ class Scheduler:
             self._metrics.engine_seconds.labels(first.model).observe(time.monotonic() - began)
 
     def _run_shadow(self, number: int) -> None:
+        """Decode a question again without drafts until another one arrives."""
+
         def interrupted() -> bool:
             self._last_sign[number] = time.monotonic()
             return bool(self._waiting) or self._closed
@@ -271,9 +274,9 @@ class Scheduler:
             return [queue.popleft() for _ in range(min(room, len(queue)))]
 
         try:
-            ready = attrgetter("ready")
-            done = engine.decode_continuously(next_queries, ready, first.settings, before_pass=before_pass)
-            for job, result in done:
+            for job, result in engine.decode_continuously(
+                next_queries, attrgetter("ready"), first.settings, before_pass=before_pass
+            ):
                 under_way.remove(job)
                 self._busy[number] = len(under_way)
                 yield job, result

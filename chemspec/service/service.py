@@ -57,7 +57,13 @@ class Service:
     def __init__(
         self, load: Callable[[], Sequence[Mapping[str, Engine]]], limits: Limits | None = None, *, shadow: float = 0.0
     ) -> None:
-        """Configure a service; `load` returns each device's engines by name, `shadow` is the fraction decoded again."""
+        """Configure a service; `load` returns the engines of every device by model name.
+
+        A fraction `shadow` of the questions is decoded again without drafts on idle devices; 0: none.
+
+        Raises:
+            ValueError: for another fraction.
+        """
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self.stopping = False
@@ -72,8 +78,9 @@ class Service:
         def differs(file: Path, stored: bool) -> None:
             LOG.warning("shadow_difference", extra={"log_fields": {"file": str(file), "stored": stored}})
 
-        count = self.metrics.count_shadow_question
-        shadow = Shadow(fraction, home_folder(), "service", measured=count, differs=differs)
+        shadow = Shadow(
+            fraction, home_folder(), "service", measured=self.metrics.count_shadow_question, differs=differs
+        )
         self.metrics.name_shadow_file(shadow.differences)
         return shadow
 
@@ -125,7 +132,11 @@ class Service:
         return ""
 
     def engine(self, model: str | None, task: Task | None) -> tuple[str, Engine]:
-        """Return name and engine of a model, by its name or a task; raises RefusedError if there is none for both."""
+        """Return name and engine of a model, by its name or a task.
+
+        Raises:
+            RefusedError: if there is none, or it has another task.
+        """
         self._check_ready()
         engines = self.devices[0]
         names = ", ".join(sorted(engines))
@@ -147,12 +158,21 @@ class Service:
         return name, engines[name]
 
     def settings(self, options: DecodeOptions, engine: Engine) -> DecodeSettings:
-        """Return the decoding settings of a request; raises RefusedError for what service or model cannot do."""
+        """Return the decoding settings of a request.
+
+        Raises:
+            RefusedError: for values out of range, or a drafter that the model does not have.
+        """
         if options.n > self.limits.answers:
             raise RefusedError(422, "too_many_answers", f"n is {options.n}; the limit here is {self.limits.answers}")
         try:
-            given = {"exact": options.exact, "remedy": "ask for it with exact: false", **options.settings}
-            chosen = decode_settings(options.decoder, options.n, **given)
+            chosen = decode_settings(
+                options.decoder,
+                options.n,
+                exact=options.exact,
+                remedy="ask for it with exact: false",
+                **options.settings,
+            )
         except ValueError as error:
             raise RefusedError(422, "settings", str(error)) from None
         available = _usable_drafters(engine.folder)
@@ -173,9 +193,18 @@ class Service:
     ) -> list[Job]:
         """Prepare queries and queue the valid ones; the results of others, and of late ones, are set immediately.
 
-        `engine` is any of the model's engines (an idle one will decode), `watch` gets every pass of a single query, and
-        `within` are the seconds in which the widest list is searched (`chemspec.engine.deadline`), which end with the
-        deadline. Raises RefusedError if there are too many queries here or in the queue, or the service is stopping.
+        Args:
+            model: name of the model.
+            engine: any of its engines; an idle one will decode.
+            queries: text of the queries.
+            settings: decoding settings.
+            deadline: of the request.
+            watch: called with every pass of a single query.
+            within: seconds in which the widest list is searched (`chemspec.engine.deadline`); the deadline then is the
+                end of these.
+
+        Raises:
+            RefusedError: if there are too many in this request or in the queue, or the service is stopping.
         """
         self._check_ready()
         assert self._scheduler is not None
@@ -193,9 +222,12 @@ class Service:
             prepared = await asyncio.to_thread(_prepare, engine, queries, deadline)
         else:
             prepared = _prepare(engine, queries, deadline)
-        future = asyncio.get_running_loop().create_future
-        options: Any = {"client": CLIENT.get(), "within": within, "began": deadline.end - deadline.seconds}
-        jobs = [Job(model, ready, settings, future(), watch, **options) for ready in prepared]
+        futures = asyncio.get_running_loop().create_future
+        began = deadline.end - deadline.seconds
+        jobs = [
+            Job(model, ready, settings, futures(), watch, client=CLIENT.get(), within=within, began=began)
+            for ready in prepared
+        ]
         for job in jobs:
             if job.ready.refusal is not None:
                 job.result.set_result(job.ready.refusal)
@@ -210,7 +242,11 @@ class Service:
     async def results(
         self, jobs: Sequence[Job], deadline: Deadline, gone: asyncio.Future[None] | None = None
     ) -> list[DecodeResult]:
-        """Wait for results, failed if late; raises RefusedError if none is in time, or the client has disconnected."""
+        """Wait for results; queries that are not finished in time fail.
+
+        Raises:
+            RefusedError: if no query is finished in time, or the client has disconnected.
+        """
         futures = [job.result for job in jobs]
         everything = asyncio.ensure_future(asyncio.wait(futures))  # cancels none of them when it is cancelled
         reason = "client gone"  # also if this coroutine is cancelled

@@ -1,4 +1,7 @@
-"""Cache on disk for graphs and measurements: files by name, with a checksum, complete or absent, and never required."""
+"""Cache on disk for graphs and measurements: files by name, complete or absent, and never required.
+
+Each file ends with a checksum of its content; damaged files are ignored.
+"""
 
 import hashlib
 import os
@@ -19,7 +22,11 @@ def cache_dir() -> Path:
 
 
 def make_cache_folder() -> Path:
-    """Return the cache folder, created for its owner only if missing; OSError if it cannot be created."""
+    """Return the cache folder, created with access for its owner only if missing.
+
+    Raises:
+        OSError: if it cannot be created.
+    """
     path = cache_dir()
     return path if path.is_dir() else make_private_folder(path)
 

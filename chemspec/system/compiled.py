@@ -1,7 +1,9 @@
-"""Compile C++ for this machine, cached by source, compiler and processor, by the system's compiler or that of ziglang.
+"""Compile C++ for this machine, cached by source, compiler and processor.
 
 Libraries are executed, so they lie in a folder with access for its user only, under a name with the digest of their
-content; changed files are rebuilt. A wheel may contain libraries for a few kinds of processors (`hatch_build.py`).
+content; damaged or changed files are rebuilt. A wheel may contain libraries for a few kinds of processors
+(`hatch_build.py`), which are used without a compiler. The compiler is the system's or, where it has none and on
+Windows, that of the package ziglang (extra `compiler`).
 """
 
 import ctypes
@@ -45,7 +47,9 @@ class NoKernelError(RuntimeError):
 def load_library(source: Path, *flags: str) -> ctypes.CDLL:
     """Compile a source unless it is cached, and load the library.
 
-    NoKernelError on an unsupported system, if CHEMSPEC_NATIVE is 0, or with neither a compiler nor a prebuilt library.
+    Raises:
+        NoKernelError: on an unsupported system, if CHEMSPEC_NATIVE is 0, or with neither a compiler nor a prebuilt
+            library.
     """
     if os.environ.get("CHEMSPEC_NATIVE") == "0":
         raise NoKernelError("switched off by CHEMSPEC_NATIVE=0")
@@ -78,7 +82,10 @@ def _compiler_command(source: Path, flags: Sequence[str]) -> list[str]:
 
 
 def _compiler() -> list[str]:
-    """Return the compiler, on Windows always ziglang's: GCC's needs files on the path and misaligns wide vectors."""
+    """Return the command of the compiler.
+
+    On Windows it is always ziglang's: GCC's libraries need files on the path there and misalign wide vectors.
+    """
     compiler = None if WINDOWS else next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)
     if compiler is not None:
         return [compiler]
@@ -96,7 +103,12 @@ def find_prebuilt(source: Path, flags: Sequence[str]) -> Path | None:
 
 
 def build_for_all_kinds(source: Path, flags: Sequence[str], out: Path) -> list[Path]:
-    """Compile a source into `out` for all kinds of processors, for a wheel; NoKernelError on machines without."""
+    """Compile a source into `out` for all kinds of processors, for the `PREBUILT` folder of a wheel.
+
+    Raises:
+        NoKernelError: without a compiler, or on another machine than those of `KINDS`.
+        OSError, subprocess.SubprocessError: if it fails.
+    """
     if platform.machine() != "x86_64" or sys.platform != "linux":
         raise NoKernelError(f"nothing is prebuilt for {sys.platform} on {platform.machine()}")
     made = []
@@ -119,7 +131,11 @@ def _portable_flags(flags: Sequence[str]) -> tuple[str, ...]:
 
 
 def library_folder() -> Path:
-    """Return the folder of libraries, created if missing; OSError if it cannot be, or others may write to it."""
+    """Return the folder of compiled libraries, created if missing; only its owner may write to it.
+
+    Raises:
+        OSError: if it cannot be created, or others may write to it.
+    """
     path = make_cache_folder() / "compiled"
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()  # of a link, the link's own
@@ -130,7 +146,11 @@ def library_folder() -> Path:
 
 
 def run_compiler(command: list[str], base: Path) -> Path:
-    """Run a compiler command and return its output, `base`-DIGEST.so; atomic, also for concurrent processes."""
+    """Run a compiler command and return its output, `base`-DIGEST.so; atomic, also for concurrent processes.
+
+    Raises:
+        OSError, subprocess.SubprocessError: if that fails.
+    """
     with tempfile.TemporaryDirectory(prefix=base.name, dir=base.parent, ignore_cleanup_errors=True) as folder:
         partial = Path(folder, "library.so")  # for Windows compilers write debugging files to its folder, too
         subprocess.run([*command, "-o", str(partial)], capture_output=True, check=True, timeout=COMPILE_SECONDS)
@@ -140,8 +160,14 @@ def run_compiler(command: list[str], base: Path) -> Path:
 
 
 def _compilation_key(source: Path, command: list[str]) -> str:
-    machine = _compiler_version(*_compiler()), _processor_identity().encode()
-    return _hex_digest(b"\0".join((*_source_texts(source), " ".join(command[1:-1]).encode(), *machine)))[:24]
+    """Return a digest of everything that compiled code depends on, including the kind of processor."""
+    parts = (
+        *_source_texts(source),
+        " ".join(command[1:-1]).encode(),
+        _compiler_version(*_compiler()),
+        _processor_identity().encode(),
+    )
+    return _hex_digest(b"\0".join(parts))[:24]
 
 
 @lru_cache(maxsize=4)

@@ -1,7 +1,8 @@
 """Limits of an HTTP server before a request is complete: size and time of headers, and number of connections.
 
-uvicorn limits none of the three. If all connections are in use, the oldest without a complete request is closed, of the
-address with the most, so that slow ones cannot lock out clients that send whole requests.
+uvicorn limits none of the three with its usual parser. If all connections are in use, the oldest one without a complete
+request is closed, of the address with the most connections. So any number of slow connections cannot lock out clients
+that send whole requests.
 """
 
 import asyncio
@@ -54,8 +55,9 @@ class Refusals:
 def limited_protocol(refused: Callable[[str], None], most: int) -> type[asyncio.Protocol]:
     """Return uvicorn's HTTP protocol with the limits of this module, for its option `http`.
 
-    `refused` is called with "header_bytes", "header_seconds" or "connections" for each closed connection; `most` is the
-    maximum number of connections, including WebSockets.
+    Args:
+        refused: called with "header_bytes", "header_seconds" or "connections" for each closed connection.
+        most: maximum number of connections, including WebSockets.
     """
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 

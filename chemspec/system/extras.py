@@ -1,4 +1,8 @@
-"""Optional packages, imported where they are used, and the extra of the distribution that installs each."""
+"""Optional packages, and the extra of the distribution that installs each.
+
+The core (numpy, torch, RDKit, safetensors, typer, rich, msgspec, urllib3) suffices for predictions; other packages are
+imported where they are used.
+"""
 
 from importlib.util import find_spec
 

@@ -1,7 +1,8 @@
-"""A fair queue of predictions: one model runs at a time (two would take longer), and everyone sees their position.
+"""A fair queue of predictions: one model runs at a time, and everyone sees their position.
 
-A second query of a visitor, in another tab, lets other visitors go first; jobs of many queries take a turn for each
-small part and let visitors at a page go first. A full queue refuses at once.
+Two predictions at once on the same cores would each take more than twice as long. Of several queries of one visitor,
+in several tabs, the second lets other visitors go first; jobs of many queries take a turn for each small part and let
+visitors at a page go first. A full queue refuses at once.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -32,7 +33,12 @@ class FairQueue:
     """A queue of threads; the first one may run."""
 
     def __init__(self, *, most: int = MAX_WAITING, most_each: int = MAX_OF_ONE_VISITOR) -> None:
-        """Make an empty queue, in which `most` threads may wait at once, and `most_each` of one visitor."""
+        """Make an empty queue.
+
+        Args:
+            most: threads that may wait at once.
+            most_each: of these, those of one visitor.
+        """
         self._changed = Condition()
         self._line: list[_Ticket] = []
         self._at_work: _Ticket | None = None
@@ -48,10 +54,17 @@ class FairQueue:
         waiting: Callable[[int], None] = lambda _: None,
         every: float = 0.1,
     ) -> Iterator[None]:
-        """Wait for a turn and hold it; BusyError if too many wait, in all or of this visitor (None: a new one).
+        """Wait for a turn and hold it.
 
-        With `patient` everybody else goes first. `waiting` is called every `every` seconds with the number of turns
-        that come first; what it raises leaves the queue.
+        Args:
+            visitor: id of the visitor; None for an unknown one, who counts as a new visitor.
+            patient: let everybody pass who is not.
+            waiting: called every `every` seconds while waiting, with the number of turns that come first; what it
+                raises leaves the queue.
+            every: seconds between two such calls.
+
+        Raises:
+            BusyError: if too many wait, in all or of this visitor.
         """
         with self._changed:
             number = next(self._numbers)

@@ -26,9 +26,10 @@ def write_bytes_atomic(path: Path, content: bytes, *, private: bool = False) -> 
 
 @contextmanager
 def open_atomic(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
-    """Open a file for writing that replaces `path` when it is complete; after an error the old one is left.
+    """Open a file for writing that replaces `path` when it is complete.
 
-    With `private` only the owner may read it, whatever the umask.
+    After an error, a kill or on a full disk the old content is left. With `private` only the owner may read it,
+    whatever the umask.
     """
     new = path.with_name(f"{path.name}.{secrets.token_hex(4)}.partial")
     try:

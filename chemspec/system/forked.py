@@ -1,4 +1,8 @@
-"""Run tasks that may crash or hang in processes with limits of time and memory, forked from a server process."""
+"""Run tasks that may crash or hang in forked processes, with limits of time and memory.
+
+A server process has imported the needed modules, so a task costs a fork and not a start of Python. Without `fork` the
+server runs the task itself, and ends with it.
+"""
 
 import atexit
 import json
@@ -121,7 +125,12 @@ def _run_in_fork(function: Callable[[], str], seconds: float, answers: Any) -> s
 
 
 def limit_process(seconds: float, memory: int = MEMORY_BYTES) -> None:
-    """Limit this process to CPU seconds and additional bytes from now, as far as the system supports it."""
+    """Limit the CPU time and memory of this process, as far as the system supports it.
+
+    Args:
+        seconds: CPU seconds from now.
+        memory: bytes in addition to the current use.
+    """
     try:
         import resource
     except ImportError:

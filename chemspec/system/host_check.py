@@ -1,6 +1,8 @@
 """Refuse HTTP requests triggered by web pages of other sites: wrong Host, foreign Origin, cross-site.
 
-A page whose name resolves to 127.0.0.1 (DNS rebinding) may read a local server's answers, but cannot change its `Host`.
+A page of evil.example whose name resolves to 127.0.0.1 for its second request (DNS rebinding) may read the answers of a
+server on this machine. Its requests still carry `Host: evil.example`, which pages cannot change, so a server that
+accepts only its own names is safe.
 """
 
 from __future__ import annotations
@@ -80,10 +82,13 @@ class HostCheck:
         links: bool,
         refused: Callable[[str], None],
     ) -> None:
-        """Wrap an ASGI application.
+        """Wrap an application.
 
-        `links`: links from pages of other sites are accepted. `refused` is called with "host", "origin" or "cross_site"
-        for each refused request.
+        Args:
+            app: ASGI application.
+            allowed: accepted host names.
+            links: whether links from pages of other sites are accepted.
+            refused: called with "host", "origin" or "cross_site" for each refused request.
         """
         self._app, self._allowed, self._links, self._refused = app, allowed, links, refused
 

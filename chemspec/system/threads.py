@@ -47,7 +47,10 @@ def set_torch_threads(count: int) -> Iterator[None]:
 
 
 def exit_with_parent() -> None:
-    """End this worker process when its parent is killed: it would wait for jobs forever."""
+    """End this worker process when its parent is killed.
+
+    It would wait for jobs forever, since it has both ends of the queue open.
+    """
 
     def wait() -> None:
         parent = multiprocessing.parent_process()

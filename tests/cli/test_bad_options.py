@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from campaigns.comparison import judge, naive, written
 
-from chemspec.draft.registry import DRAFTERS
+from chemspec.draft.registry import DRAFTERS, Copy, Mixed, Smart, Windows
+from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.engine.engine import Engine, installed_models, usable_drafters
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
@@ -144,3 +145,12 @@ def test_speculative_beam_search_answers_at_the_limits(drafter: str) -> None:
 def test_settings_out_of_range_are_refused_by_name(name: str, value: Any, says: str) -> None:
     with pytest.raises(ValueError, match=f"{name} is .*{says}"):
         DecodeSettings(**{name: value})
+
+
+@pytest.mark.parametrize("make", [Windows, Smart, Copy, lambda **size: Mixed(COPY_ONLY, **size)])
+def test_drafters_refuse_drafts_of_no_length_and_no_drafts(make: Any) -> None:
+    """In the settings 0 leaves the size to the drafter; a drafter that is told 0 says what to do instead."""
+    with pytest.raises(ValueError, match="draft length 0; it must be at least 1"):
+        make(length=0)
+    with pytest.raises(ValueError, match=r"0 drafts; .* choose the drafter none"):
+        make(count=0)

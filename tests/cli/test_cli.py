@@ -355,6 +355,17 @@ def test_evaluate_scores_a_file_and_goes_on_where_it_stopped() -> None:
     assert "plain answers in fp32" in refused.stderr
 
 
+def test_help_shows_the_commands_in_order() -> None:
+    def commands(*words: str) -> list[str]:
+        return re.findall(r"^│ ([a-z][a-z-]*) ", call(*words, "--help").stdout, flags=re.MULTILINE)
+
+    answers = ["predict", "race", "replay", "check", "verify", "plan", "models", "import", "app", "serve", "precedents"]
+    assert commands() == [*answers, "evaluate", "data", "bench", "train"]
+    assert commands("bench") == ["drafters", "draft-length", "papers"]
+    drafters = ["distil", "calibrate", "acceptance", "install-drafter", "share-edits"]
+    assert commands("train") == ["average", "leaks", "calibration", "familiarity", *drafters]
+
+
 def test_help_fits_a_screen() -> None:
     lines = call("--help").stdout.rstrip().split("\n")
     assert len(lines) <= 32 and max(map(len, lines)) <= 80

@@ -12,6 +12,8 @@ from typer.testing import CliRunner, Result
 
 from chemspec.cli import __main__ as cli
 from chemspec.cli.options import parse_duration
+from chemspec.cli.show import describe_width
+from chemspec.types import Within
 
 
 @pytest.fixture(scope="module")
@@ -53,3 +55,8 @@ def test_the_width_is_printed_and_in_the_json(folder: Path) -> None:
 def test_what_does_not_go_with_it(folder: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     done = call(folder, "--within", "5s", *(tmp_path / word if "." in word else word for word in words))
     assert done.exit_code == 2, done.output
+
+
+def test_widths_as_text() -> None:
+    assert describe_width(Within(0.05, 1, 5, 30)) == ("greedy answer within 50 ms; a beam of width 5 was abandoned")
+    assert describe_width(Within(2.0, 7, 0, 30)) == "beam of width 7 within 2000 ms"

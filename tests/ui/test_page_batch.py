@@ -148,6 +148,12 @@ def test_a_list_of_targets_opens_with_the_question_how_they_are_made() -> None:
     assert uploaded("a.smi", b"CCO.CC(=O)O\nCO.CC(=O)O\n").segmented_control[0].value == "forward"
 
 
+def test_a_list_without_columns_needs_no_choice_of_one() -> None:
+    app = uploaded("a.smi", b"CCO.CC(=O)O\n")
+    assert "batch_header" not in [item.key for item in app.toggle]
+    assert [row["query"] for row in shown(app)] == ["CCO.CC(=O)O"]
+
+
 def test_a_header_that_is_a_molecule_is_pointed_at_and_can_be_made_a_row() -> None:
     app = uploaded("a.csv", b"CCO,ethanol\nCCC,propane\n")
     assert "looks like a molecule" in app.warning[0].value

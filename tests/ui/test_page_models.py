@@ -90,6 +90,8 @@ def test_a_good_folder_is_told_as_it_is(home: Path) -> None:
     assert card.classes == (("Ring <b>closure", 40, (("top-1", 50.0, 35.0, 65.0), ("top-5", 90.0, 77.0, 96.0))),)
     assert "| Ring \\<b\\>closure | 40 | 50 % (35 to 65) | 90 % (77 to 96) |" in cards.class_table(card)
     assert "1 + 1 layers, width 16" in cards.describe_architecture(loaded.model.config)
+    facts = cards.facts_table(card, None)
+    assert facts.index("| Size |") < facts.index("| Fingerprint |") < facts.index("| Accuracy, top-1 |")
 
 
 def config(folder: Path, **changes: object) -> None:
@@ -216,3 +218,7 @@ def test_the_shipped_models_are_whole() -> None:
         assert not card.problem
         assert len(card.accuracy) >= 3
         assert any(name.startswith("Known failures") for name, _ in card.sections)
+
+
+def test_headings_stand_below_those_of_the_page() -> None:
+    assert escaping.without_images("# one\n\n### two\n#three", under=3) == "#### one\n\n###### two\n#three"

@@ -596,6 +596,11 @@ def test_long_work_shows_its_progress_and_a_stop_button(monkeypatch: pytest.Monk
     assert page.button(key="predict_stop").label == "Stop"
 
 
+def test_an_unknown_model_in_a_link_is_named() -> None:
+    page = open_page(task="sideways", smi="CCO")
+    assert "sideways" in page.warning[0].value
+
+
 # --- files ----------------------------------------------------------------------------------------------
 
 

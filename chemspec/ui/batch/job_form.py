@@ -34,9 +34,13 @@ _cached_sheet = st.cache_data(max_entries=4, ttl=600, show_spinner=False)(upload
 
 def choose_file() -> tuple[str, bytes] | None:
     """Return the visitor's file, or the sample: its name and what it holds."""
-    options: Any = {"type": list(uploads.ENDINGS), "max_upload_size": uploads.MAX_MB}
-    options["on_change"] = lambda: st.session_state.pop("batch_sample", None)
-    given = st.file_uploader("File with one query per row", key="batch_file", **options)
+    given = st.file_uploader(
+        "File with one query per row",
+        type=list(uploads.ENDINGS),
+        max_upload_size=uploads.MAX_MB,
+        key="batch_file",
+        on_change=lambda: st.session_state.pop("batch_sample", None),
+    )
     st.caption(
         f"{uploads.LIMITS}. A query may have {MAX_CHARS:,} characters and {MAX_TOKENS} tokens; a row that has more, or "
         "cannot be read, gets a message; the other rows are predicted."
@@ -73,16 +77,24 @@ def choose_task(sheet: Sheet) -> Task | None:
         return None
     guess, reason = guess_task(sheet)
     word = st.query_params.get("task") or guess
-    about = "Forward: a row holds all that is in the flask. Retro: a row holds the molecule to make."
-    options: Any = {"default": word if word in tasks else tasks[0], "format_func": TASK_LABELS.__getitem__}
-    chosen = widgets.segmented_choice("What to predict", tasks, key=f"batch_task_{word}", help=about, **options)
+    chosen = widgets.segmented_choice(
+        "What to predict",
+        tasks,
+        default=word if word in tasks else tasks[0],
+        format_func=TASK_LABELS.__getitem__,
+        help="Forward: a row holds all that is in the flask. Retro: a row holds the molecule to make.",
+        key=f"batch_task_{word}",
+    )
     if guess:
         st.caption(f"{guess.capitalize()} is proposed: {escaping.plain_text(reason)}.")
     return chosen
 
 
 def guess_task(sheet: Sheet) -> tuple[str, str]:
-    """Return the task that suits a file by its column's name or else its rows, and why; two empty texts if unknown."""
+    """Return the task that suits a file, by the name of its column or else by its rows, and why; empty if unknown.
+
+    A flask holds several molecules, a target is one.
+    """
     index = uploads.guess_query_column(sheet.columns, sheet.rows[:SAMPLED_ROWS])
     heading = sheet.columns[index]
     for task, words in (("retro", "product|target"), ("forward", "reactant|reagent|flask|substrate")):
@@ -106,9 +118,13 @@ def choose_column(name: str, sheet: Sheet, task: Task | None) -> int:
     if sheet.columns == ("",):
         return 0
     guess = uploads.guess_query_column(sheet.columns, sheet.rows[:50], task)
-    labels = [name[:60] or f"(column {index})" for index, name in enumerate(sheet.columns, 1)]
-    options: Any = {"format_func": labels.__getitem__, "key": f"batch_column_{task}_{hash(sheet.columns)}"}
-    chosen: int = st.selectbox("Column with the molecules", range(len(labels)), guess, **options)
+    chosen = st.selectbox(
+        "Column with the molecules",
+        range(len(sheet.columns)),
+        index=guess,
+        format_func=lambda index: sheet.columns[index][:60] or f"(column {index + 1})",
+        key=f"batch_column_{task}_{hash(sheet.columns)}",
+    )
     if not name.lower().removesuffix(".gz").endswith((".parquet", *structures.ENDINGS)):
         named = st.toggle("The first line holds the names of the columns", True, key="batch_header")
         if named and not uploads.looks_like_header(sheet, chosen):
@@ -122,10 +138,14 @@ def choose_model(task: Task) -> tuple[str, DecodeSettings, int]:
     with st.expander("Options"):
         model = st.selectbox("Model", able, key=f"batch_model_{task}")
         cards = int(st.number_input("Answers a row", 1, MAX_ANSWERS, DEFAULT_ANSWERS, key=f"batch_n_{task}"))
-        about = "Exact gives the answers of standard beam search, in their order. Relaxed (speculative beam search of "
-        about += "Andronov et al.) can differ from it. For one answer there is only the exact one."
-        labels = {True: "Exact", False: "Relaxed"}
-        exact = widgets.segmented_choice("Search", labels, format_func=labels.get, help=about, key="batch_exact")
+        exact = widgets.segmented_choice(
+            "Search",
+            [True, False],
+            format_func=lambda exact: "Exact" if exact else "Relaxed",
+            help="Exact gives the answers of standard beam search, in their order. Relaxed (speculative beam search of "
+            "Andronov et al.) can differ from it. For one answer there is only the exact one.",
+            key="batch_exact",
+        )
     if task == "retro":
         stock_menu.show_stock_menu()
     n = search_width(task, cards)
@@ -137,12 +157,17 @@ def show_preview(sheet: Sheet, query_column: int, task: Task) -> None:
     """Show the first rows, the queries in one of their columns drawn and checked."""
     shown = []
     for number, row in enumerate(sheet.rows[:PREVIEW_ROWS], 1):
-        text = row[query_column]
-        query = formats.read_any(text, task=task, max_chars=MAX_CHARS)
+        query = formats.read_any(row[query_column], task=task, max_chars=MAX_CHARS)
         check = f"✗ {query}" if isinstance(query, chem.Fault) else f"✓ {'; '.join(query.notes) or 'readable'}"
-        cells = {"row": number, "check": check[:300], "drawing": molecule_cell(task, text, 210), "query": text[:1000]}
-        cells |= {f"own_{other}": cell[:200] for other, cell in enumerate(row) if other != query_column}
-        shown.append(cells)
+        shown.append(
+            {
+                "row": number,
+                "check": check[:300],
+                "drawing": molecule_cell(task, row[query_column], 210),
+                "query": row[query_column][:1000],
+                **{f"own_{other}": cell[:200] for other, cell in enumerate(row) if other != query_column},
+            }
+        )
     columns = {
         "row": column.NumberColumn("Row", width=45),
         "check": column.TextColumn("Check", width=125),

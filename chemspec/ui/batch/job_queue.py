@@ -72,9 +72,13 @@ def waiting_jobs() -> list[Job]:
     return [job for job in JOBS.all().values() if job.state == "waiting"]
 
 
-def stop_job(name: str, state: State = "stopped", message: str = "") -> None:
-    """Take a job out of the queue; its prediction ends, its rows stay; raises StoreError if it cannot be written."""
-    JOBS.change(name, lambda job: replace(job, state=state, message=message) if job.state == "waiting" else job)
+def stop_job(name: str) -> None:
+    """Take a job out of the queue; its runner ends the prediction, and the rows on disk stay.
+
+    Raises:
+        StoreError: if the store cannot be written.
+    """
+    JOBS.change(name, lambda job: replace(job, state="stopped") if job.state == "waiting" else job)
 
 
 def delete_job(name: str, *, timeout: float = 60.0) -> None:
@@ -178,11 +182,16 @@ def run_waiting_jobs(predict: Sequence[str] = PREDICT, token: str = "") -> None:
             state, message = _run_job(job, predict, token)
             with suppress(StoreError):
                 if renew_lease(token, job.id):  # else another runner is at it
-                    stop_job(job.id, state, message)
+                    _end_job(job.id, state, message)
                 tried.remove(job.id)
         else:
             end_lease(token)
             token = take_lease() if next_job() else ""  # submitted at the last moment
+
+
+def _end_job(name: str, state: State, message: str) -> None:
+    """Store how a job ended, unless it was stopped."""
+    JOBS.change(name, lambda job: replace(job, state=state, message=message) if job.state == "waiting" else job)
 
 
 def _run_job(job: Job, predict: Sequence[str], token: str) -> tuple[State, str]:
@@ -199,8 +208,13 @@ def _run_prediction(job: Job, predict: Sequence[str], token: str) -> tuple[int, 
     log = JOBS.folder(job.id) / "log"
     try:
         with open_private(log, "wb") as output:
-            pipes: Any = {"stdin": subprocess.PIPE, "stdout": output, "stderr": output}
-            process = subprocess.Popen([*predict, job.id], **pipes, umask=OTHERS_BITS)  # answers are private, too
+            process = subprocess.Popen(
+                [*predict, job.id],
+                stdin=subprocess.PIPE,
+                stdout=output,
+                stderr=output,
+                umask=OTHERS_BITS,  # the files of answers are private, too
+            )
     except OSError as error:
         return 1, "failed", f"the prediction cannot be started: {error.strerror or error}; make room and resume"
     with process:
@@ -226,6 +240,7 @@ def _may_go_on(job: Job, token: str, pid: int = 0) -> bool:
 
 
 def _last_error(log: Path, job: Job) -> str:
+    """Return the last error message of a prediction, without names of folders."""
     with suppress(OSError):
         lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
         if lines and lines[-1].startswith("error: "):

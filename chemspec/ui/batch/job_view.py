@@ -32,8 +32,14 @@ ROW = 92  # pixels
 # The tables' own download holds pictures, and cells as they came; ours are made for reading elsewhere.
 _DOWNLOAD = '[data-testid="stElementToolbarButton"]:has([aria-label^="Download"])'
 STYLE = f'<style>[class*="st-key-batch_"] {_DOWNLOAD} {{display: none}}</style>'
-COLORS = {"waiting": "gray", "running": "blue", "stopped": "orange", "interrupted": "orange"}
-COLORS |= {"done": "green", "failed": "red"}  # by state
+STATES = {
+    "waiting": ("Waiting", "gray"),
+    "running": ("Running", "blue"),
+    "stopped": ("Stopped", "orange"),
+    "interrupted": ("Interrupted", "orange"),
+    "done": ("Done", "green"),
+    "failed": ("Failed", "red"),
+}
 FOR_SPREADSHEETS = (
     "For spreadsheets: your columns, then the answers. A cell that a spreadsheet would take for a formula (it begins "
     "with = + - @ and is no number) gets a leading apostrophe."
@@ -74,7 +80,8 @@ def remember_job(name: str) -> None:
 
 def show_badge(view: JobView) -> None:
     """Show the state of a job, as a word on a coloured ground."""
-    st.badge(view.state.capitalize(), color=COLORS[view.state])  # type: ignore[arg-type]
+    word, color = STATES[view.state]
+    st.badge(word, color=color)  # type: ignore[arg-type]
 
 
 def show_job(name: str) -> None:
@@ -166,7 +173,9 @@ def format_duration(seconds: float) -> str:
     """Return an estimated duration in words."""
     if seconds < 60:
         return f"about {max(1, round(seconds))} s"
-    return f"about {round(seconds / 60)} min" if seconds < 5400 else f"about {seconds / 3600:.1f} h"
+    if seconds < 5400:
+        return f"about {round(seconds / 60)} min"
+    return f"about {seconds / 3600:.1f} h"
 
 
 def _job_buttons(view: JobView) -> None:
@@ -179,25 +188,36 @@ def _job_buttons(view: JobView) -> None:
             _try_action(lambda: submit_to_queue(job))
         part = "" if view.state == "done" else " so far"
         stem = re.sub(r"[^A-Za-z0-9-]+", "_", job.file.split(".")[0])[:40].strip("_") or "batch"
-        for ending, make, about in (
-            ("csv", rows.answers_as_csv, FOR_SPREADSHEETS),
-            ("xlsx", rows.answers_as_xlsx, "The same table as a workbook; no cell is a formula."),
-            ("sdf", rows.answers_as_sdf, "All answers, each with its row, rank and the columns of the table."),
-            ("jsonl", rows.answers_as_jsonl, "For programs: one JSON a row, every text exactly as uploaded."),
+        for label, make, ending, about in (
+            ("CSV", rows.answers_as_csv, "csv", FOR_SPREADSHEETS),
+            ("XLSX", rows.answers_as_xlsx, "xlsx", "The same table as a workbook; no cell is a formula."),
+            ("SDF", rows.answers_as_sdf, "sdf", "All answers, each with its row, rank and the columns of the table."),
+            ("JSONL", rows.answers_as_jsonl, "jsonl", "For programs: one JSON a row, every text exactly as uploaded."),
         ):
-            label, file = ending.upper() + part, f"{stem}_answers.{ending}"
-            options: Any = {"key": f"batch_{ending}", "help": about, "icon": ":material/download:"}
-            st.download_button(label, partial(make, job), file, on_click="ignore", **options)  # made on click
+            st.download_button(
+                label + part,
+                partial(make, job),  # on click
+                f"{stem}_answers.{ending}",
+                key=f"batch_{ending}",
+                on_click="ignore",
+                help=about,
+                icon=":material/download:",
+            )
         with st.popover("Link"):
             st.markdown("The job continues without you. Anyone with this link can see, stop and delete the job.")
-            where = urlsplit(st.context.url or "")
-            address = f"{where.scheme}://{where.netloc}{where.path}" if where.netloc else "/batch"
-            st.code(f"{address}?job={job.id}", language=None, wrap_lines=True)
+            st.code(job_link(job), language=None, wrap_lines=True)
             st.caption(jobs.KEEPING)
         with st.popover("Delete"):
             st.markdown("Delete this job with all its answers? This cannot be undone.")
             if st.button("Delete it", key="batch_delete", type="primary"):
                 _try_action(lambda: _delete_job(job.id))
+
+
+def job_link(job: Job) -> str:
+    """Return the address of a job."""
+    where = urlsplit(st.context.url or "")
+    base = f"{where.scheme}://{where.netloc}{where.path}" if where.netloc else "/batch"
+    return f"{base}?job={job.id}"
 
 
 def _try_action(action: Callable[[], None]) -> None:
@@ -306,11 +326,16 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
             return
         if text := rows.warning_of(row):
             st.caption(f"⚠ {escaping.plain_text(text)}")
-        answers: list[dict[str, Any]] = []
-        for rank, cells in enumerate(rows.answer_cells(job, row), 1):
-            probability = cells["probability"] if cells["probability"] != "" else None
-            answer = {"rank": rank, "drawing": molecule_cell(job.task, str(cells["smiles"]), 260), **cells}
-            answers.append(answer | {"chance": _percent(cells), "probability": probability})
+        answers = [
+            {
+                "rank": rank,
+                "drawing": molecule_cell(job.task, str(cells["smiles"]), 260),
+                **cells,
+                "chance": _percent(cells),
+                "probability": cells["probability"] if cells["probability"] != "" else None,
+            }
+            for rank, cells in enumerate(rows.answer_cells(job, row), 1)
+        ]
         columns = {
             "rank": column.NumberColumn("Rank", width=50),
             "drawing": column.ImageColumn("Answer", width=260),
@@ -327,8 +352,10 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
 
 def table_with_drawings(shown: list[dict[str, Any]], columns: dict[str, Any], alt: str, **more: Any) -> Any:
     """Show a table with rows high enough for drawings."""
-    more |= {"row_height": ROW, "height": ROW * min(len(shown), PAGE) + 38}
-    return st.dataframe(shown, hide_index=True, column_config=columns, placeholder="–", alt=alt, **more)
+    height = ROW * min(len(shown), PAGE) + 38
+    return st.dataframe(
+        shown, hide_index=True, row_height=ROW, height=height, column_config=columns, placeholder="–", alt=alt, **more
+    )
 
 
 def molecule_cell(task: Task, smiles: str, width: int) -> str | None:

@@ -64,7 +64,16 @@ KEEPING = (
 
 
 def create_job(sheet: Sheet, *, prices: PriceList | None = None, **facts: Any) -> Job:
-    """Store a new job with rows and other attributes, for `job_queue.submit_job`; raises StoreError if it cannot be."""
+    """Store a new job; `job_queue.submit_job` starts it.
+
+    Args:
+        sheet: the uploaded rows.
+        prices: a price list of building blocks.
+        facts: the other attributes of the job.
+
+    Raises:
+        StoreError: if there is no room for it, or it cannot be written.
+    """
     store.ensure_home()
     facts["file"] = facts["file"][-200:]
     job = Job(id=store.new_id(), columns=sheet.columns, total=len(sheet.rows), created=time.time(), **facts)

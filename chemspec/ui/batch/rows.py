@@ -49,7 +49,12 @@ class JsonLines:
         return len(self._starts) - 1
 
     def pace(self, *, growing: bool, now: float) -> float | None:
-        """Return the seconds a line takes, after two updates that saw the file grow during a prediction."""
+        """Return the seconds a line takes, once the file was seen to grow twice; call it after every update.
+
+        Args:
+            growing: whether a prediction is writing the file.
+            now: seconds on any clock.
+        """
         if not growing or self._seen is None:  # what was there before says nothing about this run
             self._seen, self._growth = len(self), None
         elif self._growth is None and len(self) > self._seen:
@@ -79,13 +84,15 @@ class JsonLines:
 
     def read(self, numbers: Iterable[int]) -> list[Any]:
         """Read the lines of these numbers, counted from 0."""
-        lines: list[Any] = []
-        if len(self):
-            with report_damage(), self._path.open("rb") as file:
-                for number in numbers:
-                    file.seek(self._starts[number])
-                    lines.append(json.loads(file.read(self._starts[number + 1] - self._starts[number])))
-        return lines
+        if not len(self):
+            return []
+        with report_damage(), self._path.open("rb") as file:
+            return [json.loads(self._line(file, number)) for number in numbers]
+
+    def _line(self, file: Any, number: int) -> bytes:
+        file.seek(self._starts[number])
+        line: bytes = file.read(self._starts[number + 1] - self._starts[number])
+        return line
 
 
 def other_columns(job: Job) -> list[int]:
@@ -94,7 +101,11 @@ def other_columns(job: Job) -> list[int]:
 
 
 def answers_as_csv(job: Job) -> bytes:
-    """Return the answers so far as CSV, escaped with `escape_formula`: row number, uploaded columns, answers."""
+    """Return the answers so far as CSV: row number, uploaded columns, answers.
+
+    Uploaded cells are escaped with `escape_formula`. The table begins with a byte order mark if it holds more than
+    ASCII: without one, Excel does not read it as UTF-8.
+    """
     head, lines = _answer_table(job)
     table: list[Sequence[Cell]] = [head, *lines]
     escaped = ([escaping.escape_formula(cell) if isinstance(cell, str) else cell for cell in line] for line in table)
@@ -155,15 +166,18 @@ def suggestions_of(row: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the answers of a row, as `review_document` describes them; of a row without a review its predictions."""
     if review := row.get("review"):
         return list(review["suggestions"])
-    blank: dict[str, Any] = {"forward": None, "reagents": None, "precedents": None, "hazards": []}
-    blank |= {"stock": [], "alternatives": [], "class": ""}
-    suggestions = []
-    for answer in row["hypotheses"]:
-        confidence = answer.get("confidence")
-        values = {"smiles": answer["canonical"], "calibrated": confidence is not None}
-        values["probability"] = answer["probability"] if confidence is None else confidence
-        suggestions.append(blank | values | {"problems": [] if answer["valid"] else ["no molecule"]})
-    return suggestions
+    names = ("forward", "reagents", "precedents")
+    blank = dict.fromkeys(names) | {"class": "", "hazards": [], "stock": [], "alternatives": []}
+    return [
+        blank
+        | {
+            "smiles": answer["canonical"],
+            "probability": answer["probability"] if answer.get("confidence") is None else answer["confidence"],
+            "calibrated": answer.get("confidence") is not None,
+            "problems": [] if answer["valid"] else ["no molecule"],
+        }
+        for answer in row["hypotheses"]
+    ]
 
 
 def answer_cells(job: Job, row: dict[str, Any]) -> list[dict[str, Cell]]:
@@ -194,7 +208,11 @@ def _cells_of(job: Job, rank: int, suggestion: dict[str, Any], prediction: dict[
 
 
 def answers_as_jsonl(job: Job) -> bytes:
-    """Return the answers so far, a JSON line each: `result_document`, `row`, and other uploaded cells as `input`."""
+    """Return the answers so far for programs: one JSON a line, with every text exactly as uploaded.
+
+    A line is `chemspec.io.writers.result_document` with the number of the `row`, and the other uploaded cells as
+    `input`.
+    """
     lines = []
     with report_damage():
         for number, cells, row in _answered_rows(job):
@@ -204,6 +222,7 @@ def answers_as_jsonl(job: Job) -> bytes:
 
 
 def _answered_rows(job: Job) -> Iterator[tuple[int, tuple[str, ...], dict[str, Any]]]:
+    """Yield (number from 1, uploaded cells, answer) of every row answered so far."""
     path = jobs.answers_file(job)
     if not path.is_file():
         return

@@ -89,7 +89,10 @@ def _review_row(job: Job, checker: StepChecker, stock: Stock, result: DecodeResu
 
 
 def end_with_runner() -> IO[bytes]:
-    """End this process as soon as its runner ends; wait for any other prediction, and return the locked file."""
+    """End this process as soon as its runner ends, and wait until any other prediction has ended.
+
+    There is another one where a runner was suspended for longer than its lease. The file returned holds the lock.
+    """
     Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
     lock = open_private(home_folder() / "jobs.lock", "ab")
     if fcntl:

@@ -22,10 +22,10 @@ class SavedAnswer:
     """An answer in a collection; at most one of a query is kept under a name."""
 
     question: str  # the name under which it is kept
-    task: str
-    model: str
-    query: str  # canonical SMILES, as the answer
-    answer: str
+    task: str  # of the prediction
+    model: str  # of the prediction
+    query: str  # canonical SMILES
+    answer: str  # canonical SMILES
     label: str = ""  # the class of the step
     chance: Annotated[float, Meta(ge=0, le=2)] = 0.0  # of the answer, as it was shown
     note: str = ""  # what its owner writes
@@ -49,7 +49,11 @@ ANSWERS = Documents("answers", "saved answer", SavedAnswer, most=5000)
 def find_matching(
     answers: Iterable[SavedAnswer], *, text: str = "", structure: str = "", status: str = ""
 ) -> list[SavedAnswer]:
-    """Return the answers that match words, substructure (SMILES, SMARTS; ValueError if unreadable) and status."""
+    """Return the answers that match all words, a substructure (SMILES or SMARTS) and a status.
+
+    Raises:
+        ValueError: if the structure cannot be read.
+    """
     words = text.lower().split()
     pattern = _read_pattern(structure.strip()) if structure.strip() else None
     matches = []

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from typing import Any
 
 import streamlit as st
 
@@ -52,10 +51,12 @@ def show_collections() -> None:
 def _show_search(answers: Sequence[SavedAnswer]) -> list[SavedAnswer]:
     left, middle, right = st.columns([3, 3, 2])
     text = left.text_input("Words", key="collect_text", placeholder="in names, notes, classes", max_chars=200)
-    hint = "SMILES or SMARTS"
-    structure = middle.text_input("Substructure", key="collect_structure", placeholder=hint, max_chars=500)
-    labels = {status: status or "any" for status in ("", *STATUSES)}
-    status = right.selectbox("Status", list(labels), format_func=labels.__getitem__, key="collect_status")
+    structure = middle.text_input(
+        "Substructure", key="collect_structure", placeholder="SMILES or SMARTS", max_chars=500
+    )
+    status = right.selectbox(
+        "Status", ["", *STATUSES], format_func=lambda choice: choice or "any", key="collect_status"
+    )
     try:
         return find_matching(answers, text=text, structure=structure, status=status)
     except ValueError as error:
@@ -73,10 +74,23 @@ def _show_answer(documents: Documents[SavedAnswer], answer: SavedAnswer) -> None
         about = f"{escape(answer.label) or 'One step'} · {format_percent(answer.chance)}"
         st.html(f'<header class="cs-head"><h3>{about}</h3></header>{drawn}')
         with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-            change_to: Any = {"on_change": _update_answer, "args": (documents, answer)}
-            number = STATUSES.index(answer.status)
-            st.selectbox("Status", STATUSES, number, key=f"{key}_status", width=130, **change_to)
-            st.text_input("Note", answer.note, max_chars=LONGEST["note"], key=f"{key}_note", **change_to)
+            st.selectbox(
+                "Status",
+                STATUSES,
+                STATUSES.index(answer.status),
+                key=f"{key}_status",
+                width=130,
+                on_change=_update_answer,
+                args=(documents, answer),
+            )
+            st.text_input(
+                "Note",
+                answer.note,
+                max_chars=LONGEST["note"],
+                key=f"{key}_note",
+                on_change=_update_answer,
+                args=(documents, answer),
+            )
             if st.button("Predict again", key=f"{key}_ask", type="tertiary"):
                 nav.open_page("predict", task=answer.model, smi=answer.query)
             st.button("Remove", key=f"{key}_remove", type="tertiary", on_click=documents.delete, args=(answer.id,))

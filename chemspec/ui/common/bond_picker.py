@@ -1,7 +1,6 @@
 """A drawing of a molecule whose bonds can be marked to break or to stay, by click or key."""
 
 from collections.abc import Callable
-from typing import Any
 
 import streamlit as st
 
@@ -42,9 +41,19 @@ def show_bond_picker(
                 st.session_state[f"{key}_turn"] = turn
             on_change(smiles, (cut, keep))
 
-    data: dict[str, Any] = {"smiles": smiles, "svg": drawing.svg, "dark": theme.is_dark(), "kinds": list(kinds)}
-    data |= {"cut": list(marks[0]), "keep": list(marks[1]), "hint": f"{hint}{NUMBERS if notes else ''}"}
-    data["turn"] = st.session_state.get(f"{key}_turn", 0)  # the last change that these marks include
-    data["bonds"] = [[*pair, name] for name, pair in offered.items()]
-    data["label"] = f"drawing of {smiles}; its bonds can be marked"
-    web_files.component("bonds")(key=key, data=data, on_marks_change=marks_changed)
+    web_files.component("bonds")(
+        key=key,
+        data={
+            "smiles": smiles,
+            "turn": st.session_state.get(f"{key}_turn", 0),  # the last change that these marks include
+            "svg": drawing.svg,
+            "bonds": [[*pair, name] for name, pair in offered.items()],
+            "cut": list(marks[0]),
+            "keep": list(marks[1]),
+            "kinds": list(kinds),
+            "label": f"drawing of {smiles}; its bonds can be marked",
+            "hint": f"{hint}{NUMBERS if notes else ''}",
+            "dark": theme.is_dark(),
+        },
+        on_marks_change=marks_changed,
+    )

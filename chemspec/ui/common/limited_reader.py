@@ -51,7 +51,12 @@ def main(kind: str, name: str, max_text: int, max_rows: int, max_columns: int) -
 
 
 def read_rows(kind: str, raw: bytes, max_rows: int, max_columns: int) -> Iterator[list[str]]:
-    """Yield the rows of a file, the header first; raises ValueError or MemoryError for an unusable one."""
+    """Yield the rows of a file, the header first.
+
+    Raises:
+        ValueError: if it cannot be read, or is beyond a limit.
+        MemoryError: if it decompresses to more than there is memory for.
+    """
     from chemspec.io import spreadsheets, structures
 
     if kind == ".parquet":
@@ -86,7 +91,12 @@ def _parquet_rows(raw: bytes) -> Iterator[list[str]]:
 
 
 def read_stock(kind: str, raw: bytes, name: str) -> bytes:
-    """Return the offers of a price list, or the InChIKeys of one without prices, as JSON; raises like `read_rows`."""
+    """Return the offers of a price list as JSON; of a list of building blocks without prices, its InChIKeys as JSON.
+
+    Raises:
+        ValueError: if it cannot be read.
+        MemoryError: if it decompresses to more than there is memory for.
+    """
     import msgspec
 
     from chemspec.plan import prices, stock

@@ -64,6 +64,7 @@ def _allowed_visitors() -> str:
 
 
 def _logged_in_user() -> Mapping[str, Any]:
+    """Return the identity provider's claims about the visitor."""
     return dict(st.user)
 
 
@@ -93,7 +94,11 @@ COOKIE = "_streamlit_xsrf"  # which Streamlit gives every browser
 
 
 def visitor_id() -> str | None:
-    """Return a pseudonymous id of this visitor, by login or browser (behind a proxy all addresses are the same)."""
+    """Return a pseudonymous id of this visitor; None where there is none.
+
+    A visitor who has logged in is known by that, others by their browser. An address would not do: behind a proxy all
+    have the same.
+    """
     context = get_script_run_ctx()
     if context is None:
         return None

@@ -1,7 +1,9 @@
 """The shell around every page: title, theme, navigation.
 
-A page file hands its body to `run_page`, which draws it inside the shell, starting the shell if needed: the first
-visitor of a fresh server who opens a deep link comes before the script that calls `st.navigation`.
+Streamlit knows two ways to have several pages: a folder `pages/`, and `st.navigation`. The first visitor of a fresh
+server who opens a deep link gets the folder way, with a bare page, because the script that calls `st.navigation` has
+not run yet. So a page file does not draw: it hands its body to `run_page`, which draws it inside the shell, starting
+the shell if needed.
 """
 
 from collections.abc import Callable
@@ -17,9 +19,14 @@ from chemspec.ui.launch import middleware
 
 # File in pages/, which is also the address (of the first: /); title.
 PAGES = (
-    *(("predict", "Predict"), ("plan", "Plan"), ("batch", "Batch"), ("collections", "Collections")),
-    # At the right of the bar, see theme.css:
-    *(("learn", "How it works"), ("step", "Step through"), ("speed", "Speed"), ("models", "Models")),
+    ("predict", "Predict"),
+    ("plan", "Plan"),
+    ("batch", "Batch"),
+    ("collections", "Collections"),
+    ("learn", "How it works"),  # from here on at the right of the bar, see theme.css
+    ("step", "Step through"),
+    ("speed", "Speed"),
+    ("models", "Models"),
 )
 ICON = "⌬"
 _INSIDE = "_inside_the_shell"

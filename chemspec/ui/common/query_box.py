@@ -1,13 +1,13 @@
 """The query box of a page: its text in the session, its error message, and the link that holds it.
 
-Streamlit's own text boxes drop the line ends of a pasted molfile and cannot tell a pause in typing from Enter.
+The box tells of pauses in typing and of Enter, and marks the characters at fault. Streamlit's own text boxes drop the
+line ends of a pasted molfile and cannot tell "typed so far" from "asked".
 """
 
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import streamlit as st
 
@@ -67,19 +67,29 @@ class QueryText:
         """
         text = str(st.session_state.setdefault(f"{self.page}_text", ""))
         read = formats.read_any(text, task=task) if text.strip() else None
-        data: dict[str, Any] = {"label": BOX_LABELS[task], "placeholder": PLACEHOLDERS[task], "text": text}
-        data |= {"longest": MAX_PASTED_CHARS, "fold": folded_label(text, read)}
-        data["span"] = (read.start, read.end) if isinstance(read, chem.Fault) else None
-        # Goes up when the program, not the visitor, changes the text; only then the box takes it over.
-        data["revision"] = st.session_state.setdefault(f"{self.page}_revision", 0)
+        span = (read.start, read.end) if isinstance(read, chem.Fault) else None
+        data = {
+            "label": BOX_LABELS[task],
+            "placeholder": PLACEHOLDERS[task],
+            "text": text,
+            # Goes up when the program, not the visitor, changes the text; only then the box takes it over.
+            "revision": st.session_state.setdefault(f"{self.page}_revision", 0),
+            "span": span,
+            "fold": folded_label(text, read),
+            "longest": MAX_PASTED_CHARS,
+        }
         key = f"{self.page}_box"
 
         def sent(name: str) -> str:
             return str((st.session_state.get(key) or {}).get(name) or "")[:MAX_PASTED_CHARS]
 
-        changes: Any = {"on_text_change": lambda: on_typed(sent("text")), "on_moved_change": on_navigate}
-        changes["on_ask_change"] = lambda: on_submit(sent("ask"))
-        web_files.component("question")(key=key, data=data, **changes)
+        web_files.component("question")(
+            key=key,
+            data=data,
+            on_text_change=lambda: on_typed(sent("text")),
+            on_ask_change=lambda: on_submit(sent("ask")),
+            on_moved_change=on_navigate,
+        )
         return text, read
 
 

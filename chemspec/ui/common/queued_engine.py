@@ -1,7 +1,8 @@
 """The engines of the app: one per model, shared by all visitors through a queue.
 
-A page decodes in its own script thread and reports progress with a Streamlit call at every few passes, at which a click
-or a closed tab ends the script: so a prediction can be stopped between any two passes, and its turn passes on.
+A page decodes in its own script thread and reports progress with a Streamlit call at every few passes. A click or a
+closed tab ends a script at its next Streamlit call, so a prediction can be stopped between any two passes, and its turn
+passes on.
 """
 
 from __future__ import annotations
@@ -99,6 +100,7 @@ def offered_precisions(model: str, *, here: bool = False) -> tuple[str, ...]:
 
 
 def _folder_stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
+    """Return a cache key that changes with the files of a model."""
     files = sorted(folder.iterdir()) if folder.is_dir() else [folder]
     return tuple((file.name, (about := file.stat()).st_mtime_ns, about.st_size) for file in files if file.is_file())
 
@@ -137,7 +139,12 @@ def warm_up_models() -> Thread:
 
 
 def model_names(task: Task | None = None, *, here: bool = False) -> list[str]:
-    """Return the models of a task (or of any on molecules), its namesake first; `here`: only installed ones."""
+    """Return the models of a task (any task on molecules without one), the one named like the task first.
+
+    Args:
+        task: "forward" or "retro".
+        here: the installed ones; otherwise those of the service, if there is one.
+    """
     if not here and remote_engine.service_address():
         task_by_name: dict[str, Task | None] = {
             name: remote.task for name, remote in remote_engine.remote_engines().items()

@@ -20,15 +20,21 @@ OTHERS = ("batch_size", "record")  # settings that the service chooses, or that 
 
 @dataclass(frozen=True, eq=False)
 class RemoteEngine:
-    """A model of a remote service: the part of `Engine` that Predict, Plan and Step through use."""
+    """A model of a remote service: the part of `Engine` that Predict, Plan and Step through use.
+
+    Attributes:
+        client: that asks.
+        name, task, digest, dtype, runtime: of the model, as the service tells them.
+        drafters: that it can use there.
+    """
 
     client: Client
-    name: str  # as the service names it, and so on
+    name: str
     task: Task
     digest: str
     dtype: str
     runtime: str
-    drafters: tuple[str, ...]  # that the service can use
+    drafters: tuple[str, ...]
 
     def predict(self, queries: str | Sequence[str], settings: DecodeSettings | None = None, **overrides: Any) -> Any:
         """Predict as `Engine.predict` does; queries that the service refuses or loses have the status "failed"."""

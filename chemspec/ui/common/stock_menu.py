@@ -44,9 +44,13 @@ def show_stock_menu() -> None:
             "common: what nearly every catalogue sells; paroutes: building blocks of routes in patents (Apache-2.0). "
             "Most of what can be bought is in none of them."
         )
-        options: Any = {"max_upload_size": uploads.MAX_STOCK_MB, "on_change": _read_uploaded_list}
-        label, types = "Your own price list (CSV, TSV or XLSX)", ["csv", "tsv", "xlsx", "gz"]
-        st.file_uploader(label, types, key="stock_file", **options)
+        st.file_uploader(
+            "Your own price list (CSV, TSV or XLSX)",
+            type=["csv", "tsv", "xlsx", "gz"],
+            max_upload_size=uploads.MAX_STOCK_MB,
+            key="stock_file",
+            on_change=_read_uploaded_list,
+        )
         st.caption(
             "A header, then one molecule per line: SMILES, name or InChIKey; price, currency, amount and supplier are "
             f"optional. It stays on this {remote_engine.machine_word()}, for this tab."

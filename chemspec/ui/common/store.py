@@ -43,10 +43,14 @@ class StoreError(ValueError):
 
 
 def ensure_home() -> Path:
-    """Return the app's private folder, made if missing; raises StoreError if it cannot be made or written."""
+    """Return the app's folder, created if missing and checked to be writable; private to its owner.
+
+    Raises:
+        StoreError: if it cannot be made or written.
+    """
     try:
         home = home_folder()
-        if not home.is_dir():  # the mode of an existing one is for its owner to choose, see `home.permission_warning`
+        if not home.is_dir():  # the mode of an existing one is for its owner to choose, see `files.permission_warning`
             make_private_folder(home)
         # Permission bits do not reveal read-only and full disks; writing a file does.
         with tempfile.TemporaryFile(dir=home) as file:
@@ -120,17 +124,25 @@ def hashed_id(*texts: str) -> str:
 
 @dataclass(frozen=True)
 class Documents(Generic[T]):
-    """The documents of one kind."""
+    """The documents of one kind.
 
-    kind: str  # also the name of the folder of their files
-    noun: str  # what messages call one
-    type: type[T]  # a dataclass
-    # a document is kept after its last change; finite if those unchanged for a day may go where there is no room for
-    # another one
+    Attributes:
+        kind: also the name of the folder of their files.
+        noun: what messages call one.
+        type: a dataclass.
+        days: a document is kept after its last change; finite if those unchanged for a day may go where there is no
+            room for another one.
+        most, most_bytes: limits of their number, and of their files.
+        home: folder of the store; None for the app's.
+    """
+
+    kind: str
+    noun: str
+    type: type[T]
     days: float = math.inf
     most: int = 1000
-    most_bytes: float = math.inf  # of their files
-    home: Path | None = None  # folder of the store; None for the app's
+    most_bytes: float = math.inf
+    home: Path | None = None
 
     def folder(self, name: str) -> Path:
         """Return the folder of a document's files; it may not exist. Raise StoreError if the text is no id."""

@@ -13,7 +13,13 @@ def join(*parts: str) -> Html:
 
 
 def tag(name: str, *children: str, **attributes: str) -> Html:
-    """Return an element; "span.cs-ok" has a class, `_` in attributes is a hyphen, and empty ones are left out."""
+    """Return an element.
+
+    Args:
+        name: such as "span", maybe with classes: "span.cs-ok".
+        children: elements and text.
+        attributes: with _ for a hyphen; empty ones are left out.
+    """
     name, *classes = name.split(".")
     named = {"class": " ".join(classes), **attributes}
     written = "".join(f' {key.replace("_", "-")}="{escape(value)}"' for key, value in named.items() if value)

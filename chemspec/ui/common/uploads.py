@@ -42,7 +42,16 @@ class Sheet:
 
 
 def read_upload(raw: bytes, name: str, *, header: bool = True) -> Sheet:
-    """Return the rows of a file, read as its name's ending says, after a `header`; raises FileError with the reason."""
+    """Return the rows of a file.
+
+    Args:
+        raw: its bytes.
+        name: tells by its ending how to read it.
+        header: whether the first line of a table holds the names of its columns; a parquet file has them anyway.
+
+    Raises:
+        FileError: if it cannot be read or is beyond a limit, saying which.
+    """
     if len(raw) > MAX_MB * 1_000_000:
         raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MAX_MB} are the limit, so split it")
     stem, ending = _split_ending(name)
@@ -103,10 +112,15 @@ def read_stock(raw: bytes, name: str, kind: str) -> bytes:
 
 
 def _read_limited(raw: bytes, kind: str, name: str = "") -> bytes:
-    limits, timeout = map(str, (MAX_TEXT, MAX_ROWS, MAX_COLUMNS)), 3 * limited_reader.KINDS[kind][1]
-    command = [sys.executable, "-m", limited_reader.__name__, kind, name, *limits]
+    """Return the output of `limited_reader` for a file."""
+    limits = map(str, (MAX_TEXT, MAX_ROWS, MAX_COLUMNS))
     try:
-        process = subprocess.run(command, input=raw, capture_output=True, timeout=timeout)
+        process = subprocess.run(
+            [sys.executable, "-m", limited_reader.__name__, kind, name, *limits],
+            input=raw,
+            capture_output=True,
+            timeout=3 * limited_reader.KINDS[kind][1],
+        )
     except subprocess.TimeoutExpired:
         raise FileError("the file takes too long to read; split it, or save it as CSV") from None
     if process.returncode == 3:

@@ -30,7 +30,8 @@ def show_figures(shown: Sequence[tuple[str, str]]) -> None:
 def fresh_container(shows: Hashable, *, key: str) -> Any:
     """Return a container for content that belongs to `shows`; content of another value is removed at once.
 
-    Streamlit does so only when the script ends: till then, answers to the last question would stand below new ones.
+    Streamlit replaces a page piece by piece and removes what is left over only when the script ends; until then,
+    answers to the last question would stand below those to the new one.
     """
     state = st.session_state
     last, turn = state.get(key, (None, 0))

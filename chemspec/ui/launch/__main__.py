@@ -1,6 +1,7 @@
-"""Serve the app: `python -m chemspec.ui.launch --server.port 8501`, options of `streamlit run`, `--allowed-host`.
+"""Serve the app: `python -m chemspec.ui.launch --server.port 8501`, with the options of `streamlit run`.
 
-A file in a folder of its own, because Streamlit puts the folder of what is started onto the module path.
+`--allowed-host NAME` gives a further name of the server. A file in a folder of its own, because Streamlit puts the
+folder of what is started onto the module path.
 """
 
 import logging

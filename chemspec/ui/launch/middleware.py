@@ -1,7 +1,9 @@
 """ASGI applications around Streamlit: security headers, limits of uploads, styles in the page; and log redaction.
 
-Streamlit keeps each uploaded file until its visitor removes it or has been gone for some minutes. What `st.html` sends
-arrives after the first pieces of a page are drawn, which then jump; styles in the page itself are there before.
+Streamlit keeps each uploaded file until its visitor takes it away or has been gone for some minutes, however many there
+are. What `st.html` sends arrives after the first pieces of a page are drawn, which then jump to where they belong; and
+the placeholder that Streamlit draws until a script speaks is narrower than the page. Styles in the page itself are
+there before anything is drawn.
 """
 
 import logging
@@ -82,7 +84,8 @@ class StyledPage:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; only HTML pages are changed."""
-        if scope["type"] != "http" or "text/html" not in Headers(scope=scope).get("accept", ""):
+        accepted = Headers(scope=scope).getlist("accept") if scope["type"] == "http" else []
+        if not any("text/html" in kinds for kinds in accepted):
             await self.app(scope, receive, send)
             return
         headers = [pair for pair in scope["headers"] if pair[0] not in _LEFT_OUT]
@@ -112,10 +115,21 @@ class StyledPage:
 
 # Streamlit's own pages need inline scripts, and its charts and the sketcher `eval`. What this stops: scripts, frames,
 # pictures and connections of other hosts, forms that lead elsewhere, and other sites that show the app in a frame.
-POLICY = (
-    "default-src 'self'; script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:; style-src 'self' 'unsafe-inline'; "
-    "img-src 'self' data: blob:; font-src 'self' data:; connect-src 'self' data: blob:; worker-src 'self' blob:; "
-    "frame-src 'self' blob: data:; frame-ancestors 'self'; base-uri 'self'; form-action 'self'; object-src 'none'"
+POLICY = "; ".join(
+    (
+        "default-src 'self'",
+        "script-src 'self' 'unsafe-inline' 'unsafe-eval' blob:",
+        "style-src 'self' 'unsafe-inline'",
+        "img-src 'self' data: blob:",
+        "font-src 'self' data:",
+        "connect-src 'self' data: blob:",
+        "worker-src 'self' blob:",
+        "frame-src 'self' blob: data:",
+        "frame-ancestors 'self'",
+        "base-uri 'self'",
+        "form-action 'self'",
+        "object-src 'none'",
+    )
 )
 HEADERS = {
     "content-security-policy": POLICY,

@@ -71,14 +71,17 @@ def draw_storyboard() -> None:
 def partly_accepted(view: TraceView) -> int:
     """Return the number of the pass whose draft was accepted, and rejected, furthest."""
     drafts = {number: step.drafts[0] for number, step in enumerate(view.passes, 1) if step.drafts}
-    length = {number: min(draft.accepted, len(draft.tokens) - draft.accepted) for number, draft in drafts.items()}
-    return max(length, key=length.__getitem__)
+    return max(
+        drafts, key=lambda number: min(drafts[number].accepted, len(drafts[number].tokens) - drafts[number].accepted)
+    )
 
 
 def _token_cells(texts: Sequence[str], accepted: int, mark: str) -> list[str]:
     """Return table cells of tokens: those accepted in bold, those behind them between two marks."""
-    marks = ["**"] * accepted + [mark] * len(texts)
-    return [f"{sign}{escaping.plain_text(text)}{sign}" for sign, text in zip(marks, texts, strict=False)]
+    return [
+        f"**{escaping.plain_text(text)}**" if k < accepted else f"{mark}{escaping.plain_text(text)}{mark}"
+        for k, text in enumerate(texts)
+    ]
 
 
 def write_comparison() -> None:
@@ -105,8 +108,10 @@ def draw_beams() -> None:
     show_figure([standard], [Frame(parts, style="wide")], alt=f"Tree of the answers: {answers}", key="learn_beams")
     first, second = speed_numbers([standard.trace]), speed_numbers([ahead.trace])
     same = [answer.smiles for answer in standard.hypotheses] == [answer.smiles for answer in ahead.hypotheses]
-    counts = {"standard": first, "looking ahead": second}
-    rows = [(label, str(sums.passes), f"{sums.nodes_per_pass:.0f}") for label, sums in counts.items()]
+    rows = [
+        (label, str(counts.passes), f"{counts.nodes_per_pass:.0f}")
+        for label, counts in (("standard", first), ("looking ahead", second))
+    ]
     st.markdown(markdown_table(("", "passes:", "places a pass:"), rows))
     st.caption("All answers equal." if same else "The answers differ.")
 

@@ -1,4 +1,7 @@
-"""The texts of the page Learn, definitions of all figures, and recorded examples (commands: assets/learn/README.md)."""
+"""The texts of the page Learn, its worked examples, and the definitions of all figures.
+
+The examples are traces recorded from the shipped models, never made up; assets/learn/README.md has the commands.
+"""
 
 import inspect
 import json
@@ -43,7 +46,10 @@ def papers_report() -> dict[str, Any]:
 
 
 def drafter_rows(task: str, kind: str) -> list[dict[str, Any]]:
-    """Return rows of `measured` for a task and a kind of decoding, as in "greedy B=1", with `drafter` and `speedup`."""
+    """Return rows of `measured` for a task and a kind of decoding, as in "greedy B=1", with its `drafter`.
+
+    The standard decoder has the speed-up 1.
+    """
     start = f"{task}, {kind}, "
     return [
         {**row, "drafter": row["name"].removeprefix(start), "speedup": row["speedup"] or 1.0}
@@ -59,10 +65,18 @@ def example_facts() -> dict[str, str]:
     drafted, standard, ahead, beam = (speed_numbers([recorded_example(name).trace]) for name in names)
     exact, relaxed = recorded_example("amide-beam-none").hypotheses, recorded_example("amide-sbs").hypotheses
     agree = sum(answer.smiles == other.smiles for answer, other in zip(exact, relaxed, strict=False))
-    facts = {"tokens": drafted.emitted, "copied": drafted.accepted, "passes": drafted.passes}
-    facts |= {"standard": standard.passes, "beam_passes": ahead.passes, "beam_standard": beam.passes}
-    facts |= {"beam_nodes": round(ahead.nodes_per_pass), "beam_standard_nodes": round(beam.nodes_per_pass)}
-    return {name: str(fact) for name, fact in (facts | {"agree": agree, "answers": len(exact)}).items()}
+    return {
+        "tokens": str(drafted.emitted),
+        "copied": str(drafted.accepted),
+        "passes": str(drafted.passes),
+        "standard": str(standard.passes),
+        "beam_passes": str(ahead.passes),
+        "beam_standard": str(beam.passes),
+        "beam_nodes": f"{ahead.nodes_per_pass:.0f}",
+        "beam_standard_nodes": f"{beam.nodes_per_pass:.0f}",
+        "agree": str(agree),
+        "answers": str(len(exact)),
+    }
 
 
 def fill_numbers(text: str) -> str:
@@ -77,9 +91,12 @@ def describe_setting(alpha: float, gamma: int, c: float, cost: walltime.Cost) ->
     if best == 0:
         return "Here **no draft pays**: it costs more time than it saves in passes."
     top = walltime.expected_speedup(alpha, best, c, cost)
-    text = f"{now:.2f} times as fast as standard decoding"
-    if now < 1 or gamma == 0:
-        text = f"slower than standard decoding ({now:.2f} times as fast)" if gamma else "no gain"
+    if gamma == 0:
+        text = "no gain"
+    elif now >= 1:
+        text = f"{now:.2f} times as fast as standard decoding"
+    else:
+        text = f"slower than standard decoding ({now:.2f} times as fast)"
     text = f"With drafts of {gamma} tokens: {text}. The best is {best} tokens, {top:.2f} times as fast"
     return text + (" (the longest considered)." if best == walltime.MAX_GAMMA else ".")
 

@@ -1,8 +1,14 @@
 """When drafting pays: the wall-time model of Leviathan et al. (2023), which Xia et al. and Tulsian et al. use too.
 
-A draft of gamma tokens is checked in one pass. Each token is right with probability alpha, whatever the others are;
-after the first wrong one the rest is lost. Time is counted in passes over one token: drafting a token costs c, a pass
-`pass_cost` of its number of new tokens, in the papers 1.
+A draft of gamma tokens is checked in one pass. Each of its tokens is right with probability alpha, whatever the others
+are; after the first wrong one the rest is lost. Time is counted in passes over one token:
+
+    alpha      chance that a drafted token is accepted
+    gamma      tokens in a draft
+    c          cost of drafting one token
+    pass_cost  cost of a pass by its number of new tokens; the papers take it to be 1, whatever the number
+
+Pure functions; nothing is measured here.
 """
 
 from collections.abc import Callable

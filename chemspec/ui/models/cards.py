@@ -80,8 +80,15 @@ def _read_cached(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> Mode
         text = lines.read(CARD)
     title, sections = split_card(text)
     accuracy, classes = read_accuracy(folder)
-    texts: Any = {"title": title, "sections": sections, "accuracy": accuracy, "classes": classes}
-    card = ModelCard(folder.name, folder, bytes=sum(sizes.values()), **texts)
+    card = ModelCard(
+        folder.name,
+        folder,
+        bytes=sum(sizes.values()),
+        title=title,
+        sections=sections,
+        accuracy=accuracy,
+        classes=classes,
+    )
     if missing := [name for name in FILES[:3] if name not in sizes]:
         return replace(card, problem=f"missing: {', '.join(missing)}")
     try:
@@ -111,8 +118,15 @@ def _with_weights(card: ModelCard, sizes: dict[str, int]) -> ModelCard:
     vocabulary = len(Tokenizer.load(folder / "vocab.json"))
     if sizes["model.safetensors"] <= CHECKED:
         _ = checkpoint.load(folder).model  # which is checked when it is made
-    numbers: Any = {"parameters": parameters, "stored": ", ".join(kinds), "vocabulary": vocabulary}
-    return replace(card, task=task, config=config, digest=checkpoint.digest_of_folder(folder), **numbers)
+    return replace(
+        card,
+        task=task,
+        config=config,
+        parameters=parameters,
+        stored=", ".join(kinds),
+        vocabulary=vocabulary,
+        digest=checkpoint.digest_of_folder(folder),
+    )
 
 
 def split_card(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -127,7 +141,10 @@ def split_card(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 
 def read_accuracy(folder: Path) -> tuple[tuple[Share, ...], tuple[tuple[str, int, tuple[Share, ...]], ...]]:
-    """Return the shares of right answers that a model folder keeps, and by class too; empty if missing or nonsense."""
+    """Return the shares of right answers that a model folder keeps, and those by reaction class.
+
+    Both are empty where they are missing or make no sense.
+    """
     try:
         with (folder / evaluation.MEASUREMENTS_FILE).open("rb") as file:
             measured = json.loads(file.read(SMALL))["accuracy"]
@@ -188,16 +205,19 @@ def show_summary(installed: int, loaded: int) -> None:
     widgets.show_figures([(f"{loaded} of {installed}", "models in memory"), (computing, versions)])
 
 
-PRECISION = {"F16": "half precision (fp16)", "F32": "single precision (fp32)"}
-PRECISION |= {"BF16": "bfloat16", "BF16, F32": "bfloat16 (vectors in fp32)"}
+PRECISION = {
+    "F16": "half precision (fp16)",
+    "BF16": "bfloat16",
+    "BF16, F32": "bfloat16 (vectors in fp32)",
+    "F32": "single precision (fp32)",
+}
 RUNTIME = {"native": "chemspec's own CPU code", "torch": "PyTorch", "graphs": "PyTorch, CUDA graphs"}
 
 
 def facts_table(card: ModelCard, engine: Engine | None) -> str:
     """Return what a model is and where it runs, as a Markdown table."""
     stored = PRECISION.get(card.stored, card.stored)
-    rows = {f"Accuracy, {name}": f"{share:.1f} % ({low:.1f} to {high:.1f})" for name, share, low, high in card.accuracy}
-    rows |= {
+    rows = {
         "Size": f"{format_size(card.parameters, '')} parameters, {format_size(card.bytes)} on disk in {stored}",
         "Network": describe_architecture(card.config) if card.config else "",
         "Vocabulary": f"{card.vocabulary} tokens",
@@ -208,6 +228,8 @@ def facts_table(card: ModelCard, engine: Engine | None) -> str:
         threads = f", {engine.threads} threads" if engine.device == "cpu" else ""
         runtime = RUNTIME.get(engine.runtime, engine.runtime)
         rows["Runs on"] = f"{runtime}, {engine.device.upper()}{threads}, computing in {engine.dtype}"
+    for name, share, low, high in card.accuracy:
+        rows[f"Accuracy, {name}"] = f"{share:.1f} % ({low:.1f} to {high:.1f})"
     return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {plain_text(text)} |" for name, text in rows.items() if text)
 
 

@@ -71,15 +71,12 @@ def show_plan(plan: Plan, models: Expander) -> None:
         _show_comparison(titled)
     else:
         _show_groups(titled, models)
-    counts = plan.counts
-    per_pass = f"; {counts.tokens / counts.passes:.2f} tokens a pass (standard decoding: 1)" if counts.passes else ""
     st.caption(
         "Ranked by the product of the steps' calibrated probabilities, reduced to a tenth where the forward model, "
         "without reagents and with proposed ones, predicts another product. Conditions are those of the nearest patent "
         "reactions, else proposed by a model. The address of this page holds the target and your constraints. "
         + ("" if precedent_index() else "No index of patent reactions is installed, so steps come without precedents. ")
-        + f"{plan.expansions} molecules expanded, {counts.molecules} of them decoded now, the others known; "
-        f"{counts.checks} steps checked; {counts.calls} calls of the models, {counts.seconds:.1f} s{per_pass}."
+        + _effort(plan)
     )
 
 
@@ -116,6 +113,16 @@ def precedent_index() -> Precedents | None:
     except (OSError, ValueError) as error:
         st.warning(plain_text(f"Steps come without precedents: {error}"))
         return None
+
+
+def _effort(plan: Plan) -> str:
+    """Return what the models did for the search, in words."""
+    counts = plan.counts
+    text = f"{plan.expansions} molecules expanded, {counts.molecules} of them decoded now, the others known"
+    text += f"; {counts.checks} steps checked; {counts.calls} calls of the models, {counts.seconds:.1f} s"
+    if counts.passes:
+        text += f"; {counts.tokens / counts.passes:.2f} tokens a pass (standard decoding: 1)"
+    return f"{text}."
 
 
 def show_route_scheme(route: Route, title: str) -> None:
@@ -162,28 +169,33 @@ def _show_comparison(titled: Sequence[Titled]) -> None:
     titles = [title for title, _ in titled]
     first = [title for title in titles if "variant" not in title]
     chosen = st.multiselect("Routes to compare", titles, first[:MOST_COMPARED], max_selections=MOST_COMPARED)
-    for column, title in zip(st.columns(max(1, len(chosen))), chosen, strict=False):
+    shown = [pair for pair in titled if pair[0] in chosen]  # in the order of their ranks
+    for column, (title, route) in zip(st.columns(max(1, len(shown))), shown, strict=False):
         with column.container(border=True, height="stretch", key=f"plan_route_facts_{title.replace(' ', '_')}"):
             st.subheader(title, anchor=False)
-            _show_facts(dict(titled)[title])
+            _show_facts(route)
 
 
 def _show_facts(route: Route) -> None:
     evidence = _evidence([route])
     unlisted = [name_of(leaf.smiles) or leaf.smiles for leaf in route.leaves if not leaf.stock]
     line = f", longest line {route.depth}" * (route.depth < len(route.steps))
-    facts = {"Steps": f"{len(route.steps)}{line}", "Weakest step": format_percent(route.weakest)}
-    facts["In no list"] = ", ".join(unlisted) or "nothing"
+    facts = {
+        "Steps": f"{len(route.steps)}{line}",
+        "Weakest step": format_percent(route.weakest),
+        "In no list": ", ".join(unlisted) or "nothing",
+    }
     st.markdown("  \n".join(f":gray[{name}] {plain_text(fact)}" for name, fact in facts.items()))
     for number, node in enumerate(route.steps, 1):
         if node.step:
             step = f"{values.step_class(node) or 'One step'}, {values.step_percent(node.step)}"
-            st.markdown(f"{number}. {plain_text(step)}  \n:gray[{plain_text(values.step_conditions(node, evidence))}]")
+            conditions = plain_text(values.step_conditions(node, evidence))
+            st.markdown(f"{number}. {plain_text(step)}" + (f"  \n:gray[{conditions}]" if conditions else ""))
     leaves = []
     for leaf in route.leaves:
         mark = tag("span.cs-listed" if leaf.stock else "span.cs-unlisted", values.stock_text(leaf.stock))
         name = name_of(leaf.smiles)
-        caption = tag("figcaption", *(name, tag("br")) if name else (), mark)
+        caption = tag("figcaption", name, tag("br"), mark) if name else tag("figcaption", mark)
         leaves.append(tag("figure", _picture(leaf.smiles, 110, 74) or leaf.smiles, caption))
     st.html(tag("div.cs-leaves", *leaves))
 
@@ -203,14 +215,18 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
     if seen:
         st.caption(plain_text(seen.in_words[:1].upper() + seen.in_words[1:] + "."))
         for precedent in seen.nearest:
-            source = precedent.source, f"product {precedent.similarity:.0%} alike", precedent.text
-            facts = plain_text(", ".join(filter(None, source)))
-            st.markdown(f"- `{precedent.reactants}>>{precedent.product}`: {facts}")
+            source = ", ".join(
+                filter(None, (precedent.source, f"product {precedent.similarity:.0%} alike", precedent.text))
+            )
+            st.markdown(f"- `{precedent.reactants}>>{precedent.product}`: {plain_text(source)}")
     st.button("Search without this step", key=f"plan_drop_{key}", on_click=search_form.drop_step, args=(now,))
     ways = [models.with_checks(node.smiles, proposal) for proposal in models.expand([node.smiles])[0]]
     avoid = search_form.chosen_settings().avoid
-    ways = [item for item in ways if item.reactants != node.step.reactants]
-    others = [item for item in ways if not need_avoided(item.reactants, avoid)]
+    others = [
+        proposal
+        for proposal in ways
+        if proposal.reactants != node.step.reactants and not need_avoided(proposal.reactants, avoid)
+    ]
     if not others:
         st.caption("The model proposes no other step to this molecule.")
     for number, proposal in enumerate(others):
@@ -220,8 +236,10 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
                 st.image(svg, alt=smiles)
             kind = values.step_class(Node(node.smiles, step=proposal))
             st.caption(plain_text(", ".join(filter(None, (kind, values.step_percent(proposal))))))
-            use, reaction = f"plan_use_{key}_{number}", proposal.reaction(node.smiles)
-            st.button("Use this instead", key=use, on_click=search_form.use_step, args=(reaction,))
+            reaction = proposal.reaction(node.smiles)
+            st.button(
+                "Use this instead", key=f"plan_use_{key}_{number}", on_click=search_form.use_step, args=(reaction,)
+            )
 
 
 def show_tree(tree: Seen) -> None:

@@ -4,7 +4,6 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import localtime, strftime
-from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
@@ -28,8 +27,13 @@ BOX = QueryText("plan")
 _read_own_stock = st.cache_resource(show_spinner="Reading the stock …", max_entries=4)(stock_menu.read_own_stock)
 LINKED = ("smi", "use", "drop", "keep", "through", "avoid")  # in the address
 CHOICES = ("only", "without", "keep", "through", "avoid")  # settings that the visitor chooses for one target
-DEFAULTS = {"plan_lists": list(lists.BUILT_IN), "plan_seconds": 60, "plan_expansions": 100, "plan_depth": 6}
-DEFAULTS["plan_algorithm"] = ALGORITHMS[0]
+DEFAULTS = {
+    "plan_lists": list(lists.BUILT_IN),
+    "plan_seconds": 60,
+    "plan_expansions": 100,
+    "plan_depth": 6,
+    "plan_algorithm": ALGORITHMS[0],
+}
 EXAMPLES = {
     "lidocaine": "CCN(CC)CC(=O)Nc1c(C)cccc1C",
     "imatinib": "Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1",
@@ -115,21 +119,28 @@ def _names_another_search() -> bool:
 
 def _follow_address() -> None:
     """Read the address: a stored search, or a target with choices."""
-    if name := st.query_params.get("plan", ""):
+    named = st.query_params
+    if name := named.get("plan", ""):
         open_search(name)
-    else:
-        BOX.set_text(query_box.linked_query()[1])
-        _new_search({name: tuple(st.query_params.get_all(name)) for name in LINKED})
+        return
+    BOX.set_text(query_box.linked_query()[1])
+    _new_search(*(tuple(named.get_all(name)) for name in LINKED[1:]))
 
 
-def _new_search(linked: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> None:
-    """Start a search for the molecule in the box, with the choices of a link."""
+def _new_search(
+    only: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
+    keep: tuple[str, ...] = (),
+    through: tuple[str, ...] = (),
+    avoid: tuple[str, ...] = (),
+) -> None:
+    """Ask for routes to the molecule in the box; none where it cannot be read."""
     state = st.session_state
     read = formats.read_any(str(state.get("plan_text", "")), task="retro")
     state.plan_search = state.plan_problem = None
     if isinstance(read, formats.Input):
-        only, without, keep, through, avoid = (linked.get(name, ()) for name in LINKED[1:])
-        pairs = tuple(pair for name, pair in bonds_by_name(read.smiles).items() if name in keep)
+        offered = bonds_by_name(read.smiles)
+        pairs = tuple(pair for name, pair in offered.items() if name in keep)
         state.plan_search = Project(new_id(), read.smiles, (), "", PlanSettings())
         _change_choices(only=only, without=without, keep=pairs, through="".join(through[:1]), avoid=avoid)
         if state.plan_problem:
@@ -263,9 +274,12 @@ def _choose_stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
     with st.popover("Stock"):
         names = tuple(st.multiselect("Lists", lists.BUILT_IN, key="plan_lists", persist_state="session"))
         st.caption("Building blocks of routes in patents (PaRoutes, Apache-2.0); not a catalogue.")
-        label = "Your own: SMILES or InChIKeys, with prices if you like, .csv, .xlsx, .smi or .txt, also gzipped "
-        label += f"(at most {uploads.MAX_STOCK_MB} MB)"
-        file = st.file_uploader(label, max_upload_size=uploads.MAX_STOCK_MB, key="plan_stock_file")
+        file = st.file_uploader(
+            "Your own: SMILES or InChIKeys, with prices if you like, .csv, .xlsx, .smi or .txt, also gzipped "
+            f"(at most {uploads.MAX_STOCK_MB} MB)",
+            max_upload_size=uploads.MAX_STOCK_MB,
+            key="plan_stock_file",
+        )
         own_stock: tuple[str, Keys] | None = state.get("plan_own")
         if own_stock and file is None:
             name = escaping.plain_text(own_stock[0])
@@ -291,20 +305,33 @@ def _choose_stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
 
 
 def _choose_constraints(search: Project) -> None:
+    """Draw what every route must contain, and what no step may form or need."""
     marked, chosen = _kept_bonds(search), search.settings
     count = len(marked) + bool(chosen.through) + len(chosen.avoid)
     with st.popover("Constraints" + f" ({count})" * bool(count)):
-        about = "Every route contains this molecule, as an intermediate or a building block. Without stereochemistry, "
-        about += "any stereoisomer counts."
-        label = "Through this intermediate (SMILES or name)"
-        st.text_input(label, key="plan_through", on_change=_constraints_typed, help=about)
-        about = "No intermediate or building block has it; the target may. Up to five, with blanks between them."
-        longest = constraints.MAX_PATTERNS * (constraints.MAX_CHARS + 1)
-        options: Any = {"max_chars": longest, "on_change": _constraints_typed, "placeholder": "[N+](=O)[O-]"}
-        st.text_input("Without this substructure (SMARTS)", key="plan_avoid", help=about, **options)
-        options = {"kinds": ("keep",), "hint": "Click a bond to keep: no step will form it."}
-        marks = ((), tuple(marked))
-        bond_picker.show_bond_picker(search.target, marks, key="plan_bonds", on_change=_bonds_marked, **options)
+        st.text_input(
+            "Through this intermediate (SMILES or name)",
+            key="plan_through",
+            on_change=_constraints_typed,
+            help="Every route contains this molecule, as an intermediate or a building block. Without stereochemistry, "
+            "any stereoisomer counts.",
+        )
+        st.text_input(
+            "Without this substructure (SMARTS)",
+            key="plan_avoid",
+            max_chars=constraints.MAX_PATTERNS * (constraints.MAX_CHARS + 1),
+            on_change=_constraints_typed,
+            placeholder="[N+](=O)[O-]",
+            help="No intermediate or building block has it; the target may. Up to five, with blanks between them.",
+        )
+        bond_picker.show_bond_picker(
+            search.target,
+            ((), tuple(marked)),
+            key="plan_bonds",
+            on_change=_bonds_marked,
+            kinds=("keep",),
+            hint="Click a bond to keep: no step will form it.",
+        )
 
 
 def _constraints_typed() -> None:
@@ -329,7 +356,9 @@ def _bonds_marked(target: str, marks: bond_picker.Marks) -> None:
 def _choose_limits() -> PlanSettings:
     with st.popover("Limits"):
         seconds = st.number_input("Time, in seconds", 5, 3600, step=5, key="plan_seconds", persist_state="session")
-        most = st.number_input("Molecules expanded", 1, 5000, step=10, key="plan_expansions", persist_state="session")
+        expansions = st.number_input(
+            "Molecules expanded", 1, 5000, step=10, key="plan_expansions", persist_state="session"
+        )
         depth = st.number_input("Longest sequence, in steps", 1, 12, key="plan_depth", persist_state="session")
         algorithm = st.selectbox("Search algorithm", ALGORITHMS, key="plan_algorithm", persist_state="session")
-    return PlanSettings(algorithm=algorithm, seconds=float(seconds), expansions=int(most), depth=int(depth))
+    return PlanSettings(algorithm=algorithm, seconds=float(seconds), expansions=int(expansions), depth=int(depth))

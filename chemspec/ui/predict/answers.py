@@ -141,8 +141,10 @@ def _show_selectivity(choice: Selectivity) -> None:
     drawing = Depiction(choice.reactant, dark=theme.is_dark(), colouring=marks)
     width = f"{SCALE * svg_size(drawing.svg)[0]:.0f}" if drawing.svg else ""
     alt = f"Drawing with percentages at its atoms: {choice.text}"
-    ranks = [f"answer{'s' * (len(site.ranks) > 1)} {', '.join(map(str, site.ranks))}" for site in sites]
-    rows = [f"**{format_percent(site.probability)}** {text}" for site, text in zip(sites, ranks, strict=True)]
+    rows = [
+        f"**{format_percent(site.probability)}** answer{'s' * (len(site.ranks) > 1)} {', '.join(map(str, site.ranks))}"
+        for site in sites
+    ]
     same = " Atoms that are alike share one percentage." if any(len(site.equivalent) > 1 for site in sites) else ""
     name = f"predict_site_{sites[0].atom}_card"
     with st.container(border=True, horizontal=True, vertical_alignment="center", key=name):
@@ -168,11 +170,23 @@ def show_card(
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{name}_foot"):
         st.caption(card_footer(question, card), width="stretch")
         if best.valid:
-            labels, key = [label for label in VIEWS if own_picture or label != "Copied"], f"{name}_{question.key}"
-            view = st.segmented_control("Details", labels, key=f"{key}_details", label_visibility="collapsed")
+            view = st.segmented_control(
+                "Details",
+                [label for label in VIEWS if own_picture or label != "Copied"],
+                key=f"{name}_{question.key}_details",
+                label_visibility="collapsed",
+            )
             if st.button("Save", key=f"{name}_save", type="tertiary"):
-                ids = card.task, question.model, question.smiles, best.canonical
-                collections_view.save_dialog(SavedAnswer("", *ids, card.name, card.probability))
+                answer = SavedAnswer(
+                    question="",
+                    task=card.task,
+                    model=question.model,
+                    query=question.smiles,
+                    answer=best.canonical,
+                    label=card.name,
+                    chance=card.probability,
+                )
+                collections_view.save_dialog(answer)
     if own_picture:
         with st.container(horizontal=True, gap=None, key=f"{name}_text"):
             st.html(token_origins.runs_html(own_picture.view), width="stretch")

@@ -54,7 +54,10 @@ def card_header(question: Question, card: Suggestion) -> Html:
 
 
 def card_drawing(question: Question, card: Suggestion, coloured: Picture | None = None, *, wide: bool) -> Html:
-    """Return the scheme of an answer, maybe in the colours of its passes: retro reactants, or the product."""
+    """Return the scheme of an answer as safe HTML: of a retro answer the reactants, of further products the product.
+
+    `coloured` puts the colours of the passes on the atoms.
+    """
     best = card.best
     if not best.valid:
         return tag("p.cs-hint", "There is nothing to draw.")
@@ -62,10 +65,7 @@ def card_drawing(question: Question, card: Suggestion, coloured: Picture | None 
     if question.task == "retro":
         left, _ = scheme_sides(best.canonical, question.smiles, card.step)
         drawn = scheme.side_html(replace(left, labels=_precursor_captions(card), origins=origins))
-        conditions, source = conditions_over_arrow(card)
-        given = (tag("small", conditions), tag("span", "⇒", aria_label="is made from"), tag("small", source))
-        arrow = tag("span.cs-retro", "⇒", aria_label="is made from")
-        return tag("div.cs-scheme.cs-tight", tag("span.cs-retro.cs-given", *given) if conditions else arrow, drawn)
+        return tag("div.cs-scheme.cs-tight", _retro_arrow(*conditions_over_arrow(card)), drawn)
     left, right = scheme_sides(question.smiles, best.canonical, card.step)
     if coloured:
         left = replace(left, origins=token_origins.query_colouring(coloured.view, question.smiles))
@@ -82,6 +82,13 @@ def conditions_over_arrow(card: Suggestion) -> tuple[str, str]:
     return text if len(text) <= MAX_CONDITIONS_CHARS else text[: MAX_CONDITIONS_CHARS - 1] + "…", source
 
 
+def _retro_arrow(conditions: str, source: str) -> Html:
+    if not conditions:
+        return tag("span.cs-retro", "⇒", aria_label="is made from")
+    arrow = tag("span", "⇒", aria_label="is made from")
+    return tag("span.cs-retro.cs-given", tag("small", conditions), arrow, tag("small", source))
+
+
 def _precursor_captions(card: Suggestion) -> tuple[str, ...]:
     """Return for each precursor its name, if it has a common one, and below whether it can be bought."""
     parts = card.best.canonical.split(".")
@@ -96,10 +103,11 @@ def _precursor_captions(card: Suggestion) -> tuple[str, ...]:
 def card_footer(question: Question, card: Suggestion) -> str:
     """Return what is wrong, what the forward model says, which reagents are usual, and precedents, as Markdown."""
     check, parts = card.check, []
-    differs = check and check.verdict == "differs" and check.product
-    chance = f" ({format_percent(check.probability)})" if check and differs else ""
     for text in (problem.removeprefix("the ") for problem in card.problems):
-        parts.append(_badge("orange", f"⚠ {text}{chance if text.startswith('forward model') else ''}"))
+        chance = ""
+        if check and check.verdict == "differs" and check.product and text.startswith("forward model"):
+            chance = f" ({format_percent(check.probability)})"
+        parts.append(_badge("orange", f"⚠ {text}{chance}"))
     if card.best.valid and (question.task == "retro" or card.rank == 1):  # of a flask once
         parts += [_badge("orange", f"Hazard: {sentence}") for sentence in hazards(*card.sides)]
     parts += map(plain_text, card.notes)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import exp
-from typing import Any
 
 import streamlit as st
 
@@ -14,9 +13,15 @@ from chemspec.chem.strategy import families, family_of, strategy
 from chemspec.depict.schemes import Side, scheme_sides, scheme_to_cdxml, scheme_to_png, scheme_to_svg
 from chemspec.engine.forks import Fork, find_forks
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.review import suggestions
 from chemspec.review.forward_check import gives_target
-from chemspec.review.suggestions import Suggestion, answer_probability, describe_check, format_percent, spoils_stereo
+from chemspec.review.suggestions import (
+    PROPOSED_BY_MODEL,
+    Suggestion,
+    answer_probability,
+    describe_check,
+    format_percent,
+    spoils_stereo,
+)
 from chemspec.settings import DecodeSettings
 from chemspec.types import Hypothesis
 from chemspec.ui.common import queued_engine, remote_engine, scheme
@@ -85,8 +90,8 @@ def show_precedents(answer: Answer) -> None:
         change = strategy(precedent.reactants, precedent.product)
         left, right = scheme_sides(precedent.reactants, precedent.product, change)
         kind = "the same reaction" if precedent.same else f"similarity {precedent.similarity:.2f}"
-        kind += " · of the kind" * (not precedent.close)
-        facts = kind, precedent.source or "patent not known", precedent.text or "reagents not recorded"
+        facts = [kind, *([] if precedent.close else ["of the kind"]), precedent.source or "patent not known"]
+        facts.append(precedent.text or "reagents not recorded")
         st.html(tag("div.cs-precedent", scheme.reaction_html(left, right, over=precedent.text)))
         st.caption(plain_text(" · ".join(facts)))
 
@@ -102,9 +107,13 @@ def _try_conditions(card: Suggestion, model: str, key: str) -> None:
         text = without_subscripts(conditions.text)
         offered = {text: f"{text} (recorded with {conditions.count} of the nearest precedents)", **offered}
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
-        label = "Conditions: choose, or type names or SMILES such as K2CO3, DMF"
-        options: Any = {"format_func": lambda text: offered.get(text, text), "accept_new_options": True}
-        written = st.selectbox(label, list(offered), key=f"{key}_conditions", **options)
+        written = st.selectbox(
+            "Conditions: choose, or type names or SMILES such as K2CO3, DMF",
+            list(offered),
+            format_func=lambda text: offered.get(text, text),
+            accept_new_options=True,
+            key=f"{key}_conditions",
+        )
         pressed = st.button("Check with the forward model", key=f"{key}_check")
     if pressed:
         with st.spinner("Running the forward model"):
@@ -193,8 +202,10 @@ def describe_class_accuracy(model: ModelCard, card: Suggestion) -> str:
     """Return how often the model was right on test reactions of an answer's class; empty if that was not measured."""
     for name, count, shares in model.classes:
         if card.step is not None and name == card.name and shares:
-            of = f"{plain_text(name)}: of {count} test reactions {shares[0][1]:.0f} %"
-            return f"{of} had the recorded answer first ([all classes](/models))."
+            return (
+                f"{plain_text(name)}: of {count} test reactions {shares[0][1]:.0f} % had the recorded answer first "
+                "([all classes](/models))."
+            )
     return ""
 
 
@@ -222,7 +233,7 @@ def show_more(answer: Answer) -> None:
         over = ""  # a flask has its own
         if question.task == "retro":
             over, source = conditions_over_arrow(card)
-            over += " (proposed)" * (source == suggestions.PROPOSED_BY_MODEL)
+            over += " (proposed)" * (source == PROPOSED_BY_MODEL)
         name, drawn = f"answer-{card.rank}", (left, right, card.step, over)
         download_button("SVG", scheme_to_svg(*drawn), f"{name}.svg", "image/svg+xml")
         download_button("PNG", scheme_to_png(*drawn), f"{name}.png", "image/png")

@@ -1,7 +1,6 @@
 """The menu of options: model, precision, search, number of predictions, drafts."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import streamlit as st
 
@@ -34,28 +33,47 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
             _select_offered("Precision", {name: PRECISIONS[name] for name in precisions}, queued_engine.PRECISION)
         offered, missing = queued_engine.usable_drafters(model)
         search = _select_offered("Search", decoder_labels(offered), "predict_search")
-        greedy, keep = search == "greedy", {"persist_state": "session"}
-        label = ("Products" if task == "forward" else "Strategies") + " (greedy search gives one)" * greedy
-        options: Any = {"key": "predict_n", "disabled": greedy, **keep}
-        count = int(st.number_input(label, 1, queued_engine.MAX_ANSWERS, DEFAULT_ANSWERS, **options))
+        greedy = search == "greedy"
+        count = st.number_input(
+            ("Products" if task == "forward" else "Strategies") + (" (greedy search gives one)" if greedy else ""),
+            1,
+            queued_engine.MAX_ANSWERS,
+            DEFAULT_ANSWERS,
+            key="predict_n",
+            persist_state="session",
+            disabled=greedy,
+        )
         drafter = _select_offered("Drafts", drafter_labels(search, offered), "predict_drafter")
         if missing:
             st.caption(missing)
-        options = {"key": "predict_max_len", **keep}
-        longest = st.slider("Longest answer, in tokens", 20, 400, 200, 20, **options)
-        about = "Number of SMILES variants of the query; their predictions are merged by rank and frequency. "
-        options = {"key": "predict_augment", "help": f"{about}Time grows in proportion.", **keep}
-        augment = int(st.number_input("SMILES augmentation (slower, more accurate)", 1, MAX_SPELLINGS, 1, **options))
-        n = 1 if greedy else search_width(task, count)
-        options = {"max_len": longest, "augment": augment, "distinct": True}
-        settings = DecodeSettings(decoder=search, n=n, drafter=drafter, **options)
+        longest = st.slider(
+            "Longest answer, in tokens", 20, 400, 200, 20, key="predict_max_len", persist_state="session"
+        )
+        augment = st.number_input(
+            "SMILES augmentation (slower, more accurate)",
+            1,
+            MAX_SPELLINGS,
+            1,
+            key="predict_augment",
+            persist_state="session",
+            help="Number of SMILES variants of the query; their predictions are merged by rank and frequency. "
+            "Time grows in proportion.",
+        )
+        settings = DecodeSettings(
+            decoder=search,
+            n=1 if greedy else search_width(task, int(count)),
+            drafter=drafter,
+            max_len=longest,
+            augment=int(augment),
+            distinct=True,
+        )
         st.caption(GUARANTEES[settings.guarantee])
         if settings.augment > 1:
             st.caption("With augmentation this holds for each SMILES variant; the results are merged.")
         st.caption(
             f"Limits: queries of {MAX_CHARS:,} characters and {MAX_TOKENS} tokens, {queued_engine.MAX_ANSWERS} answers."
         )
-    return model, settings, count
+    return model, settings, int(count)
 
 
 def search_width(task: Task, cards: int) -> int:
@@ -85,5 +103,6 @@ def drafter_labels(decoder: str, drafters: Sequence[str]) -> dict[str, str]:
 def _select_offered(label: str, labels: dict[str, str], key: str) -> str:
     if st.session_state.get(key) not in (None, *labels):
         del st.session_state[key]  # chosen for another model or search, not offered here
-    options: Any = {"format_func": labels.__getitem__, "key": key, "persist_state": "session"}
-    return str(st.selectbox(label, list(labels), **options))
+    return str(
+        st.selectbox(label, list(labels), format_func=lambda name: labels[name], key=key, persist_state="session")
+    )

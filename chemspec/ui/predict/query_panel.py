@@ -97,8 +97,10 @@ class Panel:
         query = "" if drawn else query_view.query_html(read.ordered, self.task)
         if not read.other:
             return join(query)
-        verb, other = ("gives", "retro") if self.task == "forward" else ("is made from", "forward")
-        return join(query, tag("p.cs-hint", f"{verb}, as you wrote"), query_view.query_html(read.other, other))
+        word, other = (
+            ("gives, as you wrote", "retro") if self.task == "forward" else ("is made from, as you wrote", "forward")
+        )
+        return join(query, tag("p.cs-hint", word), query_view.query_html(read.other, other))
 
 
 def show_query_panel() -> Panel:
@@ -110,9 +112,15 @@ def show_query_panel() -> Panel:
     arrived = BOX.is_new  # widgets are forgotten while another page is shown
     if arrived:
         _follow_link()
-    options: Any = {"hidden": True, "on_change": _forget_question, "persist_state": "session"}
-    labelled = query_box.TASK_LABELS.__getitem__
-    task = widgets.segmented_choice("Question", TASKS, key="predict_task", format_func=labelled, **options)
+    task = widgets.segmented_choice(
+        "Question",
+        TASKS,
+        key="predict_task",
+        hidden=True,
+        format_func=query_box.TASK_LABELS.__getitem__,
+        on_change=_forget_question,
+        persist_state="session",
+    )
     text, read = BOX.show_box(task, on_typed=_text_typed, on_submit=_text_submitted, on_navigate=_navigated)
     with st.container(gap=None):
         words, drawing = st.container(gap=None), st.container(gap=None)
@@ -317,9 +325,15 @@ def add_to_history(question: Question, result: DecodeResult) -> None:
 def show_history_menu() -> None:
     """Draw the menu of earlier queries; a click predicts again."""
     if entries := st.session_state.get("predict_history"):
-        options: Any = {"type": "tertiary", "help": "Deleted when this tab is closed.", "on_click": _repeat_query}
-        numbers = [*range(len(entries)), -1]
-        st.menu_button("History", numbers, format_func=_history_label, key="predict_past", **options)
+        st.menu_button(
+            "History",
+            [*range(len(entries)), -1],
+            format_func=_history_label,
+            key="predict_past",
+            type="tertiary",
+            help="Deleted when this tab is closed.",
+            on_click=_repeat_query,
+        )
 
 
 def _repeat_query() -> None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any, TypeGuard
+from typing import TypeGuard
 
 import streamlit as st
 from rdkit import rdBase
@@ -108,18 +108,25 @@ def show_guide_picker(target: str, marked: Sequence[tuple[tuple[int, int], str]]
     )
 
 
+def _classes_chosen(target: str) -> None:
+    set_guide(target, replace(current_guide(target), only=tuple(st.session_state.predict_only)))
+
+
 def show_class_menu(target: str) -> None:
     """Draw the choice of reaction classes."""
     constraints = current_guide(target)
     st.session_state["predict_only"] = list(constraints.only)
     count = f" ({len(constraints.only)})" * bool(constraints.only)
     with st.popover(f"Classes{count}", type="tertiary"):
-
-        def classes_chosen() -> None:
-            set_guide(target, replace(current_guide(target), only=tuple(st.session_state.predict_only)))
-
-        options: Any = {"format_func": families().__getitem__, "placeholder": "all", "on_change": classes_chosen}
-        st.multiselect("Only these classes of steps", list(families()), key="predict_only", **options)
+        st.multiselect(
+            "Only these classes of steps",
+            list(families()),
+            format_func=families().__getitem__,
+            key="predict_only",
+            on_change=_classes_chosen,
+            args=(target,),
+            placeholder="all",
+        )
         st.caption(
             "Classes are inferred by comparing structures. Bonds that must break or stay are marked on the drawing. "
             "If too few answers fit, up to 100 candidates are searched."

@@ -33,8 +33,11 @@ def review_answers(
 
 def session_checker() -> StepChecker:
     """Return the visitor's checker, with what it has cached for the models in use."""
-    parts = queued_engine.find_engine("forward"), queued_engine.find_engine("reagents"), installed_if_usable()
-    return queued_engine.session_cached("predict_checker", parts, lambda: StepChecker(*parts), most=2)
+    forward, reagents = queued_engine.find_engine("forward"), queued_engine.find_engine("reagents")
+    index = installed_if_usable()
+    return queued_engine.session_cached(
+        "predict_checker", (forward, reagents, index), lambda: StepChecker(forward, reagents, index), most=2
+    )
 
 
 def show_reaction_verdict(question: Question, result: DecodeResult) -> None:

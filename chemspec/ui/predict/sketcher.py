@@ -20,9 +20,7 @@ def show_sketcher(smiles: str, *, key: str, height: int = 480) -> str:
     Returns what is on it: `smiles` until a person draws, then a (reaction) SMILES, canonical where RDKit can read it;
     "" for a canvas wiped clean.
     """
-    sides = chem.ARROW_HEAD.split(smiles.strip())
-    readable = len(sides) in (1, 3) and all(not side or chem.is_valid(side) for side in sides)
-    shown = kekulized(smiles) if readable else ""
+    shown = kekulized(smiles) if _is_readable(smiles) else ""
     # The canvas puts a text on itself once for each `push`, and unless it has reported a later edit than `seen`.
     options = {"smiles": shown, "push": f"of {smiles}", "seen": 0, "height": height}
     drawn = _drawing(_sketcher_component(web_files.vendor_dir())(**options, key=key, default=None))
@@ -64,3 +62,9 @@ def kekulized(text: str) -> str:
             return str(Chem.MolToSmiles(mol, canonical=False))
 
     return ">".join(map(side, chem.ARROW_HEAD.split(text.strip())))
+
+
+def _is_readable(text: str) -> bool:
+    """Return whether there is anything the canvas could show; nothing at all is an empty canvas."""
+    sides = chem.ARROW_HEAD.split(text.strip())
+    return len(sides) in (1, 3) and all(not side or chem.is_valid(side) for side in sides)

@@ -30,21 +30,25 @@ MAX_NAMED = 6  # tokens of the model's own that a sentence names
 class Run:
     """The tokens of one pass: accepted draft tokens, then the one that the model chose."""
 
-    accepted: list[TokenView]
-    chosen: list[TokenView]
+    accepted: tuple[TokenView, ...]
+    chosen: tuple[TokenView, ...]
 
 
 def accepted_runs(view: TraceView) -> list[Run]:
     """Return the passes of a greedy trace with their tokens."""
-    runs: list[Run] = [Run([], []) for _ in view.passes]
-    for token in view.answers[0].tokens:
-        run = runs[token.pass_number - 1]
-        (run.chosen if token.origin == "own" else run.accepted).append(token)
+    runs = []
+    for number in range(1, len(view.passes) + 1):
+        tokens = [token for token in view.answers[0].tokens if token.pass_number == number]
+        chosen = tuple(token for token in tokens if token.origin == "own")
+        runs.append(Run(tuple(token for token in tokens if token.origin != "own"), chosen))
     return runs
 
 
 def greedy_settings(settings: DecodeSettings) -> DecodeSettings | None:
-    """Return the greedy search with the same drafter; None where its prediction need not be among the results."""
+    """Return the greedy search with the same drafter; None where its prediction need not be among the results.
+
+    That is so for samples and for relaxed searches, for several spellings of a query, and where a guide chooses.
+    """
     if settings.decoder not in ("greedy", "beam") or settings.augment > 1 or settings.guide:
         return None
     return settings if settings.decoder == "greedy" else replace(settings, decoder="greedy", n=1, distinct=False)

@@ -40,7 +40,6 @@ def viewer_page(smiles: str, model: str, height: int, dark: bool) -> str:
     folder = web_files.part_folder("3dmol")
     assert folder is not None
     library = (folder / web_files.PARTS["3dmol"]).read_text(encoding="utf-8")
-    library = re.sub(r"</(?=script)", r"<\\/", library, flags=re.IGNORECASE).replace("<!--", r"<\!--")  # no early end
     view = py3Dmol.view(width="100%", height=height, js="")
     view.addModel(model.replace("<", ""), "sdf")  # which in no mol block of ours is
     view.setStyle(STYLE)
@@ -52,13 +51,21 @@ def viewer_page(smiles: str, model: str, height: int, dark: bool) -> str:
     return Template(web_file("view3d.html")).substitute(
         color="#e6efed" if dark else "#14211f",
         label=escape(f"3-D model of {smiles}", quote=True),
-        library=library,
+        library=_escape_script(library),
         view=view.write_html(),
     )
 
 
+def _escape_script(script: str) -> str:
+    """Return a script's text in which no browser sees the end of the script."""
+    return re.sub(r"</(?=script)", r"<\\/", script, flags=re.IGNORECASE).replace("<!--", r"<\!--")
+
+
 def conformer_block(smiles: str) -> str | Fault:
-    """Return a likely shape (always the same) of all components with hydrogens as a mol block; or why not."""
+    """Return a likely shape of every component, side by side with all hydrogens, as a mol block; or why there is none.
+
+    The same SMILES always gets the same shape, unless the time runs out.
+    """
     if (fault := chem.explain(smiles)) is not None:
         return fault
     whole = mol_from_smiles(smiles)

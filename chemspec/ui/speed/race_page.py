@@ -33,10 +33,21 @@ def choose_model() -> str:
     state = st.session_state
     if state.get("speed_model") not in names:
         state.speed_model = "retro" if "retro" in names else names[0]  # where most of an answer is copied
-    labels = {name: f"{(queued_engine.task_of_model(name) or '').capitalize()} by {name}".strip() for name in names}
-    options: Any = {"hidden": True, "persist_state": "session", "on_change": _model_changed}
-    labelled = (labels | TASK_LABELS).__getitem__
-    return widgets.segmented_choice("Question", names, format_func=labelled, key="speed_model", **options)
+    return widgets.segmented_choice(
+        "Question",
+        names,
+        format_func=_model_label,
+        key="speed_model",
+        hidden=True,
+        persist_state="session",
+        on_change=_model_changed,
+    )
+
+
+def _model_label(name: str) -> str:
+    """Return the question that a model answers, of a second model with its name."""
+    task = queued_engine.task_of_model(name) or ""
+    return TASK_LABELS.get(name) or f"{task.capitalize()} by {name}".strip()
 
 
 def choose_query(model: Engine) -> str:
@@ -104,27 +115,41 @@ def choose_lanes(offered: Sequence[str]) -> tuple[DecodeSettings, DecodeSettings
     keep: Any = {"persist_state": "session"}
     with st.expander("Settings"):  # a label that changed would close it
         parts = st.columns([1.3, 0.8, 1.3, 1, 1], vertical_alignment="bottom")
-        labels = {name: DECODERS[name].label for name in comparable_decoders()}
-        options: Any = {"format_func": labels.get, "help": DECODER_HELP, **keep}
-        decoder = parts[0].selectbox("Decoder", list(labels), key=f"{_KEY}_decoder", **options)
+        decoder = parts[0].selectbox(
+            "Decoder",
+            comparable_decoders(),
+            format_func=lambda name: DECODERS[name].label,
+            help=DECODER_HELP,
+            key=f"{_KEY}_decoder",
+            **keep,
+        )
         state.setdefault(f"{_KEY}_n", 5)
         greedy = decoder == "greedy"
         n = parts[1].number_input("Answers", 1, MAX_ANSWERS, key=f"{_KEY}_n", disabled=greedy, **keep)
         if state.get(f"{_KEY}_drafter") not in offered:
             state[f"{_KEY}_drafter"] = "auto"  # nothing was chosen yet, or for another model
-        titles = {name: DRAFTERS[name].title for name in offered if name != "none"}
-        about = "Drafting method. The page How it works compares them."
-        options = {"format_func": titles.get, "help": about, **keep}
-        drafter = parts[2].selectbox("Drafter", list(titles), key=f"{_KEY}_drafter", **options)
+        drafter = parts[2].selectbox(
+            "Drafter",
+            [name for name in offered if name != "none"],
+            format_func=lambda name: DRAFTERS[name].title,
+            help="Drafting method. The page How it works compares them.",
+            key=f"{_KEY}_drafter",
+            **keep,
+        )
         about = "Maximum, in tokens; 0 leaves it to the drafter."
         length = parts[3].number_input("Draft length", 0, 100, key=f"{_KEY}_length", help=about, **keep)
         about = "Maximum number of drafts in a pass; 0 leaves it to the drafter."
         count = parts[4].number_input("Drafts", 0, 100, key=f"{_KEY}_count", help=about, **keep)
     if drafter == "auto" and DECODERS[decoder].default_drafter != "auto":
         length = count = 0  # sizes have no effect there
-    sizes: Any = {"draft_length": int(length), "draft_count": int(count)}
-    sizes["drafting"] = "fixed" if length or count else "planned"  # chosen sizes are used as they are
-    drafted = DecodeSettings(decoder=decoder, n=1 if greedy else int(n), drafter=drafter, **sizes)
+    drafted = DecodeSettings(
+        decoder=decoder,
+        n=1 if greedy else int(n),
+        drafter=drafter,
+        drafting="fixed" if length or count else "planned",  # chosen sizes are used as they are
+        draft_length=int(length),
+        draft_count=int(count),
+    )
     lanes = (timing.standard_of(drafted), drafted)
     line.markdown("**" + "** against **".join(map(timing.setting_name, lanes)) + "**")
     return lanes
@@ -217,11 +242,16 @@ def show_trial(trial: trials.Trial, *, current: tuple[str, str, tuple[DecodeSett
             st.image(svg, alt=f"The answer: {answer.smiles}")
         else:
             st.caption("no drawing: the text is no molecule that can be drawn")
-    busy = f"The server was busy when the run began ({trial.load:.0f} programs for {usable_cores()} cores)"
     if trial.shared:
-        busy = "Other visitors or a batch job were using this server during the run"
-    if not trial.quiet:
-        st.warning(f"{busy}, so these times may be off.{' Run it again for better ones.' * trial.shared}")
+        st.warning(
+            "Other visitors or a batch job were using this server during the run, so these times may be off. Run it "
+            "again for better ones."
+        )
+    elif not trial.quiet:
+        st.warning(
+            f"The server was busy when the run began ({trial.load:.0f} programs for {usable_cores()} cores), so these "
+            "times may be off."
+        )
     show_table(lanes, times=trial.quiet)
     if not trial.quiet:
         with st.expander("Show times measured on a busy machine"):
@@ -232,7 +262,8 @@ def show_trial(trial: trials.Trial, *, current: tuple[str, str, tuple[DecodeSett
 def headline_figures(lanes: Sequence[LaneFigures], *, quiet: bool) -> list[tuple[str, str]]:
     """Return the figures of the fastest drafted lane, an exact one if there is one, against its standard.
 
-    Passes are exact on any machine; times follow where it was quiet and the quartiles of the lanes do not overlap.
+    Passes come first: they are exact on any machine. Times follow only where the machine was quiet and the quartiles of
+    the two lanes do not overlap.
     """
     drafted = [lane for lane in lanes if lane.speedup is not None and not timing.is_standard(lane.settings)]
     if not drafted:
@@ -320,10 +351,20 @@ SPREAD_EVENLY = f"{FIRST_OF_BEAM}, spread evenly over its passes: the record doe
 
 
 def show_replay(lanes: Sequence[Lane], settings: Sequence[DecodeSettings], *, race_id: str) -> None:
-    """Show lanes to play and scrub, without times pass by pass; starts by itself unless motion is unwanted."""
+    """Show lanes to play, pause and scrub; starts by itself unless the visitor asked for less motion.
+
+    Args:
+        lanes: of recorded runs; those without times play pass by pass, as on a busy machine.
+        settings: of each.
+        race_id: changes with the race, so that the replay of the one before stops.
+    """
     clock = all(lane.timed for lane in lanes)
-    data: dict[str, Any] = {"id": race_id, "caption": CAPTION if clock else BUSY_CAPTION, "clock": clock}
-    data["lanes"] = list(map(lane_data, lanes, settings))
+    data = {
+        "id": race_id,
+        "caption": CAPTION if clock else BUSY_CAPTION,
+        "clock": clock,
+        "lanes": list(map(lane_data, lanes, settings)),
+    }
     web_files.component("race", '<div class="race"></div>')(data=data, key="speed_replay")
 
 
@@ -344,14 +385,21 @@ def show_downloads(model: str, lanes: Sequence[Lane], results: Sequence[DecodeRe
     """Offer the replay as an animated picture, in the colours of the page."""
 
     def write(kind: str) -> bytes:
-        first, title = results[0], f"{model}: standard and speculative decoding"
+        first = results[0]
         same = all(timing.same_answers(first, result) for result in results)
-        texts = {"query": first.smiles, "answer": first.hypotheses[0].canonical}
-        texts["conclusion"] = "the same answer, token by token" if same else "the answers differ"
-        return picture.replay_bytes(picture.build_picture(lanes, title=title, **texts, dark=theme.is_dark()), kind)
+        drawn = picture.build_picture(
+            lanes,
+            title=f"{model}: standard and speculative decoding",
+            query=first.smiles,
+            answer=first.hypotheses[0].canonical,
+            conclusion="the same answer, token by token" if same else "the answers differ",
+            dark=theme.is_dark(),
+        )
+        return picture.replay_bytes(drawn, kind)
 
     with st.popover("Save replay", type="tertiary"):
         for kind in ("svg", "webp", "gif"):
-            name, key = f"replay.{kind}", f"speed_replay_{kind}"
-            st.download_button(kind.upper(), partial(write, kind), name, key=key, on_click="ignore")
+            st.download_button(
+                kind.upper(), partial(write, kind), f"replay.{kind}", key=f"speed_replay_{kind}", on_click="ignore"
+            )
         st.caption("An animated picture of ten seconds: SVG for web pages, WebP or GIF for slides.")

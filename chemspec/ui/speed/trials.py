@@ -36,7 +36,7 @@ class Trial:
     @property
     def quiet(self) -> bool:
         """Whether the machine seems to have done nothing else."""
-        return not self.shared and self.load <= BUSY * usable_cores()
+        return is_quiet(self.load, shared=self.shared)
 
     @property
     def answered_rounds(self) -> list[list[DecodeResult]]:
@@ -60,9 +60,14 @@ class Trial:
         return self.repeats * len(self.settings)
 
 
+def is_quiet(load: float, *, shared: bool) -> bool:
+    """Return whether times measured at this load, and with or without others in the queue, can be believed."""
+    return not shared and load <= BUSY * usable_cores()
+
+
 def is_quiet_now() -> bool:
     """Return whether times measured now can be believed."""
-    return not is_shared() and host.load_average() <= BUSY * usable_cores()
+    return is_quiet(host.load_average(), shared=is_shared())
 
 
 def new_trial(model: Engine, query: str, settings: Sequence[DecodeSettings], *, repeats: int) -> Trial:
@@ -79,14 +84,19 @@ def run_trial(trial: Trial, model: Engine, progress: Progress) -> None:
         nonlocal warm
         # In the warm-up the queue may hold a run that this visitor has just stopped; after it, only others.
         trial.shared = trial.shared or (warm and is_shared())
-        waiting, warming = line.startswith("In queue"), "warming" in line
-        warm = warm or not (waiting or warming)
-        text = "Warming up: one run of each, not counted" if warming else f"Run {trial.done + 1} of {trial.total}"
-        progress(trial.done / trial.total, line if waiting else text)
+        text = f"Run {trial.done + 1} of {trial.total}"
+        if "warming" in line:
+            text = "Warming up: one run of each, not counted"
+        elif line.startswith("In queue"):
+            text = line
+        else:
+            warm = True
+        progress(trial.done / trial.total, text)
 
-    options: Any = {"repeats": trial.repeats, "report": report, "into": trial.rounds}
     try:
-        queued_engine.compare_settings(model, trial.query, trial.settings, **options)
+        queued_engine.compare_settings(
+            model, trial.query, trial.settings, repeats=trial.repeats, report=report, into=trial.rounds
+        )
     except ValueError as error:
         trial.refusal = str(error)
 

@@ -19,7 +19,10 @@ GREY = "#8a9391"
 
 
 def measure_runs(model: Engine, query: str, settings: DecodeSettings) -> list[DecodeResult]:
-    """Return the run under these settings and the standard one, medians of three by time; empty where one failed."""
+    """Return the run under these settings and the standard one, medians of three by time, both not recorded.
+
+    The list is empty where one of them failed, as where a service is full.
+    """
     plain, line = replace(settings, record=False), st.empty()
 
     def compare() -> list[DecodeResult]:
@@ -80,12 +83,16 @@ def draw_acceptance_by_offset(view: TraceView) -> None:
         return
     frame = pd.DataFrame(offsets, columns=["offset", "passes", "accepted"])
     frame["share"] = frame["accepted"] / frame["passes"]
-    percent, unit = alt.Axis(format="%", tickCount=4), alt.Scale(domain=[0, 1])
-    titles = {"offset": "token of the draft", "passes": "passes with one", "accepted": "accepted"}
     base = alt.Chart(frame).encode(
-        x=alt.X("offset:O", title=titles["offset"], axis=alt.Axis(labelAngle=0, labelOverlap=True)),
-        y=alt.Y("share:Q", title="share of passes", axis=percent, scale=unit),
-        tooltip=[alt.Tooltip(name, title=title) for name, title in titles.items()],
+        x=alt.X("offset:O", title="token of the draft", axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+        y=alt.Y(
+            "share:Q", title="share of passes", axis=alt.Axis(format="%", tickCount=4), scale=alt.Scale(domain=[0, 1])
+        ),
+        tooltip=[
+            alt.Tooltip("offset", title="token of the draft"),
+            alt.Tooltip("passes", title="passes with one"),
+            alt.Tooltip("accepted", title="accepted"),
+        ],
     )
     chart = base.mark_bar(color=theme.accent_color(), cornerRadiusEnd=2).properties(height=230)
     right = f"the first token was right in {frame.accepted[0]} of {frame.passes[0]} passes"

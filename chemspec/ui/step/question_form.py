@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import streamlit as st
@@ -18,8 +18,12 @@ from chemspec.ui.common.query_box import MAX_STEPPED_BEAM, QueryText, linked_que
 from chemspec.ui.step import saved_traces
 
 SPEC_VERIFICATION = "spec-verification"  # greedy with beta above 1
-DECODERS = {"greedy": "Greedy: one answer", "beam": "Beam search: several answers"}
-DECODERS |= {SPEC_VERIFICATION: "Spec-Verification (relaxed)", "sbs": "SBS (relaxed)"}
+DECODERS = {
+    "greedy": "Greedy: one answer",
+    "beam": "Beam search: several answers",
+    SPEC_VERIFICATION: "Spec-Verification (relaxed)",
+    "sbs": "SBS (relaxed)",
+}
 SEVERAL = ("beam", "sbs")
 DRAFTS_BY = {"greedy": "auto", "sbs": "windows"}  # the page's default; for the others copy, see `set_question`
 MOST_DRAFTED = 64  # tokens of a draft
@@ -70,12 +74,28 @@ def _linked_search() -> dict[str, Any]:
 
 
 def set_question(
-    model: str, query: str, decoder: str = "greedy", n: int = 5, drafter: str = "", length: int = 0, linked: bool = True
+    model: str,
+    query: str,
+    decoder: str = "greedy",
+    n: int = 5,
+    drafter: str = "",
+    length: int = 0,
+    *,
+    linked: bool = True,
 ) -> None:
-    """Put a query and its settings into the form and run it; `linked` puts the question into the address.
+    """Put a query into the form and run it.
 
-    The page's own drafter is `copy`, since a beam alone fills its passes on a small machine and `auto` then drafts
-    nothing; SBS takes `windows`, as its authors do.
+    Without a drafter it is the page's own choice: a beam alone fills its passes on a small machine, and `auto` then
+    drafts nothing; on a page about drafts, `copy` shows more. SBS takes `windows`, as its authors do.
+
+    Args:
+        model: that answers.
+        query: the text for the box.
+        decoder: of `DECODERS`.
+        n: width of a beam.
+        drafter: that guesses.
+        length: most tokens of a draft; 0 leaves it to the drafter.
+        linked: put the question into the address.
     """
     chosen = drafter or DRAFTS_BY.get(decoder, "copy")
     st.session_state.update(step_model=model, step_decoder=decoder, step_n=n, step_drafter=chosen, step_length=length)
@@ -90,15 +110,16 @@ def _run_question(*, linked: bool = True) -> None:
     read = formats.read_any(state.step_text, task=queued_engine.task_of_model(model) or "forward")
     if isinstance(read, formats.Input):
         relaxed = decoder == SPEC_VERIFICATION
-        values: dict[str, Any] = {"drafter": state.step_drafter, "draft_length": int(state.step_length)}
-        values["drafting"] = "planned" if state.step_drafter == "auto" else "fixed"  # named to see what it drafts
-        if relaxed:
-            values |= {
-                "beta": int(state.setdefault("step_beta", BETA)),
-                "tau": float(state.setdefault("step_tau", TAU)),
-            }
-        n = int(state.step_n) if decoder in SEVERAL else 1
-        settings = DecodeSettings(decoder="greedy" if relaxed else decoder, n=n, record=True, **values)
+        settings = DecodeSettings(
+            decoder="greedy" if relaxed else decoder,
+            n=int(state.step_n) if decoder in SEVERAL else 1,
+            beta=int(state.setdefault("step_beta", BETA)) if relaxed else 1,
+            tau=float(state.setdefault("step_tau", TAU)) if relaxed else TAU,
+            drafter=state.step_drafter,
+            draft_length=int(state.step_length),
+            drafting="planned" if state.step_drafter == "auto" else "fixed",  # named to see what it drafts
+            record=True,
+        )
         state.update(step_shown=Question(model, read.smiles, settings), step_link=(model, read.smiles))
         state.step_address = {}
         if linked:
@@ -179,15 +200,22 @@ def step_examples() -> tuple[dict[str, Any], ...]:
 
 
 def _show_examples(names: list[str]) -> None:
+    """Offer the examples that an installed model can answer, in one row."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="step_examples"):
         st.caption("Examples", width="content")
         for example in step_examples():
             title = example["title"]
             able = _models_for(example, names)
             settings = {what: value for what, value in example.items() if what in ("decoder", "n", "drafter", "length")}
-            run = partial(set_question, able[0] if able else "", example["query"], **settings)
-            options: Any = {"help": example["line"], "disabled": not able, "on_click": run}
-            st.button(title, key=f"step_example_{title}", **options)
+            st.button(
+                title,
+                key=f"step_example_{title}",
+                help=example["line"],
+                disabled=not able,
+                on_click=set_question,
+                args=(able[0] if able else "", example["query"]),
+                kwargs=settings,
+            )
 
 
 def _models_for(example: Mapping[str, Any], names: Sequence[str]) -> list[str]:

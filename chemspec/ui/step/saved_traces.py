@@ -62,7 +62,11 @@ def read_trace(raw: bytes) -> DecodeResult:
 
 
 def _check_ranges(value: object, name: str, *, entry: bool = False) -> None:
-    """Raise SavedError if a size or number is out of the range of its field, quoting no text of the file."""
+    """Check sizes and ranges of a value and all that it holds, by the names of the fields.
+
+    Raises:
+        SavedError: saying what is out of bounds, but for texts of the file.
+    """
     if isinstance(value, dict):
         for key, part in value.items():
             _check_ranges(key, "", entry=True)

@@ -35,7 +35,13 @@ PLAYER = ("counters", "controls", "summary", "pictures", "query", "drafts", "ans
 
 
 def show_player(result: DecodeResult, view: TraceView, times: tuple[float, float] | None = None) -> None:
-    """Put a trace on the page to step through, with milliseconds with and without drafts; the first plays by itself."""
+    """Put a trace on the page to step through; at a visitor's first one it plays by itself.
+
+    Args:
+        result: with the trace.
+        view: the same as values for drawing.
+        times: milliseconds with and without drafts, where they were measured.
+    """
     data = player_data([result], [view], [Frame(PLAYER, step=0)], alt="Trace player", dark=theme.is_dark())
     data["scenes"][0]["times"] = times
     played = st.session_state.setdefault("step_played", data["id"])
@@ -53,7 +59,15 @@ def show_figure(results: Sequence[DecodeResult], shown: Sequence[Frame], *, alt:
 def player_data(
     results: Sequence[DecodeResult], views: Sequence[TraceView], shown: Sequence[Frame], *, alt: str, dark: bool
 ) -> dict[str, Any]:
-    """Return all that the browser needs for these frames of the results and their views, as JSON values."""
+    """Return all that the browser needs, as JSON values.
+
+    Args:
+        results: of the traces.
+        views: the same traces as values for drawing.
+        shown: the frames to draw.
+        alt: what to read to who cannot see them.
+        dark: for a dark page.
+    """
     steps = [len(views[frame.scene].passes) if frame.step < 0 else frame.step for frame in shown]
     return {
         "id": sha256("".join(map(to_json, results)).encode()).hexdigest()[:16],
@@ -67,13 +81,21 @@ def player_data(
 
 def scene_data(view: TraceView, *, dark: bool) -> dict[str, Any]:
     """Return a trace as JSON values, with drawings of its molecules."""
-    smiles, answers = "".join(view.query), view.answers[:MAX_ANSWERS]
-    query = {"tokens": list(view.query), "atoms": list(view.atoms), "smiles": smiles}
+    query = "".join(view.query)
     return {
-        **{name: getattr(view, name) for name in ("several", "uneven", "relaxed")},
-        "query": query | {"svg": _molecule_svg(smiles, dark)},
-        "answers": [asdict(answer) | {"svg": _molecule_svg(answer.smiles, dark)} for answer in answers],
-        "passes": list(map(_pass_data, view.passes)),
+        "several": view.several,
+        "uneven": view.uneven,
+        "relaxed": view.relaxed,
+        "query": {
+            "tokens": list(view.query),
+            "atoms": list(view.atoms),
+            "smiles": query,
+            "svg": _molecule_svg(query, dark),
+        },
+        "answers": [
+            asdict(answer) | {"svg": _molecule_svg(answer.smiles, dark)} for answer in view.answers[:MAX_ANSWERS]
+        ],
+        "passes": [_pass_data(step) for step in view.passes],
         "tree": _tree_data(view),
     }
 
