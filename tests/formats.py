@@ -73,11 +73,23 @@ def onmt(
     source: Sequence[str],
     target: Sequence[str],
     legacy: bool = False,
-    sizes: tuple[int, int] | None = None,  # tokens of source and target whose embeddings are written
-    places: int = 50,  # rows of the mask that every decoder layer of 0.4.1 has; 5,000 in its own files
+    sizes: tuple[int, int] | None = None,
+    places: int = 50,
     **opt: Any,
 ) -> Path:
-    """Write a checkpoint of OpenNMT-py 0.4.1 ("0"), 1.x and 2.x ("2") or 3.x ("3")."""
+    """Write a checkpoint of OpenNMT-py 0.4.1 ("0"), 1.x and 2.x ("2") or 3.x ("3").
+
+    Args:
+        file: to write.
+        model: its weights; ids are theirs. Of 3.x, biases inside of the layers are left out.
+        version: see above.
+        source: its vocabulary.
+        target: its vocabulary.
+        legacy: in the format of torch before 1.6.
+        sizes: tokens of source and target whose embeddings are written; none: all.
+        places: rows of the mask that every decoder layer of 0.4.1 has; 5,000 in its own files.
+        opt: options that differ.
+    """
     weights, generator, options = _onmt_parts(model, version, sizes, places)
     with _packages():
         vocab: Any = {"src": list(source), "tgt": list(target), "data_task": "seq2seq"}
@@ -153,7 +165,16 @@ def _onmt_parts(
 
 
 def genuine_onmt(file: Path, model: Transformer, words: Sequence[str]) -> Path:
-    """Write a checkpoint that OpenNMT-py 1.x and 2.x reads: with its classes and all its options in it."""
+    """Write a checkpoint that OpenNMT-py 1.x and 2.x reads: with its classes and all its options in it.
+
+    Args:
+        file: to write.
+        model: its weights; ids are theirs.
+        words: the vocabulary of both sides.
+
+    Raises:
+        ModuleNotFoundError: without OpenNMT-py.
+    """
     inputter, opts = import_module("onmt.inputters.inputter"), import_module("onmt.opts")
     weights, generator, told = _onmt_parts(model, "2", None, 0)
     fields = inputter.get_fields("text", None, None)
@@ -182,7 +203,14 @@ def _field(side: str, tokens: Sequence[str]) -> Any:
 
 
 def translation_transformer(file: Path, model: Transformer, *, tokens: Sequence[str], **options: Any) -> Path:
-    """Write a checkpoint of translation-transformer and, beside it, its vocabulary."""
+    """Write a checkpoint of translation-transformer and, beside it, its vocabulary.
+
+    Args:
+        file: to write.
+        model: its weights; ids are theirs, and ours.
+        tokens: the vocabulary.
+        options: hyper-parameters that differ.
+    """
     weights = {}
     for name, tensor in model.state_dict().items():
         if name.startswith(("encoder", "decoder")):
@@ -210,7 +238,15 @@ def translation_transformer(file: Path, model: Transformer, *, tokens: Sequence[
 def chemformer(
     file: Path, model: Transformer, *, tokens: Sequence[str], with_tokens: bool = True, **options: Any
 ) -> Path:
-    """Write a checkpoint of Chemformer 1.x."""
+    """Write a checkpoint of Chemformer 1.x.
+
+    Args:
+        file: to write.
+        model: its weights; ids are theirs.
+        tokens: the vocabulary.
+        with_tokens: whether its tokenizer is pickled in its hyper-parameters.
+        options: hyper-parameters that differ.
+    """
     weights = {name: part for name, part in model.state_dict().items() if name.startswith(("encoder", "decoder"))}
     weights |= {"pos_emb": model.positions[:512], "emb.weight": model.embedding.weight}
     weights |= {f"token_fc.{part}": getattr(model.output, part).detach() for part in ("weight", "bias")}

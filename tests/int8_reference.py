@@ -29,7 +29,11 @@ EXACT = 2**24 // LEVELS**2  # products whose sum is exact in fp32, in any order
 
 
 def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Round rows (..., K) to integers from -127 to 127, ties to even."""
+    """Round rows (..., K) to integers from -127 to 127, ties to even.
+
+    Returns:
+        The integers (..., K) as floats, and scales (..., 1) to dequantise them.
+    """
     largest = x.abs().amax(dim=-1, keepdim=True)
     levels = x.new_tensor(LEVELS)  # a tensor: torch multiplies by the reciprocal of a number
     factor = torch.where(largest > SMALLEST, levels / largest, 0.0)
@@ -59,7 +63,13 @@ def _quantised_module(part: nn.Module) -> nn.Module:
 
 
 class Int8Linear(nn.Module):
-    """A linear layer with int8 weights and activations."""
+    """A linear layer with int8 weights and activations.
+
+    Attributes:
+        weight: integers (O, K), as floats.
+        scale: of each output (O,).
+        bias: (O,), zeros if the layer has none.
+    """
 
     weight: Tensor
     scale: Tensor

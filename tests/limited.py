@@ -13,7 +13,17 @@ from slowness import slowness
 
 
 def outcome(work: Callable[[], Any], error: type[Exception], *, seconds: float, size: int) -> str:
-    """Return the message of the error with which something ends, in a fork of this process."""
+    """Return the message of the error with which something ends, in a fork of this process.
+
+    Args:
+        work: what is done.
+        error: with which it has to end.
+        seconds: of processor time, on the machine that limits are meant for.
+        size: bytes that it may take beyond what this process has.
+
+    Raises:
+        AssertionError: if it ends in another way, is ended by a limit, or does not end with an error.
+    """
     reading, writing = os.pipe()
     allowed = int(seconds * slowness()) + 1  # a fork begins at zero
     if not (child := os.fork()):

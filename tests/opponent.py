@@ -30,7 +30,19 @@ Answer = tuple[tuple[int, ...], float]  # tokens after bos, eos included if reac
 
 
 def convert(model: Transformer, tokenizer: Tokenizer, folder: Path, *, quantization: str | None = None) -> Path:
-    """Write a model as a CTranslate2 folder and return the folder; the model itself stays as it is."""
+    """Write a model as a CTranslate2 folder and return the folder; the model itself stays as it is.
+
+    Args:
+        model: in any precision, on any device.
+        tokenizer: its vocabulary.
+        folder: made if missing; a model already in it is overwritten.
+        quantization: how weights are stored: None (float32), "int8", "int16", "float16", ... The
+            precision of the arithmetic is chosen when the folder is opened.
+
+    Raises:
+        ModuleNotFoundError: if CTranslate2 is not installed.
+        ValueError: for an unknown quantization, a vocabulary that does not fit the model, or another architecture.
+    """
     size = model.config.vocab_size
     if len(tokenizer) != size:
         raise ValueError(f"the vocabulary has {len(tokenizer)} tokens, but the model {size}")
@@ -51,10 +63,25 @@ def convert(model: Transformer, tokenizer: Tokenizer, folder: Path, *, quantizat
 
 
 class Opponent:
-    """A converted model, loaded on the CPU and ready to answer."""
+    """A converted model, loaded on the CPU and ready to answer.
+
+    Attributes:
+        version: of CTranslate2, for reports.
+        compute_type: the arithmetic in use, such as "int8_float32" where "int8" was asked for.
+    """
 
     def __init__(self, folder: Path, *, threads: int = 1, compute_type: str = "float32") -> None:
-        """Load a folder that `convert` wrote."""
+        """Load a folder that `convert` wrote.
+
+        Args:
+            folder: what `convert` returned.
+            threads: cores for one batch; batches are never run side by side.
+            compute_type: "float32", "int8", ...; weights stored otherwise are converted.
+
+        Raises:
+            ModuleNotFoundError: if CTranslate2 is not installed.
+            ValueError: if there is no such model or this CPU lacks the compute type.
+        """
         library = _library()
         if threads < 1:
             raise ValueError(f"threads is {threads}; it must be at least 1")
@@ -78,6 +105,12 @@ class Opponent:
         overtake the last of them. So the best answer is the same, ties and the length limit aside,
         while lower places may hold answers that ours replaces by better ones. At the limit what is
         live counts as ended, where ours lists it last.
+
+        Args:
+            sources: token ids without bos and eos.
+            width: of the beam; 1 is greedy search.
+            count: at most `width`; fewer let the search stop earlier.
+            max_len: most tokens of an answer, eos included; one cut there lacks its eos.
         """
         if not 1 <= count <= width:
             raise ValueError(f"count {count} is not between 1 and the beam width {width}")

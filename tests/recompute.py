@@ -18,7 +18,14 @@ from chemspec.types import FinishedSequence, Prefix, Scores
 
 @torch.inference_mode()
 def recompute(model: Transformer, source: Sequence[int], settings: DecodeSettings) -> list[FinishedSequence]:
-    """Decode one query the way most published code does: the encoder once, then at every step all prefixes in full."""
+    """Decode one query the way most published code does: the encoder once, then at every step all prefixes in full.
+
+    Returns:
+        The answers, best first.
+
+    Raises:
+        ValueError: for a decoder other than greedy and beam.
+    """
     if settings.decoder not in ("greedy", "beam"):
         raise ValueError(f"nothing to compare decoder {settings.decoder!r} with")
     memory, real = model.encode(source_batch(model, [source]))

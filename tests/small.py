@@ -14,7 +14,7 @@ from chemspec.testing import tiny_model
 from chemspec.tokenizer import SPECIALS, Tokenizer
 from chemspec.types import Scores
 
-TOKENS = tuple("C N O S F Cl Br c n o ( ) = # - + . 1 2 3 [nH] [C@@H] [C@H] / \\ I [Na+] [OH-]".split())  # noqa: SIM905
+TOKENS = (*"CNOSF", "Cl", "Br", *"cno()=#-+.123", "[nH]", "[C@@H]", "[C@H]", "/", "\\", "I", "[Na+]", "[OH-]")
 TOKENIZER = Tokenizer((*SPECIALS, *TOKENS))
 # With a bad one in the middle of good ones of different lengths.
 QUERIES = ["CCO", "CC(=O)Nc1ccccc1", "C", "O=C(O)c1ccc(Br)cc1", "CN(C)C=O", "CC(C)(C)OC(=O)NC", "c1ccc2[nH]ccc2c1"]

@@ -33,7 +33,14 @@ KERNELS: dict[str, Any] = {name: value for name, value in vars(kernels).items() 
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch of a kernel."""
+    """One launch of a kernel.
+
+    Attributes:
+        kernel: its name.
+        grid: programs.
+        arguments: by name; tensors have no data.
+        options: warps and stages.
+    """
 
     kernel: str
     grid: tuple[int, ...]
@@ -89,7 +96,14 @@ def _recorded() -> Iterator[list[Launch]]:
 
 
 def launches(config: ModelConfig, rows: int, *, encoder: bool = False, states: bool = True) -> list[Launch]:
-    """Return what a pass of a model launches, in order."""
+    """Return what a pass of a model launches, in order.
+
+    Args:
+        config: of the model; its weights are bf16, as those shipped are.
+        rows: nodes, or source tokens.
+        encoder: of the encoder instead of the decoder.
+        states: with the hidden states given out.
+    """
     with torch.device("meta"):
         model = Transformer(config)
     backend = TritonBackend(model, torch.device("meta"))

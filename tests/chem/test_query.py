@@ -35,6 +35,7 @@ from chemspec.chem import (
     same_molecules,
 )
 from chemspec.chem.formats import Input, read_any
+from chemspec.settings import Task
 
 # Drugs, dyes, salts, reagents: what people type.
 REAL = tuple(table("chem/real_molecules"))
@@ -84,26 +85,28 @@ def fuzzed(rng: random.Random) -> str:
     return "".join(chr(rng.choice([rng.randrange(0x250), rng.randrange(0x110000)])) for _ in "CCOC")
 
 
-def check(text: str, answer: Query | Fault) -> None:
+def check(text: str, task: Task | None) -> Query | Input | Fault:
+    """Read a text as molecules, or as what a task takes of it, and return what was read."""
+    answer = read_any(text, task=task) if task else read_query(text)
     if isinstance(answer, Query):
         assert answer.original == text
+    if not isinstance(answer, Fault):
         assert canonical(answer.smiles) == answer.smiles
-        return
-    assert isinstance(answer, Fault)
+        return answer
     assert 0 <= answer.start <= answer.end <= len(text)
     assert answer.start < answer.end or not text
     line, carets = pointer(text, answer).split("\n")
     assert line.isprintable() and "^" in carets
     str(answer).encode()
+    return answer
 
 
 def test_ten_thousand_broken_texts_give_a_query_or_a_fault() -> None:
     rng = random.Random(0)
     seen: Counter[str] = Counter()
-    for _ in range(10_000):
+    for number in range(10_000):
         text = fuzzed(rng)
-        answer = read_query(text)
-        check(text, answer)
+        answer = check(text, (None, "forward", "retro")[number % 3] if ">" in text else None)
         seen[answer.kind if isinstance(answer, Fault) else "query"] += 1
     assert {"query", "syntax", "atom", "ring", "valence", "aromaticity", "reaction"} <= set(seen)
 
@@ -120,10 +123,10 @@ def test_explain_finds_a_fault_exactly_where_rdkit_does_and_seldom_shrugs() -> N
     assert sum(fault is not None and fault.kind == "other" for fault in faults) <= 2
 
 
-@given(st.text(max_size=30))
+@given(st.text(max_size=30), st.sampled_from([None, "forward", "retro"]))
 @settings(max_examples=200, deadline=None)
-def test_any_text_gives_a_query_or_a_fault(text: str) -> None:
-    check(text, read_query(text))
+def test_any_text_gives_a_query_or_a_fault(text: str, task: Task | None) -> None:
+    check(text, task)
     assert (explain(text) is None) == is_valid(text) == (canonical(text) is not None)
 
 

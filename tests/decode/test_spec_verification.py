@@ -120,7 +120,9 @@ def test_a_rule_that_takes_everything_is_found_out() -> None:
 # --- settings, engine, commands ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wrong", [{"beta": 0}, {"beta": 3, "decoder": "beam"}, {"tau": -1.0}, {"tau": math.inf}])
+@pytest.mark.parametrize(
+    "wrong", [{"beta": 0}, {"beta": 3, "decoder": "beam"}, {"tau": -1.0}, {"tau": math.inf}, {"tau": math.nan}]
+)
 def test_settings_refuse_what_makes_no_sense(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"beta|tau"):
         DecodeSettings(**{"decoder": "greedy", **wrong})

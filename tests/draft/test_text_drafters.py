@@ -158,6 +158,11 @@ def test_a_drafter_refuses_options_out_of_range(make: Callable[..., Drafter], op
         make(**options)
 
 
+def test_windows_refuse_their_own_options_out_of_range() -> None:
+    with pytest.raises(ValueError, match="dilation -1"):
+        Windows(dilation=-1)
+
+
 @pytest.mark.parametrize("name", ["none", *DEFAULTS])
 def test_the_settings_reach_the_drafter(name: str) -> None:
     drafter = made(name, length=7, count=2, dilation=1)

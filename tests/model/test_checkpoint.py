@@ -77,14 +77,18 @@ def test_weights_that_could_not_be_loaded_are_not_saved(tmp_path: Path) -> None:
 
 
 def test_an_older_model_survives_a_failed_save(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+    files = iter(("config.json", "model.safetensors"))
 
-    model = checkpoint.load(folder).model
-    monkeypatch.setattr("safetensors.torch.save", full)
+    def full(_: int) -> None:
+        if next(files) == "model.safetensors":
+            raise OSError(28, "No space left on device")
+
+    older = checkpoint.load(folder)
+    newer = Transformer(older.model.config)
+    monkeypatch.setattr("chemspec.system.files.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
-        checkpoint.save(folder, model, TOKENIZER, task="retro")
-    checkpoint.load(folder)
+        checkpoint.save(folder, newer, TOKENIZER, task="retro")
+    assert checkpoint.load(folder).digest == older.digest
     assert not list(folder.glob("*.partial"))
 
 

@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def test_killed_and_started_again_under_load_clients_that_ask_again_lose_nothing
 ) -> None:
     with Process(tmp_path, [folders["retro"], folders["forward"]]) as process:
         port = process.port
-        load = Load(process.url, 50, patience=HURRY)
+        load = Load(process.url, 8, patience=HURRY)
         until(lambda: len(load.answered) > 20, "some answers")
         process.stop(signal.SIGKILL)
     before = len(load.answered)
@@ -67,6 +68,20 @@ def test_killed_and_started_again_under_load_clients_that_ask_again_lose_nothing
         for result in load.answered:
             assert [one.smiles for one in result.answers] == expected[result.query]
         assert process.stop() == 0
+
+
+@pytest.mark.slow  # starts a process, which imports torch
+def test_fifty_clients_at_once_get_no_error_and_no_wrong_answer(
+    tmp_path: Path, folders: dict[str, Path], expected: dict[str, list[str]]
+) -> None:
+    with Process(tmp_path, [folders["retro"]]) as process:
+        load = Load(process.url, 50, patience=0.0)
+        ends = time.monotonic() + 10
+        until(lambda: len(load.answered) > 500 and time.monotonic() > ends, "many answers")
+        load.end()
+        assert process.stop() == 0
+    assert not load.failed
+    assert all([one.smiles for one in result.answers] == expected[result.query] for result in load.answered)
 
 
 @pytest.mark.slow  # starts processes, which import torch

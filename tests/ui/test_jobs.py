@@ -733,7 +733,13 @@ def test_the_column_is_guessed(columns: Any, cells: Any, place: int) -> None:
 
 # --- downloads -----------------------------------------------------------------------------------
 
+EVIL = ['=HYPERLINK("http://x")', "+1+1", "-1+1|x", "@SUM(A1)", "\t=1", " =1", "＝1", "%0A=1", "\r=1"]
 GOOD = ["", "CCO", "-3.5", "+1", "1e-9", "-.5", "[Na+]", "name", "<script>", "'", "(C)"]
+
+
+@pytest.mark.parametrize("text", EVIL)
+def test_formulas_are_made_harmless(text: str) -> None:
+    assert escaping.escape_formula(text) == "'" + text
 
 
 @pytest.mark.parametrize("text", GOOD)

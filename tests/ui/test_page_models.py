@@ -166,6 +166,10 @@ def test_no_image_is_left_in_a_card(text: str) -> None:
     assert "![" not in escaping.without_images(text)
 
 
+def test_headings_stand_below_those_of_the_page() -> None:
+    assert escaping.without_images("# one\n\n### two\n#three", under=3) == "#### one\n\n###### two\n#three"
+
+
 @pytest.mark.parametrize(
     ("count", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (5_600_000, "5.6 MB"), (234e9, "234 GB")]
 )
