@@ -10,6 +10,8 @@ from benchmarks.reagent_baseline import FrequentSets, baseline
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chemspec.chem import canonical
+from chemspec.chem.formats import Input, read_any
 from chemspec.chem.salts import normal_form, other_reagents
 from chemspec.data.settings import DataSettings
 from chemspec.evaluation import accuracy
@@ -36,6 +38,16 @@ def test_what_is_no_set_has_no_text() -> None:
 def test_reagents_are_what_the_core_leaves_over_however_it_is_spelled() -> None:
     assert other_reagents("OCC.CC(=O)O.O.O.[Na+]", "CCO.OC(C)=O") == "O.[Na+]"
     assert other_reagents("CCO", "OCC") == ""
+
+
+def test_a_whole_reaction_is_one_query() -> None:
+    read = read_any("OCC.C(=O)(C)Cl>ClCCl>C(C)OC(C)=O", task="reagents")
+    assert isinstance(read, Input)
+    left, right = read.smiles.split(">>")
+    assert (left, right) == (canonical("CCO.CC(=O)Cl"), canonical("CCOC(C)=O"))
+    assert "the agents are left out" in read.notes
+    again = read_any(read.smiles, task="reagents")
+    assert isinstance(again, Input) and again.smiles == read.smiles and not again.notes
 
 
 def answers(*sets: str) -> dict[str, Any]:
