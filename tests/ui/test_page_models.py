@@ -222,7 +222,3 @@ def test_the_shipped_models_are_whole() -> None:
         assert not card.problem
         assert len(card.accuracy) >= 3
         assert any(name.startswith("Known failures") for name, _ in card.sections)
-
-
-def test_headings_stand_below_those_of_the_page() -> None:
-    assert escaping.without_images("# one\n\n### two\n#three", under=3) == "#### one\n\n###### two\n#three"
