@@ -134,6 +134,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "mt-4x4": {"feedforward": 2048, "encoder_layers": 4, "decoder_layers": 4},
     "mt-6x6": {"feedforward": 2048, "encoder_layers": 6, "decoder_layers": 6},
     "small": {"feedforward": 1024, "encoder_layers": 3, "decoder_layers": 3},
+    "small-5x3": {"feedforward": 1024, "encoder_layers": 5, "decoder_layers": 3},
     "tiny": {"d_model": 64, "heads": 4, "feedforward": 128, "encoder_layers": 1, "decoder_layers": 1},
     # Drafters: ar writes many tokens for one pass of the target; medium stands between it and the target.
     "ar": {"d_model": 128, "heads": 4, "feedforward": 512, "encoder_layers": 3, "decoder_layers": 2},

@@ -299,6 +299,7 @@ def build_loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: i
     """Return endless training batches from step `done` on, and the validation batches."""
     batches = TokenBatches(pairs, tokens=settings.tokens, seed=settings.seed, skip=done, source_specials=specials)
     held_batches = TokenBatches(held, tokens=settings.tokens, seed=0, source_specials=specials)
+    on_gpu = torch.cuda.is_available()
 
     def load(part: Pairs, sampler: Any) -> Any:
         numbers: Any = range(len(part))
@@ -308,7 +309,9 @@ def build_loaders(pairs: Pairs, held: Pairs, settings: TrainSettings, *, done: i
             collate_fn=partial(part.batch, source_specials=specials),
             # A separate generator: otherwise every validation would change the dropout of later steps.
             generator=torch.Generator(),
-            pin_memory=torch.cuda.is_available(),  # needed for asynchronous copies
+            pin_memory=on_gpu,  # needed for asynchronous copies
+            num_workers=2 * on_gpu,  # a GPU's step takes about as long as making its batch
+            persistent_workers=on_gpu,
         )
 
     return load(pairs, batches), load(held, held_batches.epoch(0))
