@@ -52,7 +52,6 @@ for _importer in (
     _lazy_importer("onmt", "onmt"),
     _lazy_importer("translation-transformer", "translation_transformer"),
     _lazy_importer("chemformer", "chemformer"),
-    _lazy_importer("ctranslate2", "ctranslate2"),
 ):
     IMPORTERS.register(_importer)
 
