@@ -1,7 +1,7 @@
 """Calibration of a model's drafters, fitted by `chemspec train calibrate`.
 
-The edit table is in `drafting.safetensors`, everything else in `drafting.json` (in version 0.2 the table too). A model
-without a table uses its task's default (`assets/drafting`), whose tokens are matched by their text.
+The edit table is in `drafting.safetensors`, everything else in `drafting.json`. A model without a table uses its task's
+default (`assets/drafting`), whose tokens are matched by their text.
 """
 
 from __future__ import annotations
@@ -47,18 +47,17 @@ class DrafterCalibration:
     def load(cls, folder: Path, *, vocab_size: int) -> DrafterCalibration:
         """Load the files of a model folder, if there are any; raises ValueError, naming the file, for unusable ones.
 
-        Attention weights ("reading"), which versions before 0.3 fitted, are ignored.
+        Attention weights and tables in `drafting.json`, as of versions before 0.3, are ignored.
         """
         file, table_file = folder / FILE, folder / TABLE_FILE
         try:
             values = read_untrusted_json(file) if file.is_file() else {}
             if not isinstance(values, dict):
                 raise ValueError("it does not hold a JSON object")
-            rates, phrases = values.get("by_chance", BY_CHANCE), values.get("phrases")
+            rates, edit_table = values.get("by_chance", BY_CHANCE), None
             if len(rates) != len(EDGES) + 1 or not all(0 <= float(rate) <= 1 for rate in rates):
                 raise ValueError(f"by_chance does not hold {len(EDGES) + 1} shares between 0 and 1")
-            edit_table = None if phrases is None else EditNgramTable.from_json(phrases, vocab_size)
-            if phrases is None and table_file.is_file():
+            if table_file.is_file():
                 from chemspec.draft.tree.table_file import load_table
 
                 file = table_file
@@ -84,8 +83,7 @@ def default_table(task: str, tokens: Sequence[str]) -> EditNgramTable | None:
 
 def source_of_edits(folder: Path, task: str) -> str:
     """Return the source of a model's edit table: "own", "default", or "none" if it only copies."""
-    file = folder / FILE
-    if (folder / TABLE_FILE).is_file() or (file.is_file() and '"phrases": {' in file.read_text(errors="replace")):
+    if (folder / TABLE_FILE).is_file():
         return "own"
     return "default" if _default_file(task).is_file() else "none"
 

@@ -30,7 +30,15 @@ from chemspec.draft.registry import Copy, Mixed, NoDrafts
 from chemspec.draft.tree import builder
 from chemspec.draft.tree.builder import MIN_CHANCE, PROBES, TreeLimits
 from chemspec.draft.tree.copy_state import MAX_MATCH, CopyTracker
-from chemspec.draft.tree.edit_ngrams import COPY, COPY_ONLY, EDGES, EditNgramTable, count_edits, edit_context
+from chemspec.draft.tree.edit_ngrams import (
+    CHILD_BASE,
+    COPY,
+    COPY_ONLY,
+    EDGES,
+    EditNgramTable,
+    count_edits,
+    edit_context,
+)
 from chemspec.draft.tree.table_file import (
     COLUMNS,
     MATCH_LEVEL,
@@ -159,21 +167,10 @@ def test_a_context_begins_with_what_tells_most() -> None:
     assert found == [5, 2, 4, 6, BOS, 7, PAD, EOS, PAD, PAD, PAD]
 
 
-def as_json(table: EditNgramTable) -> dict[str, object]:
-    """A table as version 0.2 stored it."""
-    steps = [range(*ends) for ends in pairwise(table.starts)]
-    return {
-        "parents": [node for node, ends in enumerate(pairwise(table.children)) for _ in range(*ends)],
-        "entries": list(table.entries[1:]),
-        "steps": [[part for at in own for part in (table.tokens[at], table.thousandths[at])] for own in steps],
-    }
-
-
-def test_a_table_of_version_0_2_is_read() -> None:
-    assert EditNgramTable.from_json(json.loads(json.dumps(as_json(TABLE))), VOCAB) == TABLE
-    # In another order of nodes, parents first.
-    values = {"parents": [0, 1, 0], "entries": [7, 4, 5], "steps": [[3, 900], [4, 800], [5, 700, COPY, 9], []]}
-    found = EditNgramTable.from_json(values, VOCAB)
+def test_nodes_are_numbered_by_their_entries() -> None:
+    children = {7: 1, CHILD_BASE + 4: 2, 5: 3}  # in another order of nodes, parents first
+    steps = [((3, 0.9),), ((4, 0.8),), ((5, 0.7), (COPY, 0.009)), ()]
+    found = EditNgramTable.from_nodes(children, steps)
     assert list(found.children) == [1, 3, 3, 4, 4]
     assert list(found.entries) == [0, 5, 7, 4]
     assert list(found.starts) == [0, 1, 1, 2, 4]
@@ -321,26 +318,6 @@ def test_a_shared_table_without_its_vocabulary_is_refused(tmp_path: Path, vocabu
     save_file(arrays, tmp_path / "table", about)
     with pytest.raises(ValueError, match=r"Expecting value|no texts"):
         load_shared_table(tmp_path / "table", NAMES)
-
-
-@pytest.mark.parametrize(
-    ("change", "fault"),
-    [
-        ({"parents": None}, "damaged"),
-        ({"parents": [0, 1, 2, 9], "entries": [4, 4, 4, 4], "steps": [[]] * 5}, "damaged"),
-        ({"parents": [0], "entries": [4], "steps": [[]]}, "damaged"),
-        ({"parents": [0, 0], "entries": [4, 4], "steps": [[]] * 3}, "damaged"),
-        ({"parents": [], "entries": [], "steps": [[4]]}, "damaged|longer|argument"),
-        ({"parents": [], "entries": [], "steps": [["C", 3]]}, "whole number"),
-        ({"parents": [], "entries": [], "steps": [[VOCAB, 900]]}, "another vocabulary"),
-        ({"parents": [], "entries": [], "steps": [[4, 1001]]}, "another vocabulary"),
-        ({"parents": [], "entries": [], "steps": [[PAD, 900]]}, "no answer has"),
-        ({"parents": [], "entries": [], "steps": [[BOS, 900]]}, "no answer has"),
-    ],
-)
-def test_a_damaged_table_is_refused(change: dict[str, object], fault: str) -> None:
-    with pytest.raises(ValueError, match=fault):
-        EditNgramTable.from_json({**as_json(TABLE), **change}, VOCAB)
 
 
 def bare_copy(name: str, folder: Path) -> Path:
@@ -548,12 +525,10 @@ def test_knowledge_survives_the_disk(tmp_path: Path) -> None:
     assert DrafterCalibration.load(tmp_path, vocab_size=VOCAB) == replace(known, edit_table=None)
 
 
-def test_a_file_of_version_0_2_is_read(tmp_path: Path) -> None:
-    reading = {"heads": [[2, 0, 1.0, 0.5]], "match": [1.0], "away": 0.0}  # attention weights, which are ignored
-    file = {"made": "once", "by_match": [0.5] * 9, "phrases": as_json(TABLE), "reading": reading}
+def test_what_version_0_2_stored_besides_is_ignored(tmp_path: Path) -> None:
+    file = {"made": "once", "by_match": [0.5] * 9, "phrases": {"parents": []}, "reading": {"match": [1.0]}}
     (tmp_path / FILE).write_text(json.dumps(file))
-    found = DrafterCalibration.load(tmp_path, vocab_size=VOCAB)
-    assert found == DrafterCalibration(edit_table=TABLE, made="once")
+    assert DrafterCalibration.load(tmp_path, vocab_size=VOCAB) == DrafterCalibration(made="once")
 
 
 @pytest.mark.parametrize(
@@ -564,7 +539,6 @@ def test_a_file_of_version_0_2_is_read(tmp_path: Path) -> None:
         ('{"by_chance": [0.5]}', "by_chance"),
         ('{"by_chance": [2,2,2,2,2,2,2,2,2,2,2]}', "by_chance"),
         ('{"by_chance": 3}', "len"),
-        ('{"phrases": 3}', "phrases are damaged"),
         ("[" * 100_000, FILE),
     ],
 )

@@ -14,7 +14,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any
 
 from chemspec.draft.copy import TokenClasses
 from chemspec.draft.tree.copy_state import CopyState, CopyTracker
@@ -96,31 +95,6 @@ class EditNgramTable:
             node = child
         steps = range(self.starts[node], self.starts[node + 1])
         return tuple((self.tokens[at], self.thousandths[at] / 1000) for at in steps)
-
-    @classmethod
-    def from_json(cls, values: Any, vocab_size: int) -> EditNgramTable:
-        """Read a table of version 0.2: nodes with parent, entry, and steps as token and thousandths."""
-        try:
-            parents, entries, flat = (values[name] for name in ("parents", "entries", "steps"))
-            numbers = [*parents, *entries, *(part for steps in flat for part in steps)]
-            if any(type(number) is not int for number in numbers):
-                raise ValueError("a number is no whole number")
-            pairs = [tuple(zip(steps[::2], steps[1::2], strict=True)) for steps in flat]
-            children = {
-                parent * CHILD_BASE + entry: node
-                for node, (parent, entry) in enumerate(zip(parents, entries, strict=True), 1)
-                if 0 <= parent < node and 0 <= entry < max(vocab_size, 5)
-            }
-        except (TypeError, KeyError, AttributeError) as error:
-            raise ValueError(f"the phrases are damaged: {error!r}") from error
-        if len(children) + 1 != len(pairs):
-            raise ValueError("the phrases are damaged: nodes and steps do not fit together")
-        for token, chance in (step for steps in pairs for step in steps):
-            if not 0 <= chance <= 1000 or not (token == COPY or token < vocab_size):
-                raise ValueError(f"the phrases are of another vocabulary: {token}, {chance}")
-            if token in (PAD, BOS) or token < COPY:
-                raise ValueError(f"the phrases hold token {token}, which no answer has")
-        return cls.from_nodes(children, [tuple((token, chance / 1000) for token, chance in steps) for steps in pairs])
 
 
 def count_edits(
