@@ -7,7 +7,7 @@
 #include <random>
 
 int main() {
-  const char* names[] = {"plain", "avx2", "avx-vnni", "avx512-vnni", "amx", "neon-dot"};
+  const char* names[] = {"plain", "avx2", "avx-vnni", "avx512-vnni", "neon-dot"};
   std::mt19937 random(1);
   ThreadPool pool(2);
   Room room;

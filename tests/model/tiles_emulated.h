@@ -47,16 +47,6 @@ inline void fits(int to, int a, int b) {
   check(to), check(a), check(b);
   if (shape.rows[to] != shape.rows[a] || shape.bytes[to] != shape.bytes[b] || shape.bytes[a] != 4 * shape.rows[b]) std::abort();
 }
-inline void bytes_product(int to, int a, int b) {  // unsigned times signed
-  fits(to, a, b);
-  for (int row = 0; row < shape.rows[to]; row++)
-    for (int column = 0; column < shape.bytes[to] / 4; column++) {
-      int32_t sum;
-      std::memcpy(&sum, data[to][row] + 4 * column, 4);
-      for (int k = 0; k < shape.bytes[a]; k++) sum += int(data[a][row][k]) * int(int8_t(data[b][k / 4][4 * column + k % 4]));
-      std::memcpy(data[to][row] + 4 * column, &sum, 4);
-    }
-}
 inline float bfloat16(const uint8_t* from) {
   uint16_t half;
   std::memcpy(&half, from, 2);
@@ -85,17 +75,14 @@ inline void bfloat16_product(int to, int a, int b) {
 #undef _tile_zero
 #undef _tile_loadd
 #undef _tile_stored
-#undef _tile_dpbusd
 #undef _tile_dpbf16ps
 #define _tile_loadconfig(from) tiles_emulated::configure(from)
 #define _tile_release() tiles_emulated::release()
 #define _tile_zero(tile) tiles_emulated::zero(tile)
 #define _tile_loadd(tile, from, stride) tiles_emulated::load(tile, from, stride)
 #define _tile_stored(tile, to, stride) tiles_emulated::store(tile, to, stride)
-#define _tile_dpbusd(to, a, b) tiles_emulated::bytes_product(to, a, b)
 #define _tile_dpbf16ps(to, a, b) tiles_emulated::bfloat16_product(to, a, b)
 #define syscall(...) 0L  // the system allows it
 
 #define __AMX_TILE__ 1
-#define __AMX_INT8__ 1
 #define __AMX_BF16__ 1

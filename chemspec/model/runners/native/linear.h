@@ -49,7 +49,7 @@ enum Epilogue { KEEP, RELU, GELU, GELU_TANH, ADD, TIMES };
 
 enum Kind { FLOAT32, FLOAT16, BFLOAT16, AMX_TILES, INT8 };  // weight format; AMX_TILES: bfloat16 in tile order
 
-enum Instructions { PLAIN, AVX2, AVX_VNNI, AVX512_VNNI, AMX, NEON_DOT };  // instruction sets of int8 linear layers
+enum Instructions { PLAIN, AVX2, AVX_VNNI, AVX512_VNNI, NEON_DOT };  // instruction sets of int8 linear layers
 
 struct Linear {
   int in = 0, out = 0, panels = 0;

@@ -7,11 +7,34 @@
 
 #include "linear.h"
 #include "threads.h"
-#include "tiles.h"
+
+#if defined(__AMX_TILE__) && defined(__AMX_BF16__) && defined(__AVX512BF16__) && defined(__linux__)
+
+#include <immintrin.h>
+#include <sys/syscall.h>
 
 namespace {
 
-#ifdef TILES_BF16
+constexpr int TALL = 16;  // maximum rows of a tile, which has 64 bytes a row
+
+bool tiles_allowed() {  // the operating system saves tile registers on request only
+  static const bool yes = syscall(SYS_arch_prctl, 0x1023 /* ARCH_REQ_XCOMP_PERM */, 18 /* XTILEDATA */) == 0;
+  return yes;
+}
+
+// Compiler barrier: the compiler does not know which memory tile instructions read.
+inline void written(const void* at) { asm volatile("" ::"r"(at) : "memory"); }
+
+void shape_tiles(int rows) {  // tiles 0 to 3: sums, 4 and 5: weights, 6: x
+  struct alignas(64) {
+    uint8_t palette = 1, start = 0, unused[14] = {};
+    uint16_t bytes[16] = {};
+    uint8_t rows[16] = {};
+  } shape;
+  for (int t = 0; t < 7; t++) shape.bytes[t] = 64, shape.rows[t] = uint8_t(t == 4 || t == 5 ? TALL : rows);
+  written(&shape);
+  _tile_loadconfig(&shape);
+}
 
 // A product takes rows of x (16 x 32), weights (32 x 16, as 16 pairs of inputs x 16 outputs x 2) and adds to sums (16 x 16 in
 // fp32). Each row of the sums depends on its row of x only, not on the number of rows.
@@ -98,11 +121,15 @@ void amx_linear(ThreadPool& pool, const Linear& layer, const float* x, int strid
   });
 }
 
+}  // namespace
+
 #else
+
+namespace {
 
 bool Linear::pack_tiles(const BF16*) { return false; }
 void amx_linear(ThreadPool&, const Linear&, const float*, int, int, float*, int, Epilogue, Block<BF16>&) {}
 
-#endif
-
 }  // namespace
+
+#endif

@@ -8,17 +8,14 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <type_traits>
 #include <vector>
 
 #include "linear.h"
 #include "threads.h"
-#include "tiles.h"
 
 namespace {
 
 constexpr int WIDE = 64, QUAD = 4;  // outputs of an int8 panel, inputs per 32-bit operand
-constexpr int DEPTH = 64;           // inputs of a tile; rows are padded to multiples of it with zeros
 
 inline int32_t quad(const uint8_t* x) {
   int32_t four;
@@ -75,14 +72,6 @@ struct Avx512VnniProduct {
 };
 #endif
 
-#ifdef TILES_INT8
-// Number of rows from which tiles are used. With fewer, vectors should be faster (not measured): a tile product takes the same time
-// at any height, and the next one for the same sums depends on it. Inputs, weights and sums are the same in both.
-struct AmxProduct : Avx512VnniProduct {
-  static constexpr int FROM = 4;
-};
-#endif
-
 #if defined(__ARM_FEATURE_DOTPROD)
 struct NeonDotProduct {
   static constexpr int OUTPUTS = 4, VECTORS = 4, ROWS = 6, SHIFT = 0;
@@ -106,9 +95,6 @@ bool with_product(Instructions which, const Work& work) {
 #if defined(__AVX512VNNI__)
   if (which == AVX512_VNNI) return work(Avx512VnniProduct()), true;
 #endif
-#ifdef TILES_INT8
-  if (which == AMX) return work(AmxProduct()), true;
-#endif
 #if defined(__ARM_FEATURE_DOTPROD)
   if (which == NEON_DOT) return work(NeonDotProduct()), true;
 #endif
@@ -117,15 +103,14 @@ bool with_product(Instructions which, const Work& work) {
 
 inline int quads(int in) { return (in + QUAD - 1) / QUAD; }
 
-// Packs weights as (panels, quads of inputs, WIDE, QUAD), plus padding that a tile may read.
+// Packs weights as (panels, quads of inputs, WIDE, QUAD).
 void Linear::set_int8(int rows, int columns, const int8_t* weight, const float* row_scales, const float* offset, Instructions which) {
   int shift = 0;
   with_product(which, [&](auto product) { shift = product.SHIFT; });
   out = rows, in = columns, panels = (rows + WIDE - 1) / WIDE, kind = INT8;
   const int padded = panels * WIDE;
   const size_t size = size_t(padded) * quads(in) * QUAD;
-  const size_t beyond = WIDE * DEPTH;
-  std::memset(int8.reserve(size + beyond), 0, size + beyond);
+  std::memset(int8.reserve(size), 0, size);
   std::memset(starts.reserve(padded), 0, padded * sizeof(int32_t));
   std::memset(scales.reserve(padded), 0, padded * sizeof(float));
   std::memcpy(scales.data(), row_scales, out * sizeof(float));
@@ -148,8 +133,8 @@ inline void lowest_bytes(Lanes32 from, uint8_t* to) {
 #endif
 }
 
-// Quantises a row, adds `shift` and returns its scale, which is NaN if the row contains NaN. Inputs up to `padded` are set to zero.
-float quantise(const float* x, int in, uint8_t* to, int padded, int shift) {
+// Quantises a row, adds `shift` and returns its scale, which is NaN if the row contains NaN.
+float quantise(const float* x, int in, uint8_t* to, int shift) {
   const int whole = in / LANES * LANES;
   Lanes even = {}, odd = {};
   // Absolute values are ordered like their bits, with NaN as the largest.
@@ -176,7 +161,6 @@ float quantise(const float* x, int in, uint8_t* to, int padded, int shift) {
     std::memcpy(&bits, &sum, sizeof bits);
     to[i] = uint8_t(bits + shift);
   }
-  std::memset(to + quads(in) * QUAD, 0, padded - quads(in) * QUAD);
   return largest / 127.0f;
 }
 
@@ -247,61 +231,8 @@ void int8_rows(int some, const Linear& layer, const Int8Rows& rows, int first, i
   int8_block<Product, R, P>(layer, rows, first, panel, y, width, mode);
 }
 
-#ifdef TILES_INT8
-
-// Computes `some` rows of a panel in tiles of that height: x is (some, 64 inputs), weights (16 quads, 16 outputs x 4), and sums
-// (some, 16 outputs).
-void tile_block(const Linear& layer, const Int8Rows& rows, int first, int some, int panel, float* y, int width, Epilogue mode) {
-  static_assert(WIDE == 4 * TALL && DEPTH == TALL * QUAD, "four sums a panel, from tiles that are full");
-  alignas(64) int32_t sums[TALL][WIDE];
-  const int groups = quads(layer.in);
-  const int32_t* starts = layer.starts.data() + panel * WIDE;
-  const int8_t* w = layer.int8.data() + size_t(panel) * WIDE * groups * QUAD;
-  const uint8_t* x = rows.x + size_t(first) * rows.stride;
-  written(x);
-  _tile_loadd(0, starts, 0);  // a stride of 0: all rows start with the same values
-  _tile_loadd(1, starts + TALL, 0);
-  _tile_loadd(2, starts + 2 * TALL, 0);
-  _tile_loadd(3, starts + 3 * TALL, 0);
-  // The last tile of weights may extend past the panel, where x is zero.
-  for (int group = 0; group < groups; group += TALL, x += DEPTH, w += DEPTH * WIDE) {
-    _tile_loadd(6, x, rows.stride);
-    _tile_loadd(4, w, WIDE * QUAD);
-    _tile_dpbusd(0, 6, 4);
-    _tile_loadd(5, w + DEPTH, WIDE * QUAD);
-    _tile_dpbusd(1, 6, 5);
-    _tile_loadd(4, w + 2 * DEPTH, WIDE * QUAD);
-    _tile_dpbusd(2, 6, 4);
-    _tile_loadd(5, w + 3 * DEPTH, WIDE * QUAD);
-    _tile_dpbusd(3, 6, 5);
-  }
-  _tile_stored(0, sums[0], sizeof sums[0]);
-  _tile_stored(1, sums[0] + TALL, sizeof sums[0]);
-  _tile_stored(2, sums[0] + 2 * TALL, sizeof sums[0]);
-  _tile_stored(3, sums[0] + 3 * TALL, sizeof sums[0]);
-  int8_outputs(layer, rows, first, some, panel, sums, y, width, mode);
-}
-
-void tile_panels(const Linear& layer, const Int8Rows& rows, int from, int to, float* y, int width, Epilogue mode) {
-  int shaped = 0;
-  for (int panel = from; panel < to; panel++)
-    for (int first = 0, left = (rows.count + TALL - 1) / TALL; left > 0; left--) {  // blocks of similar heights
-      const int some = (rows.count - first + left - 1) / left;
-      if (some != shaped) shape_tiles(shaped = some);
-      tile_block(layer, rows, first, some, panel, y, width, mode);
-      first += some;
-    }
-  _tile_release();
-}
-
-#endif
-
 template <class Product>
 void int8_panels(const Linear& layer, const Int8Rows& rows, int from, int to, float* y, int width, Epilogue mode) {
-#ifdef TILES_INT8
-  if constexpr (std::is_same_v<Product, AmxProduct>)
-    if (rows.count >= AmxProduct::FROM) return tile_panels(layer, rows, from, to, y, width, mode);
-#endif
   int panel = from;
   for (; rows.count == 1 && panel + 2 <= to; panel += 2)  // with one row two panels at a time, to hide the latency of dependent multiply-adds
     int8_block<Product, 1, 2>(layer, rows, 0, panel, y, width, mode);
@@ -316,14 +247,14 @@ void int8_panels(const Linear& layer, const Int8Rows& rows, int from, int to, fl
 void int8_linear(ThreadPool& pool, Instructions which, const Linear& layer, const float* x, int stride, int count, float* y, int width, Epilogue mode, Room& room) {
   // Minimum work per task: rows to quantise, and products, where reading the weights costs as much as several rows.
   constexpr int ROUNDED = 16, PRODUCTS = 1 << 19, READING = 8;
-  const int padded = (layer.in + DEPTH - 1) / DEPTH * DEPTH;
+  const int padded = quads(layer.in) * QUAD;
   uint8_t* to = room.int8.reserve(size_t(count) * padded);
   float* scales = room.scales.reserve(count);
   with_product(which, [&](auto product) {
     typedef decltype(product) Product;
     pool.parallel_for((count + ROUNDED - 1) / ROUNDED, [&](uint32_t part) {
       for (int row = int(part) * ROUNDED; row < std::min(count, (int(part) + 1) * ROUNDED); row++)
-        scales[row] = quantise(x + size_t(row) * stride, layer.in, to + size_t(row) * padded, padded, Product::SHIFT);
+        scales[row] = quantise(x + size_t(row) * stride, layer.in, to + size_t(row) * padded, Product::SHIFT);
     });
     const Int8Rows rows{to, scales, count, padded};
     const int some = std::max(1, std::min(layer.panels, int(PRODUCTS / (size_t(layer.in) * WIDE * (count + READING)))));
@@ -337,9 +268,6 @@ void int8_linear(ThreadPool& pool, Instructions which, const Linear& layer, cons
 // before it is used.
 bool usable(Instructions which) {
   if (!with_product(which, [](auto) {})) return false;
-#ifdef TILES
-  if (which == AMX && !tiles_allowed()) return false;
-#endif
   constexpr int OUT = 70, IN = 90, MOST = 19;
   Linear plain, layer;
   std::vector<int8_t> weight(OUT * IN);

@@ -25,8 +25,8 @@ FLOAT32, FLOAT16, BFLOAT16 = range(3)  # weight formats, numbered as in the kern
 LAST, FIRST = 3, 4  # norms after a stack's last layer and before its first
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3}  # numbered as in the kernel
 LANES = 16  # of a vector; each lane belongs to one head
-# int8 instruction sets, numbered as in the kernel; the last supported one is used (AMX and NEON: not timed yet).
-INSTRUCTION_SETS = ("plain", "avx2", "avx-vnni", "avx512-vnni", "amx", "neon-dot")
+# int8 instruction sets, numbered as in the kernel; the last supported one is used (NEON: not timed yet).
+INSTRUCTION_SETS = ("plain", "avx2", "avx-vnni", "avx512-vnni", "neon-dot")
 
 
 def supports_config(config: ModelConfig) -> bool:
