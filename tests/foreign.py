@@ -7,10 +7,10 @@ from typing import Any
 
 import formats
 from small import TOKENS
+from tiny import tiny_model
 
 from chemspec.importers.foreign import rounded_sinusoids
 from chemspec.model.transformer import Transformer
-from chemspec.testing import tiny_model
 
 WIDTH = 32
 SHAPE: dict[str, Any] = {"d_model": WIDTH, "heads": 4, "feedforward": 48, "max_positions": 1024, "final_norms": True}

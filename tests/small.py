@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tiny import tiny_model
 
 from chemspec.decode.query_state import QueryState
 from chemspec.model import checkpoint
 from chemspec.settings import Task
-from chemspec.testing import tiny_model
 from chemspec.tokenizer import SPECIALS, Tokenizer
 from chemspec.types import Scores
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 import triton_reference as reference
+from tiny import tiny_model
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.decoding import Decoding
@@ -30,7 +31,6 @@ from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, preset_config
 from chemspec.system.gpu import avoid_cudnn_attention
-from chemspec.testing import tiny_model
 from chemspec.tokenizer import BOS
 
 GPU = torch.cuda.is_available()

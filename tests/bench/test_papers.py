@@ -15,6 +15,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 from small import QUERIES, TOKENIZER, tiny_folder
+from tiny import tiny_model
 from typer.testing import CliRunner
 
 from chemspec import asset_files, evaluation
@@ -27,7 +28,6 @@ from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
-from chemspec.testing import tiny_model
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 
 SMALL = {"limit": 3, "seconds": 0.01, "widths": (2,), "batches": (1, 2), "memory": (2,), "threads": 1}

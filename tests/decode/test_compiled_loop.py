@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from small import tiny_folder
 from test_loop import DRAFTERS as ADVERSARIAL
 from test_loop import EAGER, VOCAB, Illegal, model_of
+from tiny import tiny_model
 
 from chemspec.decode import decoding as loops
 from chemspec.decode.beam import beam_search
@@ -41,7 +42,7 @@ from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import ScoresError, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table, TableRunner, tiny_model
+from chemspec.testing import Table, TableRunner
 from chemspec.types import REQUESTED, AcceptedSpan, Draft, FinishedSequence, Pass, Prefix
 
 pytestmark = needs_compiler

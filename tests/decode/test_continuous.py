@@ -14,6 +14,7 @@ import triton_reference as reference
 from compilers import needs_compiler, skip_without_compiler
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny import tiny_model
 
 from chemspec.decode import generate
 from chemspec.decode import registry as decoders
@@ -31,7 +32,7 @@ from chemspec.model.runners.triton.runner import TritonBackend
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table, tiny_model
+from chemspec.testing import Table
 
 VOCAB = 20
 GREEDY = DecodeSettings(decoder="greedy", n=1, max_len=12)

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_compiled_loop import Case, batches, cases, tables
 from test_loop import EAGER, VOCAB
+from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.decoding import Decoded, Decoding
@@ -24,7 +25,7 @@ from chemspec.model.runner import Backend
 from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.session import Session
 from chemspec.settings import RULES
-from chemspec.testing import Table, TableRunner, tiny_model
+from chemspec.testing import Table, TableRunner
 from chemspec.types import FinishedSequence, Pass
 
 LOOPS = [False, pytest.param(True, marks=needs_compiler)]

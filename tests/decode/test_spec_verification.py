@@ -12,6 +12,7 @@ import pytest
 from adversaries import RandomDrafts
 from benchmarks import spec_verification
 from small import QUERIES, tiny_folder
+from tiny import tiny_model
 from typer.testing import CliRunner
 
 from chemspec.bench import counts
@@ -23,7 +24,7 @@ from chemspec.evaluation.accuracy import KnownReaction
 from chemspec.io import tables
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table, naive_greedy, naive_log_probs, run, tiny_model
+from chemspec.testing import Table, naive_greedy, naive_log_probs, run
 from chemspec.tokenizer import BOS
 from chemspec.types import FinishedSequence, Prefix, Scores
 

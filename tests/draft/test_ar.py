@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from small import BAD, QUERIES, TOKENIZER, tiny_folder
+from tiny import tiny_model
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.beam import beam_search
@@ -30,7 +31,7 @@ from chemspec.model import checkpoint
 from chemspec.model.runner import Backend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table, naive_beam, naive_greedy, naive_log_probs, run, tiny_model
+from chemspec.testing import Table, naive_beam, naive_greedy, naive_log_probs, run
 from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from chemspec.types import FinishedSequence
 

@@ -12,6 +12,7 @@ from adversaries import Oracle
 from hypothesis import given
 from hypothesis import strategies as st
 from small import TOKENIZER
+from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.draft_tree import DraftTree
@@ -36,7 +37,7 @@ from chemspec.model.cost import CostCurve
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table, naive_beam, naive_greedy, run, tiny_model
+from chemspec.testing import Table, naive_beam, naive_greedy, run
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import FinishedSequence, Pass, Prefix
 

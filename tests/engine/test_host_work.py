@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from call_profile import with_profile
 from compilers import skip_without_compiler
+from tiny import tiny_model
 
 import chemspec
 from chemspec.decode.compiled import loop
@@ -21,7 +22,6 @@ from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve
 from chemspec.settings import DecodeSettings
-from chemspec.testing import tiny_model
 from chemspec.tokenizer import Tokenizer
 
 QUERY = "CC(C)(C)OC(=O)NCc1ccccc1"

@@ -20,6 +20,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from test_session import EAGER, VARIANTS, VOCAB, Round, check, model_of, scripts
+from tiny import tiny_model
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from chemspec.model.runners import cuda_graphs
@@ -27,7 +28,6 @@ from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, GraphBacken
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Session
-from chemspec.testing import tiny_model
 from chemspec.tokenizer import BOS
 
 # The second kind of model takes as long again; the property tests draw all of them.

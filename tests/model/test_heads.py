@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy_search
@@ -14,7 +15,7 @@ from chemspec.draft.learned.network import Blockwise, HeadDrafts, Medusa
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
-from chemspec.testing import naive_beam, naive_greedy, run, tiny_model
+from chemspec.testing import naive_beam, naive_greedy, run
 from chemspec.tokenizer import BOS, EOS, PAD
 
 SOURCES = [(4, 5, 6, 7, 8), (9, 4, 11), (10, 10, 9, 8, 7, 6, 5)]

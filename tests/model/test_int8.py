@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kinds import SOME_KINDS, compiled_for
 from test_session import VARIANTS, VOCAB, Round, check, scripts
+from tiny import tiny_model
 
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.model import checkpoint
@@ -27,7 +28,7 @@ from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.system import compiled
-from chemspec.testing import naive_beam, naive_greedy, tiny_model
+from chemspec.testing import naive_beam, naive_greedy
 from chemspec.tokenizer import BOS, EOS, Tokenizer
 from chemspec.types import FinishedSequence, Prefix
 

@@ -18,6 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kinds import SOME_KINDS, compiled_for
 from test_session import VARIANTS, VOCAB, Round, check, scripts
+from tiny import tiny_model
 
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.model import checkpoint
@@ -28,7 +29,7 @@ from chemspec.model.session import ScoresError, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
 from chemspec.system import compiled
-from chemspec.testing import naive_log_probs, tiny_model
+from chemspec.testing import naive_log_probs
 from chemspec.tokenizer import BOS, Tokenizer
 from chemspec.types import Scores
 

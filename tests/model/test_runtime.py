@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from plugin import scope_of
+from tiny import tiny_model
 
 from chemspec.model import cost, runtime
 from chemspec.model.checkpoint import Checkpoint
@@ -20,7 +21,6 @@ from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.runtimes import RUNTIMES
 from chemspec.settings import DecodeSettings, ModelDims
 from chemspec.system import gpu
-from chemspec.testing import tiny_model
 from chemspec.tokenizer import SPECIALS, Tokenizer
 
 

@@ -25,6 +25,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT, TESTS
 from test_session import VARIANTS, VOCAB, Round, check, scripts
+from tiny import tiny_model
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.decoding import Decoding
@@ -42,7 +43,6 @@ from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig, preset_config
-from chemspec.testing import tiny_model
 from chemspec.tokenizer import BOS, SPECIALS, Tokenizer
 
 CPU = torch.device("cpu")

@@ -61,13 +61,14 @@ class Tools:
 
 def small_model(folder: Path, task: Task = "retro") -> Path:
     """Write a small model with a drafter of each kind that has weights."""
+    from tiny import tiny_model
+
     from chemspec.draft.calibration import DrafterCalibration
     from chemspec.draft.tree.edit_ngrams import COPY_ONLY
     from chemspec.model import checkpoint
     from chemspec.model.heads import Heads, HeadsConfig
     from chemspec.model.transformer import Transformer
     from chemspec.settings import ModelConfig
-    from chemspec.testing import tiny_model
     from chemspec.tokenizer import Tokenizer
 
     tokenizer = Tokenizer.build([*QUERIES[:-2], "C.N", QUERIES[-1]])
