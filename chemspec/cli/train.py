@@ -113,12 +113,11 @@ def train_by_recipe(
     chosen = find_recipe(recipe).with_settings(**{name: value for name, value in changes.items() if value >= 0})
     folder = out or Path("runs") / chosen.name
     extras.require_packages("lightning", what="training")
+    from chemspec.engine.registry import model_folder
     from chemspec.train.drafters import train_drafter
     from chemspec.train.run import run_recipe
 
     if isinstance(chosen, DrafterRecipe):
-        from chemspec.engine.registry import model_folder
-
         answers = data_dir or Path("data") / f"{chosen.task}-distilled"
         target = chosen.target or chosen.task
         made = train_drafter(chosen, answers, start or model_folder(target), folder, resume=resume)

@@ -6,14 +6,24 @@ import ctypes
 from array import array
 from collections.abc import Sequence
 from ctypes import c_double, c_int32, c_void_p
+from functools import cache
+from pathlib import Path
 
+from chemspec.decode.compiled.build import FLAGS
 from chemspec.decode.compiled.structures import LimitsStruct, TableStruct, array_address
 from chemspec.draft.copy import TokenClasses
 from chemspec.draft.tree.builder import TreeLimits, TreeNode
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import EditNgramTable
+from chemspec.system import compiled
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Prefix
+
+
+@cache
+def tree_library() -> ctypes.CDLL:
+    """The compiled tree builder."""
+    return compiled.load_library(Path(__file__).with_name("build_tree.cpp"), *FLAGS)
 
 
 class _QueryStruct(ctypes.Structure):
@@ -33,11 +43,9 @@ class _NodeStruct(ctypes.Structure):
 class NativeTreeBuilder:
     """Builds the draft trees of one query in compiled code."""
 
-    def __init__(
-        self, library: ctypes.CDLL, edit_table: EditNgramTable, source: Sequence[int], token_classes: TokenClasses
-    ) -> None:
+    def __init__(self, edit_table: EditNgramTable, source: Sequence[int], token_classes: TokenClasses) -> None:
         """Pass a query to the compiled code."""
-        self._run = library.chemspec_build_tree
+        self._run = tree_library().chemspec_build_tree
         start = CopyTracker(source, token_classes).state_after((BOS,))
         text, rings = array("i", (*source, EOS)), array("i", token_classes.rings)
         self._table = TableStruct.from_table(edit_table)

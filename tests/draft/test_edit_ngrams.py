@@ -239,7 +239,7 @@ def test_a_file_with_any_damage_is_refused_or_harmless(tmp_path: Path) -> None:
     """Whatever is read leads to some node and to tokens of the vocabulary, in compiled code too."""
     random, file = Random(3), tmp_path / "table"
     save_table(file, TABLE)
-    whole, library = file.read_bytes(), loop_library()
+    whole, can_compile = file.read_bytes(), loop_library() is not None
     read = 0
     for _ in range(400):
         raw = bytearray(whole)
@@ -253,8 +253,8 @@ def test_a_file_with_any_damage_is_refused_or_harmless(tmp_path: Path) -> None:
         read += 1
         source, limits = random.choices(range(3, VOCAB), k=20), TreeLimits(40, 16, 24)
         expected = builder.build_tree(table, CopyTracker(source, TokenClasses()), (BOS, *source[:4]), limits)
-        if library is not None:
-            compiled = NativeTreeBuilder(library, table, source, TokenClasses())
+        if can_compile:
+            compiled = NativeTreeBuilder(table, source, TokenClasses())
             assert compiled((BOS, *source[:4]), limits) == expected
     assert read > 10
 
@@ -439,8 +439,6 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
     """The same nodes and the same numbers to the last bit, for tables and limits of all kinds, ring labels among the
     tokens."""
     random = Random(seed)
-    library = loop_library()
-    assert library is not None
     edit_table = random.choice((tables(random), COPY_ONLY))
     token_classes = random.choice((TokenClasses(), TokenClasses(4, (5, 6, 7), random.randrange(3))))
     few = random.randrange(4, VOCAB + 1)  # fewer tokens make longer matches
@@ -459,7 +457,7 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
     )
     tracker = CopyTracker(source, token_classes)
     expected = builder.build_tree(edit_table, tracker, prefix, limits)
-    assert NativeTreeBuilder(library, edit_table, source, token_classes)(prefix, limits) == expected
+    assert NativeTreeBuilder(edit_table, source, token_classes)(prefix, limits) == expected
 
 
 # Classes -----------------------------------------------------------------------------------------

@@ -609,7 +609,10 @@ def test_batches_are_pinned_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch
 
 
 def test_no_step_reads_from_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """PromptFormat a number makes a GPU wait. The loss is read with the log, the validation once at its end."""
+    """Reading a number from a GPU makes the host wait.
+
+    The loss is read with the log, the validation once at its end.
+    """
     training = module.Training(Transformer(CONFIG), SHORT)
     batch = some_pairs(4).batch([0, 1])
     training.on_validation_epoch_start()
