@@ -24,7 +24,6 @@ from chemspec.draft.copy import Copy
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.tree.builder import MIN_CHANCE, PROBES, TreeLimits
 from chemspec.draft.tree.edit_ngrams import chance_class
-from chemspec.draft.windows import Windows
 from chemspec.types import Draft
 
 if TYPE_CHECKING:
@@ -83,8 +82,8 @@ class Planner:
         """Return a planner for a run with this drafter."""
         if isinstance(drafter, Mixed):
             return cls(cost, accept_rates=drafter.accept_rates)
-        in_compiled_code = isinstance(drafter, Copy | Windows)
-        return cls(cost, call_seconds=COMPILED_CALL if in_compiled_code else PYTHON_CALL, foresees=False)
+        call_seconds = COMPILED_CALL if isinstance(drafter, Copy) else PYTHON_CALL
+        return cls(cost, call_seconds=call_seconds, foresees=False)
 
     def __init__(
         self,

@@ -1,5 +1,5 @@
-// The drafters `copy`, `windows` and `mixed` on numbered nodes, with the same order of operations as in Python; other drafters are
-// Python callbacks.
+// The drafters `copy` and `mixed` on numbered nodes, with the same order of operations as in Python; other drafters are Python
+// callbacks.
 #pragma once
 
 #include <cstdlib>
@@ -8,7 +8,7 @@
 #include "node_tree.h"
 #include "planner.h"
 
-enum DrafterKind { NONE, COPYING, WINDOWS, MIXED, OTHER };
+enum DrafterKind { NONE, COPYING, MIXED, OTHER };
 
 extern "C" {
 
@@ -25,7 +25,7 @@ typedef int (*ProposeBack)(void* loop, int query, const int32_t* prefix, int wri
 struct DrafterArgs {
   int32_t kind;
   int32_t name, copy_name;  // of the drafts
-  int32_t length, count, context;  // of `Copy`; `length` of `Windows`
+  int32_t length, count, context;  // of `Copy`
   int32_t dot, prompt_length, labels;
   const int32_t* rings;  // as `TokenClasses.rings`
   const Table* table;  // of `mixed`, or null
@@ -84,7 +84,7 @@ class QueryDrafter {
     }
   }
 
-  // Appends the drafts after a node to the list, best first, or points to earlier ones; returns the first and their number.
+  // Appends the drafts after a node to the list, best first; returns the first and their number.
   std::pair<int, int> propose(int node, int room) {
     int first = int(list_.drafts.size());
     switch (spec_.kind) {
@@ -92,15 +92,11 @@ class QueryDrafter {
         rank(node, size_t(spec_.count));
         for (const Place& place : ranked_) copy(place, std::min(spec_.length, room));
         break;
-      case WINDOWS: if (!windows(room)) return {0, windows_}; break;
       case MIXED: grown(node, room, limits); break;
       default: break;
     }
     return {first, int(list_.drafts.size()) - first};
   }
-
-  // What `Windows` proposes: what is in the list now.
-  void keep_windows() { windows_ = int(list_.drafts.size()); }
 
   Limits limits{};  // of the trees of `Mixed`
 
@@ -207,19 +203,6 @@ class QueryDrafter {
     }
   }
 
-  // Windows ---------------------------------------------------------------------------------------
-
-  // Appends the windows cut to a length; none if they fit as they are.
-  bool windows(int room) {
-    for (int which = 0; which < windows_ && room < spec_.length; which++) {
-      Draft cut = list_.drafts[which];
-      cut.length = std::min(cut.length, room);
-      cut.to = std::min(cut.from + cut.length, cut.to);
-      list_.drafts.push_back(cut);
-    }
-    return room < spec_.length;
-  }
-
   // Mixed -----------------------------------------------------------------------------------------
 
   const CopyState& state_of(int node) {
@@ -290,7 +273,7 @@ class QueryDrafter {
   DraftList& list_;
   const std::vector<int32_t> text_;  // the source and eos
   const int length_;  // without eos
-  int start_, windows_ = 0;
+  int start_;
   std::vector<int> starts_;  // of the molecules, the longest first
   ::Query query_{};
   std::unique_ptr<CopyTracker> tracker_;

@@ -3,7 +3,6 @@
 import ctypes
 from array import array
 from collections.abc import Sequence
-from ctypes import c_void_p
 from typing import Any
 
 from chemspec.decode.compiled.structures import DrafterArgs, LimitsStruct, PlannerArgs, TableStruct, array_address
@@ -12,11 +11,10 @@ from chemspec.decode.protocol import LoopOptions
 from chemspec.draft.base import Drafter, NoDrafts, read_drafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.mixed import Mixed
-from chemspec.draft.windows import Windows
 from chemspec.types import Draft, Prefix
 
-NONE, COPY, WINDOWS, MIXED, OTHER = range(5)
-KINDS: dict[type, int] = {NoDrafts: NONE, Copy: COPY, Windows: WINDOWS, Mixed: MIXED}
+NONE, COPY, MIXED, OTHER = range(4)
+KINDS: dict[type, int] = {NoDrafts: NONE, Copy: COPY, Mixed: MIXED}
 
 
 class CompiledDrafter:
@@ -27,14 +25,12 @@ class CompiledDrafter:
         self._code, self._drafter, self._vocab_size = code, drafter, options.vocab_size
         self._sources: list[Prefix] = []
         self.kind = KINDS.get(type(drafter), OTHER)
-        self.names = ["", "copy", "windows", "mixed"]  # of drafts, by the numbers used in the compiled code
+        self.names = ["", "copy", "mixed"]  # of drafts, by the numbers used in the compiled code
         self.error: BaseException | None = None  # raised by the drafter's callback
         self._kept: list[Any] = []  # keeps alive what the structures point to
         self.spec = spec = DrafterArgs(kind=self.kind, name=min(self.kind, MIXED), copy_name=COPY)
         if isinstance(drafter, Copy):
             spec.length, spec.count, spec.context = drafter.length, drafter.count, drafter.context
-        elif isinstance(drafter, Windows):
-            spec.length = drafter.length
         elif isinstance(drafter, Mixed):
             spec.table = self._keep_alive(TableStruct.from_table(drafter.edit_table))
             limits = drafter.limits
@@ -48,15 +44,9 @@ class CompiledDrafter:
         # Address of the planner's description.
         self.planner = None if options.planner is None else self._describe_planner(options.planner)
 
-    def add_queries(self, loop: c_void_p, sources: Sequence[Prefix]) -> None:
-        """Add queries, with their drafts if these are the same in every forward pass."""
-        first = len(self._sources)
+    def add_queries(self, sources: Sequence[Prefix]) -> None:
+        """Add queries, with the next numbers."""
         self._sources += sources
-        if isinstance(self._drafter, Windows) and self.kind == WINDOWS:
-            for query, source in enumerate(sources, first):
-                for draft in self._drafter.propose(source, (), self._drafter.length):
-                    if draft.tokens:
-                        self._add_draft(loop, query, draft, WINDOWS)
 
     def propose(self, loop: int, query: int, prefix: Any, written: int, room: int) -> int:
         """Add the drafts of a Python drafter, as a callback of the compiled code (`structures.ProposeBack`)."""
@@ -71,7 +61,7 @@ class CompiledDrafter:
             return 0
         return 1
 
-    def _add_draft(self, loop: c_void_p | int, query: int, draft: Draft, name: int) -> None:
+    def _add_draft(self, loop: int, query: int, draft: Draft, name: int) -> None:
         tokens, positions, chances = array("i", draft.tokens), array("i", draft.places), array("d", draft.chances)
         copied = draft.span is not None, *(draft.span or (0, 0)), draft.match
         lists = array_address(positions), len(positions), array_address(chances), len(chances)

@@ -47,7 +47,6 @@ struct Loop {
   std::unique_ptr<Planner> planner;  // or null
   int threads, pass = 0;
   std::vector<std::unique_ptr<QueryState>> queries;  // null: forgotten
-  size_t begun = 0;  // queries whose drafts before the first pass are known
   std::vector<int> active, starts;  // of the rows of each active query
   std::vector<int32_t> columns, orders, ids;
   std::vector<float> log_probs;
@@ -233,7 +232,7 @@ int chemspec_loop_go_on(void* loop, int query, const BeamConfig* rules) {
 // Deletes the records of a finished query.
 void chemspec_loop_forget(void* loop, int query) { static_cast<Loop*>(loop)->queries[query].reset(); }
 
-// Adds a draft after the current prefix, or, before a query's first pass, one of its windows.
+// Adds a draft after the prefix of the current callback.
 int chemspec_loop_add_draft(void* handle, int query, int32_t name, const int32_t* tokens, int length, int spanned, int from, int to, int match,
                             const int32_t* places, int places_count, const double* chances, int chances_count) {
   return guarded([&] {
@@ -247,14 +246,9 @@ int chemspec_loop_add_draft(void* handle, int query, int32_t name, const int32_t
   });
 }
 
-// Ends the registration of new queries, whose drafts so far are their windows, and schedules the next pass.
-int chemspec_loop_begin(void* handle) {
-  return guarded([&] {
-    Loop& loop = *static_cast<Loop*>(handle);
-    for (; loop.begun < loop.queries.size(); loop.begun++) loop.queries[loop.begun]->proposer.keep_windows();
-    loop.schedule_next_pass();
-    return FINE;
-  });
+// Ends the registration of new queries and schedules the next pass.
+int chemspec_loop_begin(void* loop) {
+  return guarded([&] { static_cast<Loop*>(loop)->schedule_next_pass(); return FINE; });
 }
 
 // Lists the nodes of the next pass in `PassState.columns`.

@@ -119,7 +119,7 @@ class CompiledLoop:
         flat, lengths = array("i", chain.from_iterable(tokens)), array("i", map(len, tokens))
         columns = array_address(flat), array_address(lengths), (SearchConfig * len(configs))(*configs)
         _check_memory(code.chemspec_loop_join(self._loop, len(tokens), *columns))
-        self._proposals.add_queries(self._loop, tokens)
+        self._proposals.add_queries(tokens)
         for decoder in decoders:
             self._queries[self._joined] = _QueryRecords(len(self._times), next_search_of(decoder))
             self._joined += 1
