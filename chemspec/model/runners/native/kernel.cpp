@@ -1,8 +1,8 @@
 // CPU kernel: the encoder (prefill) and the forward pass of new nodes of the prefix trees; fp32, or int8 linear layers.
 //
 // Why not a library: at 1 to 30 new nodes a forward pass is bound by reading the weights and by operator overhead. Here weights
-// that are exact in 16 bits (bfloat16, half precision) are read as such (same numbers, half the memory traffic), a pass is a few
-// function calls, and attention walks a node's ancestors instead of masking all other nodes.
+// that are exact in bfloat16 are read as such (same numbers, half the memory traffic), a pass is a few function calls, and
+// attention walks a node's ancestors instead of masking all other nodes.
 //
 // On processors with a matrix unit (AMX), bfloat16 weights are multiplied there, as exactly as in fp32: an fp32 number is the sum
 // of three bfloat16 numbers, so three products replace one, at a quarter of its cost.
@@ -136,10 +136,8 @@ void chemspec_model_free(void* handle) {
   delete model;
 }
 
-int chemspec_linear(void* model, int stack, int layer, int which, int out, int in, const float* weight, const float* bias, const void* weight16, int kind) {
-  return guarded([&] {
-    static_cast<Model*>(model)->linear_of(stack, layer, which)->set(out, in, weight, bias, weight16, Kind(kind));
-  });
+int chemspec_linear(void* model, int stack, int layer, int which, int out, int in, const float* weight, const float* bias, const BF16* weight16) {
+  return guarded([&] { static_cast<Model*>(model)->linear_of(stack, layer, which)->set(out, in, weight, bias, weight16); });
 }
 
 // weight (out, in): integers from -127 to 127; scales (out).

@@ -23,7 +23,6 @@ void linear(ThreadPool& pool, Instructions which, const Linear& layer, const flo
     float* to = y + size_t(p) * PANEL;
     const int columns = layer.out - p * PANEL;  // remaining columns; a panel may be wider
     if (layer.kind == FLOAT32) strips(x, stride, rows, layer.fp32.data() + start, layer.in, some, bias, to, width, columns, mode);
-    if (layer.kind == FLOAT16) strips_upcast(x, stride, rows, layer.fp16.data() + start, layer.in, some, bias, to, width, columns, mode);
     if (layer.kind == BFLOAT16) strips_upcast(x, stride, rows, layer.bf16.data() + start, layer.in, some, bias, to, width, columns, mode);
   });
 }

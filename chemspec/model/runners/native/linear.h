@@ -1,4 +1,4 @@
-// Linear layers, y = x W' + b, in fp32, from weights in fp32 or in 16 bits.
+// Linear layers, y = x W' + b, in fp32, from weights in fp32 or bfloat16.
 #pragma once
 
 #include <algorithm>
@@ -47,7 +47,7 @@ class Block {  // array aligned to a cache line; grows, never shrinks
 // use of x W' + b: store it, store its activation, add it to the output, or multiply the output by it
 enum Epilogue { KEEP, RELU, GELU, GELU_TANH, ADD, TIMES };
 
-enum Kind { FLOAT32, FLOAT16, BFLOAT16, AMX_TILES, INT8 };  // weight format; AMX_TILES: bfloat16 in tile order
+enum Kind { FLOAT32, BFLOAT16, AMX_TILES, INT8 };  // weight format; AMX_TILES: bfloat16 in tile order
 
 enum Instructions { PLAIN, AVX2, AVX_VNNI, AVX512_VNNI, NEON_DOT };  // instruction sets of int8 linear layers
 
@@ -55,20 +55,17 @@ struct Linear {
   int in = 0, out = 0, panels = 0;
   Kind kind = FLOAT32;
   Block<float> fp32, bias;  // fp32: (panels, in, PANEL)
-  Block<FP16> fp16;         // the same in half precision
   Block<BF16> bf16;         // the same in bfloat16, or in tiles, see `pack_tiles`
   Block<int8_t> int8;       // see `set_int8`
   Block<int32_t> starts;    // int8: initial value of each output's sum
   Block<float> scales;      // int8: scale of each output
 
-  // weight (rows, columns); weight16: the same in 16 bits (see `format`) if that is exact, else null.
-  void set(int rows, int columns, const float* weight, const float* offset, const void* weight16, Kind format) {
+  // weight (rows, columns); weight16: the same in bfloat16 if that is exact, else null.
+  void set(int rows, int columns, const float* weight, const float* offset, const BF16* weight16) {
     out = rows, in = columns, panels = (rows + PANEL - 1) / PANEL;
-    kind = !weight16 || (format == FLOAT16 && !HAS_FP16) ? FLOAT32 : format;
-    if (kind == BFLOAT16 && pack_tiles(static_cast<const BF16*>(weight16))) kind = AMX_TILES;
+    kind = !weight16 ? FLOAT32 : pack_tiles(weight16) ? AMX_TILES : BFLOAT16;
     if (kind == FLOAT32) pack(fp32, weight);
-    if (kind == FLOAT16) pack(fp16, static_cast<const FP16*>(weight16));
-    if (kind == BFLOAT16) pack(bf16, static_cast<const BF16*>(weight16));
+    if (kind == BFLOAT16) pack(bf16, weight16);
     set_bias(offset, panels * PANEL);
   }
   void set_int8(int rows, int columns, const int8_t* weight, const float* row_scales, const float* offset, Instructions which);
@@ -79,7 +76,7 @@ struct Linear {
     for (int i = 0; i < size; i++) to[i] = offset && i < out ? offset[i] : 0.0f;
   }
   bool pack_tiles(const BF16* from);
-  static int column_offset(int column, const void*) { return column; }
+  static int column_offset(int column, const float*) { return column; }
   static int column_offset(int column, const BF16*) {
     return column / (2 * LANES) * 2 * LANES + column % LANES * 2 + column / LANES % 2;
   }
@@ -180,9 +177,8 @@ void strips(const float* x, int stride, int rows, const W* w, int in, int panels
   }
 }
 
-// Like `strips`, for 16-bit weights: for many rows, a panel is converted to fp32 once for all of them.
-template <class W>
-void strips_upcast(const float* x, int stride, int rows, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Epilogue mode) {
+// Like `strips`, for bfloat16 weights: for many rows, a panel is converted to fp32 once for all of them.
+void strips_upcast(const float* x, int stride, int rows, const BF16* w, int in, int panels, const float* bias, float* y, int width, int columns, Epilogue mode) {
   if (rows <= UPCAST_ROW_LIMIT) return strips(x, stride, rows, w, in, panels, bias, y, width, columns, mode);
   thread_local Block<float> upcast;
   const size_t count = size_t(in) * PANEL;

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from chemspec.model.transformer import Transformer
 
 QKV, OUT, CROSS, CROSS_OUT, FFN_UP, FFN_DOWN, MEMORY, OUTPUT, FFN_GATE = range(9)
-FLOAT32, FLOAT16, BFLOAT16 = range(3)  # weight formats, numbered as in the kernel
 LAST, FIRST = 3, 4  # norms after a stack's last layer and before its first
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3}  # numbered as in the kernel
 LANES = 16  # of a vector; each lane belongs to one head
@@ -182,9 +181,9 @@ class NativeBackend:
             arrays = map(_address, (whole, scale, bias))
             _check_allocated(self._library.chemspec_linear_int8(self._model, *size, *arrays))
             return
-        weight16, kind = _in_16_bits(weight)
+        weight16 = _in_bfloat16(weight)
         arrays = map(_address, (weight, bias, weight16))
-        _check_allocated(self._library.chemspec_linear(self._model, *size, *arrays, kind))
+        _check_allocated(self._library.chemspec_linear(self._model, *size, *arrays))
 
     def _set_norm(self, stack: int, layer: int, which: int, weights: Weights, name: str) -> None:
         scale = weights[f"{name}.weight"]
@@ -253,15 +252,10 @@ def _weight_and_bias(weights: Weights, name: str) -> tuple[Array, Array]:
     return weights[f"{name}.weight"], weights[f"{name}.bias"]
 
 
-def _in_16_bits(weight: NDArray[np.float32]) -> tuple[NDArray[np.uint16] | None, int]:
-    """Return the weights in 16 bits if that is exact, and the kernel's number of the format."""
+def _in_bfloat16(weight: NDArray[np.float32]) -> NDArray[np.uint16] | None:
+    """Return the weights in bfloat16 if that is exact."""
     bits = weight.view(np.uint32)
-    if not (bits & 0xFFFF).any():
-        return (bits >> 16).astype(np.uint16), BFLOAT16
-    with np.errstate(over="ignore"):
-        weight16 = weight.astype(np.float16)
-    exact = bool((weight16.astype(np.float32) == weight).all())
-    return (weight16.view(np.uint16), FLOAT16) if exact else (None, FLOAT32)
+    return None if (bits & 0xFFFF).any() else (bits >> 16).astype(np.uint16)
 
 
 def _address(array: NDArray[Any] | None) -> ctypes.c_void_p:

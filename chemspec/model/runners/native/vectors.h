@@ -41,29 +41,9 @@ inline void store(float* to, V value) {
   std::memcpy(to, &value, sizeof value);
 }
 
-// 16-bit number formats as distinct types.
-struct FP16 {
-  uint16_t bits;
-};
 struct BF16 {  // bfloat16, the upper half of an fp32 number
   uint16_t bits;
 };
-
-#if defined(__AVX512F__)
-constexpr bool HAS_FP16 = true;
-inline Lanes weights(const FP16* from) { return (Lanes)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)from)); }
-#elif defined(__AVX2__) && defined(__F16C__)
-constexpr bool HAS_FP16 = true;
-inline Lanes weights(const FP16* from) { return (Lanes)_mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)from)); }
-#elif defined(__aarch64__)
-constexpr bool HAS_FP16 = true;
-inline Lanes weights(const FP16* from) { return (Lanes)vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t*)from))); }
-#else
-constexpr bool HAS_FP16 = false;
-inline Lanes weights(const FP16*) { return Lanes{}; }
-#endif
-
-inline Lanes weights(const float* from) { return load<Lanes>(from); }
 
 // sum + x y, fused if the processor supports it
 inline Lanes fused(Lanes sum, Lanes x, Lanes y) {
@@ -79,9 +59,8 @@ inline Lanes fused(Lanes sum, Lanes x, Lanes y) {
 }
 
 // Weights of one input for a panel.
-template <class W>
-inline void read(const W* from, Lanes* columns) {
-  UNROLL for (int v = 0; v < VECTORS; v++) columns[v] = weights(from + v * LANES);
+inline void read(const float* from, Lanes* columns) {
+  UNROLL for (int v = 0; v < VECTORS; v++) columns[v] = load<Lanes>(from + v * LANES);
 }
 // Two vectors are interleaved, see `Linear::column_offset`: lower 16 bits for the first, upper 16 bits for the second.
 inline void read(const BF16* from, Lanes* columns) {
