@@ -4,14 +4,19 @@ A text drafter defines `propose` alone, and need not derive from `Drafter`. One 
 `LearnedDrafter` (`learned/network.py`).
 """
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from operator import index
-from typing import Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from chemspec.types import Draft, PluginError, Prefix
+
+if TYPE_CHECKING:
+    from chemspec.model.session import Session
 
 HOOKS = ("plan_pass", "prepare", "observe", "watch")  # methods that a drafter without the base class must not define
 
@@ -26,13 +31,6 @@ class Speculation(IntEnum):
     OFF = 0
     DRAFT = 1
     LOOKAHEAD = 2
-
-
-class SessionView(Protocol):
-    """Extra outputs of the target; None for prefixes that have not been computed."""
-
-    def hidden_state(self, source: tuple[int, ...], prefix: Prefix) -> Any | None:
-        """Return the last hidden state (D,) of a prefix."""
 
 
 class Drafter(ABC):
@@ -87,7 +85,7 @@ class Drafter(ABC):
         Called for drafts after the best hypothesis only.
         """
 
-    def watch(self, session: SessionView) -> None:
+    def watch(self, session: Session) -> None:
         """Set the session to read hidden states from, if `reads_states`."""
         raise NotImplementedError
 

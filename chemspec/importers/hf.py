@@ -21,7 +21,7 @@ import torch
 import chemspec.tasks as tasks
 from chemspec.importers.base import TEMPLATES, LoadedModel, LoadOptions, read_json_object
 from chemspec.importers.hf_tokenizer import PLACEHOLDER, HfTokenizer
-from chemspec.importers.hf_weights import FAMILIES, HfNetwork, IdMap, InexpressibleError, convert_weights
+from chemspec.importers.hf_weights import FAMILIES, HfNetwork, IdMap, convert_weights
 from chemspec.model.checkpoint import Checkpoint, CheckpointError
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
@@ -110,7 +110,7 @@ def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     network, tokenizer = load_network(library, folder, template)
     try:
         weights = convert_weights(network)
-    except InexpressibleError as error:
+    except ValueError as error:
         raise CheckpointError(f"{folder}: chemspec does not support this architecture: {error}") from error
     _check_agreement(network, Transformer.of(weights), folder)
     name, digest = options.name or folder.name, _digest_of_folder(folder, template)

@@ -28,10 +28,6 @@ MAX_POSITIONS = 1024  # of a model without a position table
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
 
 
-class InexpressibleError(ValueError):
-    """An architecture that `Transformer` does not support; the message says why."""
-
-
 @dataclass(frozen=True)
 class IdMap:
     """Mapping between chemspec's token ids and those of a checkpoint.
@@ -77,12 +73,12 @@ class HfNetwork:
 
 
 def convert_weights(model: HfNetwork) -> Weights:
-    """Return the weights for `Transformer`, with chemspec's ids; raises InexpressibleError if it cannot hold them."""
+    """Return the weights for `Transformer`, with chemspec's ids; raises ValueError if it cannot hold them."""
     convert = _convert_t5 if FAMILIES[model.model.config.model_type] == "t5" else _convert_bart
     state, config = convert(model.model, model.model.config)
     numbers, (before, after) = model.numbers, model.around
     if len(before) > 1 or len(after) > 1:
-        raise InexpressibleError(f"its tokenizer puts {len(before)} and {len(after)} tokens around a text")
+        raise ValueError(f"its tokenizer puts {len(before)} and {len(after)} tokens around a text")
     rows = torch.tensor(numbers.theirs)
     shared, output = model.model.get_input_embeddings().weight, model.model.get_output_embeddings().weight
     state["embedding.weight"] = shared[rows]
@@ -93,17 +89,14 @@ def convert_weights(model: HfNetwork) -> Weights:
     state["output.bias"] = torch.zeros(len(rows)) if bias is None else bias[0][rows].clone()
     for token in set(range(len(rows))) - set(numbers.written):
         state["output.bias"][token] = IMPOSSIBLE
-    try:
-        described = ModelConfig(
-            **config,
-            vocab_size=len(rows),
-            tied_output=tied,
-            source_first=numbers.ours[before[0]] if before else -1,
-            source_last=numbers.ours[after[0]] if after else -1,
-            forced_first=-1 if model.first is None else numbers.ours[model.first],
-        )
-    except ValueError as error:
-        raise InexpressibleError(str(error)) from error
+    described = ModelConfig(
+        **config,
+        vocab_size=len(rows),
+        tied_output=tied,
+        source_first=numbers.ours[before[0]] if before else -1,
+        source_last=numbers.ours[after[0]] if after else -1,
+        forced_first=-1 if model.first is None else numbers.ours[model.first],
+    )
     arrays = {name: tensor.float().contiguous().numpy() for name, tensor in state.items()}
     table = arrays["positions"] if described.stored_positions else computed_positions(described).astype("float32")
     return Weights(described, arrays, table)
@@ -111,7 +104,7 @@ def convert_weights(model: HfNetwork) -> Weights:
 
 def _activation_name(name: str) -> str:
     if name not in ACTIVATIONS:
-        raise InexpressibleError(f"its activation is {name}")
+        raise ValueError(f"its activation is {name}")
     return ACTIVATIONS[name]
 
 
@@ -187,7 +180,7 @@ def _convert_bart(network: Any, config: Any) -> tuple[dict[str, Tensor], dict[st
     norm_first = config.model_type == "mbart"
     for name in ("attention_heads", "ffn_dim"):
         if getattr(config, f"encoder_{name}") != getattr(config, f"decoder_{name}"):
-            raise InexpressibleError(f"its encoder and decoder differ in {name}")
+            raise ValueError(f"its encoder and decoder differ in {name}")
     state: dict[str, Tensor] = {}
     for stack, module in (("encoder", network.get_encoder()), ("decoder", network.get_decoder())):
         for index, layer in enumerate(module.layers):

@@ -66,12 +66,8 @@ def computed_positions(config: ModelConfig) -> NDArray[np.float64]:
     return np.zeros(size) if config.relative_positions else sinusoids(*size)
 
 
-def tensor_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Return the names and shapes of the tensors of this architecture."""
-    return dict(_iterate_shapes(config))
-
-
-def _iterate_shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+def tensor_shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Yield the names and shapes of the tensors of this architecture."""
     table = config.vocab_size, config.d_model
     yield "embedding.weight", table
     if not config.shared_embedding:
@@ -132,7 +128,7 @@ def read_weights(file: Path, config: ModelConfig) -> Weights:
 
 def check_weights(config: ModelConfig, tensors: Mapping[str, Array], *, where: str) -> Weights:
     """Return tensors as the weights of an architecture; see `check_tensors` for the arguments and errors."""
-    check_tensors(tensor_shapes(config), tensors, where=where)
+    check_tensors(dict(tensor_shapes(config)), tensors, where=where)
     table = tensors["positions"] if config.stored_positions else computed_positions(config)
     return Weights(config, tensors, table.astype(np.float32))
 

@@ -34,7 +34,7 @@ def test_the_tensors_are_those_of_the_network(chosen: tuple[bool, ...]) -> None:
     theirs = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     if model.config.tied_output:  # not stored
         del theirs["output.weight"]
-    assert tensor_shapes(model.config) == theirs
+    assert dict(tensor_shapes(model.config)) == theirs
     weights = model.weights
     assert set(weights.tensors) == set(theirs)
     again = Transformer.of(weights)

@@ -11,7 +11,8 @@ from heapq import heappop, heappush
 from math import exp
 from typing import Any, Generic, TypeVar
 
-from chemspec.draft.base import Drafter, SessionView, check_draft_size
+from chemspec.draft.base import Drafter, check_draft_size
+from chemspec.model.session import Session
 from chemspec.tokenizer import BOS, EOS, PAD, UNK
 from chemspec.types import Draft, Prefix
 
@@ -101,7 +102,7 @@ class HeadDrafts(LearnedDrafter[Predicted]):
             raise ValueError(f"draft length {length}; this drafter has {heads} heads, one a token")
         self.read_state: ReadState = lambda *_: None  # before there is a session
 
-    def watch(self, session: SessionView) -> None:
+    def watch(self, session: Session) -> None:
         """Read the hidden states from this session."""
         self.read_state = session.hidden_state
 

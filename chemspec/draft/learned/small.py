@@ -58,7 +58,7 @@ class DraftModelSession:
     def __init__(self, model: DraftModel, *, top_k: int = 2) -> None:
         self.model = model
         self.top_k = min(top_k, model.vocab_size)
-        self.calls, self.computed = 0, 0  # forward passes of its decoder, and prefixes
+        self.calls = 0  # forward passes of its decoder
         self._known: dict[Source, dict[Prefix, Scores]] = {}
         self._open: list[tuple[Session, dict[Source, int]]] = []  # with the numbers of the unfinished sources
 
@@ -89,7 +89,6 @@ class DraftModelSession:
             self.calls += 1
             for source, scores in zip(numbers, scored, strict=True):
                 self._known[source].update(scores)
-                self.computed += len(scores)
 
     def release_others(self, prefixes: Sequence[SourcePrefix]) -> None:
         """Release all queries but those of these prefixes, and evict nodes that are unreachable from the prefixes.
