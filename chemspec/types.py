@@ -284,30 +284,15 @@ def to_json(value: Any) -> str:
 
 
 def result_from_json(text: str) -> DecodeResult:
-    """Parse a `DecodeResult` written by `to_json` of this or an earlier version; ValueError for anything else."""
+    """Parse a `DecodeResult` written by `to_json`, ignoring unknown fields; ValueError for anything else."""
     import msgspec
 
     try:
-        values = json.loads(text, object_hook=_restore_margin)
-        result = msgspec.convert(values, DecodeResult)
-        _check_known_fields(values, msgspec.to_builtins(result))
+        return msgspec.convert(json.loads(text, object_hook=_restore_margin), DecodeResult)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"this is not a chemspec result: {error}") from error
-    return result
 
 
 def _restore_margin(values: dict[str, Any]) -> dict[str, Any]:
     """Replace a null margin by infinity."""
     return {**values, "margin": float("inf")} if values.get("margin", 0) is None else values
-
-
-def _check_known_fields(values: Any, parsed: Any) -> None:
-    """Raise ValueError for values that are not part of the parsed result."""
-    if isinstance(values, dict):
-        for name in values:
-            if name not in parsed:
-                raise ValueError(f"unknown field {name!r}")
-            _check_known_fields(values[name], parsed[name])
-    elif isinstance(values, list):
-        for value, parsed_value in zip(values, parsed, strict=True):
-            _check_known_fields(value, parsed_value)
