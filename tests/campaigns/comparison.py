@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from campaigns import independent
 from int8_reference import quantised
+from naive import Target, naive_beam, naive_greedy, naive_reader
 
 from chemspec import asset_files
 from chemspec.engine.engine import Engine
@@ -30,7 +31,6 @@ from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
 from chemspec.system.files import write_text_atomic
 from chemspec.system.threads import set_torch_threads
-from chemspec.testing import Target, naive_beam, naive_greedy, naive_reader
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import DecodeResult, FinishedSequence, Trace
 

@@ -12,6 +12,7 @@ import pytest
 from adversaries import EmptyDrafts, EosInside, Oracle, RandomDrafts, TooLong
 from hypothesis import given
 from hypothesis import strategies as st
+from naive import Target, naive_beam, naive_log_probs
 from small import BAD, QUERIES, tiny_folder
 
 import chemspec.decode.relaxed.sbs as sbs_module
@@ -23,7 +24,7 @@ from chemspec.engine.engine import Engine, installed_models
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table, Target, naive_beam, naive_log_probs, run
+from chemspec.testing import Table, run
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import REQUESTED, Draft, FinishedSequence, Pass, Prefix, Scores
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from adversaries import RandomDrafts
 from benchmarks import spec_verification
+from naive import naive_greedy, naive_log_probs
 from small import QUERIES, tiny_folder
 from tiny import tiny_model
 from typer.testing import CliRunner
@@ -24,7 +25,7 @@ from chemspec.evaluation.accuracy import KnownReaction
 from chemspec.io import tables
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table, naive_greedy, naive_log_probs, run
+from chemspec.testing import Table, run
 from chemspec.tokenizer import BOS
 from chemspec.types import FinishedSequence, Prefix, Scores
 

@@ -11,6 +11,7 @@ import pytest
 from adversaries import Oracle
 from hypothesis import given
 from hypothesis import strategies as st
+from naive import naive_beam, naive_greedy
 from small import TOKENIZER
 from tiny import tiny_model
 
@@ -37,7 +38,7 @@ from chemspec.model.cost import CostCurve
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table, naive_beam, naive_greedy, run
+from chemspec.testing import Table, run
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import FinishedSequence, Pass, Prefix
 
