@@ -1,4 +1,4 @@
-"""Compare exact decoding with the naive decoders of `chemspec.testing`, query by query.
+"""Compare exact decoding with the naive decoders of `tests/naive.py`, query by query.
 
 Two programs that add in different orders differ in the last bits, and where two texts are as good as equal, the last
 bits decide. So a difference is excused if the naive decoder gives the engine's very answers, in their order, once no
