@@ -101,8 +101,8 @@ class Engine:
             dtype: "auto" (fp32), "fp32", "int8" (on a CPU: faster, and bit-identical on every machine), "bf16", "fp16".
             threads: CPU threads of the model; 0 for all cores.
             runtime: "auto" (for fp32 on a CPU the compiled kernel where it can be compiled; else
-                torch), "native", "torch", "graphs" (torch with CUDA graphs), "triton" (batch-invariant
-                kernels), or one of another package (`chemspec.model.runtimes`).
+                torch), "native", "torch", "graphs" (torch with CUDA graphs), or one of another package
+                (`chemspec.model.runtimes`).
             task: "forward" or "retro", for models of other programs.
             template: prompt format of a model of another program, see `importers.base.LoadOptions`.
             vocab: its vocabulary file, if separate.
@@ -149,7 +149,7 @@ class Engine:
 
     @property
     def runtime(self) -> str:
-        """Runtime of the model: "native", "torch", "graphs" or "triton"."""
+        """Runtime of the model: "native", "torch" or "graphs"."""
         return self.runtime_config.runtime
 
     @property

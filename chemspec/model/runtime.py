@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from contextlib import AbstractContextManager
@@ -28,6 +27,9 @@ SLOW = (
     "or pip install 'chemspec[compiler]'"
 )
 
+# Runtimes of earlier versions, and what to use in their place.
+REMOVED = {"onnx": "auto, native (`chemspec[compiler]`) or torch", "triton": "graphs or torch"}
+
 
 @dataclass(frozen=True)
 class RuntimeConfig:
@@ -48,8 +50,8 @@ class RuntimeConfig:
             raise ValueError(f"{threads} threads; give at least 1, or 0 for all cores")
         if dtype not in ("auto", *TORCH_DTYPES):
             raise ValueError(f"no precision {dtype!r}; there are {', '.join(TORCH_DTYPES)}")
-        if runtime == "onnx":
-            raise ValueError("the onnx runtime has been removed; use auto, native (`chemspec[compiler]`) or torch")
+        if runtime in REMOVED:
+            raise ValueError(f"the {runtime} runtime has been removed; use {REMOVED[runtime]}")
         if runtime != "auto":
             RUNTIMES.lookup(runtime)
         dtype = "fp32" if dtype == "auto" else dtype
@@ -118,8 +120,7 @@ class RuntimeConfig:
             given = f"by the {self.runtime} runtime; choose native or auto, or fp32"
             given = given if kind == "cpu" else f"on {self.device}; use fp32 or bf16 there"
             raise ValueError(f"int8 is computed by the native runtime on a CPU, not {given}")
-        interpreted = self.runtime == "triton" and os.environ.get("TRITON_INTERPRET") == "1"  # testable without a GPU
-        if self.runtime == "auto" or interpreted:
+        if self.runtime == "auto":
             return
         dtypes = RUNTIMES.lookup(self.runtime).dtypes
         if kind not in dtypes:

@@ -67,14 +67,6 @@ def _open_graphs(loaded: Checkpoint, device: str, dtype: str, _: int) -> Backend
     return GraphBackend(loaded.model.to(device=device, dtype=torch_dtype(dtype)))
 
 
-def _open_triton(loaded: Checkpoint, device: str, dtype: str, _: int) -> Backend:
-    import torch
-
-    from chemspec.model.runners.triton.runner import TritonBackend
-
-    return TritonBackend(loaded.model, torch.device(device), dtype=dtype)
-
-
 RUNTIMES: plugins.Registry[RuntimeSpec] = plugins.RUNTIMES
 
 for _spec in (
@@ -82,6 +74,5 @@ for _spec in (
     RuntimeSpec("torch", _open_torch, {"cpu": FLOATS, "cuda": FLOATS}),
     # Not run on a GPU yet, so they have to be requested by name.
     RuntimeSpec("graphs", _open_graphs, {"cuda": FLOATS}, unproven=True),
-    RuntimeSpec("triton", _open_triton, {"cuda": FLOATS}, bitwise=True, unproven=True),
 ):
     RUNTIMES.register(_spec)

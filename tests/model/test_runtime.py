@@ -103,7 +103,6 @@ def test_a_runtime_of_another_package_is_one_entry(loaded: Checkpoint) -> None:
         ("torch", "fp16", "up to rounding"),
         ("torch", "fp64", "up to ties"),
         ("native", "int8", "to the last bit"),
-        ("triton", "bf16", "to the last bit"),
     ],
 )
 def test_exact_means_what_the_arithmetic_allows(name: str, dtype: str, expected: str) -> None:
