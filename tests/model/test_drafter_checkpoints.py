@@ -103,7 +103,7 @@ def test_relaxed_decoders_use_them_too(folder: Path, kind: str) -> None:
 def test_a_missing_drafter_names_the_command_that_trains_it(tmp_path: Path) -> None:
     folder = tiny_folder(tmp_path / "bare", task="forward")
     engine = Engine.load(folder, threads=1, device="cpu")
-    with pytest.raises(ValueError, match="no drafter 'blockwise'.*chemspec train --recipe forward-blockwise"):
+    with pytest.raises(ValueError, match=r"no drafter 'blockwise'.*chemspec train --recipe forward-blockwise"):
         engine.predict(["CCO"], DecodeSettings(drafter="blockwise"))
     other = Engine.load(tiny_folder(tmp_path / "other", task="reagents"), threads=1, device="cpu")
     for kind in ("medusa", "ar"):
