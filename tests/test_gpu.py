@@ -1,4 +1,4 @@
-"""What a GPU has to show, on one if there is one; otherwise the same laws on the CPU, with stand-ins.
+"""CUDA graphs on a GPU if there is one; otherwise the same laws on the CPU, without recording.
 
 Needs neither RDKit nor Streamlit nor pandas, so that it runs on a machine that is lent for half an hour.
 """
@@ -6,8 +6,6 @@ Needs neither RDKit nor Streamlit nor pandas, so that it runs on a machine that 
 from __future__ import annotations
 
 import gc
-import json
-from collections.abc import Callable
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -15,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-import triton_reference as reference
 from tiny import tiny_model
 
 from chemspec.decode import registry as decoders
@@ -23,10 +20,8 @@ from chemspec.decode.decoding import Decoding
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
 from chemspec.model import checkpoint
-from chemspec.model.runner import Backend
 from chemspec.model.runners.cuda_graphs import GraphBackend, rows_for
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, preset_config
@@ -63,23 +58,15 @@ def graphs(dtype: torch.dtype = torch.float32) -> GraphBackend:
     return GraphBackend(model_of(dtype).to(DEVICE), record=None if GPU else lambda function, _: function)
 
 
-def flat(dtype: str = "fp32") -> TritonBackend:
-    try:
-        return TritonBackend(model_of(), DEVICE, dtype=dtype, operations=None if GPU else reference)
-    except UnsupportedError as why:
-        pytest.skip(str(why))
-
-
 def sources_of(count: int, longest: int = 30) -> list[tuple[int, ...]]:
     random = np.random.default_rng(count)
     return [tuple(random.integers(4, VOCAB, size).tolist()) for size in random.integers(3, longest, count)]
 
 
 def decoded(
-    backend: Backend, sources: list[tuple[int, ...]], settings: DecodeSettings, drafter: Any
+    backend: TorchBackend, sources: list[tuple[int, ...]], settings: DecodeSettings, drafter: Any
 ) -> list[list[tuple[tuple[int, ...], tuple[float, ...]]]]:
-    config = backend.config if isinstance(backend, TritonBackend) else backend.model.config  # type: ignore[attr-defined]
-    session = Session(backend, sources, top_k=decoders.required_top_k(settings, config.vocab_size))
+    session = Session(backend, sources, top_k=decoders.required_top_k(settings, backend.model.config.vocab_size))
     run = Decoding(
         sources,
         [decoders.build_decoder(source, settings, drafter) for source in sources],
@@ -105,36 +92,20 @@ def alike(found: Any, expected: Any, within: float = 1e-3) -> None:
                 assert abs(sum(log_probs) - sum(scores)) < 10 * within
 
 
-@pytest.mark.parametrize("make", [graphs, flat])
 @pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
-def test_every_runtime_gives_the_answers_of_eager_torch(make: Callable[[], Backend], settings: DecodeSettings) -> None:
+def test_graphs_give_the_answers_of_eager_torch(settings: DecodeSettings) -> None:
     sources = sources_of(40 if GPU else 4)
     expected = decoded(eager(), sources, settings, NoDrafts())
-    backend = make()
+    backend = graphs()
     for drafter in (NoDrafts(), Copy(length=8, count=2)):
         for _ in range(2 if GPU else 1):  # recorded the second time
             alike(decoded(backend, sources, settings, drafter), expected)
 
 
-@pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
-@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
-def test_drafts_and_batches_change_no_bit_of_the_flat_runner(settings: DecodeSettings, dtype: str) -> None:
-    """What no other decoder on a GPU promises: speculative is standard, to the last bit, in each precision."""
-    sources = sources_of(64 if GPU else 2, 30 if GPU else 8)
-    backend = flat(dtype)
-    expected = [decoded(backend, [source], settings, NoDrafts())[0] for source in sources]
-    assert decoded(backend, sources, settings, NoDrafts()) == expected
-    for drafter in (Copy(length=4, count=1), Copy(length=16, count=4)):
-        assert decoded(backend, sources, settings, drafter) == expected
-        assert [decoded(backend, [source], settings, drafter)[0] for source in sources[:8]] == expected[:8]
-
-
 @pytest.mark.slow  # many recordings
-@pytest.mark.parametrize("make", [graphs, flat])
-def test_more_shapes_than_are_kept_can_be_recorded_again(make: Callable[[], Any]) -> None:
-    backend = make()
-    if isinstance(backend, GraphBackend):
-        backend.idle_bytes = 1  # every arena goes as soon as it is given back
+def test_more_shapes_than_are_kept_can_be_recorded_again() -> None:
+    backend = graphs()
+    backend.idle_bytes = 1  # every arena goes as soon as it is given back
     first: dict[int, Any] = {}
     for _ in range(2):
         for rows in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if GPU else (1, 2, 3):
@@ -149,9 +120,8 @@ def test_more_shapes_than_are_kept_can_be_recorded_again(make: Callable[[], Any]
             gc.collect()
 
 
-@pytest.mark.parametrize("make", [graphs, flat])
-def test_threads_that_share_a_model_do_not_disturb_each_other(make: Callable[[], Backend]) -> None:
-    backend, sources = make(), sources_of(6 if GPU else 3)
+def test_threads_that_share_a_model_do_not_disturb_each_other() -> None:
+    backend, sources = graphs(), sources_of(6 if GPU else 3)
     expected = [decoded(backend, [source], GREEDY, NoDrafts())[0] for source in sources]
     found: dict[int, Any] = {}
 
@@ -166,58 +136,18 @@ def test_threads_that_share_a_model_do_not_disturb_each_other(make: Callable[[],
     assert len(found) == 3
     for own in found.values():
         alike(own, expected)
-        if isinstance(backend, TritonBackend):
-            assert own == expected
 
 
-@pytest.mark.parametrize("make", [graphs, flat])
-def test_a_large_batch_shrinks_to_its_last_query(make: Callable[[], Backend]) -> None:
+def test_a_large_batch_shrinks_to_its_last_query() -> None:
     sources = sources_of(256 if GPU else 5)
-    alike(decoded(make(), sources, GREEDY, NoDrafts()), decoded(eager(), sources, GREEDY, NoDrafts()), within=2e-3)
+    alike(decoded(graphs(), sources, GREEDY, NoDrafts()), decoded(eager(), sources, GREEDY, NoDrafts()), within=2e-3)
 
 
 def test_half_precision_answers_are_near() -> None:
     """Exact up to rounding only: most answers are the same, and all are about as probable."""
     sources = sources_of(40 if GPU else 4)
     expected = decoded(eager(), sources, GREEDY, NoDrafts())
-    for backend in (graphs(torch.bfloat16), flat("bf16")):
-        found = decoded(backend, sources, GREEDY, NoDrafts())
-        same = sum(ours[0][0] == theirs[0][0] for ours, theirs in zip(found, expected, strict=True))
-        assert same >= len(sources) // 2
-        assert all(np.isfinite(one[0][1]).all() for one in found)
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not GPU, reason="no CUDA device")
-def test_the_interpreter_is_not_what_runs_here() -> None:
-    """On a GPU the kernels are compiled, not the twins or the interpreter."""
-    from chemspec.model.runners.triton import kernels
-
-    assert type(kernels.linear_kernel).__name__ == "JITFunction"
-    assert json.loads(json.dumps(torch.cuda.get_device_capability())) >= [8, 0]
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not GPU, reason="no CUDA device")
-def test_a_row_is_computed_alike_in_every_place_of_a_tile_and_beside_whatever() -> None:
-    """What the flat runner's exactness rests on, and no CPU can show."""
-    from chemspec.model.runners.triton import kernels
-    from chemspec.model.runners.triton.weights import Matrix, Norm, split_bf16
-
-    torch.manual_seed(0)
-    for inputs, outputs in ((256, 768), (2048, 256)):
-        parts = split_bf16(torch.randn(outputs, inputs).bfloat16()).to(DEVICE, torch.bfloat16)
-        bias = torch.randn(outputs, device=DEVICE)
-        norm = Norm(torch.randn(inputs, device=DEVICE), torch.randn(inputs, device=DEVICE), 1e-5)
-        row = torch.randn(inputs, device=DEVICE)
-        for matrix in (Matrix(parts, bias), Matrix(parts, bias, exact=False), Matrix(parts, bias, cut=True)):
-            shape = (matrix.slices,) if matrix.slices > 1 else ()
-            alone = torch.zeros(*shape, 1, outputs, device=DEVICE)
-            kernels.linear(row[None].clone(), matrix, alone, norm=norm)
-            for rows in (16, 37, 1024):
-                x = torch.randn(rows, inputs, device=DEVICE)
-                places = sorted({*range(min(rows, 17)), rows - 1})
-                x[places] = row
-                y = torch.zeros(*shape, rows, outputs, device=DEVICE)
-                kernels.linear(x, matrix, y, norm=norm)
-                assert torch.equal(y[..., places, :], alone.expand(*shape, len(places), outputs))
+    found = decoded(graphs(torch.bfloat16), sources, GREEDY, NoDrafts())
+    same = sum(ours[0][0] == theirs[0][0] for ours, theirs in zip(found, expected, strict=True))
+    assert same >= len(sources) // 2
+    assert all(np.isfinite(one[0][1]).all() for one in found)

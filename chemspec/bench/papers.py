@@ -36,8 +36,7 @@ from chemspec.types import DecodeResult
 
 ACCURATE = (*RANKS, 25)
 MIN_QUERIES = 30  # with fewer queries a speed-up is shown in brackets, and accuracy is left out
-# The papers' tables use USPTO-50K's standard protocol, and drafters that only retro-50k has.
-MODELS: dict[Task, str] = {"forward": "forward", "retro": "retro-50k"}
+TASKS: tuple[Task, ...] = ("forward", "retro")
 NO_TRUTH = "Accuracy on the queries of this run is left out: the built-in ones have no answers; give --source."
 ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 
@@ -157,7 +156,7 @@ def measure_tables(suite: PapersSettings, *, progress: Progress = lambda *_: Non
     drafts, of peak memory, of accuracy on these queries and on whole test sets, and for some rows the speed-up of every
     query, in time and in passes.
     """
-    engines: dict[Task, Engine] = {task: Engine.load(name, **suite.loading) for task, name in MODELS.items()}
+    engines: dict[Task, Engine] = {task: Engine.load(task, **suite.loading) for task in TASKS}
     work = {task: settings_by_table(suite, task, usable_drafters(engine.folder)) for task, engine in engines.items()}
     total, done = sum(len(settings) for planned in work.values() for settings in planned.values()), 0
     tables = ("forward", "retro", "curve", "learned", "alone", "memory", "accuracy", "cards")

@@ -87,17 +87,13 @@ def benchmark_speed(context: typer.Context, *, rows: SpeedRows) -> dict[str, Any
     return measured
 
 
-# Model with learned drafters for a task whose default model has none.
-DRAFTED = {"retro": "retro-50k"}
-
-
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """Model, queries and drafters of a comparison without times.
 
     Attributes:
         task -t: task: forward or retro.
-        model -m: model: folder, checkpoint or installed name; default: the task's with learned drafters.
+        model -m: model: folder, checkpoint or installed name; default: the task's.
         source: folder with the reaction CSVs; default: built-in queries.
         limit: number of queries.
         drafters: drafters, separated by commas; default: all that the model can use.
@@ -115,12 +111,10 @@ class Comparison:
     def load(self) -> tuple[Engine, list[str], tuple[str, ...], tuple[str, ...]]:
         """Return the model, its queries, the drafters that it can use, and those that were chosen."""
         from chemspec.bench import speed
-        from chemspec.engine.registry import models_dir, usable_drafters
+        from chemspec.engine.registry import usable_drafters
 
-        chosen, model, drafted = opt.load_drafters(self.drafters), self.model, DRAFTED.get(self.task, "")
-        if not model and drafted and (models_dir() / drafted).is_dir():
-            model = drafted
-        engine = opt.load_engine(self.task, model, threads=self.threads, device=self.device)
+        chosen = opt.load_drafters(self.drafters)
+        engine = opt.load_engine(self.task, self.model, threads=self.threads, device=self.device)
         queries = [item.query for item in speed.read_queries(engine, self.source, self.limit)]
         show.print_note(f"model {engine.name}, {len(queries)} {'test' if self.source else 'built-in'} queries")
         return engine, queries, usable_drafters(engine.folder), chosen

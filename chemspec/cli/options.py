@@ -45,7 +45,7 @@ SHARED = f"""
     dtype: precision: auto (fp32), fp32, int8, bf16 or fp16.
     device: device: auto, cpu, cuda, cuda:1, ...
     threads: CPU threads; 0: all cores.
-    runtime: runtime: auto, native, torch, graphs or triton.
+    runtime: runtime: auto (graphs on a GPU, native on a CPU), native, torch or graphs.
     template: prompt template of an imported model, with {{query}} for the SMILES.
     column: input column with the SMILES; "a>>b" joins two columns.
     stock -s: building blocks: a file of SMILES or InChIKeys, with or without prices, or a built-in list; repeatable.

@@ -100,9 +100,9 @@ class Engine:
             device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
             dtype: "auto" (fp32), "fp32", "int8" (on a CPU: faster, and bit-identical on every machine), "bf16", "fp16".
             threads: CPU threads of the model; 0 for all cores.
-            runtime: "auto" (for fp32 on a CPU the compiled kernel where it can be compiled; else
-                torch), "native", "torch", "graphs" (torch with CUDA graphs), "triton" (batch-invariant
-                kernels), or one of another package (`chemspec.model.runtimes`).
+            runtime: "auto" (on a GPU "graphs"; for fp32 and int8 on a CPU "native", without a compiler "torch"),
+                "native" (the compiled kernel), "torch", "graphs" (torch with CUDA graphs; torch alone if they
+                disagree), or one of another package (`chemspec.model.runtimes`).
             task: "forward" or "retro", for models of other programs.
             template: prompt format of a model of another program, see `importers.base.LoadOptions`.
             vocab: its vocabulary file, if separate.
@@ -149,7 +149,7 @@ class Engine:
 
     @property
     def runtime(self) -> str:
-        """Runtime of the model: "native", "torch", "graphs" or "triton"."""
+        """Runtime of the model: "native", "torch" or "graphs"."""
         return self.runtime_config.runtime
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import warnings
 from contextlib import AbstractContextManager
@@ -28,6 +27,9 @@ SLOW = (
     "or pip install 'chemspec[compiler]'"
 )
 
+# Runtimes of earlier versions, and what to use in their place.
+REMOVED = {"onnx": "auto, native (`chemspec[compiler]`) or torch", "triton": "graphs or torch"}
+
 
 @dataclass(frozen=True)
 class RuntimeConfig:
@@ -48,8 +50,8 @@ class RuntimeConfig:
             raise ValueError(f"{threads} threads; give at least 1, or 0 for all cores")
         if dtype not in ("auto", *TORCH_DTYPES):
             raise ValueError(f"no precision {dtype!r}; there are {', '.join(TORCH_DTYPES)}")
-        if runtime == "onnx":
-            raise ValueError("the onnx runtime has been removed; use auto, native (`chemspec[compiler]`) or torch")
+        if runtime in REMOVED:
+            raise ValueError(f"the {runtime} runtime has been removed; use {REMOVED[runtime]}")
         if runtime != "auto":
             RUNTIMES.lookup(runtime)
         dtype = "fp32" if dtype == "auto" else dtype
@@ -78,14 +80,14 @@ class RuntimeConfig:
     def backend(self, loaded: Checkpoint) -> tuple[Backend, str]:
         """Return the backend that computes a model, and the name of its runtime; unneeded libraries are not imported.
 
-        "auto" selects the compiled kernel for fp32 and int8 on a CPU, or where it is not available torch with a
-        warning. It selects torch for other precisions and on a GPU. If a runtime that has not been proven is not
-        available or disagrees with torch, torch replaces it, with a warning. Raises ValueError if the requested runtime
-        is not available, or CheckpointError if the model's scores are not finite.
+        "auto" selects the compiled kernel for fp32 and int8 on a CPU, torch for other precisions there, and CUDA graphs
+        on a GPU. Torch replaces, with a warning, a kernel that "auto" has selected and that is not available, and CUDA
+        graphs that cannot run or disagree with it. Raises ValueError if the requested runtime is not available, or
+        CheckpointError if the model's scores are not finite.
         """
         self._check_supported()
-        automatic, on_cpu = self.runtime == "auto", self.device == "cpu" and self.dtype in ("fp32", "int8")
-        spec = RUNTIMES.lookup(self.runtime if not automatic else "native" if on_cpu else "torch")
+        automatic = self.runtime == "auto"
+        spec = RUNTIMES.lookup(self._automatic_runtime() if automatic else self.runtime)
         extras.require_packages(*spec.packages, what=f"the {spec.name} runtime")
         try:
             return self._open(spec, loaded), spec.name
@@ -93,20 +95,27 @@ class RuntimeConfig:
             if self.dtype == "int8":
                 remedy = "use fp32, install a C++ compiler, or pip install 'chemspec[compiler]'"
                 raise ValueError(f"int8 needs the compiled kernel, not available here: {why}; {remedy}") from why
-            if not (automatic or spec.unproven):
+            if not (automatic or spec.compared_with_torch):
                 raise ValueError(f"the {spec.name} runtime is not available here: {why}") from why
-            message = f"{SLOW} ({why})" if automatic else f"torch replaces the {spec.name} runtime: {why}"
+            message = (
+                f"torch replaces the {spec.name} runtime: {why}" if spec.compared_with_torch else f"{SLOW} ({why})"
+            )
             warnings.warn(message, stacklevel=2)
             return self._open(RUNTIMES.lookup("torch"), loaded), "torch"
+
+    def _automatic_runtime(self) -> str:
+        if self.device != "cpu":
+            return "graphs"
+        return "native" if self.dtype in ("fp32", "int8") else "torch"
 
     def _open(self, spec: RuntimeSpec, loaded: Checkpoint) -> Backend:
         settings = self.device, self.dtype, self.threads
         try:
             backend = spec.open(loaded, *settings)
-            reference = RUNTIMES.lookup("torch").open(loaded, *settings) if spec.unproven else None
+            reference = RUNTIMES.lookup("torch").open(loaded, *settings) if spec.compared_with_torch else None
             probe(backend, loaded.config, where=str(loaded.folder), reference=reference, dtype=self.dtype)
         except Exception as error:  # compilers and drivers raise errors of many types
-            if spec.unproven and not isinstance(error, NoKernelError):
+            if spec.compared_with_torch and not isinstance(error, NoKernelError):
                 raise UnsupportedError(f"it cannot run here: {error}") from error
             raise
         return backend
@@ -118,8 +127,7 @@ class RuntimeConfig:
             given = f"by the {self.runtime} runtime; choose native or auto, or fp32"
             given = given if kind == "cpu" else f"on {self.device}; use fp32 or bf16 there"
             raise ValueError(f"int8 is computed by the native runtime on a CPU, not {given}")
-        interpreted = self.runtime == "triton" and os.environ.get("TRITON_INTERPRET") == "1"  # testable without a GPU
-        if self.runtime == "auto" or interpreted:
+        if self.runtime == "auto":
             return
         dtypes = RUNTIMES.lookup(self.runtime).dtypes
         if kind not in dtypes:

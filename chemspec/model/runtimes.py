@@ -35,7 +35,7 @@ class RuntimeSpec:
     dtypes: Mapping[str, tuple[str, ...]]  # by kind of device, "cpu" or "cuda"
     bitwise: bool = False  # whether scores are bitwise independent of the rest of the batch (batch-invariant)
     packages: tuple[str, ...] = ()  # optional packages that it needs
-    unproven: bool = False  # whether scores are compared with torch's at loading; torch replaces it if that fails
+    compared_with_torch: bool = False  # whether its log-probs are, at loading; if they differ torch replaces it
 
 
 def torch_dtype(name: str) -> torch.dtype:
@@ -67,21 +67,11 @@ def _open_graphs(loaded: Checkpoint, device: str, dtype: str, _: int) -> Backend
     return GraphBackend(loaded.model.to(device=device, dtype=torch_dtype(dtype)))
 
 
-def _open_triton(loaded: Checkpoint, device: str, dtype: str, _: int) -> Backend:
-    import torch
-
-    from chemspec.model.runners.triton.runner import TritonBackend
-
-    return TritonBackend(loaded.model, torch.device(device), dtype=dtype)
-
-
 RUNTIMES: plugins.Registry[RuntimeSpec] = plugins.RUNTIMES
 
 for _spec in (
     RuntimeSpec("native", _open_native, {"cpu": ("fp32", "int8")}, bitwise=True),
     RuntimeSpec("torch", _open_torch, {"cpu": FLOATS, "cuda": FLOATS}),
-    # Not run on a GPU yet, so they have to be requested by name.
-    RuntimeSpec("graphs", _open_graphs, {"cuda": FLOATS}, unproven=True),
-    RuntimeSpec("triton", _open_triton, {"cuda": FLOATS}, bitwise=True, unproven=True),
+    RuntimeSpec("graphs", _open_graphs, {"cuda": FLOATS}, compared_with_torch=True),
 ):
     RUNTIMES.register(_spec)

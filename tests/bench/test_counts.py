@@ -93,11 +93,11 @@ def test_a_model_is_offered_the_drafters_that_it_can_use(
 def test_drafters_are_counted_on_the_built_in_queries_with_the_model_that_has_them(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a folder of data, and for a task whose own model has no small ones."""
+    """Without a folder of data."""
     home = folder.parent
     tiny_folder(home / "forward", task="forward")
-    if not (home / "retro-50k").exists():
-        shutil.copytree(folder, home / "retro-50k")
+    if not (home / "retro").exists():
+        shutil.copytree(folder, home / "retro")
     monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
     monkeypatch.delenv("CHEMSPEC_DATA", raising=False)
     monkeypatch.setattr(asset_files, "bench_queries", lambda _: tuple(QUERIES[:2]))
@@ -108,7 +108,7 @@ def test_drafters_are_counted_on_the_built_in_queries_with_the_model_that_has_th
         return done
 
     default = call("drafters", "--json")
-    assert default.stderr.startswith("model retro-50k, 2 built-in queries")
+    assert default.stderr.startswith("model retro, 2 built-in queries")
     rows = {row["drafter"]: row for row in json.loads(default.stdout)["rows"]}
     assert next(iter(rows)) == "none" and rows["ar"]["same"] and "medusa" not in rows
     other = call("draft-length", "--task", "forward", "--lengths", "2")

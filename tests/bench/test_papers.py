@@ -36,7 +36,7 @@ SMALL = {"limit": 3, "seconds": 0.01, "widths": (2,), "batches": (1, 2), "memory
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    target = tiny_folder(folder / "retro-50k", task="retro")
+    target = tiny_folder(folder / "retro", task="retro")
     tiny_folder(folder / "forward", task="forward")
     for seed, kind in enumerate(("ar", "medium")):
         tiny_folder(target / "drafters" / kind, seed=5 + seed)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import torch
 import triton_reference as reference
-from test_session import VARIANTS
-from tiny import tiny_model
-
 from chemspec.model.runners.triton import kernels
 from chemspec.model.runners.triton.runner import TritonBackend
 from chemspec.model.runners.triton.weights import Matrix, Norm, split_bf16
+from test_session import VARIANTS
+from tiny import tiny_model
+
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import BOS

@@ -183,7 +183,7 @@ def test_without_a_kernel_int8_is_refused_with_a_remedy(folder: Path) -> None:
         Engine.load(folder, dtype="int8", device="cpu", threads=1)
 
 
-@pytest.mark.parametrize("runtime", ["torch", "graphs", "triton"])
+@pytest.mark.parametrize("runtime", ["torch", "graphs"])
 def test_other_runtimes_refuse_it(folder: Path, runtime: str) -> None:
     with pytest.raises(ValueError, match=f"by the native runtime on a CPU, not by the {runtime} runtime"):
         Engine.load(folder, dtype="int8", device="cpu", runtime=runtime)

@@ -56,20 +56,22 @@ def loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkpoint:
 
 
 @pytest.mark.usefixtures("cuda")
-def test_a_gpu_gets_torch_and_other_runtimes_by_name_only(loaded: Checkpoint) -> None:
+def test_a_gpu_gets_graphs_and_torch_by_name(loaded: Checkpoint) -> None:
     for dtype in ("fp32", "bf16"):
-        assert find(dtype=dtype).backend(loaded)[1] == "torch"
-    assert find(runtime="graphs").backend(loaded)[1] == "graphs"
+        assert find(dtype=dtype).backend(loaded)[1] == "graphs"
+    assert find(runtime="torch").backend(loaded)[1] == "torch"
+    assert find(device="cpu", dtype="bf16").backend(loaded)[1] == "torch"
 
 
 @pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("name", ["auto", "graphs"])
 def test_graphs_that_replay_something_else_are_replaced_with_a_message(
-    loaded: Checkpoint, monkeypatch: pytest.MonkeyPatch
+    name: str, loaded: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first pass of each size is computed, and only later ones are replayed."""
     monkeypatch.setattr(cuda_graphs, "CudaGraphs", lambda: lambda *_: lambda: None)
     with pytest.warns(UserWarning, match=r"torch replaces the graphs runtime: its log-probs differ from torch's by"):
-        assert find(runtime="graphs").backend(loaded)[1] == "torch"
+        assert find(runtime=name).backend(loaded)[1] == "torch"
 
 
 @pytest.mark.usefixtures("cuda")
@@ -103,7 +105,6 @@ def test_a_runtime_of_another_package_is_one_entry(loaded: Checkpoint) -> None:
         ("torch", "fp16", "up to rounding"),
         ("torch", "fp64", "up to ties"),
         ("native", "int8", "to the last bit"),
-        ("triton", "bf16", "to the last bit"),
     ],
 )
 def test_exact_means_what_the_arithmetic_allows(name: str, dtype: str, expected: str) -> None:

@@ -21,6 +21,10 @@ import numpy as np
 import pytest
 import torch
 import triton_reference as reference
+from chemspec.model.runners.triton import runner
+from chemspec.model.runners.triton.pool import Pool, Ranges, Space
+from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError
+from chemspec.model.runners.triton.weights import split_bf16
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT, TESTS
@@ -35,10 +39,6 @@ from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.probe import probe as check_backend
 from chemspec.model.runner import NodeBatch
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.runners.triton import runner
-from chemspec.model.runners.triton.pool import Pool, Ranges, Space
-from chemspec.model.runners.triton.runner import TritonBackend, UnsupportedError
-from chemspec.model.runners.triton.weights import split_bf16
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer

@@ -128,15 +128,15 @@ def test_sbs_is_stepped_through_with_its_drafts_and_says_that_it_is_relaxed() ->
 @needs_models
 def test_spec_verification_is_stepped_through_and_shows_what_the_model_would_have_written() -> None:
     example = next(one for one in question_form.step_examples() if one["decoder"] == "spec-verification")
-    if "spec_drafter" not in usable_drafters(model_folder(example["model"])):
+    if "spec_drafter" not in usable_drafters(model_folder(example["task"])):
         pytest.skip("no drafter spec_drafter for the example's model")
     way = {"decoder": "spec-verification", "n": "1", "drafts": "spec_drafter"}
-    app = opened(task=example["model"], smi=example["query"], **way)
+    app = opened(task=example["task"], smi=example["query"], **way)
     settings = app.session_state["step_shown"].settings
     assert (settings.decoder, settings.beta, settings.tau, settings.exact) == ("greedy", 3, 1.0, False)
     assert any("Relaxed" in one.value and "greedy decoding writes" in one.value for one in app.caption)
     lesser = [token for token in scene(app)["answers"][0]["tokens"] if token["instead"]]
-    assert [(token["text"], token["instead"][0], token["origin"]) for token in lesser] == [("Br", "I", "ahead")]
+    assert [(token["text"], token["instead"][0], token["origin"]) for token in lesser] == [("Cl", "O", "ahead")]
     assert any("not the model's first choice" in step["summary"] for step in scene(app)["passes"])
 
     app.number_input(key="step_beta").set_value(2)
@@ -149,14 +149,14 @@ def test_spec_verification_is_stepped_through_and_shows_what_the_model_would_hav
 
 @needs_models
 def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None:
-    if "blockwise" not in usable_drafters(model_folder("retro-50k")):
-        pytest.skip("no drafter blockwise for retro-50k")
-    app = opened(task="retro-50k", smi="CCOC(C)=O")
-    app.selectbox(key="step_drafter").set_value("blockwise")
+    if "medusa" not in usable_drafters(model_folder("retro")):
+        pytest.skip("no drafter medusa for retro")
+    app = opened(task="retro", smi="CCOC(C)=O")
+    app.selectbox(key="step_drafter").set_value("medusa")
     app.number_input(key="step_length").set_value(50)
     app.button(key="step_run").click().run()
     assert not app.exception
-    assert "9 heads" in str(app.error[0].value)
+    assert "8 heads" in str(app.error[0].value)
 
 
 def result(text: str = "CC") -> DecodeResult:

@@ -1,1 +1,1 @@
-"""What computes a forward pass: the compiled kernel, torch, recorded CUDA graphs, Triton kernels."""
+"""What computes a forward pass: the compiled kernel, torch, torch with CUDA graphs."""

@@ -139,10 +139,10 @@ class Recorded:
         """Compute."""
         raise NotImplementedError
 
-    def repeat(self, device: torch.device, record: Recorder | None) -> None:
+    def repeat(self, device: torch.device, record: Recorder) -> None:
         """Compute, by replaying the graph if there is one; warns if a graph cannot be captured."""
         self.times += 1
-        if self.replay is None and self.times > 1 and record is not None:
+        if self.replay is None and self.times > 1:
             try:
                 self.replay = record(self.compute, device)
             except RuntimeError as error:

@@ -1,1 +1,0 @@
-"""Runner on a GPU without padding: bitwise batch-invariant Triton kernels."""
