@@ -161,7 +161,7 @@ def test_a_drafter_learns_is_resumed_and_serves(folder: Path, taught: Path, tmp_
 def test_frozen_layers_and_embeddings_stay_as_the_target_s(folder: Path, taught: Path, tmp_path: Path) -> None:
     recipe = drafter_recipe("retro-spec-drafter")
     settings = replace(recipe.train, tokens=600, warmup=1, steps=3, minutes=0, holdout=10, validate_every=3)
-    recipe = replace(recipe, train=settings, shape={"encoder": 3, "decoder": 1})
+    recipe = replace(recipe, train=settings, shape={"encoder": 3, "decoder": 1}, frozen=True)
     train_drafter(recipe, taught, folder, tmp_path / "run", quiet=True)
     state = read_checkpoint(tmp_path / "run" / "checkpoints" / "last.ckpt")["state_dict"]
     target = checkpoint.load(folder).model
