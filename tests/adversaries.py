@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from naive import Target, naive_log_probs
-
+from chemspec.testing import Target, naive_log_probs
 from chemspec.tokenizer import BOS, EOS, SPECIALS
 from chemspec.types import Draft, Prefix
 

@@ -1,4 +1,4 @@
-"""Compare exact decoding with the naive decoders of `tests/naive.py`, query by query.
+"""Compare exact decoding with the naive decoders of `chemspec/testing.py`, query by query.
 
 Two programs that add in different orders differ in the last bits, and where two texts are as good as equal, the last
 bits decide. So a difference is excused if the naive decoder gives the engine's very answers, in their order, once no
@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from campaigns import independent
 from int8_reference import quantised
-from naive import Target, naive_beam, naive_greedy, naive_reader
 
 from chemspec import asset_files
 from chemspec.engine.engine import Engine
@@ -31,6 +30,7 @@ from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
 from chemspec.system.files import write_text_atomic
 from chemspec.system.threads import set_torch_threads
+from chemspec.testing import Target, naive_beam, naive_greedy, naive_reader
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import DecodeResult, FinishedSequence, Trace
 

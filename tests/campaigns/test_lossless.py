@@ -14,13 +14,13 @@ from campaigns import comparison
 from campaigns.comparison import TIE, Comparison, judge, naive
 from campaigns.lossless import app
 from click.testing import Result
-from naive import naive_beam, naive_greedy, naive_log_probs
 from small import BAD, QUERIES, accept_too_much, tiny_folder
+from table import Table
 from typer.testing import CliRunner
 
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table
+from chemspec.testing import naive_beam, naive_greedy, naive_log_probs
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import FinishedSequence
 

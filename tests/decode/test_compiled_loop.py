@@ -17,6 +17,7 @@ from compilers import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from small import tiny_folder
+from table import Table, TableRunner
 from test_loop import DRAFTERS as ADVERSARIAL
 from test_loop import EAGER, VOCAB, Illegal, model_of
 from tiny import tiny_model
@@ -42,7 +43,6 @@ from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import ScoresError, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table, TableRunner
 from chemspec.types import REQUESTED, AcceptedSpan, Draft, FinishedSequence, Pass, Prefix
 
 pytestmark = needs_compiler

@@ -12,6 +12,7 @@ import pytest
 from compilers import needs_compiler, skip_without_compiler
 from hypothesis import given
 from hypothesis import strategies as st
+from table import Table
 from tiny import tiny_model
 
 from chemspec.decode import generate
@@ -29,7 +30,6 @@ from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table
 
 VOCAB = 20
 GREEDY = DecodeSettings(decoder="greedy", n=1, max_len=12)

@@ -13,7 +13,7 @@ from adversaries import RandomDrafts, enumerate_samples
 from compilers import COMPILES
 from hypothesis import example, given
 from hypothesis import strategies as st
-from naive import naive_beam, naive_greedy
+from table import Table, run
 from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search
@@ -25,7 +25,7 @@ from chemspec.draft.rejection import sampling_distribution
 from chemspec.model.runner import Backend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
-from chemspec.testing import Table, run
+from chemspec.testing import naive_beam, naive_greedy
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import FinishedSequence, Prefix, Scores
 

@@ -14,7 +14,7 @@ from adversaries import AlwaysWrong, EmptyDrafts, EosInside, Oracle, RandomDraft
 from compilers import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import Target, naive_beam, naive_greedy
+from table import Table, TableRunner, run
 from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search
@@ -28,7 +28,7 @@ from chemspec.model.runner import DENSE, Backend, CompactionThreshold
 from chemspec.model.runners.torch_runner import TorchBackend, TorchRunner
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
-from chemspec.testing import Table, TableRunner, run
+from chemspec.testing import Target, naive_beam, naive_greedy
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, FinishedSequence, Pass, Prefix, Scores
 

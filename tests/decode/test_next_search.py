@@ -11,6 +11,7 @@ import pytest
 from compilers import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
+from table import Table, TableRunner
 from test_compiled_loop import Case, batches, cases, tables
 from test_loop import EAGER, VOCAB
 from tiny import tiny_model
@@ -25,7 +26,6 @@ from chemspec.model.runner import Backend
 from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.session import Session
 from chemspec.settings import RULES
-from chemspec.testing import Table, TableRunner
 from chemspec.types import FinishedSequence, Pass
 
 LOOPS = [False, pytest.param(True, marks=needs_compiler)]

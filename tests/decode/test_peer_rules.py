@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from recompute import decode_single
 from small import QUERIES, tiny_folder
+from table import Table
 
 from chemspec.decode.peer_rules import ADVANCE, peer_search
 from chemspec.engine.engine import Engine
 from chemspec.settings import RULES, DecodeSettings
-from chemspec.testing import Table
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Scores
 

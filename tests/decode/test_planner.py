@@ -9,7 +9,7 @@ import pytest
 from compilers import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import naive_beam, naive_greedy
+from table import Table, run
 from test_loop import DRAFTERS as ADVERSARIAL
 from test_loop import VOCAB
 
@@ -26,7 +26,7 @@ from chemspec.draft.tree.edit_ngrams import COPY_ONLY, chance_class
 from chemspec.engine.engine import Engine
 from chemspec.model.cost import CostCurve
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table, run
+from chemspec.testing import naive_beam, naive_greedy
 from chemspec.types import Draft, Pass, Prefix
 
 FREE = CostCurve((1, 128), (1.0, 1.0001))

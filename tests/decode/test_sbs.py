@@ -12,8 +12,8 @@ import pytest
 from adversaries import EmptyDrafts, EosInside, Oracle, RandomDrafts, TooLong
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import Target, naive_beam, naive_log_probs
 from small import BAD, QUERIES, tiny_folder
+from table import Table, run
 
 import chemspec.decode.relaxed.sbs as sbs_module
 from chemspec.decode.beam import Hyp, beam_search
@@ -24,7 +24,7 @@ from chemspec.engine.engine import Engine, installed_models
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table, run
+from chemspec.testing import Target, naive_beam, naive_log_probs
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import REQUESTED, Draft, FinishedSequence, Pass, Prefix, Scores
 

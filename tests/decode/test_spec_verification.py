@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from adversaries import RandomDrafts
 from benchmarks import spec_verification
-from naive import naive_greedy, naive_log_probs
 from small import QUERIES, tiny_folder
+from table import Table, run
 from tiny import tiny_model
 from typer.testing import CliRunner
 
@@ -25,7 +25,7 @@ from chemspec.evaluation.accuracy import KnownReaction
 from chemspec.io import tables
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table, run
+from chemspec.testing import naive_greedy, naive_log_probs
 from chemspec.tokenizer import BOS
 from chemspec.types import FinishedSequence, Prefix, Scores
 

@@ -13,8 +13,8 @@ from shutil import copytree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import naive_beam, naive_greedy, naive_log_probs
 from small import BAD, QUERIES, TOKENIZER, tiny_folder
+from table import Table, run
 from tiny import tiny_model
 
 from chemspec.decode import registry as decoders
@@ -32,7 +32,7 @@ from chemspec.model import checkpoint
 from chemspec.model.runner import Backend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table, run
+from chemspec.testing import naive_beam, naive_greedy, naive_log_probs
 from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
 from chemspec.types import FinishedSequence
 

@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 from small import TOKENIZER
+from table import Table, run
 
 from chemspec import asset_files
 from chemspec.decode.beam import beam_search
@@ -50,7 +51,6 @@ from chemspec.draft.tree.table_file import (
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.model.cost import CostCurve
 from chemspec.settings import DecodeSettings, Task
-from chemspec.testing import Table, run
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Prefix
 

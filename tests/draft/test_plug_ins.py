@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from plugin import scope_of
 from small import QUERIES, tiny_folder
+from table import Table, run
 from typer.testing import CliRunner
 
 import chemspec
@@ -20,7 +21,6 @@ from chemspec.decode.registry import DraftAwareDecoder
 from chemspec.draft.base import HOOKS, FunctionDrafter, NoDrafts, as_drafter
 from chemspec.service.schema import Question
 from chemspec.settings import decode_settings
-from chemspec.testing import Table, run
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Prefix
 

@@ -12,6 +12,7 @@ import pytest
 from adversaries import enumerate_samples
 from hypothesis import given
 from hypothesis import strategies as st
+from table import Table, run
 
 from chemspec.decode.sample import sampled_beam, speculative_sample
 from chemspec.draft import rejection
@@ -27,7 +28,6 @@ from chemspec.draft.rejection import (
     accept_probability,
     residual_distribution,
 )
-from chemspec.testing import Table, run
 from chemspec.types import FinishedSequence, Scores
 
 VOCAB = 5  # pad and bos are impossible in a table, which leaves three

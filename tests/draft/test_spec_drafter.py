@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from compilers import skip_without_compiler
-from naive import naive_beam, naive_greedy
+from table import run
 from tiny import tiny_model
 
 from chemspec.data.arrays import pad
@@ -24,7 +24,7 @@ from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.spec_drafter import MaskFiller, copy_target_layers, drafter_config, fill_masks, true_tokens
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
-from chemspec.testing import run
+from chemspec.testing import naive_beam, naive_greedy
 from chemspec.tokenizer import BOS, EOS, PAD, UNK
 from chemspec.types import Prefix
 

@@ -11,8 +11,8 @@ import pytest
 from adversaries import Oracle
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import naive_beam, naive_greedy
 from small import TOKENIZER
+from table import Table, run
 from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search
@@ -38,7 +38,7 @@ from chemspec.model.cost import CostCurve
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
-from chemspec.testing import Table, run
+from chemspec.testing import naive_beam, naive_greedy
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import FinishedSequence, Pass, Prefix
 

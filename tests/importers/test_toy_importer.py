@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from plugin import install, scope_of
 from small import TOKENIZER, tiny_folder
+from table import Table
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
@@ -19,7 +20,6 @@ from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.settings import DecodeSettings, ModelDims
-from chemspec.testing import Table
 
 # --- the file ------------------------------------------------------------------------------------
 

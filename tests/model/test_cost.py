@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from table import Table
 from tiny import tiny_model
 
 from chemspec.model import cost
@@ -19,7 +20,6 @@ from chemspec.model.runner import NodeBatch
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.settings import ModelDims
 from chemspec.system import cache
-from chemspec.testing import Table
 
 CURVE = CostCurve((1, 2, 4, 8), (1.0, 1.5, 2.0, 4.0))
 

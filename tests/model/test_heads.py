@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from naive import naive_beam, naive_greedy
+from table import run
 from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search
@@ -16,7 +16,7 @@ from chemspec.draft.learned.network import Blockwise, HeadDrafts, Medusa
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
-from chemspec.testing import run
+from chemspec.testing import naive_beam, naive_greedy
 from chemspec.tokenizer import BOS, EOS, PAD
 
 SOURCES = [(4, 5, 6, 7, 8), (9, 4, 11), (10, 10, 9, 8, 7, 6, 5)]

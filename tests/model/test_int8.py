@@ -15,7 +15,6 @@ from compilers import COMPILES, needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import SOME_KINDS, compiled_for
-from naive import naive_beam, naive_greedy
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 from tiny import tiny_model
 
@@ -29,6 +28,7 @@ from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
 from chemspec.system import compiled
+from chemspec.testing import naive_beam, naive_greedy
 from chemspec.tokenizer import BOS, EOS, Tokenizer
 from chemspec.types import FinishedSequence, Prefix
 

@@ -17,7 +17,6 @@ from compilers import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import SOME_KINDS, compiled_for
-from naive import naive_log_probs
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 from tiny import tiny_model
 
@@ -30,6 +29,7 @@ from chemspec.model.session import ScoresError, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
 from chemspec.system import compiled
+from chemspec.testing import naive_log_probs
 from chemspec.tokenizer import BOS, Tokenizer
 from chemspec.types import Scores
 

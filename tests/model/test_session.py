@@ -11,14 +11,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from naive import Target, naive_log_probs
+from table import Table
 from tiny import tiny_model
 
 from chemspec.model.runner import Backend, CompactionThreshold, NodeBatch
 from chemspec.model.runners.torch_runner import AncestorMask, Mask, TorchBackend
 from chemspec.model.session import PrefixTree, Session
 from chemspec.model.transformer import Transformer
-from chemspec.testing import Table
+from chemspec.testing import Target, naive_log_probs
 from chemspec.tokenizer import BOS
 from chemspec.types import Prefix
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from naive import naive_greedy
 from small import TOKENIZER, tiny_folder
 
 from chemspec.data.arrays import Pairs, RaggedArray, pad
@@ -21,6 +20,7 @@ from chemspec.model import checkpoint
 from chemspec.model.spec_drafter import drafter_config
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, TrainSettings
+from chemspec.testing import naive_greedy
 from chemspec.tokenizer import SPECIALS
 from chemspec.train.average import read_checkpoint
 from chemspec.train.distil import write_distilled_pairs
