@@ -68,9 +68,9 @@ class TimedBackend:
     backend: Backend
     encoder: float = 0.0
 
-    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
-        """Encode the sources (timed), also those that join the session later."""
-        runner: Any = self._timed(self.backend.open)(sources, top_k=top_k)
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int, **options: Any) -> Runner:
+        """Encode the sources (timed), also those that join the session later; `options` are the backend's."""
+        runner: Any = self._timed(self.backend.open)(sources, top_k=top_k, **options)
         if runner.can_join:
             runner.join = self._timed(runner.join)
         return cast(Runner, runner)

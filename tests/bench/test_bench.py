@@ -267,3 +267,15 @@ def test_cases_are_greedy_forward_and_beams_back() -> None:
         for task in ("forward", "retro")
     }
     assert ways == {"forward": [("greedy", 1, 1), ("greedy", 1, 32)], "retro": [("beam", 5, 1), ("beam", 5, 32)]}
+
+
+def test_a_timed_backend_opens_sessions_whose_drafter_reads_hidden_states() -> None:
+    class Runner:
+        can_join = False
+
+    class Backend:
+        def open(self, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> Runner:
+            assert (sources, top_k, states) == ([(4,)], 2, True)
+            return Runner()
+
+    programs.TimedBackend(Backend()).open([(4,)], top_k=2, states=True)  # type: ignore[arg-type]
