@@ -100,7 +100,7 @@ def test_a_job_survives_cancel_and_a_killed_server(
     assert 3 <= done(page) < ROWS
     os.kill(prediction, signal.SIGKILL)
     page.get_by_text("Failed", exact=True).wait_for()
-    assert page.get_by_text("ended by the system (signal 9)").is_visible()
+    page.get_by_text("ended by the system (signal 9)").wait_for()
     page.get_by_role("button", name="Resume").click()
     page.get_by_text("Done", exact=True).wait_for()
     assert page.get_by_text(f"{ROWS} of {ROWS} rows, 1 with an error").is_visible()

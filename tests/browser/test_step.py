@@ -87,7 +87,8 @@ def test_tokens_and_atoms_light_each_other(
 ) -> None:
     expect = pytest.importorskip("playwright.sync_api").expect
     page = new_page(color_scheme="dark")
-    page.goto(address(server))
+    # What `auto` copies depends on the cost of a pass, which a busy machine measures too high.
+    page.goto(f"{address(server)}&decoder=greedy&n=1&drafts=copy")
     settled(page)
     page.wait_for_selector(".frame")
 
