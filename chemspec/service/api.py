@@ -26,7 +26,8 @@ from chemspec.review import Review, Reviewer, review_document
 from chemspec.service import schema
 from chemspec.service.guard import Guard, error_response
 from chemspec.service.limits import RefusedError
-from chemspec.service.service import Deadline, Service, watch_disconnect
+from chemspec.service.scheduler import Deadline, Search
+from chemspec.service.service import Service, watch_disconnect
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, Pass, to_json
@@ -100,23 +101,28 @@ def _add_routes(router: APIRouter, service: Service) -> None:
     @router.post("/v1/predict", response_model=schema.Prediction, responses=PROBLEMS, tags=["predict"])
     async def predict(question: schema.Question, request: Request) -> Response:
         """Predict one or several queries; a failed one gets a status and a message without affecting others."""
-        name, engine = service.engine(question.model, question.task)
-        settings = service.settings(question, engine)
-        within = question.within
-        deadline = service.deadline(min(filter(None, (question.timeout, within)), default=None))
-        queries = [question.queries] if isinstance(question.queries, str) else question.queries
-        jobs = await service.submit(name, engine, queries, settings, deadline, within=within and deadline.seconds)
+        search = service.search(question, question.within)
         with watch_disconnect(request.receive) as gone:
-            results = await service.results(jobs, deadline, gone)
-        document = _describe_search(name, engine, settings) | {"results": list(map(result_document, results))}
+            results = await _predict(service, search, question.queries, request, gone)
+        document = _describe_search(search) | {"results": list(map(result_document, results))}
         raw = [msgspec.Raw(to_json(result).encode()) for result in results] if question.trace else None
         document["documents"] = raw
-        request.state.log_fields.update(model=name, queries=len(queries), **_count_statuses(results))
         return Response(msgspec.json.encode(document), media_type="application/json")
 
 
-def _describe_search(name: str, engine: Engine, settings: DecodeSettings) -> dict[str, Any]:
-    return {"model": name, "task": engine.task, "digest": engine.digest, "settings": msgspec.to_builtins(settings)}
+async def _predict(
+    service: Service, search: Search, queries: str | Sequence[str], request: Request, gone: asyncio.Future[None]
+) -> list[DecodeResult]:
+    """Return the results of a request, whose log line gets their number; `gone`: the client has disconnected."""
+    jobs = await service.submit(search, [queries] if isinstance(queries, str) else queries)
+    results = await service.results(jobs, gone)
+    request.state.log_fields.update(model=search.model, queries=len(jobs), **_count_statuses(results))
+    return results
+
+
+def _describe_search(search: Search) -> dict[str, Any]:
+    engine, settings = search.engine, msgspec.to_builtins(search.settings)
+    return {"model": search.model, "task": engine.task, "digest": engine.digest, "settings": settings}
 
 
 def _add_review_route(router: APIRouter, service: Service) -> None:
@@ -126,25 +132,25 @@ def _add_review_route(router: APIRouter, service: Service) -> None:
 
         Precursors are checked with the forward model and the model of reagents, if the service has them.
         """
-        name, engine = service.engine(question.model, question.task)
-        settings = service.settings(question, engine)
-        if TASKS[engine.task].whole:
-            message = f"there is no review of {engine.task}; choose a model of products or precursors"
+        search = service.search(question)
+        task = search.engine.task
+        if TASKS[task].whole:
+            message = f"there is no review of {task}; choose a model of products or precursors"
             raise RefusedError(400, "wrong_task", message)
-        deadline = service.deadline(question.timeout)
-        queries = [question.queries] if isinstance(question.queries, str) else question.queries
-        jobs = await service.submit(name, engine, queries, settings, deadline)
         with watch_disconnect(request.receive) as gone:
-            results = await service.results(jobs, deadline, gone)
+            results = await _predict(service, search, question.queries, request, gone)
             loop, tasks = asyncio.get_running_loop(), {other.task for other in service.devices[0].values()}
-            models = {task: _QueuedModel(service, task, deadline, loop, gone) for task in COMPANIONS if task in tasks}
-            reviews = await asyncio.to_thread(_review, engine.task, models, results)
-        request.state.log_fields.update(model=name, queries=len(queries))
+            models = {
+                other: _QueuedModel(service, other, search.deadline, loop, gone)
+                for other in COMPANIONS
+                if other in tasks
+            }
+            reviews = await asyncio.to_thread(_review, task, models, results)
         documents = [
             result_document(result) | {"review": review_document(review)}
             for result, review in zip(results, reviews, strict=True)
         ]
-        document = _describe_search(name, engine, settings) | {"results": documents}
+        document = _describe_search(search) | {"results": documents}
         return Response(msgspec.json.encode(document), media_type="application/json")
 
 
@@ -168,9 +174,8 @@ class _QueuedModel:
         ]
 
     async def _decode(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
-        name, engine = self.service.engine(None, self.task)
-        jobs = await self.service.submit(name, engine, queries, settings, self.deadline)
-        results = await self.service.results(jobs, self.deadline, self.gone)
+        search = Search(*self.service.engine(None, self.task), settings, self.deadline)
+        results = await self.service.results(await self.service.submit(search, queries), self.gone)
         if not self.deadline.left:  # a check that was not finished is no verdict
             raise RefusedError(504, "timeout", self.deadline.message)
         return results
@@ -188,16 +193,12 @@ def _add_askcos_route(router: APIRouter, service: Service) -> None:
         model: Annotated[str, Path(max_length=200)], question: schema.PredictionsQuestion, request: Request
     ) -> list[dict[str, Any]]:
         """Return distinct valid predictions for every SMILES, in order; none for an invalid one."""
-        name, engine = service.engine(model, None)
         n = min(ASKCOS_PREDICTIONS, service.limits.answers)
-        settings = service.settings(schema.DecodeOptions.model_validate({"n": n, "distinct": True}), engine)
+        search = service.search(schema.DecodeOptions.model_validate({"model": model, "n": n, "distinct": True}))
         if not question.smiles:
             return []
-        deadline = service.deadline()
-        jobs = await service.submit(name, engine, question.smiles, settings, deadline)
         with watch_disconnect(request.receive) as gone:
-            results = await service.results(jobs, deadline, gone)
-        request.state.log_fields.update(model=name, queries=len(results))
+            results = await _predict(service, search, question.smiles, request, gone)
         return [
             {
                 "products": [hypothesis.canonical for hypothesis in result.hypotheses],
@@ -209,16 +210,14 @@ def _add_askcos_route(router: APIRouter, service: Service) -> None:
 
 def _add_stream_routes(router: APIRouter, service: Service) -> None:
     async def stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
-        name, engine = service.engine(question.model, question.task)
-        settings = service.settings(question, engine)
+        search = service.search(question)
         passes: asyncio.Queue[Pass] = asyncio.Queue()
-        deadline = service.deadline(question.timeout)
-        jobs = await service.submit(name, engine, [question.query], settings, deadline, passes.put_nowait)
-        request.state.log_fields.update(model=name, queries=1)
+        jobs = await service.submit(search, [question.query], passes.put_nowait)
+        request.state.log_fields.update(model=search.model, queries=1)
 
         async def events() -> AsyncIterator[bytes]:
-            progress = Progress(engine.tokenizer)
-            answer = asyncio.ensure_future(service.results(jobs, deadline))
+            progress = Progress(search.engine.tokenizer)
+            answer = asyncio.ensure_future(service.results(jobs))
             next_pass: asyncio.Future[Pass] | None = None
             try:
                 while not answer.done() or not passes.empty():
@@ -285,8 +284,9 @@ class Progress:
             self._parents += event.grown.parents
             self._tokens += event.grown.tokens
             text = self._text_of_node(event.grown.beam[0]) if event.grown.beam else ""
-        counts = ("asked", "computed", "drafted", "emitted", "accepted", "width")
-        return {"pass": self._passes, "text": text, **{name: getattr(event, name) for name in counts}}
+        names = ("asked", "computed", "drafted", "emitted", "accepted", "width")
+        counts = {name: getattr(event, name) for name in names}
+        return {"pass": self._passes, "text": text, **counts, "requested": event.asked}
 
     def _text_of_node(self, node: int) -> str:
         ids = []

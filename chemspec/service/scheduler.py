@@ -20,6 +20,7 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from operator import attrgetter
 from threading import Condition, Thread
+from typing import NamedTuple
 
 from chemspec.engine import deadline
 from chemspec.engine.engine import Engine, PreparedQuery
@@ -35,6 +36,34 @@ Engines = Mapping[str, Engine]  # by model name
 PASSING_QUERIES = 8  # queries of other clients that may pass a client's next query, per waiting query of the client
 
 
+class Deadline(NamedTuple):
+    """The end of a request."""
+
+    seconds: float  # time limit of the request
+    end: float  # on the monotonic clock
+
+    @property
+    def left(self) -> float:
+        """Seconds left."""
+        return max(0.0, self.end - time.monotonic())
+
+    @property
+    def message(self) -> str:
+        """Message of a query that is not finished in time."""
+        return f"no result within {self.seconds:g} s; request fewer predictions, or try again when the load is lower"
+
+
+@dataclass(frozen=True)
+class Search:
+    """What the queries of a request have in common."""
+
+    model: str
+    engine: Engine  # any engine of the model; an idle one will decode
+    settings: DecodeSettings
+    deadline: Deadline
+    widest: bool = False  # whether the widest list is searched until the deadline (`chemspec.engine.deadline`)
+
+
 def _queue_full_error(after: int, waiting_of_client: int = 0) -> RefusedError:
     cause = f"{waiting_of_client} of your queries are waiting" if waiting_of_client else "too many queries are waiting"
     return RefusedError(429, "queue_full", f"{cause}; try again in {after} s", after=after)
@@ -46,14 +75,16 @@ def stopping_error() -> RefusedError:
 
 
 def _can_share_batch(job: Job, other: Job) -> bool:
-    same = job.model == other.model and job.settings == other.settings
+    same = job.search.model == other.search.model and job.search.settings == other.search.settings
     return same and not job.decoded_alone and not other.decoded_alone
 
 
-def _decode_within(engine: Engine, job: Job, within: float, before_pass: Callable[[], None]) -> DecodeResult:
+def _decode_within(engine: Engine, job: Job, before_pass: Callable[[], None]) -> DecodeResult:
     """Decode a query with a deadline; the request returns the best list so far if it ends first."""
+    settings, (seconds, end) = job.search.settings, job.search.deadline
+    clock = time.monotonic
     lists = deadline.lists_within(
-        engine, job.ready, job.settings, began=job.began, seconds=within, clock=time.monotonic, before_pass=before_pass
+        engine, job.ready, settings, began=end - seconds, seconds=seconds, clock=clock, before_pass=before_pass
     )
     try:
         for result in lists:
@@ -76,23 +107,20 @@ def _failed_result(job: Job, error: Exception) -> DecodeResult:
 class Job:
     """A query that is waiting or being decoded."""
 
-    model: str
+    search: Search
     ready: PreparedQuery
-    settings: DecodeSettings
     result: asyncio.Future[DecodeResult]  # set when it is finished
     watch: Callable[[Pass], None] | None = None  # for a stream, called with every pass; the query is then decoded alone
     abandoned: bool = False  # set if no client waits for it; decoding stops if the whole batch is abandoned
     arrived: float = field(default_factory=time.monotonic)  # on the monotonic clock
     client: str = ""  # anonymous client name; see `guard`
     priority: int = 0  # position in the queue, set by the scheduler; the lowest is next
-    within: float | None = None  # seconds after `began` in which the widest list is searched; None for no deadline
-    began: float = 0.0  # arrival of the request on the monotonic clock, if there is a deadline
-    best: DecodeResult | None = None  # with a deadline, the list of the widest complete search so far
+    best: DecodeResult | None = None  # of `widest`: the list of the widest complete search so far
 
     @property
     def decoded_alone(self) -> bool:
         """Whether it cannot share a batch: a stream, or a query with a deadline."""
-        return self.watch is not None or self.within is not None
+        return self.watch is not None or self.search.widest
 
 
 class Scheduler:
@@ -190,9 +218,9 @@ class Scheduler:
                     self._changed.wait()
                 if self._waiting:
                     first = self._next_job()
-                    room = max(1, self._limits.batch_size // first.settings.augment)
+                    room = max(1, self._limits.batch_size // first.search.settings.augment)
                     batch = self._take_batch(1 if first.decoded_alone else room, first)
-                    self._metrics.batch.labels(first.model).observe(len(batch))
+                    self._metrics.batch.labels(first.search.model).observe(len(batch))
                 elif self._closed:
                     return
                 else:
@@ -202,16 +230,16 @@ class Scheduler:
                 continue
             last = began = self._last_sign[number] = time.monotonic()
             with suppress(_AbandonedError):
-                for job, result in self._decode_batch(number, engines[first.model], batch):
-                    self._metrics.count_results(job.model, [result])
+                for job, result in self._decode_batch(number, engines[first.search.model], batch):
+                    self._metrics.count_results(job.search.model, [result])
                     self._deliver(job, result)
                     if self._shadow is not None and not job.decoded_alone:
-                        self._shadow.offer(engines[job.model], job.ready, job.settings, result)
+                        self._shadow.offer(engines[job.search.model], job.ready, job.search.settings, result)
                     now = time.monotonic()
                     self._pace += PACE_WEIGHT * (now - last - self._pace)
                     last = self._last_sign[number] = now
             self._busy[number], self._last_sign[number] = 0, None
-            self._metrics.engine_seconds.labels(first.model).observe(time.monotonic() - began)
+            self._metrics.engine_seconds.labels(first.search.model).observe(time.monotonic() - began)
 
     def _run_shadow(self, number: int) -> None:
         """Decode a question again without drafts until another one arrives."""
@@ -243,7 +271,7 @@ class Scheduler:
 
     def _decode_batch(self, number: int, engine: Engine, batch: list[Job]) -> Iterator[tuple[Job, DecodeResult]]:
         """Decode a batch and the queries that join it; yields each as soon as it is finished."""
-        first = batch[0]
+        first, settings = batch[0], batch[0].search.settings
         under_way = list(batch)
         self._busy[number] = len(under_way)
 
@@ -255,10 +283,10 @@ class Scheduler:
         if first.watch is not None:
             yield first, self._decode_stream(engine, first, first.watch, before_pass)
             return
-        if first.within is not None:
-            yield first, _decode_within(engine, first, first.within, before_pass)
+        if first.search.widest:
+            yield first, _decode_within(engine, first, before_pass)
             return
-        if first.settings.distinct or first.settings.augment > 1:  # these need several searches or rows per query
+        if settings.distinct or settings.augment > 1:  # these need several searches or rows per query
             yield from zip(batch, self._decode_isolating_failures(engine, batch, before_pass), strict=True)
             return
         queue = deque(batch)
@@ -275,7 +303,7 @@ class Scheduler:
 
         try:
             for job, result in engine.decode_continuously(
-                next_queries, attrgetter("ready"), first.settings, before_pass=before_pass
+                next_queries, attrgetter("ready"), settings, before_pass=before_pass
             ):
                 under_way.remove(job)
                 self._busy[number] = len(under_way)
@@ -292,7 +320,7 @@ class Scheduler:
     ) -> list[DecodeResult]:
         """Decode a batch; if that fails, decode its queries one by one to isolate the failing ones."""
         try:
-            return engine.decode([job.ready for job in batch], batch[0].settings, before_pass=before_pass)
+            return engine.decode([job.ready for job in batch], batch[0].search.settings, before_pass=before_pass)
         except Exception as error:
             if len(batch) == 1:
                 return [_failed_result(batch[0], error)]
@@ -301,7 +329,8 @@ class Scheduler:
     def _decode_stream(
         self, engine: Engine, job: Job, watch: Callable[[Pass], None], before_pass: Callable[[], None]
     ) -> DecodeResult:
-        settings = replace(job.settings, record=job.settings.augment == 1)  # the recorded tree gives the text so far
+        settings = job.search.settings
+        settings = replace(settings, record=settings.augment == 1)  # the recorded tree gives the text so far
         try:
             for event in engine.stream(job.ready.text, settings):
                 if isinstance(event, DecodeResult):

@@ -9,7 +9,7 @@ from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from starlette.types import Receive
 
@@ -21,7 +21,7 @@ from chemspec.engine.registry import usable_drafters
 from chemspec.io.shadow import Shadow
 from chemspec.service.limits import Limits, RefusedError
 from chemspec.service.metrics import Metrics
-from chemspec.service.scheduler import Job, Scheduler, stopping_error
+from chemspec.service.scheduler import Deadline, Job, Scheduler, Search, stopping_error
 from chemspec.service.schema import DecodeOptions
 from chemspec.settings import DecodeSettings, Task, decode_settings
 from chemspec.system.files import home_folder
@@ -32,23 +32,6 @@ CLIENT: ContextVar[str] = ContextVar("client", default="")  # anonymous client n
 # Queries of more characters are prepared in a thread, so that other requests do not wait: some take a second.
 THREAD_FROM = 100
 _usable_drafters = lru_cache(usable_drafters)  # which reads many files
-
-
-class Deadline(NamedTuple):
-    """The end of a request."""
-
-    seconds: float  # time limit of the request
-    end: float  # on the monotonic clock
-
-    @property
-    def left(self) -> float:
-        """Seconds left."""
-        return max(0.0, self.end - time.monotonic())
-
-    @property
-    def message(self) -> str:
-        """Message of a query that is not finished in time."""
-        return f"no result within {self.seconds:g} s; request fewer predictions, or try again when the load is lower"
 
 
 class Service:
@@ -131,6 +114,17 @@ class Service:
             return f"a forward pass has not ended within {self.limits.hang:g} s"
         return ""
 
+    def search(self, options: DecodeOptions, within: float | None = None) -> Search:
+        """Return model, settings and deadline of a request, which may have a shorter time limit than the service.
+
+        `within` are the seconds in which the widest list is searched. Raises RefusedError for values out of range, or a
+        model or a drafter that is not there.
+        """
+        model, engine = self.engine(options.model, options.task)
+        settings = self._settings(options, engine)
+        deadline = self.deadline(min(filter(None, (options.timeout, within)), default=None))
+        return Search(model, engine, settings, deadline, widest=within is not None)
+
     def engine(self, model: str | None, task: Task | None) -> tuple[str, Engine]:
         """Return name and engine of a model, by its name or a task.
 
@@ -157,12 +151,7 @@ class Service:
         name = task if task in matching else matching[0]
         return name, engines[name]
 
-    def settings(self, options: DecodeOptions, engine: Engine) -> DecodeSettings:
-        """Return the decoding settings of a request.
-
-        Raises:
-            RefusedError: for values out of range, or a drafter that the model does not have.
-        """
+    def _settings(self, options: DecodeOptions, engine: Engine) -> DecodeSettings:
         if options.n > self.limits.answers:
             raise RefusedError(422, "too_many_answers", f"n is {options.n}; the limit here is {self.limits.answers}")
         try:
@@ -182,35 +171,18 @@ class Service:
         return replace(chosen, batch_size=self.limits.batch_size)
 
     async def submit(
-        self,
-        model: str,
-        engine: Engine,
-        queries: Sequence[str],
-        settings: DecodeSettings,
-        deadline: Deadline,
-        watch: Callable[[Pass], None] | None = None,
-        within: float | None = None,
+        self, search: Search, queries: Sequence[str], watch: Callable[[Pass], None] | None = None
     ) -> list[Job]:
         """Prepare queries and queue the valid ones; the results of others, and of late ones, are set immediately.
 
-        Args:
-            model: name of the model.
-            engine: any of its engines; an idle one will decode.
-            queries: text of the queries.
-            settings: decoding settings.
-            deadline: of the request.
-            watch: called with every pass of a single query.
-            within: seconds in which the widest list is searched (`chemspec.engine.deadline`); the deadline then is the
-                end of these.
-
-        Raises:
-            RefusedError: if there are too many in this request or in the queue, or the service is stopping.
+        `watch` is called with every pass of a single query. Raises RefusedError if there are too many in this request
+        or in the queue, the settings do not go with a deadline, or the service is stopping.
         """
         self._check_ready()
         assert self._scheduler is not None
-        if within is not None:
+        if search.widest:
             try:
-                check_settings(settings, within)
+                check_settings(search.settings, search.deadline.seconds)
             except ValueError as error:
                 raise RefusedError(422, "settings", str(error)) from None
         if not queries:
@@ -219,40 +191,35 @@ class Service:
             message = f"{len(queries)} queries in one request; the limit is {self.limits.queries}"
             raise RefusedError(413, "too_many_queries", message)
         if sum(map(len, queries)) > THREAD_FROM:
-            prepared = await asyncio.to_thread(_prepare, engine, queries, deadline)
+            prepared = await asyncio.to_thread(_prepare, search, queries)
         else:
-            prepared = _prepare(engine, queries, deadline)
-        futures = asyncio.get_running_loop().create_future
-        began = deadline.end - deadline.seconds
-        jobs = [
-            Job(model, ready, settings, futures(), watch, client=CLIENT.get(), within=within, began=began)
-            for ready in prepared
-        ]
+            prepared = _prepare(search, queries)
+        future = asyncio.get_running_loop().create_future
+        jobs = [Job(search, ready, future(), watch, client=CLIENT.get()) for ready in prepared]
+        refusals = [job.ready.refusal for job in jobs if job.ready.refusal is not None]
         for job in jobs:
             if job.ready.refusal is not None:
                 job.result.set_result(job.ready.refusal)
         self._scheduler.submit([job for job in jobs if job.ready.refusal is None])
-        self.metrics.count_results(model, [job.ready.refusal for job in jobs if job.ready.refusal is not None])
+        self.metrics.count_results(search.model, refusals)
         return jobs
 
     def ahead(self, job: Job) -> int:
         """Return the number of queries before a waiting one."""
         return self._scheduler.ahead(job) if self._scheduler else 0
 
-    async def results(
-        self, jobs: Sequence[Job], deadline: Deadline, gone: asyncio.Future[None] | None = None
-    ) -> list[DecodeResult]:
-        """Wait for results; queries that are not finished in time fail.
+    async def results(self, jobs: Sequence[Job], gone: asyncio.Future[None] | None = None) -> list[DecodeResult]:
+        """Wait for the results of a request; queries that are not finished in time fail.
 
         Raises:
             RefusedError: if no query is finished in time, or the client has disconnected.
         """
-        futures = [job.result for job in jobs]
+        search, futures = jobs[0].search, [job.result for job in jobs]
         everything = asyncio.ensure_future(asyncio.wait(futures))  # cancels none of them when it is cancelled
         reason = "client gone"  # also if this coroutine is cancelled
         try:
             waits: set[asyncio.Future[Any]] = {everything} if gone is None else {everything, gone}
-            done, _ = await asyncio.wait(waits, timeout=deadline.left, return_when=asyncio.FIRST_COMPLETED)
+            done, _ = await asyncio.wait(waits, timeout=search.deadline.left, return_when=asyncio.FIRST_COMPLETED)
             if everything in done or not done:
                 reason = "" if done else "timeout"
         finally:
@@ -261,9 +228,9 @@ class Service:
                 self._scheduler.abandon(jobs, reason)
         if reason == "client gone":
             raise RefusedError(499, "client_gone", "the client has disconnected")
-        if not any(future.done() for future in futures) and not any(job.within for job in jobs):
-            raise RefusedError(504, "timeout", deadline.message)
-        return [job.result.result() if job.result.done() else _late_result(job, deadline) for job in jobs]
+        if not any(future.done() for future in futures) and not search.widest:
+            raise RefusedError(504, "timeout", search.deadline.message)
+        return [job.result.result() if job.result.done() else _late_result(job) for job in jobs]
 
     def deadline(self, requested: float | None = None) -> Deadline:
         """Return the end of a request that begins now and may have a shorter time limit than that of the service."""
@@ -292,17 +259,17 @@ def watch_disconnect(receive: Receive) -> Iterator[asyncio.Future[None]]:
         gone.cancel()
 
 
-def _late_result(job: Job, deadline: Deadline) -> DecodeResult:
-    """Return the result of a query that is unfinished at the deadline: with `within` its best list so far."""
-    if job.within is None:
-        return DecodeResult(job.ready.text, "failed", deadline.message)
-    return job.best or not_ready(job.ready, job.within)
+def _late_result(job: Job) -> DecodeResult:
+    """Return the result of a query that is unfinished at the deadline: of `widest` the best list so far."""
+    if not job.search.widest:
+        return DecodeResult(job.ready.text, "failed", job.search.deadline.message)
+    return job.best or not_ready(job.ready, job.search.deadline.seconds)
 
 
-def _prepare(engine: Engine, queries: Sequence[str], deadline: Deadline) -> list[PreparedQuery]:
+def _prepare(search: Search, queries: Sequence[str]) -> list[PreparedQuery]:
     """Prepare queries; those that are not begun before the deadline fail, since a query may take half a second."""
 
     def late(query: str) -> PreparedQuery:
-        return PreparedQuery(query, refusal=DecodeResult(query, "failed", deadline.message))
+        return PreparedQuery(query, refusal=DecodeResult(query, "failed", search.deadline.message))
 
-    return [engine.prepare(query) if deadline.left else late(query) for query in queries]
+    return [search.engine.prepare(query) if search.deadline.left else late(query) for query in queries]
