@@ -200,11 +200,12 @@ def _time_shares(program: Program, seconds: float) -> dict[str, Any]:
     """Return counts from the traces, and the shares of time in the encoder, in decoder passes and on the host."""
     names = ("passes_per_query", "nodes_per_pass", "tokens_per_pass", "acceptance_rate")
     if not program.watch:
-        return dict.fromkeys((*names, "encoder_share", "model_share", "host_share"))
+        return dict.fromkeys((*names, "drafted_per_query", "encoder_share", "model_share", "host_share"))
     counted = speed_numbers(program.traces)
     encoder, passes = program.watch.encoder / seconds, counted.model_seconds / seconds
     return {
         **{name: getattr(counted, name) for name in names},
+        "drafted_per_query": counted.drafted / counted.queries,
         "encoder_share": encoder,
         "model_share": passes,
         "host_share": 1 - encoder - passes,

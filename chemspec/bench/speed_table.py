@@ -20,6 +20,7 @@ COLUMNS = {
     "mean passes": "{passes_per_query:.1f}",
     "same answers": "{same}",
 }
+UNDRAFTED = "nothing drafted"
 VARYING = {"engine": "{engine}", "batch": "{batch}"}  # columns shown if the values differ
 
 
@@ -32,29 +33,39 @@ def build_table(report: Mapping[str, Any]) -> Table:
 
 
 def _narrow_row(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a row for the narrow table; a baseline has no speed-up."""
-    compared = row["speedup"] is not None and not _is_standard(row)
-    interval = f"{row['speedup']:.2f} ({row['speedup_low']:.2f} to {row['speedup_high']:.2f})" if compared else None
-    same = f"{_count_identical(row)} of {row['queries']}" if not _is_standard(row) else None
+    """Return a row for the narrow table; a baseline has no speed-up, nor has a search without drafts."""
+    if _is_standard(row):
+        return {**row, "decoder": _decoder_label(row), "faster": None, "same": None}
+    interval = None
+    if _is_undrafted(row):
+        interval = UNDRAFTED
+    elif row["speedup"] is not None:
+        interval = f"{row['speedup']:.2f} ({row['speedup_low']:.2f} to {row['speedup_high']:.2f})"
+    same = f"{_count_identical(row)} of {row['queries']}"
     return {**row, "decoder": _decoder_label(row), "faster": interval, "same": same}
 
 
 def summary_sentence(report: Mapping[str, Any]) -> str:
-    """Summarise the speed-ups by decoder, smallest and largest; empty if nothing was drafted."""
+    """Summarise the speed-ups by decoder, smallest and largest; empty if no drafter was timed."""
     drafted = [row for row in report["rows"] if row["engine"] == "chemspec" and not _is_standard(row)]
     gains: dict[str, list[float]] = {}
     for row in drafted:
         if row["speedup"] is not None:
-            gains.setdefault(_decoder_label(row), []).append(row["speedup"])
+            gains.setdefault(_decoder_label(row), []).extend([] if _is_undrafted(row) else [row["speedup"]])
     if not gains:
         return ""
-    gain = ", ".join(f"{decoder} {_format_range(values)}" for decoder, values in gains.items())
+    gain = ", ".join(f"{decoder} {_format_range(values) if values else UNDRAFTED}" for decoder, values in gains.items())
     lists, same = sum(row["queries"] for row in drafted), sum(map(_count_identical, drafted))
     return f"Speed with drafts, in multiples of that without: {gain}; {same} of {lists} lists of answers are the same."
 
 
 def _is_standard(row: Mapping[str, Any]) -> bool:
     return bool(row["engine"] == "chemspec" and row["drafter"] == "none")
+
+
+def _is_undrafted(row: Mapping[str, Any]) -> bool:
+    """Return whether a drafter was timed, but the search was not drafted, as where drafts would not pay."""
+    return row["drafter"] != "none" and row.get("drafted_per_query") == 0
 
 
 def _decoder_label(row: Mapping[str, Any]) -> str:

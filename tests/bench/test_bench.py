@@ -198,6 +198,8 @@ def test_the_table_fits_a_terminal_and_says_what_differs() -> None:
     assert "2.00 (0.90 to 11.11)" in shown and "199 of 200" in shown and "ctranslate2 left out" in shown
     assert len(shown.rstrip("\n").split("\n")) == 4  # nothing is folded
     assert "engine" not in shown and "batch" not in shown
+    undrafted = row(drafter="auto", speedup=0.98, drafted_per_query=0.0)
+    assert "nothing drafted" in printed({"rows": [row(), undrafted], "notes": []}, 100)
     naive = row(engine="naive", batch=32, passes_per_query=None, speedup=0.25)
     shown = printed({"rows": [*rows, naive], "notes": []}, 120)
     assert all(word in shown for word in ("engine", "naive", "batch", "32", "0.25"))
@@ -212,6 +214,9 @@ def test_the_sentence_tells_the_gain_of_every_decoder() -> None:
         "600 of 600 lists of answers are the same."
     )
     assert speed_table.summary_sentence({"rows": rows[:1]}) == ""
+    undrafted = [row(), row(drafter="auto", speedup=0.98, drafted_per_query=0.0)]
+    told = speed_table.summary_sentence({"rows": undrafted})
+    assert told.startswith("Speed with drafts, in multiples of that without: beam of 25 nothing drafted; ")
 
 
 def test_every_precision_is_compared_with_its_own_standard(home: Path) -> None:
