@@ -183,7 +183,7 @@ def measure_papers(
     """
     from chemspec.bench import papers, papers_tables
 
-    suite = papers.PapersSettings(source=source, limit=limit, seconds=seconds, **vars(runtime))
+    suite = papers.PapersSettings(source=source, limit=limit, seconds=seconds, **runtime.loading)
     with show.progress_bar("measuring") as report:
         measured = {"command": opt.command_line(), **papers.measure_tables(suite, progress=report)}
     for file in papers_tables.write_report(measured, out):

@@ -1,7 +1,6 @@
 """The commands `check`, whether models expect a reaction, and `verify`, whether predictions can be repeated."""
 
 import re
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -42,7 +41,7 @@ def check_reactions(
     engines = [hardware.load(name, model) for name in tasks]
     companions = {}
     if any(engine.task == "retro" for engine in engines):
-        companions = load_engines(("forward", "reagents"), **vars(hardware))
+        companions = load_engines(("forward", "reagents"), **hardware.loading)
     checker = StepChecker(companions.get("forward"), companions.get("reagents"), installed() if companions else None)
     agreed = True
     documents: list[dict[str, Any]] = []
@@ -63,14 +62,9 @@ def check_reactions(
 
 def _read_reactions(given: str, column: str) -> list[str]:
     """Return the reactions of an argument, a file or standard input; lines without an arrow are joined into one."""
-    from chemspec.io import readers
-
-    if given == "-":
-        lines = readers.read_stdin_lines(sys.stdin)
-    elif readers.looks_like_file(given):
-        lines = readers.read_queries(Path(given), column, questions.about_reactions(), show.print_note)
-    else:
-        return [given]
+    lines, source = opt.read_texts([given], column, questions.about_reactions())
+    if not source:
+        return lines
     alone = [line for line in lines if line.strip()]
     return alone if any(map(_ARROW.search, alone)) else ["\n".join(lines)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
@@ -170,7 +170,13 @@ class Hardware:
 
     def load(self, task: str, model: str, **options: Any) -> Engine:
         """Load a model; see `load_engine`."""
-        return load_engine(task, model, **vars(self), **options)
+        return load_engine(task, model, **self.loading, **options)
+
+    @property
+    def loading(self) -> dict[str, Any]:
+        """Options of `Engine.load`."""
+        names = ("dtype", "device", "threads", "runtime", "template")
+        return {name: getattr(self, name) for name in names if hasattr(self, name)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -236,7 +242,6 @@ def load_engine(task: str, model: str, **options: Any) -> Engine:
     """Load the requested model, or the task's default; ValueError if it was trained for another task."""
     from chemspec.engine.engine import Engine
 
-    check_devices(options.get("device", "auto"))
     task_name = parse_task(task) if task else None
     engine = Engine.load(model or task_name or parse_task(task), task=task_name, **options)
     if task_name and engine.task != task_name:
@@ -246,12 +251,6 @@ def load_engine(task: str, model: str, **options: Any) -> Engine:
     if engine.confidence_problem:
         show.print_note(f"no confidence: {engine.confidence_problem}")
     return engine
-
-
-def check_devices(*devices: str) -> None:
-    """Raise a ValueError for cuda:all, which earlier versions had for several GPUs."""
-    if "cuda:all" in devices:
-        raise ValueError("--device cuda:all no longer exists; --ray local has one engine per GPU (extra ray)")
 
 
 def read_test_reactions(
@@ -277,6 +276,22 @@ def find_test_file(source: Path | None, task: str, remedy: str = "") -> Path:
         remedy = remedy or f"this command needs one, as there is for {able}"
         raise ValueError(f"there is no standard test set for {spec.name}; {remedy}")
     return require_data_folder(source) / spec.test
+
+
+def read_texts(given: Sequence[str], column: str, task: Task | None) -> tuple[list[str], str]:
+    """Return the texts given as arguments, or those of one file or of standard input ("-").
+
+    Also returns where they come from: the file, "standard input", or an empty text for arguments.
+    """
+    from chemspec.io import readers
+
+    if list(given) == ["-"]:
+        return readers.read_stdin_lines(sys.stdin), "standard input"
+    if len(given) == 1 and readers.looks_like_file(given[0]):
+        return readers.read_queries(Path(given[0]), column, task, show.print_note), given[0]
+    for text in filter(readers.looks_like_file, given):
+        raise ValueError(f"{text} is a file; give one file, or SMILES, but not both")
+    return list(given), ""
 
 
 def split_words(text: str) -> tuple[str, ...]:

@@ -188,14 +188,10 @@ class _Report:
 
 
 def _read_targets(given: list[str], column: str) -> list[str]:
-    from chemspec.io import readers
-
-    if len(given) == 1 and readers.looks_like_file(given[0]):
-        queries = readers.read_queries(Path(given[0]), column, "retro", show.print_note)
-        given = [text for text in queries if text.strip()]
-        if not given:
-            raise ValueError("there is no target in the file")
-    return [_target_smiles(text) for text in given]
+    queries, source = opt.read_texts(given, column, "retro")
+    if source and not (queries := [text for text in queries if text.strip()]):
+        raise ValueError("there is no target in the file")
+    return [_target_smiles(text) for text in queries]
 
 
 def _target_smiles(text: str) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -52,23 +52,14 @@ class QuerySource:
     def read(self) -> tuple[list[str], bool]:
         """Return the queries, and whether they are many enough for a progress bar."""
         from chemspec.engine.registry import task_of_model
-        from chemspec.io import readers
 
-        given = self.smiles
-        if not given or given == ["-"]:
-            if not given and sys.stdin.isatty():
-                raise ValueError('nothing to predict; give a SMILES, a file or "-" for standard input')
-            where, queries = "standard input", readers.read_stdin_lines(sys.stdin)
-        elif len(given) == 1 and readers.looks_like_file(given[0]):
-            task = opt.parse_task(self.task) if self.task else task_of_model(self.model)
-            where, queries = given[0], readers.read_queries(Path(given[0]), self.column, task, show.print_note)
-        else:
-            for text in filter(readers.looks_like_file, given):
-                raise ValueError(f"{text} is a file; give one file, or SMILES, but not both")
-            return given, len(given) > 8
+        if not self.smiles and sys.stdin.isatty():
+            raise ValueError('nothing to predict; give a SMILES, a file or "-" for standard input')
+        task = opt.parse_task(self.task) if self.task else task_of_model(self.model)
+        queries, source = opt.read_texts(self.smiles or ["-"], self.column, task)
         if not queries:
-            raise ValueError(f"nothing to predict: there is no query in {where}")
-        return queries, True
+            raise ValueError(f"nothing to predict: there is no query in {source}")
+        return queries, bool(source) or len(queries) > 8
 
 
 def _parse_batch_size(given: str | int) -> int:
@@ -167,6 +158,59 @@ class OutputFiles:
             raise ValueError("--receipts go into a .jsonl file; give one with --out")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cluster:
+    """Engines on a Ray cluster.
+
+    Attributes:
+        ray: predict on a Ray cluster: local, auto or HOST:PORT; --out is then a folder (extra ray).
+        engines: with --ray: maximum number of engines; 0: all cores / --threads, or all GPUs.
+        shard_rows: with --ray: rows per output file and per work item.
+    """
+
+    ray: str = ""
+    engines: int = 0
+    shard_rows: int = SHARD_ROWS
+
+    def __post_init__(self) -> None:
+        if not self.ray and (self.engines or self.shard_rows != SHARD_ROWS):
+            raise ValueError("--engines and --shard-rows go with --ray")
+
+    def predict(
+        self, source: QuerySource, decoding: AllDecoding, runtime: opt.ImportedRuntime, files: OutputFiles
+    ) -> Outcome:
+        """Predict a file, or a folder of files, into a folder."""
+        if decoding.batch_is_auto:
+            raise ValueError("--batch-size auto is for one engine; with --ray give a number")
+        out, given = files.out, source.smiles or []
+        if out is None or out.suffix in (".csv", ".jsonl", ".parquet"):
+            raise ValueError("--ray writes a folder of Parquet files; give one with --out")
+        if len(given) != 1 or not Path(given[0]).exists():
+            raise ValueError("--ray reads one file, or a folder of files; give its path")
+        extras.require_packages("ray", "pyarrow", what="--ray")
+        from chemspec.cluster import job
+
+        settings = decoding.settings()
+        with show.progress_bar("predicting") as report:
+            done = job.predict_file(
+                Path(given[0]),
+                out,
+                settings,
+                source.model or source.task,
+                address=self.ray,
+                progress=report,
+                note=show.print_note,
+                task=opt.parse_task(source.task) if source.task else None,
+                column=source.column,
+                shard_rows=self.shard_rows,
+                most=self.engines,
+                **runtime.loading,
+            )
+        summary = f"{done.shards} shards, {done.resumed} of them already done; {done.deaths} engines died"
+        show.print_note(f"{out}: {_format_counts(done.counts)}; {summary}")
+        return _outcome({"settings": asdict(settings), "out": str(out), **asdict(done)})
+
+
 @command("predict", "Answers")
 def predict(
     *,
@@ -176,9 +220,7 @@ def predict(
     within: opt.Duration = None,
     files: OutputFiles,
     workers: int = -1,
-    ray: str = "",
-    engines: int = 0,
-    shard_rows: int = SHARD_ROWS,
+    cluster: Cluster,
 ) -> Outcome:
     """Predict products, reactants or reagents of SMILES.
 
@@ -186,23 +228,14 @@ def predict(
         within: time per query, such as 50ms: the greedy answer, then the widest exact beam up to -n that fits. Each
             list states its width.
         workers: processes for RDKit work; -1: several for a file on a GPU, else 0.
-        ray: predict on a Ray cluster: local, auto or HOST:PORT; --out is then a folder (extra ray).
-        engines: with --ray: maximum number of engines; 0: all cores / --threads, or all GPUs.
-        shard_rows: with --ray: rows per output file and per work item.
     """
-    if not ray and (engines or shard_rows != SHARD_ROWS):
-        raise ValueError("--engines and --shard-rows go with --ray")
-    if within is not None and (files.out or files.trace or ray or files.review):
+    if within is not None and (files.out or files.trace or cluster.ray or files.review):
         raise ValueError("--within is for answers on the screen; leave out --out, --trace, --review and --ray")
-    settings = decoding.settings()
-    if ray:
-        if decoding.batch_is_auto:
-            raise ValueError("--batch-size auto is for one engine; with --ray give a number")
+    if cluster.ray:
         if files.trace is not None or files.receipts or files.review or workers > 0 or files.write_every:
             raise ValueError("--trace, --receipts, --review, --workers and --write-every do not go with --ray")
-        return _predict_on_ray(
-            source, settings, runtime, files.out, address=ray, engines=engines, shard_rows=shard_rows
-        )
+        return cluster.predict(source, decoding, runtime, files)
+    settings = decoding.settings()
     opt.check_parent_folders(files.out, files.trace)
     queries, many = source.read()
     if files.trace is not None:
@@ -215,7 +248,7 @@ def predict(
     reviewer = _load_reviewer(engine, files.stock, runtime) if files.review else None
     if files.out is not None:
         counts = _write_predictions(engine, queries, settings, files.out, files, reviewer)
-        return Outcome(document | {"out": str(files.out), "counts": counts}, 0 if set(counts) <= {"ok"} else 1)
+        return _outcome(document | {"out": str(files.out), "counts": counts})
     if within is not None:  # the first prediction of a process is slow
         engine.predict("CCO", replace(settings, max_len=8), within=60.0)
     with show.progress_bar("predicting", quiet=not many) as report:
@@ -267,7 +300,7 @@ def _write_predictions(
             review=writers.RowReview(ANSWER_COLUMNS, reviewer.rows) if reviewer else None,
             every=files.write_every,
         )
-    summary = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    summary = _format_counts(counts)
     if answered:
         total = sum(answered[1:], answered[0])
         recorded = asdict(settings) | {"drafter": settings.drafts_by}  # as a trace records them
@@ -288,46 +321,13 @@ def _load_reviewer(engine: Engine, stock: Sequence[str] | None, runtime: opt.Run
     return Reviewer(engine.task, engines, load_stock(stock or BUILT_IN), installed())
 
 
-def _predict_on_ray(
-    source: QuerySource,
-    settings: DecodeSettings,
-    runtime: opt.ImportedRuntime,
-    out: Path | None,
-    *,
-    address: str,
-    engines: int,
-    shard_rows: int,
-) -> Outcome:
-    """Predict a file, or a folder of files, on a Ray cluster."""
-    given = source.smiles
-    if out is None or out.suffix in (".csv", ".jsonl", ".parquet"):
-        raise ValueError("--ray writes a folder of Parquet files; give one with --out")
-    if not given or len(given) != 1 or not Path(given[0]).exists():
-        raise ValueError("--ray reads one file, or a folder of files; give its path")
-    extras.require_packages("ray", "pyarrow", what="--ray")
-    from chemspec.cluster import job
+def _format_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
 
-    with show.progress_bar("predicting") as report:
-        done = job.predict_file(
-            Path(given[0]),
-            out,
-            settings,
-            source.model or source.task,
-            address=address,
-            progress=report,
-            note=show.print_note,
-            task=opt.parse_task(source.task) if source.task else None,
-            column=source.column,
-            shard_rows=shard_rows,
-            most=engines,
-            **vars(runtime),
-        )
-    counts = ", ".join(f"{count} {status}" for status, count in sorted(done.counts.items()))
-    show.print_note(
-        f"{out}: {counts}; {done.shards} shards, {done.resumed} of them already done; {done.deaths} engines died"
-    )
-    document = {"settings": asdict(settings), "out": str(out), **asdict(done)}
-    return Outcome(document, 0 if set(done.counts) <= {"ok"} else 1)
+
+def _outcome(document: dict[str, Any]) -> Outcome:
+    """Return the outcome of a document with counts by status: exit code 1 if some query failed."""
+    return Outcome(document, 0 if set(document["counts"]) <= {"ok"} else 1)
 
 
 def _worker_count(requested: int, device: str, many: bool) -> int:

@@ -54,8 +54,7 @@ class RaceQuery(opt.Runtime):
     def run(self, n: int = 1) -> tuple[Engine, list[list[DecodeResult]]]:
         """Return the model and the results of both decoding modes; exits with a message if there is no answer."""
         task = self.task or ("" if self.model else "forward" if "." in self.smiles else "retro")
-        hardware = {"dtype": self.dtype, "device": self.device, "threads": self.threads, "runtime": self.runtime}
-        engine = opt.load_engine(task, self.model, **hardware)
+        engine = self.load(task, self.model)
         settings = opt.build_decode_settings("auto", n, exact=True, drafter=self.drafter)
         rounds = alternate_runs(engine, self.smiles, settings)
         for result in (results[0] for results in rounds if results[0].status != "ok"):

@@ -78,7 +78,6 @@ def serve_models(
 
     all_limits = Limits(**vars(limits), keys=server.read_keys(keys))
     models, devices = server.folders_by_name(model or []), device or ["auto"]
-    opt.check_devices(*devices)
     options: dict[str, Any] = {"dtype": dtype, "threads": threads, "runtime": runtime}
     address = f"{', '.join(models)} on {endpoint.address}"
     if not replicas.ray:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rich.console import Console
@@ -32,16 +32,12 @@ answers = _Console()
 wide = _Console(width=10_000)  # for files and pipes, where rows are not folded
 
 
-class ProgressReport(Protocol):
-    """Reports how many items of a total are done; the total is None while it is unknown."""
-
-    def __call__(self, done: int, total: int | None) -> None:
-        """Show the progress."""
-
-
 @contextmanager
-def progress_bar(what: str, *, quiet: bool = False) -> Iterator[ProgressReport]:
-    """Show a progress bar on standard error, if that is a terminal."""
+def progress_bar(what: str, *, quiet: bool = False) -> Iterator[Callable[..., None]]:
+    """Show a progress bar on standard error, if that is a terminal.
+
+    Yields a function of the number of items `done` and in `total`, which is None while it is unknown.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=notes, disable=quiet or not notes.is_terminal) as bar:
         task = bar.add_task(what, total=None)
