@@ -95,9 +95,9 @@ def test_beams_wider_than_the_vocabulary(drafter: str) -> None:
 
 
 @pytest.mark.weights
-@pytest.mark.parametrize("n", [188, 1000])
-def test_one_token_answers_are_as_many_as_the_vocabulary_has_tokens(n: int) -> None:
+def test_one_token_answers_are_as_many_as_the_vocabulary_has_tokens() -> None:
     engine, _ = retro()
+    n = 1000
     (result,) = engine.predict(["CCO"], DecodeSettings(n=n, max_len=1, drafter="copy"))
     assert len(result.hypotheses) == engine.config.vocab_size
     # Their texts do not tell bos and pad apart, which are among them.

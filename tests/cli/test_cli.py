@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
 import re
 import signal
@@ -18,42 +17,18 @@ import pytest
 import typer
 from case_tables import table
 from click.testing import Result
+from command_line import call, last, refusal
 from small import QUERIES, tiny_folder
-from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
-from chemspec.io import writers
 from chemspec.plugins import DECODERS
 from chemspec.system import extras
 from chemspec.types import result_from_json
 
+pytestmark = pytest.mark.usefixtures("models")
 TOP = ["query", "status", "message", "hypotheses", "merged", "exactness", "passes", "tokens", "seconds"]
+ANSWER = ["smiles", "canonical", "valid", "log_prob", "probability", "confidence", "votes", "best_rank", "score"]
 FAST = ("--threads", "1", "--max-len", "30", "--drafter", "none")
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    tiny_folder(folder / "retro")
-    tiny_folder(folder / "forward", task="forward", seed=1)
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def _models(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
-    monkeypatch.chdir(tmp_path)
-
-
-def call(*words: object, stdin: str | bytes | None = "") -> Result:
-    result = CliRunner().invoke(app, list(map(str, words)), input=stdin)
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    assert "Traceback" not in result.output
-    return result
-
-
-def last(result: Result) -> Any:
-    return json.loads(result.stdout.rstrip("\n").split("\n")[-1])
 
 
 def predict(*words: object, task: str = "retro", **more: Any) -> Result:
@@ -74,17 +49,7 @@ def test_json_is_one_line_with_the_fields_of_the_contract(task: str) -> None:
     assert (document["settings"]["n"], document["settings"]["decoder"]) == (2, "beam")
     fine, bad = document["results"]
     assert list(fine) == list(bad) == TOP
-    assert list(fine["hypotheses"][0]) == [
-        "smiles",
-        "canonical",
-        "valid",
-        "log_prob",
-        "probability",
-        "confidence",
-        "votes",
-        "best_rank",
-        "score",
-    ]
+    assert list(fine["hypotheses"][0]) == ANSWER
     assert (len(fine["hypotheses"]), fine["status"], bad["status"]) == (2, "ok", "invalid")
     assert bad["hypotheses"] == [] and bad["exactness"] is None
     assert fine["exactness"] in ("exact to the last bit", "exact up to ties")
@@ -99,13 +64,6 @@ def test_exit_code_0_where_every_query_is_answered() -> None:
     assert total and int(total[2]) <= int(total[1])  # fewer where a wider beam goes on from the narrower one's cache
 
 
-def test_drafts_are_told_by_what_they_saved() -> None:
-    result = call("predict", *QUERIES, "-t", "retro", "-n", 1, "--drafter", "windows", "--threads", 1, "--max-len", 30)
-    assert re.search(
-        r" tokens in \d+ pass.*; same answers as without drafts, (to the last bit|up to ties)", result.stdout
-    )
-
-
 def test_beams_list_different_molecules_unless_told_otherwise() -> None:
     def chosen(*words: object) -> bool:
         return bool(last(predict("CCO", "--n", 2, "--json", *words))["settings"]["distinct"])
@@ -116,21 +74,8 @@ def test_beams_list_different_molecules_unless_told_otherwise() -> None:
 
 
 def test_draft_sizes_reach_the_drafter_and_those_without_effect_are_named() -> None:
-    words = (
-        "CCO",
-        "--n",
-        1,
-        "--drafter",
-        "windows",
-        "--draft-length",
-        4,
-        "--draft-count",
-        2,
-        "--dilation",
-        1,
-        "--json",
-    )
-    done = predict(*words)
+    sizes = ["--draft-length", "4", "--draft-count", "2", "--dilation", "1"]
+    done = predict("CCO", "--n", 1, "--drafter", "windows", *sizes, "--json")
     settings = last(done)["settings"]
     assert (settings["draft_length"], settings["draft_count"], settings["dilation"]) == (4, 2, 1)
     assert done.stderr == ""
@@ -182,14 +127,11 @@ def test_a_long_answer_stays_on_one_line_in_a_pipe() -> None:
 
 
 @pytest.mark.parametrize("words", [(), ("-",)])
-def test_queries_come_from_standard_input(words: tuple[str, ...]) -> None:
-    result = predict(*words, "--json", stdin=b"CCO\r\nCC name\n\n")
-    assert [item["query"] for item in last(result)["results"]] == ["CCO", "CC name"]
-
-
-def test_standard_input_of_any_encoding() -> None:
-    result = predict("--json", stdin=b"CCO \xe9\nC\xe2\x88\x92C\n")
-    assert [item["status"] for item in last(result)["results"]] == ["ok", "ok"]
+def test_queries_come_from_standard_input_of_any_encoding(words: tuple[str, ...]) -> None:
+    result = predict(*words, "--json", stdin=b"CCO\r\nCC name\n\nC \xe9\nC\xe2\x88\x92C\n")
+    found = [(item["query"], item["status"]) for item in last(result)["results"]]
+    assert found[0] == ("CCO", "ok") and found[1] == ("CC name", "ok")
+    assert [status for _, status in found[-2:]] == ["ok", "ok"]
 
 
 def test_queries_come_from_a_file_and_its_column() -> None:
@@ -219,43 +161,26 @@ def test_answers_go_to_a_file_and_totals_to_the_screen(ending: str) -> None:
     assert re.search(rf": 1 invalid, {len(QUERIES)} ok; [\d,]+ tokens in [\d,]+ passes\n", result.stderr)
 
 
-def test_a_run_is_resumed_and_another_one_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(writers, "BATCHES", 1)
-    Path("q.smi").write_text("\n".join(QUERIES))
-    words = ("q.smi", "--n", 2, "--batch-size", 2)
-    assert predict(*words, "--out", "whole.csv").exit_code == 0
-    whole = Path("whole.csv").read_bytes()
-    Path("part.csv").write_bytes(whole[: len(whole) // 2])
-    Path("part.csv.settings.json").write_bytes(Path("whole.csv.settings.json").read_bytes())
-    assert predict(*words, "--out", "part.csv").exit_code == 0
-
-    def rows(name: str) -> list[dict[str, str]]:
-        with Path(name).open() as file:
-            return [{**row, "seconds": ""} for row in csv.DictReader(file)]
-
-    assert rows("part.csv") == rows("whole.csv")
-    refused = predict("q.smi", "--n", 3, "--out", "part.csv")
-    assert refused.exit_code == 2
-    assert "n 2 instead of 3" in refused.stderr
-
-
-def test_the_input_is_never_overwritten() -> None:
-    Path("q.csv").write_text("smiles\nCCO\n")
-    assert predict("q.csv", "--out", "q.csv").exit_code == 2
-    assert Path("q.csv").read_text() == "smiles\nCCO\n"
+def test_a_run_is_resumed_and_another_one_refused_like_its_own_input() -> None:
+    Path("q.csv").write_text("\n".join(["smiles", *QUERIES]))
+    words = ("predict", "q.csv", "-t", "retro", "--n", 2, *FAST, "--out")
+    assert call(*words, "o.csv").exit_code == 0
+    whole = Path("o.csv").read_bytes()
+    Path("o.csv").write_bytes(whole[: len(whole) // 2])
+    assert call(*words, "o.csv").exit_code == 0
+    assert Path("o.csv").read_bytes().count(b"\n") == whole.count(b"\n")
+    assert "n 2 instead of 3" in refusal(*words, "o.csv", "--n", 3)
+    refusal(*words, "q.csv")
+    assert Path("q.csv").read_text().startswith("smiles\n")
 
 
 def test_a_folder_and_files_of_other_formats_are_refused_by_name() -> None:
     Path("some").mkdir()
     Path("a.json").write_text("{}")
     Path("picture").write_bytes(b"\x89PNG\0\n")
-    for given, part in (
-        ("some", "some is a folder"),
-        ("a.json", "end in .json are not read"),
-        ("picture", "not a text"),
-    ):
-        result = predict(given)
-        assert result.exit_code == 2 and part in result.stderr
+    told = {"some": "some is a folder", "a.json": "end in .json are not read", "picture": "not a text"}
+    for given, part in told.items():
+        assert part in refusal("predict", given, "-t", "retro")
 
 
 def test_every_reaction_of_a_file_is_checked() -> None:
@@ -286,19 +211,15 @@ def test_a_reader_that_leaves_is_no_failure(home: Path, more: tuple[str, ...]) -
 
 @pytest.mark.parametrize(("words", "part"), table("cli/refused_options"))
 def test_exit_code_2_and_a_message(words: tuple[str, ...], part: str) -> None:
-    result = call(*words)
-    assert result.exit_code == 2, result.output
-    if "of the extra train is not installed" in result.stderr:
+    told = refusal(*words)
+    if "of the extra train is not installed" in told:
         pytest.skip("the extra train is not installed")
-    assert part in result.stderr.replace("\n", " ")
-    assert result.stdout == ""
+    assert part in told
 
 
 @pytest.mark.parametrize("decoder", [spec.name for spec in DECODERS.values() if spec.guarantee == "relaxed"])
 def test_relaxed_decoders_must_be_asked_for(decoder: str) -> None:
-    refused = predict("CCO", "--decoder", decoder)
-    assert refused.exit_code == 2
-    assert "add --relaxed" in refused.stderr
+    assert "add --relaxed" in refusal("predict", "CCO", "-t", "retro", "--decoder", decoder)
     allowed = predict("CCO", "--decoder", decoder, "--relaxed", "--json")
     assert allowed.exit_code == 0
     assert last(allowed)["settings"]["decoder"] == decoder
@@ -307,11 +228,9 @@ def test_relaxed_decoders_must_be_asked_for(decoder: str) -> None:
 # --- the other commands --------------------------------------------------------------------------
 
 
-def test_models_lists_them_and_a_broken_one_hides_no_other(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_models_lists_them_and_a_broken_one_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = last(call("models", "--json"))["models"]
-    assert [(row["name"], row["task"]) for row in rows] == [("forward", "forward"), ("retro", "retro")]
+    assert [(row["name"], row["task"]) for row in rows] == [(task, task) for task in ("forward", "reagents", "retro")]
     tiny_folder(tmp_path / "m" / "good")
     (tmp_path / "m" / "bad").mkdir()
     (tmp_path / "m" / "bad" / "config.json").write_text("{")
@@ -350,9 +269,9 @@ def test_evaluate_scores_a_file_and_goes_on_where_it_stopped() -> None:
     assert listed["settings"]["distinct"] and "-distinct" in listed["predictions"]
     assert (listed["invalid"]["value"], listed["repeated"]["value"]) == (0, 0)
     Path("t.csv").rename("heldout.csv")
-    refused = call("evaluate", "-t", "retro", "--file", "heldout.csv", *FAST, "--distinct", "--keep")
-    assert refused.exit_code == 2
-    assert "plain answers in fp32" in refused.stderr
+    told = refusal("evaluate", "-t", "retro", "--file", "heldout.csv", *FAST, "--distinct", "--keep")
+    assert "plain answers in fp32" in told
+    assert "is a forward model" in refusal("evaluate", "-t", "retro", "-m", "forward", "--file", "heldout.csv")
 
 
 def test_help_shows_the_commands_in_order() -> None:
@@ -366,8 +285,9 @@ def test_help_shows_the_commands_in_order() -> None:
     assert commands("train") == ["average", "leaks", "calibration", "familiarity", *drafters]
 
 
-def test_help_fits_a_screen() -> None:
+def test_help_fits_a_screen_and_the_version_a_line() -> None:
     lines = call("--help").stdout.rstrip().split("\n")
+    assert call("--version").stdout.count("\n") == 1
     assert len(lines) <= 32 and max(map(len, lines)) <= 80
     assert sum("\N{BOX DRAWINGS LIGHT VERTICAL}" in line for line in lines) <= 20  # one line a command
     assert "Convert another program's checkpoint to a model folder. " in "\n".join(lines)
@@ -386,14 +306,7 @@ def test_every_option_and_argument_has_a_help_text_that_is_a_sentence() -> None:
 
 def test_the_data_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_DATA", "elsewhere")
-    assert "elsewhere/retro_test.csv.gz" in call("evaluate", "-t", "retro").stderr.replace("\n", "")
-
-
-def test_evaluate_refuses_a_model_of_the_other_task() -> None:
-    Path("t.csv").write_text("product,reactants\nCCO,CCBr\n")
-    result = call("evaluate", "-t", "retro", "-m", "forward", "--file", "t.csv")
-    assert result.exit_code == 2
-    assert "is a forward model" in result.stderr
+    assert "elsewhere/retro_test.csv.gz" in refusal("evaluate", "-t", "retro")
 
 
 def test_the_app_listens_on_this_machine_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,9 +323,7 @@ def test_the_app_listens_on_this_machine_unless_told_otherwise(monkeypatch: pyte
 
 @pytest.mark.parametrize("command", ["app", "serve"])
 def test_a_server_is_told_names_and_no_addresses_of_pages(command: str) -> None:
-    result = call(command, "--allowed-host", "https://chem.example.org")
-    assert result.exit_code == 2
-    assert "give a name such as chem.example.org" in " ".join(result.stderr.split())
+    assert "give a name such as chem.example.org" in refusal(command, "--allowed-host", "https://chem.example.org")
 
 
 def test_train_lists_its_recipes() -> None:
@@ -433,10 +344,6 @@ def test_help_does_not_import_the_engine() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
-
-
-def test_the_version_is_one_line() -> None:
-    assert call("--version").stdout.count("\n") == 1
 
 
 def heed_ctrl_c() -> None:

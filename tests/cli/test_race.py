@@ -3,50 +3,38 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 import sys
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import command_line
 import pytest
-from hypothesis import given
+from command_line import last
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from rich.console import Console
 from rich.text import Text
-from small import QUERIES, tiny_folder
-from typer.testing import CliRunner
+from small import QUERIES
 
 import chemspec
 from chemspec.cli import race
-from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
 from chemspec.replay.timing import Lane, Token
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
+pytestmark = pytest.mark.usefixtures("models")
 QUERY = QUERIES[3]
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    tiny_folder(folder / "retro")
-    tiny_folder(folder / "forward", task="forward", seed=1)
-    return folder
-
-
-@pytest.fixture(autouse=True)
-def _models(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
-
-
-@pytest.fixture(scope="module")
 def rounds(home: Path) -> list[list[DecodeResult]]:
-    settings = DecodeSettings(decoder="greedy", n=1, drafter="windows", max_len=30)
-    return race.alternate_runs(Engine.load(home / "retro", threads=1), QUERY, settings)
+    how = DecodeSettings(decoder="greedy", n=1, drafter="windows", max_len=30)
+    return race.alternate_runs(Engine.load(home / "retro", threads=1), QUERY, how)
 
 
 def shown(drawn: list[Lane], now: float, width: int) -> list[str]:
@@ -62,6 +50,7 @@ lane_strategy = some.lists(some.tuples(some.sampled_from(["C", "[C@@H]", "Cl", "
 
 
 @given(drawn=lane_strategy, width=some.integers(20, 90), now=some.floats(0, 40))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_frame_shows_the_passes_that_had_ended_and_always_fits(
     drawn: list[tuple[str, bool]], width: int, now: float
 ) -> None:
@@ -90,35 +79,27 @@ def test_at_the_end_both_lanes_hold_the_answer(rounds: list[list[DecodeResult]])
     assert sum(token.kind != "own" for token in drafted.tokens) == accepted
 
 
-def test_the_replay_shows_frame_after_frame_and_leaves_the_last(
-    rounds: list[list[DecodeResult]], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_the_replay_shows_frame_after_frame_and_always_the_cursor_again(
+    rounds: list[list[DecodeResult]], monkeypatch: pytest.MonkeyPatch, interrupted: bool
 ) -> None:
     drawn, now = race.median_lanes(rounds), [0.0]
 
     def sleep(seconds: float) -> None:
+        if interrupted:
+            raise KeyboardInterrupt
         now[0] += seconds
 
     console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
     monkeypatch.setattr(race, "time", SimpleNamespace(perf_counter=lambda: now[0], sleep=sleep))
-    race.replay_lanes(console, drawn)
+    with pytest.raises(KeyboardInterrupt) if interrupted else nullcontext():
+        race.replay_lanes(console, drawn)
     out = console.file.getvalue()  # type: ignore[attr-defined]
+    assert out.endswith("\x1b[?25h")
     seen = [int(count) for count in re.findall(r"standard +(\d+) of", out)]
-    assert seen == sorted(seen) and (seen[0], seen[-1]) == (0, len(drawn[0].ends))
-    assert now[0] * 1e3 >= race.slowdown_factor(drawn) * max(lane.milliseconds for lane in drawn)
-    assert out.endswith("\x1b[?25h")  # the cursor is shown again
-
-
-def test_an_interrupted_replay_shows_the_cursor_again(
-    rounds: list[list[DecodeResult]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(_: float) -> None:
-        raise KeyboardInterrupt
-
-    console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
-    monkeypatch.setattr(race, "time", SimpleNamespace(perf_counter=lambda: 0.0, sleep=interrupt))
-    with pytest.raises(KeyboardInterrupt):
-        race.replay_lanes(console, race.median_lanes(rounds))
-    assert console.file.getvalue().endswith("\x1b[?25h")  # type: ignore[attr-defined]
+    assert seen == sorted(seen) and (seen[0], seen[-1]) == (0, 0 if interrupted else len(drawn[0].ends))
+    if not interrupted:
+        assert now[0] * 1e3 >= race.slowdown_factor(drawn) * max(lane.milliseconds for lane in drawn)
 
 
 @pytest.mark.parametrize(("slowest", "factor"), [(24.0, 50), (90.0, 20), (3000.0, 1)])
@@ -138,9 +119,7 @@ def test_identical_is_found_out_and_not_claimed(rounds: list[list[DecodeResult]]
 
 
 def call(*words: str) -> Any:
-    result = CliRunner().invoke(app, ["race", *words, "--threads", "1"])
-    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
-    return result
+    return command_line.call("race", *words, "--threads", 1)
 
 
 def test_in_a_pipe_there_is_the_table_and_a_sentence() -> None:
@@ -153,14 +132,14 @@ def test_in_a_pipe_there_is_the_table_and_a_sentence() -> None:
     assert f" instead of {standard.split()[1]}; " in verdict
 
 
-@pytest.mark.parametrize(("query", "more", "model"), [("CCO", (), "retro"), ("CC.O", (), "forward")])
-def test_a_flask_is_asked_what_forms_and_a_molecule_what_from(query: str, more: tuple[str, ...], model: str) -> None:
-    done = json.loads(call(query, "--json").stdout)
+@pytest.mark.parametrize(
+    ("words", "model"), [(("CCO",), "retro"), (("CC.O",), "forward"), (("CC.O", "-t", "retro", "-n", "3"), "retro")]
+)
+def test_a_flask_is_asked_what_forms_and_a_molecule_what_from(words: tuple[str, ...], model: str) -> None:
+    done = last(call(*words, "--json"))
     assert done["model"] == model
-    assert json.loads(call(query, "-t", "retro", "-n", "3", "--json").stdout)["model"] == "retro"
     assert [(lane["name"], lane["runs"]) for lane in done["lanes"]] == [("standard", 5), ("speculative", 5)]
-    standard = done["lanes"][0]
-    assert standard["passes"] == standard["tokens"]
+    assert done["lanes"][0]["passes"] == done["lanes"][0]["tokens"]
 
 
 def test_a_query_that_cannot_be_read_is_named() -> None:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
+import command_line
 import pytest
 import typer
-from small import tiny_folder
-from typer.testing import CliRunner, Result
+from click.testing import Result
+from command_line import last
 
-from chemspec.cli import __main__ as cli
 from chemspec.cli.options import parse_duration
 from chemspec.cli.show import describe_width
 from chemspec.types import Within
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_folder(tmp_path_factory.mktemp("models") / "retro", seed=4)
+pytestmark = pytest.mark.usefixtures("models")
 
 
-def call(folder: Path, *words: object) -> Result:
-    common = ["predict", "CCO", "--model", folder, "--threads", 1, "-n", 3, "--max-len", 12, "--no-distinct"]
-    return CliRunner().invoke(cli.app, [*map(str, common), *map(str, words)])
+def call(*words: object) -> Result:
+    common = ["CCO", "-t", "retro", "--threads", 1, "-n", 3, "--max-len", 12, "--no-distinct"]
+    return command_line.call("predict", *common, "--within", *words)
 
 
 @pytest.mark.parametrize(
@@ -40,21 +34,19 @@ def test_what_is_no_duration(text: str) -> None:
         parse_duration(text)
 
 
-def test_the_width_is_printed_and_in_the_json(folder: Path) -> None:
-    done = call(folder, "--within", "60s", "--json")
+def test_the_width_is_printed_and_in_the_json() -> None:
+    done = call("60s", "--json")
     assert done.exit_code == 0, done.output
     assert "beam of width 3 within 60000 ms" not in done.output  # JSON alone
-    (result,) = json.loads(done.stdout.splitlines()[-1])["results"]
-    assert result["within"]["width"] == 3
-    assert "beam of width 3 within 60000 ms" in call(folder, "--within", "60s").output
-    late = call(folder, "--within", "0.001ms")
+    assert last(done)["results"][0]["within"]["width"] == 3
+    assert "beam of width 3 within 60000 ms" in call("60s").output
+    late = call("0.001ms")
     assert (late.exit_code, "no answer was complete" in late.output) == (1, True)
 
 
 @pytest.mark.parametrize("words", [("--out", "a.csv"), ("--trace", "a.jsonl"), ("--review",), ("--decoder", "sample")])
-def test_what_does_not_go_with_it(folder: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
-    done = call(folder, "--within", "5s", *(tmp_path / word if "." in word else word for word in words))
-    assert done.exit_code == 2, done.output
+def test_what_does_not_go_with_it(words: tuple[str, ...]) -> None:
+    assert call("5s", *words).exit_code == 2
 
 
 def test_widths_as_text() -> None:
