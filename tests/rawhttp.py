@@ -32,6 +32,12 @@ def head(path: str, headers: Mapping[str, str], *, method: str = "GET", version:
     return "\r\n".join(lines).encode()
 
 
+def post(path: str, body: bytes) -> bytes:
+    """A request with JSON."""
+    headers = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": str(len(body))}
+    return head(path, headers, method="POST") + body
+
+
 def answer(connection: socket.socket) -> tuple[int, str]:
     """Status and text of an answer, of a stream its beginning; 0 where the connection is closed without a word."""
     text = ""

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +33,32 @@ def until(state: Callable[[], Any], what: str = "the state", seconds: float = HU
     return found
 
 
-class Gated:
-    """An engine that decodes only while its gate is open, and says what it was given."""
+def start(ask: Callable[[], Any]) -> threading.Thread:
+    """Run something beside the test."""
+    thread = threading.Thread(target=ask)
+    thread.start()
+    return thread
+
+
+class Wrapped:
+    """An engine that differs from another one in what a subclass says."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+
+class Gated(Wrapped):
+    """An engine that decodes only while its gate is open, and says what it was given."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
         self.gate = threading.Event()
         self.batches: list[list[str]] = []  # begun
         self.ended: list[BaseException | None] = []
         self.break_over: str | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
 
     def decode_continuously(
         self,
@@ -198,9 +213,7 @@ class Load:
         self.stop = threading.Event()
         self._client = Client(url, patience=patience)
         self._request_options: dict[str, Any] = {"task": "retro", "n": 3, "max_len": 30}
-        self._threads = [threading.Thread(target=self._ask, args=(number,)) for number in range(count)]
-        for thread in self._threads:
-            thread.start()
+        self._threads = [start(partial(self._ask, number)) for number in range(count)]
 
     def _ask(self, number: int) -> None:
         while not self.stop.is_set():

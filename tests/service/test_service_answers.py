@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from serving import Gated, Running, serving, until
+from serving import Gated, Running, serving, start, until
 from small import BAD, QUERIES
 
 from chemspec.client import Result, ServiceError
@@ -97,18 +98,13 @@ def test_what_waits_joins_a_batch_that_is_being_decoded(
             def run() -> None:
                 found[query] = service.client().predict(query, task="retro", n=n, max_len=12, drafter="none")
 
-            before = service.count("queue_queries")
-            thread = threading.Thread(target=run)
-            thread.start()
-            until(lambda: service.count("queue_queries") > before or gated.batches[:1] != [], "the query")
-            return thread
+            return start(run)
 
         threads = [ask("CCO")]
         until(lambda: gated.batches, "the first batch")
-        for query in ("CCN", "CC(=O)Nc1ccccc1", "CCCC", "CCF", "CCCl"):
-            count = service.count("queue_queries")
+        for count, query in enumerate(("CCN", "CC(=O)Nc1ccccc1", "CCCC", "CCF", "CCCl"), 1):
             threads.append(ask(query, 1 if query == "CCF" else 2))
-            until(lambda count=count: service.count("queue_queries") > count, "the query")
+            until(lambda count=count: service.count("queue_queries") == count, "the query")
         gated.gate.set()
         for thread in threads:
             thread.join()
@@ -129,12 +125,8 @@ def test_what_waits_joins_a_batch_that_is_being_decoded(
 def test_several_devices_share_one_queue(engines: dict[str, Engine]) -> None:
     one, other = Gated(engines["retro"]), Gated(engines["retro"])
     with serving([{"retro": one}, {"retro": other}], batch_size=1) as service:
-        threads = [
-            threading.Thread(target=service.client().predict, args=(query,), kwargs={"task": "retro", "max_len": 5})
-            for query in ("CCO", "CCN")
-        ]
-        for thread in threads:
-            thread.start()
+        ask = partial(service.client().predict, task="retro", max_len=5)
+        threads = [start(partial(ask, query)) for query in ("CCO", "CCN")]
         until(lambda: one.batches and other.batches, "a batch on each device")
         one.gate.set()
         other.gate.set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import socket
 from collections.abc import Iterator, Mapping
@@ -11,7 +10,6 @@ from pathlib import Path
 import pytest
 import rawhttp
 from serving import Gated, Process, Running, serving, until
-from small import QUERIES
 from watched import Watch
 
 pytest.importorskip("fastapi")
@@ -20,6 +18,7 @@ from chemspec.engine.engine import Engine
 from chemspec.service import guard, server
 from chemspec.system import connections
 
+QUESTION = rawhttp.post("/v1/predict", b'{"queries": "CCO", "task": "retro", "n": 1, "max_len": 8}')
 STREAM = "/v1/stream?query=CCO&task=retro&max_len=4"
 
 
@@ -98,8 +97,7 @@ def test_headers_that_take_their_time_are_ended(running: Running, monkeypatch: p
 def test_a_body_that_takes_its_time_is_ended(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(guard, "BODY_TIMEOUT", 0.1)
     with rawhttp.connected(running.port) as connection:
-        headers = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": "100"}
-        connection.sendall(rawhttp.head("/v1/predict", headers, method="POST") + b"{")
+        connection.sendall(QUESTION[:-10])
         status, text = rawhttp.answer(connection)
         assert status == 408 and '"code":"slow"' in text
         assert connection.recv(1) == b""
@@ -116,10 +114,8 @@ def small_room(engines: Mapping[str, Engine], monkeypatch: pytest.MonkeyPatch) -
 
 def test_slow_connections_keep_nobody_out(small_room: tuple[Running, Gated]) -> None:
     service, gated = small_room
-    body = json.dumps({"queries": QUERIES[0], "task": "retro", "n": 1, "max_len": 8}).encode()
-    headers = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": str(len(body))}
     asked = rawhttp.connected(service.port)
-    asked.sendall(rawhttp.head("/v1/predict", headers, method="POST") + body)
+    asked.sendall(QUESTION)
     until(lambda: gated.batches, "the batch")
     slow: list[socket.socket] = []
     for number in range(100):
@@ -127,7 +123,7 @@ def test_slow_connections_keep_nobody_out(small_room: tuple[Running, Gated]) -> 
         if number % 2:  # headers that never end
             slow[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
         else:  # a body that never ends
-            slow[-1].sendall(rawhttp.head("/v1/predict", headers, method="POST") + b"{")
+            slow[-1].sendall(QUESTION[:-10])
         if number % 10 == 9:
             assert rawhttp.get(service.port, "/healthz", {"Host": "localhost"})[0] == 200
     until(lambda: service.count("refused_requests_total", reason="connections") >= 92, "the refusals")
@@ -140,11 +136,9 @@ def test_slow_connections_keep_nobody_out(small_room: tuple[Running, Gated]) -> 
 
 def test_where_everybody_waits_for_an_answer_a_further_one_is_told(small_room: tuple[Running, Gated]) -> None:
     service, gated = small_room
-    body = json.dumps({"queries": QUERIES[0], "task": "retro", "n": 1, "max_len": 8}).encode()
-    headers = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": str(len(body))}
     asked = [rawhttp.connected(service.port) for _ in range(8)]
     for connection in asked:
-        connection.sendall(rawhttp.head("/v1/predict", headers, method="POST") + body)
+        connection.sendall(QUESTION)
     until(lambda: service.count("queue_queries") + sum(map(len, gated.batches)) == 8 and gated.batches, "the questions")
     with rawhttp.connected(service.port) as connection:
         status, text = rawhttp.answer(connection)
@@ -180,9 +174,7 @@ def test_a_model_that_hangs_is_seen(engines: Mapping[str, Engine], monkeypatch: 
         monkeypatch.setattr(gated, "decode_continuously", lambda *_, **__: iter([gated.gate.wait()][:0]))
         assert service.send("GET", "/healthz")[0] == 200
         with rawhttp.connected(service.port) as connection:
-            body = b'{"queries": "CCO", "task": "retro", "n": 1}'
-            headers = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": str(len(body))}
-            connection.sendall(rawhttp.head("/v1/predict", headers, method="POST") + body)
+            connection.sendall(QUESTION)
             until(lambda: service.service.broken, "the hang")
             status, document, _ = service.send("GET", "/healthz")
             assert status == 503 and "a forward pass has not ended within 0.2 s" in document["detail"]
@@ -196,9 +188,7 @@ def test_passes_that_end_are_no_hang(engines: Mapping[str, Engine]) -> None:
     with serving([{"retro": gated}], hang=30.0) as service:  # type: ignore[dict-item]
         scheduler = service.service._scheduler
         with rawhttp.connected(service.port) as connection:
-            body = b'{"queries": "CCO", "task": "retro", "n": 1}'
-            headers = {"Host": "localhost", "Content-Type": "application/json", "Content-Length": str(len(body))}
-            connection.sendall(rawhttp.head("/v1/predict", headers, method="POST") + body)
+            connection.sendall(QUESTION)
             first = until(lambda: scheduler._last_sign[0], "the first pass")
             until(lambda: scheduler._last_sign[0] > first, "a later pass")
             assert not service.service.broken
@@ -213,8 +203,7 @@ def test_the_service_asks_no_other_machine(
     folder = tmp_path_factory.mktemp("watched")
     watch = Watch(folder / "hook")
     with pytest.MonkeyPatch.context() as patch:
-        for name in ("PYTHONPATH",):
-            patch.setenv(name, watch.environment[name])
+        patch.setenv("PYTHONPATH", watch.environment["PYTHONPATH"])
         with Process(folder, [folders["retro"]], "--host", "0.0.0.0", "--allowed-host", "chem.example.org") as process:
             for host in (f"127.0.0.1:{process.port}", "chem.example.org", "10.1.2.3", socket.gethostname()):
                 assert rawhttp.get(process.port, "/readyz", {"Host": host})[0] == 200

@@ -18,15 +18,11 @@ SCHEMATHESIS = os.environ.get("CHEMSPEC_SCHEMATHESIS", "")
 def test_the_document_names_every_route_and_every_refusal(running: Running) -> None:
     status, document, _ = running.send("GET", "/openapi.json")
     assert status == 200
+    routes = ["predict", "review", "stream", "models"]
     probes = {"/healthz", "/readyz", "/metrics"}
-    assert set(document["paths"]) == {
-        "/v1/predict",
-        "/v1/review",
-        "/v1/stream",
-        "/v1/models",
-        "/predictions/{model}",
-        *probes,
-    }, "a route is also named in assets/docs/service.md and in OTHERS of tests/campaigns/fuzzing/http.py"
+    assert set(document["paths"]) == {*(f"/v1/{name}" for name in routes), "/predictions/{model}", *probes}, (
+        "a route is also named in assets/docs/service.md and in OTHERS of tests/campaigns/fuzzing/http.py"
+    )
     refusals = document["paths"]["/v1/predict"]["post"]["responses"]
     assert {"400", "401", "404", "413", "422", "429", "503", "504"} < set(refusals)
     problem = {"$ref": "#/components/schemas/Problem"}
@@ -42,15 +38,6 @@ def test_schemathesis_finds_nothing(engines: dict[str, Engine]) -> None:
     options = ["--exclude-checks", "positive_data_acceptance"]
     environment = {"PATH": os.environ["PATH"], "HOME": "/tmp"}
     with serving([engines], body=100_000_000) as service:  # it does not know that a body may be too large
-        words = [
-            SCHEMATHESIS,
-            "run",
-            f"{service.url}/openapi.json",
-            "--max-examples",
-            "25",
-            "--seed",
-            "1",
-            "--no-color",
-        ]
+        words = [SCHEMATHESIS, "run", f"{service.url}/openapi.json", "--max-examples=25", "--seed=1", "--no-color"]
         done = subprocess.run([*words, *options], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import serving, until
+from serving import Wrapped, serving, until
 from small import QUERIES
 
 from chemspec.engine.engine import Engine
@@ -28,14 +28,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-class Lying:
+class Lying(Wrapped):
     """An engine whose standard answers have another log-prob."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
 
     def decode(self, *given: Any, **options: Any) -> list[DecodeResult]:
         (result,) = self._engine.decode(*given, **options)
@@ -43,17 +37,14 @@ class Lying:
         return [replace(result, hypotheses=(replace(first, log_prob=-1.5), *others))]
 
 
-class Endless:
+class Endless(Wrapped):
     """An engine whose standard answers need passes without end."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+        super().__init__(engine)
         self.passes = 0
         self.passes_while_others_wait = 0
         self.waiting: Callable[[], int] = lambda: 0
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._engine, name)
 
     def decode(self, _: Sequence[Any], __: Any, *, before_pass: Callable[[], None]) -> list[DecodeResult]:
         while True:
