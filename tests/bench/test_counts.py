@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import gzip
-import json
 import shutil
 from pathlib import Path
 
 import pytest
 from click.testing import Result
+from command_line import call, last, refusal
 from small import QUERIES, tiny_folder
-from typer.testing import CliRunner
 
 from chemspec import asset_files
 from chemspec.bench import counts
-from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine, usable_drafters
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
@@ -51,27 +49,13 @@ def test_the_rate_of_a_small_model_is_counted_on_validation_data_and_read_again(
     rows = [f"{smiles},{smiles},1" for smiles in QUERIES[:4]]
     with gzip.open(tmp_path / "retro_val.csv.gz", "wt", encoding="utf-8") as file:
         file.write("\n".join(["product,reactants,reaction_class", *rows]))
-    words = [
-        "train",
-        "acceptance",
-        "--task",
-        "retro",
-        "--model",
-        str(home),
-        "--source",
-        str(tmp_path),
-        "--threads",
-        "1",
-        "--json",
-    ]
-    done = CliRunner().invoke(app, words)
+    words = ["train", "acceptance", "--task", "retro", "--source", tmp_path, "--threads", 1, "--model"]
+    done = call(*words, home, "--json")
     assert done.exit_code == 0, done.stderr
     # It drafts for itself: all is accepted, and a rate of one would draft without end.
-    assert json.loads(done.stdout.splitlines()[-1]) == {"ar": 0.999}
+    assert last(done) == {"ar": 0.999}
     assert Engine.load(home, threads=1).resources.learned_drafter("ar").alpha == 0.999
-    alone = CliRunner().invoke(app, [*words[:5], str(tiny_folder(tmp_path / "alone")), *words[6:]])
-    assert alone.exit_code == 2
-    assert "no small draft model" in alone.stderr
+    assert "no small draft model" in refusal(*words, tiny_folder(tmp_path / "alone"))
 
 
 def test_a_model_is_offered_the_drafters_that_it_can_use(
@@ -102,21 +86,19 @@ def test_drafters_are_counted_on_the_built_in_queries_with_the_model_that_has_th
     monkeypatch.delenv("CHEMSPEC_DATA", raising=False)
     monkeypatch.setattr(asset_files, "bench_queries", lambda _: tuple(QUERIES[:2]))
 
-    def call(*words: str) -> Result:
-        done = CliRunner().invoke(app, ["bench", *words, "--threads", "1"])
+    def count(*words: str) -> Result:
+        done = call("bench", *words, "--threads", 1)
         assert done.exit_code == 0, done.stderr
         return done
 
-    default = call("drafters", "--json")
+    default = count("drafters", "--json")
     assert default.stderr.startswith("model retro, 2 built-in queries")
-    rows = {row["drafter"]: row for row in json.loads(default.stdout)["rows"]}
+    rows = {row["drafter"]: row for row in last(default)["rows"]}
     assert next(iter(rows)) == "none" and rows["ar"]["same"] and "medusa" not in rows
-    other = call("draft-length", "--task", "forward", "--lengths", "2")
+    other = count("draft-length", "--task", "forward", "--lengths", "2")
     assert "model forward, 2 built-in queries" in other.stderr
     assert "copy" in other.stdout and " ar " not in other.stdout
 
 
 def test_options_before_the_name_of_a_command_are_refused_and_not_ignored() -> None:
-    done = CliRunner().invoke(app, ["bench", "--limit", "3", "drafters"])
-    assert done.exit_code == 2
-    assert "options of drafters must follow its name" in done.stderr
+    assert "options of drafters must follow its name" in refusal("bench", "--limit", 3, "drafters")

@@ -7,23 +7,23 @@ import gzip
 import json
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+from command_line import call
 from rich.console import Console
 from small import QUERIES, TOKENIZER, tiny_folder
 from tiny import tiny_model
-from typer.testing import CliRunner
 
 from chemspec import asset_files, evaluation
 from chemspec.bench import papers, papers_tables
 from chemspec.bench.papers import PapersSettings
 from chemspec.bench.sweep import Row, Setting
 from chemspec.cli import show
-from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
 from chemspec.plugins import DRAFTERS
@@ -52,15 +52,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
     monkeypatch.setattr(asset_files, "bench_queries", lambda _: tuple(QUERIES))
-    monkeypatch.setattr(
-        papers, "measure_in_child", papers.measure_memory
-    )  # without the seconds that a process takes to start
-    short = DecodeSettings
-
-    def settings(**options: Any) -> DecodeSettings:
-        return short(**{"max_len": 10, **options})
-
-    monkeypatch.setattr(papers, "DecodeSettings", settings)
+    # Without the seconds that a process takes to start.
+    monkeypatch.setattr(papers, "measure_in_child", papers.measure_memory)
+    monkeypatch.setattr(papers, "DecodeSettings", lambda **how: DecodeSettings(**{"max_len": 10, **how}))
 
 
 def sets_in(folder: Path) -> Path:
@@ -77,15 +71,11 @@ def sets_in(folder: Path) -> Path:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave widths and batches out that take long."""
-    monkeypatch.setattr(
-        papers, "PapersSettings", lambda **options: PapersSettings(**options, widths=(2,), batches=(1, 2), memory=(2,))
-    )
+    monkeypatch.setattr(papers, "PapersSettings", partial(PapersSettings, widths=(2,), batches=(1, 2), memory=(2,)))
 
 
 def command(out: Path, *words: str) -> Any:
-    done = CliRunner().invoke(
-        app, ["bench", "papers", "--out", str(out), "--limit", "2", "--seconds", "0.01", "--threads", "1", *words]
-    )
+    done = call("bench", "papers", "--out", out, "--limit", 2, "--seconds", 0.01, "--threads", 1, *words)
     assert done.exit_code == 0, done.output
     return done
 

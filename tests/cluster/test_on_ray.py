@@ -41,21 +41,22 @@ def source(tmp_path: Path) -> Path:
     return file
 
 
-def same_as_alone(out: Path, model: Path) -> None:
-    """Every row once, in its place, with the answer of an engine that answers alone."""
+def written(out: Path) -> list[dict[str, Any]]:
+    """All rows, each once and in its place."""
     rows = [row for file in sorted(out.rglob("*.parquet")) for row in parquet.read_table(file).to_pylist()]
     assert [row["row"] for row in rows] == list(range(len(ROWS)))
-    alone = [
-        writers.result_document(result) for result in Engine.load(model, device="cpu", threads=1).predict(ROWS, HOW)
-    ]
-    for row, own in zip(rows, alone, strict=True):
-        assert {name: row[name] for name in ("query", "status", "message")} == {
-            name: own[name] for name in ("query", "status", "message")
-        }
-        assert [answer["smiles"] for answer in row["hypotheses"]] == [answer["smiles"] for answer in own["hypotheses"]]
-        assert [answer["log_prob"] for answer in row["hypotheses"]] == pytest.approx(
-            [answer["log_prob"] for answer in own["hypotheses"]], abs=1e-5
-        )
+    return rows
+
+
+def same_as_alone(out: Path, model: Path) -> None:
+    """Every row once, in its place, with the answer of an engine that answers alone."""
+    alone = Engine.load(model, device="cpu", threads=1).predict(ROWS, HOW)
+    for row, own in zip(written(out), map(writers.result_document, alone), strict=True):
+        assert [row[name] for name in ("query", "status", "message")] == [own["query"], own["status"], own["message"]]
+        ours, theirs = row["hypotheses"], own["hypotheses"]
+        assert [answer["smiles"] for answer in ours] == [answer["smiles"] for answer in theirs]
+        log_probs = [answer["log_prob"] for answer in theirs]
+        assert [answer["log_prob"] for answer in ours] == pytest.approx(log_probs, abs=1e-5)
 
 
 def test_a_node_that_dies_costs_no_row(
@@ -135,9 +136,7 @@ def test_a_row_that_kills_its_engine_is_given_up_alone(
     out = tmp_path / "out"
     monkeypatch.setattr(on_ray, "EngineActor", deadly())
     report = predict_file(source, out, HOW, model, address=nodes.address, shard_rows=4, device="cpu", most=2)
-    rows = [row for file in sorted(out.rglob("*.parquet")) for row in parquet.read_table(file).to_pylist()]
-    assert [row["row"] for row in rows] == list(range(len(ROWS)))
-    failed = {row["query"]: row["message"] for row in rows if row["status"] == "failed"}
+    failed = {row["query"]: row["message"] for row in written(out) if row["status"] == "failed"}
     assert failed == {"C" * 7: "3 engines died on this row", "C" * 9: "the model failed on this row (KeyError)"}
     assert report.counts["failed"] == 2
     assert 5 <= report.deaths <= 9

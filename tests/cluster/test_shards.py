@@ -26,18 +26,6 @@ from chemspec.types import DecodeResult
 HOW = {"model": "d1", "n": 2}
 
 
-def test_a_folder_is_read_with_all_kinds_of_files(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("smiles\nCC\n")
-    block = Chem.MolToMolBlock(Chem.MolFromSmiles("CCO"))
-    (tmp_path / "b.sdf").write_text(f"{block}$$$$\n")
-    book = openpyxl.Workbook()
-    for row in (["smiles"], ["CN"]):
-        book.active.append(row)
-    book.save(tmp_path / "c.xlsx")
-    (tmp_path / "notes.md").write_text("no queries")
-    assert list(stream_source(tmp_path)) == ["CC", "CCO", "CN"]
-
-
 def test_answers_do_not_lie_among_the_questions(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("smiles\nCC\n")
     with pytest.raises(FileError, match="is inside"):
@@ -63,18 +51,20 @@ def test_rows_are_cut_into_shards_that_follow_each_other(queries: list[str], siz
 
 
 def test_all_files_of_a_folder_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match="no file of queries"):
+        list(stream_source(tmp_path))
     (tmp_path / "b").mkdir()
     (tmp_path / "a.smi").write_text("C\nN\n\n")
     (tmp_path / "c.csv.gz").write_bytes(gzip.compress(b"id,smiles\n1,Cl\n"))
+    (tmp_path / "d.sdf").write_text(f"{Chem.MolToMolBlock(Chem.MolFromSmiles('CCO'))}$$$$\n")
     parquet.write_table(pyarrow.table({"smiles": ["O", None]}), tmp_path / "b" / "b.parquet")
+    book = openpyxl.Workbook()
+    for row in (["smiles"], ["CN"]):
+        book.active.append(row)
+    book.save(tmp_path / "e.xlsx")
     (tmp_path / "notes.md").write_text("not this")
-    assert list(stream_source(tmp_path)) == ["C", "N", "O", "", "Cl"]
+    assert list(stream_source(tmp_path)) == ["C", "N", "O", "", "Cl", "CCO", "CN"]
     assert list(stream_source(tmp_path / "a.smi")) == read_queries(tmp_path / "a.smi")
-
-
-def test_a_folder_without_queries_is_told(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="no file of queries"):
-        list(stream_source(tmp_path))
 
 
 @given(data=st.data(), queries=st.lists(st.sampled_from(["C", "x", "é\n"]), min_size=1, max_size=20))
@@ -123,7 +113,9 @@ def test_only_one_process_writes(tmp_path: Path) -> None:
     ShardFolder(tmp_path, HOW).__exit__(None, None, None)
 
 
-def test_a_full_disk_leaves_no_half_a_shard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_leaves_no_half_a_shard_and_a_damaged_one_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(number: int) -> None:
         raise OSError(28, "No space left on device")
 
@@ -137,15 +129,9 @@ def test_a_full_disk_leaves_no_half_a_shard(tmp_path: Path, monkeypatch: pytest.
         assert not [path for path in tmp_path.rglob("*") if path.suffix in (".partial", ".parquet")]
         write(folder, piece)
         assert folder.counts(piece) == {"ok": 5}
-
-
-def test_a_damaged_shard_is_made_again(tmp_path: Path) -> None:
-    piece = Piece(0, 0, ["C"] * 5)
-    with ShardFolder(tmp_path, HOW) as folder:
-        write(folder, piece)
         raw = folder.path(0).read_bytes()
         folder.path(0).write_bytes(raw[: len(raw) // 2])
-        assert folder.counts(piece) is None
+        assert folder.counts(piece) is None, "a damaged one is made again"
 
 
 def test_shards_of_a_longer_input_are_refused_at_the_end(tmp_path: Path) -> None:

@@ -42,12 +42,7 @@ def test_the_rank_is_the_place_among_different_valid_answers() -> None:
 
 
 def test_accuracy_counts_refused_queries_as_wrong() -> None:
-    asked = [
-        KnownReaction("a", "C", "1"),
-        KnownReaction("b", "N", "1"),
-        KnownReaction("c", "O", "10"),
-        KnownReaction("d", "S", "2"),
-    ]
+    asked = [KnownReaction(*row) for row in (["a", "C", "1"], ["b", "N", "1"], ["c", "O", "10"], ["d", "S", "2"])]
     found = score_predictions(asked, [result("C", "N"), result("C", "N"), result("", "C"), result(status="invalid")])
     assert {k: v["value"] for k, v in found["top"].items()} == {"1": 0.25, "2": 0.5}
     assert (found["reactions"], found["refused"]) == (4, 1)
@@ -119,13 +114,11 @@ def test_predictions_are_written_and_reused(tmp_path: Path, file: Path) -> None:
     engine = Engine.load(tiny_folder(tmp_path / "model"), threads=1)
     asked, out = read_known_reactions(file, "retro"), tmp_path / "p.jsonl"
     report = evaluate_model(engine, asked, out, HOW)
-    assert [json.loads(line)["query"] for line in out.read_text().splitlines()] == ["CCO", "CC", "C"]
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["query"] for row in rows] == ["CCO", "CC", "C"]
     # What the model finds first is what it is told to be right.
-    first = [json.loads(line)["hypotheses"] for line in out.read_text().splitlines()]
-    right = [
-        KnownReaction(q.query, next((h["canonical"] for h in f if h["valid"]), "?"))
-        for q, f in zip(asked, first, strict=True)
-    ]
+    first = [next((one["canonical"] for one in row["hypotheses"] if one["valid"]), "?") for row in rows]
+    right = [KnownReaction(row["query"], answer) for row, answer in zip(rows, first, strict=True)]
     assert evaluate_model(engine, right, out, HOW)["top"]["3"]["value"] == sum(q.answer != "?" for q in right) / 3
     assert evaluate_model(engine, asked, out, HOW) == report
     with pytest.raises(ValueError, match=r"\.jsonl"):

@@ -15,13 +15,8 @@ from chemspec.evaluation.error_analysis import EMPTY, FAULTY, OTHER, classify_er
 
 
 def hypothesis(text: str, probability: float = 0.5, *, valid: bool = True) -> dict[str, Any]:
-    return {
-        "smiles": text,
-        "canonical": text if valid else "",
-        "valid": valid,
-        "probability": probability,
-        "log_prob": -1.0,
-    }
+    canonical = text if valid else ""
+    return {"smiles": text, "canonical": canonical, "valid": valid, "probability": probability, "log_prob": -1.0}
 
 
 def answers(*texts: str) -> dict[str, Any]:
