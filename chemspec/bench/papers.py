@@ -26,7 +26,7 @@ from chemspec.bench.speed import describe_machine, peak_memory_mb, read_queries,
 from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable_drafters
-from chemspec.evaluation.accuracy import RANKS, rank_of_truth, wilson_interval
+from chemspec.evaluation.accuracy import RANKS, rank_of_truth, top_accuracies
 from chemspec.io.writers import result_document
 from chemspec.metrics import Spread
 from chemspec.model.checkpoint import drafter_folder
@@ -269,7 +269,7 @@ def _accuracy_row(task: Task, row: Row, truth: Mapping[str, str]) -> dict[str, A
         results = measured.results[:common]
         ranks = [rank_of_truth(truth[result.query], result_document(result)["hypotheses"]) for result in results]
         most = measured.setting.settings.n
-        return {str(k): wilson_interval(sum(0 < rank <= k for rank in ranks), common) for k in ACCURATE if k <= most}
+        return top_accuracies(ranks, [k for k in ACCURATE if k <= most])
 
     standard = top(row.baseline) if row.baseline else None
     return {"task": task, "name": row.setting.name, "queries": common, "top": top(row), "standard": standard}

@@ -4,7 +4,7 @@ import json
 import math
 import random
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -164,7 +164,7 @@ def score_predictions(reactions: Reactions, results: Sequence[Mapping[str, Any]]
     return {
         "reactions": len(reactions),
         "refused": sum(result["status"] != "ok" for result in results),
-        "top": {str(k): wilson_interval(sum(0 < rank <= k for rank in ranks), len(ranks)) for k in RANKS if k <= width},
+        "top": top_accuracies(ranks, [k for k in RANKS if k <= width]),
         "invalid": wilson_interval(sum(bad for bad, _ in written), sum(all_ for _, all_ in written)),
         "invalid_first": wilson_interval(sum(not answer["valid"] for answer in first), len(first)),
         "repeated": wilson_interval(valid - sum(len(distinct_answers(result)) for result in results), valid),
@@ -184,12 +184,11 @@ def accuracy_by_class(
         if step is not None:
             ranks[step.name].append(rank_of_truth(item.answer, result["hypotheses"]))
 
-    def top(of_class: list[int]) -> dict[str, dict[str, float]]:
-        return {str(k): wilson_interval(sum(0 < rank <= k for rank in of_class), len(of_class)) for k in (1, 5)}
-
     common = sorted(ranks.items(), key=lambda item: (-len(item[1]), item[0]))
     return {
-        name: {"reactions": len(of_class), "top": top(of_class)} for name, of_class in common if len(of_class) >= FEWEST
+        name: {"reactions": len(of_class), "top": top_accuracies(of_class, (1, 5))}
+        for name, of_class in common
+        if len(of_class) >= FEWEST
     }
 
 
@@ -218,6 +217,11 @@ def rank_of_truth(answer: str, hypotheses: Sequence[Mapping[str, Any]]) -> int:
     """Return the rank (from 1) of the true answer among the distinct valid ones; 0 if it is missing."""
     seen = distinct_answers({"hypotheses": hypotheses})
     return seen.index(answer) + 1 if answer in seen else 0
+
+
+def top_accuracies(ranks: Sequence[int], ks: Iterable[int]) -> dict[str, dict[str, float]]:
+    """Return the share of ranks from 1 to k, for every k."""
+    return {str(k): wilson_interval(sum(0 < rank <= k for rank in ranks), len(ranks)) for k in ks}
 
 
 def wilson_interval(part: int, whole: int) -> dict[str, float]:
