@@ -102,7 +102,7 @@ def expand_options(function: Callable[..., Any]) -> Callable[..., None]:
     @wraps(function)
     def run(**given: Any) -> None:
         as_json = has_document and given.pop("as_json")
-        show.answers.quiet = show.wide.quiet = as_json
+        show.answers.quiet = as_json
         for name, kind in groups.items():
             given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
         outcome = function(**given)

@@ -58,7 +58,7 @@ class RaceQuery(opt.Runtime):
         settings = opt.build_decode_settings("auto", n, exact=True, drafter=self.drafter)
         rounds = alternate_runs(engine, self.smiles, settings)
         for result in (results[0] for results in rounds if results[0].status != "ok"):
-            show.answers.quiet = show.wide.quiet = False
+            show.answers.quiet = False
             show.print_result(result)
             raise typer.Exit(1)
         return engine, rounds

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from rich.console import Console
+from rich.console import Console, ConsoleDimensions
 from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -23,13 +23,17 @@ if TYPE_CHECKING:  # slow imports
 
 
 class _Console(Console):
+    @property  # type: ignore[misc]  # nobody sets it
+    def size(self) -> ConsoleDimensions:
+        """Width and height; in files and pipes rows are not folded."""
+        return super().size if self.is_terminal else ConsoleDimensions(10_000, 25)
+
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError  # instead of Rich's exit code, see `base.GuardedGroup`
 
 
 notes = Console(stderr=True)
 answers = _Console()
-wide = _Console(width=10_000)  # for files and pipes, where rows are not folded
 
 
 @contextmanager
@@ -61,12 +65,12 @@ def print_line(text: str, style: str = "") -> None:
 
 def print_sentence(text: str, style: str = "bold") -> None:
     """Print a line on standard output, folded between words on a terminal."""
-    (answers if answers.is_terminal else wide).print(text, markup=False, highlight=False, style=style)
+    answers.print(text, markup=False, highlight=False, style=style)
 
 
 def print_table(content: Table) -> None:
     """Print a table: cells are folded on a terminal, while each row stays one line in a file or pipe."""
-    (answers if answers.is_terminal else wide).print(content)
+    answers.print(content)
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], title: str = "", right: Sequence[str] = ()) -> None:
