@@ -18,7 +18,6 @@ from chemspec.system import extras
 from chemspec.system.files import write_bytes_atomic, write_text_atomic
 
 if TYPE_CHECKING:
-    from chemspec.engine.engine import Engine
     from chemspec.plan.constraints import PlanSettings
     from chemspec.plan.expand import Expander
     from chemspec.plan.routes import Evidence, Plan, Route
@@ -87,21 +86,18 @@ class Models:
 
     def load(self, index: Precedents | None) -> tuple[Expander, str]:
         """Load the models, that of reagents if it is installed; returns them with the device of the retro model."""
-        from chemspec.engine.registry import installed_models
         from chemspec.plan.expand import Expander
+        from chemspec.review.review import load_engines, load_fastest
 
-        retro = self._load_fastest("retro", self.model)
-        forward = self._load_fastest("forward") if self.check else None
-        has_reagents = any(folder.name == "reagents" for folder in installed_models())
-        reagents = self._load_fastest("reagents") if has_reagents else None
+        hardware: dict[str, Any] = {"device": self.device, "dtype": self.dtype, "threads": self.threads}
+        load = partial(opt.load_engine, "retro")  # which checks the task of the model
+        retro = load_fastest(self.model or "retro", load=load, **hardware)
+        others = load_engines(("forward", "reagents") if self.check else ("reagents",), **hardware)
+        if self.check and "forward" not in others:
+            raise ValueError("no model named forward is installed to check the steps; leave them unchecked: --no-check")
         settings = DecodeSettings(n=self.n, drafter=self.drafter)
-        return Expander(retro, forward, settings, reagents=reagents, index=index), retro.device
-
-    def _load_fastest(self, task: str, model: str = "") -> Engine:
-        from chemspec.review.review import load_fastest
-
-        load = partial(opt.load_engine, task)  # which checks the task of the model
-        return load_fastest(model or task, load=load, device=self.device, dtype=self.dtype, threads=self.threads)
+        expander = Expander(retro, others.get("forward"), settings, reagents=others.get("reagents"), index=index)
+        return expander, retro.device
 
 
 @command("plan", "Answers")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,9 @@ from chemspec.system import extras
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(options, "load_engine", lambda task, *_, **__: retro() if task == "retro" else Toy({}))
+    monkeypatch.setattr(options, "load_engine", lambda *_, **__: retro())
+    companions = import_module("chemspec.review.review")  # not the function `chemspec.review.review`
+    monkeypatch.setattr(companions, "load_engines", lambda tasks, **_: dict.fromkeys(tasks, Toy({})))
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
     (tmp_path / "mine.smi").write_text("\n".join(BOUGHT))
 
