@@ -86,6 +86,7 @@ def _print_check(check: Any) -> dict[str, Any]:
     names = ("task", "query", "expected", "agrees", "rank", "answers", "chance", "near", "nearly", "problem")
     return {
         **{name: getattr(check, name) for name in names},
+        "probability": check.chance,
         "said": check.sentence(),
         "result": writers.result_document(check.result),
         "forward": check_document(check.forward),
