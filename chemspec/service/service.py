@@ -117,12 +117,13 @@ class Service:
     def search(self, options: DecodeOptions, within: float | None = None) -> Search:
         """Return model, settings and deadline of a request, which may have a shorter time limit than the service.
 
-        `within` are the seconds in which the widest list is searched. Raises RefusedError for values out of range, or a
-        model or a drafter that is not there.
+        `within` are the seconds in which the widest list is searched. Raises RefusedError for values out of range or
+        that do not go together, or a model or a drafter that is not there.
         """
         model, engine = self.engine(options.model, options.task)
-        settings = self._settings(options, engine)
-        deadline = self.deadline(min(filter(None, (options.timeout, within)), default=None))
+        settings = self._settings(options, engine, within)
+        seconds = min(filter(None, (options.timeout, within, self.limits.timeout)))
+        deadline = Deadline(seconds, time.monotonic() + seconds)
         return Search(model, engine, settings, deadline, widest=within is not None)
 
     def engine(self, model: str | None, task: Task | None) -> tuple[str, Engine]:
@@ -151,7 +152,7 @@ class Service:
         name = task if task in matching else matching[0]
         return name, engines[name]
 
-    def _settings(self, options: DecodeOptions, engine: Engine) -> DecodeSettings:
+    def _settings(self, options: DecodeOptions, engine: Engine, within: float | None) -> DecodeSettings:
         if options.n > self.limits.answers:
             raise RefusedError(422, "too_many_answers", f"n is {options.n}; the limit here is {self.limits.answers}")
         try:
@@ -162,6 +163,8 @@ class Service:
                 remedy="ask for it with exact: false",
                 **options.settings,
             )
+            if within is not None:
+                check_settings(chosen, within)
         except ValueError as error:
             raise RefusedError(422, "settings", str(error)) from None
         available = _usable_drafters(engine.folder)
@@ -176,15 +179,10 @@ class Service:
         """Prepare queries and queue the valid ones; the results of others, and of late ones, are set immediately.
 
         `watch` is called with every pass of a single query. Raises RefusedError if there are too many in this request
-        or in the queue, the settings do not go with a deadline, or the service is stopping.
+        or in the queue, or the service is stopping.
         """
         self._check_ready()
         assert self._scheduler is not None
-        if search.widest:
-            try:
-                check_settings(search.settings, search.deadline.seconds)
-            except ValueError as error:
-                raise RefusedError(422, "settings", str(error)) from None
         if not queries:
             raise RefusedError(422, "no_query", "there is no query in the request")
         if len(queries) > self.limits.queries:
@@ -231,11 +229,6 @@ class Service:
         if not any(future.done() for future in futures) and not search.widest:
             raise RefusedError(504, "timeout", search.deadline.message)
         return [job.result.result() if job.result.done() else _late_result(job) for job in jobs]
-
-    def deadline(self, requested: float | None = None) -> Deadline:
-        """Return the end of a request that begins now and may have a shorter time limit than that of the service."""
-        seconds = min(requested or self.limits.timeout, self.limits.timeout)
-        return Deadline(seconds, time.monotonic() + seconds)
 
     def _check_ready(self) -> None:
         if self.stopping:
