@@ -23,7 +23,7 @@ if TYPE_CHECKING:  # slow imports
 
 
 class _Console(Console):
-    @property  # type: ignore[misc]  # nobody sets it
+    @property  # type: ignore[misc]  # never set
     def size(self) -> ConsoleDimensions:
         """Width and height; in files and pipes rows are not folded."""
         return super().size if self.is_terminal else ConsoleDimensions(10_000, 25)
