@@ -75,9 +75,6 @@ def v3000_rxn() -> str:
     return str(rdChemReactions.ReactionToV3KRxnBlock(reaction))
 
 
-# --- there and back ------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("smiles", MOLECULES)
 def test_every_format_gives_the_molecule_back(smiles: str) -> None:
     texts = {
@@ -181,8 +178,6 @@ def test_relative_stereo_is_noted() -> None:
     assert any("and/or" in note for note in found.notes)
 
 
-# --- ChemDraw ------------------------------------------------------------------------------------
-
 NODE = (
     '<CDXML><page id="1"><fragment id="2"><n id="3" p="0 0"/><n id="4" p="14 0" NodeType="{}"><t><s>{}</s></t>{}</n>'
     '<b id="5" B="3" E="4"/></fragment></page></CDXML>'
@@ -239,8 +234,6 @@ def test_hostile_and_foreign_xml(text: str) -> None:
     assert time.thread_time() - start < 1
 
 
-# --- refusals ------------------------------------------------------------------------------------
-
 NITROGEN = " N   0"  # in the atom's line of `molfile()`
 
 
@@ -291,9 +284,6 @@ def test_faults_of_molfiles_point_at_the_line() -> None:
     assert "Q" in rxn[fault(rxn).start : fault(rxn).end]
 
 
-# --- names ---------------------------------------------------------------------------------------
-
-
 def test_every_reagent_is_a_molecule() -> None:
     seen: dict[str, str] = {}
     for line in reagents.TABLE.read_text(encoding="utf-8").splitlines()[2:]:
@@ -336,9 +326,6 @@ def test_smiles_that_are_also_names() -> None:
     assert read("NBS, water").smiles == chem.canonical("O=C1CCC(=O)N1Br.O")  # in a list of names
     assert read("CO").smiles == "CO"
     assert isinstance(read_any("Hf", task="retro"), Fault)  # hafnium is not hydrogen fluoride
-
-
-# --- nothing raises, nothing hangs ---------------------------------------------------------------
 
 
 @given(st.one_of(st.text(max_size=200), st.binary(max_size=200)))
@@ -409,9 +396,6 @@ def test_long_chains_do_not_overflow_the_stack() -> None:
     assert fault("InChI=1S/" + "C1" * 2000).message
 
 
-# --- exports -------------------------------------------------------------------------------------
-
-
 def test_sdf_holds_what_was_given() -> None:
     rows = [
         {"smiles": "CCO", "name": "ethanol", "rank": 1, "log_prob": -0.25},
@@ -430,15 +414,6 @@ def test_sdf_holds_what_was_given() -> None:
     assert set(second.GetPropNames()) == {"smiles", "note"}
     assert third.GetNumAtoms() == 2
     assert to_sdf([]) == ""
-
-
-def test_png() -> None:
-    picture = Depiction("c1ccccc1", 320, 200).png()
-    assert picture.startswith(b"\x89PNG\r\n\x1a\n")
-    assert int.from_bytes(picture[16:20], "big") == 320
-    assert int.from_bytes(picture[20:24], "big") == 200
-    assert len(Depiction("C", 10**9, 5).png()) > 0
-    assert Depiction("C1").png() == Depiction("").png() == b""
 
 
 @pytest.mark.parametrize("smiles", ["", "C1", "x", "C" * 2900, "C C"])
@@ -463,42 +438,6 @@ def test_exports_never_raise(text: str) -> None:
     to_rxn(text, text)
 
 
-# --- lists and names ---------------------------------------------------------------------------------
-
-ANILIDE = chem.canonical("CC(=O)Cl.Nc1ccccc1")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Nc1ccccc1 CC(=O)Cl",
-        "CC(=O)Cl\nNc1ccccc1",
-        "aniline, acetyl chloride",
-        "aniline + CC(=O)Cl",
-        "acetyl chloride; aniline",
-        "acetyl chloride.aniline",
-        "CC(=O)Cl and aniline",
-        "acetyl chloride and aniline",
-        "aniline with acetyl chloride",
-    ],
-)
-def test_no_molecule_of_a_list_is_dropped(text: str) -> None:
-    read = read_any(text, task="forward")
-    assert isinstance(read, Input), read
-    assert chem.same_molecules(read.smiles, ANILIDE or "")
-
-
-def test_conditions_may_be_named_in_words() -> None:
-    read = read_any("CC(=O)Cl.Nc1ccccc1 in DCM with Et3N", task="forward")
-    assert isinstance(read, Input)
-    assert chem.same_molecules(read.smiles, f"{ANILIDE}.ClCCl.CCN(CC)CC")
-
-
-def test_what_follows_a_target_is_its_name() -> None:
-    read = read_any("CCO ethanol", task="retro")
-    assert isinstance(read, Input) and read.smiles == "CCO"
-
-
 def test_every_name_has_its_formula_and_means_one_thing() -> None:
     rows = [line.split("\t") for line in reagents.NAMES.read_text().splitlines() if not line.startswith("#")]
     assert len(rows) > 150
@@ -508,8 +447,6 @@ def test_every_name_has_its_formula_and_means_one_thing() -> None:
             found = reagents.find_by_name(name)
             assert found and chem.drop_stereo(found[0]) == chem.drop_stereo(smiles), name
 
-
-# --- names in reactions --------------------------------------------------------------------------
 
 AMIDE = "CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1"
 

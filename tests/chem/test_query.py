@@ -62,8 +62,6 @@ def test_agents_of_a_whole_reaction_are_read_and_left_out() -> None:
     assert isinstance(fault, Fault) and (fault.start, fault.message) == (5, "this ( is never closed")
 
 
-# --- no text makes it raise ----------------------------------------------------------------------
-
 ALPHABET = "CCCNOPSFIBclrbnos()()[]==##-+123%@@/\\.:H*~$>XZ05& \u2212\u0421"
 PIECES = "C c N n O ( ) ( ) 1 2 1 = # / \\ [nH] [C@H] [H] [Na+] . %10 -> - : [CH3:1] [Uuu] * >>"
 
@@ -130,9 +128,6 @@ def test_any_text_gives_a_query_or_a_fault(text: str, task: Task | None) -> None
     assert (explain(text) is None) == is_valid(text) == (canonical(text) is not None)
 
 
-# --- faults --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("smiles", "blamed", "start", "kind"), [*table("chem/faults"), ("C" * (LONGEST + 5), "C" * 5, LONGEST, "length")]
 )
@@ -171,9 +166,6 @@ def test_rdkit_logging_is_left_as_it_was(capfd: pytest.CaptureFixture[str]) -> N
     assert capfd.readouterr().err == ""
     Chem.MolFromSmiles("CC(")
     assert "Parse Error" in capfd.readouterr().err
-
-
-# --- queries -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("text", "smiles", "note"), table("chem/changed_queries"))
@@ -215,9 +207,6 @@ def test_the_limit_is_on_the_part_that_is_used() -> None:
     assert isinstance(read_query("CCCC", max_chars=3), Fault)
     # A higher limit cannot lift the one that keeps RDKit's recursion off the end of the stack.
     assert isinstance(read_query("C" * 100_000, max_chars=10**9), Fault)
-
-
-# --- molecules -----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("smiles", REAL)
@@ -279,9 +268,6 @@ def test_formula_balance_counts_what_cannot_come_from_the_reactants() -> None:
     assert formula_balance("CC(=O)Cl.OCC", "CC(=O)OCC") == {}
     assert formula_balance("CC=O", "CCO") == {}
     assert formula_balance("CC", "BrCC(Br)C") == {"Br": 2, "C": 1}
-
-
-# --- atoms of tokens -----------------------------------------------------------------------------
 
 
 def pieces(smiles: str) -> list[str]:

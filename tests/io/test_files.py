@@ -66,8 +66,6 @@ def run(
     return predict_file(engine or Fake(), queries, out, how, **more)
 
 
-# --- reading -------------------------------------------------------------------------------------
-
 TABLE = 'id,smiles,name\n1,CCO,ethanol\n2,,nothing\n3,"C,C",odd\n'
 
 
@@ -231,8 +229,6 @@ def test_a_file_is_known_by_its_ending_or_by_being_there(
     assert readers.looks_like_file(text)
 
 
-# --- writing -------------------------------------------------------------------------------------
-
 ODD = [*QUERIES, "x", "", 'a,"b"', "a\u2028b\x85c\x0bd", "=1+1", "\N{GREEK SMALL LETTER ALPHA}", "CCO"]
 
 
@@ -269,9 +265,6 @@ def test_a_file_without_an_answer_is_valid_too(tmp_path: Path, suffix: str, quer
     out = tmp_path / f"out{suffix}"
     run(queries, out)
     assert [row["query"] for row in rows_of(out)] == queries
-
-
-# --- interruptions -------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
@@ -452,9 +445,6 @@ def test_a_query_that_breaks_the_model_disturbs_no_other(tmp_path: Path) -> None
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert [row["query"] for row in rows] == queries
     assert rows[2]["message"] == "the model failed on this row (RuntimeError)"
-
-
-# --- the contract --------------------------------------------------------------------------------
 
 
 def test_answers_cut_at_the_limit_are_told() -> None:
