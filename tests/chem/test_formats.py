@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 import time
 from typing import Literal
 
@@ -136,20 +135,6 @@ def test_agents_belong_to_a_forward_query() -> None:
         assert read(text, "retro").smiles == PRODUCT
 
 
-def test_maps_are_taken_off_with_a_note() -> None:
-    found = read("[CH3:1][OH:2]>>[CH3:1][Br:3]", "forward")
-    assert found.smiles == "CO" and "atom maps removed" in found.notes
-
-
-def test_rdf_of_molecules() -> None:
-    assert read(f"$RDFILE 1\n$DATM x\n$MFMT\n{molfile('CCO')}").smiles == "CCO"
-
-
-def test_first_record_of_several() -> None:
-    found = read(to_sdf([{"smiles": "CCO"}, {"smiles": "CCN"}, {"smiles": "CCC"}]))
-    assert found.smiles == "CCO" and "first of 3" in found.notes[0]
-
-
 def test_lines_of_smiles() -> None:
     found = read("CCO ethanol\nCCN\n")
     assert found.smiles == "CCO" and any("first of 2 lines" in note for note in found.notes)
@@ -196,14 +181,6 @@ SCHEME = """<?xml version="1.0" encoding="UTF-8" ?>
 <arrow id="30" Head3D="150 0 0" Tail3D="60 0 0"/><t id="31" p="80 -20"><s>PCC, DCM</s></t>
 <scheme id="40"><step id="41" ReactionStepReactants="10" ReactionStepProducts="20" ReactionStepArrows="30"
 ReactionStepObjectsAboveArrow="31"/></scheme></page></CDXML>"""
-
-
-def test_chemdraw_reactions() -> None:
-    forward, retro = read(SCHEME, "forward"), read(SCHEME, "retro")
-    assert (forward.ordered, retro.smiles) == ("CCO.[O]=[Cr](=[O])([O-])[Cl].c1cc[nH+]cc1.ClCCl", "CC=O")
-    assert any("PCC" in note for note in forward.notes)
-    unmarked = read(re.sub("<scheme.*</scheme>", "", SCHEME, flags=re.DOTALL))
-    assert unmarked.smiles == "CC=O" and any("place of the arrow" in note for note in unmarked.notes)
 
 
 def test_chemdraw_labels() -> None:

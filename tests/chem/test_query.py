@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import random
 import time
 from collections import Counter
-from itertools import islice
 from typing import Any
 
 import pytest
 from case_tables import table
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from paths import DATA
 from rdkit import Chem, rdBase
 from slowness import slowness
 
@@ -216,24 +212,8 @@ def test_canonical_is_idempotent_and_keeps_the_molecule(smiles: str) -> None:
     assert explain(smiles) is None and same_molecules(smiles, once)
     flat = drop_stereo(smiles)
     assert flat is not None and drop_stereo(flat) == flat and "@" not in flat and "/" not in flat
-
-
-def real_smiles() -> list[str]:
-    path = DATA / "retro_val.csv.gz"
-    if not path.exists():
-        pytest.skip(f"no {path}; set CHEMSPEC_DATA to the folder that holds the data sets")
-    sides = ("product", "reactants")
-    with gzip.open(path, "rt", encoding="utf-8") as file:
-        return [row[side] for row in islice(csv.DictReader(file), 5000) for side in sides]
-
-
-def test_two_thousand_real_smiles_keep_their_laws() -> None:
-    for smiles in real_smiles()[:2000]:
-        once = strict(smiles)
-        assert canonical(once) == once
-        parts = [strict(part) for part in smiles.split(".")]
-        assert canonical_parts(smiles) == tuple(sorted(parts))
-        assert main_product(smiles) in parts
+    parts = [strict(part) for part in smiles.split(".")]
+    assert canonical_parts(smiles) == tuple(sorted(parts)) and main_product(smiles) in parts
 
 
 @pytest.mark.parametrize("smiles", ["", " ", "CC(", "c1cccc1", "C C", "[Xx]", "C" * 10**6, "\ud800"])

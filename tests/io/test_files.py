@@ -14,6 +14,7 @@ from typing import Any
 import openpyxl
 import pyarrow
 import pytest
+from case_tables import Case, read_cases
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
@@ -25,6 +26,7 @@ from chemspec.io.lines import split_lines
 from chemspec.io.readers import FileError, decode_text, read_queries
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task
+from chemspec.tasks import TASKS, check_task
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, result_from_json
 
 HOW = DecodeSettings(n=2, batch_size=1, drafter="none")
@@ -122,6 +124,25 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, name: str, raw: bytes
     with pytest.raises(FileError, match=part) as caught:
         read_queries(tmp_path / name, column)
     assert name in str(caught.value)
+
+
+CASES = read_cases(Path(__file__).parent / "cases" / "tables.txt")  # as programs and people write them
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
+def test_the_queries_of_a_file_of_the_table(tmp_path: Path, case: Case) -> None:
+    path = tmp_path / case.expected["file"][0]
+    path.write_text(case.text)
+    tasks = [name for name in case.expected if name in TASKS]
+    assert tasks and set(case.expected) == {"file", *tasks}
+    for task in tasks:
+        (expected,) = case.expected[task]
+        if expected.startswith("refused:"):
+            with pytest.raises(FileError) as caught:
+                read_queries(path, task=check_task(task))
+            assert expected.removeprefix("refused:").strip() in str(caught.value)
+        else:
+            assert read_queries(path, task=check_task(task)) == expected.split(" | ")
 
 
 @pytest.mark.parametrize(

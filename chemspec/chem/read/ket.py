@@ -43,15 +43,11 @@ def read_ket(text: str, side: str) -> Molecules | Fault:
     except ValueError as error:
         return Fault(f"this is no complete KET file ({error}); was it cut off?", *whole, "syntax")
     try:
-        drawing = _read_drawing(document)
-    except RefusedError as error:
-        return Fault(str(error), *whole, "other")
-    except (TypeError, KeyError, IndexError, AttributeError, ValueError, OverflowError):
-        return Fault(f"this KET file is damaged; {EXPORT}", *whole, "syntax")
-    try:
-        return _one_side(drawing, side)
+        return _one_side(_read_drawing(document), side)
     except RefusedError as error:
         return Fault(str(error), *whole, error.kind)
+    except (TypeError, KeyError, IndexError, AttributeError, ValueError, OverflowError):
+        return Fault(f"this KET file is damaged; {EXPORT}", *whole, "syntax")
 
 
 def _one_side(drawing: _Drawing, side: str) -> Molecules:
