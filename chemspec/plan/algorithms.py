@@ -115,8 +115,8 @@ class _WatchedSearch:
             traced = trace_bonds(proposal_of(reaction).reactants, reaction.product.smiles, bonds)
             if traced is not None:
                 metadata = {**reaction.metadata, "kept": traced}
-                kept = SingleProductReaction(product=reaction.product, reactants=reaction.reactants, metadata=metadata)
-                traceable.append(kept)
+                reactants, product = reaction.reactants, reaction.product
+                traceable.append(SingleProductReaction(reactants=reactants, product=product, metadata=metadata))
         return traceable
 
     def _next_open(self, graph: Any) -> list[OrNode]:
