@@ -173,7 +173,8 @@ def searches_behind(result: DecodeResult) -> tuple[DecodeResult, ...]:
 
 def _savings_of_search(result: DecodeResult) -> Savings:
     traces = [spelling.trace for spelling in result.spellings] or [result.trace]
-    steps = [trace.continued or _from_scratch(trace) for trace in traces]
+    emitted = [sum(item.emitted for item in trace.passes) for trace in traces]
+    steps = [trace.continued or Continued(tokens, tokens) for trace, tokens in zip(traces, emitted, strict=True)]
     settings = result.trace.settings
     exactness = str(settings.get("exactness", ""))  # "exact bit for bit" and the like
     comparable = exactness.startswith("exact ") and not exactness.startswith("exact in distribution")
@@ -186,11 +187,6 @@ def _savings_of_search(result: DecodeResult) -> Savings:
         copied=sum(span.length for item in passes for span in item.spans if span.span is not None),
         drafted=sum(item.drafted for item in passes),
     )
-
-
-def _from_scratch(trace: Trace) -> Continued:
-    tokens = sum(item.emitted for item in trace.passes)
-    return Continued(tokens, tokens)
 
 
 class PassCounts(NamedTuple):

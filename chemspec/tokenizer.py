@@ -27,11 +27,7 @@ HOLE = "{query}"
 
 
 class TokenError(ValueError):
-    """A string does not split into known tokens.
-
-    Attributes:
-        start, end: character span of the error in the string.
-    """
+    """A string does not split into known tokens; `start` and `end` are the character span of the error in it."""
 
     def __init__(self, message: str, start: int, end: int) -> None:
         super().__init__(message)

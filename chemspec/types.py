@@ -200,37 +200,23 @@ class Hypothesis:
 
 @dataclass(frozen=True)
 class Merged:
-    """Counts of a list merged from several SMILES variants.
+    """Counts of a list merged from several SMILES variants."""
 
-    Attributes:
-        asked: number of requested variants.
-        spellings: number of decoded variants.
-        answers, invalid: numbers of all and of invalid predictions, over all variants.
-    """
-
-    asked: int
-    spellings: int
-    answers: int
-    invalid: int
+    asked: int  # number of requested variants
+    spellings: int  # number of decoded variants
+    answers: int  # number of predictions, over all variants
+    invalid: int  # number of invalid ones among them
 
 
 @dataclass(frozen=True)
 class Distinct:
-    """How a list of distinct predictions was selected (`DecodeSettings.distinct`, `chemspec.engine.distinct`).
+    """How a list of distinct predictions was selected (`DecodeSettings.distinct`, `chemspec.engine.distinct`)."""
 
-    Attributes:
-        widths: beam widths of the searches in order; the predictions are from the last one.
-        merged: number of predictions that were other SMILES of the same molecule.
-        aside: omitted predictions that are invalid or repeat the query.
-        barred: omitted predictions that do not fit the guide (`DecodeSettings.guide`).
-        earlier: results of the narrower searches.
-    """
-
-    widths: tuple[int, ...]
-    merged: int
-    aside: tuple[Hypothesis, ...]
-    barred: tuple[Hypothesis, ...] = ()
-    earlier: tuple[DecodeResult, ...] = field(default=(), compare=False)  # contains times
+    widths: tuple[int, ...]  # beam widths of the searches in order; the predictions are from the last one
+    merged: int  # number of predictions that were other SMILES of the same molecule
+    aside: tuple[Hypothesis, ...]  # omitted predictions that are invalid or repeat the query
+    barred: tuple[Hypothesis, ...] = ()  # omitted predictions that do not fit the guide (`DecodeSettings.guide`)
+    earlier: tuple[DecodeResult, ...] = field(default=(), compare=False)  # results of the narrower searches; have times
 
 
 @dataclass(frozen=True)

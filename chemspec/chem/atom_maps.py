@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter, defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from typing import Any
@@ -45,11 +45,17 @@ def guess_maps(precursors: str, product: str) -> tuple[str, list[str]] | None:
             if origin >= 0:
                 target.GetAtomWithIdx(atom).SetAtomMapNum(atom + 1)
                 source.GetAtomWithIdx(origin).SetAtomMapNum(atom + 1)
-        givers: list[str] = []
-        others: list[str] = []
-        for number, part in enumerate(Chem.GetMolFrags(source, asMols=True, sanitizeFrags=False)):
-            (givers if match.given[number] else others).append(Chem.MolToSmiles(part))
+        givers, others = split_precursors(match, source, Chem.MolToSmiles)
         return (f"{'.'.join(givers)}>>{Chem.MolToSmiles(target)}", others) if givers else None
+
+
+def split_precursors(match: AtomMap, source: Any, write: Callable[[Any], str]) -> tuple[list[str], list[str]]:
+    """Return SMILES of the molecules of `source`, the left side, that give the product atoms, and of the others."""
+    givers: list[str] = []
+    others: list[str] = []
+    for number, part in enumerate(Chem.GetMolFrags(source, asMols=True, sanitizeFrags=False)):
+        (givers if match.given[number] else others).append(write(part))
+    return givers, others
 
 
 def map_atoms(precursors: str, product: str, *, seconds: float = math.inf) -> AtomMap | None:
@@ -108,9 +114,7 @@ def graph_of(mol: Any) -> MolGraph:
     return graph
 
 
-# --- what a match costs --------------------------------------------------------------------------
-
-# Of bonds, so that what is broken and made in most reactions of a kind comes out cheapest. Breaking costs 0.4 to 3.
+# Costs of bonds: what is broken and made in most reactions of a kind comes out cheapest. Breaking costs 0.4 to 3.
 _MADE, _REORDERED, _CHARGED, _PROTON = 1.0, 0.3, 0.1, 0.05
 _UNKNOWN, _MOLECULE = 3.0, 0.3  # an atom without origin; each molecule that gives atoms
 _HALOGENS = {9: 0.8, 17: 0.5, 35: 0.45, 53: 0.4}
@@ -168,11 +172,25 @@ class AtomMap:
             self.target[before] = rival
             self.given[self.left.molecules[before]] -= rival < 0
 
-    def unpair(self, atom: int) -> None:
-        """Leave `atom` without an origin."""
-        origin = self.origin[atom]
-        self.origin[atom] = self.target[origin] = -1
-        self.given[self.left.molecules[origin]] -= 1
+    def restore(self, origins: Mapping[int, int]) -> None:
+        """Undo pairings: each of these atoms gets the origin that it had before, or none (-1)."""
+        for atom, before in origins.items():
+            if before >= 0:
+                self.pair(atom, before)
+                continue
+            origin = self.origin[atom]
+            self.origin[atom] = self.target[origin] = -1
+            self.given[self.left.molecules[origin]] -= 1
+
+    def made_bonds(self) -> list[tuple[int, int]]:
+        """Return bonds of the product that the precursors lack, as pairs of atoms in order."""
+        origin, before = self.origin, self.left.bonds
+        return [
+            (atom, near)
+            for atom, bonds in enumerate(self.right.bonds)
+            for near in sorted(bonds)
+            if atom < near and (origin[atom] < 0 or origin[near] < 0 or origin[near] not in before[origin[atom]])
+        ]
 
     def changes(self, atom: int) -> bool:
         """Return whether an atom of the product is new, or has other bonds, charge or hydrogens than it had."""
@@ -182,12 +200,8 @@ class AtomMap:
         bonds = {self.origin[near]: order for near, order in self.right.bonds[atom].items()}
         return bonds != self.left.bonds[origin] or self.right.kinds[atom][3:] != self.left.kinds[origin][3:]
 
-    def cost(self) -> float:
-        """Return what the reaction costs: the less, the likelier the match."""
-        return self.cost_at(range(len(self.origin)), range(len(self.target)))
-
     def cost_at(self, atoms: Collection[int], origins: Collection[int]) -> float:
-        """Return the part of the cost that these atoms of the product and of the precursors have to do with."""
+        """Return what these atoms of the product and of the precursors cost: the less, the likelier the match."""
         left, right = self.left, self.right
         total = 0.0
         for atom in atoms:
@@ -213,8 +227,6 @@ class AtomMap:
         molecules = {left.molecules[origin] for origin in origins}
         return total + _MOLECULE * sum(self.given[number] > 0 for number in molecules)
 
-
-# --- a first match -------------------------------------------------------------------------------
 
 Steps = dict[tuple[int, int], int]  # (atom, neighbour) -> number of this step, after those of the atoms
 Labels = list[tuple[int, ...]]  # of each atom, then of each step: for each radius a hash of what is within it
@@ -311,9 +323,6 @@ def _grow(match: AtomMap, similarity: Similarity, until: float) -> bool:
     return True
 
 
-# --- a cheaper one -------------------------------------------------------------------------------
-
-
 def improve(match: AtomMap, until: float) -> None:
     """Move or swap the origins of single atoms as long as that makes the reaction cheaper."""
     for _ in range(ROUNDS):
@@ -328,9 +337,7 @@ def _move(match: AtomMap, atom: int, edge: set[int], until: float) -> bool:
     best_gain, best_origin = -1e-6, -1
     for origin, kind in enumerate(match.left.kinds):
         rival, before = match.target[origin], match.origin[atom]
-        if kind[0] != match.right.kinds[atom][0] or origin == before:
-            continue
-        if rival >= 0 and rival not in edge:
+        if kind[0] != match.right.kinds[atom][0] or origin == before or (rival >= 0 and rival not in edge):
             continue
         if time.thread_time() > until:
             break
@@ -338,12 +345,7 @@ def _move(match: AtomMap, atom: int, edge: set[int], until: float) -> bool:
         cost = match.cost_at(atoms, origins)
         match.pair(atom, origin)
         gain = match.cost_at(atoms, origins) - cost
-        if before >= 0:
-            match.pair(atom, before)
-        else:
-            match.unpair(atom)
-            if rival >= 0:
-                match.pair(rival, origin)
+        match.restore({atom: before, rival: origin} if rival >= 0 else {atom: before})
         if gain < best_gain:
             best_gain, best_origin = gain, origin
     if best_origin >= 0:
@@ -375,11 +377,7 @@ def _move_parts(match: AtomMap, until: float) -> bool:
             if match.cost_at(part.keys(), origins) < cost - 1e-6:
                 moved = True
                 break
-            for here, there in before.items():
-                if there >= 0:
-                    match.pair(here, there)
-                else:
-                    match.unpair(here)
+            match.restore(before)
     return moved
 
 

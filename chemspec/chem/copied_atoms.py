@@ -55,7 +55,11 @@ def copied_runs(result: DecodeResult) -> list[Run]:
     continue it as long as they are the next ones of the query. The result needs an answer, and its trace.
     """
     query, answer = result.trace.query, result.hypotheses[0].tokens
-    sources = _sources_of_tokens(result)
+    spans = [span for step in result.trace.passes for span in step.spans]
+    # By position in the answer, the position in the query of every accepted drafted token that was copied.
+    sources = {
+        span.start + offset: span.span[0] + offset for span in spans if span.span for offset in range(span.length)
+    }
     runs: list[Run] = []
     for target, token in enumerate(answer):
         following = runs[-1][-1][0] + 1 if runs and runs[-1][-1][1] == target - 1 else -1
@@ -68,9 +72,3 @@ def copied_runs(result: DecodeResult) -> list[Run]:
         else:
             runs.append([(source, target)])
     return runs
-
-
-def _sources_of_tokens(result: DecodeResult) -> dict[int, int]:
-    """Return the position in the query of every accepted drafted token that was copied, by position in the answer."""
-    spans = [span for step in result.trace.passes for span in step.spans]
-    return {span.start + offset: span.span[0] + offset for span in spans if span.span for offset in range(span.length)}

@@ -4,13 +4,14 @@ The tables are `flask_needs.tsv`, `flask_sets.tsv`, `flask_conflicts.tsv` and `h
 compared: amounts, temperature and time are not known.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
 from rdkit import rdBase
 
+from chemspec.asset_files import read_table
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.chem.strategy import Strategy
@@ -84,15 +85,21 @@ def needs_of(flask: str, step: Strategy) -> list[Need]:
 
 def split_flask(flask: str, step: Strategy) -> tuple[list[str], list[str]]:
     """Return the molecules of a flask that give the product atoms, and the others."""
-    sources, start = set(step.origin), 0
     given: list[str] = []
     agents: list[str] = []
+    for part, atoms in atoms_by_molecule(flask):
+        (agents if atoms.isdisjoint(step.origin) else given).append(part)
+    return given, agents
+
+
+def atoms_by_molecule(flask: str) -> Iterator[tuple[str, frozenset[int]]]:
+    """Yield the molecules of a flask with the indices of their atoms in it; an invalid one has none."""
+    start = 0
     for part in flask.split("."):
         mol = _molecule(part)
-        atoms = range(start, start + (mol.GetNumAtoms() if mol is not None else 0))
-        (agents if sources.isdisjoint(atoms) else given).append(part)
-        start = atoms.stop
-    return given, agents
+        end = start + (mol.GetNumAtoms() if mol is not None else 0)
+        yield part, frozenset(range(start, end))
+        start = end
 
 
 def _applies(need: Need, flask: str, step: Strategy) -> bool:
@@ -119,12 +126,6 @@ _molecule = lru_cache(maxsize=1000)(mol_from_smiles)
 _pattern = cache(mol_from_smarts)
 
 
-def _lines(name: str) -> Iterable[list[str]]:
-    for line in (FOLDER / name).read_text(encoding="utf-8").splitlines():
-        if line and not line.startswith("#"):
-            yield line.split("\t")
-
-
 def read_patterns(text: str) -> Patterns:
     """Read patterns parted by blanks, their parts joined by dots."""
     return tuple(tuple(pattern.split(".")) for pattern in text.split())
@@ -133,7 +134,7 @@ def read_patterns(text: str) -> Patterns:
 @cache
 def _sets() -> dict[str, ReagentSet]:
     sets = {}
-    for name, phrase, anywhere, *agents in _lines("flask_sets.tsv"):
+    for name, phrase, anywhere, *agents in read_table(FOLDER / "flask_sets.tsv"):
         sets[name] = ReagentSet(phrase, read_patterns(anywhere), read_patterns(" ".join(agents)))
     return sets
 
@@ -141,7 +142,7 @@ def _sets() -> dict[str, ReagentSet]:
 @cache
 def _needs() -> dict[str, tuple[Need, ...]]:
     needs: dict[str, tuple[Need, ...]] = {}
-    for classes, reactants, sets in _lines("flask_needs.tsv"):
+    for classes, reactants, sets in read_table(FOLDER / "flask_needs.tsv"):
         need = Need(reactants, tuple(_sets()[name] for name in sets.split("|")))
         for name in classes.split("|"):
             needs[name] = (*needs.get(name, ()), need)
@@ -152,7 +153,7 @@ def _needs() -> dict[str, tuple[Need, ...]]:
 def _conflicts() -> tuple[Conflict, ...]:
     return tuple(
         Conflict(read_patterns(agent), read_patterns(unless), group, when == "kept", sentence)
-        for agent, unless, group, when, sentence in _lines("flask_conflicts.tsv")
+        for agent, unless, group, when, sentence in read_table(FOLDER / "flask_conflicts.tsv")
     )
 
 
@@ -166,4 +167,4 @@ def hazards(left: str, right: str) -> tuple[str, ...]:
 
 @cache
 def _hazard_rows() -> Sequence[tuple[Patterns, str]]:
-    return [(read_patterns(patterns), sentence) for patterns, sentence in _lines("hazards.tsv")]
+    return [(read_patterns(patterns), sentence) for patterns, sentence in read_table(FOLDER / "hazards.tsv")]

@@ -27,15 +27,13 @@ def to_sdf(rows: Sequence[Mapping[str, object]]) -> str:
     The structure is taken from "smiles" (no atoms if it is invalid), the title from "name" if there is one; all keys
     become properties, with blanks for line breaks.
     """
-    return "".join(_sdf_record(row) for row in rows)
-
-
-def _sdf_record(row: Mapping[str, object]) -> str:
-    mol = _with_coordinates(str(row.get("smiles", "")))
-    block = Chem.MolToMolBlock(Chem.Mol() if mol is None else mol)
-    title = _single_line(row.get("name", ""))[:80]
-    properties = "".join(f">  <{_field_name(key)}>\n{_single_line(value)}\n\n" for key, value in row.items())
-    return f"{title}{block[block.index(chr(10)) :]}{properties}$$$$\n"
+    records = []
+    for row in rows:
+        block = Chem.MolToMolBlock(_with_coordinates(str(row.get("smiles", ""))) or Chem.Mol())
+        title = _single_line(row.get("name", ""))[:80]
+        properties = "".join(f">  <{_field_name(key)}>\n{_single_line(value)}\n\n" for key, value in row.items())
+        records.append(f"{title}{block[block.index(chr(10)) :]}{properties}$$$$\n")
+    return "".join(records)
 
 
 def _single_line(value: object) -> str:
@@ -156,19 +154,6 @@ def _add_molecule(page: Any, fragments: list[str], mol: Any, left: float, ids: I
         page.append(fragment)
         fragments.append(fragment.get("id", ""))
     return left + last - first
-
-
-def to_cdxml(smiles: str) -> str:
-    """Return a ChemDraw file with 2-D coordinates; empty if invalid, or this RDKit version cannot write CDXML."""
-    mol = _with_coordinates(smiles)
-    if mol is None or not hasattr(Chem, "MolToCDXMLBlock"):
-        return ""
-    with rdBase.BlockLogs():
-        Chem.Kekulize(mol)
-        try:
-            return str(Chem.MolToCDXMLBlock(mol))
-        except RDKIT_ERRORS:
-            return ""
 
 
 def _with_coordinates(smiles: str) -> Any | None:

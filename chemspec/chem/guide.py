@@ -5,7 +5,7 @@ are equivalent by symmetry are one.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -82,8 +82,7 @@ def _symmetry_classes(target: str) -> dict[tuple[int, int], tuple[int, ...]]:
 def bonds_by_name(smiles: str) -> dict[str, tuple[int, int]]:
     """Return the bonds of a molecule by names such as C3-N4, in the order of their atoms."""
     mol = mol_from_smiles(smiles)
-    pairs: Iterable[tuple[int, int]] = sorted(
-        (min(ends), max(ends)) for ends in ((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds())
-    )
+    ends = ((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in mol.GetBonds())
+    pairs = sorted((min(pair), max(pair)) for pair in ends)
     symbol = [atom.GetSymbol() for atom in mol.GetAtoms()]
     return {f"{symbol[first]}{first}-{symbol[second]}{second}": (first, second) for first, second in pairs}

@@ -9,6 +9,7 @@ hours. `tests/test_architecture.py` checks that nothing but that process calls R
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any
 from xml.parsers import expat
@@ -56,11 +57,9 @@ def mol_from_smarts(smarts: str) -> Any:
     bare = _BRACKETS.sub(lambda atom: atom[0] if "$" in atom[0] else "", smarts)
     if not 0 < len(smarts) <= LONGEST or len(_LABEL.findall(bare)) > 2 * MOST_RINGS:
         return None
-    with rdBase.BlockLogs():
-        try:
-            return Chem.MolFromSmarts(smarts)
-        except RDKIT_ERRORS:
-            return None
+    with rdBase.BlockLogs(), suppress(*RDKIT_ERRORS):
+        return Chem.MolFromSmarts(smarts)
+    return None
 
 
 def smiles_refusal(smiles: str) -> str:

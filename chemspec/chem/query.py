@@ -38,9 +38,6 @@ class Query:
     typed: str = ""  # the SMILES as it stood in the text, its molecules in that order; empty where the text was none
 
 
-# --- molecules -----------------------------------------------------------------------------------
-
-
 def is_valid(smiles: str) -> bool:
     """Return whether RDKit accepts the SMILES, which must hold at least one atom and no blanks."""
     return mol_from_smiles(smiles) is not None
@@ -142,9 +139,6 @@ def _write(mol: Any) -> str:
         return str(Chem.MolToSmiles(mol))
 
 
-# --- faults --------------------------------------------------------------------------------------
-
-
 def explain(smiles: str) -> Fault | None:
     """Return the first fault of a SMILES; None exactly where `is_valid`."""
     if not smiles.strip():
@@ -164,12 +158,11 @@ def pointer(text: str, fault: Fault, *, width: int = 76) -> str:
     """Return two lines: the text around the fault, and carets below the faulty characters."""
     first = max(0, min(fault.start - width // 2, len(text) - width))
     before, blamed = text[first : fault.start], text[fault.start : min(fault.end, first + width)]
-    line = "".join(_visible(char) for char in text[first : first + width])
+    shown = text[first : first + width]
+    line = "".join(
+        char if char.isprintable() else " " if char.isspace() else "\N{REPLACEMENT CHARACTER}" for char in shown
+    )
     return f"{line}\n{' ' * sum(map(_columns, before))}{'^' * max(1, sum(map(_columns, blamed)))}"
-
-
-def _visible(char: str) -> str:
-    return char if char.isprintable() else " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"
 
 
 def _columns(char: str) -> int:
@@ -242,8 +235,6 @@ def _kekulization(smiles: str, mol: Any, atoms: set[int], spans: Sequence[tuple[
     return Fault(message, start, labels.end() if labels else end, "aromaticity")
 
 
-# --- what a user typed ---------------------------------------------------------------------------
-
 # Escaped, since these letters look just like Latin ones; in the order of the letters below.
 _CYRILLIC = (
     "\u0410\u0412\u0421\u0415\u041d\u0406\u041a\u041e\u0420\u0405\u0422\u0430\u0435\u043e\u0441\u0440\u0455\u0456\u04cf"
@@ -294,7 +285,7 @@ def read_query(text: str, *, max_chars: int = 1000) -> Query | Fault:
 def _tidy(text: str) -> tuple[TracedText, list[str]]:
     """Return the part of the text that is meant as SMILES, in ASCII where that is possible."""
     if _CLEAN.fullmatch(text):
-        return TracedText(text, tuple(range(len(text)))), []
+        return TracedText.of(text), []
     plain = [_plain(char) for char in text]
     positions = tuple(position for position, new in enumerate(plain) for _ in new)
     whole = TracedText("".join(plain), positions)

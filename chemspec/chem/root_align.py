@@ -5,6 +5,7 @@ Those of Zhong et al. (2022) start at the same atom; here the target also visits
 
 from collections.abc import Sequence
 from contextlib import suppress
+from operator import itemgetter
 from random import Random
 
 from rdkit import Chem, rdBase
@@ -46,9 +47,10 @@ def write_randomly(mols: Sequence[Mol], rng: Random) -> str:
 
 
 def write_from(mol: Mol, root: int) -> tuple[str, list[int]]:
-    """Return canonical SMILES started at atom `root`, and the atom indices in the order written."""
+    """Return canonical SMILES started at atom `root` (-1: any), and the atom indices in the order written."""
     smiles = Chem.MolToSmiles(mol, rootedAtAtom=root)
-    return smiles, _written_order(mol)
+    # RDKit leaves the order of the last SMILES it wrote in this property, as text: "[3,2,1,0,]".
+    return smiles, [int(index) for index in mol.GetProp("_smilesAtomOutputOrder").strip("[],").split(",")]
 
 
 def write_in_order(mol: Mol, rank: Sequence[float], root: int) -> str:
@@ -57,11 +59,6 @@ def write_in_order(mol: Mol, rank: Sequence[float], root: int) -> str:
     order = sorted(range(mol.GetNumAtoms()), key=lambda atom: (rank[atom], canonical[atom]))
     renumbered = Chem.RenumberAtoms(mol, order)
     return str(Chem.MolToSmiles(renumbered, rootedAtAtom=order.index(root), canonical=False))
-
-
-def _written_order(mol: Mol) -> list[int]:
-    # RDKit leaves the order of the last SMILES it wrote in this property, as text: "[3,2,1,0,]".
-    return [int(index) for index in mol.GetProp("_smilesAtomOutputOrder").strip("[],").split(",")]
 
 
 def _parse_molecules(mapped: str, *, stereo: bool) -> list[Mol] | None:
@@ -167,20 +164,6 @@ def _unify_oxygen_maps(mol: Mol, product: Mol) -> Mol:
     return tidy
 
 
-def _is_minor(mol: Mol, position_of_map: dict[int, int]) -> bool:
-    """Return whether a reactant contributes few atoms, such as an oxidant or a methylene Wittig reagent."""
-    contributed = sum(number in position_of_map for number in _map_numbers(mol))
-    return contributed <= MINOR_ATOMS and contributed < MINOR_SHARE * mol.GetNumAtoms()
-
-
-def _choose_root(mol: Mol, rng: Random | None) -> int:
-    """Return a random atom, or without `rng` the first atom of the canonical SMILES."""
-    if rng is not None:
-        return rng.randrange(mol.GetNumAtoms())
-    Chem.MolToSmiles(mol)
-    return _written_order(mol)[0]
-
-
 def _write_side(mols: Sequence[Mol], rng: Random | None) -> tuple[list[str], dict[int, int]]:
     """Write each molecule (randomly rooted); returns texts and text positions by atom map number."""
     texts: list[str] = []
@@ -188,7 +171,7 @@ def _write_side(mols: Sequence[Mol], rng: Random | None) -> tuple[list[str], dic
     offset = 0
     for mol in mols:
         maps, bare = _map_numbers(mol), _without_maps(mol)
-        text, order = write_from(bare, _choose_root(bare, rng))
+        text, order = write_from(bare, -1 if rng is None else rng.randrange(bare.GetNumAtoms()))
         texts.append(text)
         for position, atom in enumerate(order):
             if maps[atom]:
@@ -205,26 +188,23 @@ def align_retro(mapped: str, rng: Random | None = None, *, stereo: bool = True) 
     one side.
     """
     with rdBase.BlockLogs(), suppress(RuntimeError, ValueError):  # of molecules that RDKit can parse but not write
-        if sides := _parse_sides(mapped, stereo=stereo):
-            return _align_retro(*sides, rng)
+        if (sides := _parse_sides(mapped, stereo=stereo)) is None:
+            return None
+        reactants, product = sides
+        (source,), position_of_map = _write_side([product], rng)
+        bonds = _neighbours_by_map([product])
+        givers: list[tuple[int, str]] = []  # position of the first atom in the source, and SMILES
+        for mol in reactants:
+            positions = [position_of_map[number] for number in _map_numbers(mol) if number in position_of_map]
+            if not positions:
+                continue
+            whole = _unify_oxygen_maps(mol, product)
+            # Such as an oxidant or a methylene Wittig reagent.
+            minor = len(positions) <= MINOR_ATOMS and len(positions) < MINOR_SHARE * mol.GetNumAtoms()
+            bare = Chem.MolToSmiles(_without_maps(whole)) if minor else ""
+            givers.append((min(positions), bare or _write_like_source(whole, position_of_map, bonds)))
+        return source, ".".join(text for _, text in sorted(givers, key=itemgetter(0)))
     return None
-
-
-def _align_retro(reactants: list[Mol], product: Mol, rng: Random | None) -> tuple[str, str]:
-    (source,), position_of_map = _write_side([product], rng)
-    bonds = _neighbours_by_map([product])
-    givers = [mol for mol in reactants if any(number in position_of_map for number in _map_numbers(mol))]
-    givers = [_unify_oxygen_maps(mol, product) for mol in givers]
-    givers.sort(
-        key=lambda mol: min(position_of_map[number] for number in _map_numbers(mol) if number in position_of_map)
-    )
-    texts = (
-        Chem.MolToSmiles(_without_maps(mol))
-        if _is_minor(mol, position_of_map)
-        else _write_like_source(mol, position_of_map, bonds)
-        for mol in givers
-    )
-    return source, ".".join(texts)
 
 
 def align_forward(
@@ -239,24 +219,22 @@ def align_forward(
     with rdBase.BlockLogs(), suppress(RuntimeError, ValueError):
         sides = _parse_sides(mapped, stereo=stereo)
         reagents = _parse_molecules(".".join(others), stereo=stereo) if others else []
-        if sides is not None and reagents is not None:
-            return _align_forward(*sides, reagents, rng)
+        if sides is None or reagents is None:
+            return None
+        reactants, product = sides
+        maps = _map_numbers(product)
+        contributed = [sum(number in maps for number in _map_numbers(mol) if number) for mol in reactants]
+        main = contributed.index(max(contributed))
+        # The main reactant's atoms come first, independent of the order in which molecules are written.
+        ordered = [reactants[main], *reactants[:main], *reactants[main + 1 :], *reagents]
+        texts, position_of_map = _write_side(ordered, rng)
+        target = _write_like_source(product, position_of_map, _neighbours_by_map(reactants))
+        if rng is None:
+            texts.sort()
+        else:
+            rng.shuffle(texts)
+        return ".".join(texts), target
     return None
-
-
-def _align_forward(reactants: list[Mol], product: Mol, reagents: list[Mol], rng: Random | None) -> tuple[str, str]:
-    maps = _map_numbers(product)
-    contributed = [sum(number in maps for number in _map_numbers(mol) if number) for mol in reactants]
-    main = max(range(len(reactants)), key=lambda index: contributed[index])
-    # The main reactant's atoms come first, independent of the order in which molecules are written.
-    ordered = [reactants[main], *reactants[:main], *reactants[main + 1 :], *reagents]
-    texts, position_of_map = _write_side(ordered, rng)
-    target = _write_like_source(product, position_of_map, _neighbours_by_map(reactants))
-    if rng is None:
-        texts.sort()
-    else:
-        rng.shuffle(texts)
-    return ".".join(texts), target
 
 
 def _parse_sides(mapped: str, *, stereo: bool) -> tuple[list[Mol], Mol] | None:
@@ -266,11 +244,7 @@ def _parse_sides(mapped: str, *, stereo: bool) -> tuple[list[Mol], Mol] | None:
     reactants, products = _parse_molecules(parts[0], stereo=stereo), _parse_molecules(parts[2], stereo=stereo)
     if reactants is None or products is None or len(products) != 1:
         return None
-    return (reactants, products[0]) if _maps_are_usable(products, reactants) else None
-
-
-def _maps_are_usable(products: Sequence[Mol], reactants: Sequence[Mol]) -> bool:
-    product_maps = [number for mol in products for number in _map_numbers(mol) if number]
-    reactant_maps = [number for mol in reactants for number in _map_numbers(mol) if number]
-    unique = len(set(product_maps)) == len(product_maps) and len(set(reactant_maps)) == len(reactant_maps)
-    return unique and bool(set(product_maps) & set(reactant_maps))
+    numbers = [[number for mol in mols for number in _map_numbers(mol) if number] for mols in (reactants, products)]
+    left, right = map(set, numbers)
+    unique = [len(left), len(right)] == [*map(len, numbers)]
+    return (reactants, products[0]) if unique and left & right else None

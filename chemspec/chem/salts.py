@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Sequence
 from functools import lru_cache
+from itertools import combinations
 
 from rdkit import Chem, rdBase
 
@@ -33,13 +34,15 @@ def group_salts(parts: Sequence[str]) -> tuple[tuple[int, ...], ...]:
         salts.append(tuple(sorted(ions)))
         free.difference_update(ions)
 
-    for ions in _opposite_pairs(charges):  # multiply charged pairs first, then by distance
+    pairs = [pair for pair in combinations(range(len(parts)), 2) if sum(charges[index] for index in pair) == 0]
+    pairs.sort(key=lambda pair: (-abs(charges[pair[0]]), pair[1] - pair[0], pair[0]))  # then by distance
+    for ions in pairs:
         if abs(charges[ions[0]]) > 1 and free.issuperset(ions):
             join(ions)
     for index in sorted(free, key=lambda index: (-abs(charges[index]), index)):
         if index in free and abs(charges[index]) > 1 and (others := _find_counterions(index, free, parts, charges)):
             join((index, *others))
-    for ions in _opposite_pairs(charges):
+    for ions in pairs:
         if free.issuperset(ions):
             join(ions)
     inside = {index for salt in salts for index in salt}
@@ -51,22 +54,15 @@ def group_molecules(parts: Sequence[str]) -> list[tuple[int, ...]]:
     return [group for group in group_salts(parts) if len(group) > 1 or not charge_of(parts[group[0]])]
 
 
-def _opposite_pairs(charges: Sequence[int]) -> list[tuple[int, int]]:
-    indices = range(len(charges))
-    pairs = [(a, b) for a in indices for b in indices[a + 1 :] if charges[a] and charges[a] == -charges[b]]
-    return sorted(pairs, key=lambda pair: (-abs(charges[pair[0]]), pair[1] - pair[0], pair[0]))
-
-
 def _find_counterions(index: int, free: Collection[int], parts: Sequence[str], charges: Sequence[int]) -> list[int]:
     """Return the nearest ions that balance an ion's charge, of one kind if possible; empty if there are none."""
     candidates_by_distance = sorted(
         (ion for ion in free if charges[ion] * charges[index] < 0), key=lambda ion: (abs(ion - index), ion)
     )
-    kinds = [
-        [ion for ion in candidates_by_distance if parts[ion] == kind]
-        for kind in dict.fromkeys(parts[ion] for ion in candidates_by_distance)
-    ]
-    for candidates in (*kinds, candidates_by_distance):
+    kinds: dict[str, list[int]] = {}
+    for ion in candidates_by_distance:
+        kinds.setdefault(parts[ion], []).append(ion)
+    for candidates in (*kinds.values(), candidates_by_distance):
         taken, remaining = [], abs(charges[index])
         for ion in candidates:
             if abs(charges[ion]) <= remaining:

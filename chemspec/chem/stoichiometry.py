@@ -102,8 +102,4 @@ def _bonds_made(reactants: str, copies: tuple[str, ...], product: str) -> int:
     counts = counts[-1 - len(copies) :]
     if copies and not 0 < counts[0] == counts[-1]:
         return 0
-    return sum(
-        atom < near and match.origin[near] not in match.left.bonds[match.origin[atom]]
-        for atom, bonds in enumerate(match.right.bonds)
-        for near in bonds
-    )
+    return len(match.made_bonds())

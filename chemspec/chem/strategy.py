@@ -8,6 +8,7 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
+from chemspec.asset_files import read_table
 from chemspec.chem.atom_maps import AtomMap, map_atoms, read_graph
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.chem.stereo_changes import changed_centres, flipped_double_bonds
@@ -92,7 +93,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
     with rdBase.BlockLogs():
         left, right = mol_from_smiles(reactants), mol_from_smiles(product)
         ranks = list(Chem.CanonicalRankAtoms(right, breakTies=False, includeChirality=False))
-        made = tuple(sorted(_made(match)))
+        made = tuple(match.made_bonds())
         touched = [atom for atom in range(len(match.origin)) if match.changes(atom)]
         changed = {match.origin[atom] for atom in touched if match.origin[atom] >= 0}
         changed.update(match.lost)
@@ -153,16 +154,6 @@ def family_of(step: Strategy) -> str:
     return "ring" if family.startswith("ring") else family
 
 
-def _made(match: AtomMap) -> set[tuple[int, int]]:
-    origin, before = match.origin, match.left.bonds
-    return {
-        (atom, near)
-        for atom, bonds in enumerate(match.right.bonds)
-        for near in bonds
-        if atom < near and (origin[atom] < 0 or origin[near] < 0 or origin[near] not in before[origin[atom]])
-    }
-
-
 def _ring(match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ...]) -> Rule | None:
     """Return the class of a step that closes a ring: two bonds of it, or one between atoms of one molecule."""
     if left.HasSubstructMatch(_smarts("C=C-C=C")):
@@ -171,7 +162,9 @@ def _ring(match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ..
                 return next(rule for rule in _rules() if rule.family == "cycloaddition")
     for ring in right.GetRingInfo().AtomRings():
         inside = [pair for pair in made if set(pair) <= set(ring)]
-        if len(inside) >= 2 or (inside and _one_molecule(match, inside[0])):
+        origins = [match.origin[atom] for atom in inside[0]] if inside else [-1]
+        same_molecule = min(origins) >= 0 and len({match.left.molecules[origin] for origin in origins}) == 1
+        if len(inside) >= 2 or same_molecule:
             for name, patterns in _RINGS.items():
                 for pattern in patterns.split():
                     if any(set(ring) <= set(hit) for hit in right.GetSubstructMatches(_smarts(pattern))):
@@ -235,16 +228,14 @@ def _bond_shifted(match: AtomMap, made: tuple[tuple[int, int], ...]) -> bool:
     )
 
 
-def _one_molecule(match: AtomMap, pair: tuple[int, int]) -> bool:
-    first, second = (match.origin[atom] for atom in pair)
-    return first >= 0 and second >= 0 and match.left.molecules[first] == match.left.molecules[second]
-
-
 def _classify(left: Any, right: Any, made: tuple[tuple[int, int], ...], touched: set[int], changed: set[int]) -> Rule:
     pairs = {frozenset(pair) for pair in made}
     for rule in _rules():
         if _fits_product(rule.product, right, pairs, touched) and all(
-            any(_numbered(pattern, hit) <= changed for hit in left.GetSubstructMatches(pattern, maxMatches=50))
+            any(
+                {hit[atom] for atom in _numbered(pattern)} <= changed
+                for hit in left.GetSubstructMatches(pattern, maxMatches=50)
+            )
             for pattern in rule.reactants
         ):
             return rule
@@ -278,15 +269,15 @@ def _apart(
 
 
 def _fits_product(pattern: Any, right: Any, made: set[frozenset[int]], touched: set[int]) -> bool:
-    ends = [atom.GetIdx() for atom in pattern.GetAtoms() if atom.GetAtomMapNum()]
+    ends = _numbered(pattern)
     hits = right.GetSubstructMatches(pattern, uniquify=False, maxMatches=200)
     if not made:
         return len(ends) < 2 and any(touched & ({hit[end] for end in ends} or set(hit)) for hit in hits)
     return bool(ends) and any(frozenset(hit[end] for end in ends) in made for hit in hits)
 
 
-def _numbered(pattern: Any, hit: tuple[int, ...]) -> set[int]:
-    return {hit[atom.GetIdx()] for atom in pattern.GetAtoms() if atom.GetAtomMapNum()}
+def _numbered(pattern: Any) -> list[int]:
+    return [atom.GetIdx() for atom in pattern.GetAtoms() if atom.GetAtomMapNum()]
 
 
 _smarts = cache(mol_from_smarts)
@@ -295,11 +286,9 @@ _smarts = cache(mol_from_smarts)
 @cache
 def _rules() -> tuple[Rule, ...]:
     rules = []
-    for line in TABLE.read_text(encoding="utf-8").splitlines():
-        if line and not line.startswith("#"):
-            family, name, sentence, product, reactants, *reagents = line.split("\t")
-            patterns = tuple(_smarts(part) for part in reactants.split(" + "))
-            rules.append(Rule(family, name, sentence, _smarts(product), patterns, reagents[0] if reagents else ""))
+    for family, name, sentence, product, reactants, *reagents in read_table(TABLE):
+        patterns = tuple(_smarts(part) for part in reactants.split(" + "))
+        rules.append(Rule(family, name, sentence, _smarts(product), patterns, reagents[0] if reagents else ""))
     return tuple(rules)
 
 

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from rdkit import Chem, rdBase
@@ -17,11 +18,9 @@ RDKIT_ERRORS = (RuntimeError, ValueError, IndexError, KeyError, MemoryError, Ove
 
 def from_smiles(smiles: str, sanitize: bool = True) -> Any:
     """Return RDKit's molecule; None where RDKit refuses it. For texts that `parsing` has let through."""
-    with rdBase.BlockLogs():
-        try:
-            return _from_smiles(smiles, sanitize)
-        except RDKIT_ERRORS:  # broken invariants inside RDKit surface as these
-            return None
+    with rdBase.BlockLogs(), suppress(*RDKIT_ERRORS):  # broken invariants inside RDKit surface as these
+        return _from_smiles(smiles, sanitize)
+    return None
 
 
 def _from_smiles(smiles: str, sanitize: bool = True) -> Any:

@@ -12,6 +12,7 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
+from chemspec.asset_files import read_table
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 
 LONGEST = 70  # characters, bracket atoms counted as one: of entries without phosphorus saxitoxin has 54
@@ -89,12 +90,10 @@ def _entries() -> tuple[dict[str, Entry], tuple[tuple[Any, Entry], ...]]:
     """Return the entries of one molecule by its SMILES, and the others with their patterns."""
     exact: dict[str, Entry] = {}
     patterns = []
-    for line in TABLE.read_text(encoding="utf-8").splitlines():
-        if line and not line.startswith("#"):
-            number, where, what, structure = line.split("\t")
-            entry = Entry(number, where, what, structure.startswith("[#15"))
-            if structure.startswith("="):
-                exact[Chem.MolToSmiles(mol_from_smiles(structure[1:]))] = entry
-            else:
-                patterns.append((mol_from_smarts(structure), entry))
+    for number, where, what, structure in read_table(TABLE):
+        entry = Entry(number, where, what, structure.startswith("[#15"))
+        if structure.startswith("="):
+            exact[Chem.MolToSmiles(mol_from_smiles(structure[1:]))] = entry
+        else:
+            patterns.append((mol_from_smarts(structure), entry))
     return exact, tuple(patterns)

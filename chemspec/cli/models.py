@@ -46,7 +46,7 @@ def import_checkpoint(
         license_text --license: licence of the checkpoint, for its model card.
         unknown: tokens outside its vocabulary: refuse the query, or map to unk.
     """
-    from chemspec.importers import registry
+    from chemspec.importers import model_formats
     from chemspec.importers.base import LoadOptions, write_imported_model
 
     if not path.exists():
@@ -54,7 +54,7 @@ def import_checkpoint(
     if unknown not in ("refuse", "unk"):
         raise ValueError(f"--unknown {unknown!r} is not refuse or unk")
     options = LoadOptions(opt.parse_task(task) if task else None, template, "", vocab, unknown == "unk")
-    loaded = registry.load(path, options)
+    loaded = model_formats.load(path, options)
     write_imported_model(loaded, path, out, license_text=license_text, command=opt.command_line())
     for name, value in loaded.details.items():
         show.print_line(f"{name}: {value}")

@@ -2,9 +2,8 @@
 
 import hashlib
 import json
-import multiprocessing
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
@@ -15,8 +14,8 @@ import numpy as np
 from chemspec.data import holdout
 from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.data.settings import DataSettings
-from chemspec.data.shards import check_columns, read_rows, write_shard
-from chemspec.system.threads import exit_with_parent
+from chemspec.data.shards import check_columns, claim_shards, read_rows, write_shard
+from chemspec.system.threads import worker_pool
 from chemspec.tasks import Pair
 from chemspec.tokenizer import UNK, Tokenizer
 
@@ -51,7 +50,7 @@ def prepare(
     out.mkdir(parents=True, exist_ok=True)
     shards = out / f"{name}-shards"
     hashes = {file.name: _file_digest(file) for file in (*files, *apart)}
-    _claim_shards(shards, hashes, settings)
+    claim_shards(shards, {"settings": asdict(settings), "files": hashes, "rows": SHARD})
     jobs = _list_jobs(files, shards, settings)
     held = holdout.draw_held_out(files, settings)
     if held:
@@ -114,19 +113,6 @@ def _file_digest(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def _claim_shards(shards: Path, hashes: dict[str, str], settings: DataSettings) -> None:
-    """Delete existing shards unless they are from the same files and settings."""
-    expected = json.dumps({"settings": asdict(settings), "files": hashes, "rows": SHARD})
-    stamp = shards / "made-from.json"
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != expected:
-        for old in shards.glob("*.tsv"):
-            old.unlink()
-    for left in shards.glob("*.partial"):
-        left.unlink()
-    shards.mkdir(parents=True, exist_ok=True)
-    stamp.write_text(expected, encoding="utf-8")
-
-
 def _write_shards(
     jobs: Sequence[Job],
     settings: DataSettings,
@@ -144,19 +130,12 @@ def _write_shards(
             done += job[2]
             progress(done, total)
         return
-    # Spawned, because forking a process with torch threads can deadlock.
-    with ProcessPoolExecutor(
-        min(workers, len(todo)), mp_context=multiprocessing.get_context("spawn"), initializer=exit_with_parent
-    ) as pool:
+    with worker_pool(min(workers, len(todo))) as pool:
         running = {pool.submit(write_shard, *job, settings, apart): job[2] for job in todo}
-        try:
-            for future in as_completed(running):
-                future.result()
-                done += running[future]
-                progress(done, total)
-        except BaseException:  # stop at the first error or Ctrl-C, not after the last shard
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+        for future in as_completed(running):
+            future.result()
+            done += running[future]
+            progress(done, total)
 
 
 def _read_pairs(shard: Path) -> Iterator[Pair]:

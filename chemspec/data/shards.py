@@ -3,11 +3,14 @@
 import csv
 import gzip
 import io
+import json
+import shutil
 import zlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from chemspec.data.reactions import product_key, smiles_variants
 from chemspec.data.settings import DataSettings
@@ -27,6 +30,17 @@ def read_rows(path: Path) -> Iterator[Row]:
                 yield from csv.DictReader(text)
         except (UnicodeDecodeError, csv.Error, EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise ValueError(f"{path} is damaged or not a CSV: {error}") from error
+
+
+def claim_shards(folder: Path, made_from: dict[str, Any]) -> None:
+    """Create the folder of shards, and delete existing ones unless they are from the same files and settings."""
+    stamp, expected = folder / "made-from.json", json.dumps(made_from)
+    if not stamp.exists() or stamp.read_text(encoding="utf-8") != expected:
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        stamp.write_text(expected, encoding="utf-8")
+    for left in folder.glob("*.partial*"):
+        left.unlink()
 
 
 def check_columns(path: Path, settings: DataSettings) -> None:

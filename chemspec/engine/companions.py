@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import get_args
 
 from chemspec.engine.registry import installed_models
-from chemspec.importers.registry import load_native
+from chemspec.importers.model_formats import load_native
 from chemspec.model import checkpoint
 from chemspec.model.checkpoint import drafter_folder
 from chemspec.settings import NetworkKind

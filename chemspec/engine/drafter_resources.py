@@ -13,7 +13,7 @@ from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.learned.small import DraftModel, read_alpha
 from chemspec.engine import companions
 from chemspec.importers.base import LoadedModel
-from chemspec.importers.registry import load_native
+from chemspec.importers.model_formats import load_native
 from chemspec.model.checkpoint import DrafterCheckpoint, drafter_folder, load_drafter
 from chemspec.model.cost import CostCurve
 from chemspec.model.probe import probe

@@ -21,7 +21,7 @@ from chemspec.engine.molecules import MoleculePool, Molecules
 from chemspec.engine.queries import MAX_TOKENS, PreparedQuery, QueryReader, check_queries
 from chemspec.engine.registry import installed_models, model_folder, models_dir, usable_drafters
 from chemspec.engine.results import ResultWriter, failed_result
-from chemspec.importers import registry as importers
+from chemspec.importers import model_formats as importers
 from chemspec.importers.base import LoadOptions, TextTokenizer
 from chemspec.model.cost import CostCurve
 from chemspec.model.runner import Backend
@@ -93,7 +93,7 @@ class Engine:
         vocab: str | Path = "",
         workers: int = 0,
     ) -> Engine:
-        """Load a model of any format that `chemspec.importers.registry.IMPORTERS` knows.
+        """Load a model of any format that `chemspec.importers.model_formats.IMPORTERS` knows.
 
         Args:
             name: a folder or file, or the name of an installed model ("forward", "retro").

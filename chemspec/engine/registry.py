@@ -5,7 +5,7 @@ from pathlib import Path
 
 from chemspec.asset_files import assets_folder
 from chemspec.draft.registry import DRAFTERS
-from chemspec.importers import registry as importers
+from chemspec.importers import model_formats as importers
 from chemspec.model import checkpoint
 from chemspec.model.checkpoint import drafter_folder
 from chemspec.model.weights import read_tensors

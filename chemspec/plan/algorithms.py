@@ -106,21 +106,18 @@ class _WatchedSearch:
     def _filter_reactions(self, reactions: Any, node: Any, graph: Any) -> Any:
         """Remove reactions that form a protected bond; the others store the bonds traced to their reactants."""
         allowed = super()._filter_reactions(reactions, node, graph)  # type: ignore[misc]
-        parents = list(graph.predecessors(node)) if self.keep else []
-        bonds = parents[0].reaction.metadata["kept"].get(node.mol.smiles, ()) if parents else self.keep
         if not self.keep:
             return allowed
-        below = [
-            (reaction, trace_bonds(proposal_of(reaction).reactants, reaction.product.smiles, bonds))
-            for reaction in allowed
-        ]
-        return [
-            SingleProductReaction(
-                product=reaction.product, reactants=reaction.reactants, metadata={**reaction.metadata, "kept": traced}
-            )
-            for reaction, traced in below
-            if traced is not None
-        ]
+        parents = list(graph.predecessors(node))
+        bonds = parents[0].reaction.metadata["kept"].get(node.mol.smiles, ()) if parents else self.keep
+        traceable = []
+        for reaction in allowed:
+            traced = trace_bonds(proposal_of(reaction).reactants, reaction.product.smiles, bonds)
+            if traced is not None:
+                metadata = {**reaction.metadata, "kept": traced}
+                reactants, product = reaction.reactants, reaction.product
+                traceable.append(SingleProductReaction(reactants=reactants, product=product, metadata=metadata))
+        return traceable
 
     def _next_open(self, graph: Any) -> list[OrNode]:
         """Return the open molecules in the order of their current values."""

@@ -1,7 +1,7 @@
 """Settings of a search, and constraints on routes: protected bonds, an intermediate, substructures to avoid."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -63,16 +63,12 @@ def _read_pattern(smarts: str) -> Any:
 SECONDS = 0.5  # limit of processor time for the map of one step; without a map the step is excluded
 
 
-def trace_bonds(reactants: Sequence[str], product: str, bonds: Bonds) -> dict[str, Bonds] | None:
-    """Trace bonds of the product to its reactants, by reactant; None if a bond is formed or cannot be traced."""
-    return _trace_bonds_cached(tuple(reactants), product, bonds) if bonds else {}
-
-
 @lru_cache(maxsize=10_000)
-def _trace_bonds_cached(reactants: tuple[str, ...], product: str, bonds: Bonds) -> dict[str, Bonds] | None:
-    match = map_atoms(".".join(reactants), product, seconds=SECONDS)
+def trace_bonds(reactants: tuple[str, ...], product: str, bonds: Bonds) -> dict[str, Bonds] | None:
+    """Trace bonds of the product to its reactants, by reactant; None if a bond is formed or cannot be traced."""
+    match = map_atoms(".".join(reactants), product, seconds=SECONDS) if bonds else None
     if match is None:
-        return None
+        return None if bonds else {}
     owners = [(smiles, atom) for smiles in reactants for atom in range(mol_from_smiles(smiles).GetNumAtoms())]
     traced: dict[str, Bonds] = {}
     for pair in bonds:

@@ -2,7 +2,7 @@
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -76,14 +76,17 @@ def read_price_list(raw: bytes, name: str, *, keep: bool = True) -> PriceList:
     path = Path(name.lower())
     if path.suffix == ".gz":
         raw, path = readers.decompress(raw, name, MAX_BYTES), path.with_suffix("")
-    if path.suffix == spreadsheets.ENDING:
-        price_list = price_list_from_rows(spreadsheets.read_workbook_rows(raw, name), name)
-    else:
-        ending = path.suffix if path.suffix in readers.TABLES else ".csv"
-        price_list = price_list_from_rows(readers.read_table(readers.decode_text(raw), ending, name), name)
+    price_list = price_list_from_rows(read_rows(raw, path.suffix, name), name)
     if keep and price_list.lines > 100:  # parsing takes a millisecond per line
         cache.write_cached(cache_key, msgspec.json.encode(price_list))
     return price_list
+
+
+def read_rows(raw: bytes, ending: str, where: str) -> Iterator[list[str]]:
+    """Yield the rows of a workbook, or of a CSV or TSV; FileError if it is none."""
+    if ending == spreadsheets.ENDING:
+        return spreadsheets.read_workbook_rows(raw, where)
+    return readers.read_table(readers.decode_text(raw), ending if ending in readers.TABLES else ".csv", where)
 
 
 def price_list_from_rows(rows: Iterable[Sequence[str]], name: str) -> PriceList:
@@ -114,10 +117,15 @@ def price_list_from_rows(rows: Iterable[Sequence[str]], name: str) -> PriceList:
     return PriceList(offers, tuple(faults), number - 1)
 
 
+def find_molecule_column(names: Sequence[str]) -> int | None:
+    """Return the index of the column with InChIKeys or else SMILES, by its name in lower case."""
+    return next((names.index(column) for column in COLUMNS if column in names), readers.find_smiles_column(names))
+
+
 def _find_columns(head: Sequence[str]) -> dict[str, int]:
     names = [name.strip().lower() for name in head]
     columns: dict[str, int] = {}
-    molecule = next((names.index(column) for column in COLUMNS if column in names), readers.find_smiles_column(names))
+    molecule = find_molecule_column(names)
     if molecule is None:
         molecule = next((names.index(column) for column in ("compound", "name", "molecule") if column in names), None)
     if molecule is not None:

@@ -265,9 +265,6 @@ def _morgan_fingerprint(smiles: str) -> Any:
     return rdFingerprintGenerator.GetMorganGenerator(radius=2).GetFingerprint(mol_from_smiles(smiles))
 
 
-# --- output ---------------------------------------------------------------------------------------
-
-
 Evidence = Mapping[str, Found]  # precedents by reaction SMILES
 
 

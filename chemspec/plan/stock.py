@@ -14,7 +14,7 @@ from chemspec import asset_files
 from chemspec.chem.salts import group_molecules
 from chemspec.io import readers, spreadsheets
 from chemspec.plan import prices
-from chemspec.plan.prices import COLUMNS, KEY, PriceList, inchikey
+from chemspec.plan.prices import KEY, PriceList, inchikey
 from chemspec.system import cache
 
 Keys = np.ndarray[Any, np.dtype[np.bytes_]]
@@ -123,10 +123,9 @@ def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
         return np.load(io.BytesIO(stored))  # type: ignore[no-any-return]
     ending = Path(name.lower().removesuffix(".gz")).suffix
     content = readers.decompress(raw, f"stock {name}", MAX_BYTES) if raw[:2] == b"\x1f\x8b" else raw
-    if ending == spreadsheets.ENDING:
-        cells = _molecule_column(spreadsheets.read_workbook_rows(content, f"stock {name}"), name)
-    elif ending in readers.TABLES:
-        cells = _molecule_column(readers.read_table(readers.decode_text(content), ending, name), name)
+    if ending == spreadsheets.ENDING or ending in readers.TABLES:
+        where = f"stock {name}" if ending == spreadsheets.ENDING else name
+        cells = _molecule_column(list(prices.read_rows(content, ending, where)), name)
     else:
         cells = readers.decode_text(content).split("\n")
     words = [cell.split()[0] for cell in cells if cell.strip()]
@@ -142,10 +141,9 @@ def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
     return sorted_keys
 
 
-def _molecule_column(table: Iterable[list[str]], name: str) -> list[str]:
-    rows = list(table)
+def _molecule_column(rows: Sequence[list[str]], name: str) -> list[str]:
     head = [cell.strip().lower() for cell in rows[0]]
-    index = next((head.index(column) for column in COLUMNS if column in head), readers.find_smiles_column(head))
+    index = prices.find_molecule_column(head)
     if index is None:
         if len(head) > 1:
             raise ValueError(f"stock {name} has no column inchikey or smiles; it has {', '.join(rows[0])}")

@@ -11,10 +11,10 @@ are the same commands with chemspec's models in the list.
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 from omegaconf import MISSING
 from syntheseus.interface.bag import Bag
@@ -23,18 +23,18 @@ from syntheseus.interface.molecule import Molecule
 from syntheseus.interface.reaction import Reaction, SingleProductReaction
 from syntheseus.search.graph.route import SynthesisGraph
 
-from chemspec.planners.source import Source, Step
+from chemspec.planners.source import Source
 
 # Options of `Source`.
 SOURCE_OPTIONS = ("server", "threads", "drafter", "max_len", "augment", "distinct", "node_budget", "within")
 
 
-class ChemspecBackward(BackwardReactionModel):  # type: ignore[misc]
-    """Retro model; probabilities are uncalibrated."""
+class _SourceModel:
+    """Mixin of models of Syntheseus: what a source predicts; probabilities are uncalibrated."""
 
-    def __init__(
-        self, model_dir: str = "retro", device: str = "auto", *, keep_salts: bool = True, **options: Any
-    ) -> None:
+    task: Literal["forward", "retro"]
+
+    def __init__(self, model_dir: str = "", device: str = "auto", *, keep_salts: bool = True, **options: Any) -> None:
         """Configure the model, loaded at the first query: a folder or name, with `server` that of one of its models.
 
         With `keep_salts` a salt is one molecule, as it is bought, else one per ion, as in the data sets of Syntheseus'
@@ -42,7 +42,7 @@ class ChemspecBackward(BackwardReactionModel):  # type: ignore[misc]
         """
         source_options = {name: options.pop(name) for name in SOURCE_OPTIONS if name in options}
         super().__init__(**options)
-        self.source = Source("retro", model=model_dir, device=device, **source_options)
+        self.source = Source(self.task, model=model_dir or self.task, device=device, **source_options)
         self._keep_salts = keep_salts
 
     def get_parameters(self) -> list[Any]:
@@ -53,61 +53,39 @@ class ChemspecBackward(BackwardReactionModel):  # type: ignore[misc]
         """Return the model's name and the digest of its weights."""
         return self.source.info()
 
+    def _predict(self, queries: Sequence[str], count: int) -> Iterator[list[tuple[Bag[Molecule], dict[str, float]]]]:
+        """Yield for each query the molecules of every prediction, and its probabilities."""
+        for steps in self.source.predict_steps(queries, count):
+            parts = [step.parts if self._keep_salts else step.smiles.split(".") for step in steps]
+            bags = [Bag([Molecule(part) for part in molecules]) for molecules in parts]
+            odds = [{"probability": step.probability, "log_probability": step.log_prob} for step in steps]
+            yield list(zip(bags, odds, strict=True))
+
+
+class ChemspecBackward(_SourceModel, BackwardReactionModel):  # type: ignore[misc]
+    """Retro model."""
+
+    task = "retro"
+
     def _get_reactions(self, inputs: list[Molecule], num_results: int) -> list[Sequence[SingleProductReaction]]:
-        predictions = self.source.predict_steps([molecule.smiles for molecule in inputs], num_results)
+        predictions = self._predict([molecule.smiles for molecule in inputs], num_results)
         return [
-            [
-                SingleProductReaction(
-                    product=molecule,
-                    reactants=_reactant_bag(step, keep_salts=self._keep_salts),
-                    metadata=_metadata(step),
-                )
-                for step in steps
-            ]
+            [SingleProductReaction(product=molecule, reactants=bag, metadata=odds) for bag, odds in steps]
             for molecule, steps in zip(inputs, predictions, strict=True)
         ]
 
 
-class ChemspecForward(ForwardReactionModel):  # type: ignore[misc]
-    """Forward model; probabilities are uncalibrated."""
+class ChemspecForward(_SourceModel, ForwardReactionModel):  # type: ignore[misc]
+    """Forward model."""
 
-    def __init__(
-        self, model_dir: str = "forward", device: str = "auto", *, keep_salts: bool = True, **options: Any
-    ) -> None:
-        """Configure the model; see `ChemspecBackward`."""
-        source_options = {name: options.pop(name) for name in SOURCE_OPTIONS if name in options}
-        super().__init__(**options)
-        self.source = Source("forward", model=model_dir, device=device, **source_options)
-        self._keep_salts = keep_salts
-
-    def get_parameters(self) -> list[Any]:
-        """Return nothing, as `ChemspecBackward` does."""
-        return []
-
-    def get_model_info(self) -> dict[str, Any]:
-        """Return the model's name and the digest of its weights."""
-        return self.source.info()
+    task = "forward"
 
     def _get_reactions(self, inputs: list[Bag[Molecule]], num_results: int) -> list[Sequence[Reaction]]:
         queries = [".".join(sorted(molecule.smiles for molecule in bag)) for bag in inputs]
         return [
-            [
-                Reaction(
-                    reactants=bag, products=_reactant_bag(step, keep_salts=self._keep_salts), metadata=_metadata(step)
-                )
-                for step in steps
-            ]
-            for bag, steps in zip(inputs, self.source.predict_steps(queries, num_results), strict=True)
+            [Reaction(reactants=flask, products=bag, metadata=odds) for bag, odds in steps]
+            for flask, steps in zip(inputs, self._predict(queries, num_results), strict=True)
         ]
-
-
-def _reactant_bag(step: Step, *, keep_salts: bool) -> Bag[Molecule]:
-    parts = step.parts if keep_salts else step.smiles.split(".")
-    return Bag([Molecule(part) for part in parts])
-
-
-def _metadata(step: Step) -> dict[str, float]:
-    return {"probability": step.probability, "log_probability": step.log_prob}
 
 
 def read_route(tree: Mapping[str, Any]) -> SynthesisGraph:

@@ -6,12 +6,10 @@ of `SHARD` on disk; memory holds their text.
 """
 
 import hashlib
-import json
-import multiprocessing
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from chemspec.data.shards import read_rows
+from chemspec.data.shards import claim_shards, read_rows
 from chemspec.precedents import index_file
 from chemspec.precedents.index_file import product_hash
 from chemspec.precedents.rows import (
@@ -30,7 +28,7 @@ from chemspec.precedents.rows import (
     product_fingerprint,
     read_row,
 )
-from chemspec.system.threads import exit_with_parent
+from chemspec.system.threads import worker_pool
 
 SHARD = 2_000
 BITS = 512
@@ -80,7 +78,9 @@ def build_index(
         raise ValueError(f"{len(everything)} files; give 1 to {MAX_FILES}")
     names = [file.name.removesuffix(".gz").removesuffix(".csv") for file in everything]
     parts = out.with_name(f"{out.name}.parts")
-    _claim_shards(parts, everything, {"new": len(files), "guess": guess, "bits": bits, "limit": limit})
+    stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in everything]
+    settings = {"new": len(files), "guess": guess, "bits": bits, "limit": limit}
+    claim_shards(parts, {"files": stats, **settings, "shard": SHARD, "format": index_file.FORMAT})
     total = sum(1 for file in everything for _ in islice(read_rows(file), limit or None))
     stream = _ReactionStream(everything, len(files), limit, lambda done: progress(done, total))
     shards = list(_write_shards(stream, parts, (guess, bits), workers))
@@ -98,17 +98,6 @@ def build_index(
         changes=(len(arrays["wide"]), counts["close"]),
         size=out.stat().st_size,
     )
-
-
-def _claim_shards(parts: Path, files: Sequence[Path], settings: dict[str, Any]) -> None:
-    """Delete existing shards unless they are from the same files and settings."""
-    file_stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-    expected = json.dumps({"files": file_stats, **settings, "shard": SHARD, "format": index_file.FORMAT})
-    stamp = parts / "made-from.json"
-    if not stamp.exists() or stamp.read_text(encoding="utf-8") != expected:
-        shutil.rmtree(parts, ignore_errors=True)
-        parts.mkdir(parents=True)
-        stamp.write_text(expected, encoding="utf-8")
 
 
 class _ReactionStream:
@@ -164,35 +153,25 @@ def _digest_texts(*texts: str) -> bytes:
 
 
 def _write_shards(stream: _ReactionStream, parts: Path, settings: tuple[bool, int], workers: int) -> Iterator[Path]:
-    jobs = ((parts / f"{number:06d}.npz", chunk) for number, chunk in enumerate(_iterate_chunks(stream)))
+    reactions = iter(stream)
+    chunks = iter(lambda: list(islice(reactions, SHARD)), [])
+    jobs = ((parts / f"{number:06d}.npz", chunk) for number, chunk in enumerate(chunks))
     if workers <= 1:
         for shard, chunk in jobs:
             write_shard(shard, chunk, *settings)
             yield shard
         return
-    with ProcessPoolExecutor(
-        workers, mp_context=multiprocessing.get_context("spawn"), initializer=exit_with_parent
-    ) as pool:
+    with worker_pool(workers) as pool:
         running: list[tuple[Path, Future[None]]] = []
-        try:
-            for shard, chunk in jobs:
-                running.append((shard, pool.submit(write_shard, shard, chunk, *settings)))
-                if len(running) > 2 * workers:  # limits memory, since reading is faster than the workers
-                    first, done = running.pop(0)
-                    done.result()
-                    yield first
-            for first, done in running:
+        for shard, chunk in jobs:
+            running.append((shard, pool.submit(write_shard, shard, chunk, *settings)))
+            if len(running) > 2 * workers:  # limits memory, since reading is faster than the workers
+                first, done = running.pop(0)
                 done.result()
                 yield first
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-
-
-def _iterate_chunks(stream: _ReactionStream) -> Iterator[list[Numbered]]:
-    reactions = iter(stream)
-    while chunk := list(islice(reactions, SHARD)):
-        yield chunk
+        for first, done in running:
+            done.result()
+            yield first
 
 
 def write_shard(shard: Path, chunk: Sequence[Numbered], guess: bool, bits: int) -> None:

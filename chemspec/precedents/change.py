@@ -13,7 +13,7 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
-from chemspec.chem.atom_maps import MOST_ATOMS, AtomMap, MolGraph, graph_of, improve, map_atoms
+from chemspec.chem.atom_maps import MOST_ATOMS, AtomMap, MolGraph, graph_of, improve, map_atoms, split_precursors
 from chemspec.chem.parsing import mol_from_smiles
 
 LEAVING = 3  # radius in bonds of leaving groups
@@ -65,13 +65,10 @@ def _build_change(match: AtomMap, source: Any) -> Change | None:
     keys = _change_hashes(match)
     if keys is None:
         return None
-    givers: list[str] = []
-    others: list[str] = []
     for atom in source.GetAtoms():
         atom.SetAtomMapNum(0)
-    for number, part in enumerate(Chem.GetMolFrags(source, asMols=True, sanitizeFrags=False)):
-        (givers if match.given[number] else others).append(_canonical_part(part))
-    return Change(*keys, tuple(sorted(givers)), tuple(sorted(others)))
+    givers, others = map(sorted, split_precursors(match, source, _canonical_part))
+    return Change(*keys, tuple(givers), tuple(others))
 
 
 def _canonical_part(part: Any) -> str:

@@ -278,26 +278,17 @@ def _is_substrate(smiles: str) -> bool:
 
 def _tanimoto_similarity(prints: NDArray[np.uint8], query: NDArray[np.uint8]) -> NDArray[np.float64]:
     words, query_words = np.ascontiguousarray(prints).view(np.uint64), query.view(np.uint64)
-    both = _count_row_bits(words & query_words)
-    return both / np.maximum(_count_row_bits(words | query_words), 1)
-
-
-_BYTES = np.array([bin(byte).count("1") for byte in range(256)], np.uint8)
-
-
-def _count_row_bits(words: NDArray[np.uint64]) -> NDArray[np.int64]:
-    count: NDArray[np.int64] = count_bits(words).sum(axis=1, dtype=np.int64)
-    return count
+    both, either = (count_bits(bits).sum(axis=1, dtype=np.int64) for bits in (words & query_words, words | query_words))
+    similarity: NDArray[np.float64] = both / np.maximum(either, 1)
+    return similarity
 
 
 def count_bits(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
     """Return the number of set bits in each integer."""
     if hasattr(np, "bitwise_count"):
         return np.bitwise_count(words)
-    counted: NDArray[np.uint8] = _BYTES[np.ascontiguousarray(words).view(np.uint8).reshape(*words.shape, 8)].sum(
-        axis=-1, dtype=np.uint8
-    )
-    return counted
+    bits = np.unpackbits(np.ascontiguousarray(words).view(np.uint8).reshape(*words.shape, 8), axis=-1)  # numpy 1
+    return bits.sum(axis=-1, dtype=np.uint8)  # type: ignore[no-any-return]
 
 
 NAME = "precedents.safetensors"

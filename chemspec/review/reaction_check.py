@@ -16,7 +16,7 @@ from chemspec.chem.strategy import strategy
 from chemspec.engine.distinct import echoes_query
 from chemspec.engine.engine import Engine
 from chemspec.review.forward_check import ForwardCheck, StepChecker, gives_target
-from chemspec.review.suggestions import answer_probability
+from chemspec.review.suggestions import answer_probability, element_counts
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, Hypothesis
@@ -150,8 +150,7 @@ def _describe_near_miss(task: Task, query: str, expected: str, answer: str) -> s
 def _find_problem(task: Task, query: str, expected: str) -> str:
     flask, product = TASKS[task].sides(query, expected)
     if lacking := chem.formula_balance(flask, product):
-        atoms = ", ".join(f"{count} {element}" for element, count in lacking.items())
-        return f"the reactants cannot supply {atoms} of the product"
+        return f"the reactants cannot supply {element_counts(lacking)} of the product"
     if echoes_query("forward", flask, product):
         return "the product is one of the starting materials"
     if task == "forward":

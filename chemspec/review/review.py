@@ -127,7 +127,16 @@ def review_result(
         checker.propose(
             suggestion.reaction for suggestion in evidence if suggestion.best.valid and not suggestion.reagents[0]
         )
-        evidence = [_with_reagents_and_stock(suggestion, checker, stock) for suggestion in evidence]
+        evidence = [
+            replace(
+                item,
+                proposed=checker.proposed_sets(item.reaction) or (),
+                stock=() if stock is None else stock_marks(item.best.canonical, stock),
+            )
+            if item.best.valid
+            else item
+            for item in evidence
+        ]
     return Review(task, query, result, (*evidence, *suggestions[len(evidence) :]), checks)
 
 
@@ -160,13 +169,6 @@ class Reviewer:
 def _check_task(task: Task) -> None:
     if TASKS.lookup(task).whole:
         raise ValueError(f"there is no review of {task}; it is for products and precursors")
-
-
-def _with_reagents_and_stock(suggestion: Suggestion, checker: StepChecker, stock: Stock | None) -> Suggestion:
-    if not suggestion.best.valid:
-        return suggestion
-    marks = () if stock is None else stock_marks(suggestion.best.canonical, stock)
-    return replace(suggestion, proposed=checker.proposed_sets(suggestion.reaction) or (), stock=marks)
 
 
 def review_document(review: Review) -> dict[str, Any]:

@@ -5,9 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from chemspec import chem
-from chemspec.chem.flask_check import missing_or_conflicting
+from chemspec.chem.flask_check import atoms_by_molecule, missing_or_conflicting
 from chemspec.chem.names.reagents import name_in_list
-from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.stereo_gaps import drop_geometry, geometry, open_stereo
 from chemspec.chem.stoichiometry import extra_copies, missing_elements, strategy_of_step
 from chemspec.chem.strategy import BYSTANDERS, Strategy
@@ -207,11 +206,11 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         yield "returns the query" if task == "retro" else "returns a starting material"
     copies = ".".join(extra_copies(left, right))
     if lacking := missing_elements(left, right):
-        yield f"the reactants cannot supply {_element_counts(lacking)}"
+        yield f"the reactants cannot supply {element_counts(lacking)}"
     elif (core := _atom_sources(task, left, change)) and (
         taken := missing_elements(f"{core}.{copies}".strip("."), right)
     ):
-        yield f"{_element_counts(taken)} of the product could only come from a solvent, base or counterion"
+        yield f"{element_counts(taken)} of the product could only come from a solvent, base or counterion"
     elif task == "forward" and change and change.unlikely and not (change.carbon_moves or change.bond_shifted):
         yield change.unlikely
     if copies and task == "forward":
@@ -241,7 +240,8 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         yield f"the forward model is unsure of it ({format_percent(check.probability)})"
 
 
-def _element_counts(lacking: dict[str, int]) -> str:
+def element_counts(lacking: dict[str, int]) -> str:
+    """Return numbers of atoms by element in words, such as "1 C, 2 O"."""
     return ", ".join(f"{count} {element}" for element, count in lacking.items())
 
 
@@ -266,14 +266,9 @@ def _atom_sources(task: Task, left: str, change: Strategy | None) -> str:
     aside = BYSTANDERS if task == "forward" else {part for part in BYSTANDERS if "-]" in part}
     if change and change.key[0] == "formylation":
         aside = aside - {"CN(C)C=O"}
-    given, start, parts = set(change.origin) if change else set(), 0, []
-    for part in left.split("."):
-        mol = mol_from_smiles(part)
-        atoms = range(start, start + (mol.GetNumAtoms() if mol else 0))
-        start = atoms.stop
-        if part not in aside or (atoms and given.issuperset(atoms)):
-            parts.append(part)
-    return ".".join(parts)
+    given = set(change.origin) if change else set()
+    molecules = atoms_by_molecule(left)
+    return ".".join(part for part, atoms in molecules if part not in aside or (atoms and atoms <= given))
 
 
 def recorded_rank(shown: Sequence[Suggestion]) -> int | None:

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from threading import Lock, Thread
 
@@ -44,6 +45,19 @@ def set_torch_threads(count: int) -> Iterator[None]:
             _open -= 1
             if torch.get_num_threads() != _before:
                 torch.set_num_threads(_before)
+
+
+@contextmanager
+def worker_pool(count: int) -> Iterator[ProcessPoolExecutor]:
+    """Open a pool of processes that end with this one; an error or Ctrl-C ends it at once, not after its last job."""
+    # Spawned, because forking a process with torch threads can deadlock.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, mp_context=context, initializer=exit_with_parent) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
 
 
 def exit_with_parent() -> None:

@@ -18,7 +18,7 @@ from small import QUERIES
 from typer.testing import CliRunner
 
 from chemspec.engine.engine import Engine
-from chemspec.importers import registry
+from chemspec.importers import model_formats
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.settings import DecodeSettings
 
@@ -60,7 +60,7 @@ def test_the_rows_count_passes_and_answers_alike(checkpoint: Path, monkeypatch: 
         texts = [engine.tokenizer.decode(one.tokens) for one in found]
         return texts if width == 1 else texts[:-1]
 
-    torched: Any = registry.load(checkpoint).backend(RuntimeConfig("cpu", "fp32", "torch", 1))[0]
+    torched: Any = model_formats.load(checkpoint).backend(RuntimeConfig("cpu", "fp32", "torch", 1))[0]
     model = torched.model
     monkeypatch.setitem(peers.PEERS, "slow", lambda *_: peers.Peer("slow", "1", answer, lambda: calls[0]))
     rows = peers.compare(engine, "slow", [*QUERIES[:3], "CC("], widths=(1, 3), max_len=20)

@@ -41,14 +41,16 @@ def test_textbook_reactions(name: str) -> None:
     assert pair[1] == wanted
 
 
-def test_spectators_are_told_from_givers() -> None:
-    found = guess_maps("CN.C[C@H](F)C(=O)O.ClCCl", "CNC(=O)[C@H](C)F")
-    assert found is not None and found[1] == ["ClCCl"]
-
-
-@pytest.mark.parametrize("agent", ["O=S(Cl)Cl", "O=P(Cl)(Cl)Cl"])
-def test_chlorine_comes_from_the_acid_chloride_and_not_from_the_solvent(agent: str) -> None:
-    found = guess_maps(f"ClCCl.{agent}.OCCc1ccccc1", "ClCCc1ccccc1")
+@pytest.mark.parametrize(
+    ("precursors", "product"),
+    [
+        ("CN.C[C@H](F)C(=O)O.ClCCl", "CNC(=O)[C@H](C)F"),
+        ("ClCCl.O=S(Cl)Cl.OCCc1ccccc1", "ClCCc1ccccc1"),  # chlorine comes from the acid chloride
+        ("ClCCl.O=P(Cl)(Cl)Cl.OCCc1ccccc1", "ClCCc1ccccc1"),
+    ],
+)
+def test_spectators_are_told_from_givers(precursors: str, product: str) -> None:
+    found = guess_maps(precursors, product)
     assert found is not None and found[1] == ["ClCCl"]
 
 
@@ -71,4 +73,5 @@ def test_atoms_are_paired_once_with_their_like(one: str, other: str, seed: int) 
         assert match.target[there] == here
         mine, yours = target.GetAtomWithIdx(here), source.GetAtomWithIdx(there)
         assert mine.GetAtomicNum() == yours.GetAtomicNum()
-    assert match.cost() == pytest.approx(0.3)  # of one molecule that stays as it is
+    cost = match.cost_at(range(len(match.origin)), range(len(match.target)))
+    assert cost == pytest.approx(0.3)  # of one molecule that stays as it is

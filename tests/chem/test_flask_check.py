@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from case_tables import table
 
 from chemspec import chem
 from chemspec.chem import flask_check
@@ -113,10 +114,30 @@ def test_the_flask_that_the_first_page_answers_lacks_nothing() -> None:
     assert check(answered["query"], answered["hypotheses"][0]["canonical"]) == ()
 
 
+@pytest.mark.parametrize(("left", "right", "words"), table("chem/hazards"))
+def test_a_hazard_is_told(left: str, right: str, words: str) -> None:
+    assert any(words in sentence for sentence in flask_check.hazards(left, right)), flask_check.hazards(left, right)
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("CC(=O)Cl.NCc1ccccc1.CCN(CC)CC.ClCCl", "CC(=O)NCc1ccccc1"),
+        ("N#Cc1ccccc1.[Na+].[OH-].O", "O=C(O)c1ccccc1"),  # a nitrile is no cyanide
+        ("O=[N+]([O-])c1ccccc1.[Fe].[NH4+].[Cl-]", "Nc1ccccc1"),
+        ("CC(=O)OC(C)=O.OCc1ccccc1", "CC(=O)OCc1ccccc1"),
+        ("COc1ccc(Br)cc1.OB(O)c1ccccc1.[Pd].[K+].[K+].O=C([O-])[O-]", "COc1ccc(-c2ccccc2)cc1"),
+    ],
+)
+def test_no_hazard_is_told_of_harmless_mixtures(left: str, right: str) -> None:
+    assert flask_check.hazards(left, right) == ()
+
+
 def test_every_pattern_of_the_tables_can_be_read_and_every_set_is_used() -> None:
     sets, needs, conflicts = flask_check._sets(), flask_check._needs(), flask_check._conflicts()
     patterns = [group for item in sets.values() for group in (*item.anywhere, *item.agents)]
     patterns += [group for conflict in conflicts for group in (*conflict.agent, *conflict.unless, (conflict.group,))]
+    patterns += [group for groups, _ in flask_check._hazard_rows() for group in groups]
     patterns += [(need.reactants,) for lines in needs.values() for need in lines if need.reactants != "-"]
     assert [smarts for group in patterns for smarts in group if mol_from_smarts(smarts) is None] == []
     used = {id(item) for lines in needs.values() for need in lines for item in need.sets}

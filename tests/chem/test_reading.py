@@ -48,9 +48,3 @@ def test_a_bridgehead_nitrogen_is_read_without_its_stereo_and_says_so(mark: str)
     assert any("nitrogen left out" in note for note in read.notes)
     ammonium = formats.read_any("CCC[N@+](C)(CC)c1ccccc1", task="retro")  # a stereocentre of its own
     assert isinstance(ammonium, formats.Input) and "[N@" in ammonium.smiles
-
-
-@pytest.mark.parametrize(("name", "smiles"), [("DMEDA", "CNCCNC"), ("TMEDA", "CN(C)CCN(C)C")])
-def test_ligands_of_copper_and_lithium_have_names(name: str, smiles: str) -> None:
-    read = formats.read_any(name, task="forward")
-    assert isinstance(read, formats.Input) and read.smiles == smiles

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.salts import charge_of, group_salts, in_typed_order
+from chemspec.chem.salts import balance_charges, charge_of, group_salts, in_typed_order, normal_form
 
 FLASK = ["CCO", "Nc1ccccc1", "[Na+]", "[K+]", "[OH-]", "[Cl-]", "O=C([O-])[O-]", "[Cu+2]", "CC(=O)[O-]", "[Al+3]"]
 
@@ -74,3 +74,21 @@ def test_a_reaction_is_read_with_both_sides() -> None:
     assert bad.reaction == ""
     assert any(note.startswith("the other side cannot be read: ") for note in bad.notes)
     assert len(half.notes) == 1
+
+
+@pytest.mark.parametrize(
+    ("reagents", "whole"),
+    [
+        ("", ""),
+        ("CCO.Cl", "CCO.Cl"),
+        ("[Na+].[OH-]", "[Na+].[OH-]"),
+        ("CCO.O=C([O-])[O-].[K+]", "CCO.O=C([O-])[O-].[K+].[K+]"),
+        ("CC(=O)[O-].[Pd+2]", "CC(=O)[O-].CC(=O)[O-].[Pd+2]"),
+        ("O=C([O-])[O-].[K+].[Na+].[OH-]", "O=C([O-])[O-].[K+].[K+].[Na+].[OH-]"),
+        ("[Na+]", "[Na+]"),
+        ("O=P([O-])([O-])[O-].[Ca+2]", "O=P([O-])([O-])[O-].[Ca+2]"),
+    ],
+)
+def test_ions_stand_as_often_as_their_charges_need(reagents: str, whole: str) -> None:
+    assert balance_charges(reagents) == whole
+    assert normal_form(whole) == normal_form(reagents)

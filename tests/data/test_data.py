@@ -247,6 +247,7 @@ def test_a_fault_in_a_worker_is_raised_at_once(retro_csv: Path, tmp_path: Path) 
     bad = tmp_path / "bad"
     shards = bad / "train-shards"
     shards.mkdir(parents=True)
+    (tmp_path / "good" / "train-shards" / "made-from.json").rename(shards / "made-from.json")
     (shards / "retro.csv.gz-00000000.partial").mkdir()  # where the shard is to be written
     with pytest.raises(OSError, match=r"00000000\.partial"):
         prepare([retro_csv], bad, RETRO, workers=2)

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
-from chemspec.importers import pickled, registry
+from chemspec.importers import model_formats, pickled
 from chemspec.importers.base import LoadedModel, LoadOptions
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runtime import RuntimeConfig
@@ -72,7 +72,7 @@ def genuine(name: str, tmp_path: Path) -> tuple[LoadedModel, list[str], Any]:
         vocab = tmp_path / "bart_vocab.txt"
         vocab.write_text("\n".join(tokens) + "\n")
     assert file is not None
-    return registry.load(file, LoadOptions("forward", vocab=vocab)), tokens, np.load(folder / "oracle.npz")
+    return model_formats.load(file, LoadOptions("forward", vocab=vocab)), tokens, np.load(folder / "oracle.npz")
 
 
 @pytest.mark.parametrize("name", ["mt041", "onmt22", "tt", "chemformer_v2"])
@@ -159,7 +159,7 @@ def test_a_checkpoint_computes_what_its_network_does(name: str, tmp_path: Path) 
     family = FAMILIES[name]
     model = family.network()
     file = family.write(tmp_path / family.file, model)
-    loaded = registry.load(file, LoadOptions("forward"))
+    loaded = model_formats.load(file, LoadOptions("forward"))
     random = torch.Generator().manual_seed(5)
     source, target = (torch.randint(6, len(family.tokens), (3, 20), generator=random) for _ in range(2))
     found = log_probs(loaded, family.tokens, source, target)
@@ -197,7 +197,7 @@ def test_reactiont5_reads_the_blank_that_its_authors_feed(whose: str, tmp_path: 
         (tmp_path / file.name).write_bytes(file.read_bytes())
     if whose == "its authors'":
         (tmp_path / "tokenizer.json").write_bytes((authors / "tokenizer.json").read_bytes())
-    loaded = registry.load(tmp_path, LoadOptions("forward", "reactiont5-forward"))
+    loaded = model_formats.load(tmp_path, LoadOptions("forward", "reactiont5-forward"))
     tokenizer: Any = loaded.tokenizer
     ids = [tokenizer.numbers.theirs[token] for token in tokenizer.encode("CCBr.Cl")]
     start, end, blank = [181, 3, 5, 5, 29, 28, 39, 151, 182], [1], [3]  # REACTANT: ▁ C C B r . Cl REAGENT:
@@ -209,7 +209,7 @@ def test_reactiont5_reads_the_blank_that_its_authors_feed(whose: str, tmp_path: 
     out = tmp_path / "out"
     assert loaded.save is not None
     loaded.save(out, "card")
-    again = registry.load(out)
+    again = model_formats.load(out)
     assert (again.task, again.digest != "", again.tokenizer.encode("CCO")) == ("forward", True, tokenizer.encode("CCO"))
 
 
@@ -220,7 +220,7 @@ def test_the_source_may_have_another_vocabulary_than_the_target(tmp_path: Path) 
     model = foreign.network(len(ONMT), **PRE, **EPS, shared_embedding=False)
     source, target = [*ONMT[:-4], "[2H]", "[13C]"], [*ONMT[:-3]]  # the target alone has ONMT[-4]
     file = foreign.onmt(tmp_path / "two.pt", model, source=source, target=target, sizes=(len(source), len(target)))
-    loaded = registry.load(file, LoadOptions("retro"))
+    loaded = model_formats.load(file, LoadOptions("retro"))
     tokens = loaded.tokenizer.tokens
     assert set(tokens[4:]) == {*source[4:], *target[4:]}
     places = [torch.tensor([tokens.index(NAMED.get(one, one)) for one in side]) for side in (source, target)]
@@ -258,7 +258,7 @@ def test_unknown_tokens_are_refused_by_name_or_read_as_unk_as_told(tmp_path: Pat
     file = foreign.translation_transformer(tmp_path / "last.ckpt", foreign.network(len(TT), **POST))
     refused = Engine.load(file, task="retro", **CPU).predict("C[SiH3]", n=1)
     assert refused.status == "invalid" and "'[SiH3]'" in refused.message
-    loaded = registry.load(file, LoadOptions("retro", unknown_as_unk=True))
+    loaded = model_formats.load(file, LoadOptions("retro", unknown_as_unk=True))
     assert loaded.tokenizer.encode("C[SiH3]") == (4, 3)
 
 
@@ -303,7 +303,7 @@ def test_code_in_a_pickle_is_refused_and_not_run(legacy: bool, tmp_path: Path) -
     parts = {"model": {}, "generator": {}, "vocab": Bomb(mark), "opt": {}}
     torch.save(parts, file, _use_new_zipfile_serialization=not legacy)
     with pytest.raises(CheckpointError, match=r"nothing in it was run: it names \w+\.system"):
-        registry.load(file)
+        model_formats.load(file)
     assert not mark.exists()
     pickle.loads(pickle.dumps(Bomb(mark)))  # it would have
     assert mark.exists()
@@ -353,40 +353,40 @@ def test_a_file_that_is_cut_off_is_refused(keep: float, tmp_path: Path) -> None:
         whole = file.read_bytes()
         file.write_bytes(whole[: int(keep * len(whole))])
         with pytest.raises(CheckpointError, match="damaged or cut off"):
-            registry.load(file)
+            model_formats.load(file)
 
 
 def test_a_file_of_another_family_is_refused_with_what_it_holds(tmp_path: Path) -> None:
     torch.save({"weights": {}, "step": 3}, tmp_path / "x.pt")
     with pytest.raises(CheckpointError, match="not of a known format; its parts are weights, step"):
-        registry.load(tmp_path / "x.pt")
+        model_formats.load(tmp_path / "x.pt")
     (tmp_path / "notes.txt").write_text("hello")
     with pytest.raises(CheckpointError, match="neither a model folder nor a torch checkpoint"):
-        registry.load(tmp_path / "notes.txt")
+        model_formats.load(tmp_path / "notes.txt")
     torch.save([1, 2], tmp_path / "list.pt")
     with pytest.raises(CheckpointError, match="holds a list"):
-        registry.load(tmp_path / "list.pt")
+        model_formats.load(tmp_path / "list.pt")
     with pytest.raises(CheckpointError, match=r"several checkpoints, list\.pt, x\.pt"):
-        registry.load(tmp_path)
+        model_formats.load(tmp_path)
     torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), tmp_path / "program.pt")
     with pytest.raises(CheckpointError, match="TorchScript"):
-        registry.load(tmp_path / "program.pt")
+        model_formats.load(tmp_path / "program.pt")
 
 
 def test_a_missing_vocabulary_is_named(tmp_path: Path) -> None:
     file = foreign.translation_transformer(tmp_path / "last.ckpt", foreign.network(len(TT), **POST))
     (tmp_path / "vocab.json").unlink()
     with pytest.raises(CheckpointError, match=r"does not hold its vocabulary.*--vocab FILE"):
-        registry.load(file)
+        model_formats.load(file)
     model = foreign.network(len(CHEMFORMER), **PRE, activation="gelu", source_specials=True)
     other = foreign.chemformer(tmp_path / "chem.ckpt", model, with_tokens=False)
     with pytest.raises(CheckpointError, match=r"bart_vocab\.txt"):
-        registry.load(other)
+        model_formats.load(other)
     lines = tmp_path / "bart_vocab.txt"
     lines.write_text("\n".join(CHEMFORMER) + "\n")
     new = tmp_path / "v2.json"
     new.write_text(json.dumps({"properties": {}, "vocabulary": list(CHEMFORMER)}))
-    one, two = registry.load(other), registry.load(other, LoadOptions(vocab=new))
+    one, two = model_formats.load(other), model_formats.load(other, LoadOptions(vocab=new))
     assert one.tokenizer == two.tokenizer and one.tokenizer.tokens[4:7] == (
         "<MASK>",
         "<SEP>",
@@ -397,11 +397,11 @@ def test_a_missing_vocabulary_is_named(tmp_path: Path) -> None:
 def test_another_vocabulary_size_is_refused_with_both_sizes(tmp_path: Path) -> None:
     model = foreign.network(len(ONMT), **PRE, **EPS)
     with pytest.raises(CheckpointError, match=rf"has {len(ONMT) - 1} tokens, its table of embeddings is {len(ONMT)} x"):
-        registry.load(foreign.onmt(tmp_path / "model.pt", model, source=ONMT[:-1], target=ONMT[:-1]))
+        model_formats.load(foreign.onmt(tmp_path / "model.pt", model, source=ONMT[:-1], target=ONMT[:-1]))
     file = foreign.translation_transformer(tmp_path / "last.ckpt", foreign.network(len(TT), **POST))
     (tmp_path / "vocab.json").write_text(json.dumps({str(i): token for i, token in enumerate(TT[:-1])}))
     with pytest.raises(CheckpointError, match="tokens, its table of embeddings"):
-        registry.load(file)
+        model_formats.load(file)
 
 
 @pytest.mark.parametrize(
@@ -422,7 +422,7 @@ def test_an_unsupported_option_is_named(option: dict[str, Any], tmp_path: Path) 
     file = foreign.onmt(tmp_path / "model.pt", foreign.network(len(ONMT), **PRE, **EPS), **option)
     ((name, value),) = option.items()
     with pytest.raises(CheckpointError, match=f"option {name} is {value!r}, which chemspec does not compute"):
-        registry.load(file)
+        model_formats.load(file)
 
 
 @pytest.mark.parametrize("token", ["CC", "▁C", "["])
@@ -430,14 +430,14 @@ def test_a_vocabulary_of_other_pieces_than_atoms_is_refused(token: str, tmp_path
     words = [*ONMT[:-1], token]
     file = foreign.onmt(tmp_path / "model.pt", foreign.network(len(ONMT), **PRE, **EPS), source=words, target=words)
     with pytest.raises(CheckpointError, match="does not split SMILES atom by atom"):
-        registry.load(file)
+        model_formats.load(file)
 
 
 def test_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
     model = foreign.network(len(TT), **POST)
     model.decoder.layers[0].linear1.weight[0, 0] = float("nan")
     with pytest.raises(CheckpointError, match="infinite or undefined"):
-        registry.load(foreign.translation_transformer(tmp_path / "last.ckpt", model))
+        model_formats.load(foreign.translation_transformer(tmp_path / "last.ckpt", model))
 
 
 def test_a_network_of_zeros_is_refused(tmp_path: Path) -> None:
@@ -445,13 +445,13 @@ def test_a_network_of_zeros_is_refused(tmp_path: Path) -> None:
     for weight in model.parameters():
         weight.data.zero_()
     with pytest.raises(CheckpointError, match="do not depend on the text"):
-        registry.load(foreign.translation_transformer(tmp_path / "last.ckpt", model))
+        model_formats.load(foreign.translation_transformer(tmp_path / "last.ckpt", model))
 
 
 def test_a_checkpoint_without_a_task_says_what_it_is_taken_for(tmp_path: Path) -> None:
     (tmp_path / "USPTO_50K").mkdir()
     model = foreign.network(len(ONMT), **PRE, **EPS)
     for folder, task in ((tmp_path, "forward"), (tmp_path / "USPTO_50K", "retro")):
-        loaded = registry.load(foreign.onmt(folder / "model.pt", model))
+        loaded = model_formats.load(foreign.onmt(folder / "model.pt", model))
         assert loaded.task == task and f"assumed to be a {task} model" in loaded.notes[0]
-        assert registry.load(folder / "model.pt", LoadOptions("retro")).notes == ()
+        assert model_formats.load(folder / "model.pt", LoadOptions("retro")).notes == ()

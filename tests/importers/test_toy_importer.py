@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
 from chemspec.importers.base import Importer, LoadedModel, LoadOptions
-from chemspec.importers.registry import IMPORTERS
+from chemspec.importers.model_formats import IMPORTERS
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig

@@ -14,6 +14,7 @@ from typing import Any
 import openpyxl
 import pyarrow
 import pytest
+from case_tables import Case, read_cases
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
@@ -25,6 +26,7 @@ from chemspec.io.lines import split_lines
 from chemspec.io.readers import FileError, decode_text, read_queries
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task
+from chemspec.tasks import TASKS, check_task
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, result_from_json
 
 HOW = DecodeSettings(n=2, batch_size=1, drafter="none")
@@ -65,8 +67,6 @@ def run(
 ) -> dict[str, int]:
     return predict_file(engine or Fake(), queries, out, how, **more)
 
-
-# --- reading -------------------------------------------------------------------------------------
 
 TABLE = 'id,smiles,name\n1,CCO,ethanol\n2,,nothing\n3,"C,C",odd\n'
 
@@ -124,6 +124,25 @@ def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, name: str, raw: bytes
     with pytest.raises(FileError, match=part) as caught:
         read_queries(tmp_path / name, column)
     assert name in str(caught.value)
+
+
+CASES = read_cases(Path(__file__).parent / "cases" / "tables.txt")  # as programs and people write them
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
+def test_the_queries_of_a_file_of_the_table(tmp_path: Path, case: Case) -> None:
+    path = tmp_path / case.expected["file"][0]
+    path.write_text(case.text)
+    tasks = [name for name in case.expected if name in TASKS]
+    assert tasks and set(case.expected) == {"file", *tasks}
+    for task in tasks:
+        (expected,) = case.expected[task]
+        if expected.startswith("refused:"):
+            with pytest.raises(FileError) as caught:
+                read_queries(path, task=check_task(task))
+            assert expected.removeprefix("refused:").strip() in str(caught.value)
+        else:
+            assert read_queries(path, task=check_task(task)) == expected.split(" | ")
 
 
 @pytest.mark.parametrize(
@@ -231,8 +250,6 @@ def test_a_file_is_known_by_its_ending_or_by_being_there(
     assert readers.looks_like_file(text)
 
 
-# --- writing -------------------------------------------------------------------------------------
-
 ODD = [*QUERIES, "x", "", 'a,"b"', "a\u2028b\x85c\x0bd", "=1+1", "\N{GREEK SMALL LETTER ALPHA}", "CCO"]
 
 
@@ -269,9 +286,6 @@ def test_a_file_without_an_answer_is_valid_too(tmp_path: Path, suffix: str, quer
     out = tmp_path / f"out{suffix}"
     run(queries, out)
     assert [row["query"] for row in rows_of(out)] == queries
-
-
-# --- interruptions -------------------------------------------------------------------------------
 
 
 @pytest.fixture(autouse=True)
@@ -452,9 +466,6 @@ def test_a_query_that_breaks_the_model_disturbs_no_other(tmp_path: Path) -> None
     rows = [json.loads(line) for line in (tmp_path / "o.jsonl").read_text().splitlines()]
     assert [row["query"] for row in rows] == queries
     assert rows[2]["message"] == "the model failed on this row (RuntimeError)"
-
-
-# --- the contract --------------------------------------------------------------------------------
 
 
 def test_answers_cut_at_the_limit_are_told() -> None:

@@ -56,14 +56,20 @@ def all_routes(smiles: str) -> list[frozenset[tuple[str, tuple[str, ...]]]]:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("ahead", [0, 7])
-def test_every_algorithm_finds_all_routes_of_the_toy(tmp_path: Path, algorithm: str, ahead: int) -> None:
-    wanted, calls = set(all_routes(str(chem.canonical(AMIDE)))), count(1)
+@pytest.mark.parametrize(
+    ("ahead", "through"),
+    [(0, ""), (7, ""), *((0, way) for way in (ACID_AMIDE, ESTER_AMIDE, "CO", "COC(=O)c1ccc([N+](=O)[O-])cc1"))],
+)
+def test_every_algorithm_finds_all_routes_of_the_toy(tmp_path: Path, algorithm: str, ahead: int, through: str) -> None:
+    """With a required intermediate all that contain it."""
+    routes, calls = all_routes(str(chem.canonical(AMIDE))), count(1)
+    wanted = {route for route in routes if not through or chem.canonical(through) in molecules(route)}
+    assert wanted
 
     def watch(now: Search) -> bool:  # mcts goes on visiting what it knows
         return next(calls) % 100 == 0 and {route.signature for route in now.routes()} == wanted
 
-    settings = PlanSettings(algorithm=algorithm, ahead=ahead, depth=8)
+    settings = PlanSettings(algorithm=algorithm, ahead=ahead, depth=8, through=through)
     found = plan(AMIDE, Expander(retro(), keep=False), stock(tmp_path), settings, watch)
     assert found.status == "solved"
     assert signatures(found) == wanted
@@ -260,24 +266,6 @@ def molecules(signature: frozenset[tuple[str, tuple[str, ...]]]) -> set[str]:
     return {reactant for _, reactants in signature for reactant in reactants}
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("through", [ACID_AMIDE, ESTER_AMIDE, "CO", "COC(=O)c1ccc([N+](=O)[O-])cc1"])
-def test_with_a_required_intermediate_all_routes_through_it_are_found(
-    tmp_path: Path, algorithm: str, through: str
-) -> None:
-    required = str(chem.canonical(through))
-    wanted = {route for route in all_routes(str(chem.canonical(AMIDE))) if required in molecules(route)}
-    assert wanted
-    calls = count(1)
-
-    def watch(now: Search) -> bool:
-        return next(calls) % 100 == 0 and {route.signature for route in now.routes()} == wanted
-
-    settings = PlanSettings(algorithm=algorithm, depth=8, through=through)
-    found = plan(AMIDE, Expander(retro(), keep=False), stock(tmp_path), settings, watch)
-    assert found.status == "solved" and signatures(found) == wanted
-
-
 def test_extraction_is_exact_where_a_likelier_route_is_elsewhere(tmp_path: Path) -> None:
     """Of one route per list, the best through the intermediate is listed, not the best of all."""
     intermediate = str(chem.canonical("CNC(=O)c1ccc(N)cc1"))
@@ -348,7 +336,7 @@ def test_the_target_itself_may_have_what_is_avoided(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("constraint", "words"),
+    ("settings", "words"),
     [
         ({"through": "C(("}, "cannot be read"),
         ({"through": "CCO.CCN"}, "several molecules"),
@@ -358,11 +346,15 @@ def test_the_target_itself_may_have_what_is_avoided(tmp_path: Path) -> None:
         ({"avoid": ("C" * 201,)}, "the limit is 200"),
         ({"avoid": ("C",) * 6}, "the limit is 5"),
         ({"through": "CCO", "avoid": ("[OH]",)}, "that is to be avoided"),
+        ({"algorithm": "a-star"}, "algorithm"),
+        *(({name: 0}, name) for name in ("seconds", "within")),
+        *(({name: -1}, name) for name in ("expansions", "ahead")),
+        ({"keep": ((0, 1),), "algorithm": "mcts"}, "protected bonds"),
     ],
 )
-def test_constraints_that_cannot_be_met_are_refused(constraint: dict[str, Any], words: str) -> None:
+def test_settings_that_cannot_be_met_are_refused(settings: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        PlanSettings(**constraint)
+        PlanSettings(**settings)
 
 
 def test_a_substructure_that_takes_too_long_to_search_counts_as_present(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -445,19 +437,3 @@ def test_ctrl_c_shows_what_was_found(tmp_path: Path) -> None:
 
     found = plan(AMIDE, Expander(retro(), keep=False), stock(tmp_path), PlanSettings(), watch)
     assert "interrupted" in found.message and found.routes
-
-
-@pytest.mark.parametrize(
-    ("wrong", "word"),
-    [
-        ({"algorithm": "a-star"}, "algorithm"),
-        ({"seconds": 0}, "seconds"),
-        ({"within": 0}, "within"),
-        ({"expansions": -1}, "expansions"),
-        ({"ahead": -1}, "ahead"),
-        ({"keep": ((0, 1),), "algorithm": "mcts"}, "protected bonds"),
-    ],
-)
-def test_settings_out_of_range_are_refused(wrong: dict[str, object], word: str) -> None:
-    with pytest.raises(ValueError, match=word):
-        PlanSettings(**wrong)  # type: ignore[arg-type]

@@ -63,13 +63,6 @@ def test_lists_are_named_and_missing_ones_refused(tmp_path: Path) -> None:
         load_stock([])
 
 
-def test_a_price_stands_behind_the_name_of_its_list(tmp_path: Path) -> None:
-    (tmp_path / "mine.csv").write_text("smiles,price,currency,amount,supplier\nCCO,5,EUR,1 g,Acme\nCN,,,,\n")
-    stock = load_stock([str(tmp_path / "mine.csv")])
-    assert stock.source("OCC") == "mine.csv, 5.00 EUR/1 g, Acme"
-    assert stock.source("CN") == "mine.csv" and stock.source("CCN") == ""
-
-
 def test_files_of_one_name_are_two_lists(tmp_path: Path) -> None:
     files = [tmp_path / folder / "list.smi" for folder in ("one", "other")]
     for file, smiles in zip(files, ("CCO", "CN"), strict=True):

@@ -96,9 +96,6 @@ def test_about_is_checked(index: Path) -> None:
             Precedents(index)
 
 
-# --- which one is installed --------------------------------------------------------------------------
-
-
 def test_the_users_own_index_is_found_and_opened_once(
     index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

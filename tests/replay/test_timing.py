@@ -41,9 +41,6 @@ STANDARD = result(GREEDY, [one_pass(1) for _ in range(4)], seconds=0.05)
 DRAFTED = result(AUTO, [one_pass(1), one_pass(3, 2, 1, nodes=5)], seconds=0.025)
 
 
-# --- one result
-
-
 def test_median_and_quartiles_stay_within_what_was_measured() -> None:
     assert Spread.from_values([3.0]) == (3, 3, 3, 1)
     assert Spread.from_values([1.0, 2.0]) == (1.5, 1.25, 1.75, 2)
@@ -99,9 +96,6 @@ def test_a_lane_marks_what_was_drafted_and_the_end() -> None:
     assert tokens == [("C", "own"), ("C", "drafted"), ("O", "drafted"), ("end", "own")]
 
 
-# --- settings
-
-
 def test_a_search_is_compared_with_the_same_search_without_drafts() -> None:
     sized = DecodeSettings(decoder="beam", n=2, drafter="copy", draft_length=8, draft_count=2)
     assert timing.standard_of(sized) == BEAM
@@ -120,9 +114,6 @@ def test_a_search_is_compared_with_the_same_search_without_drafts() -> None:
 )
 def test_names_tell_settings_apart(settings: DecodeSettings, words: str) -> None:
     assert timing.setting_name(settings) == words
-
-
-# --- races
 
 
 def test_the_table_takes_speed_ups_against_the_standard_of_the_same_run() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from chemspec import chem
 from chemspec.review import Review, StepChecker, review_document, review_result
 from chemspec.review.selectivity import MIN_SECOND, MIN_TOTAL
+from chemspec.review.suggestions import recorded_rank
 from chemspec.types import DecodeResult, Hypothesis, Vote
 
 
@@ -204,3 +207,13 @@ def test_a_product_of_several_double_bonds_lists_them_in_one_order() -> None:
     words = [part.split()[0] for part in only.geometry.split(", ")]
     assert len(only.members) == 3 and only.geometry.endswith("E/Z not set 10 %")
     assert sorted(words[0].split(",")) == ["?", "E"] and words[1] == words[0].replace("E", "Z")
+
+
+def suggestion(rank: int, *, same: object = None, known: bool = True) -> Any:
+    return SimpleNamespace(rank=rank, precedents=SimpleNamespace(same=same) if known else None)
+
+
+def test_the_first_recorded_prediction_is_named() -> None:
+    assert recorded_rank([]) is None
+    assert recorded_rank([suggestion(1, known=False), suggestion(2)]) is None
+    assert recorded_rank([suggestion(1), suggestion(2, same="US1"), suggestion(3, same="US2")]) == 2

@@ -103,8 +103,9 @@ def _isomer(name: str) -> Named | None:
         return None
     sign, rest = split
     if sign in "DL":
-        other = _listed(f"{'L' if sign == 'D' else 'D'}-{rest}")
-        return other and Named(_mirror_image(other.smiles), name)
+        mirrored = _listed(f"{'L' if sign == 'D' else 'D'}-{rest}")
+        turn = {"@": "@@", "@@": "@"}
+        return mirrored and Named(re.sub("@@?", lambda mark: turn[mark[0]], mirrored.smiles), name)
     smiles = with_descriptor(named.smiles, sign)
     return Named(smiles, name) if smiles else None
 
@@ -114,10 +115,6 @@ def _on_support(name: str) -> Named | None:
     match = _SUPPORT.search(name)
     named = _listed(name[: match.start()]) if match else None
     return named and match and Named(named.smiles, named.name, (f"left out: {match.group().strip()}",))
-
-
-def _mirror_image(smiles: str) -> str:
-    return re.sub("@@?", lambda turn: "@" if turn[0] == "@@" else "@@", smiles)
 
 
 def _salt(name: str) -> Named | None:

@@ -11,6 +11,7 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
+from chemspec.asset_files import read_table
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 
 TABLE = Path(__file__).with_name("parents.tsv")
@@ -110,9 +111,13 @@ def _substituted(text: str) -> Any | None:
         mol = _joined(mol, atom.GetIdx(), group)
         if mol is None:
             return None
+    return mol_from_smiles(Chem.MolToSmiles(_without_numbers(mol)))
+
+
+def _without_numbers(mol: Any) -> Any:
     for atom in mol.GetAtoms():
         atom.SetAtomMapNum(0)
-    return mol_from_smiles(Chem.MolToSmiles(mol))
+    return mol
 
 
 def _unprimed(text: str) -> str:
@@ -146,9 +151,7 @@ def _radical(text: str) -> str | None:
         atom = _numbered(mol, int(match[2])) if mol else None
         if atom is None:
             return None
-        for other in mol.GetAtoms():
-            other.SetAtomMapNum(0)
-        return str(Chem.MolToSmiles(mol, rootedAtAtom=atom.GetIdx()))
+        return str(Chem.MolToSmiles(_without_numbers(mol), rootedAtAtom=atom.GetIdx()))
     match = _ARYL.fullmatch(text)
     if match is None:
         return None
@@ -185,10 +188,7 @@ def _nitrogen(mol: Any) -> Any | None:
     """Return the nitrogen that N- means: that of the group, else the ring's, if all of those are alike."""
     if nitrogen := _numbered(mol, NITROGEN):
         return nitrogen
-    plain = Chem.Mol(mol)
-    for atom in plain.GetAtoms():
-        atom.SetAtomMapNum(0)
-    ranks = Chem.CanonicalRankAtoms(plain, breakTies=False)
+    ranks = Chem.CanonicalRankAtoms(_without_numbers(Chem.Mol(mol)), breakTies=False)
     nitrogens = [atom for atom in mol.GetAtoms() if atom.GetSymbol() == "N" and atom.GetTotalNumHs()]
     return nitrogens[0] if len({ranks[atom.GetIdx()] for atom in nitrogens}) == 1 else None
 
@@ -212,17 +212,12 @@ def _joined(mol: Any, index: int, group: str) -> Any | None:
 def _parents() -> dict[str, tuple[str, str]]:
     """Return SMILES and kind of each parent; "ring": a benzene with one group, "any": all positions are alike."""
     parents: dict[str, tuple[str, str]] = {}
-    for line in TABLE.read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            smiles, names, kind, *_ = line.split("\t")
-            phenyl = "[cH:2][cH:3][cH:4][cH:5][cH:6]9"
-            whole = smiles.replace("*", f"[c:1]9{phenyl}")
-            parents |= dict.fromkeys(names.split(" | "), (whole, kind))
+    for smiles, names, kind, *_ in read_table(TABLE):
+        whole = smiles.replace("*", "[c:1]9[cH:2][cH:3][cH:4][cH:5][cH:6]9")
+        parents |= dict.fromkeys(names.split(" | "), (whole, kind))
     for length, stem in enumerate(_STEMS, 1):
-        chain = [f"[C:{position}]" if position == 0 else f"[CH2:{position}]" for position in range(length + 1)]
-        plain = "".join(["[CH3:1]", *chain[2:length], f"[CH3:{length}]"]) if length > 1 else "[CH4:1]"
-        parents[f"{stem}ane"] = (plain, "any" if length < 3 else "")
-        tail = "".join([*chain[2:length], f"[CH3:{length}]"]) if length > 1 else ""
+        tail = "".join([*(f"[CH2:{position}]" for position in range(2, length)), f"[CH3:{length}]"])
+        parents[f"{stem}ane"] = (f"[CH3:1]{tail}" if length > 1 else "[CH4:1]", "any" if length < 3 else "")
         if length > 1:
             for ending, head in (
                 ("anoic acid", "OC(=O)"), ("anamide", "[NH2:90]C(=O)"), ("anenitrile", "N#C"), ("anal", "O=C"),

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import chemspec.chem.names.nomenclature as nomenclature
-from chemspec.asset_files import assets_folder
+from chemspec.asset_files import assets_folder, read_table
 from chemspec.chem.query import canonical
 
 _DROPPED = dict.fromkeys(map(ord, " \t\n\r\f\v\N{NO-BREAK SPACE}-\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{EN DASH}"))
@@ -55,7 +55,6 @@ def _load_list() -> tuple[dict[str, str], dict[str, str]]:
 
 TABLE = Path(__file__).with_name("reagents.tsv")
 NAMES = Path(__file__).with_name("names.tsv")  # drugs and building blocks
-_DASHES = "-\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{EN DASH}"
 
 
 def find_by_name(name: str) -> tuple[str, str] | None:
@@ -84,15 +83,13 @@ def _names_by_smiles() -> dict[str, str]:
 @cache
 def _load_tables() -> dict[str, tuple[str, str]]:
     table: dict[str, tuple[str, str]] = {}
-    for line in (text for file in (NAMES, TABLE) for text in file.read_text(encoding="utf-8").splitlines()):
-        if not line.startswith("#"):
-            smiles, names, *_ = line.split("\t")
-            full, *others = names.split(" | ")
-            table |= {_normalise(name): (smiles, full) for name in (full, *others)}
+    for smiles, names, *_ in (*read_table(NAMES), *read_table(TABLE)):
+        full, *others = names.split(" | ")
+        table |= {_normalise(name): (smiles, full) for name in (full, *others)}
     return table
 
 
 def _normalise(name: str) -> str:
-    bare = "".join(char for char in name if not (char.isspace() or char in _DASHES))
+    bare = name.translate(_DROPPED)
     # Hf is hafnium, HF is not.
     return bare if re.fullmatch("[A-Z][a-z]", bare) else bare.casefold()

@@ -12,7 +12,7 @@ from xml.etree.ElementTree import Element
 from xml.parsers import expat
 
 from chemspec.chem import LONGEST
-from chemspec.chem.read.drawn_arrows import Arrow, Point, middle_of
+from chemspec.chem.read.drawn_arrows import CROSSED_OUT, Arrow, Point, middle_of
 from chemspec.chem.read.values import EXPORT, RefusedError
 from chemspec.chem.smiles_syntax import Fault
 
@@ -202,13 +202,10 @@ def _new_arrow(element: Element, older: str) -> Arrow | None:
     )
     note = ""
     if element.get("NoGo", "None") != "None" or "NoGo" in older:
-        note = _CROSSED
+        note = CROSSED_OUT
     elif "None" not in heads and not retro:
         note = "an arrow with two heads, read from left to right"
     return Arrow((tail[0], tail[1]), (head[0], head[1]), retro, note)
-
-
-_CROSSED = "the arrow is crossed out: the drawing says that this does not happen"
 
 
 def _old_arrow(element: Element) -> Arrow | None:
@@ -217,7 +214,7 @@ def _old_arrow(element: Element) -> Arrow | None:
         return None
     ends = _numbers(element.get("BoundingBox", ""))  # first its head, then its tail
     ends = ends if len(ends) == 4 else [1.0, 0.0, 0.0, 0.0]
-    note = _CROSSED if "NoGo" in kind else ""
+    note = CROSSED_OUT if "NoGo" in kind else ""
     if kind in ("Resonance", "Equilibrium"):
         note = "an arrow with two heads, read from left to right"
     return Arrow((ends[2], ends[3]), (ends[0], ends[1]), kind == "RetroSynthetic", note)
@@ -247,11 +244,6 @@ def text_of(element: Element) -> str:
     """Return the words of a text, or of the label of a node."""
     labels = [element] if element.tag == "t" else element.findall("t")
     return "\n".join("".join(label.itertext()) for label in labels).strip()
-
-
-def ids_in(items: Iterable[Item]) -> set[str]:
-    """Return the ids of objects and of all that they hold."""
-    return {element.get("id", "") for item in items for element in item.iter()} - {""}
 
 
 def alone(drawing: Drawing, fragments: Iterable[Item]) -> str:

@@ -157,7 +157,7 @@ def _check_node(node: Element) -> None:
 
 
 def _refuse_brackets(drawing: chemdraw.Drawing, fragment: Element) -> None:
-    inside = chemdraw.ids_in([fragment])
+    inside = {element.get("id", "") for element in fragment.iter()} - {""}
     for group in drawing.root.iter("bracketedgroup"):
         usage = group.get("BracketUsage", "")
         once = usage == "MultipleGroup" and group.get("RepeatCount", "1") in ("1", "1.0")

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 Point = tuple[float, float]
 REACH = 1.5  # of an arrow to each side, in its lengths
+CROSSED_OUT = "the arrow is crossed out: the drawing says that this does not happen"
 OPPOSITE = {"reactant": "product", "product": "reactant", "agent": "agent"}
 
 

@@ -114,7 +114,9 @@ def _read_list(text: TracedText, is_target: bool, single: Flask | Fault) -> Flas
     for part in parts:
         contents.add(_read_part(part, is_target))
     if lines and is_target and not contents.named and not isinstance(single, Fault):
-        return _first_line(text, single)
+        count = sum(bool(line.strip()) for line in re.split(r"\r\n|\r|\n", text.chars))
+        notes = tuple(note for note in single.notes if _DROPPED not in note)
+        return Flask(single.smiles, single.kind, (*notes, f"the first of {count} lines; the Batch page takes many"))
     if contents.unread and lines:
         joined = read_smiles(text.substitute(_LINE_BREAK, lambda _: ""))
         if isinstance(joined, Flask) and not any(_DROPPED in note for note in joined.notes):
@@ -216,7 +218,7 @@ def _read_item(item: TracedText) -> Contents | None:
     chars = item.chars
     if " " not in chars and chars.startswith("InChI="):
         read = inchi.read_one(chars)
-        return None if isinstance(read, Fault) else Contents([read.smiles], list(read.notes))
+        return None if isinstance(read, Fault) else Contents([read[0]], list(read[1]))
     plain = not any(char.isspace() for char in chars)
     if plain:
         smiles = read_smiles(item)
@@ -311,12 +313,6 @@ def _with_unread(text: TracedText, contents: Contents, single: Flask | Fault) ->
         return first.restore(reason)
     hint = advice_on(first.chars, first.fault(""))
     return first.fault(f"{first.chars!r} is neither a SMILES nor a name in the built-in list{hint}")
-
-
-def _first_line(text: TracedText, single: Flask) -> Flask:
-    lines = sum(bool(line.strip()) for line in re.split(r"\r\n|\r|\n", text.chars))
-    notes = [note for note in single.notes if _DROPPED not in note]
-    return Flask(single.smiles, single.kind, (*notes, f"the first of {lines} lines; the Batch page takes many"))
 
 
 def _meaning(written: str, named: lookup.Named) -> tuple[str, ...]:

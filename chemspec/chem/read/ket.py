@@ -10,7 +10,7 @@ from typing import Any
 import chemspec.chem.read.molfile as molfile
 from chemspec.chem import parsing
 from chemspec.chem.parsing import LONGEST, TOO_MANY_ATOMS
-from chemspec.chem.read.drawn_arrows import Arrow, Point, middle_of
+from chemspec.chem.read.drawn_arrows import CROSSED_OUT, Arrow, Point, middle_of
 from chemspec.chem.read.labels import read_label, text_note
 from chemspec.chem.read.values import DRAW, EXPORT, Molecules, RefusedError, roles_of, side_note
 from chemspec.chem.smiles_syntax import Fault
@@ -43,15 +43,11 @@ def read_ket(text: str, side: str) -> Molecules | Fault:
     except ValueError as error:
         return Fault(f"this is no complete KET file ({error}); was it cut off?", *whole, "syntax")
     try:
-        drawing = _read_drawing(document)
-    except RefusedError as error:
-        return Fault(str(error), *whole, "other")
-    except (TypeError, KeyError, IndexError, AttributeError, ValueError, OverflowError):
-        return Fault(f"this KET file is damaged; {EXPORT}", *whole, "syntax")
-    try:
-        return _one_side(drawing, side)
+        return _one_side(_read_drawing(document), side)
     except RefusedError as error:
         return Fault(str(error), *whole, error.kind)
+    except (TypeError, KeyError, IndexError, AttributeError, ValueError, OverflowError):
+        return Fault(f"this KET file is damaged; {EXPORT}", *whole, "syntax")
 
 
 def _one_side(drawing: _Drawing, side: str) -> Molecules:
@@ -136,7 +132,7 @@ def _arrow(data: Mapping[str, Any]) -> Arrow:
     elif "both-ends" in mode:
         raise RefusedError("an arrow with two heads is no reaction; draw one head, or remove the arrow")
     elif "failed" in mode:
-        note = "the arrow is crossed out: the drawing says that this does not happen"
+        note = CROSSED_OUT
     return Arrow(tail, head, "retro" in mode, note)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from rdkit import Chem
 
+from chemspec.asset_files import read_table
 from chemspec.chem.names import reagents
 from chemspec.chem.parsing import mol_from_smiles
 
@@ -102,8 +103,7 @@ def only_numbers(label: str, symbol: str) -> bool:
 
 @cache
 def _known() -> dict[str, str]:
-    rows = (line.split("\t") for line in TABLE.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
-    return {name: smiles for names, smiles in rows for name in names.split()}
+    return {name: smiles for names, smiles in read_table(TABLE) for name in names.split()}
 
 
 def group_smiles(label: str) -> str:

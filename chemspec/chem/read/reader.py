@@ -1,4 +1,4 @@
-"""Read chemistry in whatever format it comes (`registry.py`) as one query for a model."""
+"""Read chemistry in whatever format it comes (`file_formats.py`) as one query for a model."""
 
 from dataclasses import replace
 
@@ -6,7 +6,7 @@ from rdkit import Chem, rdBase
 
 import chemspec.chem as chem
 from chemspec.chem import salts
-from chemspec.chem.read.registry import REACTION_FORMATS, Format, decode, recognise
+from chemspec.chem.read.file_formats import REACTION_FORMATS, Format, decode, recognise
 from chemspec.chem.read.respell import respell
 from chemspec.chem.read.typed import read_typed
 from chemspec.chem.read.values import WHOLE, Input, Molecules, join_sides, side_note

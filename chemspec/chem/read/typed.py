@@ -206,7 +206,8 @@ def lost(typed: str, smiles: str) -> tuple[str, ...]:
     """Return notes on what is in a typed valid SMILES but not in the canonical one of the same molecules."""
     notes = []
     bracketed = [part for part in smiles.split(".") if part != "[C]" and _RADICAL.search(part)]
-    if any(map(_has_radical, bracketed)):
+    atoms = [atom for part in bracketed for atom in mol_from_smiles(part).GetAtoms()]
+    if any(atom.GetSymbol() == "C" and atom.GetNumRadicalElectrons() for atom in atoms):
         centre = _BARE_CENTRE.search(typed)
         meant = f"; perhaps {centre[0][:-1].split(':')[0]}H] was meant for {centre[0]}" if centre else ""
         notes.append(f"an atom in brackets without its hydrogens is read as a radical{meant}")
@@ -216,10 +217,3 @@ def lost(typed: str, smiles: str) -> tuple[str, ...]:
         else:
             notes.append("stereo marks left out: their atoms are no stereocentres")
     return tuple(notes)
-
-
-def _has_radical(smiles: str) -> bool:
-    mol = mol_from_smiles(smiles)
-    return mol is not None and any(
-        atom.GetSymbol() == "C" and atom.GetNumRadicalElectrons() > 0 for atom in mol.GetAtoms()
-    )
