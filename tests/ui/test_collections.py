@@ -114,8 +114,8 @@ def test_a_table_has_the_reaction_and_no_formula(store: Answers) -> None:
 
 def test_the_page_shows_searches_and_changes(store: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collections_view, "visitor_answers", lambda: store)
-    page = pages.open_page("collections", {})
-    assert not page.exception and len(page.text_input) == 4
+    page = pages.open_page("collections")
+    assert len(page.text_input) == 4
     number = next(one.id for one in stored(store) if one.label == "Amide")
     page.text_input(key=f"collect_{number}_note").set_value("<b>hot</b>").run()
     page.selectbox(key=f"collect_{number}_status").set_value("worked").run()
@@ -129,7 +129,7 @@ def test_the_page_shows_searches_and_changes(store: Answers, monkeypatch: pytest
 def test_a_name_of_a_collection_is_text(store: Answers, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(collections_view, "visitor_answers", lambda: store)
     keep(store, AMIDE, question="<img src=x onerror=alert(1)>", label="<i>x</i>", added=3.0)
-    bodies = "".join(item.proto.body for item in pages.open_page("collections", {}).get("html"))
+    bodies = pages.html(pages.open_page("collections"))
     assert "<h2>&lt;img src=x onerror=alert(1)&gt;</h2>" in bodies and "&lt;i&gt;x&lt;/i&gt;" in bodies
     assert "<img src=x" not in bodies and "<i>x" not in bodies
 
