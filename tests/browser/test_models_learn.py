@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-import pytest
-from paths import ROOT
 
 
 def inside(page: Any) -> bool:
@@ -62,28 +56,3 @@ def test_the_sliders_work_by_keyboard_and_the_address_names_the_part(app: Any) -
     page.get_by_role("radio", name="Papers").click()
     page.get_by_text("Can I trust an answer?").wait_for()
     assert "part=Papers" in page.url
-
-
-def test_models_are_shown_and_hostile_ones_harm_nothing(
-    new_server: Callable[..., Any], app: Any, tmp_path: Path
-) -> None:
-    if not (ROOT / "assets" / "models" / "forward").is_dir():
-        pytest.skip("no model in assets/models")
-    shutil.copytree(ROOT / "assets" / "models" / "forward", tmp_path / "forward")
-    evil = tmp_path / "<img src=x onerror=alert(1)> ![x](y)"
-    shutil.copytree(tmp_path / "forward", evil)
-    (evil / "card.md").write_text(
-        "# evil\n\nREACHED ![pixel](http://evil.example/pixel.png) <img src=http://evil.example/b.png>"
-        "<script>document.title='evil'</script>\n\n## ![t](http://evil.example/c.png)\n\n![r]\n\n[r]: http://evil.example/d.png\n"
-    )
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "config.json").write_text("![x](http://evil.example/e.png)")
-    page = app.new_page(viewport={"width": 390, "height": 844})
-    page.goto(new_server(CHEMSPEC_MODELS=str(tmp_path)).url + "/models")
-    app.settle(page)
-    page.get_by_text("REACHED").wait_for()
-    assert page.get_by_text("cannot be used").count() == 1
-    assert page.get_by_text("<img src=x onerror=alert(1)>").count() >= 1  # as text
-    assert page.title() != "evil"
-    assert page.locator("img[src*='evil']").count() == 0
-    assert inside(page)

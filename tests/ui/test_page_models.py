@@ -155,15 +155,17 @@ def test_sizes_in_words(count: float, text: str) -> None:
 
 @pytest.mark.ui
 def test_the_page_shows_good_and_broken_and_loads_on_demand(home: Path) -> None:
-    shutil.copytree(home / "tiny", home / "half")
-    (home / "half" / "model.safetensors").write_bytes(b"nonsense")
+    hostile = "<img src=x onerror=alert(1)> ![x](y)"
+    shutil.copytree(home / "tiny", home / hostile)
+    (home / hostile / "model.safetensors").write_bytes(b"nonsense")
     app = pages.open_page("models")
     words = " ".join(item.value for item in app.markdown)
     assert (
         pages.page_figures(app)["models in memory"] == "0 of 1" and "cannot be used" in words and "not loaded" in words
     )
     assert any("cannot be read" in item.value for item in app.code)
-    assert not any("![" in item.value for item in app.markdown)
+    assert not any("![" in item.value for item in (*app.markdown, *app.subheader))
+    assert escaping.plain_text(hostile) in [item.value for item in app.subheader]
     (button,) = (item for item in app.button if item.label == "Load now")
     button.click().run()
     assert not app.exception
