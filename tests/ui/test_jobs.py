@@ -114,18 +114,6 @@ def asked(tmp_path: Path) -> list[str]:
     return [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
 
 
-# --- home ----------------------------------------------------------------------------------------
-
-
-def test_a_home_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "file" / "inside"))
-    with pytest.raises(StoreError, match="CHEMSPEC_HOME"):
-        store.ensure_home()
-    with pytest.raises(StoreError):
-        make(["C"])
-
-
 # --- jobs ----------------------------------------------------------------------------------------
 
 

@@ -21,7 +21,7 @@ from streamlit.testing.v1 import AppTest
 from chemspec.ui.batch import job_form, job_queue, job_view, jobs
 from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.common import uploads
-from chemspec.ui.common.store import StoreError
+from chemspec.ui.common.store import StoreError, ensure_home
 
 pytestmark = pytest.mark.ui
 
@@ -163,7 +163,9 @@ def test_a_home_that_cannot_be_written_is_told(place: Path, monkeypatch: pytest.
     (place / "file").touch()
     monkeypatch.setenv("CHEMSPEC_HOME", str(place / "file"))
     app = opened()
-    assert "Jobs cannot be stored" in app.error[0].value
+    assert "Jobs cannot be stored" in app.error[0].value and "CHEMSPEC_HOME" in pages.words(app)
+    with pytest.raises(StoreError, match="cannot be written"):
+        ensure_home()
     assert not app.file_uploader
 
 

@@ -350,9 +350,10 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
 
 
 def table_with_drawings(shown: list[dict[str, Any]], columns: dict[str, Any], alt: str, **more: Any) -> Any:
-    """Show a table with rows high enough for drawings."""
+    """Show some columns of a table, with rows high enough for drawings."""
+    cells = [{name: row[name] for name in columns if name in row} for row in shown]
     looks: Any = {"hide_index": True, "row_height": ROW, "height": ROW * min(len(shown), PAGE) + 38, "placeholder": "–"}
-    return st.dataframe(shown, column_config=columns, column_order=[*columns], alt=alt, **looks, **more)
+    return st.dataframe(cells, column_config=columns, alt=alt, **looks, **more)
 
 
 def molecule_cell(task: Task, smiles: str, width: int) -> str | None:

@@ -21,11 +21,10 @@ def segmented_choice(label: str, options: Iterable[T], *, key: str, hidden: bool
     return more.get("default", offered[0]) if chosen is None else chosen
 
 
-def offered_choice(label: str, labels: Mapping[str, str], *, key: str, at_first: str | None = None, **more: Any) -> str:
-    """Draw a menu of labels by name; what was chosen before and is not offered here gives way to `at_first`."""
-    state = st.session_state
-    if state.get(key) not in labels:
-        state[key] = next(iter(labels)) if at_first is None else at_first
+def offered_choice(label: str, labels: Mapping[str, str], *, key: str, **more: Any) -> str:
+    """Draw a menu of labels by name, at first the first one."""
+    if st.session_state.get(key) not in (None, *labels):
+        del st.session_state[key]  # chosen for another model or search, not offered here
     choose: Any = st.selectbox
     return str(choose(label, [*labels], format_func=labels.__getitem__, key=key, persist_state="session", **more))
 

@@ -129,7 +129,7 @@ def choose_lanes(offered: Sequence[str]) -> tuple[DecodeSettings, DecodeSettings
         titles = {name: DRAFTERS[name].title for name in offered if name != "none"}
         about = "Drafting method. The page How it works compares them."
         with parts[2]:
-            drafter = widgets.offered_choice("Drafter", titles, key=f"{_KEY}_drafter", at_first="auto", help=about)
+            drafter = widgets.offered_choice("Drafter", titles, key=f"{_KEY}_drafter", help=about)
         about = "Maximum, in tokens; 0 leaves it to the drafter."
         length = parts[3].number_input("Draft length", 0, 100, key=f"{_KEY}_length", help=about, **keep)
         about = "Maximum number of drafts in a pass; 0 leaves it to the drafter."
