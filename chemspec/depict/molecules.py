@@ -263,7 +263,7 @@ def _best_box(text: str, atom: Disc, near: Sequence[Disc], taken: Sequence[Disc]
     """Return the box of a label: as free as possible, near its atom, and away from the neighbours of it."""
     x, y, radius = atom
     away = atan2(sum(y - v for _, v, _ in near), sum(x - u for u, _, _ in near))
-    wide, high = 0.3 * SIZE * len(text), 0.55 * SIZE
+    wide, high = 0.35 * SIZE * len(text), 0.55 * SIZE  # in the widest of the usual fonts, DejaVu
     tries = []
     for reach in REACHES:
         for turn in range(TURNS):

@@ -122,12 +122,31 @@ def foreign(url: str) -> bool:
     return not url.startswith(("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:", "about:"))
 
 
-@pytest.fixture
-def settled() -> Callable[[Any], None]:
-    """Waits until a page's script has run to its end."""
+class App:
+    """The app in a browser: a server for all tests, and pages in contexts of their own."""
 
-    def wait(page: Any) -> None:
+    def __init__(self, server: Server, new_page: Callable[..., Any]) -> None:
+        self.server, self.url, self.new_page = server, server.url, new_page
+
+    def open(self, address: str = "", **options: Any) -> Any:
+        """Open a page at an address of the app (`color_scheme=`, `viewport=` ...), and wait until it stands still."""
+        page = self.new_page(**options)
+        self.go(page, address)
+        return page
+
+    def go(self, page: Any, address: str) -> None:
+        """Go to another address of the app, and wait until the page stands still."""
+        page.goto(self.url + address)
+        page.wait_for_selector("h1")
+        self.settle(page)
+
+    @staticmethod
+    def settle(page: Any) -> None:
+        """Wait until a page's script has run to its end."""
         page.wait_for_selector("[data-testid=stApp][data-test-script-state=notRunning]")
         page.wait_for_selector("[data-testid=stStatusWidget]", state="detached")
 
-    return wait
+
+@pytest.fixture
+def app(server: Server, new_page: Callable[..., Any]) -> App:
+    return App(server, new_page)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +24,9 @@ PAGES = ("/", "/?task=retro&smi=CC(%3DO)Nc1ccccc1", *(f"/{name}" for name, _ in 
 
 
 @pytest.mark.parametrize("address", PAGES)
-def test_a_page_opens_by_its_address_and_axe_finds_nothing_serious(
-    address: str, server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
+def test_a_page_opens_by_its_address_and_axe_finds_nothing_serious(address: str, app: Any) -> None:
     """Nor where the scheme changes while the page is open, as systems do in the evening."""
-    page = new_page(color_scheme="light")
-    page.goto(server.url + address)
-    page.wait_for_selector("h1")
-    settled(page)
+    page = app.open(address, color_scheme="light")
     assert page.locator("[data-testid=stException]").count() == 0
     name = address.partition("?")[0].strip("/") or nav.PAGES[0][0]
     assert page.title() == "chemspec" or dict(nav.PAGES)[name] in page.title()
@@ -45,7 +39,7 @@ def test_a_page_opens_by_its_address_and_axe_finds_nothing_serious(
     assert serious(page) == []
     page.emulate_media(color_scheme="dark")
     page.wait_for_function("document.documentElement.style.colorScheme === 'dark'")
-    settled(page)
+    app.settle(page)
     assert serious(page) == []
 
 
@@ -56,13 +50,8 @@ def serious(page: Any) -> list[str]:
     return list(found)
 
 
-def test_on_a_phone_the_menu_closes_when_a_page_is_chosen(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
-    page = new_page(viewport={"width": 390, "height": 844})
-    page.goto(server.url)
-    page.wait_for_selector("h1")
-    settled(page)
+def test_on_a_phone_the_menu_closes_when_a_page_is_chosen(app: Any) -> None:
+    page = app.open(viewport={"width": 390, "height": 844})
     page.get_by_test_id("stExpandSidebarButton").click()
     page.get_by_role("link", name="How it works").click()
     page.wait_for_url("**/learn*")

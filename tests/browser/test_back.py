@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 from urllib.parse import quote
@@ -37,10 +36,8 @@ def walk_of_all_pairs(names: list[str]) -> list[str]:
 
 @pytest.mark.slow  # it opens some 120 pages, a second each
 @pytest.mark.nightly
-def test_back_returns_to_the_page_before_from_every_page(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
-    page = new_page()
+def test_back_returns_to_the_page_before_from_every_page(app: Any) -> None:
+    page = app.new_page()
 
     def wait_for(name: str) -> tuple[str, str]:
         page.wait_for_function("title => document.title === title", arg=f"{TITLES[name]} · chemspec")
@@ -48,7 +45,7 @@ def test_back_returns_to_the_page_before_from_every_page(
         if name in ASKED:
             page.wait_for_function("() => location.search.includes('smi=')")
             box.first.wait_for()
-        settled(page)
+        app.settle(page)
         assert page.locator("[data-testid=stException]").all_inner_texts() == []
         return page.url, box.first.input_value() if name in ASKED else ""
 
@@ -56,7 +53,7 @@ def test_back_returns_to_the_page_before_from_every_page(
         page.get_by_role("link", name=TITLES[name], exact=True).first.click()
         return wait_for(name)
 
-    page.goto(f"{server.url}/?task=retro&smi={quote(ASKED['predict'])}")
+    page.goto(f"{app.url}/?task=retro&smi={quote(ASKED['predict'])}")
     wait_for("predict")
     for name in ("plan", "step", "speed"):
         page.get_by_role("link", name=TITLES[name], exact=True).first.click()
@@ -64,7 +61,7 @@ def test_back_returns_to_the_page_before_from_every_page(
         page.locator("textarea").first.fill(ASKED[name])
         page.keyboard.press("Enter")
         page.wait_for_function("text => location.search.includes(text)", arg=quote(ASKED[name], safe=""))
-        settled(page)
+        app.settle(page)
     walk = walk_of_all_pairs(list(TITLES))
     assert len(set(pairwise(walk))) == len(TITLES) * (len(TITLES) - 1)
     for start in range(0, len(walk) - 1, MOST):
@@ -78,22 +75,20 @@ def test_back_returns_to_the_page_before_from_every_page(
 
 
 @pytest.mark.parametrize("name", ASKED)
-def test_back_over_several_pages_asks_what_the_address_says(
-    name: str, server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
-    page = new_page()
-    page.goto(f"{server.url}/{name * (name != 'predict')}")
+def test_back_over_several_pages_asks_what_the_address_says(name: str, app: Any) -> None:
+    page = app.new_page()
+    page.goto(f"{app.url}/{name * (name != 'predict')}")
     box = page.locator("textarea").first
     for text in (ASKED[name], "CC(=O)NCc1ccccc1"):
         box.fill(text)
         page.keyboard.press("Enter")
         page.wait_for_function("text => location.search.includes(text)", arg=quote(text, safe=""))
-        settled(page)
+        app.settle(page)
     page.get_by_role("link", name="Models", exact=True).first.click()
     page.wait_for_url("**/models")
-    settled(page)
+    app.settle(page)
     page.evaluate("history.go(-2)")
     page.wait_for_function("text => location.search.includes(text)", arg=quote(ASKED[name], safe=""))
     playwright.expect(box).to_have_value(ASKED[name])
-    settled(page)
+    app.settle(page)
     assert quote(ASKED[name], safe="") in page.url

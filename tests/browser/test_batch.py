@@ -64,14 +64,12 @@ def downloaded(page: Any, label: str) -> bytes:
     return Path(found.value.path()).read_bytes()
 
 
-def test_a_job_survives_cancel_and_a_killed_server(
-    new_server: Callable[..., Any], new_page: Callable[..., Any], settled: Callable[[Any], None], tmp_path: Path
-) -> None:
+def test_a_job_survives_cancel_and_a_killed_server(new_server: Callable[..., Any], app: Any, tmp_path: Path) -> None:
     queries = molecules()
     table = io.StringIO()
     csv.writer(table).writerows([["name", "smiles"], *([f"=n{k}", q] for k, q in enumerate(queries))])
     first = new_server(CHEMSPEC_HOME=str(tmp_path))
-    page = new_page()
+    page = app.new_page()
     page.set_default_timeout(300_000)  # a job has a low priority and loads its model first
     page.goto(first.url + "/batch?task=retro")
     upload(page, f"{SCRIPT}.csv", table.getvalue().encode())
@@ -93,7 +91,7 @@ def test_a_job_survives_cancel_and_a_killed_server(
     first.process.wait()
 
     second = new_server(CHEMSPEC_HOME=str(tmp_path))
-    page = new_page()
+    page = app.new_page()
     page.set_default_timeout(300_000)  # a job has a low priority and loads its model first
     page.goto(second.url + link)
     page.get_by_text("Running", exact=True).wait_for()  # as it was, for a server is not what works at it
@@ -104,7 +102,7 @@ def test_a_job_survives_cancel_and_a_killed_server(
     page.get_by_role("button", name="Resume").click()
     page.get_by_text("Done", exact=True).wait_for()
     assert page.get_by_text(f"{ROWS} of {ROWS} rows, 1 with an error").is_visible()
-    settled(page)
+    app.settle(page)
 
     lines = [json.loads(line) for line in downloaded(page, "JSONL").splitlines()]
     assert [line["query"] for line in lines] == queries
@@ -120,17 +118,15 @@ def test_a_job_survives_cancel_and_a_killed_server(
     second.stop()
 
 
-def test_the_sample_is_one_click_away_in_the_dark(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
-    page = new_page(color_scheme="dark")
+def test_the_sample_is_one_click_away_in_the_dark(app: Any) -> None:
+    page = app.new_page(color_scheme="dark")
     page.set_default_timeout(300_000)  # a job has a low priority and loads its model first
-    page.goto(server.url + "/batch")
+    page.goto(app.url + "/batch")
     page.get_by_role("button", name="Use the sample file").click()
     page.get_by_role("button", name="Predict 12 rows").click()
     page.get_by_text("12 of 12 rows, 1 with an error").wait_for()
     page.get_by_text("Done", exact=True).wait_for()
-    settled(page)
+    app.settle(page)
     frame = page.get_by_test_id("stDataFrame").first
     frame.hover()
     assert not page.get_by_role("button", name=re.compile("Download as CSV")).is_visible()

@@ -2,15 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-import pytest
-from paths import ROOT
-
-Settled = Callable[[Any], None]
 
 
 def inside(page: Any) -> bool:
@@ -22,10 +14,8 @@ def inside(page: Any) -> bool:
     )
 
 
-def test_the_lessons_are_illustrated(server: Any, new_page: Callable[..., Any], settled: Settled) -> None:
-    page = new_page(color_scheme="dark", viewport={"width": 390, "height": 844})
-    page.goto(server.url + "/learn")
-    settled(page)
+def test_the_lessons_are_illustrated(app: Any) -> None:
+    page = app.open("/learn", color_scheme="dark", viewport={"width": 390, "height": 844})
     page.get_by_role("heading", name="What the figures mean").wait_for()
     # Figures come one after another, and a busy machine shows the text before them.
     figures, drawings = page.get_by_role("figure").and_(page.locator(".frames")), page.locator(".frames .mol svg")
@@ -40,12 +30,8 @@ def test_the_lessons_are_illustrated(server: Any, new_page: Callable[..., Any], 
     assert inside(page)
 
 
-def test_the_race_plays_again_and_the_example_can_be_stepped_through(
-    server: Any, new_page: Callable[..., Any], settled: Settled
-) -> None:
-    page = new_page()
-    page.goto(server.url + "/learn")
-    settled(page)
+def test_the_race_plays_again_and_the_example_can_be_stepped_through(app: Any) -> None:
+    page = app.open("/learn")
     passes = page.locator(".lane .pass")
     passes.first.wait_for()
     assert passes.count() == 27 + 8  # the standard way, and with drafts
@@ -59,12 +45,8 @@ def test_the_race_plays_again_and_the_example_can_be_stepped_through(
     assert "task=forward" in page.url and "smi=" in page.url
 
 
-def test_the_sliders_work_by_keyboard_and_the_address_names_the_part(
-    server: Any, new_page: Callable[..., Any], settled: Settled
-) -> None:
-    page = new_page()
-    page.goto(server.url + "/learn?part=Speed-up")
-    settled(page)
+def test_the_sliders_work_by_keyboard_and_the_address_names_the_part(app: Any) -> None:
+    page = app.open("/learn?part=Speed-up")
     page.locator("[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg").first.wait_for()
     page.get_by_text("The best is 8 tokens").wait_for()
     slider = page.get_by_role("slider").nth(2)  # c
@@ -74,28 +56,3 @@ def test_the_sliders_work_by_keyboard_and_the_address_names_the_part(
     page.get_by_role("radio", name="Papers").click()
     page.get_by_text("Can I trust an answer?").wait_for()
     assert "part=Papers" in page.url
-
-
-def test_models_are_shown_and_hostile_ones_harm_nothing(
-    new_server: Callable[..., Any], new_page: Callable[..., Any], settled: Settled, tmp_path: Path
-) -> None:
-    if not (ROOT / "assets" / "models" / "forward").is_dir():
-        pytest.skip("no model in assets/models")
-    shutil.copytree(ROOT / "assets" / "models" / "forward", tmp_path / "forward")
-    evil = tmp_path / "<img src=x onerror=alert(1)> ![x](y)"
-    shutil.copytree(tmp_path / "forward", evil)
-    (evil / "card.md").write_text(
-        "# evil\n\nREACHED ![pixel](http://evil.example/pixel.png) <img src=http://evil.example/b.png>"
-        "<script>document.title='evil'</script>\n\n## ![t](http://evil.example/c.png)\n\n![r]\n\n[r]: http://evil.example/d.png\n"
-    )
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "config.json").write_text("![x](http://evil.example/e.png)")
-    page = new_page(viewport={"width": 390, "height": 844})
-    page.goto(new_server(CHEMSPEC_MODELS=str(tmp_path)).url + "/models")
-    settled(page)
-    page.get_by_text("REACHED").wait_for()
-    assert page.get_by_text("cannot be used").count() == 1
-    assert page.get_by_text("<img src=x onerror=alert(1)>").count() >= 1  # as text
-    assert page.title() != "evil"
-    assert page.locator("img[src*='evil']").count() == 0
-    assert inside(page)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
@@ -21,28 +20,25 @@ pytestmark = pytest.mark.skipif(
 TARGET = "CC(=O)Nc1ccc(O)cc1"
 
 
-def test_from_a_typed_target_to_a_step_used_instead(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
-    page = new_page()
-    page.goto(f"{server.url}/plan")
+def test_from_a_typed_target_to_a_step_used_instead(app: Any) -> None:
+    page = app.open("/plan")
     page.get_by_label("The molecule to make").fill(TARGET)
     page.keyboard.press("Enter")
     page.get_by_text(re.compile("routes from stock")).wait_for()
-    settled(page)
+    app.settle(page)
     assert f"smi={TARGET}" in unquote(page.url)
     assert page.locator(".cs-route img").count() >= 2
     assert page.locator(".cs-route img").first.get_attribute("alt").startswith("Route 1: 1 step, weakest step")
     page.get_by_role("radio", name="Step 1", exact=True).first.click()
     page.get_by_role("button", name="Use this instead").first.click()
     page.get_by_text("1 step fixed").wait_for()
-    settled(page)
+    app.settle(page)
     assert "use=" in page.url
 
-    other = new_page(color_scheme="dark", viewport={"width": 390, "height": 800})
+    other = app.new_page(color_scheme="dark", viewport={"width": 390, "height": 800})
     other.goto(page.url)  # what was decoded is on disk
     other.get_by_text("1 step fixed").wait_for()
-    settled(other)
+    app.settle(other)
     assert other.evaluate("document.documentElement.scrollWidth") <= 390, "only the scheme scrolls"
     first = other.locator(".cs-route").first
     first.focus()
@@ -53,19 +49,16 @@ def test_from_a_typed_target_to_a_step_used_instead(
     assert [True, True] in wide and all(scrolls == hinted for scrolls, hinted in wide), "a hint where it scrolls"
 
 
-def test_a_bond_is_kept_by_a_click_and_the_search_is_found_again_in_another_tab(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
-    page = new_page()
-    page.goto(f"{server.url}/plan?smi={quote(TARGET)}")
+def test_a_bond_is_kept_by_a_click_and_the_search_is_found_again_in_another_tab(app: Any) -> None:
+    page = app.open(f"/plan?smi={quote(TARGET)}")
     page.get_by_text(re.compile("routes from stock")).wait_for()
-    settled(page)
+    app.settle(page)
     page.get_by_role("button", name="Constraints").click()
     amide = page.get_by_role("button", name="bond C1-N3: free")
     amide.focus()
     amide.press("Enter")
     page.get_by_text("bonds kept: C1-N3").wait_for()
-    settled(page)
+    app.settle(page)
     assert "keep=C1-N3" in page.url
     page.keyboard.press("Escape")
     page.get_by_role("button", name="Save all").click()
@@ -76,11 +69,11 @@ def test_a_bond_is_kept_by_a_click_and_the_search_is_found_again_in_another_tab(
 
     tab = page.context.new_page()  # the first one may be closed, or the server started again
     page.close()
-    tab.goto(f"{server.url}/plan")
+    tab.goto(f"{app.url}/plan")
     tab.get_by_role("button", name="Your searches").click()
     tab.get_by_role("button", name="Open").first.click()
     tab.get_by_text("bonds kept: C1-N3").wait_for()
-    settled(tab)
+    app.settle(tab)
     assert tab.locator(".cs-route img").count() >= 1
 
 
@@ -88,16 +81,13 @@ IMATINIB = "Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1"
 SOTORASIB = "C=CC(=O)N1CCN(c2nc(=O)n(-c3c(C)ccnc3C(C)C)c3nc(-c4c(O)cccc4F)c(F)cc23)[C@@H](C)C1"
 
 
-def test_a_search_can_be_stopped_at_any_moment_and_goes_on(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
+def test_a_search_can_be_stopped_at_any_moment_and_goes_on(app: Any) -> None:
     """In turns a new search and one that goes on; each is stopped some tenths of a second later than the one before."""
-    page = new_page()
-    page.goto(f"{server.url}/plan")
+    page = app.open("/plan")
     page.get_by_role("button", name="Limits").click()
     page.get_by_label("Molecules expanded").fill("5000")  # so that it is not at its end before it can be stopped
     page.keyboard.press("Enter")
-    settled(page)
+    app.settle(page)
     page.keyboard.press("Escape")
     box = page.get_by_label("The molecule to make")
     for moment in range(10):
@@ -111,7 +101,7 @@ def test_a_search_can_be_stopped_at_any_moment_and_goes_on(
         page.wait_for_timeout(50 * moment**2)
         stop.click()
         page.get_by_text(re.compile(r"\d+ expansions, .* s; stopped\)")).wait_for()
-        settled(page)
+        app.settle(page)
         assert page.locator("[data-testid=stException]").all_inner_texts() == []
     assert page.locator(".cs-route img").count() >= 1
     assert (

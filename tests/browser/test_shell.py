@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -10,14 +9,10 @@ import pytest
 
 
 @pytest.mark.parametrize("address", ["/", "/step", "/speed"])
-def test_a_hostile_query_is_text_wherever_it_is_shown(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None], address: str
-) -> None:
+def test_a_hostile_query_is_text_wherever_it_is_shown(address: str, app: Any) -> None:
     """Markdown in a message would fetch an image from another host; `new_page` notices."""
     hostile = "C![x](http://192.0.2.1/x.png)<img src=http://192.0.2.1/y.png onerror=window.hit=1>(("
-    page = new_page()
-    page.goto(f"{server.url}{address}?task=retro&smi={quote(hostile)}")
-    settled(page)
+    page = app.open(f"{address}?task=retro&smi={quote(hostile)}")
     page.wait_for_timeout(1000)
     assert page.evaluate("window.hit") is None
     assert page.locator("[data-testid=stException]").count() == 0
@@ -36,19 +31,11 @@ new PerformanceObserver(list => list.getEntries().forEach(add))
     ("address", "width", "height", "last"),
     [("/", 1280, 800, "More examples"), ("/", 390, 844, "More examples"), ("/models", 390, 844, "retro")],
 )
-def test_the_first_load_hardly_shifts(
-    server: Any,
-    new_page: Callable[..., Any],
-    settled: Callable[[Any], None],
-    address: str,
-    width: int,
-    height: int,
-    last: str,
-) -> None:
-    page = new_page(viewport={"width": width, "height": height})
+def test_the_first_load_hardly_shifts(address: str, width: int, height: int, last: str, app: Any) -> None:
+    page = app.new_page(viewport={"width": width, "height": height})
     page.add_init_script(SHIFTS)
-    page.goto(f"{server.url}{address}")
-    settled(page)
+    page.goto(f"{app.url}{address}")
+    app.settle(page)
     page.get_by_role("heading", name=last, exact=True).wait_for()
     page.wait_for_function("!document.querySelector('[data-testid=stSkeleton]')")
     assert page.evaluate("window.shifted") < 0.05

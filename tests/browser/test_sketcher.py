@@ -123,11 +123,10 @@ def test_it_fits_a_phone_in_the_dark(url: str, new_page: Any) -> None:
     sketch.soon(lambda: sketch.drawn()[1], "CCO.c1ccccc1")
 
 
-def test_without_the_files_a_line_says_why(new_server: Any, new_page: Any, settled: Any, tmp_path: Path) -> None:
+def test_without_the_files_a_line_says_why(new_server: Any, new_page: Any, tmp_path: Path) -> None:
     (tmp_path / "why.txt").write_text("Node.js was not found <b>")
     page = new_page()
     page.goto(new_server(PAGE, CHEMSPEC_VENDOR=str(tmp_path)).url)
-    settled(page)
     line = page.get_by_test_id("stCaptionContainer").inner_text()
     assert re.match(r"Node.js was not found <b> \(with Node", line)
 

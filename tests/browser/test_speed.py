@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
@@ -18,17 +17,18 @@ pytestmark = pytest.mark.skipif(
 LINK = "/speed?task=forward&smi=" + quote("CC(=O)Cl.Nc1ccccc1")
 
 
-def race(page: Any, settled: Callable[[Any], None]) -> None:
-    """Wait for the race that the page runs by itself."""
+def race(app: Any, address: str = LINK, **options: Any) -> Any:
+    """Open the page and wait for the race that it runs by itself."""
+    page = app.new_page(**options)
+    page.goto(app.url + address)
     page.locator(".lane").nth(1).wait_for(timeout=300_000)  # the first visitor of a server waits for the model
-    settled(page)
+    app.settle(page)
     page.locator(".lane").nth(1).wait_for()
+    return page
 
 
-def test_a_race_is_run_and_replayed(server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]) -> None:
-    page = new_page()
-    page.goto(server.url + LINK)
-    race(page, settled)
+def test_a_race_is_run_and_replayed(app: Any) -> None:
+    page = race(app)
     lanes = page.locator(".lane")
     assert lanes.count() == 2
     speed = page.get_by_role("group", name="Speed of the replay")
@@ -59,25 +59,15 @@ def test_a_race_is_run_and_replayed(server: Any, new_page: Callable[..., Any], s
     assert page.locator("[data-testid=stDataFrame]:visible").count() == 1
 
 
-def test_the_page_races_by_itself_and_the_replay_is_on_the_first_screen(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
-    page = new_page(viewport={"width": 1280, "height": 800})
-    page.goto(server.url + "/speed")
-    lanes = page.locator(".race .lane")
-    lanes.nth(1).wait_for(timeout=300_000)
-    settled(page)
-    last = lanes.nth(1).bounding_box()
+def test_the_page_races_by_itself_and_the_replay_is_on_the_first_screen(app: Any) -> None:
+    page = race(app, "/speed", viewport={"width": 1280, "height": 800})
+    last = page.locator(".race .lane").nth(1).bounding_box()
     assert last["y"] + last["height"] <= 800
     assert page.get_by_label("The molecule to make").input_value()
 
 
-def test_whoever_wants_no_motion_sees_the_end_on_a_phone_in_the_dark(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
-    page = new_page(viewport={"width": 390, "height": 844}, color_scheme="dark", reduced_motion="reduce")
-    page.goto(server.url + LINK)
-    race(page, settled)
+def test_whoever_wants_no_motion_sees_the_end_on_a_phone_in_the_dark(app: Any) -> None:
+    page = race(app, viewport={"width": 390, "height": 844}, color_scheme="dark", reduced_motion="reduce")
     assert page.locator(".lane.done").count() == 2
     assert page.get_by_role("button", name="Play", exact=True).count() == 1
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,10 +16,7 @@ QUERY = "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1"
 pytestmark = pytest.mark.skipif(
     not {"forward", "retro"} <= {folder.name for folder in installed_models()}, reason="no models in assets/models"
 )
-
-
-def address(server: Any, smi: str = QUERY, task: str = "forward") -> str:
-    return f"{server.url}/step?task={task}&smi={quote(smi)}"
+ADDRESS = f"/step?task=forward&smi={quote(QUERY)}"
 
 
 def passes(page: Any) -> int:
@@ -28,15 +24,12 @@ def passes(page: Any) -> int:
     return int(page.locator(".counters dd").first.inner_text().split("/")[0])
 
 
-def test_stepping_plays_in_the_browser_alone(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
+def test_stepping_plays_in_the_browser_alone(app: Any) -> None:
     playwright = pytest.importorskip("playwright.sync_api")
-    page = new_page(reduced_motion="reduce")
+    page = app.new_page(reduced_motion="reduce")
     sent: list[Any] = []
     page.on("websocket", lambda socket: socket.on("framesent", lambda frame: sent.append(frame)))
-    page.goto(address(server))
-    settled(page)
+    app.go(page, ADDRESS)
     page.wait_for_selector(".frame")
     last = page.locator(".bars .bar").count()
     assert last > 2
@@ -67,11 +60,9 @@ def test_stepping_plays_in_the_browser_alone(
     assert not sent  # no run of the script
 
 
-def test_the_first_visit_plays_an_example_until_somebody_steps(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
-    page = new_page()
-    page.goto(f"{server.url}/step")
+def test_the_first_visit_plays_an_example_until_somebody_steps(app: Any) -> None:
+    page = app.new_page()
+    page.goto(f"{app.url}/step")
     playing = page.get_by_role("button", name="Pause", exact=True)
     playing.wait_for()
     page.get_by_label("To the end").click()
@@ -82,14 +73,10 @@ def test_the_first_visit_plays_an_example_until_somebody_steps(
     assert "smi=" not in page.url  # nobody asked this
 
 
-def test_tokens_and_atoms_light_each_other(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]
-) -> None:
+def test_tokens_and_atoms_light_each_other(app: Any) -> None:
     expect = pytest.importorskip("playwright.sync_api").expect
-    page = new_page(color_scheme="dark")
     # What `auto` copies depends on the cost of a pass, which a busy machine measures too high.
-    page.goto(f"{address(server)}&decoder=greedy&n=1&drafts=copy")
-    settled(page)
+    page = app.open(f"{ADDRESS}&decoder=greedy&n=1&drafts=copy", color_scheme="dark")
     page.wait_for_selector(".frame")
 
     # The fluorine: one token in the query, one in the answer, an atom in both drawings.
@@ -130,14 +117,12 @@ def test_tokens_and_atoms_light_each_other(
     assert page.locator(".mol").nth(1).locator(".unwritten").count() > 0
 
 
-def test_a_beam_grows_as_a_tree(server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None]) -> None:
-    page = new_page(viewport={"width": 390, "height": 844})
-    page.goto(f"{server.url}/step")
-    settled(page)
+def test_a_beam_grows_as_a_tree(app: Any) -> None:
+    page = app.open("/step", viewport={"width": 390, "height": 844})
     page.get_by_role("button", name="Lidocaine, retro").click()
     page.wait_for_selector(".tree .mark.kept")
     page.get_by_text("Every branch is a text the search considered").wait_for()
-    settled(page)
+    app.settle(page)
     page.get_by_label("To the end").click()
     assert page.locator(".tree .mark.done").count() == 5
     assert page.locator(".tree g.dead").count() > 0
@@ -157,12 +142,8 @@ def test_a_beam_grows_as_a_tree(server: Any, new_page: Callable[..., Any], settl
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_a_trace_is_saved_and_opened_and_what_is_hostile_in_it_is_text(
-    server: Any, new_page: Callable[..., Any], settled: Callable[[Any], None], tmp_path: Path
-) -> None:
-    page = new_page()
-    page.goto(address(server))
-    settled(page)
+def test_a_trace_is_saved_and_opened_and_what_is_hostile_in_it_is_text(tmp_path: Path, app: Any) -> None:
+    page = app.open(ADDRESS)
     with page.expect_download() as download:
         page.get_by_role("button", name="Save trace").click()
     path = tmp_path / "trace.json"
@@ -174,12 +155,11 @@ def test_a_trace_is_saved_and_opened_and_what_is_hostile_in_it_is_text(
     values["hypotheses"][0]["tokens"][0] = attack
     values["trace"]["vocabulary"] = [attack] * len(values["trace"]["vocabulary"])
     path.write_text(json.dumps(values))
-    page.goto(f"{server.url}/step")
-    settled(page)
+    app.go(page, "/step")
     page.get_by_role("button", name="Open a saved trace").click()
     page.locator("input[type=file]").set_input_files(path)
     page.get_by_label("Query tokens").get_by_text("onerror").first.wait_for()  # not the example, which plays first
-    settled(page)
+    app.settle(page)
     page.keyboard.press("Escape")
     page.get_by_label("To the end").click()
     assert page.get_by_label("Query tokens").locator(".tk").first.inner_text() == attack

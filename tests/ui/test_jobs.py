@@ -47,14 +47,8 @@ from chemspec.ui.common import escaping, limited_reader, store, uploads
 from chemspec.ui.common.store import StoreError
 from chemspec.ui.common.uploads import Sheet
 
-UNSTAMPED = (
-    "batch_size",
-    "record",
-    "augment",
-    "distinct",
-    "guide",
-    "rules",
-)  # no say in the answers, or absent unless it is used
+# Without a say in the answers, or absent unless used.
+UNSTAMPED = ("batch_size", "record", "augment", "distinct", "guide", "rules")
 HOW = DecodeSettings(decoder="greedy", n=1)
 
 
@@ -76,10 +70,6 @@ def make(queries: Sequence[str], **more: Any) -> Job:
     sheet = Sheet(("name", "smiles"), tuple((f"n{k}", query) for k, query in enumerate(queries)))
     facts = {"file": "f.csv", "column": 1, "model": "m", "digest": "d1", "task": "forward", "settings": HOW}
     return jobs.create_job(sheet, **{**facts, **more})  # type: ignore[arg-type]
-
-
-def save_job(job: Job) -> None:
-    JOBS.save(job.id, job)
 
 
 def folders() -> set[str]:
@@ -122,18 +112,6 @@ def answered(job: Job) -> list[str]:
 def asked(tmp_path: Path) -> list[str]:
     """What the predictions were asked so far."""
     return [json.loads(line) for line in (tmp_path / "asked").read_text().splitlines()]
-
-
-# --- home ----------------------------------------------------------------------------------------
-
-
-def test_a_home_that_cannot_be_written_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "file" / "inside"))
-    with pytest.raises(StoreError, match="CHEMSPEC_HOME"):
-        store.ensure_home()
-    with pytest.raises(StoreError):
-        make(["C"])
 
 
 # --- jobs ----------------------------------------------------------------------------------------
@@ -275,7 +253,7 @@ def test_a_job_whose_runner_was_killed_before_it_said_that_all_rows_are_there_is
         (JOBS.folder(half.id) / name).write_bytes((JOBS.folder(job.id) / name).read_bytes())
     jobs.answers_file(half).write_bytes(jobs.answers_file(job).read_bytes().splitlines(keepends=True)[0])
     for one in (job, half):
-        save_job(replace(one, state="waiting"))
+        JOBS.save(one.id, replace(one, state="waiting"))
     assert [job_queue.view_job(one.id).state for one in (job, half)] == ["done", "interrupted"]
     (tmp_path / "asked").unlink()
     job_queue.ensure_runner()  # as the next server does
@@ -456,7 +434,7 @@ def test_a_job_whose_end_cannot_be_written_is_not_begun_again_and_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = make(["C"])
-    save_job(replace(job, state="waiting"))
+    JOBS.save(job.id, replace(job, state="waiting"))
 
     def full(*_: Any) -> None:
         raise StoreError("No space left on device")
@@ -477,7 +455,7 @@ def test_too_many_waiting_jobs_are_refused(tmp_path: Path, monkeypatch: pytest.M
 def test_a_job_of_an_earlier_version_opens_and_goes_on() -> None:
     queries = ["C", "N", "O"]
     job = make(queries)
-    save_job(replace(job, state="running"))
+    JOBS.save(job.id, replace(job, state="running"))
     stamp = {"model": "d1", "dtype": "fp32", **asdict(HOW)}
     for name in UNSTAMPED:
         del stamp[name]

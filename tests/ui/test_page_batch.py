@@ -21,7 +21,7 @@ from streamlit.testing.v1 import AppTest
 from chemspec.ui.batch import job_form, job_queue, job_view, jobs
 from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.common import uploads
-from chemspec.ui.common.store import StoreError
+from chemspec.ui.common.store import StoreError, ensure_home
 
 pytestmark = pytest.mark.ui
 
@@ -68,15 +68,10 @@ def shown(app: AppTest) -> list[dict[str, Any]]:
     return app.dataframe[0].value.to_dict("records")
 
 
-def test_limits_and_a_sample_are_offered_before_anything_is_uploaded() -> None:
+def test_limits_are_told_and_the_sample_with_its_bad_row_is_predicted() -> None:
     app = opened()
-    text = " ".join(item.value for item in app.caption)
-    assert "10 MB" in text and "10,000 rows" in text and "400 tokens" in text
+    assert all(limit in pages.words(app) for limit in ("10 MB", "10,000 rows", "400 tokens"))
     assert [item.label for item in app.button] == ["Use the sample file"]
-
-
-def test_the_sample_with_its_bad_row_is_predicted() -> None:
-    app = opened()
     app.button(key="batch_use_sample").click().run()
     assert app.selectbox[0].value == 2
     assert shown(app)[4]["check"].startswith("✗ ring 1 is opened")
@@ -145,12 +140,9 @@ def test_a_list_of_targets_opens_with_the_question_how_they_are_made() -> None:
     assert any("Retro is proposed: 2 of the first 2 rows are one molecule" in item.value for item in app.caption)
     app.segmented_control[0].set_value("forward").run()
     assert app.segmented_control[0].value == "forward"
-    assert uploaded("a.smi", b"CCO.CC(=O)O\nCO.CC(=O)O\n").segmented_control[0].value == "forward"
-
-
-def test_a_list_without_columns_needs_no_choice_of_one() -> None:
     app = uploaded("a.smi", b"CCO.CC(=O)O\n")
-    assert "batch_header" not in [item.key for item in app.toggle]
+    assert app.segmented_control[0].value == "forward"
+    assert "batch_header" not in [item.key for item in app.toggle], "no columns, no choice of one"
     assert [row["query"] for row in shown(app)] == ["CCO.CC(=O)O"]
 
 
@@ -171,7 +163,9 @@ def test_a_home_that_cannot_be_written_is_told(place: Path, monkeypatch: pytest.
     (place / "file").touch()
     monkeypatch.setenv("CHEMSPEC_HOME", str(place / "file"))
     app = opened()
-    assert "Jobs cannot be stored" in app.error[0].value
+    assert "Jobs cannot be stored" in app.error[0].value and "CHEMSPEC_HOME" in pages.words(app)
+    with pytest.raises(StoreError, match="cannot be written"):
+        ensure_home()
     assert not app.file_uploader
 
 

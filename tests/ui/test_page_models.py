@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 import shutil
 import struct
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from paths import ROOT
 
 import pages
 
 pytest.importorskip("streamlit")
 
-from streamlit.testing.v1 import AppTest
 
 from chemspec.engine.engine import installed_models
 from chemspec.model import checkpoint
@@ -94,55 +92,30 @@ def test_a_good_folder_is_told_as_it_is(home: Path) -> None:
     assert facts.index("| Size |") < facts.index("| Fingerprint |") < facts.index("| Accuracy, top-1 |")
 
 
-def config(folder: Path, **changes: object) -> None:
-    file = folder / "config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
-
-
-def no_config(folder: Path) -> None:
-    (folder / "config.json").unlink()
-
-
-def no_json(folder: Path) -> None:
-    (folder / "config.json").write_text("{")
-
-
-def no_weights(folder: Path) -> None:
-    (folder / "model.safetensors").write_bytes(b"nonsense")
-
-
-def greedy_header(folder: Path) -> None:
-    (folder / "model.safetensors").write_bytes(struct.pack("<Q", 2**62) + b"{}")
-
-
-def other_words(folder: Path) -> None:
-    Tokenizer((*SPECIALS, "C")).save(folder / "vocab.json")
-
-
-def many_words(folder: Path) -> None:
-    (folder / "vocab.json").write_text("[" + " " * 2_000_000 + "]")
-
-
-FAULTS: list[tuple[Callable[[Path], None], str]] = [
-    (no_config, "missing: config.json"),
-    (no_json, "config.json"),
-    (no_weights, "cannot be read"),
-    (greedy_header, "cannot be read"),
-    (other_words, "vocab"),
-    (many_words, "vocab.json has 2,000,002 bytes"),
-    (lambda folder: config(folder, task="sing"), "task 'sing'"),
-    (lambda folder: config(folder, d_model=32), "shape"),
-    (lambda folder: config(folder, encoder_layers=10**9), "at most 256"),
-    (lambda folder: config(folder, colour="red"), "colour"),
+FAULTS: list[tuple[str, bytes | dict[str, Any] | None, str]] = [  # a file, what it holds instead, and what is told
+    ("config.json", None, "missing: config.json"),
+    ("config.json", b"{", "config.json"),
+    ("model.safetensors", b"nonsense", "cannot be read"),
+    ("model.safetensors", struct.pack("<Q", 2**62) + b"{}", "cannot be read"),
+    ("vocab.json", json.dumps([*SPECIALS, "C"]).encode(), "vocab"),
+    ("vocab.json", b"[" + b" " * 2_000_000 + b"]", "vocab.json has 2,000,002 bytes"),
+    ("config.json", {"task": "sing"}, "task 'sing'"),
+    ("config.json", {"d_model": 32}, "shape"),
+    ("config.json", {"encoder_layers": 10**9}, "at most 256"),
+    ("config.json", {"colour": "red"}, "colour"),
 ]
 
 
-@pytest.mark.parametrize(("damage", "words"), FAULTS, ids=[words for _, words in FAULTS])
-def test_a_broken_folder_says_what_is_wrong_and_harms_no_other(
-    home: Path, damage: Callable[[Path], None], words: str
-) -> None:
+@pytest.mark.parametrize(("name", "held", "words"), FAULTS, ids=[words for *_, words in FAULTS])
+def test_a_broken_folder_says_what_is_wrong_and_harms_no_other(home: Path, name: str, held: Any, words: str) -> None:
     shutil.copytree(home / "tiny", home / "a_broken_one")
-    damage(home / "a_broken_one")
+    file = home / "a_broken_one" / name
+    if held is None:
+        file.unlink()
+    elif isinstance(held, dict):
+        file.write_text(json.dumps(json.loads(file.read_text()) | held))
+    else:
+        file.write_bytes(held)
     good, broken = cards.list_model_cards()  # the usable ones first
     assert (good.name, good.problem) == ("tiny", "")
     assert broken.name == "a_broken_one"
@@ -152,7 +125,7 @@ def test_a_broken_folder_says_what_is_wrong_and_harms_no_other(
 
 def test_a_folder_is_read_again_when_it_changed(home: Path) -> None:
     assert cards.list_model_cards()[0].problem == ""
-    no_weights(home / "tiny")
+    (home / "tiny" / "model.safetensors").write_bytes(b"nonsense")
     assert cards.list_model_cards()[0].problem
     shutil.rmtree(home / "tiny")
     assert cards.list_model_cards() == []
@@ -180,22 +153,19 @@ def test_sizes_in_words(count: float, text: str) -> None:
 # --- the page -------------------------------------------------------------------------------------
 
 
-def page() -> AppTest:
-    return AppTest.from_file(str(ROOT / "pages" / "models.py"), default_timeout=240)
-
-
 @pytest.mark.ui
 def test_the_page_shows_good_and_broken_and_loads_on_demand(home: Path) -> None:
-    shutil.copytree(home / "tiny", home / "half")
-    no_weights(home / "half")
-    app = page().run()
-    assert not app.exception
+    hostile = "<img src=x onerror=alert(1)> ![x](y)"
+    shutil.copytree(home / "tiny", home / hostile)
+    (home / hostile / "model.safetensors").write_bytes(b"nonsense")
+    app = pages.open_page("models")
     words = " ".join(item.value for item in app.markdown)
     assert (
         pages.page_figures(app)["models in memory"] == "0 of 1" and "cannot be used" in words and "not loaded" in words
     )
     assert any("cannot be read" in item.value for item in app.code)
-    assert not any("![" in item.value for item in app.markdown)
+    assert not any("![" in item.value for item in (*app.markdown, *app.subheader))
+    assert escaping.plain_text(hostile) in [item.value for item in app.subheader]
     (button,) = (item for item in app.button if item.label == "Load now")
     button.click().run()
     assert not app.exception
@@ -207,8 +177,7 @@ def test_the_page_shows_good_and_broken_and_loads_on_demand(home: Path) -> None:
 @pytest.mark.ui
 def test_without_models_the_page_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path / "nothing"))
-    app = page().run()
-    assert not app.exception
+    app = pages.open_page("models")
     assert "chemspec train" in app.info[0].value
 
 

@@ -13,8 +13,8 @@ import pytest
 from paths import TESTS
 
 import pages
+from pages import html, words
 
-pytest.importorskip("streamlit")
 pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 sys.path.append(str(TESTS / "plan"))
@@ -51,20 +51,17 @@ def toys(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     search_form.stock_menu.built_in_stock.clear()  # the toys' lists are not for other pages
 
 
-def words(page: AppTest) -> str:
-    return "\n".join(str(one.value) for one in (*page.success, *page.warning, *page.error, *page.info, *page.subheader))
+def press(page: AppTest, label: str) -> None:
+    next(one for one in page.button if one.label == label).click().run()
+    assert not page.exception
 
 
-def test_a_link_asks_and_shows_routes() -> None:
+def test_a_link_asks_and_a_route_has_the_same_title_and_numbers_on_the_page_and_in_the_file() -> None:
     page = pages.open_page("plan", {"smi": SMILES})
     assert "3 routes from stock" in page.success[0].value
     doubts = "forward model differs on steps 1, 2, 3"  # the toy that checks predicts nothing
     assert f"Route 1: 3 steps, weakest step 15 %, {doubts}, all in stock lists" in words(page)
     assert page.query_params["smi"] == SMILES
-
-
-def test_a_route_has_the_same_title_and_numbers_on_the_page_and_in_the_file() -> None:
-    page = pages.open_page("plan", {"smi": SMILES})
     for toggle in [one for one in page.toggle if str(one.key).startswith("plan_like_")]:
         toggle.set_value(True)
     page.run()
@@ -74,7 +71,7 @@ def test_a_route_has_the_same_title_and_numbers_on_the_page_and_in_the_file() ->
     assert len(in_file) == len(plan.routes) == 3
 
 
-def test_a_step_opens_to_alternatives_and_one_can_be_used_instead() -> None:
+def test_a_step_can_be_used_instead_or_left_out() -> None:
     page = pages.open_page("plan", {"smi": SMILES})
     page.pills(key="plan_step_Route_1").set_value("3").run()
     assert not page.exception
@@ -86,12 +83,8 @@ def test_a_step_opens_to_alternatives_and_one_can_be_used_instead() -> None:
     again = pages.open_page("plan", {"smi": SMILES, "use": fixed})
     titles = [[one.value for one in shown.subheader] for shown in (again, page)]
     assert titles[0] == titles[1] and titles[0], "the link holds the choice"
-    next(one for one in page.button if one.label == "Clear these choices").click().run()
+    press(page, "Clear these choices")
     assert "use" not in page.query_params
-
-
-def test_a_step_can_be_left_out() -> None:
-    page = pages.open_page("plan", {"smi": SMILES})
     page.pills(key="plan_step_Route_1").set_value("1").run()
     page.button(key="plan_drop_Route_1").click().run()
     assert not page.exception
@@ -103,8 +96,7 @@ def test_a_step_can_be_left_out() -> None:
 )
 def test_what_cannot_be_planned_is_said(smi: str, told: str) -> None:
     page = pages.open_page("plan", {"smi": smi})
-    shown = words(page).replace("\\", "") + str(page.main)
-    assert told in shown
+    assert told in words(page) + html(page)
 
 
 def captions(page: AppTest) -> list[str]:
@@ -129,13 +121,13 @@ def test_an_intermediate_and_a_substructure_are_constraints_also_by_link() -> No
     page.text_input(key="plan_avoid").set_value("").run()
     page.text_input(key="plan_through").set_value("hexane").run()
     assert not page.error and "No route contains CCCCCC" in page.warning[0].value.replace("\\", "")
-    next(one for one in page.button if one.label == "Clear these choices").click().run()
+    press(page, "Clear these choices")
     assert "through" not in page.query_params and page.text_input(key="plan_through").value == ""
     bad = pages.open_page("plan", {"smi": SMILES, "through": "C(("})
     assert "cannot be read" in bad.error[0].value.replace("\\", "") and not bad.subheader
 
 
-def test_routes_are_compared_side_by_side_with_the_numbers_of_the_page() -> None:
+def test_routes_are_compared_with_the_numbers_of_the_page_shown_as_a_tree_and_searched_on() -> None:
     page = pages.open_page("plan", {"smi": SMILES})
     page.segmented_control(key="plan_view").set_value("Compare").run()
     assert not page.exception
@@ -148,6 +140,10 @@ def test_routes_are_compared_side_by_side_with_the_numbers_of_the_page() -> None
     assert "in mine.smi" in leaves[0] and "methylamine" in leaves[0]
     page.multiselect[-1].set_value(page.multiselect[-1].options[-1:]).run()
     assert [one.value for one in page.subheader] == page.multiselect[-1].options[-1:]
+    page.segmented_control(key="plan_view").set_value("Search tree").run()
+    assert "cs-tree" in html(page)
+    press(page, "Continue search")
+    assert page.number_input(key="plan_expansions").value == 200
 
 
 def test_what_a_comparison_shows_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -165,7 +161,7 @@ def test_bonds_can_be_kept_also_by_link() -> None:
     assert page.query_params["keep"] == amide and f"bonds kept: {amide}" in captions(page)
     free = pages.open_page("plan", {"smi": SMILES})
     assert [one.value for one in page.subheader] != [one.value for one in free.subheader]
-    next(one for one in page.button if one.label == "Clear these choices").click().run()
+    press(page, "Clear these choices")
     assert [one.value for one in page.subheader] == [one.value for one in free.subheader]
     assert "keep" not in page.query_params
 
@@ -214,14 +210,6 @@ def test_where_nothing_can_be_kept_it_searches_all_the_same(tmp_path: Path, monk
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "file" / "below"))
     assert "3 routes from stock" in pages.open_page("plan", {"smi": SMILES}).success[0].value
-
-
-def test_the_search_is_shown_as_a_tree_and_continued() -> None:
-    page = pages.open_page("plan", {"smi": SMILES})
-    page.segmented_control(key="plan_view").set_value("Search tree").run()
-    assert any("cs-tree" in str(one.proto) for one in page.main if one.type == "html")
-    next(one for one in page.button if one.label == "Continue search").click().run()
-    assert not page.exception and page.number_input(key="plan_expansions").value == 200
 
 
 def test_nothing_to_buy_is_said() -> None:
@@ -279,5 +267,5 @@ def test_a_search_stopped_before_its_first_report_has_nothing_and_goes_on(monkey
     page.session_state["plan_stopped"] = asked[0].key
     page.run()
     assert "Nothing expanded yet" in page.warning[0].value and "stopped" in page.warning[0].value
-    next(item for item in page.button if item.label == "Continue search").click().run()
+    press(page, "Continue search")
     assert "3 routes from stock" in page.success[0].value

@@ -9,29 +9,24 @@ from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from xml.etree.ElementTree import fromstring
 
 import numpy as np
-import pytest
-
-import pages
-
-pytest.importorskip("streamlit")
-
 import openpyxl
+import pytest
 import streamlit as st
 from rdkit import Chem
 from rdkit.Chem import rdDepictor
 from streamlit.testing.v1 import AppTest
 
 import chemspec
+import pages
 from chemspec import chem
 from chemspec.chem import formats, layout
 from chemspec.chem.names import short_names
 from chemspec.chem.strategy import strategy
 from chemspec.depict import molecules, schemes
 from chemspec.depict.molecules import Depiction
-from chemspec.engine.engine import installed_models, model_folder
+from chemspec.engine.engine import model_folder
 from chemspec.engine.forks import Fork
 from chemspec.io import structures
 from chemspec.plan import depict as route_drawing
@@ -46,27 +41,11 @@ from chemspec.ui.common import bond_picker, escaping, query_box, queued_engine, 
 from chemspec.ui.common.tags import join
 from chemspec.ui.models.cards import ModelCard
 from chemspec.ui.predict import card_parts, details, gallery, options, query_panel, query_view, reviewing, token_origins
-
-MODELS = {folder.name for folder in installed_models()}
-weights = pytest.mark.skipif(not {"forward", "retro"} <= MODELS, reason="no models")
+from pages import MODELS, html, weights
 
 
 def open_page(**query: str) -> AppTest:
     return pages.open_page("predict", query)
-
-
-def html(page: AppTest) -> str:
-    """All pieces of HTML on the page."""
-    found: list[str] = []
-
-    def walk(block: Any) -> None:
-        for child in getattr(block, "children", {}).values():
-            if child.type == "html":
-                found.append(str(child.proto.body))
-            walk(child)
-
-    walk(page.main)
-    return "\n".join(found)
 
 
 def unescaped(markdown: str) -> str:
@@ -267,16 +246,17 @@ def test_what_cannot_be_drawn_is_written(monkeypatch: pytest.MonkeyPatch) -> Non
 # --- the scheme -----------------------------------------------------------------------------------------
 
 
-def test_reagents_stand_over_the_arrow() -> None:
-    flask = "Brc1ccccc1.OB(O)c1ccccc1.O=C([O-])[O-].[K+].[K+].C1CCOC1"
-    parts = (chem.canonical(flask) or "").split(".")
-    drawn, names = short_names.split_drawn_and_named(parts)
-    assert sorted(parts[place] for place in drawn) == ["Brc1ccccc1", "OB(O)c1ccccc1"]
-    assert set(names) == {"K₂CO₃", "THF"}
-
-
-def test_a_reagent_that_gives_atoms_can_be_kept() -> None:
-    assert short_names.split_drawn_and_named(["CO", "CC(=O)Cl"], keep=["CO"]) == ((0, 1), ())
+@pytest.mark.parametrize(
+    ("flask", "keep", "drawn", "names"),
+    [
+        ("Brc1ccccc1.OB(O)c1ccccc1.O=C([O-])[O-].[K+].[K+].C1CCOC1", (), (0, 1), ("K₂CO₃", "THF")),
+        ("CO.CC(=O)Cl", ("CO",), (0, 1), ()),  # a reagent that gives atoms
+        ("CCO.[Na+].[OH-].[Na+].Cc1ccc(S(=O)(=O)[O-])cc1", (), (1, 4), ("EtOH", "NaOH")),  # no ion of another salt
+        ("O.CO", (), (0, 1), ()),  # nothing is hidden where all have names
+    ],
+)
+def test_reagents_stand_over_the_arrow(flask: str, keep: Any, drawn: Any, names: Any) -> None:
+    assert short_names.split_drawn_and_named(flask.split("."), keep=keep) == (drawn, names)
 
 
 def test_a_precursor_lies_like_the_target_though_its_new_groups_need_room() -> None:
@@ -312,16 +292,6 @@ def test_a_layout_that_rdkit_cannot_align_is_drawn_all_the_same(monkeypatch: pyt
     molecules._draw_svg.cache_clear()
     monkeypatch.setattr(molecules, "rdDepictor", Broken)
     assert plain and schemes.scheme_to_svg(reactants, product, change)
-
-
-def test_a_named_salt_takes_no_ion_of_another() -> None:
-    parts = ["CCO", "[Na+]", "[OH-]", "[Na+]", "Cc1ccc(S(=O)(=O)[O-])cc1"]
-    drawn, names = short_names.split_drawn_and_named(parts)
-    assert names == ("EtOH", "NaOH") and [parts[place] for place in drawn][-2:] == ["[Na+]", parts[-1]]
-
-
-def test_nothing_is_hidden_where_all_have_names() -> None:
-    assert short_names.split_drawn_and_named(["O", "CO"]) == ((0, 1), ())
 
 
 def test_every_short_name_is_known_and_can_be_typed() -> None:
@@ -388,6 +358,9 @@ def test_a_link_is_answered_with_ideas() -> None:
         "Answers are exact to the last bit" in item.value or "exact up to" in item.value for item in page.caption
     )
     assert page.button(key="predict_measure").label == "Race on the page Speed"
+    page.session_state["predict_text"] = LIDOCAINE
+    page.run()
+    assert "belong to an earlier query" in page.warning[0].value
 
 
 @weights
@@ -395,24 +368,21 @@ def test_a_link_is_answered_with_ideas() -> None:
 def test_a_question_is_decoded_once_and_each_idea_checked_once_or_with_reagents(
     task: Any, smiles: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[str] = []
+    asked = pages.watch_queries(monkeypatch)
     checked: list[str] = []
     helped: list[str] = []
-    decode, decode_many = queued_engine.decode_query, queued_engine.decode_queries
-
-    def counting(model: Any, query: str, settings: DecodeSettings, **more: Any) -> DecodeResult:
-        asked.append(f"{model.task} {query}")
-        return decode(model, query, settings, **more)
+    decode_many = queued_engine.decode_queries
 
     def counting_many(model: Any, queries: Any, settings: DecodeSettings) -> list[DecodeResult]:
         assert model.task in ("forward", "reagents")
         (checked if model.task == "forward" else helped).extend(queries)
         return decode_many(model, queries, settings)
 
-    monkeypatch.setattr(queued_engine, "decode_query", counting)
     monkeypatch.setattr(queued_engine, "decode_queries", counting_many)
     page = open_page(task=task, smi=smiles)
-    assert asked == [f"{task} {smiles}"] * 2, "greedily for the first answer, and once for all"
+    assert [(model, query) for model, query, _ in asked] == [(task, smiles)] * 2, (
+        "greedily for the first answer, and once for all"
+    )
     assert len(set(checked)) == len(checked) <= 3 * reviewing.MAX_CHECKED
     assert len(set(helped)) == len(helped) <= reviewing.MAX_CHECKED
     assert bool(checked) == (task == "retro")
@@ -469,6 +439,7 @@ def test_a_question_is_one_run_of_the_page_and_few_values_in_the_session(monkeyp
     runs: list[None] = []
     panel = query_panel.show_query_panel
     monkeypatch.setattr(query_panel, "show_query_panel", lambda: (runs.append(None), panel())[1])
+    monkeypatch.setattr(details, "find_forks", None)  # only where somebody opens "Why?"
     page = open_page(task="retro", smi=LIDOCAINE)
     assert len(runs) == 1 and page.session_state["predict_question"].link == {"task": "retro", "smi": LIDOCAINE}
     state: Any = page.session_state._state._state
@@ -500,25 +471,13 @@ def test_an_example_is_one_click() -> None:
 
 
 @weights
-def test_answers_to_another_question_are_told_apart() -> None:
-    page = open_page(task="retro", smi="CC(=O)Nc1ccccc1")
-    page.session_state["predict_text"] = LIDOCAINE
-    page.run()
-    assert "belong to an earlier query" in page.warning[0].value
-
-
-@weights
-def test_a_fault_is_pointed_at() -> None:
-    page = open_page(smi="CC(=O)Nc1ccc(O)cc")
-    assert "never closed" in html(page) and "^" in html(page)
-    assert not page.code
-
-
-@weights
-@pytest.mark.parametrize(("smiles", "words"), [("C" * 1200, "1200 characters are too many"), ("[Rf]", "[Rf]")])
-def test_what_the_model_cannot_take_is_refused_in_words(smiles: str, words: str) -> None:
+@pytest.mark.parametrize(
+    ("smiles", "words"),
+    [("CC(=O)Nc1ccc(O)cc", "never closed"), ("C" * 1200, "1200 characters are too many"), ("[Rf]", "[Rf]")],
+)
+def test_what_cannot_be_predicted_is_refused_in_words(smiles: str, words: str) -> None:
     page = open_page(smi=smiles)
-    assert words in html(page) + " ".join(item.value.replace("\\", "") for item in page.error)
+    assert words in html(page) + pages.words(page) and not page.code
 
 
 def test_without_models_the_page_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -541,15 +500,7 @@ def test_a_broken_model_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 @weights
-def test_options_change_the_question() -> None:
-    page = open_page(smi="CC(=O)Cl.Nc1ccccc1")
-    page.selectbox(key="predict_search").select("greedy").run()
-    assert not page.exception
-    assert len(page.code) == 1
-
-
-@weights
-def test_the_precision_is_one_choice() -> None:
+def test_options_change_precision_and_search() -> None:
     page = open_page(task="retro", smi="CC(=O)Nc1ccccc1")
     engine = queued_engine.loaded_engines()[model_folder("retro")]
     offered = queued_engine.offered_precisions("retro")
@@ -558,26 +509,11 @@ def test_the_precision_is_one_choice() -> None:
     page.selectbox(key="precision").select("fp32").run()
     assert not page.exception
     assert queued_engine.loaded_engines()[model_folder("retro")].dtype == "fp32"
+    page.selectbox(key="predict_search").select("greedy").run()
+    assert not page.exception and len(page.code) == 1
 
 
-def test_a_stopped_question_stays_stopped() -> None:
-    def script() -> None:
-        import streamlit as st
-
-        from chemspec.settings import DecodeSettings
-        from chemspec.ui.predict import answers
-        from chemspec.ui.predict.query_panel import Question
-
-        question = Question("forward", "forward", "CC", DecodeSettings())
-        st.session_state.predict_stopped = question
-        assert answers.predict_with_progress(None, question) is None  # type: ignore[arg-type]
-
-    page = AppTest.from_function(script, default_timeout=240).run()
-    assert not page.exception
-    assert "Stopped" in page.info[0].value
-
-
-def test_long_work_shows_its_progress_and_a_stop_button(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_work_shows_its_progress_and_a_stop_button_and_stays_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     def spying(model: object, query: str, settings: DecodeSettings, *, report: Any) -> None:
         report("7 tokens written in 1 passes")
         st.stop()  # the page is left as it is
@@ -593,24 +529,11 @@ def test_long_work_shows_its_progress_and_a_stop_button(monkeypatch: pytest.Monk
     page = AppTest.from_function(script, default_timeout=240).run()
     assert not page.exception
     assert page.caption[0].value == "7 tokens written in 1 passes"
-    assert page.button(key="predict_stop").label == "Stop"
-
-
-def test_an_unknown_model_in_a_link_is_named() -> None:
-    page = open_page(task="sideways", smi="CCO")
-    assert "sideways" in page.warning[0].value
+    page.button(key="predict_stop").click().run()
+    assert not page.exception and "Stopped" in page.info[0].value
 
 
 # --- files ----------------------------------------------------------------------------------------------
-
-
-def test_a_scheme_goes_into_files() -> None:
-    flask, product = "CC(=O)Cl.Nc1ccccc1.C1CCOC1", "CC(=O)Nc1ccccc1"
-    change = strategy(flask, product)
-    svg = schemes.scheme_to_svg(flask, product, change)
-    assert svg.count("<svg") == 4 and ">THF</text>" in svg  # two reactants and a product in one
-    fromstring(svg)
-    assert schemes.scheme_to_png(flask, product, change).startswith(b"\x89PNG")
 
 
 @pytest.mark.skipif(not hasattr(Chem, "MolToCDXMLBlock"), reason="this RDKit writes no CDXML")
@@ -704,17 +627,10 @@ def test_a_reaction_that_it_does_not_expect_is_drawn_with_what_is_wrong(monkeypa
 @weights
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_the_page_checks_a_reaction_with_one_search(task: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    decode = queued_engine.decode_query
-
-    def counting(model: Any, query: str, settings: DecodeSettings, **more: Any) -> DecodeResult:
-        asked.append(query)
-        return decode(model, query, settings, **more)
-
-    monkeypatch.setattr(queued_engine, "decode_query", counting)
+    asked = pages.watch_queries(monkeypatch)
     whole = "Nc1ccccc1.O=C(Cl)c1ccccc1.ClCCl>>O=C(Nc1ccccc1)c1ccccc1"
     page = open_page(task=task, smi=whole)
-    assert asked == [whole.split(">>")[0 if task == "forward" else 1]] * 2
+    assert [one[1] for one in asked] == [whole.split(">>")[0 if task == "forward" else 1]] * 2
     text = html(page)
     assert any("Your reaction." in item.value and "The model agrees" in item.value for item in page.success)
     assert "a whole reaction: its" in text and "is left out" not in text
@@ -812,14 +728,6 @@ def test_why_names_the_accuracy_of_the_class() -> None:
     )
     assert details.describe_class_accuracy(model, replace(amide, step=None)) == ""
     assert details.describe_class_accuracy(replace(model, classes=()), amide) == ""
-
-
-@weights
-def test_the_page_asks_why_only_where_somebody_opens_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked: list[str] = []
-    monkeypatch.setattr(details, "find_forks", lambda *asked: looked.append(asked[-1]) or [])
-    assert not open_page(task="retro", smi=LIDOCAINE).exception
-    assert not looked
 
 
 def test_a_pasted_file_is_folded_to_its_name() -> None:

@@ -9,15 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from paths import ROOT
-
-import pages
-
-pytest.importorskip("streamlit")
-
 from streamlit.testing.v1 import AppTest
 
-from chemspec.engine.engine import installed_models, model_folder, usable_drafters
+import pages
+from chemspec.engine.engine import model_folder, usable_drafters
 from chemspec.metrics import Spread, speed_numbers
 from chemspec.replay import timing
 from chemspec.settings import DecodeSettings
@@ -27,15 +22,15 @@ from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
 from chemspec.ui.speed import race_page, trials
+from pages import MODELS, html, weights, words
 
 pytestmark = pytest.mark.ui
-PAGE = ROOT / "pages" / "speed.py"
 GREEDY = DecodeSettings(decoder="greedy", n=1, drafter="none")
 AUTO = replace(GREEDY, drafter="auto")
 
 
 def opened(**state: Any) -> AppTest:
-    if "forward" not in {folder.name for folder in installed_models()}:
+    if "forward" not in MODELS:
         pytest.skip("no forward model in assets/models")
     return pages.open_page("speed", state={"speed_repeats": 3, **state})
 
@@ -43,15 +38,6 @@ def opened(**state: Any) -> AppTest:
 def press(app: AppTest, key: str) -> None:
     app.button(key=key).click().run()
     assert not app.exception
-
-
-def html(app: AppTest) -> str:
-    return " ".join(item.proto.body for item in app.get("html"))
-
-
-def words(app: AppTest) -> str:
-    kinds = (app.caption, app.markdown, app.warning, app.error, app.info)
-    return " ".join(str(item.value) for kind in kinds for item in kind)
 
 
 def test_the_page_races_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,13 +76,9 @@ def test_a_query_that_cannot_be_read_is_pointed_at_and_nothing_can_be_started() 
     assert opened(speed_text=" ").info[0].value.startswith("Type or paste")
 
 
+@weights
 def test_the_link_chooses_model_and_query() -> None:
-    app = AppTest.from_file(str(PAGE), default_timeout=240)
-    app.query_params["task"], app.query_params["smi"] = "retro", "c1ccncc1"
-    app.run()
-    if "retro" not in {folder.name for folder in installed_models()}:
-        pytest.skip("no retro model in assets/models")
-    assert not app.exception
+    app = pages.open_page("speed", {"task": "retro", "smi": "c1ccncc1"})
     assert app.session_state["speed_model"] == "retro"
     assert app.session_state["speed_text"] == "c1ccncc1"
     app.query_params["task"] = "nobody"

@@ -7,25 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-import pages
-
-pytest.importorskip("streamlit")
-
 from streamlit.testing.v1 import AppTest
 
+import pages
 from chemspec import chem, metrics
-from chemspec.engine.engine import Engine, installed_models, model_folder, usable_drafters
+from chemspec.engine.engine import Engine, model_folder, usable_drafters
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, to_json
 from chemspec.ui.step import question_form, saved_traces
+from pages import html, weights
 
 QUERY = "CC(=O)Cl.Nc1ccccc1"
 
 pytestmark = pytest.mark.ui
-needs_models = pytest.mark.skipif(
-    not {"forward", "retro"} <= {folder.name for folder in installed_models()}, reason="no models in assets/models"
-)
 
 
 def opened(**query: str) -> AppTest:
@@ -36,7 +30,7 @@ def players(app: AppTest) -> list[Any]:
     return [component for component in app.get("bidi_component") if component.key == "trace_player"]
 
 
-@needs_models
+@weights
 def test_the_page_opens_with_an_example_and_offers_others() -> None:
     app = opened()
     assert len(players(app)) == 1 and not app.query_params
@@ -52,7 +46,7 @@ def test_the_page_opens_with_an_example_and_offers_others() -> None:
         assert settings.draft_length == example.get("length", 0)
 
 
-@needs_models
+@weights
 def test_the_boc_protection_of_the_paper_is_answered_with_its_product_and_its_drafts() -> None:
     example = next(one for one in question_form.step_examples() if one.get("drafter") == "windows")
     settings = DecodeSettings(
@@ -63,28 +57,23 @@ def test_the_boc_protection_of_the_paper_is_answered_with_its_product_and_its_dr
     assert 0 < 2 * len(answer.trace.passes) < metrics.PassCounts.of_result(answer).standard
 
 
-@needs_models
-def test_a_trace_plays_by_itself_once_a_visit() -> None:
-    app = opened(task="forward", smi=QUERY)
-    first = app.session_state["step_played"]
-    app.session_state["step_text"] = "CCO.CC(=O)Cl"
-    app.button(key="step_run").click().run()
-    assert app.session_state["step_played"] == first
-
-
-@needs_models
+@weights
 def test_a_link_runs_at_once_and_a_bad_one_says_why() -> None:
     app = opened(task="forward", smi=QUERY)
     assert len(players(app)) == 1
     assert app.session_state["step_text"] == QUERY
+    first = app.session_state["step_played"]
+    app.session_state["step_text"] = "aniline, acetyl chloride, DCM"
+    app.button(key="step_run").click().run()
+    assert app.session_state["step_played"] == first, "a trace plays by itself once a visit"
+    assert "DCM: dichloromethane; read as a list" in html(app)
     app = opened(task="nonsense", smi="CC(")
     assert not players(app)
     assert "nonsense" in app.warning[0].value
-    fault = "".join(piece.proto.body for piece in app.get("html"))
-    assert "never closed" in fault and "^" in fault
+    assert "never closed" in html(app) and "^" in html(app)
 
 
-@needs_models
+@weights
 def test_the_form_runs_what_it_says() -> None:
     app = opened(task="forward", smi=QUERY)
     app.selectbox(key="step_decoder").set_value("beam")
@@ -107,7 +96,7 @@ def scene(app: AppTest) -> dict[str, Any]:
     return dict(json.loads(player.proto.json)["scenes"][0])
 
 
-@needs_models
+@weights
 def test_sbs_is_stepped_through_with_its_drafts_and_says_that_it_is_relaxed() -> None:
     """Figure 3 of Andronov et al.: in the first pass a draft of ten tokens is accepted in full."""
     example = next(one for one in question_form.step_examples() if one["decoder"] == "sbs")
@@ -125,7 +114,7 @@ def test_sbs_is_stepped_through_with_its_drafts_and_says_that_it_is_relaxed() ->
     assert any(not draft["accepted"] and not draft["waiting"] for draft in first["drafts"])
 
 
-@needs_models
+@weights
 def test_spec_verification_is_stepped_through_and_shows_what_the_model_would_have_written() -> None:
     example = next(one for one in question_form.step_examples() if one["decoder"] == "spec-verification")
     if "spec_drafter" not in usable_drafters(model_folder(example["task"])):
@@ -147,7 +136,7 @@ def test_spec_verification_is_stepped_through_and_shows_what_the_model_would_hav
     assert not any(token["instead"] for token in scene(app)["answers"][0]["tokens"])
 
 
-@needs_models
+@weights
 def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None:
     if "medusa" not in usable_drafters(model_folder("retro")):
         pytest.skip("no drafter medusa for retro")
@@ -191,10 +180,3 @@ def test_a_file_that_is_no_trace_is_refused_with_a_message(raw: bytes, says: str
     assert says in app.error[0].value
     app.run()
     assert says in app.error[0].value  # it does not vanish
-
-
-@needs_models
-def test_what_was_read_is_said() -> None:
-    app = opened(task="forward", smi="aniline, acetyl chloride, DCM")
-    assert len(players(app)) == 1
-    assert "DCM: dichloromethane; read as a list" in "".join(piece.proto.body for piece in app.get("html"))

@@ -10,27 +10,21 @@ from typing import Any
 
 import pytest
 from paths import ROOT
-
-import pages
-
-pytest.importorskip("streamlit")
-
 from rdkit import Chem
 
+import pages
 from chemspec import asset_files
 from chemspec.depict.molecules import Colouring, Depiction
-from chemspec.engine.engine import Engine, installed_models, model_folder
+from chemspec.engine.engine import Engine, model_folder
 from chemspec.metrics import PassCounts
 from chemspec.replay.trace_view import view_trace
 from chemspec.review import suggestions
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.common import queued_engine
 from chemspec.ui.predict import gallery, pass_totals, token_origins
 from chemspec.ui.predict.query_panel import Question
+from pages import MODELS, html, weights
 
-MODELS = {folder.name for folder in installed_models()}
-weights = pytest.mark.skipif(not {"forward", "retro"} <= MODELS, reason="no models")
 LIDOCAINE = "CCN(CC)CC(=O)Nc1c(C)cccc1C"
 GREEDY = DecodeSettings(decoder="greedy", n=1)
 
@@ -176,10 +170,6 @@ def test_the_first_answer_is_decoded_greedily_where_it_is_one_of_those_asked_for
         assert (way.decoder, way.n, way.drafter) == ("greedy", 1, settings.drafter)
 
 
-def html(page: Any) -> str:
-    return " ".join(item.proto.body for item in page.get("html"))
-
-
 def labels(page: Any) -> str:
     return " ".join(item.label for item in page.expander)
 
@@ -219,16 +209,9 @@ def test_a_detail_of_the_first_answer_colours_target_and_answer() -> None:
 
 @weights
 def test_a_greedy_page_decodes_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[DecodeSettings] = []
-    decode = queued_engine.decode_query
-
-    def counting(model: Any, query: str, settings: DecodeSettings, **more: Any) -> DecodeResult:
-        asked.append(settings)
-        return decode(model, query, settings, **more)
-
-    monkeypatch.setattr(queued_engine, "decode_query", counting)
+    asked = pages.watch_queries(monkeypatch)
     state = {"predict_search": "greedy"}
     page = pages.open_page("predict", {"task": "forward", "smi": "CC(=O)Cl.Nc1ccccc1"}, state)
-    assert [one.decoder for one in asked] == ["greedy"]
+    assert [settings.decoder for _, _, settings in asked] == ["greedy"]
     told = re.search(r"This page: (\d+) passes of the models instead of (\d+)", labels(page))
     assert told and f"<b>{told[1]} passes</b> of the model instead of {told[2]}" in html(page)

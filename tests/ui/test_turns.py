@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Callable
 from typing import Any
 
 import pytest
+from serving import until
 
 pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
 from chemspec.system.fair_queue import BusyError, FairQueue
-
-
-def until(state: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
-    while not state():
-        assert time.monotonic() < end
-        time.sleep(0.002)
 
 
 class Line:
@@ -31,7 +23,7 @@ class Line:
         self.go = threading.Event()
         self.places: dict[str, list[int]] = {}
         self.add("first", "nobody")
-        until(lambda: turns._at_work is not None)
+        until(lambda: turns._at_work is not None, "the first turn")
 
     def add(self, name: str, visitor: Any, **how: Any) -> None:
         before = len(self.turns)
@@ -44,7 +36,7 @@ class Line:
 
         self.threads.append(threading.Thread(target=ask, daemon=True))
         self.threads[-1].start()
-        until(lambda: len(self.turns) > before)
+        until(lambda: len(self.turns) > before, "a place in the queue")
 
     def finish(self) -> list[str]:
         self.go.set()
@@ -60,7 +52,7 @@ def test_who_has_many_tabs_gets_one_turn_before_others_who_wait_have_had_one() -
     line.add("file", "d", patient=True)
     line.add("file2", "d", patient=True)
     line.add("e1", "e")
-    until(lambda: line.places["e1"])
+    until(lambda: line.places["e1"], "the place told")
     assert line.places["e1"][-1] == 4, "the one at work, and the first of a, b and c"
     assert line.finish() == ["a1", "b1", "c1", "e1", "a2", "b2", "a3", "file", "file2"]
 

@@ -138,19 +138,10 @@ def choose_model(task: Task) -> tuple[str, DecodeSettings, int]:
     with st.expander("Options"):
         model = st.selectbox("Model", able, key=f"batch_model_{task}")
         cards = int(st.number_input("Answers a row", 1, MAX_ANSWERS, DEFAULT_ANSWERS, key=f"batch_n_{task}"))
-        exact = widgets.segmented_choice(
-            "Search",
-            [True, False],
-            format_func=lambda exact: "Exact" if exact else "Relaxed",
-            help="Exact gives the answers of standard beam search, in their order. Relaxed (speculative beam search of "
-            "Andronov et al.) can differ from it. For one answer there is only the exact one.",
-            key="batch_exact",
-        )
     if task == "retro":
         stock_menu.show_stock_menu()
     n = search_width(task, cards)
-    decoder = "greedy" if n == 1 else "beam" if exact else "sbs"
-    return model, DecodeSettings(decoder=decoder, n=n, distinct=True), cards
+    return model, DecodeSettings(decoder="greedy" if n == 1 else "beam", n=n, distinct=True), cards
 
 
 def show_preview(sheet: Sheet, query_column: int, task: Task) -> None:

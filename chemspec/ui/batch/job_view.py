@@ -346,16 +346,14 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
             "smiles": column.TextColumn("SMILES", width=320),
             "probability": column.NumberColumn("Model probability, uncalibrated", format="percent"),
         }
-        shown = [{name: answer[name] for name in columns} for answer in answers]
-        table_with_drawings(shown, columns, f"All answers of row {number}")
+        table_with_drawings(answers, columns, f"All answers of row {number}")
 
 
 def table_with_drawings(shown: list[dict[str, Any]], columns: dict[str, Any], alt: str, **more: Any) -> Any:
-    """Show a table with rows high enough for drawings."""
-    height = ROW * min(len(shown), PAGE) + 38
-    return st.dataframe(
-        shown, hide_index=True, row_height=ROW, height=height, column_config=columns, placeholder="–", alt=alt, **more
-    )
+    """Show some columns of a table, with rows high enough for drawings."""
+    cells = [{name: row[name] for name in columns if name in row} for row in shown]
+    looks: Any = {"hide_index": True, "row_height": ROW, "height": ROW * min(len(shown), PAGE) + 38, "placeholder": "–"}
+    return st.dataframe(cells, column_config=columns, alt=alt, **looks, **more)
 
 
 def molecule_cell(task: Task, smiles: str, width: int) -> str | None:

@@ -1,7 +1,7 @@
 """Escape untrusted text for Streamlit's Markdown and for spreadsheets, and tables to download."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from chemspec.io import spreadsheets
 from chemspec.io.writers import csv_row, single_line
@@ -21,6 +21,12 @@ def without_images(text: str, *, under: int = 0) -> str:
     """Return Markdown with images turned into links, so that no browser fetches them."""
     text = re.sub(r"!+(?=\[)", "", text)
     return _HEADING.sub(lambda match: "#" * min(6, len(match[1]) + under), text)
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a Markdown table; a title that ends with ":" aligns its column to the right."""
+    lines = [[title.rstrip(":") for title in head], ["--:" if title.endswith(":") else "---" for title in head], *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def escape_formula(text: str) -> str:

@@ -13,6 +13,9 @@ from importlib import import_module
 from chemspec.system.forked import limit_process
 
 MEMORY = 512_000_000  # bytes on top of what Python and the library take
+MAX_TEXT = 20_000_000  # bytes of a file once it is unpacked
+MAX_ROWS = 10_000
+MAX_COLUMNS = 50
 STRUCTURES = ".sdf"  # stands for all files of structures
 PRICES, STOCK = "prices", "stock"  # price lists, and lists of building blocks with or without prices
 # By kind of file: modules to import before the limits hold, and seconds of computing.
@@ -25,7 +28,7 @@ KINDS: dict[str, tuple[tuple[str, ...], int]] = {
 }
 
 
-def main(kind: str, name: str, max_text: int, max_rows: int, max_columns: int) -> str:
+def main(kind: str, name: str) -> str:
     """Print the rows of standard input as JSON, one a line; return what is wrong with the file, if anything."""
     raw = sys.stdin.buffer.read()
     os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the others reserve more than they use
@@ -37,12 +40,12 @@ def main(kind: str, name: str, max_text: int, max_rows: int, max_columns: int) -
         if kind in (PRICES, STOCK):
             sys.stdout.buffer.write(read_stock(kind, raw, name))
             return ""
-        left = max_text
-        for row in read_rows(kind, raw, max_rows, max_columns):
+        left = MAX_TEXT
+        for row in read_rows(kind, raw):
             line = json.dumps(row, ensure_ascii=False) + "\n"
             left -= sys.stdout.buffer.write(line.encode("utf-8", errors="backslashreplace"))
             if left < 0:
-                return f"it holds more than {max_text // 1_000_000} MB of text"
+                return f"it holds more than {MAX_TEXT // 1_000_000} MB of text"
     except MemoryError:
         return "it decompresses to more memory than a file may take"
     except ValueError as error:
@@ -50,7 +53,7 @@ def main(kind: str, name: str, max_text: int, max_rows: int, max_columns: int) -
     return ""
 
 
-def read_rows(kind: str, raw: bytes, max_rows: int, max_columns: int) -> Iterator[list[str]]:
+def read_rows(kind: str, raw: bytes) -> Iterator[list[str]]:
     """Yield the rows of a file, the header first.
 
     Raises:
@@ -66,10 +69,10 @@ def read_rows(kind: str, raw: bytes, max_rows: int, max_columns: int) -> Iterato
     else:
         rows = structures.read_structure_rows(raw.decode("utf-8"), "the file")
     for number, row in enumerate(rows):
-        if number > max_rows:
-            raise ValueError(f"it has more than {max_rows:,} rows, the limit")
-        if len(row) > max_columns:
-            raise ValueError(f"it has {len(row):,} columns; {max_columns} are the limit")
+        if number > MAX_ROWS:
+            raise ValueError(f"it has more than {MAX_ROWS:,} rows, the limit")
+        if len(row) > MAX_COLUMNS:
+            raise ValueError(f"it has {len(row):,} columns; {MAX_COLUMNS} are the limit")
         yield row
 
 
@@ -109,7 +112,6 @@ def read_stock(kind: str, raw: bytes, name: str) -> bytes:
 
 
 if __name__ == "__main__":
-    problem = main(sys.argv[1], sys.argv[2], *map(int, sys.argv[3:]))
-    if problem:
+    if problem := main(*sys.argv[1:]):
         sys.stderr.write(problem)
         sys.exit(3)

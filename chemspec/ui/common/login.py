@@ -28,12 +28,12 @@ def require_login() -> None:
     allowed = _allowed_visitors()
     if allowed in OFF:
         return
-    user = _logged_in_user()
+    user = dict(st.user)  # the identity provider's claims
     if not user.get("is_logged_in"):
         st.title("chemspec", anchor=False)
         if _has_provider():
             st.write("Log in to use this server.")
-            st.button("Log in", type="primary", key="login", on_click=_start_login)
+            st.button("Log in", type="primary", key="login", on_click=st.login)
         else:
             st.error("A login is required, but no provider is set up: the server's administrator must add `[auth]`.")
         st.stop()
@@ -63,20 +63,11 @@ def _allowed_visitors() -> str:
     return os.environ.get("CHEMSPEC_LOGIN", "").strip().lower()
 
 
-def _logged_in_user() -> Mapping[str, Any]:
-    """Return the identity provider's claims about the visitor."""
-    return dict(st.user)
-
-
 def _has_provider() -> bool:
     try:
         return "auth" in st.secrets
     except FileNotFoundError:
         return False
-
-
-def _start_login() -> None:
-    st.login()
 
 
 def _is_allowed(user: Mapping[str, Any], allowed: str) -> bool:

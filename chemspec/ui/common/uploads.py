@@ -15,12 +15,10 @@ from chemspec.io.lines import FileError, split_lines
 from chemspec.io.readers import TABLES, TEXTS, decode_text, decompress, read_table
 from chemspec.settings import Task
 from chemspec.ui.common import limited_reader
+from chemspec.ui.common.limited_reader import MAX_COLUMNS, MAX_ROWS, MAX_TEXT
 
 MAX_MB = 10  # of a file
 MAX_STOCK_MB = 20  # of a list of what can be bought; as many as the server takes (.streamlit/config.toml)
-MAX_TEXT = 20_000_000  # bytes of a file once it is unpacked
-MAX_ROWS = 10_000
-MAX_COLUMNS = 50
 COMPRESSED = (".parquet", spreadsheets.ENDING)  # read by a process of its own
 ENDINGS = tuple(ending[1:] for ending in (*TABLES, *TEXTS, *structures.ENDINGS, *COMPRESSED, ".gz"))
 LIMITS = (
@@ -113,10 +111,9 @@ def read_stock(raw: bytes, name: str, kind: str) -> bytes:
 
 def _read_limited(raw: bytes, kind: str, name: str = "") -> bytes:
     """Return the output of `limited_reader` for a file."""
-    limits = map(str, (MAX_TEXT, MAX_ROWS, MAX_COLUMNS))
     try:
         process = subprocess.run(
-            [sys.executable, "-m", limited_reader.__name__, kind, name, *limits],
+            [sys.executable, "-m", limited_reader.__name__, kind, name],
             input=raw,
             capture_output=True,
             timeout=3 * limited_reader.KINDS[kind][1],

@@ -1,6 +1,6 @@
 """Widgets shared by the pages."""
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from html import escape
 from typing import Any, TypeVar
 
@@ -19,6 +19,14 @@ def segmented_choice(label: str, options: Iterable[T], *, key: str, hidden: bool
     chosen: T | None = draw(label, offered, key=key, required=True, label_visibility=visibility, **more)
     # Where the browser went back to a page, Streamlit may still hold None.
     return more.get("default", offered[0]) if chosen is None else chosen
+
+
+def offered_choice(label: str, labels: Mapping[str, str], *, key: str, **more: Any) -> str:
+    """Draw a menu of labels by name, at first the first one."""
+    if st.session_state.get(key) not in (None, *labels):
+        del st.session_state[key]  # chosen for another model or search, not offered here
+    choose: Any = st.selectbox
+    return str(choose(label, [*labels], format_func=labels.__getitem__, key=key, persist_state="session", **more))
 
 
 def show_figures(shown: Sequence[tuple[str, str]]) -> None:

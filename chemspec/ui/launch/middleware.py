@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from starlette.datastructures import Headers
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import runtime
@@ -105,9 +105,10 @@ class StyledPage:
                 return
             if dict(start["headers"]).get(b"content-type", b"").startswith(b"text/html"):
                 body = body.replace(_START, _START + self.styles, 1)
-            headers_left = [pair for pair in start["headers"] if pair[0] not in (b"content-length", b"etag")]
-            length = (b"content-length", str(len(body)).encode())
-            await send({**start, "headers": [*headers_left, length]})
+            answer = MutableHeaders(scope=start)
+            del answer["etag"]
+            answer["content-length"] = str(len(body))
+            await send(start)
             await send({"type": "http.response.body", "body": body})
 
         await self.app({**scope, "headers": headers}, receive, whole)
@@ -150,9 +151,9 @@ class SecurityHeaders:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                there = {name.lower() for name, _ in message.get("headers", ())}
-                added = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
-                message["headers"] = [*message.get("headers", ()), *(pair for pair in added if pair[0] not in there)]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers.setdefault(name, value)
             await send(message)
 
         await self._app(scope, receive, with_headers)

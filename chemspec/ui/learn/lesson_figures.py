@@ -11,19 +11,14 @@ from chemspec import chem
 from chemspec.metrics import SpeedNumbers, speed_numbers
 from chemspec.replay.trace_view import TraceView, view_trace
 from chemspec.types import DecodeResult
-from chemspec.ui.common import escaping, theme
+from chemspec.ui.common import theme
+from chemspec.ui.common.escaping import markdown_table, plain_text
 from chemspec.ui.learn import lessons
 from chemspec.ui.learn.lessons import recorded_example
 from chemspec.ui.learn.walltime import MAX_GAMMA, Cost, best_gamma, expected_speedup, flat_cost
 from chemspec.ui.step.trace_player import Frame, show_figure
 
 SECONDS = ("draft_seconds", "model_seconds", "waited_seconds", "seconds", "host_share")  # not shown of an example
-
-
-def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return a Markdown table; a title that ends with ":" aligns its column to the right."""
-    lines = [[title.rstrip(":") for title in head], ["--:" if title.endswith(":") else "---" for title in head], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def draw_certainty() -> None:
@@ -79,8 +74,7 @@ def partly_accepted(view: TraceView) -> int:
 def _token_cells(texts: Sequence[str], accepted: int, mark: str) -> list[str]:
     """Return table cells of tokens: those accepted in bold, those behind them between two marks."""
     return [
-        f"**{escaping.plain_text(text)}**" if k < accepted else f"{mark}{escaping.plain_text(text)}{mark}"
-        for k, text in enumerate(texts)
+        f"**{plain_text(text)}**" if k < accepted else f"{mark}{plain_text(text)}{mark}" for k, text in enumerate(texts)
     ]
 
 
@@ -95,7 +89,7 @@ def write_comparison() -> None:
     rows = list(zip_longest(drafted, choices, equal, fillvalue=""))
     st.markdown(markdown_table(("the draft", "the model's choice", "equal?"), rows))
     st.caption(
-        f"Pass {number} of the example. Written: **{escaping.plain_text(' '.join(chosen))}**. Tokens after the ✗ "
+        f"Pass {number} of the example. Written: **{plain_text(' '.join(chosen))}**. Tokens after the ✗ "
         "are dropped: the model scored them after a token that is not in the answer."
     )
 
@@ -158,7 +152,7 @@ def definitions_table(example: SpeedNumbers) -> str:
     rows = []
     for name, meaning in lessons.figure_definitions().items():
         value = "" if name in SECONDS else f"{getattr(example, name):.2f}".rstrip("0").rstrip(".")
-        rows.append((f"**{name.replace('_', ' ')}**", escaping.plain_text(meaning), value))
+        rows.append((f"**{name.replace('_', ' ')}**", plain_text(meaning), value))
     return markdown_table(("figure", "meaning", "example:"), rows)
 
 

@@ -25,7 +25,7 @@ from chemspec.system.threads import usable_cores
 from chemspec.tasks import TASKS
 from chemspec.tokenizer import Tokenizer
 from chemspec.ui.common import widgets
-from chemspec.ui.common.escaping import plain_text
+from chemspec.ui.common.escaping import markdown_table, plain_text
 
 CARD = 100_000  # characters of a card that are read
 SMALL = 1_000_000  # bytes: no config or vocabulary is larger
@@ -230,16 +230,16 @@ def facts_table(card: ModelCard, engine: Engine | None) -> str:
         rows["Runs on"] = f"{runtime}, {engine.device.upper()}{threads}, computing in {engine.dtype}"
     for name, share, low, high in card.accuracy:
         rows[f"Accuracy, {name}"] = f"{share:.1f} % ({low:.1f} to {high:.1f})"
-    return "| | |\n|---|---|\n" + "\n".join(f"| {name} | {plain_text(text)} |" for name, text in rows.items() if text)
+    return markdown_table(("", ""), [(name, plain_text(text)) for name, text in rows.items() if text])
 
 
 def class_table(card: ModelCard) -> str:
     """Return the accuracy by reaction class as a Markdown table."""
-    rows = ["| Class | Test reactions | First answer right | Among the first five |", "|---|---|---|---|"]
-    for name, count, shares in card.classes:
-        cells = [f"{share:.0f} % ({low:.0f} to {high:.0f})" for _, share, low, high in shares]
-        rows.append(f"| {' | '.join((plain_text(name), str(count), *cells))} |")
-    return "\n".join(rows)
+    rows = [
+        (plain_text(name), str(count), *(f"{share:.0f} % ({low:.0f} to {high:.0f})" for _, share, low, high in shares))
+        for name, count, shares in card.classes
+    ]
+    return markdown_table(("Class", "Test reactions", "First answer right", "Among the first five"), rows)
 
 
 def describe_cost(curve: CostCurve) -> str:

@@ -28,7 +28,7 @@ from chemspec.plan.search import plan as plan_routes
 from chemspec.precedents import Precedents, installed, installed_if_usable
 from chemspec.review.suggestions import format_percent
 from chemspec.ui.common import queued_engine, scheme, theme
-from chemspec.ui.common.escaping import plain_text
+from chemspec.ui.common.escaping import markdown_table, plain_text
 from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.common.store import StoreError
 from chemspec.ui.common.tags import Html, tag
@@ -210,8 +210,7 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
     now, index = node.step.reaction(node.smiles), installed_if_usable()
     seen = values.precedents_of(node, index) if index else None
     row = values.step_table(route, {now: seen} if seen else {})[number]
-    lines = ("| " + " | ".join(map(plain_text, cells)) + " |" for cells in (row, row.values()))
-    st.markdown(("\n" + "|---" * len(row) + "|\n").join(lines))
+    st.markdown(markdown_table([*map(plain_text, row)], [[*map(plain_text, row.values())]]))
     if seen:
         st.caption(plain_text(seen.in_words[:1].upper() + seen.in_words[1:] + "."))
         for precedent in seen.nearest:

@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from time import localtime, strftime
+from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
@@ -124,23 +125,17 @@ def _follow_address() -> None:
         open_search(name)
         return
     BOX.set_text(query_box.linked_query()[1])
-    _new_search(*(tuple(named.get_all(name)) for name in LINKED[1:]))
+    _new_search({name: tuple(named.get_all(name)) for name in LINKED})
 
 
-def _new_search(
-    only: tuple[str, ...] = (),
-    without: tuple[str, ...] = (),
-    keep: tuple[str, ...] = (),
-    through: tuple[str, ...] = (),
-    avoid: tuple[str, ...] = (),
-) -> None:
-    """Ask for routes to the molecule in the box; none where it cannot be read."""
+def _new_search(named: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> None:
+    """Ask for routes to the molecule in the box, with the choices of an address; none where it cannot be read."""
     state = st.session_state
     read = formats.read_any(str(state.get("plan_text", "")), task="retro")
     state.plan_search = state.plan_problem = None
     if isinstance(read, formats.Input):
-        offered = bonds_by_name(read.smiles)
-        pairs = tuple(pair for name, pair in offered.items() if name in keep)
+        only, without, keep, through, avoid = (named.get(name, ()) for name in LINKED[1:])
+        pairs = tuple(pair for name, pair in bonds_by_name(read.smiles).items() if name in keep)
         state.plan_search = Project(new_id(), read.smiles, (), "", PlanSettings())
         _change_choices(only=only, without=without, keep=pairs, through="".join(through[:1]), avoid=avoid)
         if state.plan_problem:

@@ -8,6 +8,7 @@ from chemspec.engine.queries import MAX_CHARS, MAX_TOKENS
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import queued_engine
+from chemspec.ui.common.widgets import offered_choice
 
 MAX_SPELLINGS = 20  # as many as root-aligned SMILES was tested with
 GUARANTEES = {
@@ -27,12 +28,12 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
     with st.popover("Options", type="tertiary"):
         model = names[0] if names else ""
         if len(names) > 1:
-            model = _select_offered("Model", {name: name for name in names}, f"predict_model_{task}")
+            model = offered_choice("Model", {name: name for name in names}, key=f"predict_model_{task}")
         precisions = queued_engine.offered_precisions(model) if model else ()
         if len(precisions) > 1:
-            _select_offered("Precision", {name: PRECISIONS[name] for name in precisions}, queued_engine.PRECISION)
+            offered_choice("Precision", {name: PRECISIONS[name] for name in precisions}, key=queued_engine.PRECISION)
         offered, missing = queued_engine.usable_drafters(model)
-        search = _select_offered("Search", decoder_labels(offered), "predict_search")
+        search = offered_choice("Search", decoder_labels(offered), key="predict_search")
         greedy = search == "greedy"
         count = st.number_input(
             ("Products" if task == "forward" else "Strategies") + (" (greedy search gives one)" if greedy else ""),
@@ -43,7 +44,7 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
             persist_state="session",
             disabled=greedy,
         )
-        drafter = _select_offered("Drafts", drafter_labels(search, offered), "predict_drafter")
+        drafter = offered_choice("Drafts", drafter_labels(search, offered), key="predict_drafter")
         if missing:
             st.caption(missing)
         longest = st.slider(
@@ -98,11 +99,3 @@ def drafter_labels(decoder: str, drafters: Sequence[str]) -> dict[str, str]:
         for spec in DRAFTERS.values()
         if spec.name in drafters and (not sampled or spec.name == "auto" or spec.build_sampled is not None)
     }
-
-
-def _select_offered(label: str, labels: dict[str, str], key: str) -> str:
-    if st.session_state.get(key) not in (None, *labels):
-        del st.session_state[key]  # chosen for another model or search, not offered here
-    return str(
-        st.selectbox(label, list(labels), format_func=lambda name: labels[name], key=key, persist_state="session")
-    )

@@ -12,6 +12,7 @@ from chemspec.review.suggestions import Suggestion
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import nav, query_box
+from chemspec.ui.common.escaping import markdown_table
 from chemspec.ui.predict import reviewing
 from chemspec.ui.predict.query_panel import Question
 from chemspec.ui.predict.token_origins import card_of_greedy_answer, greedy_settings
@@ -99,10 +100,8 @@ def show_totals(
     exactness = str(result.trace.settings.get("exactness") or "")  # older files say nothing
     with st.container(horizontal=True, vertical_alignment="top", gap="small", key="predict_speed"):
         with st.expander(total_line(PassCounts.total_passes(row.passes for row in rows)), type="compact"):
-            lines = ["| Search | Passes | |", "| --- | --- | --- |"]
-            for name, passes, remark in rows:
-                lines.append(f"| {name} | **{passes.taken:,}** instead of {passes.standard:,} | {remark} |")
-            st.markdown("\n".join(lines))
+            cells = [(name, f"**{run.taken:,}** instead of {run.standard:,}", remark) for name, run, remark in rows]
+            st.markdown(markdown_table(("Search", "Passes", ""), cells))
             st.caption(f"{NOTE} Answers are {exactness}." if exactness else NOTE)
         search = displayed_search(question, result, first if shown else None)
         about = "Race this search with drafts against standard decoding"

@@ -126,16 +126,10 @@ def choose_lanes(offered: Sequence[str]) -> tuple[DecodeSettings, DecodeSettings
         state.setdefault(f"{_KEY}_n", 5)
         greedy = decoder == "greedy"
         n = parts[1].number_input("Answers", 1, MAX_ANSWERS, key=f"{_KEY}_n", disabled=greedy, **keep)
-        if state.get(f"{_KEY}_drafter") not in offered:
-            state[f"{_KEY}_drafter"] = "auto"  # nothing was chosen yet, or for another model
-        drafter = parts[2].selectbox(
-            "Drafter",
-            [name for name in offered if name != "none"],
-            format_func=lambda name: DRAFTERS[name].title,
-            help="Drafting method. The page How it works compares them.",
-            key=f"{_KEY}_drafter",
-            **keep,
-        )
+        titles = {name: DRAFTERS[name].title for name in offered if name != "none"}
+        about = "Drafting method. The page How it works compares them."
+        with parts[2]:
+            drafter = widgets.offered_choice("Drafter", titles, key=f"{_KEY}_drafter", help=about)
         about = "Maximum, in tokens; 0 leaves it to the drafter."
         length = parts[3].number_input("Draft length", 0, 100, key=f"{_KEY}_length", help=about, **keep)
         about = "Maximum number of drafts in a pass; 0 leaves it to the drafter."

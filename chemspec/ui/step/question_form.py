@@ -13,7 +13,7 @@ from chemspec.chem import formats
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.common import escaping, queued_engine
+from chemspec.ui.common import escaping, queued_engine, widgets
 from chemspec.ui.common.query_box import MAX_STEPPED_BEAM, QueryText, linked_query, show_reading, warn_unknown_model
 from chemspec.ui.step import saved_traces
 
@@ -51,7 +51,7 @@ def current_question(names: list[str]) -> Question | DecodeResult | None:
         if linked[0] and linked[0] not in names:
             warn_unknown_model(linked[0])
         st.session_state.update(step_link=linked, step_shown=None)
-        set_question(linked[0] if linked[0] in names else (names or [""])[0], linked[1], **_linked_search())
+        set_question(linked[0] if linked[0] in names else (names or [""])[0], linked[1], _linked_search())
     elif names and not linked[1]:
         _show_first_example(names)
         if BOX.is_new and (address := st.session_state.get("step_address")):  # back on this page by its link
@@ -73,32 +73,17 @@ def _linked_search() -> dict[str, Any]:
     return {"decoder": decoder, "n": max(2, int(n)), "drafter": drafter, "length": most}
 
 
-def set_question(
-    model: str,
-    query: str,
-    decoder: str = "greedy",
-    n: int = 5,
-    drafter: str = "",
-    length: int = 0,
-    *,
-    linked: bool = True,
-) -> None:
-    """Put a query into the form and run it.
+def set_question(model: str, query: str, search: Mapping[str, Any] | None = None, *, linked: bool = True) -> None:
+    """Put a query into the form and run it; if `linked`, put it into the address, too.
 
-    Without a drafter it is the page's own choice: a beam alone fills its passes on a small machine, and `auto` then
-    drafts nothing; on a page about drafts, `copy` shows more. SBS takes `windows`, as its authors do.
-
-    Args:
-        model: that answers.
-        query: the text for the box.
-        decoder: of `DECODERS`.
-        n: width of a beam.
-        drafter: that guesses.
-        length: most tokens of a draft; 0 leaves it to the drafter.
-        linked: put the question into the address.
+    `search` may have `decoder`, `n`, `drafter` and `length`. Without a drafter it is the page's own choice: a beam
+    alone fills its passes on a small machine, and `auto` then drafts nothing; on a page about drafts, `copy` shows
+    more. SBS takes `windows`, as its authors do.
     """
-    chosen = drafter or DRAFTS_BY.get(decoder, "copy")
-    st.session_state.update(step_model=model, step_decoder=decoder, step_n=n, step_drafter=chosen, step_length=length)
+    search = search or {}
+    decoder = search.get("decoder", "greedy")
+    chosen = {"model": model, "decoder": decoder, "n": 5, "drafter": DRAFTS_BY.get(decoder, "copy"), "length": 0}
+    st.session_state.update({f"step_{name}": search.get(name, value) for name, value in chosen.items()})
     BOX.set_text(query)
     _run_question(linked=linked)
 
@@ -166,7 +151,7 @@ def _show_form(names: list[str]) -> None:
             st.number_input("Answers of a beam search", 2, MAX_STEPPED_BEAM, key="step_n", **keep)
         about = "Drafting method. It changes the number of passes, and with relaxed decoders also the answers."
         titles = {name: DRAFTERS[name].title for name in drafters}
-        st.selectbox("Drafter", drafters, format_func=titles.__getitem__, key="step_drafter", help=about, **keep)
+        widgets.offered_choice("Drafter", titles, key="step_drafter", help=about)
         about = "Most tokens of a draft; 0 leaves it to the drafter."
         st.number_input("Draft length", 0, MOST_DRAFTED, key="step_length", help=about, **keep)
         st.caption("They take effect with Run.")
@@ -206,15 +191,13 @@ def _show_examples(names: list[str]) -> None:
         for example in step_examples():
             title = example["title"]
             able = _models_for(example, names)
-            settings = {what: value for what, value in example.items() if what in ("decoder", "n", "drafter", "length")}
             st.button(
                 title,
                 key=f"step_example_{title}",
                 help=example["line"],
                 disabled=not able,
                 on_click=set_question,
-                args=(able[0] if able else "", example["query"]),
-                kwargs=settings,
+                args=(able[0] if able else "", example["query"], example),
             )
 
 
@@ -228,4 +211,4 @@ def _show_first_example(names: list[str]) -> None:
     first = step_examples()[0]
     able = _models_for(first, names)
     if able and "step_text" not in st.session_state:
-        set_question(able[0], first["query"], first["decoder"], linked=False)
+        set_question(able[0], first["query"], {"decoder": first["decoder"]}, linked=False)

@@ -35,14 +35,11 @@ PLAYER = ("counters", "controls", "summary", "pictures", "query", "drafts", "ans
 
 
 def show_player(result: DecodeResult, view: TraceView, times: tuple[float, float] | None = None) -> None:
-    """Put a trace on the page to step through; at a visitor's first one it plays by itself.
+    """Put a trace and its view on the page to step through; at a visitor's first one it plays by itself.
 
-    Args:
-        result: with the trace.
-        view: the same as values for drawing.
-        times: milliseconds with and without drafts, where they were measured.
+    `times` are milliseconds with and without drafts, where they were measured.
     """
-    data = player_data([result], [view], [Frame(PLAYER, step=0)], alt="Trace player", dark=theme.is_dark())
+    data = player_data([result], [view], [Frame(PLAYER, step=0)], alt="Trace player")
     data["scenes"][0]["times"] = times
     played = st.session_state.setdefault("step_played", data["id"])
     data["autoplay"] = played == data["id"]
@@ -51,24 +48,16 @@ def show_player(result: DecodeResult, view: TraceView, times: tuple[float, float
 
 def show_figure(results: Sequence[DecodeResult], shown: Sequence[Frame], *, alt: str, key: str) -> None:
     """Put frames of some results on the page; `alt` is read to who cannot see them."""
-    views = [view_trace(result) for result in results]
-    data = player_data(results, views, shown, alt=alt, dark=theme.is_dark())
+    data = player_data(results, [view_trace(result) for result in results], shown, alt=alt)
     web_files.component("trace_player", HTML)(key=key, data=data)
 
 
 def player_data(
-    results: Sequence[DecodeResult], views: Sequence[TraceView], shown: Sequence[Frame], *, alt: str, dark: bool
+    results: Sequence[DecodeResult], views: Sequence[TraceView], shown: Sequence[Frame], *, alt: str
 ) -> dict[str, Any]:
-    """Return all that the browser needs, as JSON values.
-
-    Args:
-        results: of the traces.
-        views: the same traces as values for drawing.
-        shown: the frames to draw.
-        alt: what to read to who cannot see them.
-        dark: for a dark page.
-    """
+    """Return the frames `shown` of some traces, with their `views`, as JSON values; `alt` is read to who sees none."""
     steps = [len(views[frame.scene].passes) if frame.step < 0 else frame.step for frame in shown]
+    dark = theme.is_dark()
     return {
         "id": sha256("".join(map(to_json, results)).encode()).hexdigest()[:16],
         "alt": alt,
