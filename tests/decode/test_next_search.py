@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import count
 from random import Random
@@ -18,8 +18,7 @@ from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.decoding import Decoded, Decoding
-from chemspec.decode.generate import continuous_batching
-from chemspec.decode.peer_rules import ADVANCE, peer_search
+from chemspec.decode.peer_rules import peer_search
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.model.runner import Backend
@@ -158,90 +157,6 @@ def test_it_computes_fewer_nodes_in_fewer_passes_than_two_searches(seed: int, co
         nodes, all_nodes = (sum(step.computed for step in search.passes) for search in (wide, alone))
         assert 0 < nodes < all_nodes
         assert wide.seconds > 0
-
-
-@pytest.mark.parametrize("compiled", LOOPS)
-def test_what_nothing_new_is_asked_of_takes_no_pass(compiled: bool) -> None:
-    """At one token a beam of any width asks about bos alone."""
-    plan = [(2, 1), (4, 1), (6, 1)]
-    first, *others = run_all(decoding(compiled, Table(0, vocab_size=VOCAB), NoDrafts(), [([4], chain(plan))]), 1)[0]
-    assert len(first.passes) == 1 and [len(one.answers) for one in (first, *others)] == [2, 4, 6]
-    for other in others:
-        assert not other.passes and other.seconds == 0.0
-        assert other.continued is not None and (other.continued.tokens, other.continued.standard) == (1, 0)
-
-
-@given(batches, tables, cases, plans)
-@pytest.mark.parametrize("compiled", LOOPS)
-def test_standard_passes_and_tokens_do_not_depend_on_drafts(
-    compiled: bool, batch: list[list[int]], table: Table, case: Case, plan: Plan
-) -> None:
-    found = []
-    for drafter in (NoDrafts(), case.build(table)):
-        queries = [(source, chain(plan)) for source in batch]
-        found.append(run_all(decoding(compiled, table, drafter, queries, case=case), len(batch)))
-    for plain, drafted in zip(*found, strict=True):
-        assert [one.continued for one in plain] == [one.continued for one in drafted]
-        for one in plain[1:]:
-            assert one.continued is not None and one.continued.standard == len(one.passes) <= one.continued.tokens
-        for one in drafted:
-            assert sum(step.accepted for step in one.passes) <= sum(step.drafted for step in one.passes)
-
-
-@pytest.mark.parametrize("rules", ADVANCE)
-def test_beams_by_the_rules_of_others_go_on_in_python(rules: str) -> None:
-    table = Table(3, vocab_size=VOCAB, copying=3.0)
-    for source in ([4, 5, 6, 7], [9, 8], [5] * 6):
-        table.calls.clear()
-        plan = [(2, 12), (4, 12), (7, 10)]
-        (found,) = run_all(decoding(False, table, NoDrafts(), [(source, chain(plan, rules))]), 1)
-        assert len(set(table.nodes)) == len(table.nodes)
-        for search, alone in zip(found, plan, strict=True):
-            assert bits(search.answers) == bits(fresh(table, source, *alone, rules).answers)
-
-
-@pytest.mark.parametrize("compiled", LOOPS)
-@pytest.mark.parametrize("parts", [1, 2])
-def test_others_join_a_batch_while_queries_search_again(parts: int, compiled: bool) -> None:
-    random, backend = Random(5), native(0)
-    batch = [[random.randrange(4, VOCAB) for _ in range(random.randint(2, 12))] for _ in range(9)]
-    planned = [[(2, 12), (4, 12), (7, 12)][: random.randint(1, 3)] for _ in batch]
-    waiting = list(range(len(batch)))
-
-    def more(room: int) -> list[int]:
-        return [waiting.pop(0) for _ in range(min(room, len(waiting)))]
-
-    def begin(numbers: Sequence[int]) -> tuple[Decoding, Callable[[Sequence[int]], Sequence[int]]]:
-        made = decoding(compiled, backend, NoDrafts(), [(batch[i], chain(planned[i])) for i in numbers])
-        return made, lambda new: made.add_queries([batch[i] for i in new], [chain(planned[i]) for i in new])
-
-    found = dict(continuous_batching(more, begin, size=3, parts=parts))
-    assert sorted(found) == list(range(len(batch)))
-    for number, together in found.items():
-        alone = run_all(decoding(compiled, backend, NoDrafts(), [(batch[number], chain(planned[number]))]), 1)[0]
-        assert [(bits(s.answers), counted(s.passes), s.continued) for s in searched(together)] == [
-            (bits(s.answers), counted(s.passes), s.continued) for s in alone
-        ]
-
-
-@pytest.mark.parametrize("compiled", LOOPS)
-def test_each_search_records_a_tree_of_its_own(compiled: bool) -> None:
-    """Its first pass lists what it reuses; a parent comes before its children."""
-    table = Table(1, vocab_size=VOCAB, copying=3.0)
-    made = decoding(compiled, table, NoDrafts(), [([4, 5, 6, 7, 8], chain([(2, 12), (5, 12)]))], record=True)
-    (searches,) = run_all(made, 1)
-    sizes = []
-    for search in searches:
-        nodes = 0
-        for step in search.passes:
-            assert step.grown is not None
-            for parent in step.grown.parents:
-                assert -1 <= parent < nodes and (parent == -1) == (nodes == 0)
-                nodes += 1
-            assert all(node < nodes for node in step.grown.beam)
-        sizes.append(nodes)
-    narrow, wide = (sum(step.computed for step in search.passes) for search in searches)
-    assert sizes == [narrow, narrow + wide]
 
 
 @pytest.mark.parametrize("compiled", LOOPS)

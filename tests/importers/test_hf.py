@@ -29,7 +29,7 @@ from chemspec.draft.base import NoDrafts
 from chemspec.engine.engine import Engine
 from chemspec.importers import hf, hf_weights
 from chemspec.importers.base import LoadOptions
-from chemspec.importers.hf_weights import HfNetwork, IdMap
+from chemspec.importers.hf_weights import HfNetwork
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.cost import CostCurve
 from chemspec.model.runner import Backend, CompactionThreshold
@@ -395,23 +395,6 @@ def test_on_the_kernel_drafts_and_batches_change_no_bit(kind: str, dtype: str) -
 
 
 # --- ids and texts ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("special", "virtual"),
-    [
-        ({"start": 0, "eos": 1, "pad": 0, "unk": 2}, [BOS]),  # T5 starts with pad
-        ({"start": 2, "eos": 2, "pad": 1, "unk": 3}, [BOS]),  # BART starts with eos
-        ({"start": 5, "eos": 1, "pad": None, "unk": None}, [0, BOS, 3]),
-        ({"start": 5, "eos": 1, "pad": 1, "unk": 1}, [0, BOS, 3]),
-    ],
-)
-def test_numbers_are_a_permutation_but_for_what_is_only_read(special: Any, virtual: list[int]) -> None:
-    numbers = IdMap.of(9, **special)
-    assert sorted(numbers.theirs[token] for token in numbers.written) == list(range(9))
-    assert [token for token in range(len(numbers.theirs)) if token not in numbers.written] == virtual
-    assert numbers.theirs[BOS] == special["start"] and numbers.theirs[EOS] == special["eos"]
-    assert all(numbers.theirs[numbers.ours[token]] == token for token in range(9))
 
 
 def test_a_tokenizer_keeps_text_and_fills_the_template() -> None:

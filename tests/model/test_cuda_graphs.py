@@ -24,7 +24,7 @@ from tiny import tiny_model
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from chemspec.model.runners import cuda_graphs
-from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, GraphBackend, padded_size, round_up, rows_for
+from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, GraphBackend, rows_for
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Session
@@ -125,17 +125,6 @@ def test_the_encoder_is_recorded_for_padded_sizes_up_to_the_models_positions(var
     encoders = [arena.encoder for arena in backend._idle]
     assert sum(one.times for one in encoders) == 4
     assert all((one.replay is not None) == (one.times > 1) for one in encoders)
-
-
-def test_sessions_one_after_the_other_share_an_arena_and_others_do_not() -> None:
-    backend = GraphBackend(model_of(0, "pre"), record=lambda function, _: function)
-    first, second = (Session(backend, [[4, 5]], top_k=3) for _ in range(2))
-    assert first.runner.cache is not second.runner.cache  # type: ignore[union-attr]
-    used = second.runner.cache.data_ptr()  # type: ignore[union-attr]
-    del second
-    gc.collect()
-    third = Session(backend, [[6]], top_k=3)
-    assert third.runner.cache.data_ptr() == used  # type: ignore[union-attr]
 
 
 def test_idle_arenas_are_kept_up_to_a_number_of_bytes_the_last_used_longest() -> None:
@@ -245,16 +234,6 @@ def test_states_are_those_of_the_plain_runner(variant: str) -> None:
         for source in map(tuple, sources):
             states = found.hidden_state(source, prefix), expected.hidden_state(source, prefix)
             torch.testing.assert_close(*states, rtol=0, atol=1e-12)
-
-
-@given(st.integers(0, 300), st.sampled_from([32, 64]))
-def test_sizes_are_padded_to_few(count: int, step: int) -> None:
-    size = padded_size(count, step)
-    assert max(1, count) <= size < 2 * max(1, count) or size - count < step
-    assert padded_size(size, step) == size
-    assert count <= round_up(count, step) < count + step
-    assert max(1, count) <= rows_for(count) <= max(2, 1.5 * count)
-    assert rows_for(rows_for(count)) == rows_for(count)
 
 
 def test_graphs_are_refused_without_a_gpu() -> None:
