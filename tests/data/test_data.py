@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -152,18 +153,17 @@ def test_rows_with_rare_tokens_are_left_out_and_counted(retro_csv: Path, tmp_pat
     assert 4 <= flat.min() <= flat.max() < len(tokens)
 
 
-def test_rows_flagged_in_a_leave_out_column_are_not_used(retro_csv: Path, tmp_path: Path) -> None:
-    settings = replace(RETRO, variants=1)
-    every = prepare([retro_csv], tmp_path / "every", settings, workers=1)
-    less = prepare([retro_csv], tmp_path / "less", replace(settings, leave_out=("test",)), workers=1)
-    assert (every["pairs"], less["pairs"]) == (29, 28)
-
-
-def test_only_rows_flagged_in_an_only_column_are_used(retro_csv: Path, tmp_path: Path) -> None:
-    settings = replace(RETRO, variants=1, only=("test",))
-    assert prepare([retro_csv], tmp_path / "out", settings, workers=1)["pairs"] == 1
-    with pytest.raises(ValueError, match="has no column has_reagents"):
-        prepare([retro_csv], tmp_path / "out", replace(RETRO, only=("has_reagents",)))
+@pytest.mark.parametrize(
+    ("changes", "pairs"), [({}, 29), ({"leave_out": ("test",)}, 28), ({"only": ("test",)}, 1), ({"limit": 5}, 5)]
+)
+def test_rows_are_chosen_by_their_flags_and_by_a_limit(
+    retro_csv: Path, tmp_path: Path, changes: dict[str, Any], pairs: int
+) -> None:
+    told = prepare([retro_csv], tmp_path / "out", replace(RETRO, variants=1, **changes), workers=1)
+    assert told["pairs"] == pairs
+    for flag in ("leave_out", "only"):  # an error, not a leak
+        with pytest.raises(ValueError, match="has no column product_in_test"):
+            prepare([retro_csv], tmp_path / "out", replace(RETRO, **{flag: ("product_in_test",)}))
 
 
 def test_rows_without_maps_get_guessed_ones_if_asked(tmp_path: Path) -> None:
@@ -211,12 +211,6 @@ def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="mapped_core_rxn, core_reactants, reactants_and_reagents"):
         prepare([file], tmp_path / "out", FORWARD)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_missing_leave_out_column_is_an_error_not_a_leak(tmp_path: Path) -> None:
-    file = write(tmp_path / "a.csv", retro_rows(3))
-    with pytest.raises(ValueError, match="has no column product_in_test"):
-        prepare([file], tmp_path / "out", replace(RETRO, leave_out=("product_in_test",)))
 
 
 def test_no_usable_reaction_says_why(tmp_path: Path) -> None:

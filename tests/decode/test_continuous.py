@@ -262,9 +262,3 @@ def test_only_large_batches_on_a_device_that_the_compiled_loop_knows_are_divided
     sampled = decoders.build_decoder((4, 5), DecodeSettings(decoder="sample", n=2), NoDrafts())
     assert not should_split_batch(SPLIT_BATCH_FROM, device, sampled, NoDrafts())
     assert not graphs().overlaps  # on a CPU
-
-
-def test_what_the_python_loop_runs_may_be_divided_too() -> None:
-    batch, settings = batch_of(5), DecodeSettings(decoder="sample", n=2, max_len=8)
-    halves, whole = (in_turn(TorchBackend(model()), batch, settings, NoDrafts(), parts) for parts in (2, 1))
-    assert texts(halves) == texts(whole)

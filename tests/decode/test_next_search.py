@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 from itertools import count
-from random import Random
 
 import pytest
 from compilers import needs_compiler
@@ -14,7 +12,6 @@ from hypothesis import strategies as st
 from table import Table, TableRunner
 from test_compiled_loop import Case, batches, cases, tables
 from test_loop import EAGER, VOCAB
-from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.decoding import Decoded, Decoding
@@ -22,7 +19,6 @@ from chemspec.decode.peer_rules import peer_search
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.model.runner import Backend
-from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.session import Session
 from chemspec.settings import RULES
 from chemspec.types import FinishedSequence, Pass
@@ -101,11 +97,6 @@ def fresh(backend: Backend, source: Sequence[int], width: int, max_len: int, rul
     return run_all(decoding(False, backend, NoDrafts(), queries, top_k=max(2, width + 1)), 1)[0][0]
 
 
-@cache
-def native(seed: int) -> NativeBackend:
-    return NativeBackend(tiny_model(seed, VOCAB).float(), threads=1)  # `float` would change the cached model
-
-
 @needs_compiler
 @given(batches, tables, cases, st.lists(plans, min_size=5, max_size=5), st.data())
 def test_every_search_finds_what_it_finds_alone_and_no_node_is_computed_twice(
@@ -140,23 +131,6 @@ def test_every_search_finds_what_it_finds_alone_and_no_node_is_computed_twice(
         assert [(s.answers, s.continued, counted(s.passes)) for s in one_query] == [
             (s.answers, s.continued, counted(s.passes)) for s in other
         ]
-
-
-@pytest.mark.parametrize("compiled", LOOPS)
-@pytest.mark.parametrize("seed", range(3))
-def test_it_computes_fewer_nodes_in_fewer_passes_than_two_searches(seed: int, compiled: bool) -> None:
-    """Without drafts every pass is a step with something new in it, and `standard` counts them."""
-    random, backend = Random(seed), native(seed)
-    for _ in range(5):
-        source = [random.randrange(4, VOCAB) for _ in range(random.randint(4, 12))]
-        narrow, wide = run_all(decoding(compiled, backend, NoDrafts(), [(source, chain([(3, 12), (6, 12)]))]), 1)[0]
-        alone = fresh(backend, source, 6, 12)
-        assert bits(wide.answers) == bits(alone.answers)
-        assert narrow.continued is None and wide.continued is not None and alone.continued is None
-        assert wide.continued.standard == len(wide.passes) < len(alone.passes) == wide.continued.tokens
-        nodes, all_nodes = (sum(step.computed for step in search.passes) for search in (wide, alone))
-        assert 0 < nodes < all_nodes
-        assert wide.seconds > 0
 
 
 @pytest.mark.parametrize("compiled", LOOPS)

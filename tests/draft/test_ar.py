@@ -14,12 +14,10 @@ from small import BAD, QUERIES, TOKENIZER, tiny_folder
 from table import Table, assert_same, run
 from tiny import tiny_model
 
-from chemspec.decode import registry as decoders
 from chemspec.decode.greedy import greedy_search
-from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.inputs import DrafterInputs
-from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, draft_cost_ratio
-from chemspec.draft.learned.gamma import LONGEST, AdaptiveGamma, FixedGamma, wall_time_improvement
+from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator
+from chemspec.draft.learned.gamma import LONGEST, AdaptiveGamma, FixedGamma
 from chemspec.draft.learned.small import DraftModel, DraftModelSession
 from chemspec.draft.registry import build_drafter
 from chemspec.engine.engine import Engine
@@ -131,22 +129,6 @@ def test_an_agreeing_model_saves_all_it_can() -> None:
         assert len(passes) == -(-len(answer.tokens) // (length + 1))
 
 
-def test_sbs_drafts_with_it_too() -> None:
-    settings = DecodeSettings(decoder="sbs", n=2, max_len=12, drafter="ar", draft_length=5)
-
-    def passes(drafter: Drafter) -> int:
-        _, found = run(
-            lambda _: decoders.build_decoder((4, 5, 6), settings, drafter),
-            [[4, 5, 6]],
-            TorchBackend(TARGET),
-            NoDrafts(),
-            max_len=12,
-        )
-        return len(found[0])
-
-    assert passes(made(BACKENDS["same"], length=5)) < passes(NoDrafts()) / 2
-
-
 def test_a_model_with_few_positions_drafts_as_far_as_it_reads() -> None:
     short = TorchBackend(tiny_model(3, VOCAB, max_positions=12))
     batch = [[4, 5, 6], [4] * 11, [5] * 12]  # the last two are too long for it
@@ -169,17 +151,6 @@ def test_no_bos_or_pad_is_drafted() -> None:
     drafter.plan_pass(1, 1, waiting=1)
     drafter.prepare([([4], (BOS,), 9)])
     assert not drafter.propose([4], (BOS,), 9)
-
-
-def test_the_cost_ratio_counts_the_wider_pass() -> None:
-    assert draft_cost_ratio(0.1, lambda _: 1.0, 1) == pytest.approx(0.1)
-    assert draft_cost_ratio(0.1, lambda nodes: 1.0 + 0.5 * nodes, 1) == pytest.approx(0.6 / 1.5)
-    flat = made(BACKENDS["other"])
-    flat.plan_pass(4, 4, waiting=4)
-    assert isinstance(flat.gamma, AdaptiveGamma)
-    small = 0.1 * 1.04
-    assert flat.gamma.ratio == pytest.approx((small + 4 * 0.02) / 1.08)
-    assert wall_time_improvement(0.9, flat.gamma.next_length(), flat.gamma.ratio) > 1
 
 
 # In an engine ------------------------------------------------------------------------------------

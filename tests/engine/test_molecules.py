@@ -18,7 +18,7 @@ from small import BAD, QUERIES
 
 from chemspec.cli.predict import _worker_count
 from chemspec.engine.engine import Engine
-from chemspec.engine.molecules import MoleculePool
+from chemspec.engine.molecules import CHUNK, MoleculePool
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -123,6 +123,26 @@ def test_after_many_deaths_all_is_done_here(monkeypatch: pytest.MonkeyPatch) -> 
     pool.prefetch([("canonical", "OCC")] * 3)
     assert pool.job_result("canonical", "OCC") == "CCO" and not pool.sent
     assert len(made) == 3
+
+
+def test_what_is_kept_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Idle:
+        def __init__(self, *_: object, **__: object) -> None: ...
+
+        def submit(self, _: object, jobs: list[object]) -> object:
+            sizes.append(len(jobs))
+            return object()
+
+        def shutdown(self, **_: object) -> None: ...
+
+    sizes: list[int] = []
+    monkeypatch.setattr("chemspec.engine.molecules.ProcessPoolExecutor", Idle)
+    monkeypatch.setattr("chemspec.engine.molecules.KEPT", 10)
+    pool = MoleculePool(1)
+    for start in range(0, 400, 100):
+        pool.prefetch(("canonical", str(number)) for number in range(start, start + 100))
+        assert len(pool._known) <= 110
+    assert max(sizes) == CHUNK and sum(sizes) == 400
 
 
 def test_processes_are_for_files_on_a_gpu_unless_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:

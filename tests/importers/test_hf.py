@@ -378,22 +378,6 @@ def test_a_forced_first_token_comes_first(tmp_path: Path) -> None:
             assert [tokens] == [one for one, _ in generate(found, text)]
 
 
-# --- drafts, batches -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["t5 v1.0", "t5 v1.1", "bart"])
-@pytest.mark.parametrize("dtype", ["fp32", "int8"])
-def test_on_the_kernel_drafts_and_batches_change_no_bit(kind: str, dtype: str) -> None:
-    skip_without_compiler()
-    found = Engine.load(folder_of(kind), task="retro", device="cpu", dtype=dtype, runtime="native", threads=2)
-    for decoder, n in (("greedy", 1), ("beam", 3)):
-        settings: dict[str, Any] = {"decoder": decoder, "n": n, "max_len": MAX_LEN}
-        plain = found.predict(QUERIES, DecodeSettings(drafter="none", batch_size=1, **settings))
-        for drafter, batch in (("copy", 1), ("windows", 6), ("mixed", 3)):
-            drafted = found.predict(QUERIES, DecodeSettings(drafter=drafter, batch_size=batch, **settings))
-            assert [one.hypotheses for one in drafted] == [one.hypotheses for one in plain], (decoder, drafter)
-
-
 # --- ids and texts ---------------------------------------------------------------------------------
 
 
@@ -564,6 +548,3 @@ def test_the_command_line_takes_a_folder(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "transformers", None)
     told = CliRunner().invoke(cli.app, ["predict", "CCO", "--task", "retro", *options])
     assert told.exit_code == 2 and "pip install 'chemspec[hf]'" in told.stderr
-
-
-# --- a small model drafts for a large one ----------------------------------------------------------

@@ -7,11 +7,7 @@ tensors it has seen and knows nothing of the Python around them.
 from __future__ import annotations
 
 import gc
-import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,8 +19,7 @@ from test_session import EAGER, VARIANTS, VOCAB, Round, check, model_of, scripts
 from tiny import tiny_model
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from chemspec.model.runners import cuda_graphs
-from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, GraphBackend, rows_for
+from chemspec.model.runners.cuda_graphs import Function, GraphBackend, rows_for
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Session
@@ -157,54 +152,6 @@ def test_a_pass_that_cannot_be_recorded_is_computed_all_the_same() -> None:
     with pytest.warns(UserWarning, match="out of streams"):
         compare(*sessions, [[(BOS, 4, 5)]])
     compare(*sessions, [[(BOS, 4, 5, 6)]])
-
-
-class Replay:
-    """A recording of nothing."""
-
-    def replay(self) -> None: ...
-
-
-class FakeCuda:
-    """What `CudaGraphs` asks of torch.cuda, as strict about pools as torch's allocator."""
-
-    def __init__(self) -> None:
-        self.alive: set[int] = set()  # graphs recorded into the pool
-        self.used = self.captures = 0
-        self.device = self.stream = lambda *_: nullcontext()
-        self.current_stream = self.Stream = lambda: SimpleNamespace(wait_stream=lambda _: None)
-        self.graph_pool_handle = lambda: 7
-        self.set_stream = lambda _: None
-
-    def CUDAGraph(self) -> Any:  # noqa: N802
-        self.captures += 1
-        graph = Replay()
-        self.alive.add(id(graph))
-        weakref.finalize(graph, self.alive.discard, id(graph))
-        return graph
-
-    @contextmanager
-    def graph(self, graph: Any, *, pool: int, stream: Any, capture_error_mode: str) -> Iterator[None]:
-        assert stream is not None, "torch would take the stream of the device used first"
-        others = self.alive - {id(graph)}
-        assert not self.used or others, "the pool's last graph has gone: use_count > 0"
-        self.used += 1
-        yield
-
-
-@pytest.mark.slow  # many recordings
-def test_the_pool_outlives_its_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All arenas may go, and a new pass must be recorded all the same."""
-    fake = FakeCuda()
-    monkeypatch.setattr(cuda_graphs.torch, "cuda", fake)
-    record = CudaGraphs()
-    calls: list[int] = []
-    for _ in range(9):
-        replay = record(lambda: calls.append(1), torch.device("cpu"))
-        replay()
-        del replay
-        gc.collect()
-    assert (fake.captures, len(calls)) == (10, 27)  # and the keeper; each pass twice before it is recorded
 
 
 def test_what_an_earlier_session_left_does_not_matter() -> None:
