@@ -15,12 +15,10 @@ from test_loop import EAGER, VOCAB
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.decoding import Decoded, Decoding
-from chemspec.decode.peer_rules import peer_search
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.model.runner import Backend
 from chemspec.model.session import Session
-from chemspec.settings import RULES
 from chemspec.types import FinishedSequence, Pass
 
 LOOPS = [False, pytest.param(True, marks=needs_compiler)]
@@ -29,17 +27,11 @@ Plan = Sequence[tuple[int, int]]  # of the searches of a query, one after the ot
 plans = st.lists(st.tuples(st.integers(1, 7), st.integers(1, 12)), min_size=1, max_size=3)
 
 
-def one(rules: str, width: int, max_len: int) -> Decoder:
-    if rules == RULES[0]:
-        return beam_search(width=width, max_len=max_len)
-    return peer_search(rules=rules, width=width, max_len=max_len)
-
-
-def chain(plan: Plan, rules: str = RULES[0]) -> Decoder:
+def chain(plan: Plan) -> Decoder:
     """Return a decoder for each of the searches, each of which the one before names."""
-    first, *others = plan
-    decoder = one(rules, *first)
-    following = (lambda answers: chain(others, rules) if answers else None) if others else None
+    (width, max_len), *others = plan
+    decoder = beam_search(width=width, max_len=max_len)
+    following = (lambda answers: chain(others) if answers else None) if others else None
     return ConfiguredDecoder(decoder, getattr(decoder, "config", None), following)
 
 
@@ -91,9 +83,9 @@ def run_all(made: Decoding, queries: int) -> list[list[Decoded]]:
     return [searched(made.take_result(query)) for query in range(queries)]
 
 
-def fresh(backend: Backend, source: Sequence[int], width: int, max_len: int, rules: str = RULES[0]) -> Decoded:
+def fresh(backend: Backend, source: Sequence[int], width: int, max_len: int) -> Decoded:
     """Search from scratch, with no more scores of a prefix than that width needs."""
-    queries = [(source, one(rules, width, max_len))]
+    queries = [(source, beam_search(width=width, max_len=max_len))]
     return run_all(decoding(False, backend, NoDrafts(), queries, top_k=max(2, width + 1)), 1)[0][0]
 
 
