@@ -132,6 +132,14 @@ def _fixed_cost_curve() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def tiny_retro(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a small retro model with random weights, which nothing changes."""
+    from small import tiny_folder
+
+    return tiny_folder(tmp_path_factory.mktemp("models") / "retro")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Graphs and measurements go to a folder that is thrown away; compiled code, keyed by its source, stays."""

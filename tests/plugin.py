@@ -16,12 +16,13 @@ from chemspec.plugins import Registry
 
 
 def install(folder: Path, group: str, **entries: str) -> Path:
-    """Write what pip would write of a package with these entry points; returns the folder, for `sys.path`."""
+    """Write, or extend, what pip would write of a package with entry points; returns the folder, for `sys.path`."""
     info = folder / "plugged-1.0.dist-info"
-    info.mkdir(parents=True)
+    info.mkdir(parents=True, exist_ok=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugged\nVersion: 1.0\n")
     lines = [f"{name} = {value}" for name, value in entries.items()]
-    (info / "entry_points.txt").write_text("\n".join([f"[{group}]", *lines, ""]))
+    with (info / "entry_points.txt").open("a") as file:
+        file.write("\n".join([f"[{group}]", *lines, ""]))
     return folder
 
 

@@ -123,6 +123,16 @@ class TableRunner(Runner):
         self.slots[query] = [self.slots[query][slot] for slot in slots]
 
 
+def assert_same(
+    found: list[list[FinishedSequence]], expected: list[list[FinishedSequence]], *, within: float = 1e-9
+) -> None:
+    """Assert that every query has the same tokens in the same order, log-probs of every token and reasons to end."""
+    for some, others in zip(found, expected, strict=True):
+        assert [(one.tokens, one.ended) for one in some] == [(one.tokens, one.ended) for one in others]
+        for one, other in zip(some, others, strict=True):
+            np.testing.assert_allclose(one.log_probs, other.log_probs, rtol=0, atol=within)
+
+
 def run(
     decoder: Callable[[int], Decoder],
     sources: Sequence[Sequence[int]],

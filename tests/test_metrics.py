@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from math import inf
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from chemspec.metrics import speed_numbers
 from chemspec.types import Draft, Pass, Trace
@@ -32,11 +29,6 @@ def test_rates_by_their_definitions() -> None:
     assert found.host_share == (16 - 8) / 16
 
 
-def test_standard_decoding_emits_one_token_a_pass() -> None:
-    found = speed_numbers([Trace((), {}, tuple(call() for _ in range(7)), 20.0)])
-    assert (found.tokens_per_pass, found.acceptance_rate, found.acceptance_length) == (1, 0, 1)
-
-
 def test_a_call_is_shared_out_among_its_queries_but_all_wait_for_it() -> None:
     """Four queries in one call of two seconds: two seconds of model time, eight of waiting."""
     found = speed_numbers([Trace((), {}, (call(width=4),), 2.5) for _ in range(4)])
@@ -57,27 +49,3 @@ def test_alpha_is_the_chance_of_a_token_after_right_ones() -> None:
 def test_the_margin_is_the_smallest() -> None:
     traces = [Trace((), {}, (call(margin=m),)) for m in (0.5, 1e-6, 3.0)]
     assert speed_numbers(traces).margin == 1e-6
-
-
-@pytest.mark.parametrize("traces", [[], [Trace((), {})]])
-def test_nothing_decoded_gives_zeros_and_no_error(traces: list[Trace]) -> None:
-    found = speed_numbers(traces)
-    rates = (
-        "passes_per_query",
-        "nodes_per_pass",
-        "tokens_per_pass",
-        "acceptance_rate",
-        "draft_hit_rate",
-        "acceptance_length",
-        "host_share",
-    )
-    assert [getattr(found, name) for name in rates] == [0.0] * len(rates)
-    assert found.margin == inf
-
-
-@given(st.lists(st.tuples(st.integers(1, 20), st.integers(0, 20)), min_size=2, max_size=6))
-def test_counts_of_parts_add_up_to_counts_of_the_whole(sizes: list[tuple[int, int]]) -> None:
-    traces = [Trace((), {}, (call(a + b, b, a, min(a, b)),), 1.0) for a, b in sizes]
-    whole, head, tail = speed_numbers(traces), speed_numbers(traces[:1]), speed_numbers(traces[1:])
-    for name in ("queries", "passes", "emitted", "computed", "drafted", "accepted"):
-        assert getattr(whole, name) == getattr(head, name) + getattr(tail, name)

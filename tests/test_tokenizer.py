@@ -105,6 +105,7 @@ def test_a_vocabulary_file_is_read_as_written(tmp_path: Path) -> None:
     [
         ("", "no JSON"),
         ("[", "no JSON"),
+        ("\udcff[", "no JSON"),
         ("{}", "not a list of tokens"),
         ('["<pad>", 1]', "not a list of tokens"),
         (json.dumps(["C", *SPECIALS]), "starts with"),
@@ -115,14 +116,7 @@ def test_a_vocabulary_file_is_read_as_written(tmp_path: Path) -> None:
 )
 def test_a_faulty_vocabulary_file_is_refused_by_name(tmp_path: Path, content: str, message: str) -> None:
     file = tmp_path / "vocab.json"
-    file.write_text(content, encoding="utf-8")
+    file.write_bytes(content.encode("utf-8", "surrogateescape"))
     with pytest.raises(ValueError, match=message) as caught:
         Tokenizer.load(file)
     assert str(file) in str(caught.value)
-
-
-def test_bytes_that_are_no_text_are_refused_by_name(tmp_path: Path) -> None:
-    file = tmp_path / "vocab.json"
-    file.write_bytes(b"\xff\xfe[")
-    with pytest.raises(ValueError, match=r"vocab\.json is no JSON"):
-        Tokenizer.load(file)

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from chemspec.types import (
     AcceptedSpan,
     DecodeResult,
-    FinishedSequence,
     Hypothesis,
     Merged,
     Pass,
     Scores,
     Trace,
     Vote,
+    Within,
     result_from_json,
     to_json,
 )
@@ -70,6 +70,7 @@ results = st.builds(
     *parts,
     st.none() | st.builds(Merged, counts, counts, counts, counts),
     st.lists(st.builds(DecodeResult, *parts), max_size=2).map(tuple),
+    within=st.none() | st.builds(Within, numbers, counts, counts, counts),
 )
 
 
@@ -119,15 +120,6 @@ def test_files_of_earlier_versions_open() -> None:
     assert (read.notes, read.merged, read.spellings) == ((), None, ())
 
 
-def test_values_are_frozen() -> None:
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        DecodeResult("C", "ok", "").query = "N"  # type: ignore[misc]
-
-
 def test_the_margin_is_the_gap_between_the_best_two() -> None:
     assert Scores((5, 6, 7), (-0.5, -2.0, -3.0)).margin == 1.5
     assert Scores((5,), (-0.5,)).margin == inf
-
-
-def test_the_log_prob_of_an_answer_is_the_sum_over_its_tokens() -> None:
-    assert FinishedSequence((5, 2), (-0.25, -0.5), "eos").log_prob == -0.75

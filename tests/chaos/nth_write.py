@@ -1,4 +1,4 @@
-"""Let the disk be full from the n-th write on, for every n in turn: `nth_write.py NAME FOLDER`, under full_disk.c.
+"""Let the disk be full from the n-th write on, for every n in turn: `nth_write.py NAME FOLDER`, under faulty_disk.c.
 
 Each store is asked to keep something in a fork with a full disk. If it says that it did, it is there; if it raises, it
 says why; what was kept before is there in any case, and once there is room the same call works.

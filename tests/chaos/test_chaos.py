@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,11 +26,9 @@ from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Expander
 from chemspec.plan.search import plan
 from chemspec.system import cache
-from chemspec.ui.batch import jobs
 from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
 from chemspec.ui.common.store import Documents, new_id
-from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.plan import saved_searches
 
 SLOW = {"training": 4, "runners": 4}  # kills; each target takes five seconds and more
@@ -41,6 +39,16 @@ QUICK = [name for name in kills.TARGETS if name not in SLOW]
 def _own_places(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for key in ("CHEMSPEC_HOME", "CHEMSPEC_CACHE", "FAKE_PREDICT"):  # which the targets set
         monkeypatch.setenv(key, os.environ.get(key, str(tmp_path / key)))
+
+
+@pytest.fixture(scope="module")
+def disk(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A library for LD_PRELOAD that makes the disk slow or full."""
+    if not (compiler := shutil.which("cc")):
+        pytest.skip("no C compiler here")
+    library, source = tmp_path_factory.mktemp("disk") / "disk.so", Path(kills.__file__).with_name("faulty_disk.c")
+    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+    return str(library)
 
 
 @pytest.mark.parametrize("name", QUICK)
@@ -63,14 +71,10 @@ def test_two_hundred_kills_lose_nothing(name: str) -> None:
 
 
 @pytest.mark.slow  # processes that start, and wait for the disk
-def test_kills_on_a_slow_disk_lose_nothing(tmp_path: Path) -> None:
-    if not (compiler := shutil.which("cc")):
-        pytest.skip("no C compiler here")
-    library, source = tmp_path / "slow_disk.so", Path(kills.__file__).with_name("slow_disk.c")
-    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+def test_kills_on_a_slow_disk_lose_nothing(disk: str) -> None:
     names = [name for name in QUICK if name != "routes"]  # which takes three seconds a kill there
     command = [sys.executable, kills.__file__, str(4 * len(names)), "1", *names]
-    slow = {**os.environ, "LD_PRELOAD": str(library), "SLOW_DISK_MS": "5"}
+    slow = {**os.environ, "LD_PRELOAD": disk, "SLOW_DISK_MS": "5"}
     told = subprocess.run(command, env=slow, capture_output=True, text=True, timeout=600)
     assert told.returncode == 0, told.stderr
     assert told.stdout.endswith(f"{dict.fromkeys(names, 4)}\n")
@@ -88,16 +92,13 @@ def test_a_full_disk_is_told_and_the_same_command_goes_on(
 ) -> None:
     """A limit of file sizes stands for a full disk: the write that passes it ends in the middle."""
     out, queries = tmp_path / f"out{ending}", QUERIES * 20
-    child = os.fork()
-    if not child:
+
+    def fails() -> None:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
-        try:
-            writers.predict_file(engine, queries, out, kills.HOW, every=8)
-        except (FileError, OSError) as error:
-            os._exit(3 if str(error) else 4)
-        os._exit(5)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 3
+        writers.predict_file(engine, queries, out, kills.HOW, every=8)
+
+    assert nth_write.in_fork(fails) == 3
     writers.predict_file(engine, queries, out, kills.HOW)
     assert kills.asked(out.read_text(), ending) == queries
 
@@ -107,15 +108,19 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_is_decoded(engi
         writers.predict_file(engine, QUERIES, Path("/proc/out.csv"), kills.HOW)
 
 
-@pytest.mark.parametrize("jump", [-1e9, -3600.0, 3600.0, 31 * 86_400.0, 1e9])
-def test_a_clock_that_jumps_deletes_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
+@pytest.mark.parametrize("jump", [-1e9, -3600.0, 3600.0, 31 * 86_400.0, 91 * 86_400.0, 1e9])
+def test_a_clock_that_jumps_deletes_no_job_and_no_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
-    job = jobs.create_job(
-        Sheet(("smiles",), (("CCO",),)), file="a", column=0, model="m", digest="d", task="retro", settings=kills.HOW
-    )
+    job = nth_write.new_job()
+    search = saved_searches.Project(new_id(), toy.AMIDE, (), "", PlanSettings())
+    saved_searches.save_search(search)
     for now in (jump, jump + 80_000.0, 0.0, jump, jump + 80_000.0):  # set right within a day, and wrong again
         JOBS.make_room(job.created + now)
+        saved_searches.SEARCHES.make_room(job.created + now)
         assert JOBS.load(job.id) == job
+        assert saved_searches.SEARCHES.load(search.id).target == toy.AMIDE
 
 
 # --- what the app keeps ---------------------------------------------------------------------------
@@ -128,25 +133,6 @@ def keep(answers: Documents[SavedAnswer], name: str) -> None:
 
 def names(answers: Documents[SavedAnswer]) -> set[str]:
     return {answer.question for answer in answers.all().values()}
-
-
-def in_a_fork(work: Callable[[], None]) -> int:
-    """The exit code of a process that does something: 3 where it is told what is wrong, in words."""
-    child = os.fork()
-    if not child:
-        try:
-            work()
-        except (OSError, ValueError) as error:
-            os._exit(3 if str(error) else 4)
-        except BaseException:
-            os._exit(5)
-        os._exit(0)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-def no_room(room: int) -> None:
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (room, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 
 
 def no_right(folder: Path) -> None:
@@ -166,50 +152,20 @@ def open_folder() -> Iterator[Path]:
         yield Path(name)
 
 
-@pytest.mark.parametrize("fault", [*(pytest.param(room, id=f"{room} bytes") for room in (0, 900, 6000)), "no right"])
-def test_what_cannot_be_kept_is_told_and_what_was_kept_stays(open_folder: Path, fault: int | str) -> None:
-    folder = open_folder
-    store = replace(ANSWERS, home=folder)
+def test_what_may_not_be_kept_is_told_and_what_was_kept_stays(open_folder: Path) -> None:
+    store = replace(ANSWERS, home=open_folder)
     keep(store, "x")
 
     def fails() -> None:
-        no_right(folder) if isinstance(fault, str) else no_room(fault)
-        for number in range(1000):
-            keep(store, f"{number}")
+        no_right(open_folder)
+        keep(store, "y")
 
-    assert in_a_fork(fails) == 3
-    folder.chmod(0o755)
-    for file in folder.iterdir():
+    assert nth_write.in_fork(fails) == 3
+    open_folder.chmod(0o755)
+    for file in open_folder.iterdir():
         file.chmod(0o644)
     keep(store, "after")
-    assert {"x", "after"} <= names(store)
-
-
-@pytest.mark.parametrize("room", [0, 100])
-def test_a_search_that_cannot_be_kept_leaves_the_one_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, room: int
-) -> None:
-    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
-    one = saved_searches.Project(new_id(), toy.AMIDE, (), "", PlanSettings())
-    saved_searches.save_search(one)
-
-    def fails() -> None:
-        no_room(room)
-        saved_searches.save_search(saved_searches.Project(one.id, "CCO", (), "", PlanSettings(), "x" * 200))
-
-    assert in_a_fork(fails) == 3
-    assert saved_searches.SEARCHES.load(one.id).target == toy.AMIDE
-
-
-@pytest.mark.parametrize("jump", [-1e9, -3600.0, 3600.0, 91 * 86_400.0, 1e9])
-def test_a_clock_that_jumps_deletes_no_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
-    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
-    one = saved_searches.Project(new_id(), toy.AMIDE, (), "", PlanSettings())
-    saved_searches.save_search(one)
-    began = time.time()
-    for now in (jump, jump + 80_000.0, 0.0, jump, jump + 80_000.0):
-        saved_searches.SEARCHES.make_room(began + now)
-        assert saved_searches.SEARCHES.load(one.id).target == toy.AMIDE
+    assert names(store) == {"x", "after"}
 
 
 @pytest.mark.parametrize("left", [0, 10, 100, 5000])
@@ -254,24 +210,13 @@ def test_two_servers_on_one_home_keep_everything(tmp_path: Path) -> None:
     assert cache.read_cached("x") in [bytes([server]) * 5000 for server in (1, 2, 3)]
 
 
-@pytest.fixture(scope="module")
-def full_disk(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library that lets the n-th write fail."""
-    if not (compiler := shutil.which("cc")):
-        pytest.skip("no C compiler here")
-    library = tmp_path_factory.mktemp("disk") / "full_disk.so"
-    source = Path(kills.__file__).with_name("full_disk.c")
-    subprocess.run([compiler, "-O1", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
-    return library
-
-
 @pytest.mark.slow  # a program that starts
 @pytest.mark.parametrize("name", nth_write.CASES)
-def test_whichever_write_finds_the_disk_full_nothing_is_lost(tmp_path: Path, full_disk: Path, name: str) -> None:
+def test_whichever_write_finds_the_disk_full_nothing_is_lost(tmp_path: Path, disk: str, name: str) -> None:
     command = [sys.executable, nth_write.__file__, name, str(tmp_path / "home")]
     tests = str(Path(kills.__file__).parents[1])
     search = os.pathsep.join([tests, str(Path(tests).parent)])
-    faulty = {**os.environ, "LD_PRELOAD": str(full_disk), "PYTHONPATH": search}
+    faulty = {**os.environ, "LD_PRELOAD": disk, "PYTHONPATH": search}
     told = subprocess.run(command, env=faulty, capture_output=True, text=True, timeout=600)
     assert told.returncode == 0, told.stderr
     writes, failed = map(int, told.stdout.split())

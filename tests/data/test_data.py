@@ -12,6 +12,7 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,7 +24,7 @@ from chemspec.chem import canonical
 from chemspec.data import prepare as module
 from chemspec.data.arrays import Pairs, RaggedArray, TokenBatches, pad
 from chemspec.data.prepare import prepare
-from chemspec.data.reactions import canonical_pair, smiles_variants
+from chemspec.data.reactions import smiles_variants
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import read_rows
 from chemspec.tasks import TASKS
@@ -152,18 +153,17 @@ def test_rows_with_rare_tokens_are_left_out_and_counted(retro_csv: Path, tmp_pat
     assert 4 <= flat.min() <= flat.max() < len(tokens)
 
 
-def test_rows_flagged_in_a_leave_out_column_are_not_used(retro_csv: Path, tmp_path: Path) -> None:
-    settings = replace(RETRO, variants=1)
-    every = prepare([retro_csv], tmp_path / "every", settings, workers=1)
-    less = prepare([retro_csv], tmp_path / "less", replace(settings, leave_out=("test",)), workers=1)
-    assert (every["pairs"], less["pairs"]) == (29, 28)
-
-
-def test_only_rows_flagged_in_an_only_column_are_used(retro_csv: Path, tmp_path: Path) -> None:
-    settings = replace(RETRO, variants=1, only=("test",))
-    assert prepare([retro_csv], tmp_path / "out", settings, workers=1)["pairs"] == 1
-    with pytest.raises(ValueError, match="has no column has_reagents"):
-        prepare([retro_csv], tmp_path / "out", replace(RETRO, only=("has_reagents",)))
+@pytest.mark.parametrize(
+    ("changes", "pairs"), [({}, 29), ({"leave_out": ("test",)}, 28), ({"only": ("test",)}, 1), ({"limit": 5}, 5)]
+)
+def test_rows_are_chosen_by_their_flags_and_by_a_limit(
+    retro_csv: Path, tmp_path: Path, changes: dict[str, Any], pairs: int
+) -> None:
+    told = prepare([retro_csv], tmp_path / "out", replace(RETRO, variants=1, **changes), workers=1)
+    assert told["pairs"] == pairs
+    for flag in ("leave_out", "only"):  # an error, not a leak
+        with pytest.raises(ValueError, match="has no column product_in_test"):
+            prepare([retro_csv], tmp_path / "out", replace(RETRO, **{flag: ("product_in_test",)}))
 
 
 def test_rows_without_maps_get_guessed_ones_if_asked(tmp_path: Path) -> None:
@@ -211,12 +211,6 @@ def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="mapped_core_rxn, core_reactants, reactants_and_reagents"):
         prepare([file], tmp_path / "out", FORWARD)
     assert not (tmp_path / "out").exists()
-
-
-def test_a_missing_leave_out_column_is_an_error_not_a_leak(tmp_path: Path) -> None:
-    file = write(tmp_path / "a.csv", retro_rows(3))
-    with pytest.raises(ValueError, match="has no column product_in_test"):
-        prepare([file], tmp_path / "out", replace(RETRO, leave_out=("product_in_test",)))
 
 
 def test_no_usable_reaction_says_why(tmp_path: Path) -> None:
@@ -316,14 +310,6 @@ def test_impossible_settings_are_refused(fault: dict[str, object]) -> None:
 # --- reactions -----------------------------------------------------------------------------------
 
 
-def test_the_first_variant_is_canonical_and_all_differ() -> None:
-    row = retro_rows()[5]
-    pairs = smiles_variants(row, "retro", count=12, flat_share=0.0, rng=Random(0))
-    assert len(set(pairs)) == len(pairs) > 3
-    assert pairs[0][0] == canonical(pairs[0][0])
-    assert {canonical(source) for source, _ in pairs} == {pairs[0][0]}
-
-
 def test_flat_variants_have_no_stereo() -> None:
     row = forward_rows()[0]
     for share, stereo in ((0.0, {True}), (1.0, {False}), (0.5, {True, False})):
@@ -367,11 +353,6 @@ def test_guessed_maps_give_the_pairs_of_the_true_ones() -> None:
         bare = dict(zip(TASKS[task].columns, true[0], strict=True))
         assert smiles_variants(bare, task, count=1, flat_share=0, rng=Random(0), guess=True) == true
         assert smiles_variants(bare, task, count=1, flat_share=0, rng=Random(0)) == []
-
-
-def test_plain_texts_of_a_test_row() -> None:
-    assert canonical_pair(forward_rows()[0], "forward")[1] == "CNC(=O)[C@H](C)F"
-    assert canonical_pair({"product": "CO", "reactants": "C.O"}, "retro") == ("CO", "C.O")
 
 
 # --- arrays --------------------------------------------------------------------------------------
@@ -432,33 +413,18 @@ def many(count: int = 500) -> Pairs:
     return Pairs(RaggedArray.pack(sides[0]), RaggedArray.pack(sides[1]))
 
 
-@pytest.mark.parametrize("tokens", [1, 50, 300, 10**6])
-def test_an_epoch_covers_every_reaction_once_within_the_budget(tokens: int) -> None:
+@pytest.mark.parametrize(("tokens", "specials"), [(1, False), (50, False), (300, False), (300, True), (10**6, False)])
+def test_an_epoch_covers_every_reaction_once_within_the_budget(tokens: int, specials: bool) -> None:
     pairs = many()
-    batches = TokenBatches(pairs, tokens=tokens, seed=3)
+    batches = TokenBatches(pairs, tokens=tokens, seed=3, source_specials=specials)
     for number in (0, 1):
         epoch = batches.epoch(number)
         assert sorted(index for batch in epoch for index in batch) == list(range(len(pairs)))
         for batch in epoch:
-            source, target = pairs.batch(batch)
+            source, target = pairs.batch(batch, source_specials=specials)
             assert source.numel() + target.numel() <= tokens or len(batch) == 1
-    assert batches.epoch(0) == TokenBatches(pairs, tokens=tokens, seed=3).epoch(0)
+    assert batches.epoch(0) == TokenBatches(pairs, tokens=tokens, seed=3, source_specials=specials).epoch(0)
     assert tokens == 10**6 or batches.epoch(0) != batches.epoch(1)
-
-
-def test_special_tokens_of_the_source_count() -> None:
-    pairs = many()
-    for batch in TokenBatches(pairs, tokens=300, seed=0, source_specials=True).epoch(0):
-        source, target = pairs.batch(batch, source_specials=True)
-        assert source.numel() + target.numel() <= 300
-
-
-def test_batches_hold_little_padding() -> None:
-    pairs = many(2000)
-    batches = TokenBatches(pairs, tokens=1000, seed=0).epoch(0)
-    cells = sum(part.numel() for batch in batches for part in pairs.batch(batch))
-    real = len(pairs.sources.flat) + len(pairs.targets.flat) + 2 * len(pairs)
-    assert real / cells > 0.85
 
 
 @given(st.integers(0, 300))
@@ -472,8 +438,3 @@ def test_the_order_of_batches_is_settled() -> None:
     """Runs under way and their checkpoints rely on it."""
     first = TokenBatches(many(50), tokens=200, seed=0).epoch(0)
     assert first[:3] == [[8, 3, 4], [45, 28, 9], [35, 16, 22]]
-
-
-def test_no_reactions_make_no_batches() -> None:
-    with pytest.raises(ValueError, match="no reactions"):
-        TokenBatches(Pairs(RaggedArray.pack([]), RaggedArray.pack([])), tokens=10, seed=0)

@@ -6,23 +6,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
-from pathlib import Path
 from random import Random
 from typing import Any
 
-import compiled_stress
 import pytest
 import torch
 from compilers import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
-from small import tiny_folder
 from table import Table, TableRunner
 from test_loop import DRAFTERS as ADVERSARIAL
 from test_loop import EAGER, VOCAB, Illegal, model_of
 from tiny import tiny_model
 
-from chemspec.decode import decoding as loops
 from chemspec.decode.beam import beam_search
 from chemspec.decode.compiled import loop as compiled_loop
 from chemspec.decode.decoding import Decoding
@@ -43,7 +39,7 @@ from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import ScoresError, Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
-from chemspec.types import REQUESTED, AcceptedSpan, Draft, FinishedSequence, Pass, Prefix
+from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, Prefix
 
 pytestmark = needs_compiler
 
@@ -205,9 +201,8 @@ def test_the_compiled_loop_does_what_the_one_in_python_does(
 
 
 @pytest.mark.parametrize("planned", [False, True])
-@pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("drafter", [*OWN, "bushy"])
-def test_on_a_transformer_and_with_threads_too(drafter: str, threads: int, planned: bool) -> None:
+def test_on_a_transformer_and_with_threads_too(drafter: str, planned: bool) -> None:
     """Enough prefixes a pass that threads share them."""
     random, model = Random(3), model_of(1)
     batch = [[random.randrange(4, VOCAB) for _ in range(random.randint(4, 12))] for _ in range(9)]
@@ -224,7 +219,7 @@ def test_on_a_transformer_and_with_threads_too(drafter: str, threads: int, plann
             planner=case.planner(made),
             max_len=14,
             top_k=6,
-            threads=threads,
+            threads=2,
         )
         found.append(outcome)
     assert found[0] == found[1]
@@ -270,32 +265,6 @@ def test_on_the_shipped_weights_too(
 
 def small_model() -> Transformer:
     return tiny_model(2, VOCAB).float()
-
-
-@dataclass(frozen=True)
-class BeginAlike:
-    """Two drafts with the same beginning, of which the second is right for longer."""
-
-    answer: Sequence[int]
-
-    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
-        if len(prefix) > 1:
-            return ()
-        first, second, third, *_ = self.answer
-        wrong = next(token for token in range(3, VOCAB) if token != second)
-        return Draft((first, wrong), "short", (0, 2)), Draft((first, second, third), "long", (2, 5))
-
-
-@pytest.mark.parametrize("compiled", [False, True])
-def test_of_drafts_that_begin_alike_the_one_with_the_longest_accepted_run_is_credited(compiled: bool) -> None:
-    source, table = [4, 5, 6, 7, 8], Table(2, vocab_size=VOCAB, copying=3.0)
-    (whole,) = decode(compiled, [source], [greedy_search(max_len=6)], table, NoDrafts(), max_len=6)[0][0]
-    _, ((first, *_),) = decode(
-        compiled, [source], [greedy_search(max_len=6)], table, BeginAlike(whole.tokens[:3]), max_len=6
-    )
-    assert first.spans == (AcceptedSpan(0, 3, "long", (2, 5)),)
-    assert first.grown is not None
-    assert first.grown.sources == (REQUESTED, 2, 1, 3, 4)  # of bos, the shared token, the wrong one, and the rest
 
 
 def source_of(draft: Draft, length: int) -> tuple[int, int] | None:
@@ -393,22 +362,6 @@ def test_scores_that_are_no_numbers_end_passes_in_a_row() -> None:
         )
 
 
-def test_passes_can_be_read_while_it_runs() -> None:
-    table, batch = Table(3, vocab_size=VOCAB, copying=3.0), [[4, 5, 6, 7, 8, 9], [4, 5], [9, 8, 7]]
-    drafter = Copy(length=3)
-    given_ = {"max_len": 12, "budget": 9, "clock": lambda: 0.0, "record": True, "compiled": True}
-    decoders = [beam_search(width=2, max_len=12) for _ in batch]
-    run = Decoding(batch, decoders, Session(table, batch, top_k=VOCAB), drafter, **given_)
-    seen: list[list[Pass]] = [[] for _ in batch]
-    for events in run:
-        for number, event in events:
-            seen[number].append(event)
-    again = [beam_search(width=2, max_len=12) for _ in batch]
-    whole = Decoding(batch, again, Session(table, batch, top_k=VOCAB), drafter, **given_)
-    assert run.run_to_end() == whole.run_to_end()
-    assert seen == run.passes_by_query == whole.passes_by_query
-
-
 class Broken:
     """A drafter that fails at its second question."""
 
@@ -439,23 +392,3 @@ def test_a_decoder_that_it_does_not_know_is_left_to_python() -> None:
     assert answers(None) == answers(False)
     with pytest.raises(ValueError, match="the compiled loop cannot run"):
         answers(True)
-
-
-def test_a_decoder_that_has_started_goes_on_in_python() -> None:
-    table, started = Table(0, vocab_size=VOCAB), greedy_search(max_len=5)
-    next(started)
-    with pytest.raises(ValueError, match="cannot run"):
-        decode(True, [[4]], [started], table, NoDrafts(), max_len=5)
-
-
-def test_it_is_what_runs_where_it_can(monkeypatch: pytest.MonkeyPatch) -> None:
-    table, made = Table(0, vocab_size=VOCAB), []
-    monkeypatch.setattr(loops, "PythonLoop", lambda *given, **_: made.append(given))
-    answers, _ = decode(None, [[4, 5]], [greedy_search(max_len=5)], table, Copy(), max_len=5)
-    assert answers and not made
-
-
-def test_the_program_for_the_sanitizers_runs(tmp_path: Path) -> None:
-    engine = Engine.load(tiny_folder(tmp_path), device="cpu", runtime="native")
-    beams = DecodeSettings(n=3, drafter="copy", max_len=12)
-    assert compiled_stress.answers(engine, beams) == compiled_stress.answers(engine, replace(beams, drafter="none"))

@@ -23,7 +23,7 @@ from chemspec.decode.generate import SPLIT_BATCH_FROM, continuous_batching, shou
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.windows import Windows
-from chemspec.model.runner import Backend, NodeBatch, Runner
+from chemspec.model.runner import Backend, NodeBatch
 from chemspec.model.runners.cuda_graphs import GraphBackend
 from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
@@ -189,75 +189,35 @@ def test_seconds_count_from_joining() -> None:
     assert [own.seconds for own in found] == [1.0, 1.0, 0.0, 0.0, 0.0]
 
 
-def test_what_ends_the_run_ends_it() -> None:
-    left = iter(range(3))
-
-    def before_pass() -> None:
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-
-    batch = batch_of(5)
-
-    def begin(numbers: Sequence[int]) -> Any:
-        sources = [batch[number] for number in numbers]
-        session = Session(Table(0, vocab_size=VOCAB), sources, top_k=2)
-        ours = [decoders.build_decoder(source, GREEDY, NoDrafts()) for source in sources]
-        decoding = Decoding(sources, ours, session, NoDrafts(), max_len=12, budget=0, clock=lambda: 0.0)
-        return decoding, lambda _: ()
-
-    waiting = iter(range(5))
-    with pytest.raises(KeyboardInterrupt):
-        dict(continuous_batching(lambda room: list(islice(waiting, room)), begin, size=5, before_pass=before_pass))
-
-
 # --- two halves of a batch in turn ----------------------------------------------------------------
 
 
 class Device:
-    """Stands in for a GPU: computes one pass after the other, while a clock that only it and the host move goes on."""
+    """Stands in for a GPU, and counts how often one pass is under way when the host waits for another."""
 
     overlaps = True
-    SECONDS, HOST = 1.0, 0.8  # of a pass, and of what the host does between two passes of all queries
 
     def __init__(self, backend: Backend) -> None:
-        self.backend, self.now, self.free = backend, 0.0, 0.0
-        self.under_way = self.passes = self.overlapped = 0
+        self.backend = backend
+        self.under_way = self.overlapped = 0
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Any:
-        return Session_(self, self.backend.open(sources, top_k=top_k), len(sources))
+        runner: Any = self.backend.open(sources, top_k=top_k)
+        start = runner.start
 
+        def counted(nodes: NodeBatch) -> Callable[[], Any]:
+            self.under_way += 1
+            finish = start(nodes)
 
-class Session_(Runner):  # noqa: N801
-    """A runner on the device."""
+            def wait() -> Any:
+                self.under_way -= 1
+                self.overlapped += self.under_way > 0
+                return finish()
 
-    def __init__(self, device: Device, runner: Any, share: int) -> None:
-        self.device, self.runner, self.share = device, runner, share
-        self.compaction_threshold = runner.compaction_threshold
+            return wait
 
-    def start(self, nodes: NodeBatch) -> Callable[[], Any]:
-        device = self.device
-        device.now += device.HOST * self.share / 16  # drafting, reading
-        device.free = ready = max(device.now, device.free) + device.SECONDS
-        device.under_way += 1
-        device.passes += 1
-        finish = self.runner.start(nodes)
-
-        def wait() -> Any:
-            device.under_way -= 1
-            device.overlapped += device.under_way > 0
-            device.now = max(device.now, ready)
-            return finish()
-
-        return wait
-
-    def run(self, nodes: NodeBatch) -> Any:
-        return self.start(nodes)()
-
-    def release(self, query: int) -> None:
-        self.runner.release(query)
-
-    def compact(self, query: int, slots: Any) -> None:
-        self.runner.compact(query, slots)
+        runner.start, runner.kernel_pass = counted, None
+        return runner
 
 
 def graphs() -> Backend:
@@ -289,20 +249,6 @@ def test_halves_in_turn_are_the_undivided_batch(name: str, drafter: str, setting
 
 
 @needs_compiler
-def test_the_host_hides_behind_the_device() -> None:
-    batch = batch_of(16)
-    whole = Device(TorchBackend(model()))
-    in_turn(whole, batch, GREEDY, NoDrafts(), 1)
-    halves = Device(TorchBackend(model()))
-    in_turn(halves, batch, GREEDY, NoDrafts())
-    # Undivided, the device waits for the host after each pass. In halves it computes without a pause but for the first
-    # pass; that a half costs as much as the whole here is the worst case.
-    assert whole.now == pytest.approx(whole.passes * (whole.SECONDS + whole.HOST))
-    assert halves.now == pytest.approx(halves.passes * halves.SECONDS + halves.HOST / 2, abs=halves.HOST)
-    assert halves.passes <= 2 * whole.passes
-
-
-@needs_compiler
 def test_only_large_batches_on_a_device_that_the_compiled_loop_knows_are_divided() -> None:
     class Strange(NoDrafts):
         has_hooks = True
@@ -316,9 +262,3 @@ def test_only_large_batches_on_a_device_that_the_compiled_loop_knows_are_divided
     sampled = decoders.build_decoder((4, 5), DecodeSettings(decoder="sample", n=2), NoDrafts())
     assert not should_split_batch(SPLIT_BATCH_FROM, device, sampled, NoDrafts())
     assert not graphs().overlaps  # on a CPU
-
-
-def test_what_the_python_loop_runs_may_be_divided_too() -> None:
-    batch, settings = batch_of(5), DecodeSettings(decoder="sample", n=2, max_len=8)
-    halves, whole = (in_turn(TorchBackend(model()), batch, settings, NoDrafts(), parts) for parts in (2, 1))
-    assert texts(halves) == texts(whole)

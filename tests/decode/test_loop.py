@@ -7,21 +7,19 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from random import Random
-from typing import Any
 
 import pytest
 from adversaries import AlwaysWrong, EmptyDrafts, EosInside, Oracle, RandomDrafts, TooLong
 from compilers import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
-from table import Table, TableRunner, run
+from table import Table, TableRunner, assert_same, run
 from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.decoding import Decoding
 from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import START, Decoder, ScoreRequest
-from chemspec.decode.query_state import QueryState
 from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import Drafter, NoDrafts, Speculation
 from chemspec.model.runner import DENSE, Backend, CompactionThreshold
@@ -76,16 +74,6 @@ decoders, drafters = st.sampled_from(sorted(DECODERS)), st.sampled_from(sorted(D
 @cache
 def model_of(seed: int) -> Transformer:
     return tiny_model(seed, VOCAB)
-
-
-def assert_same(
-    found: list[list[FinishedSequence]], expected: list[list[FinishedSequence]], *, within: float = 1e-9
-) -> None:
-    """Same tokens in the same order, same log-probs of every token, ended for the same reason."""
-    for some, others in zip(found, expected, strict=True):
-        assert [(one.tokens, one.ended) for one in some] == [(one.tokens, one.ended) for one in others]
-        for one, other in zip(some, others, strict=True):
-            assert one.log_probs == pytest.approx(other.log_probs, rel=0, abs=within)
 
 
 def check(
@@ -165,7 +153,7 @@ def check_counters(
 def test_drafts_never_change_an_answer(decoder: str, drafter: str) -> None:
     """Every decoder with every drafter, batches of all sizes, limits that bind and that do not."""
     random = Random(f"{decoder} {drafter}")
-    for size, max_len in zip(range(1, 9), (1, 25, 2, 12, 6, 3, 9, 18), strict=True):
+    for size, max_len in ((1, 25), (2, 1), (4, 12), (8, 9)):
         table = Table(size, vocab_size=VOCAB, copying=3.0)
         batch = [[random.randrange(3, VOCAB) for _ in range(random.randint(1, 14))] for _ in range(size)]
         budget = random.choice((0, 1, 3, 20, 64))
@@ -213,73 +201,17 @@ def test_different_decoders_may_share_a_session() -> None:
         assert alone == [answers[query]]
 
 
-# The law bites -----------------------------------------------------------------------------------
-
-
-def mix_up(scores: dict[Prefix, Scores], asked: set[Prefix]) -> dict[Prefix, Scores]:
-    """A lossy loop: a drafted prefix is answered with what was computed for another drafted one."""
-    drafted = [prefix for prefix in scores if prefix not in asked]
-    mixed = {prefix: scores[drafted[index - 1]] for index, prefix in enumerate(drafted)}
-    return {**scores, **mixed}
-
-
-@pytest.mark.parametrize("decoder", sorted(DECODERS))
-def test_a_lossy_loop_is_found_out(decoder: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    score = Session.score
-
-    def lossy(self: Session, asked: Sequence[Sequence[Prefix]]) -> list[dict[Prefix, Scores]]:
-        # What the decoder waits for, the shortest prefixes, is told the truth.
-        waits = [{prefix for prefix in row if len(prefix) == min(map(len, row))} for row in asked]
-        return [mix_up(scores, own) for scores, own in zip(score(self, asked), waits, strict=True)]
-
-    table = Table(1, vocab_size=VOCAB, copying=2.0)
-    batch = [[4, 5, 6, 7, 8, 9], [9, 8, 7, 6], [5, 5, 6, 6]]
-    check(batch, table, table, decoder, "bushy", max_len=12)
-    monkeypatch.setattr(Session, "score", lossy)
-    check(batch, table, table, decoder, "empty", max_len=12)
-    with pytest.raises(AssertionError):
-        check(batch, table, table, decoder, "bushy", max_len=12)
-
-
-def test_a_loop_that_believes_its_drafter_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The other way to be lossy: a drafted continuation is taken for the best one."""
-    resume = QueryState.resume_decoder
-
-    def trusting(self: QueryState, *observers: Any) -> tuple[int, float]:
-        for prefix in [prefix for prefix in self.draft_of if prefix[:-1] in self.scores]:
-            ids, log_probs = self.scores[prefix[:-1]]
-            if prefix[-1] in list(ids)[:2]:  # the second best is good enough
-                order = sorted(range(len(ids)), key=lambda place: ids[place] != prefix[-1])
-                self.scores[prefix[:-1]] = Scores(
-                    [int(ids[place]) for place in order], [float(log_probs[place]) for place in order]
-                )
-        return resume(self, *observers)
-
-    monkeypatch.setattr(QueryState, "resume_decoder", trusting)
-    table = Table(1, vocab_size=VOCAB)
-    with pytest.raises(AssertionError):
-        check([[token, 5, 6, 7] for token in range(4, VOCAB)], table, table, "greedy", "bushy", max_len=12)
-
-
 # Speed in passes and nodes -----------------------------------------------------------------------
 
 
-@given(batches, st.integers(0, 99), st.integers(1, 20))
-def test_with_the_oracle_greedy_takes_one_pass(batch: list[list[int]], seed: int, max_len: int) -> None:
-    table = Table(seed, vocab_size=VOCAB)
-    passes = check(batch, table, table, "greedy", "oracle", max_len=max_len, within=0)
-    assert all(len(steps) == 1 for steps in passes)
-    for steps in passes:
-        assert steps[0].drafted == steps[0].accepted == steps[0].emitted - 1
-
-
-@given(batches, st.integers(0, 99), st.integers(1, 20), st.integers(1, 5))
+@given(batches, st.integers(0, 99), st.integers(1, 20), st.integers(1, 5) | st.just(64))
 def test_a_budget_bounds_what_the_oracle_gains(batch: list[list[int]], seed: int, max_len: int, budget: int) -> None:
     table = Table(seed, vocab_size=VOCAB)
     passes = check(batch, table, table, "greedy", "oracle", max_len=max_len, budget=budget, within=0)
     for steps in passes:
         tokens = sum(step.emitted for step in steps)
         assert len(steps) == -(-tokens // (budget + 1))
+        assert sum(step.accepted for step in steps) == tokens - len(steps)
 
 
 @given(batches, st.integers(0, 99), decoders, drafters, st.integers(1, 14), st.booleans())
@@ -322,15 +254,6 @@ def test_a_long_decode_keeps_its_tree_small() -> None:
 
 
 # Corners -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("drafter", sorted(DRAFTERS))
-@pytest.mark.parametrize("decoder", sorted(DECODERS))
-def test_an_answer_of_one_token_takes_one_pass(decoder: str, drafter: str) -> None:
-    table = Table(0, vocab_size=VOCAB)
-    passes = check([[4], [5, 6]], table, table, decoder, drafter, max_len=1)
-    assert [len(steps) for steps in passes] == [1, 1]
-    assert len(table.nodes) == 4  # two queries with drafts and without
 
 
 @dataclass(frozen=True)
@@ -469,12 +392,3 @@ def test_of_a_draft_longer_than_the_answer_only_what_is_known_is_told() -> None:
         run(lambda _: greedy_search(max_len=2), [[4, 5, 6]], table, drafter, max_len=2)
     assert right.heard == [(2, 2)]  # of four tokens; of the others nobody knows
     assert wrong.heard[0] == (3, 1)  # the second was refused
-
-
-def test_a_node_that_is_computed_again_gets_a_number_of_its_own() -> None:
-    query = QueryState((5,), greedy_search(max_len=4))
-    query.start_search()
-    first = query.record_nodes([(BOS,), (BOS, 5)], {(BOS,)}, query.requested)
-    again = query.record_nodes([(BOS, 5), (BOS, 5, 6), (BOS, 7)], set(), ())  # the first of them had been cleared away
-    assert first.parents == (-1, 0) and again.parents == (0, 2, 0)
-    assert query.numbers == {(BOS,): 0, (BOS, 5): 2, (BOS, 5, 6): 3, (BOS, 7): 4}

@@ -11,8 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from recompute import decode_single
 from small import QUERIES, tiny_folder
 from table import Table
@@ -105,24 +103,12 @@ def searched(table: Table, rules: str, width: int, most: int) -> list[Text]:
     return [answer.tokens for answer in answers]
 
 
-@given(st.integers(0, 10**6), st.sampled_from(sorted(DENSE)), st.integers(1, 5), st.integers(2, 9))
-def test_a_search_finds_what_the_program_finds(seed: int, rules: str, width: int, most: int) -> None:
-    table = Table(seed)
-    expected = DENSE[rules](partial(table_rows, table), width, most)
-    assert searched(table, rules, width, most) == expected
-
-
 @pytest.mark.parametrize("rules", sorted(DENSE))
 def test_forty_searches_that_are_always_the_same(rules: str) -> None:
     for seed in range(40):
         width, most = 1 + seed % 5, 3 + seed % 7
         expected = DENSE[rules](partial(table_rows, Table(seed)), width, most)
         assert searched(Table(seed), rules, width, most) == expected
-
-
-def test_the_rules_are_not_all_the_same() -> None:
-    lists = {rules: [searched(Table(seed), rules, 4, 9) for seed in range(20)] for rules in (*DENSE, "transformers")}
-    assert len({str(found) for found in lists.values()}) == len(lists)
 
 
 @pytest.mark.parametrize("rules", RULES[1:])

@@ -2,39 +2,31 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from random import Random
 from shutil import copytree
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from small import BAD, QUERIES, TOKENIZER, tiny_folder
-from table import Table, run
+from table import Table, assert_same, run
 from tiny import tiny_model
 
-from chemspec.decode import registry as decoders
-from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy_search
-from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.inputs import DrafterInputs
-from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, draft_cost_ratio
-from chemspec.draft.learned.gamma import LONGEST, AdaptiveGamma, FixedGamma, wall_time_improvement
+from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator
+from chemspec.draft.learned.gamma import LONGEST, AdaptiveGamma, FixedGamma
 from chemspec.draft.learned.small import DraftModel, DraftModelSession
 from chemspec.draft.registry import build_drafter
 from chemspec.engine.engine import Engine
 from chemspec.metrics import speed_numbers
-from chemspec.model import checkpoint
 from chemspec.model.runner import Backend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings
-from chemspec.testing import naive_beam, naive_greedy, naive_log_probs
+from chemspec.testing import naive_greedy, naive_log_probs
 from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, Tokenizer
-from chemspec.types import FinishedSequence
 
 VOCAB = 10
 Batch = list[list[int]]
@@ -60,50 +52,7 @@ def made(
     return Autoregressive(writer, gamma, name="ar", cost=lambda nodes: 1 + 0.02 * nodes)
 
 
-def drafters(floor: float = 0.0) -> Iterator[Autoregressive]:
-    other, same = BACKENDS["other"], BACKENDS["same"]
-    for length in (0, 1, 5):
-        yield made(other, length=length, floor=floor)
-        yield made(same, length=length, floor=floor)
-        yield made(other, same, length=length, floor=floor)
-        yield made(same, other, length=length, floor=floor)
-
-
 queries = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=9)
-
-
-def same(found: list[list[FinishedSequence]], expected: list[list[FinishedSequence]]) -> None:
-    for some, others in zip(found, expected, strict=True):
-        assert [one.tokens for one in some] == [one.tokens for one in others]
-        for one, other in zip(some, others, strict=True):
-            assert one.log_probs == pytest.approx(other.log_probs, rel=0, abs=1e-9)
-
-
-@given(st.lists(queries, min_size=1, max_size=5), st.integers(1, 12), st.integers(0, 11), st.sampled_from([0, 2, 64]))
-def test_greedy_is_the_naive_greedy(batch: Batch, max_len: int, which: int, budget: int) -> None:
-    drafter = list(drafters(floor=0.3 if budget == 2 else 0.0))[which]
-    found, passes = run(
-        lambda _: greedy_search(max_len=max_len), batch, TorchBackend(TARGET), drafter, max_len=max_len, budget=budget
-    )
-    same(found, [[naive_greedy(TARGET, source, max_len)] for source in batch])
-    assert all(step.drafted <= budget for own in passes for step in own)
-
-
-@pytest.mark.parametrize("which", range(12))
-def test_a_beam_is_the_naive_beam(which: int) -> None:
-    random = Random(which)
-    for max_len in (1, 3, 9):
-        batch = [[random.randrange(3, VOCAB) for _ in range(random.randint(1, 8))] for _ in range(3)]
-        batch.append(batch[0])  # one query twice
-        found, _ = run(
-            lambda _, max_len=max_len: beam_search(width=3, max_len=max_len),
-            batch,
-            TorchBackend(TARGET),
-            list(drafters())[which],
-            max_len=max_len,
-            budget=40,
-        )
-        same(found, [naive_beam(TARGET, source, 3, max_len) for source in batch])
 
 
 def test_drafts_are_the_small_models_own_greedy_text() -> None:
@@ -143,18 +92,6 @@ def test_a_helped_model_writes_what_it_writes_alone(batch: Batch, length: int) -
     assert helped.model.calls <= alone.model.calls
 
 
-def test_a_helped_model_runs_less_often() -> None:
-    table = Table(3, vocab_size=VOCAB)
-    counts = []
-    for helper in (None, GreedyDraftGenerator(DraftModelSession(companion(table), top_k=1))):
-        writer = GreedyDraftGenerator(DraftModelSession(companion(table), top_k=1), helper=helper, stride=3)
-        writer.extend_drafts([((4, 5, 6, 7), (BOS,), 8)])
-        counts.append((len(writer.generated_tokens((4, 5, 6, 7), (BOS,), 8)[0]), writer.model.calls))
-    (length, alone), (again, helped) = counts
-    assert length == again
-    assert helped == -(-alone // 4)
-
-
 def test_the_floor_ends_a_draft() -> None:
     drafter = made(BACKENDS["other"], length=9, floor=0.5)
     drafter.plan_pass(1, 1, waiting=1)
@@ -192,22 +129,6 @@ def test_an_agreeing_model_saves_all_it_can() -> None:
         assert len(passes) == -(-len(answer.tokens) // (length + 1))
 
 
-def test_sbs_drafts_with_it_too() -> None:
-    settings = DecodeSettings(decoder="sbs", n=2, max_len=12, drafter="ar", draft_length=5)
-
-    def passes(drafter: Drafter) -> int:
-        _, found = run(
-            lambda _: decoders.build_decoder((4, 5, 6), settings, drafter),
-            [[4, 5, 6]],
-            TorchBackend(TARGET),
-            NoDrafts(),
-            max_len=12,
-        )
-        return len(found[0])
-
-    assert passes(made(BACKENDS["same"], length=5)) < passes(NoDrafts()) / 2
-
-
 def test_a_model_with_few_positions_drafts_as_far_as_it_reads() -> None:
     short = TorchBackend(tiny_model(3, VOCAB, max_positions=12))
     batch = [[4, 5, 6], [4] * 11, [5] * 12]  # the last two are too long for it
@@ -218,7 +139,7 @@ def test_a_model_with_few_positions_drafts_as_far_as_it_reads() -> None:
         made(short, length=8, positions=12),
         max_len=25,
     )
-    same(found, [[naive_greedy(TARGET, source, 25)] for source in batch])
+    assert_same(found, [[naive_greedy(TARGET, source, 25)] for source in batch])
 
 
 def test_no_bos_or_pad_is_drafted() -> None:
@@ -230,36 +151,6 @@ def test_no_bos_or_pad_is_drafted() -> None:
     drafter.plan_pass(1, 1, waiting=1)
     drafter.prepare([([4], (BOS,), 9)])
     assert not drafter.propose([4], (BOS,), 9)
-
-
-def test_queries_come_and_go() -> None:
-    """One that was forgotten is read anew; the others keep their cache."""
-    table = Table(1, vocab_size=VOCAB)
-    small = DraftModelSession(companion(table), top_k=1)
-    one, two = (4, 5), (6,)
-    small.score_prefixes([(one, (BOS,)), (two, (BOS,))])
-    small.release_others([(two, (BOS, 7))])
-    assert small.cached_scores(one, (BOS,)) is None
-    assert small.cached_scores(two, (BOS,)) is not None
-    small.score_prefixes([(one, (BOS, 4)), (two, (BOS, 7))])
-    small.release_others([(one, (BOS, 4)), (two, (BOS, 7))])
-    small.score_prefixes([(one, (BOS, 4, 4)), (two, (BOS, 7, 8))])
-    for source, prefix in ((one, (BOS, 4, 4)), (two, (BOS, 7, 8))):
-        scores = small.cached_scores(source, prefix)
-        assert scores is not None
-        every = table.log_probs(source, prefix)
-        assert scores.ids[0] == every.index(max(every))
-
-
-def test_the_cost_ratio_counts_the_wider_pass() -> None:
-    assert draft_cost_ratio(0.1, lambda _: 1.0, 1) == pytest.approx(0.1)
-    assert draft_cost_ratio(0.1, lambda nodes: 1.0 + 0.5 * nodes, 1) == pytest.approx(0.6 / 1.5)
-    flat = made(BACKENDS["other"])
-    flat.plan_pass(4, 4, waiting=4)
-    assert isinstance(flat.gamma, AdaptiveGamma)
-    small = 0.1 * 1.04
-    assert flat.gamma.ratio == pytest.approx((small + 4 * 0.02) / 1.08)
-    assert wall_time_improvement(0.9, flat.gamma.next_length(), flat.gamma.ratio) > 1
 
 
 # In an engine ------------------------------------------------------------------------------------
@@ -311,18 +202,6 @@ def test_an_engine_draws_by_its_seed(engine: Engine, decoder: str, drafter: str)
     assert bool(drafted) == (drafter != "none")
 
 
-def test_what_is_promised() -> None:
-    assert [DecodeSettings(decoder=name).guarantee for name in ("beam", "sample", "sbs")] == [
-        "exact",
-        "exact",
-        "relaxed",
-    ]
-    drawn = DecodeSettings(decoder="speculative-sample")
-    assert (drawn.exact, drawn.guarantee, drawn.drafts_by) == (True, "exact in distribution", "ar")
-    beams = DecodeSettings(decoder="sampled-beam")
-    assert (beams.exact, beams.guarantee) == (False, "relaxed")
-
-
 def test_bad_settings_are_told() -> None:
     with pytest.raises(ValueError, match=r"speculative-sample draws its drafts from a small model.*choose"):
         DecodeSettings(decoder="speculative-sample", drafter="copy")
@@ -358,15 +237,6 @@ def test_a_drafter_with_another_vocabulary(folder: Path, tmp_path: Path) -> None
     other.save(tmp_path / "retro" / "drafters" / "ar" / "vocab.json")
     engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
     with pytest.raises(ValueError, match=r"drafters/ar has another vocabulary than model retro"):
-        engine.predict(QUERIES, replace(GREEDY, drafter="ar"))
-
-
-def test_a_damaged_drafter(folder: Path, tmp_path: Path) -> None:
-    copytree(folder, tmp_path / "retro")
-    config = tmp_path / "retro" / "drafters" / "ar" / "config.json"
-    config.write_text(json.dumps({"task": "retro", "wings": 2}))
-    engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
-    with pytest.raises(checkpoint.CheckpointError, match=r"config\.json"):
         engine.predict(QUERIES, replace(GREEDY, drafter="ar"))
 
 

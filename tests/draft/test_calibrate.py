@@ -76,26 +76,9 @@ def test_calibrating_refuses_data_that_cannot_serve(tmp_path: Path) -> None:
 
 def test_the_command_writes_the_file(tmp_path: Path) -> None:
     model, data = tiny_folder(tmp_path / "tiny"), prepared(tmp_path / "data")
-    done = CliRunner().invoke(
-        app,
-        [
-            "train",
-            "calibrate",
-            "--task",
-            "retro",
-            "--model",
-            str(model),
-            "--data",
-            str(data),
-            "--queries",
-            "8",
-            "--heads",
-            "1",
-            "--threads",
-            "1",
-            "--json",
-        ],
-    )
+    options = ["--queries", "8", "--heads", "1", "--threads", "1", "--json"]
+    words = ["train", "calibrate", "--task", "retro", "--model", str(model), "--data", str(data), *options]
+    done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout.strip().splitlines()[-1])
     assert report["nodes"] >= 1

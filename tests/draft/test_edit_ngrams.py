@@ -18,36 +18,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 from small import TOKENIZER
-from table import Table, run
 
 from chemspec import asset_files
-from chemspec.decode.beam import beam_search
 from chemspec.decode.compiled.build import loop_library
-from chemspec.decode.greedy import greedy_search
-from chemspec.decode.planner import Planner
 from chemspec.draft.calibration import BY_CHANCE, FILE, TABLE_FILE, DrafterCalibration, default_table, source_of_edits
 from chemspec.draft.copy import TokenClasses, align_pointer
-from chemspec.draft.registry import Copy, Mixed, NoDrafts
+from chemspec.draft.registry import Copy, Mixed
 from chemspec.draft.tree import builder
 from chemspec.draft.tree.builder import MIN_CHANCE, PROBES, TreeLimits
-from chemspec.draft.tree.copy_state import MAX_MATCH, CopyTracker
-from chemspec.draft.tree.edit_ngrams import (
-    CHILD_BASE,
-    COPY,
-    COPY_ONLY,
-    EDGES,
-    EditNgramTable,
-    count_edits,
-    edit_context,
-)
-from chemspec.draft.tree.table_file import (
-    COLUMNS,
-    MATCH_LEVEL,
-    load_shared_table,
-    load_table,
-    save_shared_table,
-    save_table,
-)
+from chemspec.draft.tree.copy_state import CopyTracker
+from chemspec.draft.tree.edit_ngrams import COPY, COPY_ONLY, EDGES, EditNgramTable, count_edits
+from chemspec.draft.tree.table_file import COLUMNS, load_shared_table, load_table, save_shared_table, save_table
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.model.cost import CostCurve
 from chemspec.settings import DecodeSettings, Task
@@ -73,6 +54,20 @@ def edited(seed: int, count: int = 3000) -> list[tuple[list[int], list[int]]]:
 TABLE = count_edits(edited(0), TokenClasses())
 
 
+def random_table(random: Random) -> EditNgramTable:
+    """A table that knows something, or nonsense."""
+    if random.random() < 0.3:
+        return TABLE
+    steps: list[tuple[tuple[int, float], ...]] = []
+    for _ in range(20):
+        shares = sorted((random.random() for _ in range(3)), reverse=True)
+        tokens = random.sample([COPY, EOS, *range(3, VOCAB)], 3)
+        steps.append(tuple(zip(tokens, shares, strict=True)))
+    keys = [(random.randrange(node), random.randrange(VOCAB)) for node in range(1, 20)]
+    children = {parent << 20 | entry: node for node, (parent, entry) in enumerate(keys, 1)}
+    return EditNgramTable.from_nodes(children, steps)
+
+
 # Trails ------------------------------------------------------------------------------------------
 
 
@@ -93,55 +88,12 @@ def test_a_trail_knows_what_copy_works_out(source: list[int], text: list[int]) -
         assert sorted(lengths.items()) == sorted(ranked)
 
 
-@given(queries, texts, st.integers(1, 20))
-def test_a_trail_is_the_same_by_any_way(source: list[int], text: list[int], limit: int) -> None:
-    """Step by step, at once, and after everything was forgotten."""
-    at_once, stepwise, forgetful = (CopyTracker(source, TokenClasses()) for _ in range(3))
-    forgetful.ROOM = limit  # type: ignore[misc]
-    prefix: Prefix = (BOS,)
-    state = stepwise.state_after(prefix)
-    for token in text:
-        prefix = (*prefix, token)
-        state = stepwise.advance_state(state, prefix)
-        assert forgetful.state_after(prefix) == state
-    assert at_once.state_after(prefix) == state
-    assert len(forgetful._states) <= max(2, limit)
-
-
-@pytest.mark.parametrize(
-    ("query", "text", "token"),
-    [
-        ("c1ccccc1-c2ccccc2", "Nc1ccccc1-c", "1"),  # the lowest free label
-        ("c1ccc(N2CCOCC2)cc1", "N1CCOCC", "1"),  # what is open is closed by its own label
-        ("C1CCCCC1", "C2CCCCC", "2"),
-        ("CCO", "CC", "O"),
-    ],
-)
-def test_a_copied_ring_label_is_the_one_needed(query: str, text: str, token: str) -> None:
-    tracker = CopyTracker(TOKENIZER.encode(query), MARKS)
-    found = tracker.copied_token(tracker.state_after((BOS, *TOKENIZER.encode(text))))
-    assert TOKENIZER.tokens[found] == token
-
-
-def test_a_match_is_counted_up_to_a_length() -> None:
-    source = [4, 5, 6] * 8
-    assert CopyTracker(source, TokenClasses()).state_after((BOS, *source)).match == MAX_MATCH
-
-
 # The table ---------------------------------------------------------------------------------------
 
 
 def steps_after(table: EditNgramTable, source: list[int], text: list[int]) -> dict[int, float]:
     tracker, prefix = CopyTracker(source, TokenClasses()), (BOS, *text)
     return dict(table.next_edits(tracker.text, tracker.state_after(prefix), prefix))
-
-
-def test_the_table_learns_an_edit_and_where_copying_goes_on() -> None:
-    source = [3, 4, 6, 5, 7, 4, 6]
-    assert steps_after(TABLE, source, [3, 4])[COPY] > 0.7
-    assert steps_after(TABLE, source, [3, 4, 6])[8] > 0.7
-    assert steps_after(TABLE, source, [3, 4, 6, 8])[9] > 0.7
-    assert steps_after(TABLE, source, [3, 4, 6]).get(COPY, 0) < 0.1
 
 
 @given(queries, texts)
@@ -152,33 +104,9 @@ def test_chances_are_chances_likeliest_first(source: list[int], text: list[int])
     assert all(one >= other for one, other in pairwise(found.values()))
 
 
-def test_what_tells_nothing_new_is_not_kept() -> None:
-    """Plain copying needs no contexts, and what is seen seldom has none."""
-    copies = [(source, source) for source, _ in edited(1)]
-    assert count_edits(copies, TokenClasses()).node_count == 1
-    assert count_edits(edited(0), TokenClasses(), min_change=0.0).node_count > TABLE.node_count > 1
-    assert count_edits(edited(0), TokenClasses(), min_visits=10**6).node_count == 1
-    assert not count_edits([], TokenClasses()).tokens
-
-
-def test_a_context_begins_with_what_tells_most() -> None:
-    tracker, prefix = CopyTracker([4, 5, 6, 7], TokenClasses()), (BOS, 4, 5)
-    found = edit_context(tracker.text, tracker.state_after(prefix), prefix)
-    assert found == [5, 2, 4, 6, BOS, 7, PAD, EOS, PAD, PAD, PAD]
-
-
-def test_nodes_are_numbered_by_their_entries() -> None:
-    children = {7: 1, CHILD_BASE + 4: 2, 5: 3}  # in another order of nodes, parents first
-    steps = [((3, 0.9),), ((4, 0.8),), ((5, 0.7), (COPY, 0.009)), ()]
-    found = EditNgramTable.from_nodes(children, steps)
-    assert list(found.children) == [1, 3, 3, 4, 4]
-    assert list(found.entries) == [0, 5, 7, 4]
-    assert list(found.starts) == [0, 1, 1, 2, 4]
-
-
 @given(st.integers(0, 10**6))
 def test_a_table_survives_the_disk(seed: int) -> None:
-    table = tables(Random(seed))
+    table = random_table(Random(seed))
     with TemporaryDirectory() as folder:
         save_table(Path(folder) / "table", table)
         assert load_table(Path(folder) / "table", VOCAB) == table
@@ -268,7 +196,7 @@ NAMES = ("<pad>", "<bos>", "<eos>", "<unk>", *"CNOScn")
 def test_a_table_says_the_same_in_another_vocabulary(
     seed: int, others: list[str], source: list[int], text: list[int]
 ) -> None:
-    table, names = tables(Random(seed)), (*NAMES[:3], *others, "Br")
+    table, names = random_table(Random(seed)), (*NAMES[:3], *others, "Br")
     ids = [names.index(name) for name in NAMES]
     with TemporaryDirectory() as folder:
         save_table(Path(folder) / "table", table, tokens=NAMES)
@@ -277,47 +205,6 @@ def test_a_table_says_the_same_in_another_vocabulary(
     theirs = steps_after(carried, [ids[token] for token in source], [ids[token] for token in text])
     ours = steps_after(table, source, text)
     assert list(theirs.items()) == [(step if step == COPY else ids[step], chance) for step, chance in ours.items()]
-
-
-@given(st.integers(0, 10**6), st.sets(st.sampled_from(NAMES[3:]), max_size=4))
-def test_what_another_vocabulary_lacks_is_left_out(seed: int, missing: set[str]) -> None:
-    """Nothing else: contexts without the token are there, with the steps that do not write it."""
-    table = tables(Random(seed))
-    names = tuple(name for name in NAMES if name not in missing)
-    ids = {number: names.index(name) for number, name in enumerate(NAMES) if name not in missing}
-    with TemporaryDirectory() as folder:
-        save_table(Path(folder) / "table", table, tokens=NAMES)
-        carried = load_shared_table(Path(folder) / "table", names)
-    expected: dict[tuple[int, ...], list[tuple[int, int]]] = {}
-    for path, steps in contexts(table).items():
-        known = [entry if depth == MATCH_LEVEL else ids.get(entry) for depth, entry in enumerate(path, 1)]
-        if None not in known:
-            kept = [(step if step == COPY else ids[step], chance) for step, chance in steps if step in {COPY, *ids}]
-            expected[tuple(entry for entry in known if entry is not None)] = kept
-    if carried is None:
-        assert 2 * len(expected) < table.node_count
-    else:
-        assert contexts(carried) == expected
-
-
-def contexts(table: EditNgramTable) -> dict[tuple[int, ...], list[tuple[int, int]]]:
-    """The steps by the entries that lead to them."""
-    paths: list[tuple[int, ...]] = [()]
-    for node, (begin, end) in enumerate(pairwise(table.children)):
-        paths += [(*paths[node], table.entries[child]) for child in range(begin, end)]
-    steps = [range(begin, end) for begin, end in pairwise(table.starts)]
-    return {
-        path: [(table.tokens[at], table.thousandths[at]) for at in own] for path, own in zip(paths, steps, strict=True)
-    }
-
-
-@pytest.mark.parametrize("vocabulary", ["", "3", "[1, 2, 3, 4, 5]", '["C"]'])
-def test_a_shared_table_without_its_vocabulary_is_refused(tmp_path: Path, vocabulary: str) -> None:
-    arrays = {name: np.array(values) for name, values in SMALL.items()}
-    about = {"about": f'{{"vocabulary": {vocabulary}}}'} if vocabulary else None
-    save_file(arrays, tmp_path / "table", about)
-    with pytest.raises(ValueError, match=r"Expecting value|no texts"):
-        load_shared_table(tmp_path / "table", NAMES)
 
 
 def bare_copy(name: str, folder: Path) -> Path:
@@ -439,7 +326,7 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
     """The same nodes and the same numbers to the last bit, for tables and limits of all kinds, ring labels among the
     tokens."""
     random = Random(seed)
-    edit_table = random.choice((tables(random), COPY_ONLY))
+    edit_table = random.choice((random_table(random), COPY_ONLY))
     token_classes = random.choice((TokenClasses(), TokenClasses(4, (5, 6, 7), random.randrange(3))))
     few = random.randrange(4, VOCAB + 1)  # fewer tokens make longer matches
     source = random.choices(range(3, few), k=random.choice((1, 5, 30, 63, 64, 70, 200, 520)))
@@ -458,56 +345,6 @@ def test_compiled_code_grows_the_same_trees(seed: int) -> None:
     tracker = CopyTracker(source, token_classes)
     expected = builder.build_tree(edit_table, tracker, prefix, limits)
     assert NativeTreeBuilder(edit_table, source, token_classes)(prefix, limits) == expected
-
-
-# Classes -----------------------------------------------------------------------------------------
-
-
-# Lossless ----------------------------------------------------------------------------------------
-
-
-def tables(random: Random) -> EditNgramTable:
-    """A table that knows something, or nonsense."""
-    if random.random() < 0.3:
-        return TABLE
-    steps: list[tuple[tuple[int, float], ...]] = []
-    for _ in range(20):
-        shares = sorted((random.random() for _ in range(3)), reverse=True)
-        tokens = random.sample([COPY, EOS, *range(3, VOCAB)], 3)
-        steps.append(tuple(zip(tokens, shares, strict=True)))
-    keys = [(random.randrange(node), random.randrange(VOCAB)) for node in range(1, 20)]
-    children = {parent << 20 | entry: node for node, (parent, entry) in enumerate(keys, 1)}
-    return EditNgramTable.from_nodes(children, steps)
-
-
-@pytest.mark.parametrize("name", ["fixed", "planned", "planned, free"])
-@pytest.mark.parametrize("decoder", ["greedy", "beam"])
-def test_no_table_changes_an_answer(name: str, decoder: str) -> None:
-    """Whatever it says, in batches, with limits and budgets that bind and that do not."""
-    random = Random(f"{name} {decoder}")
-    for seed in range(30):
-        table = Table(seed, vocab_size=VOCAB, copying=random.choice((0.0, 3.0, 8.0)))
-        batch = [
-            [random.randrange(3, VOCAB) for _ in range(random.randint(1, 12))] for _ in range(random.randint(1, 6))
-        ]
-        max_len, budget = random.randint(1, 15), random.choice((0, 1, 5, 64, 300))
-        edit_table = tables(random)
-        drafter, slope = Mixed(edit_table), 1e-9 if "free" in name else 0.05
-        planner = (
-            None if name == "fixed" else Planner.for_drafter(drafter, CostCurve((1, 128), (1.0, 1.0 + 127 * slope)))
-        )
-
-        def make(_: int, max_len: int = max_len):  # type: ignore[no-untyped-def]
-            if decoder == "greedy":
-                return greedy_search(max_len=max_len)
-            return beam_search(width=4, max_len=max_len)
-
-        plain, slow = run(make, batch, table, NoDrafts(), max_len=max_len)
-        found, fast = run(make, batch, table, drafter, max_len=max_len, budget=budget, planner=planner)
-        assert found == plain
-        for own, others in zip(fast, slow, strict=True):
-            assert len(own) <= len(others)
-            assert max(step.drafted for step in own) <= budget
 
 
 # What is stored ----------------------------------------------------------------------------------

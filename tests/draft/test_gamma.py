@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 
 from chemspec.draft.learned.gamma import (
     LONGEST,
-    PROBE,
     AdaptiveGamma,
     FixedGamma,
     best_draft_length,
@@ -66,11 +65,6 @@ def test_an_adapting_length_converges_to_the_best_one(a: float, c: float) -> Non
     wanted = best_draft_length(a, c)
     last = [length for length in lengths[-1000:] if length or not wanted]
     assert sum(abs(length - wanted) <= 1 for length in last) >= 0.85 * len(last)
-
-
-def test_where_nothing_pays_a_token_is_tried_now_and_then() -> None:
-    gamma = AdaptiveGamma(2.0)
-    assert sum(gamma.next_length() for _ in range(10 * PROBE)) == 10
 
 
 @pytest.mark.parametrize("length", [0, -3, LONGEST + 1, 1000])

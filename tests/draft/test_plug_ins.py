@@ -1,4 +1,4 @@
-"""Plug-ins by their authors: a plain function is a drafter, from a file too, and what is wrong with one is named."""
+"""Drafters and decoders from outside the package: chosen and lossless like our own, and named if they are faulty."""
 
 from __future__ import annotations
 
@@ -6,24 +6,70 @@ import json
 import os
 import warnings
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from plugin import scope_of
-from small import QUERIES, tiny_folder
+from click.testing import Result
+from plugin import help_text, install, scope_of
+from small import QUERIES
 from table import Table, run
 from typer.testing import CliRunner
 
 import chemspec
+from chemspec.decode.greedy import greedy_search
+from chemspec.decode.protocol import START, Decoder, finish_sequence
 from chemspec.decode.registry import DraftAwareDecoder
 from chemspec.draft.base import HOOKS, FunctionDrafter, NoDrafts, as_drafter
-from chemspec.service.schema import Question
-from chemspec.settings import decode_settings
+from chemspec.draft.inputs import DrafterInputs
+from chemspec.engine.registry import usable_drafters
+from chemspec.settings import DecodeSettings, decode_settings
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import Prefix
+from chemspec.types import Draft, Prefix
 
+# The plug-ins ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class InStep:
+    """The query from the place where the answer is now: good where a reaction changes the end of a molecule only."""
+
+    length: int = 8
+
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
+        """Propose at most one draft, of at most `max_new_tokens` tokens."""
+        start = len(prefix) - 1  # bos is no part of the answer
+        tokens = tuple(source[start : start + min(self.length, max_new_tokens)])
+        return [Draft(tokens, "toy", (start, start + len(tokens)))] if tokens else []
+
+
+def build(settings: DecodeSettings, _: DrafterInputs) -> InStep:
+    """Make the drafter of one run; --draft-length 0 leaves its length to it."""
+    return InStep(settings.draft_length or InStep.length)
+
+
+def second_start(*, max_len: int) -> Decoder:
+    """Write greedily, but begin with the second best token: what the model would say if its first idea were barred."""
+    prefix, log_probs = START, list[float]()
+    while len(log_probs) < max_len and prefix[-1] != EOS:
+        (scores,) = yield (prefix,)
+        rank = 1 if prefix == START else 0
+        prefix = (*prefix, int(scores.ids[rank]))
+        log_probs.append(float(scores.log_probs[rank]))
+    return [finish_sequence(prefix, log_probs)]
+
+
+DRAFTER = chemspec.DrafterSpec("toy", "the query, in step with the answer", "ours", build)
+DECODER = chemspec.DecoderSpec(
+    "toy",
+    "Second start",
+    "greedy from the second best token",
+    "exact",
+    lambda _, settings: second_start(max_len=settings.max_len),
+    top_k=lambda _: 2,
+)
 FILE = """
 import chemspec
 
@@ -40,10 +86,33 @@ number = 3
 """
 
 
+def invoke(words: Sequence[str]) -> Result:
+    """Run a command; its modules are imported here, for they load plug-ins, of which this file is one."""
+    from chemspec.cli.__main__ import app
+
+    return CliRunner().invoke(app, words)
+
+
+def install_toys(folder: Path) -> Path:
+    """Write a package with both toys; returns its folder, for `sys.path`."""
+    install(folder, "chemspec.drafters", toy=f"{__name__}:DRAFTER")
+    return install(folder, "chemspec.decoders", toy=f"{__name__}:DECODER")
+
+
 @pytest.fixture(autouse=True)
 def _scope() -> Iterator[None]:
     with scope_of(chemspec.DRAFTERS), scope_of(chemspec.DECODERS):
         yield
+
+
+@pytest.fixture(params=["registered", "plugged in"])
+def toys(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both toys, by the public call or by entry points."""
+    if request.param == "registered":
+        chemspec.DRAFTERS.register(DRAFTER)
+        chemspec.DECODERS.register(DECODER)
+    else:
+        monkeypatch.syspath_prepend(install_toys(tmp_path))
 
 
 @pytest.fixture
@@ -53,30 +122,83 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_folder(tmp_path_factory.mktemp("models") / "retro")
+# Where they are found ----------------------------------------------------------------------------
 
 
-def test_a_decorated_function_is_a_drafter(folder: Path) -> None:
-    @chemspec.drafter("echo-of-the-query")
-    def propose(source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> list[list[int]]:
-        """The query from here on."""
-        return [list(source[len(prefix) - 1 :][:max_new_tokens])]
+@pytest.mark.usefixtures("toys")
+@pytest.mark.parametrize(("decoder", "n"), [("greedy", 1), ("beam", 3), ("toy", 1)])
+def test_a_toy_drafts_and_no_drafter_changes_what_a_toy_decodes(decoder: str, n: int, tiny_retro: Path) -> None:
+    engine = chemspec.load(tiny_retro, threads=1)
+    settings = DecodeSettings(decoder=decoder, n=n, max_len=30, drafter="none", drafting="fixed")
+    plain = engine.predict(QUERIES, settings)
+    for drafter in ("toy", "mixed", "windows"):
+        drafted = engine.predict(QUERIES, replace(settings, drafter=drafter))
+        assert [one.hypotheses for one in drafted] == [one.hypotheses for one in plain]
+        assert sum(step.drafted for one in drafted for step in one.trace.passes)
+    assert (settings.exact, settings.guarantee) == (True, "exact")
+    best = engine.predict(QUERIES, decoder="greedy", n=1, max_len=30)
+    first, best_first = ([one.hypotheses[0].tokens[:1] for one in results] for results in (plain, best))
+    assert decoder != "toy" or first != best_first
 
-    spec = chemspec.DRAFTERS["echo-of-the-query"]
-    assert (spec.title, spec.reference) == ("echo-of-the-query: The query from here on", "ours")
-    engine = chemspec.load(folder, threads=1)
-    plain = engine.predict(QUERIES, decoder="greedy", n=1, max_len=30, drafter="none")
-    drafted = engine.predict(QUERIES, decoder="greedy", n=1, max_len=30, drafter="echo-of-the-query", drafting="fixed")
-    assert [one.hypotheses for one in drafted] == [one.hypotheses for one in plain]
-    assert {draft.drafter for one in drafted for step in one.trace.passes for draft in step.drafts} == {
-        "echo-of-the-query"
-    }
+
+@pytest.mark.usefixtures("toys")
+def test_commands_take_them(tiny_retro: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tiny_retro.parent))
+    common = ["--task", "retro", "--threads", "1", "--json"]
+    found = invoke(["predict", "CCO", "--max-len", "20", "--drafter=toy", "--decoder=toy", *common])
+    assert found.exit_code == 0, found.output
+    told = json.loads(found.stdout)["settings"]
+    assert (told["drafter"], told["decoder"]) == ("toy", "toy")
+    sizes = ["--widths", "1", "--batches", "1", "--limit", "1"]
+    found = invoke(["bench", *sizes, "--drafters", "toy", *common])
+    assert found.exit_code == 0, found.output
+    rows = json.loads(found.stdout)["rows"]
+    assert {row["drafter"]: row["identical"] for row in rows} == {"none": 1.0, "toy": 1.0}
+
+
+@pytest.mark.usefixtures("toys")
+def test_the_app_offers_them(tiny_retro: Path) -> None:
+    from chemspec.ui.predict import options
+    from chemspec.ui.speed import race_page
+
+    assert options.decoder_labels(("none",))["toy"] == "Second start: greedy from the second best token"
+    assert "toy" in race_page.comparable_decoders()
+    labels = options.drafter_labels("beam", usable_drafters(tiny_retro))
+    assert labels["toy"] == "toy: the query, in step with the answer"
+    assert "toy" not in options.drafter_labels("speculative-sample", tuple(chemspec.DRAFTERS))
+
+
+def test_help_names_them(tmp_path: Path) -> None:
+    text = help_text("predict", install_toys(tmp_path), Path(__file__).parent)
+    assert text.count(", toy;") == 2
+
+
+def test_one_of_the_same_name_is_replaced_with_a_warning() -> None:
+    chemspec.DRAFTERS.register(DRAFTER)
+    chemspec.DRAFTERS.register(DRAFTER)  # the same again is no harm
+    with pytest.warns(RuntimeWarning, match="the drafter 'toy' is replaced"):
+        chemspec.DRAFTERS.register(replace(DRAFTER, label="another"))
+    assert chemspec.DRAFTERS["toy"].label == "another"
+
+
+@pytest.mark.parametrize(
+    ("value", "says"),
+    [("no_such_package:TOY", "no_such_package"), (f"{__name__}:build", "no DrafterSpec"), ("small:NOTHING", "NOTHING")],
+)
+def test_a_broken_plug_in_is_named_and_harms_nobody(
+    value: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(install(tmp_path, "chemspec.drafters", broken=value))
+    with pytest.warns(RuntimeWarning, match=f"the drafter 'broken' of {value} .*{says}"):
+        assert "broken" not in chemspec.DRAFTERS
+    assert "copy" in chemspec.DRAFTERS
+
+
+# Functions, files, options -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("kind", ["function", "class", "spec"])
-def test_a_drafter_may_have_options(kind: str, folder: Path) -> None:
+def test_a_drafter_may_have_options(kind: str, tiny_retro: Path) -> None:
     heard: list[tuple[int, float, bool]] = []
 
     def propose(source: Any, prefix: Prefix, room: int, length: int = 2, share: float = 0.5, back: bool = False) -> Any:
@@ -96,7 +218,7 @@ def test_a_drafter_may_have_options(kind: str, folder: Path) -> None:
         chemspec.DRAFTERS.register(spec)
     else:
         chemspec.drafter("head")(propose if kind == "function" else Class)
-    engine = chemspec.load(folder, threads=1)
+    engine = chemspec.load(tiny_retro, threads=1)
     how: dict[str, Any] = {"decoder": "greedy", "n": 1, "max_len": 12, "drafting": "fixed"}
     plain = engine.predict(QUERIES[0], **{**how, "drafter": "none"})
     for name, expected in {"head": (2, 0.5, False), "head:length=3:back=true": (3, 0.5, True)}.items():
@@ -122,14 +244,12 @@ def test_options_follow_the_name_of_a_file_too(file: Path) -> None:
     assert drafter.propose((5, 6, 7, 8, 9), (BOS,), 9) == [[5, 6, 7, 8]]
 
 
-def test_a_decoder_may_have_options(folder: Path) -> None:
-    from chemspec.decode.greedy import greedy_search
-
+def test_a_decoder_may_have_options(tiny_retro: Path) -> None:
     def build(_: Any, settings: chemspec.DecodeSettings, shorter: int = 0) -> Any:
         return greedy_search(max_len=settings.max_len - shorter)
 
     chemspec.DECODERS.register(chemspec.DecoderSpec("short", "", "", "exact", build, options={"shorter": 0}))
-    engine = chemspec.load(folder, threads=1)
+    engine = chemspec.load(tiny_retro, threads=1)
     lengths = [
         len(engine.predict(QUERIES[0], decoder=name, n=1, max_len=9).hypotheses[0].tokens)
         for name in ("short", "short:shorter=8")
@@ -144,19 +264,8 @@ def test_a_decoder_that_is_given_the_drafter_cannot_be_called_exact() -> None:
     chemspec.DecoderSpec("peeking", "", "", "relaxed", build)
 
 
-def test_a_decorated_class_is_made_once_a_run() -> None:
-    @chemspec.drafter("states", label="one object a run")
-    class States:
-        def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> list[chemspec.Draft]:
-            return []
-
-    build = chemspec.DRAFTERS["states"].build
-    first, second = (build(chemspec.DecodeSettings(), chemspec.DrafterInputs(lambda: float)) for _ in range(2))
-    assert isinstance(first, States) and first is not second
-
-
-def test_a_function_in_a_file_is_a_drafter(folder: Path, file: Path) -> None:
-    engine = chemspec.load(folder, threads=1)
+def test_a_function_in_a_file_is_a_drafter(tiny_retro: Path, file: Path) -> None:
+    engine = chemspec.load(tiny_retro, threads=1)
     options: dict[str, Any] = {"decoder": "greedy", "n": 1, "max_len": 30, "drafting": "fixed"}
     for name in ("propose", "named"):
         result = engine.predict(QUERIES[0], drafter=f"{file}:{name}", **options)
@@ -166,20 +275,13 @@ def test_a_function_in_a_file_is_a_drafter(folder: Path, file: Path) -> None:
     assert again.hypotheses == result.hypotheses
 
 
-def test_the_command_takes_a_file(folder: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from chemspec.cli.__main__ import app
-
-    monkeypatch.setenv("CHEMSPEC_MODELS", str(folder.parent))
+def test_the_command_takes_a_file(tiny_retro: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tiny_retro.parent))
     words = ["predict", "CCO", "--task", "retro", "--threads", "1", "--max-len", "20", "--json", "--drafter"]
-    found = CliRunner().invoke(app, [*words, f"{file}:propose"])
+    found = invoke([*words, f"{file}:propose"])
     assert found.exit_code == 0, found.output
     assert json.loads(found.stdout)["settings"]["drafter"] == f"{file}:propose"
-    sizes = ["--task", "retro", "--threads", "1", "--widths", "1", "--batches", "1", "--limit", "1", "--json"]
-    found = CliRunner().invoke(app, ["bench", *sizes, "--drafters", f"{file}:propose"])
-    assert found.exit_code == 0, found.output
-    rows = json.loads(found.stdout.splitlines()[-1])["rows"]
-    assert {row["drafter"] for row in rows} == {"none", f"{file}:propose"}
-    found = CliRunner().invoke(app, [*words, f"{file}:number"])
+    found = invoke([*words, f"{file}:number"])
     assert found.exit_code == 2 and "cannot be loaded" in found.output.replace("\n", " ")
 
 
@@ -191,6 +293,8 @@ def test_what_cannot_be_loaded_is_named(name: str) -> None:
 
 def test_settings_and_requests_over_http_never_load_code(file: Path, tmp_path: Path) -> None:
     """Only the command line and a caller's own keyword do; a name in a request is looked up among the registered."""
+    from chemspec.service.schema import Question
+
     file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n{FILE}")
     for field in ("drafter", "decoder"):
         question = Question(queries="CCO", **{field: f"{file}:propose"})  # type: ignore[arg-type]
@@ -208,8 +312,6 @@ def test_settings_and_requests_over_http_never_load_code(file: Path, tmp_path: P
     ids=str,
 )
 def test_a_wrong_proposal_names_the_drafter(proposed: Any, compiled: bool) -> None:
-    from chemspec.decode.greedy import greedy_search
-
     drafter = FunctionDrafter("bad", lambda *_: proposed)
     with pytest.raises((TypeError, ValueError), match="the drafter 'bad' proposed"):
         run(lambda _: greedy_search(max_len=9), [[4, 5]], Table(0, vocab_size=9), drafter, max_len=9, compiled=compiled)
@@ -227,8 +329,6 @@ def test_hooks_need_the_base_class(hook: str) -> None:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_ids_may_be_in_any_sequence(compiled: bool) -> None:
-    from chemspec.decode.greedy import greedy_search
-
     for proposed in ([[4, 5]], [np.array([4, 5])], [(np.int64(4), 5), []], iter([[4, 5]])):
         drafter = FunctionDrafter("good", lambda *_, proposed=proposed: proposed)
         table = Table(0, vocab_size=9)

@@ -19,7 +19,6 @@ from chemspec.chem.root_align import smiles_variants_of_query
 from chemspec.engine.engine import Engine, augment
 from chemspec.evaluation.accuracy import KnownReaction, score_predictions
 from chemspec.io import writers
-from chemspec.io.readers import FileError
 from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint
 from chemspec.replay.trace_view import view_trace
@@ -55,11 +54,6 @@ def test_alpha_weighs_ranks_against_votes() -> None:
     lists = [[answer("A"), answer("B")], [answer("C"), answer("B")], [answer("D"), answer("B")]]
     assert names(augment.rank_by_votes(lists, alpha=1.0))[0] == "B"  # 3 / 2 against 1
     assert names(augment.rank_by_votes(lists, alpha=9.0))[-1] == "B"  # 3 / 10 against 1
-
-
-def test_invalid_and_repeated_answers_take_no_place() -> None:
-    found = augment.rank_by_votes([[answer("!x"), answer("A"), answer("A", -3.0), answer("B")]])
-    assert [(one.canonical, one.vote.score) for one in found if one.vote] == [("A", 1.0), ("B", 0.5)]
 
 
 def test_text_and_log_prob_are_of_the_spelling_that_ranked_it_best() -> None:
@@ -144,13 +138,6 @@ def test_both_sides_of_a_reaction_are_spelled_anew() -> None:
         assert len(set(texts)) > 3
 
 
-def test_every_molecule_is_rooted_anew_and_their_order_changes() -> None:
-    found = smiles_variants_of_query("CCO.CN(C)C=O", 12, Random(1))
-    assert {text.split(".")[0][:2] for text in found} >= {"OC", "CN", "CC"}
-    assert any("." in text and len(text.split(".")[0]) > 4 for text in found)
-    assert smiles_variants_of_query("[Na+]", 5, Random(0)) == ["[Na+]"]
-
-
 # --- the engine ----------------------------------------------------------------------------------
 
 
@@ -229,11 +216,6 @@ def test_spellings_that_the_model_cannot_read_are_left_out(engine: Engine, monke
     assert found.merged is not None and (found.merged.asked, found.merged.spellings) == (4, 2)
 
 
-def test_relaxed_beam_search_can_be_augmented(engine: Engine) -> None:
-    (found,) = engine.predict([QUERIES[1]], replace(HOW, decoder="sbs"))
-    assert found.merged is not None and not found.spellings[0].trace.settings["exact"]
-
-
 # --- files, traces -------------------------------------------------------------------------------
 
 
@@ -247,16 +229,6 @@ def test_merged_results_go_through_json_and_are_no_single_trace(engine: Engine) 
     nested = replace(found, spellings=(found,))
     with pytest.raises(saved_traces.SavedError, match="spellings of spellings"):
         saved_traces.read_trace(to_json(nested).encode())
-
-
-@pytest.mark.parametrize("ending", ["csv", "jsonl"])
-def test_files_belong_to_their_number_of_spellings(engine: Engine, tmp_path: Path, ending: str) -> None:
-    out = tmp_path / f"a.{ending}"
-    writers.predict_file(engine, QUERIES, out, HOW)
-    with pytest.raises(FileError, match="augment 4 instead of 5"):
-        writers.predict_file(engine, QUERIES, out, replace(HOW, augment=5))
-    with pytest.raises(FileError, match="augment"):
-        writers.predict_file(engine, QUERIES, out, replace(HOW, augment=1))
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])

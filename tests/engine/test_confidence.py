@@ -88,12 +88,6 @@ def test_the_error_is_that_of_the_definition() -> None:
     assert expected_calibration_error(crowd, mass=True) > expected_calibration_error(crowd)
 
 
-@given(scored)
-def test_errors_are_shares(rows: list[tuple[float, bool]]) -> None:
-    for mass in (False, True):
-        assert 0 <= expected_calibration_error(rows, mass=mass) <= 1
-
-
 def answer(canonical: str, probability: float) -> Hypothesis:
     return Hypothesis(canonical, canonical, bool(canonical), (), (), 0.0, probability)
 

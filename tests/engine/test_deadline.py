@@ -14,7 +14,7 @@ from chemspec.engine import deadline, distinct
 from chemspec.engine.deadline import predict_within
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.settings import DecodeSettings
-from chemspec.types import DecodeResult, Pass, Within, result_from_json, to_json
+from chemspec.types import DecodeResult, Pass
 
 SETTINGS = DecodeSettings(n=6, max_len=24)
 
@@ -165,8 +165,3 @@ def test_what_does_not_go_with_a_deadline_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=word):
         tiny.predict("CCO", within=seconds, **settings)
-
-
-def test_a_result_with_a_deadline_is_read_again() -> None:
-    result = DecodeResult("CCO", "ok", "", within=Within(0.05, 3, 5, 20))
-    assert result_from_json(to_json(result)) == result

@@ -14,12 +14,11 @@ from pathlib import Path
 
 import pytest
 from paths import ROOT
-from small import BAD, QUERIES, tiny_folder
+from small import BAD, QUERIES
 
-from chemspec.chem import formats
 from chemspec.cli.predict import _worker_count
 from chemspec.engine.engine import Engine
-from chemspec.engine.molecules import CHUNK, MoleculePool, Molecules
+from chemspec.engine.molecules import CHUNK, MoleculePool
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -28,13 +27,8 @@ HOW = DecodeSettings(decoder="beam", n=3, max_len=12, batch_size=2)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_folder(tmp_path_factory.mktemp("model") / "m")
-
-
-@pytest.fixture(scope="module")
-def pooled(folder: Path) -> Iterator[Engine]:
-    engine = Engine.load(folder, device="cpu", threads=1, workers=1)
+def pooled(tiny_retro: Path) -> Iterator[Engine]:
+    engine = Engine.load(tiny_retro, device="cpu", threads=1, workers=1)
     yield engine
     assert isinstance(engine.molecules, MoleculePool)
     engine.molecules.close()
@@ -50,8 +44,8 @@ def pool_of(engine: Engine) -> MoleculePool:
 
 
 @pytest.mark.smoke  # starts a process
-def test_results_are_those_of_one_process_and_a_string_is_sent_once(folder: Path, pooled: Engine) -> None:
-    plain = Engine.load(folder, device="cpu", threads=1)
+def test_results_are_those_of_one_process_and_a_string_is_sent_once(tiny_retro: Path, pooled: Engine) -> None:
+    plain = Engine.load(tiny_retro, device="cpu", threads=1)
     queries = [*QUERIES, *BAD, *QUERIES[::-1]]
     progress: list[int] = []
     found = pooled.predict(queries, HOW, progress=progress.append)
@@ -65,7 +59,7 @@ def test_results_are_those_of_one_process_and_a_string_is_sent_once(folder: Path
 
 
 @pytest.mark.smoke
-def test_a_process_that_dies_loses_nothing(folder: Path, pooled: Engine, tmp_path: Path) -> None:
+def test_a_process_that_dies_loses_nothing(tiny_retro: Path, pooled: Engine, tmp_path: Path) -> None:
     texts = ["C" * size + "O" for size in range(1, 40)]
     pool, out, again = pool_of(pooled), tmp_path / "a.csv", tmp_path / "b.csv"
     pool.prefetch([("canonical", "CCO")])
@@ -81,18 +75,18 @@ def test_a_process_that_dies_loses_nothing(folder: Path, pooled: Engine, tmp_pat
     sent = pool.sent
     counts = predict_file(pooled, texts, out, HOW)
     assert pool.sent > sent and pool._executors != [executor]
-    predict_file(Engine.load(folder, device="cpu", threads=1), texts, again, HOW)
+    predict_file(Engine.load(tiny_retro, device="cpu", threads=1), texts, again, HOW)
     assert counts == {"ok": len(texts)}
     rows = [[line.rsplit(",", 1)[0] for line in file.read_text().splitlines()] for file in (out, again)]
     assert rows[0] == rows[1]  # but for the seconds
 
 
 @pytest.mark.slow  # three processes, and hundreds of queries, so that there is time to interrupt
-def test_ctrl_c_ends_the_command_which_goes_on_when_it_is_given_again(folder: Path, tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_command_which_goes_on_when_it_is_given_again(tiny_retro: Path, tmp_path: Path) -> None:
     texts = [f"{'C' * (number % 20 + 1)}O{'C' * (number // 20)}" for number in range(500)]
     (tmp_path / "in.smi").write_text("\n".join(texts))
     outs = [tmp_path / "a.csv", tmp_path / "b.csv"]
-    options = ("-t", "retro", "-m", str(folder), "--max-len", "12", "--write-every", "25", "--threads", "1")
+    options = ("-t", "retro", "-m", str(tiny_retro), "--max-len", "12", "--write-every", "25", "--threads", "1")
     command = (sys.executable, "-m", "chemspec.cli", "predict", str(tmp_path / "in.smi"), *options)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     # What is started in a script's background ignores Ctrl-C, and so would this.
@@ -129,14 +123,6 @@ def test_after_many_deaths_all_is_done_here(monkeypatch: pytest.MonkeyPatch) -> 
     pool.prefetch([("canonical", "OCC")] * 3)
     assert pool.job_result("canonical", "OCC") == "CCO" and not pool.sent
     assert len(made) == 3
-
-
-def test_in_one_process_nothing_is_expected() -> None:
-    here = Molecules()
-    here.prefetch([("canonical", "OCC")])
-    assert here.job_result("canonical", "OCC") == "CCO" and here.job_result("canonical", "C(") is None
-    assert here.job_result("read", "OCC", "retro", 10) == formats.read_any("OCC", task="retro", max_chars=10)
-    assert list(here.map_in_order(len, ["a", "bb"])) == [1, 2]
 
 
 def test_what_is_kept_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:

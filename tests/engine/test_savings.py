@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
-from small import QUERIES, tiny_folder
+from small import QUERIES
 
 from chemspec.asset_files import bench_queries
 from chemspec.engine.engine import Engine, installed_models
@@ -39,8 +40,8 @@ def check(engine: Engine, queries: list[str], settings: DecodeSettings) -> Savin
 
 
 @pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    return Engine.load(tiny_folder(tmp_path_factory.mktemp("models") / "retro"), threads=1)
+def tiny(tiny_retro: Path) -> Engine:
+    return Engine.load(tiny_retro, threads=1)
 
 
 @pytest.mark.parametrize("batch_size", [1, 4])

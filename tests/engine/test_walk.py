@@ -1,54 +1,80 @@
-"""The figure of a query's walk in how-it-works.md, kept true by following the calls of one prediction."""
+"""The calls of one prediction: those of the figure in how-it-works.md, and few beside the compiled code."""
 
 from __future__ import annotations
 
 import re
+import sys
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
-from call_profile import with_profile
-from compilers import skip_without_compiler
+from compilers import needs_compiler
 from paths import ROOT
 from small import QUERIES, tiny_folder
 
 import chemspec
-from chemspec.decode.compiled.build import loop_library
+from chemspec.decode.compiled import loop
 from chemspec.engine.engine import Engine
 from chemspec.model.cost import CostCurve
+from chemspec.settings import DecodeSettings
 
+pytestmark = needs_compiler
 FIGURE = re.compile(r"## The walk of a query\n.*?```text\n(.*?)```", re.DOTALL)
 NAME = re.compile(r"\b(?:[A-Z]\w*[a-z]\w*\.\w+|[a-z]+(?:_[a-z]+)+)\b")  # Class.method, or a function with underscores
+PACKAGE = str(Path(chemspec.__file__).parent)
 
 
-def figure_names() -> list[str]:
-    """The functions in the figure, from top to bottom."""
-    match = FIGURE.search((ROOT / "assets" / "docs" / "how-it-works.md").read_text(encoding="utf-8"))
-    assert match is not None
-    return NAME.findall(match[1])
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    monkeypatch.setattr(loop, "MAX_NATIVE_SECONDS", 60.0)  # a busy machine must not break off passes in a row
+    engine = Engine.load(tiny_folder(tmp_path / "retro"), device="cpu", threads=1)
+    engine.predict(QUERIES[0])
+    return engine
 
 
-def called_names(work: Any) -> list[str]:
-    """The functions of chemspec that are called, in the order of their first calls."""
-    names: dict[str, None] = {}
-    package = str(Path(chemspec.__file__).parent)
+def called_names(work: Callable[[], Any]) -> list[str]:
+    """The functions of chemspec that are called, in order."""
+    names: list[str] = []
 
     def record(frame: FrameType, event: str, _: Any) -> None:
-        if event == "call" and frame.f_code.co_filename.startswith(package):
-            names.setdefault(frame.f_code.co_qualname)
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            names.append(frame.f_code.co_qualname)
 
-    with_profile(work, record)
-    return list(names)
+    before = sys.getprofile()
+    sys.setprofile(record)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return names
 
 
-def test_the_figure_shows_the_calls_of_a_query_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    skip_without_compiler()
-    engine = Engine.load(tiny_folder(tmp_path / "retro"), device="cpu", threads=1)
-    assert engine.runtime == "native" and loop_library() is not None
+def test_the_figure_shows_the_calls_of_a_query_in_order(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine.resources, "_curve", CostCurve((1, 128), (1.0, 1.1)))  # drafts pay
-    engine.predict(QUERIES[0])
-    expected = figure_names()
+    match = FIGURE.search((ROOT / "assets" / "docs" / "how-it-works.md").read_text(encoding="utf-8"))
+    assert match is not None
+    expected = NAME.findall(match[1])
     assert len(expected) >= 12
-    called = called_names(lambda: engine.predict(QUERIES[1]))
+    called = dict.fromkeys(called_names(lambda: engine.predict(QUERIES[1])))
     assert [name for name in called if name in expected] == expected
+
+
+@pytest.mark.parametrize(
+    ("decoder", "n", "drafter"), [("greedy", 1, "none"), ("greedy", 1, "copy"), ("beam", 10, "none")]
+)
+def test_python_does_little_for_a_query_and_nearly_nothing_for_a_pass(
+    engine: Engine, decoder: str, n: int, drafter: str
+) -> None:
+    """Calls are counted, which no machine changes: some hundred to read a query and write up its results."""
+    settings = DecodeSettings(decoder=decoder, n=n, drafter=drafter, max_len=60)  # type: ignore[arg-type]
+    counted = []
+    for each in (settings, replace(settings, max_len=30)):
+        passes = len(engine.predict(QUERIES[1], each).trace.passes)
+        counted.append((len(called_names(lambda each=each: engine.predict(QUERIES[1], each))), passes))  # type: ignore[misc]
+    (many, long), (few, short) = counted
+    assert many < 400
+    assert long - short >= 25
+    assert (many - few) / (long - short) < 1

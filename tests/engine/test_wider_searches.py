@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from compilers import needs_compiler
-from small import QUERIES, tiny_folder
+from small import QUERIES
 
 from chemspec.asset_files import bench_queries
 from chemspec.decode.decoding import Decoding
@@ -23,13 +23,8 @@ HOW = DecodeSettings(n=4, distinct=True, max_len=30)
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_folder(tmp_path_factory.mktemp("models") / "retro")
-
-
-@pytest.fixture(scope="module")
-def tiny(folder: Path) -> Engine:
-    return Engine.load(folder, threads=1)
+def tiny(tiny_retro: Path) -> Engine:
+    return Engine.load(tiny_retro, threads=1)
 
 
 def searches(result: DecodeResult) -> list[DecodeResult]:
@@ -92,9 +87,9 @@ def test_lists_are_those_of_the_wide_beams_alone(
 
 
 @pytest.mark.parametrize(("runtime", "dtype"), [("native", "fp32"), ("native", "int8"), ("torch", "fp32")])
-def test_they_are_so_with_every_runtime(runtime: str, dtype: str, folder: Path) -> None:
+def test_they_are_so_with_every_runtime(runtime: str, dtype: str, tiny_retro: Path) -> None:
     """One query at a time, in passes of other sizes than alone: torch adds up in another order then."""
-    engine = Engine.load(folder, threads=1, runtime=runtime, dtype=dtype)
+    engine = Engine.load(tiny_retro, threads=1, runtime=runtime, dtype=dtype)
     how = replace(HOW, batch_size=1, drafter="none")
     results = engine.predict(QUERIES, how)
     if runtime == "native":
@@ -169,8 +164,8 @@ class Faltering:
         return runner
 
 
-def test_where_memory_ends_in_a_wider_search_the_lists_are_the_same(folder: Path) -> None:
-    engine = Engine.load(folder, threads=1, runtime="torch")
+def test_where_memory_ends_in_a_wider_search_the_lists_are_the_same(tiny_retro: Path) -> None:
+    engine = Engine.load(tiny_retro, threads=1, runtime="torch")
     faltering = Faltering(engine.backend)
     done: list[int] = []
     how = replace(HOW, drafter="none", batch_size=4)

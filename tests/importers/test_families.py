@@ -168,25 +168,6 @@ def test_a_checkpoint_computes_what_its_network_does(name: str, tmp_path: Path) 
     assert float((found - wanted).abs().max()) < 1e-5
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"), [*((name, "fp32") for name in FAMILIES), ("onmt 0.4.1", "int8"), ("chemformer", "int8")]
-)
-def test_drafts_change_no_bit_of_its_answers_in_the_kernel(name: str, dtype: str, tmp_path: Path) -> None:
-    family = FAMILIES[name]
-    file = family.write(tmp_path / family.file, family.network())
-    engine = Engine.load(file, task="retro", runtime="native", dtype=dtype, **CPU)
-    assert (engine.runtime, engine.dtype) == ("native", dtype)
-    queries = ["CC(=O)Nc1ccccc1", "CCO", "O=C(O)c1ccc(Br)cc1"]
-    for decoder, n in (("greedy", 1), ("beam", 4)):
-        plain, copied, windowed = (
-            engine.predict(queries, decoder=decoder, n=n, max_len=40, drafter=drafter)
-            for drafter in ("none", "copy", "windows")
-        )
-        for results in zip(plain, copied, windowed, strict=True):
-            told = [[(one.tokens, one.token_log_probs) for one in result.hypotheses] for result in results]
-            assert told[0] and told[0] == told[1] == told[2]
-
-
 @pytest.mark.parametrize("whose", ["its authors'", "transformers 5's"])
 def test_reactiont5_reads_the_blank_that_its_authors_feed(whose: str, tmp_path: Path) -> None:
     pytest.importorskip("transformers")

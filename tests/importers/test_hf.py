@@ -29,7 +29,7 @@ from chemspec.draft.base import NoDrafts
 from chemspec.engine.engine import Engine
 from chemspec.importers import hf, hf_weights
 from chemspec.importers.base import LoadOptions
-from chemspec.importers.hf_weights import HfNetwork, IdMap
+from chemspec.importers.hf_weights import HfNetwork
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.cost import CostCurve
 from chemspec.model.runner import Backend, CompactionThreshold
@@ -378,40 +378,7 @@ def test_a_forced_first_token_comes_first(tmp_path: Path) -> None:
             assert [tokens] == [one for one, _ in generate(found, text)]
 
 
-# --- drafts, batches -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["t5 v1.0", "t5 v1.1", "bart"])
-@pytest.mark.parametrize("dtype", ["fp32", "int8"])
-def test_on_the_kernel_drafts_and_batches_change_no_bit(kind: str, dtype: str) -> None:
-    skip_without_compiler()
-    found = Engine.load(folder_of(kind), task="retro", device="cpu", dtype=dtype, runtime="native", threads=2)
-    for decoder, n in (("greedy", 1), ("beam", 3)):
-        settings: dict[str, Any] = {"decoder": decoder, "n": n, "max_len": MAX_LEN}
-        plain = found.predict(QUERIES, DecodeSettings(drafter="none", batch_size=1, **settings))
-        for drafter, batch in (("copy", 1), ("windows", 6), ("mixed", 3)):
-            drafted = found.predict(QUERIES, DecodeSettings(drafter=drafter, batch_size=batch, **settings))
-            assert [one.hypotheses for one in drafted] == [one.hypotheses for one in plain], (decoder, drafter)
-
-
 # --- ids and texts ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("special", "virtual"),
-    [
-        ({"start": 0, "eos": 1, "pad": 0, "unk": 2}, [BOS]),  # T5 starts with pad
-        ({"start": 2, "eos": 2, "pad": 1, "unk": 3}, [BOS]),  # BART starts with eos
-        ({"start": 5, "eos": 1, "pad": None, "unk": None}, [0, BOS, 3]),
-        ({"start": 5, "eos": 1, "pad": 1, "unk": 1}, [0, BOS, 3]),
-    ],
-)
-def test_numbers_are_a_permutation_but_for_what_is_only_read(special: Any, virtual: list[int]) -> None:
-    numbers = IdMap.of(9, **special)
-    assert sorted(numbers.theirs[token] for token in numbers.written) == list(range(9))
-    assert [token for token in range(len(numbers.theirs)) if token not in numbers.written] == virtual
-    assert numbers.theirs[BOS] == special["start"] and numbers.theirs[EOS] == special["eos"]
-    assert all(numbers.theirs[numbers.ours[token]] == token for token in range(9))
 
 
 def test_a_tokenizer_keeps_text_and_fills_the_template() -> None:
@@ -581,6 +548,3 @@ def test_the_command_line_takes_a_folder(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "transformers", None)
     told = CliRunner().invoke(cli.app, ["predict", "CCO", "--task", "retro", *options])
     assert told.exit_code == 2 and "pip install 'chemspec[hf]'" in told.stderr
-
-
-# --- a small model drafts for a large one ----------------------------------------------------------

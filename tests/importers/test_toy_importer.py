@@ -10,9 +10,7 @@ import pytest
 from plugin import install, scope_of
 from small import TOKENIZER, tiny_folder
 from table import Table
-from typer.testing import CliRunner
 
-from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
 from chemspec.importers.base import Importer, LoadedModel, LoadOptions
 from chemspec.importers.model_formats import IMPORTERS
@@ -68,12 +66,6 @@ def test_the_engine_answers_with_it(folder: Path, decoder: str) -> None:
     for one, other in zip(plain, drafted, strict=True):
         assert one.status == "ok" and one.hypotheses[0].tokens
         assert [answer.tokens for answer in one.hypotheses] == [answer.tokens for answer in other.hypotheses]
-
-
-def test_the_command_line_answers_with_it(folder: Path) -> None:
-    done = CliRunner().invoke(app, ["predict", "CCO", "-t", "retro", "-m", str(folder), "-n", "1", "--device", "cpu"])
-    assert done.exit_code == 0, done.output
-    assert done.stdout.strip()
 
 
 def test_other_formats_are_still_told_apart(folder: Path, tmp_path: Path) -> None:

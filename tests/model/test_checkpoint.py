@@ -100,13 +100,9 @@ def test_who_may_read_the_config_may_read_the_weights(folder: Path) -> None:
 @pytest.mark.parametrize("name", ["config.json", "vocab.json", "model.safetensors"])
 def test_a_missing_file_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
-    with pytest.raises(CheckpointError, match=rf"no model folder: {name} is missing"):
-        checkpoint.load(folder)
-
-
-def test_a_missing_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CheckpointError, match=r"nowhere is no model folder"):
-        checkpoint.load(tmp_path / "nowhere")
+    for where in (folder, folder / "nowhere"):
+        with pytest.raises(CheckpointError, match=rf"{where} is no model folder: {name if where == folder else ''}"):
+            checkpoint.load(where)
 
 
 FIRST = "encoder.layers.0.linear1.weight"
@@ -136,16 +132,10 @@ def test_a_faulty_tensor_is_named(folder: Path, change: Any, message: str) -> No
     assert message in str(caught.value)
 
 
-@pytest.mark.parametrize("content", [b"", b"garbage", b"\x80\x04pickle", b"\xff" * 64])
-def test_weights_that_are_no_safetensors_are_named(folder: Path, content: bytes) -> None:
-    (folder / "model.safetensors").write_bytes(content)
-    with pytest.raises(CheckpointError, match=r"model\.safetensors cannot be read"):
-        checkpoint.load(folder)
-
-
-def test_cut_weights_are_named(folder: Path) -> None:
+@pytest.mark.parametrize("content", [b"", b"garbage", b"\x80\x04pickle", b"\xff" * 64, None])
+def test_weights_that_are_no_safetensors_are_named(folder: Path, content: bytes | None) -> None:
     file = folder / "model.safetensors"
-    file.write_bytes(file.read_bytes()[:-10])
+    file.write_bytes(file.read_bytes()[:-10] if content is None else content)
     with pytest.raises(CheckpointError, match=r"model\.safetensors cannot be read"):
         checkpoint.load(folder)
 
@@ -167,14 +157,8 @@ def test_a_config_of_another_form_is_named(folder: Path, content: str) -> None:
         checkpoint.load(folder)
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[1]", "[]", "\udcff"])
+@pytest.mark.parametrize("content", ["", "{}", "[1]", "[]", "\udcff", json.dumps([*SPECIALS, "C"])])
 def test_a_faulty_vocabulary_is_named(folder: Path, content: str) -> None:
     (folder / "vocab.json").write_bytes(content.encode("utf-8", "surrogateescape"))
-    with pytest.raises(CheckpointError, match=r"vocab\.json"):
-        checkpoint.load(folder)
-
-
-def test_a_vocabulary_of_another_size_is_refused(folder: Path) -> None:
-    Tokenizer((*SPECIALS, "C")).save(folder / "vocab.json")
-    with pytest.raises(CheckpointError, match=r"5 tokens in vocab\.json, vocab_size 7"):
+    with pytest.raises(CheckpointError, match=r"vocab\.json" if "C" not in content else "5 tokens in .*, vocab_size 7"):
         checkpoint.load(folder)

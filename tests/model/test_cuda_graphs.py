@@ -7,11 +7,7 @@ tensors it has seen and knows nothing of the Python around them.
 from __future__ import annotations
 
 import gc
-import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from functools import cache
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -23,8 +19,7 @@ from test_session import EAGER, VARIANTS, VOCAB, Round, check, model_of, scripts
 from tiny import tiny_model
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from chemspec.model.runners import cuda_graphs
-from chemspec.model.runners.cuda_graphs import CudaGraphs, Function, GraphBackend, padded_size, round_up, rows_for
+from chemspec.model.runners.cuda_graphs import Function, GraphBackend, rows_for
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Session
@@ -127,17 +122,6 @@ def test_the_encoder_is_recorded_for_padded_sizes_up_to_the_models_positions(var
     assert all((one.replay is not None) == (one.times > 1) for one in encoders)
 
 
-def test_sessions_one_after_the_other_share_an_arena_and_others_do_not() -> None:
-    backend = GraphBackend(model_of(0, "pre"), record=lambda function, _: function)
-    first, second = (Session(backend, [[4, 5]], top_k=3) for _ in range(2))
-    assert first.runner.cache is not second.runner.cache  # type: ignore[union-attr]
-    used = second.runner.cache.data_ptr()  # type: ignore[union-attr]
-    del second
-    gc.collect()
-    third = Session(backend, [[6]], top_k=3)
-    assert third.runner.cache.data_ptr() == used  # type: ignore[union-attr]
-
-
 def test_idle_arenas_are_kept_up_to_a_number_of_bytes_the_last_used_longest() -> None:
     """A batch that shrinks goes through many shapes, and none of them may lose its recordings."""
     trace = Tracer(traces=False)
@@ -170,54 +154,6 @@ def test_a_pass_that_cannot_be_recorded_is_computed_all_the_same() -> None:
     compare(*sessions, [[(BOS, 4, 5, 6)]])
 
 
-class Replay:
-    """A recording of nothing."""
-
-    def replay(self) -> None: ...
-
-
-class FakeCuda:
-    """What `CudaGraphs` asks of torch.cuda, as strict about pools as torch's allocator."""
-
-    def __init__(self) -> None:
-        self.alive: set[int] = set()  # graphs recorded into the pool
-        self.used = self.captures = 0
-        self.device = self.stream = lambda *_: nullcontext()
-        self.current_stream = self.Stream = lambda: SimpleNamespace(wait_stream=lambda _: None)
-        self.graph_pool_handle = lambda: 7
-        self.set_stream = lambda _: None
-
-    def CUDAGraph(self) -> Any:  # noqa: N802
-        self.captures += 1
-        graph = Replay()
-        self.alive.add(id(graph))
-        weakref.finalize(graph, self.alive.discard, id(graph))
-        return graph
-
-    @contextmanager
-    def graph(self, graph: Any, *, pool: int, stream: Any, capture_error_mode: str) -> Iterator[None]:
-        assert stream is not None, "torch would take the stream of the device used first"
-        others = self.alive - {id(graph)}
-        assert not self.used or others, "the pool's last graph has gone: use_count > 0"
-        self.used += 1
-        yield
-
-
-@pytest.mark.slow  # many recordings
-def test_the_pool_outlives_its_recordings(monkeypatch: pytest.MonkeyPatch) -> None:
-    """All arenas may go, and a new pass must be recorded all the same."""
-    fake = FakeCuda()
-    monkeypatch.setattr(cuda_graphs.torch, "cuda", fake)
-    record = CudaGraphs()
-    calls: list[int] = []
-    for _ in range(9):
-        replay = record(lambda: calls.append(1), torch.device("cpu"))
-        replay()
-        del replay
-        gc.collect()
-    assert (fake.captures, len(calls)) == (10, 27)  # and the keeper; each pass twice before it is recorded
-
-
 def test_what_an_earlier_session_left_does_not_matter() -> None:
     """Half precision overflows; what is masked would still turn a sum into NaN."""
     backend = GraphBackend(model_of(0, "pre"), record=lambda function, _: function)
@@ -245,16 +181,6 @@ def test_states_are_those_of_the_plain_runner(variant: str) -> None:
         for source in map(tuple, sources):
             states = found.hidden_state(source, prefix), expected.hidden_state(source, prefix)
             torch.testing.assert_close(*states, rtol=0, atol=1e-12)
-
-
-@given(st.integers(0, 300), st.sampled_from([32, 64]))
-def test_sizes_are_padded_to_few(count: int, step: int) -> None:
-    size = padded_size(count, step)
-    assert max(1, count) <= size < 2 * max(1, count) or size - count < step
-    assert padded_size(size, step) == size
-    assert count <= round_up(count, step) < count + step
-    assert max(1, count) <= rows_for(count) <= max(2, 1.5 * count)
-    assert rows_for(rows_for(count)) == rows_for(count)
 
 
 def test_graphs_are_refused_without_a_gpu() -> None:

@@ -92,14 +92,6 @@ def test_the_engine_drafts_with_them_and_answers_as_without(
     assert drafted[0].trace.settings["exact"]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_relaxed_decoders_use_them_too(folder: Path, kind: str) -> None:
-    engine = Engine.load(folder, threads=1, device="cpu")
-    (sbs,) = engine.predict(QUERIES[:1], DecodeSettings(decoder="sbs", n=2, drafter=kind, max_len=20))
-    assert sbs.status == "ok"
-    assert not sbs.trace.settings["exact"]
-
-
 def test_a_missing_drafter_names_the_command_that_trains_it(tmp_path: Path) -> None:
     folder = tiny_folder(tmp_path / "bare", task="forward")
     engine = Engine.load(folder, threads=1, device="cpu")
@@ -189,16 +181,6 @@ def test_a_damaged_config_is_told(folder: Path, tmp_path: Path, change: dict[str
     config = json.loads((own / "config.json").read_text())
     (copy / "config.json").write_text("{" if change is None else json.dumps({**config, **change}))
     with pytest.raises(CheckpointError, match=message):
-        checkpoint.load_drafter(copy, tokenizer=TOKENIZER)
-
-
-def test_damaged_weights_are_told(folder: Path, tmp_path: Path) -> None:
-    own = checkpoint.drafter_folder(folder, "spec_drafter")
-    copy = tmp_path / "m" / "drafters" / "spec_drafter"
-    copy.mkdir(parents=True)
-    for name in ("config.json", "model.safetensors"):
-        (copy / name).write_bytes((own / name).read_bytes()[: None if name == "config.json" else 5000])
-    with pytest.raises(CheckpointError, match=r"model\.safetensors"):
         checkpoint.load_drafter(copy, tokenizer=TOKENIZER)
 
 

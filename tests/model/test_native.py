@@ -20,14 +20,14 @@ from kinds import SOME_KINDS, compiled_for
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 from tiny import tiny_model
 
-from chemspec.engine.engine import Engine, installed_models
+from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
 from chemspec.model.runner import NodeBatch
 from chemspec.model.runners.native import build
 from chemspec.model.runners.native.runner import NativeBackend, NativeRunner, NoKernelError, supports_config
 from chemspec.model.session import ScoresError, Session
 from chemspec.model.transformer import Transformer
-from chemspec.settings import DecodeSettings, ModelConfig
+from chemspec.settings import ModelConfig
 from chemspec.system import compiled
 from chemspec.testing import naive_log_probs
 from chemspec.tokenizer import BOS, Tokenizer
@@ -181,23 +181,6 @@ def test_what_the_kernel_does_not_compute_is_refused() -> None:
     assert not supports_config(ModelConfig(vocab_size=9, d_model=64, heads=32))
     with pytest.raises(NoKernelError, match="8 heads in 40 features"):
         NativeBackend(tiny_model(0, d_model=40, heads=8).float(), threads=1)
-
-
-@pytest.mark.weights
-@pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
-@pytest.mark.parametrize("decoder", ["greedy", "beam"])
-def test_on_real_weights_drafts_and_batches_change_no_bit(decoder: str) -> None:
-    engine = Engine.load("retro", runtime="native")
-    queries = ["O=C(NCc1ccccc1)c1ccccc1", "COC(=O)c1ccc(Br)cc1", "CC(C)(C)OC(=O)NCc1ccccc1"]
-    standard = DecodeSettings(decoder=decoder, n=4, drafter="none", batch_size=1)
-    undrafted = engine.predict(queries, standard)
-    expected = [result.hypotheses for result in undrafted]
-    for drafter in ("none", "copy", "windows"):
-        changed = DecodeSettings(decoder=decoder, n=4, drafter=drafter, drafting="fixed", batch_size=3)
-        results = engine.predict(queries, changed)
-        assert [result.hypotheses for result in results] == expected
-        nodes = [sum(item.computed for item in result.trace.passes) for result in (results[0], undrafted[0])]
-        assert (nodes[0] > nodes[1]) == (drafter != "none")
 
 
 # --- where there is no kernel ----------------------------------------------------------------------

@@ -12,15 +12,11 @@ import torch
 from plugin import scope_of
 from tiny import tiny_model
 
-from chemspec.model import cost, runtime
 from chemspec.model.checkpoint import Checkpoint
-from chemspec.model.cost import BATCHES, SIZES, CostCurve
-from chemspec.model.runner import Backend
 from chemspec.model.runners import cuda_graphs
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.runtimes import RUNTIMES
-from chemspec.settings import DecodeSettings, ModelDims
-from chemspec.system import gpu
+from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import SPECIALS, Tokenizer
 
 
@@ -112,55 +108,3 @@ def test_exact_means_what_the_arithmetic_allows(name: str, dtype: str, expected:
     assert arithmetic == expected
     assert DecodeSettings(decoder="beam").exactness(arithmetic) == f"exact {expected}"
     assert DecodeSettings(decoder="sbs").exactness(arithmetic) == "relaxed"
-
-
-@pytest.mark.usefixtures("cuda")
-def test_each_gpu_has_a_cost_curve_of_its_own_that_knows_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    keys: list[str] = []
-    shapes: list[Any] = []
-
-    def measure(*_: Any, batches: Any = ()) -> CostCurve:
-        shapes.append(batches)
-        return CostCurve((1, 2), (1.0, 2.0))
-
-    def cached(key: str, make: Any) -> Any:
-        keys.append(key)
-        return make()
-
-    monkeypatch.setattr(runtime, "measure_cost_curve", measure)
-    monkeypatch.setattr(runtime, "cached_curve", cached)
-    backend: Backend = None  # type: ignore[assignment]
-    for device in ("cuda", "cuda:1", "cpu"):
-        RuntimeConfig(device, "fp32", "graphs", 2).curve("abc", backend, tiny_model(0, 12).config)
-    assert keys == ["abc-graphs-cuda-NVIDIAH100-fp32-2", "abc-graphs-cuda1-NVIDIAH200-fp32-2", "abc-graphs-cpu-fp32-2"]
-    assert shapes == [BATCHES, BATCHES, ()]
-    assert gpu.device_name("cpu") == ""
-
-
-def test_a_curve_with_batches_goes_on_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each of its sizes is run twice before it is timed, because a GPU records it then."""
-    opened: list[tuple[int, int]] = []
-
-    class Counted:
-        kernel_pass = None
-
-        def __init__(self, _: Any, sources: list[Any], *, top_k: int) -> None:
-            self.queries, self.runner = len(sources), self
-
-        def score(self, _: list[list[tuple[int, ...]]]) -> None:
-            pass
-
-        def new_nodes(self, requested: list[list[tuple[int, ...]]]) -> tuple[list[tuple[int, ...]], None]:
-            return requested[0], None
-
-        def run(self, nodes: list[tuple[int, ...]]) -> None:
-            opened.append((self.queries, len(nodes[0]) - 1 - cost.WRITTEN))
-
-    monkeypatch.setattr(cost, "Session", Counted)
-    monkeypatch.setattr(cost, "BRANCHES", 1)
-    monkeypatch.setattr(cost, "SMALL_BRANCHES", 1)
-    time = iter(range(10**6))
-    curve = cost.measure_cost_curve(None, ModelDims(40, 1024), lambda: next(time), batches=((4, 64), (8, 64)))  # type: ignore[arg-type]
-    assert curve.nodes == (*SIZES, 256, 512)
-    shapes = [(1, size) for size in SIZES] + [(4, 64), (8, 64)]
-    assert opened[: 2 * len(shapes)] == [shape for shape in shapes for _ in range(2)]

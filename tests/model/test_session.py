@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
@@ -14,9 +13,9 @@ from hypothesis import strategies as st
 from table import Table
 from tiny import tiny_model
 
-from chemspec.model.runner import Backend, CompactionThreshold, NodeBatch
-from chemspec.model.runners.torch_runner import AncestorMask, Mask, TorchBackend
-from chemspec.model.session import PrefixTree, Session
+from chemspec.model.runner import Backend, CompactionThreshold
+from chemspec.model.runners.torch_runner import TorchBackend
+from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.testing import Target, naive_log_probs
 from chemspec.tokenizer import BOS
@@ -154,14 +153,6 @@ def test_a_cache_grows_as_far_as_it_must() -> None:
     assert len(session.trees[0].slots) > 1000
 
 
-def test_the_best_tokens_are_the_first_of_all_of_them() -> None:
-    model = model_of(0, "pre")
-    every, best = (Session(TorchBackend(model), [[4, 5]], top_k=k).score([[(BOS, 4)]])[0] for k in (VOCAB, 3))
-    for prefix, scores in best.items():
-        assert list(scores.ids) == list(every[prefix].ids[:3])
-        assert list(scores.log_probs) == list(every[prefix].log_probs[:3])
-
-
 @pytest.mark.parametrize("kind", ["torch", "table"])
 def test_ties_go_to_the_smaller_id(kind: str) -> None:
     if kind == "table":
@@ -199,41 +190,3 @@ def test_pruning_keeps_what_lies_below_a_wanted_prefix() -> None:
     assert len(session.trees[0].slots) == 4
     session.compact({0: [(BOS, 8)]})
     assert list(session.trees[0].slots) == [(BOS,)]
-
-
-def test_a_wrong_mask_does_not_go_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The law bites: nodes that see elder siblings give other scores."""
-    add = AncestorMask.add
-
-    def see_siblings(self: AncestorMask, parents: list[int], blocks: list[int]) -> Mask:
-        seen, start = add(self, parents, blocks), self.count - len(parents)
-        for node, parent in enumerate(parents):
-            for elder in range(node):
-                if parent == parents[elder] >= 0:
-                    self._mask[start + node, start + elder] = True
-        return seen
-
-    monkeypatch.setattr(AncestorMask, "add", see_siblings)
-    script = [[4, 5, 6]], [Round((((BOS, 4), (BOS, 5)),), None, frozenset())]
-    model = model_of(0, "pre")
-    with pytest.raises(AssertionError, match="Not equal to tolerance"):
-        check(TorchBackend(model), model, *script, within=1e-9)
-
-
-def test_a_wrong_parent_does_not_go_unnoticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same for the table: a node is told a sibling of its parent, or its grandparent."""
-    add = PrefixTree.add_to_batch
-
-    def misplace(by: int) -> Callable[..., None]:
-        def placed(self: PrefixTree, nodes: NodeBatch, query: int, prefixes: list[Prefix]) -> None:
-            add(self, nodes, query, prefixes)
-            nodes.parents[-1] += by
-
-        return placed
-
-    table = Table(0, vocab_size=VOCAB)
-    script = [[4, 5, 6]], [Round((((BOS, 4), (BOS, 5), (BOS, 5, 6)),), None, frozenset())]
-    for by, complaint in ((-1, "Not equal to tolerance"), (-2, "does not end at depth")):
-        monkeypatch.setattr(PrefixTree, "add_to_batch", misplace(by))
-        with pytest.raises(AssertionError, match=complaint):
-            check(table, table, *script, within=0)

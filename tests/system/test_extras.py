@@ -61,20 +61,8 @@ def test_a_missing_package_is_told_with_the_command_that_helps(monkeypatch: pyte
 def test_the_core_predicts_a_file_and_torch_computes_where_nothing_else_can(tmp_path: Path) -> None:
     table, out = tmp_path / "queries.csv", tmp_path / "answers.csv"
     table.write_text("name,smiles\nanilide,CC(=O)Cl.Nc1ccccc1\n")
-    words = (
-        "predict",
-        str(table),
-        "--task",
-        "forward",
-        "-n",
-        "1",
-        "-o",
-        str(out),
-        "--drafter",
-        "copy",
-        "--threads",
-        "1",
-    )
+    options = ["--task", "forward", "-n", "1", "--drafter", "copy", "--threads", "1"]
+    words = ("predict", str(table), "-o", str(out), *options)
     done = chemspec(*words, CHEMSPEC_NATIVE="0")
     assert done.returncode == 0, done.stderr
     rows = out.read_text().splitlines()

@@ -13,18 +13,16 @@ import pytest
 import torch
 from small import TOKENIZER, tiny_folder
 
-from chemspec.data.arrays import Pairs, RaggedArray, pad
+from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.engine.companions import install_drafter, trained_drafter
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
-from chemspec.model.spec_drafter import drafter_config
-from chemspec.model.transformer import Transformer
-from chemspec.settings import DecodeSettings, TrainSettings
+from chemspec.settings import DecodeSettings
 from chemspec.testing import naive_greedy
 from chemspec.tokenizer import SPECIALS
 from chemspec.train.average import read_checkpoint
 from chemspec.train.distil import write_distilled_pairs
-from chemspec.train.drafters import MaskTraining, choose_revealed, train_drafter
+from chemspec.train.drafters import choose_revealed, train_drafter
 from chemspec.train.recipe import DrafterRecipe, find_recipe
 
 GREEDY = DecodeSettings(decoder="greedy", n=1, drafter="copy", max_len=24, batch_size=8)
@@ -182,20 +180,6 @@ def test_glancing_shows_as_many_masks_as_the_share_of_wrong_guesses() -> None:
         assert not (one & ~counted).any()
     assert any(not torch.equal(shown[0], one) for one in shown)  # at random
     assert not choose_revealed(wrong, counted, 0.0).any()
-
-
-@torch.no_grad()
-def test_a_loss_counts_only_what_is_there(folder: Path) -> None:
-    """Padding beyond a target's end has no say."""
-    config = drafter_config(checkpoint.read_config(folder)[1], encoder=1, decoder=1)
-    settings = TrainSettings(weight_decay=0.0)
-    module = MaskTraining(Transformer(config), settings, length=6, blocks=3, glance=(0.0, 0.0)).eval()
-    source = pad([[4, 5, 6]])
-    torch.manual_seed(1)
-    short = module.loss((source, pad([[1, 7, 8, 2]])))
-    torch.manual_seed(1)
-    padded = module.loss((source, torch.nn.functional.pad(pad([[1, 7, 8, 2]]), (0, 5))))
-    assert short.item() == pytest.approx(padded.item(), rel=1e-5)
 
 
 # --- recipes -------------------------------------------------------------------------------------------

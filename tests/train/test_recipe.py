@@ -1,11 +1,9 @@
-"""Recipes: the shipped files read back to the values they always had, and mistakes in a file are named."""
+"""Recipes: the shipped ones are sound, and mistakes in a file are named."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import tomllib
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,7 +13,6 @@ from chemspec.settings import preset_config
 from chemspec.tasks import TASKS
 from chemspec.train.recipe import DrafterRecipe, Recipe, builtin_recipes, find_recipe, load_recipe, model_recipe
 
-GOLDEN = json.loads((Path(__file__).parent / "golden" / "recipes.json").read_text(encoding="utf-8"))
 SMALL = """
 task = "retro"
 preset = "tiny"
@@ -29,20 +26,7 @@ steps = 7
 """
 
 
-def test_golden_names_every_recipe() -> None:
-    assert set(GOLDEN) == set(builtin_recipes())
-
-
-@pytest.mark.parametrize("name", sorted(GOLDEN))
-def test_a_recipe_reads_back_to_the_same_values(name: str) -> None:
-    """A digest changes with any value but the prose: change it here only if a training is meant to change."""
-    values = asdict(find_recipe(name))
-    del values["expectation"]
-    text = json.dumps(values, sort_keys=True)
-    assert hashlib.sha256(text.encode()).hexdigest()[:16] == GOLDEN[name]
-
-
-@pytest.mark.parametrize("name", sorted(GOLDEN))
+@pytest.mark.parametrize("name", sorted(builtin_recipes()))
 def test_recipes_are_sound(name: str) -> None:
     recipe = find_recipe(name)
     assert recipe.name == name
@@ -85,11 +69,6 @@ def test_stages_of_the_shipped_models_still_read(name: str) -> None:
 def test_a_file_of_several_recipes_names_those_that_it_has() -> None:
     with pytest.raises(ValueError, match=r"no recipe 'x'; available: .*retro-all-2"):
         find_recipe(f"{STAGES}:x")
-
-
-def test_models_come_before_drafters() -> None:
-    kinds = [isinstance(recipe, DrafterRecipe) for recipe in builtin_recipes().values()]
-    assert kinds == sorted(kinds)
 
 
 def test_an_unknown_recipe_lists_the_known_ones() -> None:

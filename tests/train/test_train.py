@@ -9,7 +9,6 @@ import math
 import os
 import shutil
 import signal
-import tomllib
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from paths import ROOT
 from torch import nn
 
 from chemspec.data.arrays import Pairs, RaggedArray
@@ -27,13 +25,14 @@ from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.model.weights import CheckpointError
 from chemspec.settings import ModelConfig, TrainSettings, preset_config
-from chemspec.tokenizer import BOS, EOS, SPECIALS, Tokenizer
+from chemspec.testing import naive_greedy
+from chemspec.tokenizer import EOS, SPECIALS, Tokenizer
 from chemspec.train import module, watch
 from chemspec.train.average import average_checkpoints, average_models, export_model
 from chemspec.train.initial_weights import copy_initial_weights
 from chemspec.train.module import learning_rate_share, split_validation, train
-from chemspec.train.optim import Muon, orthogonalise
-from chemspec.train.recipe import builtin_recipes, model_recipe
+from chemspec.train.optim import Muon
+from chemspec.train.recipe import model_recipe
 from chemspec.train.run import exact_match, run_recipe
 
 TOKENIZER = Tokenizer((*SPECIALS, *"CNOSPFIBcn"))
@@ -137,27 +136,6 @@ def test_muon_steps_as_torchs_own(dtype: torch.dtype, tolerance: float) -> None:
         assert (one - other).norm() < tolerance * (other - start).norm()
 
 
-def test_muon_makes_singular_values_alike() -> None:
-    x = torch.randn(3, 16, 40, generator=torch.Generator().manual_seed(1))
-    values = torch.linalg.svdvals(orthogonalise(x, torch.float32))
-    assert values.min() > 0.6 and values.max() < 1.3
-    with pytest.raises(ValueError, match="matrices"):
-        Muon([nn.Parameter(torch.zeros(3))], lr=1.0)
-
-
-@pytest.mark.parametrize("native", [False, True])
-def test_without_bf16_products_training_is_in_fp32(
-    data: Path, tmp_path: Path, native: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native}, raising=False)
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    seen = []
-    call = torch.matmul
-    monkeypatch.setattr(torch, "matmul", lambda a, b: seen.append(a.dtype) or call(a, b))
-    fit(data, tmp_path / "run", replace(SHORT, steps=2))
-    assert set(seen) == {torch.bfloat16 if native else torch.float32}
-
-
 @pytest.mark.parametrize(("optimizer", "dropout"), [("muon", 0.0), ("adamw", 0.2)])
 def test_a_resumed_run_ends_with_the_very_same_weights(
     data: Path, tmp_path: Path, optimizer: Any, dropout: float
@@ -169,15 +147,6 @@ def test_a_resumed_run_ends_with_the_very_same_weights(
     assert equal(weights(tmp_path / "one"), weights(tmp_path / "two"))
     assert not equal(weights(tmp_path / "one"), weights(tmp_path / "one", "step=20"))
     assert [row["step"] for row in log(tmp_path / "two")] == ["40", "40"]
-
-
-def test_a_checkpoint_of_an_earlier_version_resumes_too(data: Path, tmp_path: Path, whole: Path) -> None:
-    old = torch.load(whole / "checkpoints" / "step=20.ckpt", weights_only=True)
-    for name in ("settings", "random"):
-        del old[name]
-    torch.save(old, tmp_path / "old.ckpt")
-    fit(data, tmp_path / "two", resume=tmp_path / "old.ckpt")
-    assert equal(weights(whole), weights(tmp_path / "two"))
 
 
 def test_the_same_seed_gives_the_same_model_and_another_does_not(data: Path, tmp_path: Path) -> None:
@@ -233,18 +202,6 @@ def test_a_crash_between_two_validations_costs_little(
     assert torch.load(last, weights_only=True)["global_step"] == 13
     fit(data, out, resume=last)
     assert equal(weights(whole), weights(out))
-
-
-def test_a_second_ctrl_c_ends_it_at_once(data: Path, tmp_path: Path) -> None:
-    def interrupt(*_: Any) -> float:
-        os.kill(os.getpid(), signal.SIGINT)
-        os.kill(os.getpid(), signal.SIGINT)
-        return 0.0
-
-    before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt):
-        fit(data, tmp_path / "run", exact=interrupt)
-    assert signal.getsignal(signal.SIGINT) == before
 
 
 def test_minutes_end_a_run_and_the_rate_is_zero_by_then(
@@ -313,31 +270,6 @@ def test_the_log_holds_what_a_user_wants_to_know(data: Path, tmp_path: Path, cap
     assert description["task"] == "retro"
     assert ModelConfig.from_json(description["model"]) == CONFIG
     assert len(list((out / "checkpoints").glob("step=*.ckpt"))) == SHORT.keep
-
-
-def test_the_progress_line_tells_loss_and_speed(
-    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(module.sys.stdout, "isatty", lambda: True)
-    settings = replace(SHORT, steps=20, validate_every=10)
-    train(data, tmp_path / "run", task="retro", config=CONFIG, settings=settings, exact=lambda *_: 0.25)
-    shown = capfd.readouterr().out
-    for name in ("20/20", "loss=", "tokens_per_second=", "val_loss=", "val_exact=0.25"):
-        assert name in shown
-
-
-def test_the_number_of_threads_is_as_before(data: Path, tmp_path: Path) -> None:
-    before = torch.get_num_threads()
-    for threads, used in ((before + 1, before + 1), (0, before)):
-        seen = set()
-
-        def exact(*_: Any, seen: set[int] = seen) -> float:
-            seen.add(torch.get_num_threads())
-            return 0.0
-
-        fit(data, tmp_path / str(threads), replace(SHORT, threads=threads, steps=20), exact=exact)
-        assert seen == {used}
-        assert torch.get_num_threads() == before
 
 
 # --- averaging -----------------------------------------------------------------------------------
@@ -505,31 +437,18 @@ def test_held_out_pairs_are_the_last_ones_unless_there_is_a_file(data: Path, tmp
 # --- exact match ---------------------------------------------------------------------------------
 
 
-def naive(model: Transformer, source: list[int], limit: int) -> list[int]:
-    """Greedy decoding without cache or batch."""
-    prefix = [BOS]
-    with torch.inference_mode():
-        while len(prefix) <= limit and prefix[-1] != EOS:
-            logits = model(torch.tensor([source]), torch.tensor([prefix]))
-            prefix.append(int(logits[0, -1].argmax()))
-    return prefix[1:]
-
-
 @pytest.mark.parametrize("specials", [False, True])
 def test_exact_match_counts_what_plain_greedy_decoding_gets_right(specials: bool) -> None:
     torch.manual_seed(3)
     model = Transformer(replace(CONFIG, source_specials=specials)).double().train()
     pairs = some_pairs(40, seed=9)
-    framed = [
-        [BOS, *map(int, s), EOS] if specials else list(map(int, s)) for s in (pairs.sources[i] for i in range(40))
-    ]
-    answers = [naive(model.eval(), source, 12) for source in framed]
+    answers = [naive_greedy(model.eval(), list(map(int, pairs.sources[i])), 12).tokens for i in range(40)]
     # Half of the targets are what the model says, if it comes to an end at all, half are not.
     targets = [
         answer[:-1] if index % 2 and answer[-1] == EOS and len(answer) > 1 else [4, 5, 6]
         for index, answer in enumerate(answers)
     ]
-    wanted = [answers[i][: len(t) + 1] == [*t, EOS] for i, t in enumerate(targets)]
+    wanted = [answers[i][: len(t) + 1] == (*t, EOS) for i, t in enumerate(targets)]
     model.train()
     found = exact_match(model, Pairs(pairs.sources, RaggedArray.pack(targets)))
     assert found == sum(wanted) / 40
@@ -537,23 +456,6 @@ def test_exact_match_counts_what_plain_greedy_decoding_gets_right(specials: bool
     model.eval()
     exact_match(model, pairs.part(0, 1))
     assert not model.training
-
-
-def test_exact_match_needs_pairs() -> None:
-    with pytest.raises(ValueError, match="no pairs"):
-        exact_match(Transformer(CONFIG), Pairs(RaggedArray.pack([]), RaggedArray.pack([])))
-
-
-@pytest.mark.gpu
-def test_exact_match_on_a_gpu() -> None:
-    if not torch.cuda.is_available():
-        pytest.skip("no CUDA device")
-    torch.manual_seed(3)
-    model = Transformer(CONFIG)
-    pairs = some_pairs(40)
-    here = exact_match(model, pairs)
-    assert exact_match(model.cuda(), pairs) == here
-    assert model.embedding.weight.is_cuda
 
 
 # --- recipes -------------------------------------------------------------------------------------
@@ -577,56 +479,6 @@ def test_a_recipe_is_run_and_resumed(data: Path, tmp_path: Path, monkeypatch: py
 # --- what only a GPU would show ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("wanted", "device", "compiles"), [(True, "cuda", 1), (True, "cpu", 0), (False, "cuda", 0)])
-def test_the_model_is_compiled_on_cuda_only(
-    wanted: bool, device: str, compiles: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def compiled(model: Transformer, *, dynamic: bool) -> Any:
-        asked.append(dynamic)
-        return lambda *batch: model(*batch)
-
-    monkeypatch.setattr(torch, "compile", compiled)
-    training = module.Training(Transformer(CONFIG), replace(SHORT, compile=wanted))
-    before = set(training.state_dict())
-    monkeypatch.setattr(module.Training, "device", torch.device(device))
-    training.on_fit_start()
-    assert asked == [True] * compiles
-    assert (training.computes[0] is training.model) == (not compiles)
-    # The checkpoint is the model's, compiled or not, and holds no tensor twice.
-    assert set(training.state_dict()) == before == {f"model.{n}" for n in training.model.state_dict()}
-    batch = some_pairs(4).batch([0, 1])
-    assert torch.isfinite(training.loss(batch))
-
-
-def test_batches_are_pinned_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    pairs = some_pairs(8)
-    for gpu in (True, False):
-        monkeypatch.setattr(torch.cuda, "is_available", lambda gpu=gpu: gpu)
-        loaders = module.build_loaders(pairs, pairs, SHORT, done=0, specials=False)
-        assert [loader.pin_memory for loader in loaders] == [gpu, gpu]
-
-
-def test_no_step_reads_from_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading a number from a GPU makes the host wait.
-
-    The loss is read with the log, the validation once at its end.
-    """
-    training = module.Training(Transformer(CONFIG), SHORT)
-    batch = some_pairs(4).batch([0, 1])
-    training.on_validation_epoch_start()
-
-    def read(*_: Any) -> None:
-        pytest.fail("a step reads from the device")
-
-    for way in ("__float__", "__int__", "__bool__", "item", "tolist"):
-        monkeypatch.setattr(torch.Tensor, way, read)
-    for _ in range(3):
-        training.training_step(batch, 0)
-        training.validation_step(batch, 0)
-
-
 def test_the_validation_loss_is_the_mean_over_tokens(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     fit(data, out, replace(SHORT, steps=20))
@@ -647,17 +499,6 @@ def test_a_recipe_that_goes_on_wants_a_start(data: Path, tmp_path: Path) -> None
         run_recipe(item, data, tmp_path / "run", quiet=True)
     start = fit(data, tmp_path / "first", replace(SHORT, steps=4))
     assert run_recipe(item, data, tmp_path / "run", start=start, quiet=True).is_dir()
-
-
-def test_curves_belong_to_recipes() -> None:
-    folder = ROOT / "assets" / "docs" / "curves"
-    stages = tomllib.loads((folder.parent / "recipes" / "stages.toml").read_text())
-    for file in folder.glob("*.csv"):
-        with file.open() as lines:
-            rows = list(csv.DictReader(lines))
-        assert file.stem in {*builtin_recipes(), *stages}
-        # A column that came later (what a drafter is measured by) is absent from older curves.
-        assert set(rows[0]) <= set(watch.TrainingLog.COLUMNS) and rows[0]["step"]
 
 
 def test_a_run_does_not_go_on_with_other_data(data: Path, tmp_path: Path) -> None:
