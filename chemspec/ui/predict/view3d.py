@@ -1,11 +1,11 @@
 """3-D view of a molecule: conformer by RDKit, rendering by 3Dmol.js, all local."""
 
-import json
 import re
 from functools import lru_cache
 from html import escape
 from string import Template
 
+import py3Dmol
 import streamlit as st
 
 from chemspec import chem
@@ -16,6 +16,8 @@ from chemspec.ui.common import escaping, theme, web_files
 from chemspec.ui.common.web_files import web_file
 
 MAX_ATOMS = 200  # not counting hydrogen
+STYLE = {"stick": {"radius": 0.13}, "sphere": {"scale": 0.24}}
+ON_WHITE = (("H", "#cbd5d3"), ("C", "#66716f"))  # the usual white and light grey would not show
 
 
 def show_3d_model(smiles: str, *, height: int = 320, key: str = "view3d") -> None:
@@ -38,15 +40,25 @@ def viewer_page(smiles: str, model: str, height: int, dark: bool) -> str:
     folder = web_files.part_folder("3dmol")
     assert folder is not None
     library = (folder / web_files.PARTS["3dmol"]).read_text(encoding="utf-8")
+    view = py3Dmol.view(width="100%", height=height, js="")
+    view.addModel(model.replace("<", ""), "sdf")  # which in no mol block of ours is
+    view.setStyle(STYLE)
+    for element, color in () if dark else ON_WHITE:
+        view.addStyle({"elem": element}, {part: {**STYLE[part], "color": color} for part in STYLE})
+    view.setBackgroundColor("black" if dark else "white", 0)
+    view.zoomTo()
+    view.zoom(1.15)  # 3Dmol leaves wide margins; more would cut off what is turned
     return Template(web_file("view3d.html")).substitute(
         color="#e6efed" if dark else "#14211f",
         label=escape(f"3-D model of {smiles}", quote=True),
-        height=height,
-        # No browser may see the end of the script in it.
-        library=re.sub(r"</(?=script)", r"<\\/", library, flags=re.IGNORECASE).replace("<!--", r"<\!--"),
-        dark=json.dumps(dark),
-        model=json.dumps(model).replace("<", "\\u003c"),
+        library=_escape_script(library),
+        view=view.write_html(),
     )
+
+
+def _escape_script(script: str) -> str:
+    """Return a script's text in which no browser sees the end of the script."""
+    return re.sub(r"</(?=script)", r"<\\/", script, flags=re.IGNORECASE).replace("<!--", r"<\!--")
 
 
 def conformer_block(smiles: str) -> str | Fault:
