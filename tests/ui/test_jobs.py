@@ -468,6 +468,7 @@ def test_a_job_of_an_earlier_version_opens_and_goes_on() -> None:
     assert answered(job) == queries
 
 
+@pytest.mark.filterwarnings("ignore:forward passes are computed by torch")
 @pytest.mark.parametrize("cards", [0, 1])
 def test_the_worker_answers_a_job_as_its_settings_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cards: int
