@@ -93,7 +93,7 @@ def expand_options(function: Callable[..., Any]) -> Callable[..., None]:
     if has_document:
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False))
     groups: dict[str, Any] = {item.name: hints[item.name] for item in parameters if is_dataclass(hints.get(item.name))}
-    texts = _read_texts(getdoc(function))
+    texts = _documented_texts(getdoc(function))
     options: list[Parameter] = []
     for item in parameters:
         name = item.name
@@ -125,7 +125,7 @@ class Outcome:
     code: int = 0
 
 
-def _read_texts(text: str | None) -> Texts:
+def _documented_texts(text: str | None) -> Texts:
     return {name: (flags, " ".join(help_text.split())) for name, flags, help_text in _DOCUMENTED.findall(text or "")}
 
 
@@ -133,7 +133,7 @@ def _group_options(kind: Any) -> Iterator[Parameter]:
     hints = get_type_hints(kind, include_extras=True)
     texts: Texts = {}
     for parent in reversed(kind.__mro__):
-        texts |= _read_texts(getdoc(parent))
+        texts |= _documented_texts(getdoc(parent))
     for field in fields(kind):
         default = Parameter.empty if field.default is MISSING else field.default
         yield _option(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default), hints[field.name], texts)
@@ -157,7 +157,7 @@ def _option(parameter: Parameter, annotation: Any, texts: Texts) -> Parameter:
     return parameter.replace(annotation=annotation, kind=Parameter.KEYWORD_ONLY)
 
 
-_SHARED_TEXTS = _read_texts(SHARED)
+_SHARED_TEXTS = _documented_texts(SHARED)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -116,7 +116,7 @@ def plan_routes(
     has no route from building blocks alone.
 
     Options:
-        targets TARGETS: SMILES, or one file of them (.csv .smi .parquet ...).
+        targets TARGETS: SMILES, one file of them (.csv .smi .parquet ...), or - for stdin.
         out -o: output file: .json (all routes), .md (text), .svg or .png (the best route); repeatable.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
@@ -186,7 +186,7 @@ class _Report:
 def _read_targets(given: list[str], column: str) -> list[str]:
     queries, source = opt.read_texts(given, column, "retro")
     if source and not (queries := [text for text in queries if text.strip()]):
-        raise ValueError("there is no target in the file")
+        raise ValueError(f"there is no target in {source}")
     return [_target_smiles(text) for text in queries]
 
 

@@ -4,7 +4,6 @@ import csv
 import gzip
 import io
 import json
-import shutil
 import zlib
 from collections.abc import Iterator
 from itertools import islice
@@ -36,8 +35,9 @@ def claim_shards(folder: Path, made_from: dict[str, Any]) -> None:
     """Create the folder of shards, and delete existing ones unless they are from the same files and settings."""
     stamp, expected = folder / "made-from.json", json.dumps(made_from)
     if not stamp.exists() or stamp.read_text(encoding="utf-8") != expected:
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        for old in folder.glob("*.*"):
+            old.unlink()
+        folder.mkdir(parents=True, exist_ok=True)
         stamp.write_text(expected, encoding="utf-8")
     for left in folder.glob("*.partial*"):
         left.unlink()

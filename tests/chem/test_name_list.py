@@ -78,6 +78,11 @@ def test_what_the_tables_by_hand_say_goes_first() -> None:
     assert reagents.find_by_name("alanine") == ("C[C@H](N)C(=O)O", "L-alanine")
 
 
+@pytest.mark.parametrize("blank", " \N{THIN SPACE}\N{NARROW NO-BREAK SPACE}\N{IDEOGRAPHIC SPACE}")
+def test_blanks_of_all_kinds_do_not_count(blank: str) -> None:
+    assert reagents.find_by_name(f"sodium{blank}hydride") == ("[H-].[Na+]", "sodium hydride")
+
+
 @given(st.text(max_size=40))
 def test_no_text_raises(text: str) -> None:
     found = reagents.find_by_name(text)

@@ -236,17 +236,29 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
         list(read_rows(tmp_path / "a.csv.gz"))
 
 
-def test_a_fault_in_a_worker_is_raised_at_once(retro_csv: Path, tmp_path: Path) -> None:
+def test_a_fault_in_a_worker_is_raised_at_once(
+    retro_csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     good = prepare([retro_csv], tmp_path / "good", RETRO, workers=1)
     bad = tmp_path / "bad"
     shards = bad / "train-shards"
     shards.mkdir(parents=True)
-    (tmp_path / "good" / "train-shards" / "made-from.json").rename(shards / "made-from.json")
+    monkeypatch.setattr(module, "claim_shards", lambda *_: None)  # which would meet the fault before the worker
     (shards / "retro.csv.gz-00000000.partial").mkdir()  # where the shard is to be written
     with pytest.raises(OSError, match=r"00000000\.partial"):
         prepare([retro_csv], bad, RETRO, workers=2)
     (shards / "retro.csv.gz-00000000.partial").rmdir()
     assert prepare([retro_csv], bad, RETRO, workers=1) == good
+
+
+def test_shards_may_lie_on_another_disk(retro_csv: Path, tmp_path: Path) -> None:
+    disk, out = tmp_path / "disk", tmp_path / "out"
+    disk.mkdir()
+    out.mkdir()
+    (disk / "made-from.json").write_text("{}")
+    (disk / "retro.csv.gz-00000000.tsv").write_text("of another time")
+    (out / "train-shards").symlink_to(disk)
+    assert prepare([retro_csv], out, RETRO, workers=1) == prepare([retro_csv], tmp_path / "plain", RETRO, workers=1)
 
 
 HANGS = """

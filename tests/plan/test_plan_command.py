@@ -28,8 +28,8 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
     (tmp_path / "mine.smi").write_text("\n".join(BOUGHT))
 
-    def run(*words: object) -> Result:
-        return CliRunner().invoke(cli.app, ["plan", "--stock", str(tmp_path / "mine.smi"), *map(str, words)])
+    def run(*words: object, stdin: str | None = None) -> Result:
+        return CliRunner().invoke(cli.app, ["plan", "--stock", str(tmp_path / "mine.smi"), *map(str, words)], stdin)
 
     return run
 
@@ -67,6 +67,22 @@ def test_several_targets_from_a_file_as_json(call: Any, tmp_path: Path) -> None:
     plans = json.loads(done.output.splitlines()[-1])["plans"]
     assert [one["status"] for one in plans] == ["solved", "open"]
     assert plans[0]["counts"]["molecules"] > 0
+    done = call(tmp_path / "targets.smi", "CCO")
+    assert done.exit_code == 2 and "give one file, or SMILES" in " ".join(done.output.split())
+
+
+def test_targets_from_standard_input(call: Any) -> None:
+    done = call("-", "--json", stdin=f"{AMIDE}\n\n")
+    assert [one["status"] for one in json.loads(done.stdout.splitlines()[-1])["plans"]] == ["solved"]
+    done = call("-", stdin="\n")
+    assert done.exit_code == 2 and "no target in standard input" in done.output
+
+
+def test_without_a_forward_model_it_says_how_to_go_on(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("chemspec.review.review"), "load_engines", lambda *_, **__: {})
+    done = call(AMIDE)
+    assert done.exit_code == 2 and "--no-check" in done.output
+    assert call(AMIDE, "--no-check").exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -33,11 +33,11 @@ AUTH = {"redirect_uri": "http://localhost/oauth2callback", "cookie_secret": "x",
 
 
 def sent(*own: tuple[bytes, bytes]) -> dict[str, str]:
-    """The headers of a response of an application behind `Headers`."""
+    """The headers of a response of an application behind `SecurityHeaders`; without own ones it leaves them out."""
     found: list[Any] = []
 
     async def inner(scope: Any, receive: Any, send: Any) -> None:
-        await send({"type": "http.response.start", "status": 200, "headers": list(own)})
+        await send({"type": "http.response.start", "status": 200} | ({"headers": list(own)} if own else {}))
         await send({"type": "http.response.body", "body": b"x"})
 
     async def keep(message: Any) -> None:

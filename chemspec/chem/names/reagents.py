@@ -90,6 +90,6 @@ def _load_tables() -> dict[str, tuple[str, str]]:
 
 
 def _normalise(name: str) -> str:
-    bare = name.translate(_DROPPED)
+    bare = "".join(name.split()).translate(_DROPPED)  # blanks of all kinds
     # Hf is hafnium, HF is not.
     return bare if re.fullmatch("[A-Z][a-z]", bare) else bare.casefold()

@@ -206,7 +206,7 @@ def lost(typed: str, smiles: str) -> tuple[str, ...]:
     """Return notes on what is in a typed valid SMILES but not in the canonical one of the same molecules."""
     notes = []
     bracketed = [part for part in smiles.split(".") if part != "[C]" and _RADICAL.search(part)]
-    atoms = [atom for part in bracketed for atom in mol_from_smiles(part).GetAtoms()]
+    atoms = [atom for mol in filter(None, map(mol_from_smiles, bracketed)) for atom in mol.GetAtoms()]
     if any(atom.GetSymbol() == "C" and atom.GetNumRadicalElectrons() for atom in atoms):
         centre = _BARE_CENTRE.search(typed)
         meant = f"; perhaps {centre[0][:-1].split(':')[0]}H] was meant for {centre[0]}" if centre else ""
