@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from small import QUERIES, tiny_folder
 from table import Table, assert_same, run
 
-from chemspec.decode.beam import beam_search
+import chemspec.decode.relaxed.sbs as sbs_module
+from chemspec.decode.beam import Hyp, beam_search
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.relaxed.sbs import NUCLEUS, speculative_beam_search
 from chemspec.draft.registry import Copy, Drafter, NoDrafts, Smart, Windows
-from chemspec.engine.engine import Engine
+from chemspec.engine.engine import Engine, installed_models
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
@@ -333,3 +334,22 @@ def test_auto_means_windows(engine: Engine) -> None:
         auto, windows = (engine.predict(QUERIES[:3], settings) for settings in (SBS, replace(SBS, drafter="windows")))
     for one, other in zip(auto, windows, strict=True):
         assert [answer.tokens for answer in one.hypotheses] == [answer.tokens for answer in other.hypotheses]
+
+
+@pytest.mark.weights
+@pytest.mark.skipif("forward" not in [folder.name for folder in installed_models()], reason="no forward model here")
+def test_figure_3_of_the_paper_with_the_shipped_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The table of assets/docs/papers.md: 12 candidates after the first iteration, as in the paper, 13 after two."""
+    counted, make = [], sbs_module._expand_along
+
+    def candidates(hyp: Hyp, path: list[Prefix], known: dict[Prefix, Scores], width: int) -> list[Hyp]:
+        made = make(hyp, path, known, width)
+        counted.append((len(path) - 1, len(made)))
+        return made
+
+    monkeypatch.setattr(sbs_module, "_expand_along", candidates)
+    query = "c1c[nH]c2ccc(C(C)=O)cc12.C(=O)(OC(=O)OC(C)(C)C)OC(C)(C)C"
+    settings = DecodeSettings(decoder="sbs", n=2, draft_length=10)
+    result = Engine.load("forward", threads=1).predict(query, settings)
+    assert counted[:3] == [(10, 12), (8, 10), (1, 3)]
+    assert len(result.trace.passes) == 7 and sum(step.emitted for step in result.trace.passes) == 36
