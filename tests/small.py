@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +11,9 @@ import pytest
 from tiny import tiny_model
 
 from chemspec.decode.query_state import QueryState
+from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
-from chemspec.settings import Task
+from chemspec.settings import DecodeSettings, Task
 from chemspec.tokenizer import SPECIALS, Tokenizer
 from chemspec.types import Scores
 
@@ -45,6 +48,17 @@ def two_tiny_folders(home: Path) -> Path:
     tiny_folder(home / "retro")
     tiny_folder(home / "forward", task="forward")
     return home
+
+
+def check_lossless(engine: Engine, queries: Sequence[str], **options: Any) -> None:
+    """Drafts and batches change no bit of what greedy and beam search answer, and there are drafts."""
+    for decoder, n in (("greedy", 1), ("beam", 4)):
+        how = DecodeSettings(decoder=decoder, n=n, drafter="none", drafting="fixed", batch_size=1, **options)
+        plain = [result.hypotheses for result in engine.predict(queries, how)]
+        for drafter in ("copy", "windows"):
+            drafted = engine.predict(queries, replace(how, drafter=drafter, batch_size=3))
+            assert [result.hypotheses for result in drafted] == plain, (decoder, drafter)
+            assert sum(step.drafted for result in drafted for step in result.trace.passes)
 
 
 def accept_too_much(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -239,16 +239,21 @@ def test_a_damaged_file_is_named(tmp_path: Path, content: bytes) -> None:
 def test_a_fault_in_a_worker_is_raised_at_once(
     retro_csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    good = prepare([retro_csv], tmp_path / "good", RETRO, workers=1)
-    bad = tmp_path / "bad"
-    shards = bad / "train-shards"
-    shards.mkdir(parents=True)
-    monkeypatch.setattr(module, "claim_shards", lambda *_: None)  # which would meet the fault before the worker
-    (shards / "retro.csv.gz-00000000.partial").mkdir()  # where the shard is to be written
-    with pytest.raises(OSError, match=r"00000000\.partial"):
-        prepare([retro_csv], bad, RETRO, workers=2)
-    (shards / "retro.csv.gz-00000000.partial").rmdir()
-    assert prepare([retro_csv], bad, RETRO, workers=1) == good
+    monkeypatch.setattr(module, "SHARD", 1)
+    settings, shards = replace(RETRO, variants=20), tmp_path / "out" / "train-shards"
+    blocked = shards / "retro.csv.gz-00000000.partial"  # where the first shard is to be written
+
+    def block(*_: int) -> None:
+        blocked.mkdir(exist_ok=True)
+
+    with pytest.raises(OSError, match=r"00000000\.partial") as caught:
+        prepare([retro_csv], tmp_path / "out", settings, workers=2, progress=block)
+    assert "in write_shard" in str(caught.value.__cause__), "the traceback that a worker sent"
+    assert len(list(shards.glob("*.tsv"))) < 29, "the others were not waited for"
+    blocked.rmdir()
+    assert prepare([retro_csv], tmp_path / "out", settings, workers=1) == prepare(
+        [retro_csv], tmp_path / "good", settings, workers=1
+    )
 
 
 def test_shards_may_lie_on_another_disk(retro_csv: Path, tmp_path: Path) -> None:

@@ -26,8 +26,8 @@ from chemspec.model.runner import Backend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.testing import naive_beam, naive_greedy
-from chemspec.tokenizer import BOS
-from chemspec.types import FinishedSequence, Scores
+from chemspec.tokenizer import BOS, EOS
+from chemspec.types import FinishedSequence, Prefix, Scores
 
 VOCAB = 12
 LOOPS = (False, True) if COMPILES else (False,)  # in Python, compiled
@@ -109,6 +109,24 @@ def test_certain_tokens_change_nothing(source: list[int], seed: int, width: int,
     """Log-probs of exactly 0, as a sharp model has them in fp32: to live on costs nothing."""
     table = Table(seed, vocab_size=8, levels=2, sharpness=50.0)
     check_beam(table, source, width, max_len, penalty)
+
+
+class Fixed(Table):
+    """Chances of what follows each text; where none are given, eos is certain."""
+
+    def __init__(self, chances: dict[tuple[int, ...], dict[int, float]]) -> None:
+        super().__init__(vocab_size=8)
+        self.chances = chances
+
+    def _log_probs(self, _: Prefix, prefix: Prefix) -> tuple[float, ...]:
+        row = self.chances.get(prefix[1:], {EOS: 1.0})
+        return tuple(math.log(row[token]) if token in row else -math.inf for token in range(8))
+
+
+def test_a_hypothesis_that_ties_with_the_last_finished_one_may_still_win() -> None:
+    """(4, 6) ties with the finished (5, eos) and becomes (4, 6, eos), which sorts first."""
+    table = Fixed({(): {EOS: 0.4, 4: 0.3, 5: 0.3}, (4,): {6: 1.0}})
+    assert [answer.tokens for answer in check_beam(table, [4], 2, 6, 0.0)] == [(EOS,), (4, 6, EOS)]
 
 
 # Batches -----------------------------------------------------------------------------------------

@@ -15,8 +15,10 @@ import foreign
 import numpy as np
 import pytest
 import torch
+from compilers import needs_compiler
 from foreign import CHEMFORMER, ONMT, TT
 from paths import SHARED
+from small import check_lossless
 from torch import Tensor
 from typer.testing import CliRunner
 
@@ -166,6 +168,17 @@ def test_a_checkpoint_computes_what_its_network_does(name: str, tmp_path: Path) 
     with torch.inference_mode():
         wanted = torch.log_softmax(model(source, target), dim=-1)
     assert float((found - wanted).abs().max()) < 1e-5
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["fp32", "int8"])
+@pytest.mark.parametrize("name", ["onmt 0.4.1", "translation-transformer", "chemformer"])
+def test_drafts_and_batches_change_no_bit_of_its_answers_in_the_kernel(name: str, dtype: str, tmp_path: Path) -> None:
+    family = FAMILIES[name]
+    file = family.write(tmp_path / family.file, family.network())
+    engine = Engine.load(file, task="retro", runtime="native", dtype=dtype, **CPU)
+    assert (engine.runtime, engine.dtype) == ("native", dtype)
+    check_lossless(engine, ["CC(=O)Nc1ccccc1", "CCO", "O=C(O)c1ccc(Br)cc1"], max_len=40)
 
 
 @pytest.mark.parametrize("whose", ["its authors'", "transformers 5's"])

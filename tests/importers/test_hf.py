@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 import torch
-from compilers import skip_without_compiler
+from compilers import needs_compiler, skip_without_compiler
+from small import check_lossless
 from typer.testing import CliRunner
 
 from chemspec.cli import __main__ as cli
@@ -376,6 +377,14 @@ def test_a_forced_first_token_comes_first(tmp_path: Path) -> None:
             tokens = in_theirs(found, answer)
             assert tokens[0] == 9 and answer.log_probs[0] == 0.0
             assert [tokens] == [one for one, _ in generate(found, text)]
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", ["t5 v1.1", "bart"])
+@pytest.mark.parametrize("dtype", ["fp32", "int8"])
+def test_drafts_and_batches_change_no_bit_in_the_kernel(kind: str, dtype: str) -> None:
+    found = Engine.load(folder_of(kind), task="retro", device="cpu", dtype=dtype, runtime="native", threads=2)
+    check_lossless(found, QUERIES, max_len=MAX_LEN)
 
 
 # --- ids and texts ---------------------------------------------------------------------------------

@@ -55,7 +55,6 @@ HOSTILE = {
     "too many names": b"](" + (PERSON + b"0") * 40_000 + b"e",
     "marks without end": b"(" * 400_000,
     "lists without end": b"]" * 400_000,
-    "a line without end": b"c" + b"x" * 40_000_000,
     "a buffer": b"\x97",
     "less than it takes": b"}ssss",
 }
@@ -99,6 +98,13 @@ def test_the_hostile_ones_are_pickles_that_python_would_build() -> None:
         assert pickle.loads(HEAD + small + STOP)
         with pytest.raises(pickle_bounds.TooLargeError, match="as a key"):
             pickle_bounds.check_bounds(io.BytesIO(HEAD + small + STOP))
+
+
+def test_a_long_line_is_not_read_to_its_end() -> None:
+    file = io.BytesIO(HEAD + b"c" + b"x" * 10 * pickle_bounds.LONGEST_LINE + b"\nname\n" + STOP)
+    with pytest.raises(ValueError, match="newline"):
+        pickle_bounds.check_bounds(file)
+    assert file.tell() <= len(HEAD) + 1 + pickle_bounds.LONGEST_LINE
 
 
 def test_compressed_parts_are_refused_without_unpacking(tmp_path: Path) -> None:

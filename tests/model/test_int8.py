@@ -138,6 +138,14 @@ def test_the_functions_in_order_are_what_they_are_called() -> None:
     assert torch.allclose(int8.attention(q, k, v, mask), expected, atol=1e-5)
 
 
+def test_int8_is_near_the_model_and_not_the_model() -> None:
+    model = tiny_model(4, 30, d_model=64, heads=4, feedforward=128).float()
+    source, target = torch.randint(4, 30, (2, 9)), torch.randint(4, 30, (2, 7))
+    exact, rounded = model(source, target), int8.quantised(model)(source, target)
+    error = (exact - rounded).abs().mean() / exact.std()
+    assert 1e-4 < error < 0.1
+
+
 # --- engines -------------------------------------------------------------------------------------
 
 

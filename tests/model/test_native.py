@@ -17,10 +17,11 @@ from compilers import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import SOME_KINDS, compiled_for
+from small import check_lossless
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 from tiny import tiny_model
 
-from chemspec.engine.engine import Engine
+from chemspec.engine.engine import Engine, installed_models
 from chemspec.model import checkpoint
 from chemspec.model.runner import NodeBatch
 from chemspec.model.runners.native import build
@@ -181,6 +182,14 @@ def test_what_the_kernel_does_not_compute_is_refused() -> None:
     assert not supports_config(ModelConfig(vocab_size=9, d_model=64, heads=32))
     with pytest.raises(NoKernelError, match="8 heads in 40 features"):
         NativeBackend(tiny_model(0, d_model=40, heads=8).float(), threads=1)
+
+
+@pytest.mark.weights
+@pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
+@pytest.mark.parametrize("dtype", ["fp32", "int8"])
+def test_on_real_weights_drafts_and_batches_change_no_bit(dtype: str) -> None:
+    engine = Engine.load("retro", device="cpu", runtime="native", dtype=dtype)
+    check_lossless(engine, ["O=C(NCc1ccccc1)c1ccccc1", "COC(=O)c1ccc(Br)cc1", "CC(C)(C)OC(=O)NCc1ccccc1"])
 
 
 # --- where there is no kernel ----------------------------------------------------------------------

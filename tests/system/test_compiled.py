@@ -177,6 +177,13 @@ def test_each_processor_gets_the_best_that_it_can_run(
     assert compiled.find_prebuilt(source, ("-DFOUR=4",)) is None
 
 
+def test_a_library_of_a_newer_system_is_told_as_no_compiler(source: Path, carried: list[Path]) -> None:
+    for file in carried:
+        file.write_bytes(b"not a library")
+    with pytest.raises(NoKernelError, match="no C\\+\\+ compiler"):
+        compiled.load_library(source, "-march=native", "-DFOUR=4")
+
+
 @pytest.mark.nightly  # compiles everything three times
 @pytest.mark.slow
 def test_a_wheel_may_carry_kernel_and_loop(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import math
 import os
 import shutil
 import signal
+import tomllib
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from paths import ROOT
 from torch import nn
 
 from chemspec.data.arrays import Pairs, RaggedArray
@@ -27,12 +29,12 @@ from chemspec.model.weights import CheckpointError
 from chemspec.settings import ModelConfig, TrainSettings, preset_config
 from chemspec.testing import naive_greedy
 from chemspec.tokenizer import EOS, SPECIALS, Tokenizer
-from chemspec.train import module, watch
+from chemspec.train import module, optim, watch
 from chemspec.train.average import average_checkpoints, average_models, export_model
 from chemspec.train.initial_weights import copy_initial_weights
 from chemspec.train.module import learning_rate_share, split_validation, train
 from chemspec.train.optim import Muon
-from chemspec.train.recipe import model_recipe
+from chemspec.train.recipe import builtin_recipes, model_recipe
 from chemspec.train.run import exact_match, run_recipe
 
 TOKENIZER = Tokenizer((*SPECIALS, *"CNOSPFIBcn"))
@@ -136,6 +138,19 @@ def test_muon_steps_as_torchs_own(dtype: torch.dtype, tolerance: float) -> None:
         assert (one - other).norm() < tolerance * (other - start).norm()
 
 
+@pytest.mark.parametrize("native", [False, True])
+def test_without_bf16_products_training_is_in_fp32(
+    data: Path, tmp_path: Path, native: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": native}, raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    seen, matmul, orthogonalise = [], torch.matmul, optim.orthogonalise
+    monkeypatch.setattr(torch, "matmul", lambda a, b: seen.append(a.dtype) or matmul(a, b))
+    monkeypatch.setattr(optim, "orthogonalise", lambda x, dtype: seen.append(dtype) or orthogonalise(x, dtype))
+    fit(data, tmp_path / "run", replace(SHORT, steps=2))
+    assert set(seen) == {torch.bfloat16 if native else torch.float32}
+
+
 @pytest.mark.parametrize(("optimizer", "dropout"), [("muon", 0.0), ("adamw", 0.2)])
 def test_a_resumed_run_ends_with_the_very_same_weights(
     data: Path, tmp_path: Path, optimizer: Any, dropout: float
@@ -202,6 +217,21 @@ def test_a_crash_between_two_validations_costs_little(
     assert torch.load(last, weights_only=True)["global_step"] == 13
     fit(data, out, resume=last)
     assert equal(weights(whole), weights(out))
+
+
+def test_a_second_ctrl_c_ends_it_at_once(data: Path, tmp_path: Path) -> None:
+    ended = []
+
+    def interrupt(*_: Any) -> float:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+        ended.append("the validation, after the second")
+        return 0.0
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        fit(data, tmp_path / "run", exact=interrupt)
+    assert not ended and signal.getsignal(signal.SIGINT) == before
 
 
 def test_minutes_end_a_run_and_the_rate_is_zero_by_then(
@@ -499,6 +529,17 @@ def test_a_recipe_that_goes_on_wants_a_start(data: Path, tmp_path: Path) -> None
         run_recipe(item, data, tmp_path / "run", quiet=True)
     start = fit(data, tmp_path / "first", replace(SHORT, steps=4))
     assert run_recipe(item, data, tmp_path / "run", start=start, quiet=True).is_dir()
+
+
+def test_curves_belong_to_recipes() -> None:
+    """Or to a script beside them. A column that came later is absent from older curves."""
+    folder = ROOT / "assets" / "docs" / "recipes"
+    names = {*builtin_recipes(), *tomllib.loads((folder / "stages.toml").read_text())}
+    names |= {script.stem.replace("_", "-") for script in folder.glob("*.py")}
+    for file in folder.with_name("curves").glob("*.csv"):
+        first, *_ = csv.DictReader(file.read_text().splitlines())
+        assert file.stem.replace("_", "-") in names
+        assert set(first) <= set(watch.TrainingLog.COLUMNS) and first["step"]
 
 
 def test_a_run_does_not_go_on_with_other_data(data: Path, tmp_path: Path) -> None:
