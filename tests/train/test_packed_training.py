@@ -40,6 +40,12 @@ def test_batches_hold_every_pair_once(pairs: Pairs) -> None:
     )
 
 
+def test_a_sequence_that_no_batch_can_hold_is_refused() -> None:
+    long = RaggedArray.pack([[4] * 300])
+    with pytest.raises(ValueError, match="a sequence of 301 tokens"):
+        next(SCRIPT["pack"](Pairs(long, long), [0], SCRIPT["Shape"]()))
+
+
 def test_losses_and_gradients_are_those_of_padded_batches(pairs: Pairs, model: Transformer) -> None:
     packed = SCRIPT["PackedModel"](model, SHAPE)
     for indices in SCRIPT["pack"](pairs, range(len(pairs)), SHAPE):

@@ -68,8 +68,14 @@ class Shape:
 
 
 def pack(pairs: Pairs, order: Iterable[int], shape: Shape) -> Iterator[list[int]]:
-    """Cut an order of pairs into batches that fit a shape; a pair that does not fit waits for a later batch."""
-    sizes = np.stack((pairs.sources.lengths, pairs.targets.lengths + 1)).T.tolist()
+    """Cut an order of pairs into batches that fit a shape; a pair that does not fit waits for a later batch.
+
+    Raises ValueError for sequences that no batch can hold.
+    """
+    lengths = np.stack((pairs.sources.lengths, pairs.targets.lengths + 1)).T
+    if lengths.max() > min(LONGEST, shape.sources - RESERVE, shape.targets - RESERVE):
+        raise ValueError(f"the data has a sequence of {lengths.max()} tokens, which is too long for these batches")
+    sizes = lengths.tolist()
     most = shape.sequences - RESERVE - max(shape.sources, shape.targets) // LONGEST  # the rest are fillers
     batch: list[int] = []
     waiting: list[int] = []
