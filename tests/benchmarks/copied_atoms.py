@@ -99,7 +99,8 @@ def map_by(how: str, left: MolGraph, right: MolGraph, copied: Origins) -> AtomMa
 
 def cheapest(first: AtomMap, second: AtomMap) -> AtomMap:
     """Return the second match if it makes the reaction cheaper, else the first."""
-    return second if second.cost() < first.cost() - 1e-6 else first
+    costs = [match.cost_at(range(len(match.origin)), range(len(match.target))) for match in (first, second)]
+    return second if costs[1] < costs[0] - 1e-6 else first
 
 
 def pairs_of(origins: Origins, left: Side, right: Side) -> Pairs:

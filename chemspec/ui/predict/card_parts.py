@@ -43,7 +43,7 @@ def card_header(question: Question, card: Suggestion) -> Html:
         tag(
             "h3", card.name if question.task == "retro" or not step else step.name, title=step.sentence if step else ""
         ),
-        *(tag(f"span{kind}", text) for kind, text in marks if text),
+        *(tag(f"span{kind}", text, title=text) for kind, text in marks if text),
         tag(
             "span.cs-odds",
             tag("i.cs-bar", style=f"--p:{100 * odds:.0f}%", aria_hidden="true"),
