@@ -81,7 +81,26 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
-    "DECODERS", "DRAFTERS", "EOS", "START", "DecodeResult", "DecodeSettings", "DecoderSpec", "Draft", "Drafter",
-    "DrafterInputs", "DrafterSpec", "Engine", "FinishedSequence", "Hypothesis", "ScoreRequest", "Scores", "Trace",
-    "__version__", "drafter", "finish_sequence", "load", "split_smiles",
-]  # fmt: skip
+    "DECODERS",
+    "DRAFTERS",
+    "EOS",
+    "START",
+    "DecodeResult",
+    "DecodeSettings",
+    "DecoderSpec",
+    "Draft",
+    "Drafter",
+    "DrafterInputs",
+    "DrafterSpec",
+    "Engine",
+    "FinishedSequence",
+    "Hypothesis",
+    "ScoreRequest",
+    "Scores",
+    "Trace",
+    "__version__",
+    "drafter",
+    "finish_sequence",
+    "load",
+    "split_smiles",
+]

@@ -35,10 +35,18 @@ TOKENIZER_FILES = ("tokenizer.json", "spiece.model", "sentencepiece.bpe.model", 
 
 # Options of `generate` that change log-probs and are not applied here, with their neutral values.
 UNUSED: dict[str, Any] = {
-    **dict.fromkeys(("repetition_penalty", "encoder_repetition_penalty"), 1.0),
-    **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "min_length"), 0),
-    **dict.fromkeys(("min_new_tokens", "bad_words_ids", "sequence_bias", "suppress_tokens"), None),
-    **dict.fromkeys(("begin_suppress_tokens", "exponential_decay_length_penalty", "guidance_scale"), None),
+    "repetition_penalty": 1.0,
+    "encoder_repetition_penalty": 1.0,
+    "no_repeat_ngram_size": 0,
+    "encoder_no_repeat_ngram_size": 0,
+    "min_length": 0,
+    "min_new_tokens": None,
+    "bad_words_ids": None,
+    "sequence_bias": None,
+    "suppress_tokens": None,
+    "begin_suppress_tokens": None,
+    "exponential_decay_length_penalty": None,
+    "guidance_scale": None,
 }
 
 
@@ -69,6 +77,9 @@ def find(name: str) -> Path | None:
         f"{name!r} is neither a folder nor in the local cache of Hugging Face, and chemspec does not download "
         f"models; get it with `hf download {name}` (a command of the extra hf)"
     )
+
+
+# --- loading ---------------------------------------------------------------------------------------
 
 
 def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:

@@ -18,27 +18,36 @@ LUT = "embeddings.make_embedding.emb_luts.0.weight"
 TABLE = "embeddings.make_embedding.pe.pe"
 # Options that change the computation, with the values that do not.
 PLAIN: dict[str, tuple[Any, ...]] = {
-    **dict.fromkeys(("encoder_type", "decoder_type"), ("transformer",)),
+    "encoder_type": ("transformer",),
+    "decoder_type": ("transformer",),
     "model_type": ("text",),
     "model_task": ("seq2seq",),
     "self_attn_type": ("scaled-dot", "scaled-dot-flash"),
     "generator_function": ("softmax", "log_softmax"),
     "position_encoding": (True,),
     "position_encoding_type": ("SinusoidalInterleaved", "SinusoidalConcat"),
-    **dict.fromkeys(("max_relative_positions", "relative_positions_buckets"), (0,)),
+    "max_relative_positions": (0,),
+    "relative_positions_buckets": (0,),
     "pos_ffn_activation_fn": ("relu", "gelu"),
     "layer_norm": ("standard",),
-    **dict.fromkeys(("copy_attn", "multiquery", "parallel_residual", "shared_layer_norm"), (False,)),
-    **dict.fromkeys(("num_kv", "num_experts", "sliding_window"), (0,)),
-    **dict.fromkeys(("quant_layers", "lora_layers"), ([], "")),
+    "copy_attn": (False,),
+    "multiquery": (False,),
+    "num_kv": (0,),
+    "parallel_residual": (False,),
+    "shared_layer_norm": (False,),
+    "num_experts": (0,),
+    "sliding_window": (0,),
+    "quant_layers": ([], ""),
+    "lora_layers": ([], ""),
     "src_feats_vocab": ({}, []),
 }
 
 
 def recognises(path: Path) -> bool:
     """Return whether a path is a checkpoint of OpenNMT-py, or a folder with one."""
+    file = pickled.find_checkpoint(path)
     try:
-        return (file := pickled.find_checkpoint(path)) is not None and set(pickled.read_outline(file)) >= PARTS
+        return file is not None and set(pickled.read_outline(file)) >= PARTS
     except CheckpointError:  # reported when it is loaded
         return False
 
