@@ -22,7 +22,11 @@ def cache_dir() -> Path:
 
 
 def make_cache_folder() -> Path:
-    """Return the cache folder, created with access for its owner only if missing; OSError if it cannot be created."""
+    """Return the cache folder, created with access for its owner only if missing.
+
+    Raises:
+        OSError: if it cannot be created.
+    """
     path = cache_dir()
     return path if path.is_dir() else make_private_folder(path)
 

@@ -47,7 +47,9 @@ class NoKernelError(RuntimeError):
 def load_library(source: Path, *flags: str) -> ctypes.CDLL:
     """Compile a source unless it is cached, and load the library.
 
-    NoKernelError on an unsupported system, if CHEMSPEC_NATIVE is 0, or with neither a compiler nor a prebuilt library.
+    Raises:
+        NoKernelError: on an unsupported system, if CHEMSPEC_NATIVE is 0, or with neither a compiler nor a prebuilt
+            library.
     """
     if os.environ.get("CHEMSPEC_NATIVE") == "0":
         raise NoKernelError("switched off by CHEMSPEC_NATIVE=0")
@@ -103,7 +105,9 @@ def find_prebuilt(source: Path, flags: Sequence[str]) -> Path | None:
 def build_for_all_kinds(source: Path, flags: Sequence[str], out: Path) -> list[Path]:
     """Compile a source into `out` for all kinds of processors, for the `PREBUILT` folder of a wheel.
 
-    NoKernelError without a compiler, or on another machine than those of `KINDS`; other errors if it fails.
+    Raises:
+        NoKernelError: without a compiler, or on another machine than those of `KINDS`.
+        OSError, subprocess.SubprocessError: if it fails.
     """
     if platform.machine() != "x86_64" or sys.platform != "linux":
         raise NoKernelError(f"nothing is prebuilt for {sys.platform} on {platform.machine()}")
@@ -127,7 +131,11 @@ def _portable_flags(flags: Sequence[str]) -> tuple[str, ...]:
 
 
 def library_folder() -> Path:
-    """Return the folder of compiled libraries, created if missing; OSError if others than its owner may write to it."""
+    """Return the folder of compiled libraries, created if missing; only its owner may write to it.
+
+    Raises:
+        OSError: if it cannot be created, or others may write to it.
+    """
     path = make_cache_folder() / "compiled"
     path.mkdir(mode=0o700, exist_ok=True)
     status = path.lstat()  # of a link, the link's own
@@ -138,7 +146,11 @@ def library_folder() -> Path:
 
 
 def run_compiler(command: list[str], base: Path) -> Path:
-    """Run a compiler command and return its output, `base`-DIGEST.so; atomic, also for concurrent processes."""
+    """Run a compiler command and return its output, `base`-DIGEST.so; atomic, also for concurrent processes.
+
+    Raises:
+        OSError, subprocess.SubprocessError: if that fails.
+    """
     with tempfile.TemporaryDirectory(prefix=base.name, dir=base.parent, ignore_cleanup_errors=True) as folder:
         partial = Path(folder, "library.so")  # for Windows compilers write debugging files to its folder, too
         subprocess.run([*command, "-o", str(partial)], capture_output=True, check=True, timeout=COMPILE_SECONDS)

@@ -55,8 +55,9 @@ class Refusals:
 def limited_protocol(refused: Callable[[str], None], most: int) -> type[asyncio.Protocol]:
     """Return uvicorn's HTTP protocol with the limits of this module, for its option `http`.
 
-    `refused` is called with "header_bytes", "header_seconds" or "connections" for each closed connection; `most` is the
-    maximum number of connections, including WebSockets.
+    Args:
+        refused: called with "header_bytes", "header_seconds" or "connections" for each closed connection.
+        most: maximum number of connections, including WebSockets.
     """
     from uvicorn.protocols.http.auto import AutoHTTPProtocol
 

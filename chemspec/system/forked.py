@@ -125,7 +125,12 @@ def _run_in_fork(function: Callable[[], str], seconds: float, answers: Any) -> s
 
 
 def limit_process(seconds: float, memory: int = MEMORY_BYTES) -> None:
-    """Limit this process, where the system can, to CPU seconds from now and bytes of memory beyond the current use."""
+    """Limit the CPU time and memory of this process, as far as the system supports it.
+
+    Args:
+        seconds: CPU seconds from now.
+        memory: bytes in addition to the current use.
+    """
     try:
         import resource
     except ImportError:

@@ -82,9 +82,13 @@ class HostCheck:
         links: bool,
         refused: Callable[[str], None],
     ) -> None:
-        """Wrap an ASGI application; `links`: whether links from pages of other sites are accepted.
+        """Wrap an application.
 
-        `refused` is called with "host", "origin" or "cross_site" for each refused request.
+        Args:
+            app: ASGI application.
+            allowed: accepted host names.
+            links: whether links from pages of other sites are accepted.
+            refused: called with "host", "origin" or "cross_site" for each refused request.
         """
         self._app, self._allowed, self._links, self._refused = app, allowed, links, refused
 

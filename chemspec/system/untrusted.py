@@ -11,7 +11,9 @@ LARGEST = 2**63
 def read_untrusted_json(file: Path) -> Any:
     """Return the content of a JSON file with finite numbers of at most 64 bits.
 
-    ValueError for invalid UTF-8 or JSON, NaN, infinities, numbers that are too large, or too deep nesting.
+    Raises:
+        ValueError: for invalid UTF-8 or JSON, NaN, infinities, numbers that are too large, or too deep nesting.
+        OSError: if the file cannot be read.
     """
     return parse_untrusted_json(file.read_text(encoding="utf-8"))
 
