@@ -26,20 +26,19 @@ MIN_PRODUCTS_PER_HELD_OUT = 10  # at most one product in ten is held out, for tr
 
 def draw_held_out(files: Sequence[Path], settings: DataSettings) -> list[Row]:
     """Return one reaction for each product to hold out, in random order."""
-    held: list[Row] = []
-    for file in (file for file in files if file.name in settings.hold_out):
-        products = sorted({product_of(row, settings.task) for row in _candidates(file, settings)})
-        count = min(settings.hold_out[file.name], len(products) // MIN_PRODUCTS_PER_HELD_OUT)
-        chosen = np.random.default_rng(SEED).choice(len(products), count, replace=False)
-        first: dict[str, Row | None] = {products[index]: None for index in chosen}
-        for row in _candidates(file, settings):
-            if (
-                first.get(product := product_of(row, settings.task), row) is None
-                and canonical_pair(row, settings.task)[1]
-            ):
-                first[product] = row
-        held += filter(None, first.values())
-    return held
+    return [row for file in files if file.name in settings.hold_out for row in _draw_from_file(file, settings)]
+
+
+def _draw_from_file(file: Path, settings: DataSettings) -> list[Row]:
+    products = sorted({product_of(row, settings.task) for row in _candidates(file, settings)})
+    count = min(settings.hold_out[file.name], len(products) // MIN_PRODUCTS_PER_HELD_OUT)
+    drawn = [products[index] for index in np.random.default_rng(SEED).choice(len(products), count, replace=False)]
+    drawn_set, first = set(drawn), dict[str, Row]()
+    for row in _candidates(file, settings):
+        product = product_of(row, settings.task)
+        if product in drawn_set and product not in first and canonical_pair(row, settings.task)[1]:
+            first[product] = row
+    return [first[product] for product in drawn if product in first]
 
 
 def _candidates(file: Path, settings: DataSettings) -> Iterator[Row]:

@@ -218,7 +218,7 @@ def _read_item(item: TracedText) -> Contents | None:
     chars = item.chars
     if " " not in chars and chars.startswith("InChI="):
         read = inchi.read_one(chars)
-        return None if isinstance(read, Fault) else Contents([read[0]], list(read[1]))
+        return None if isinstance(read, Fault) else Contents([read.smiles], list(read.notes))
     plain = not any(char.isspace() for char in chars)
     if plain:
         smiles = read_smiles(item)

@@ -1,6 +1,7 @@
 """InChI, with the usual tautomer of amides and aromatic amines where that leaves it open."""
 
 import re
+from dataclasses import dataclass
 from typing import Any
 
 from rdkit import Chem, rdBase
@@ -18,8 +19,16 @@ _LONGEST_INCHI = 5000
 _MOST = 50  # in one text
 
 
-def read_one(inchi: str) -> tuple[str, tuple[str, ...]] | Fault:
-    """Read a text that is one InChI: the SMILES, and a note where that leaves its tautomer open."""
+@dataclass(frozen=True)
+class Molecule:
+    """The molecule of an InChI, and a note where that leaves its tautomer open."""
+
+    smiles: str
+    notes: tuple[str, ...]
+
+
+def read_one(inchi: str) -> Molecule | Fault:
+    """Read a text that is one InChI."""
     line = inchi.strip().strip("\"'")
     match = _INCHI.match(line)
     whole = 0, len(inchi)
@@ -38,7 +47,7 @@ def read_one(inchi: str) -> tuple[str, tuple[str, ...]] | Fault:
         message = "this InChI cannot be turned into a molecule; is it complete?"
         return Fault(f"{message} ({reason})" if reason else message, *whole, "syntax")
     notes = ("InChI names no tautomer: this is one of perhaps several",) * ("/h" in line and "(H" in line)
-    return str(Chem.MolToSmiles(usual_form(mol, f"InChI={match[1]}"))), notes
+    return Molecule(str(Chem.MolToSmiles(usual_form(mol, f"InChI={match[1]}"))), notes)
 
 
 def replace_inchis(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fault:
@@ -53,8 +62,8 @@ def replace_inchis(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fau
         if isinstance(read, Fault):
             faults.append(text[match.start() : match.end()].fault(read.message, read.kind))
             return ""
-        notes.update(dict.fromkeys(read[1]))
-        return read[0]
+        notes.update(dict.fromkeys(read.notes))
+        return read.smiles
 
     changed = text.substitute(_ANY, smiles)
     if not faults and (start := changed.chars.find("InChI=")) >= 0:
