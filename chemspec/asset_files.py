@@ -18,7 +18,7 @@ def app_script() -> Path:
     return inside if inside.is_file() else PACKAGE.parent / "app.py"
 
 
-def read_table(path: Path) -> list[list[str]]:
+def read_asset_table(path: Path) -> list[list[str]]:
     """Return the rows of a hand-written table of cells parted by tabs; a line that begins with # is a comment."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return [line.split("\t") for line in lines if line and not line.startswith("#")]

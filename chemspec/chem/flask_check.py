@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rdkit import rdBase
 
-from chemspec.asset_files import read_table
+from chemspec.asset_files import read_asset_table
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.chem.strategy import Strategy
@@ -134,7 +134,7 @@ def read_patterns(text: str) -> Patterns:
 @cache
 def _sets() -> dict[str, ReagentSet]:
     sets = {}
-    for name, phrase, anywhere, *agents in read_table(FOLDER / "flask_sets.tsv"):
+    for name, phrase, anywhere, *agents in read_asset_table(FOLDER / "flask_sets.tsv"):
         sets[name] = ReagentSet(phrase, read_patterns(anywhere), read_patterns(" ".join(agents)))
     return sets
 
@@ -142,7 +142,7 @@ def _sets() -> dict[str, ReagentSet]:
 @cache
 def _needs() -> dict[str, tuple[Need, ...]]:
     needs: dict[str, tuple[Need, ...]] = {}
-    for classes, reactants, sets in read_table(FOLDER / "flask_needs.tsv"):
+    for classes, reactants, sets in read_asset_table(FOLDER / "flask_needs.tsv"):
         need = Need(reactants, tuple(_sets()[name] for name in sets.split("|")))
         for name in classes.split("|"):
             needs[name] = (*needs.get(name, ()), need)
@@ -153,7 +153,7 @@ def _needs() -> dict[str, tuple[Need, ...]]:
 def _conflicts() -> tuple[Conflict, ...]:
     return tuple(
         Conflict(read_patterns(agent), read_patterns(unless), group, when == "kept", sentence)
-        for agent, unless, group, when, sentence in read_table(FOLDER / "flask_conflicts.tsv")
+        for agent, unless, group, when, sentence in read_asset_table(FOLDER / "flask_conflicts.tsv")
     )
 
 
@@ -167,4 +167,4 @@ def hazards(left: str, right: str) -> tuple[str, ...]:
 
 @cache
 def _hazard_rows() -> Sequence[tuple[Patterns, str]]:
-    return [(read_patterns(patterns), sentence) for patterns, sentence in read_table(FOLDER / "hazards.tsv")]
+    return [(read_patterns(patterns), sentence) for patterns, sentence in read_asset_table(FOLDER / "hazards.tsv")]

@@ -8,7 +8,7 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
-from chemspec.asset_files import read_table
+from chemspec.asset_files import read_asset_table
 from chemspec.chem.atom_maps import AtomMap, map_atoms, read_graph
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.chem.stereo_changes import changed_centres, flipped_double_bonds
@@ -286,7 +286,7 @@ _smarts = cache(mol_from_smarts)
 @cache
 def _rules() -> tuple[Rule, ...]:
     rules = []
-    for family, name, sentence, product, reactants, *reagents in read_table(TABLE):
+    for family, name, sentence, product, reactants, *reagents in read_asset_table(TABLE):
         patterns = tuple(_smarts(part) for part in reactants.split(" + "))
         rules.append(Rule(family, name, sentence, _smarts(product), patterns, reagents[0] if reagents else ""))
     return tuple(rules)

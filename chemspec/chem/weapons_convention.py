@@ -12,7 +12,7 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
-from chemspec.asset_files import read_table
+from chemspec.asset_files import read_asset_table
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 
 LONGEST = 70  # characters, bracket atoms counted as one: of entries without phosphorus saxitoxin has 54
@@ -90,7 +90,7 @@ def _entries() -> tuple[dict[str, Entry], tuple[tuple[Any, Entry], ...]]:
     """Return the entries of one molecule by its SMILES, and the others with their patterns."""
     exact: dict[str, Entry] = {}
     patterns = []
-    for number, where, what, structure in read_table(TABLE):
+    for number, where, what, structure in read_asset_table(TABLE):
         entry = Entry(number, where, what, structure.startswith("[#15"))
         if structure.startswith("="):
             exact[Chem.MolToSmiles(mol_from_smiles(structure[1:]))] = entry

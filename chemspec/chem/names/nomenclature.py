@@ -11,7 +11,7 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
-from chemspec.asset_files import read_table
+from chemspec.asset_files import read_asset_table
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 
 TABLE = Path(__file__).with_name("parents.tsv")
@@ -212,7 +212,7 @@ def _joined(mol: Any, index: int, group: str) -> Any | None:
 def _parents() -> dict[str, tuple[str, str]]:
     """Return SMILES and kind of each parent; "ring": a benzene with one group, "any": all positions are alike."""
     parents: dict[str, tuple[str, str]] = {}
-    for smiles, names, kind, *_ in read_table(TABLE):
+    for smiles, names, kind, *_ in read_asset_table(TABLE):
         whole = smiles.replace("*", "[c:1]9[cH:2][cH:3][cH:4][cH:5][cH:6]9")
         parents |= dict.fromkeys(names.split(" | "), (whole, kind))
     for length, stem in enumerate(_STEMS, 1):

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 import chemspec.chem.names.nomenclature as nomenclature
-from chemspec.asset_files import assets_folder, read_table
+from chemspec.asset_files import assets_folder, read_asset_table
 from chemspec.chem.query import canonical
 
 _DROPPED = dict.fromkeys(map(ord, " \t\n\r\f\v\N{NO-BREAK SPACE}-\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{EN DASH}"))
@@ -83,7 +83,7 @@ def _names_by_smiles() -> dict[str, str]:
 @cache
 def _load_tables() -> dict[str, tuple[str, str]]:
     table: dict[str, tuple[str, str]] = {}
-    for smiles, names, *_ in (*read_table(NAMES), *read_table(TABLE)):
+    for smiles, names, *_ in (*read_asset_table(NAMES), *read_asset_table(TABLE)):
         full, *others = names.split(" | ")
         table |= {_normalise(name): (smiles, full) for name in (full, *others)}
     return table

@@ -9,7 +9,7 @@ from typing import Any
 
 from rdkit import Chem
 
-from chemspec.asset_files import read_table
+from chemspec.asset_files import read_asset_table
 from chemspec.chem.names import reagents
 from chemspec.chem.parsing import mol_from_smiles
 
@@ -103,7 +103,7 @@ def only_numbers(label: str, symbol: str) -> bool:
 
 @cache
 def _known() -> dict[str, str]:
-    return {name: smiles for names, smiles in read_table(TABLE) for name in names.split()}
+    return {name: smiles for names, smiles in read_asset_table(TABLE) for name in names.split()}
 
 
 def group_smiles(label: str) -> str:
