@@ -43,11 +43,13 @@ HTTP = {"task": "retro", "n": 5, "timeout": 600.0}
 
 ANSWERS = ".st-key-predict_fresh [data-testid=stCode]"
 # The first answer of a page that shows all of it, and the query that its address holds. Answers to the question before
-# are marked, or no longer called fresh: an address changes a moment before the page does.
+# are marked, or no longer called fresh: an address changes a moment before the page does. A text is empty while the
+# page hides it, because it loads what stands beside it (early.css); one that stays empty is lost.
 SHOWN = """answers => {
   const app = document.querySelector('[data-testid=stApp]'), first = document.querySelector(answers)
   if (!first || first.dataset.before || app.dataset.testScriptState !== 'notRunning') return null
-  return [new URLSearchParams(location.search).get('smi'), first.innerText.trim()]
+  const text = first.innerText.trim()
+  return text ? [new URLSearchParams(location.search).get('smi'), text] : null
 }"""
 MARK = "all => all.forEach(one => { one.dataset.before = 'yes' })"
 
