@@ -73,7 +73,10 @@ def _error_message(error: Exception) -> str:
 def _repeat_interrupt(unraisable: Any) -> None:
     """Repeat a Ctrl-C that arrived in a destructor, where Python only prints exceptions."""
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
-        threading.Timer(0.01, _thread.interrupt_main).start()
+        try:
+            threading.Timer(0.1, _thread.interrupt_main).start()
+        except KeyboardInterrupt:  # on a busy machine the timer may end before this hook, where Python drops it again
+            _repeat_interrupt(unraisable)
     else:
         sys.__unraisablehook__(unraisable)
 

@@ -8,9 +8,11 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from click.testing import Result
 from command_line import call, last, refusal
 from small import QUERIES, tiny_folder
 
+from chemspec.cli import base
 from chemspec.cli.__main__ import app
 from chemspec.plugins import DECODERS
 from chemspec.system import extras
@@ -371,6 +374,19 @@ def test_ctrl_c_ends_with_130_and_the_run_can_go_on(tmp_path: Path) -> None:
         rows = list(csv.DictReader(file))
     assert 8 <= len(rows) < len(QUERIES) * 300
     assert [row["query"] for row in rows] == (QUERIES * 4000)[: len(rows)]
+
+
+def test_ctrl_c_is_repeated_though_it_interrupts_its_own_repetition(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[bool] = []
+
+    def start(_: threading.Timer) -> None:
+        started.append(True)
+        if len(started) == 1:  # a busy machine: the timer ends first
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Timer, "start", start)
+    base._repeat_interrupt(SimpleNamespace(exc_type=KeyboardInterrupt))
+    assert len(started) == 2
 
 
 def test_ctrl_c_in_a_destructor_is_not_lost(tmp_path: Path) -> None:
