@@ -10,7 +10,6 @@ def draw_page() -> None:
     """Draw the page."""
     st.title("Speed")
     st.caption("Times your question with and without drafts (pieces copied from the query, which the model checks).")
-    race_page.show_shadow_line()
     remote_engine.note_local_models()
     name = race_page.choose_model()
     if not name:

@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 from chemspec.engine import deadline
 from chemspec.engine.engine import Engine, PreparedQuery
-from chemspec.io.shadow import Shadow
 from chemspec.service.limits import Limits, RefusedError
 from chemspec.service.metrics import Metrics
 from chemspec.settings import DecodeSettings
@@ -126,11 +125,9 @@ class Job:
 class Scheduler:
     """Threads, one per device, that decode the queries of one queue."""
 
-    def __init__(
-        self, devices: Sequence[Engines], limits: Limits, metrics: Metrics, shadow: Shadow | None = None
-    ) -> None:
+    def __init__(self, devices: Sequence[Engines], limits: Limits, metrics: Metrics) -> None:
         """Start the threads; requires a running event loop, which receives the results."""
-        self._limits, self._metrics, self._shadow = limits, metrics, shadow
+        self._limits, self._metrics = limits, metrics
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Job] = deque()
         self._changed = Condition()
@@ -214,43 +211,23 @@ class Scheduler:
     def _run_device(self, number: int, engines: Engines) -> None:
         while True:
             with self._changed:
-                while not (self._waiting or self._closed or (self._shadow and self._shadow.pending)):
-                    self._changed.wait()
-                if self._waiting:
-                    first = self._next_job()
-                    room = max(1, self._limits.batch_size // first.search.settings.augment)
-                    batch = self._take_batch(1 if first.decoded_alone else room, first)
-                    self._metrics.batch.labels(first.search.model).observe(len(batch))
-                elif self._closed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if not self._waiting:
                     return
-                else:
-                    batch = []
-            if not batch:
-                self._run_shadow(number)
-                continue
+                first = self._next_job()
+                room = max(1, self._limits.batch_size // first.search.settings.augment)
+                batch = self._take_batch(1 if first.decoded_alone else room, first)
+            self._metrics.batch.labels(first.search.model).observe(len(batch))
             last = began = self._last_sign[number] = time.monotonic()
             with suppress(_AbandonedError):
                 for job, result in self._decode_batch(number, engines[first.search.model], batch):
                     self._metrics.count_results(job.search.model, [result])
                     self._deliver(job, result)
-                    if self._shadow is not None and not job.decoded_alone:
-                        self._shadow.offer(engines[job.search.model], job.ready, job.search.settings, result)
                     now = time.monotonic()
                     self._pace += PACE_WEIGHT * (now - last - self._pace)
                     last = self._last_sign[number] = now
             self._busy[number], self._last_sign[number] = 0, None
             self._metrics.engine_seconds.labels(first.search.model).observe(time.monotonic() - began)
-
-    def _run_shadow(self, number: int) -> None:
-        """Decode a question again without drafts until another one arrives."""
-
-        def interrupted() -> bool:
-            self._last_sign[number] = time.monotonic()
-            return bool(self._waiting) or self._closed
-
-        assert self._shadow is not None
-        self._shadow.run_next(interrupted)
-        self._last_sign[number] = None
 
     def _next_job(self) -> Job:
         """Return the next query; the queue must be locked and not empty."""

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from starlette.types import Receive
@@ -18,13 +17,11 @@ from chemspec.chem import parsing
 from chemspec.engine.deadline import check_settings, not_ready
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.engine.registry import usable_drafters
-from chemspec.io.shadow import Shadow
 from chemspec.service.limits import Limits, RefusedError
 from chemspec.service.metrics import Metrics
 from chemspec.service.scheduler import Deadline, Job, Scheduler, Search, stopping_error
 from chemspec.service.schema import DecodeOptions
 from chemspec.settings import DecodeSettings, Task, decode_settings
-from chemspec.system.files import home_folder
 from chemspec.types import DecodeResult, Pass
 
 LOG = logging.getLogger("chemspec.service")
@@ -37,35 +34,16 @@ _usable_drafters = lru_cache(usable_drafters)  # which reads many files
 class Service:
     """Engines behind one queue; `start` and `stop` it where an event loop runs."""
 
-    def __init__(
-        self, load: Callable[[], Sequence[Mapping[str, Engine]]], limits: Limits | None = None, *, shadow: float = 0.0
-    ) -> None:
-        """Configure a service; `load` returns the engines of every device by model name.
-
-        A fraction `shadow` of the questions is decoded again without drafts on idle devices; 0: none.
-
-        Raises:
-            ValueError: for another fraction.
-        """
+    def __init__(self, load: Callable[[], Sequence[Mapping[str, Engine]]], limits: Limits | None = None) -> None:
+        """Configure a service; `load` returns the engines of every device by model name."""
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self.stopping = False
         self.problem: Exception | None = None  # why the models could not be loaded
-        self.shadow = self._build_shadow(shadow) if shadow else None
         self._load = load
         self.devices: Sequence[Mapping[str, Engine]] = ()  # the engines of every device by model name
         self._scheduler: Scheduler | None = None
         self._loading: asyncio.Task[None] | None = None
-
-    def _build_shadow(self, fraction: float) -> Shadow:
-        def differs(file: Path, stored: bool) -> None:
-            LOG.warning("shadow_difference", extra={"log_fields": {"file": str(file), "stored": stored}})
-
-        shadow = Shadow(
-            fraction, home_folder(), "service", measured=self.metrics.count_shadow_question, differs=differs
-        )
-        self.metrics.name_shadow_file(shadow.differences)
-        return shadow
 
     def start(self, loaded: Callable[[], object] | None = None) -> None:
         """Load the models in the background; `loaded` is called at the end, also after an error."""
@@ -75,7 +53,7 @@ class Service:
         try:
             parsing.APART.start()
             self.devices = await asyncio.to_thread(self._load)
-            self._scheduler = Scheduler(self.devices, self.limits, self.metrics, self.shadow)
+            self._scheduler = Scheduler(self.devices, self.limits, self.metrics)
         except Exception as error:
             self.problem = error
         if loaded is not None:

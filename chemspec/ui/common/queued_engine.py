@@ -7,7 +7,6 @@ passes on.
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -15,7 +14,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -24,20 +23,17 @@ from chemspec import evaluation, tasks
 from chemspec.engine import registry
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
-from chemspec.io.shadow import Shadow
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system.fair_queue import BusyError, FairQueue
-from chemspec.system.files import home_folder
 from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, login, remote_engine
 
 MAX_ANSWERS = 50
 PRECISION = "precision"  # where a session keeps what the visitor chose
 REPORT_SECONDS = 0.1  # seconds between two reports of progress
-IDLE_SECONDS = 2.0  # without any question before a shadow measurement, which so stays out of the runs of a race
 QUEUE_SECONDS = 0.25  # for each one ahead, between two reports of a position: each makes that visitor's browser draw
 
 Report = Callable[[str], object]  # shows one line
@@ -258,59 +254,11 @@ def cached_prediction(
     model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None
 ) -> DecodeResult:
     """Decode one query, or return the session's cached result: a page is run again at every click."""
-
-    def answer() -> DecodeResult:
-        result = decode_query(model, query, settings, report=report)
-        if (worker := shadow_worker()) and not isinstance(model, remote_engine.RemoteEngine):
-            worker.offer(model, query, settings, result)
-        return result
-
     key = (model.digest, model.dtype, query, settings)
-    result = session_cached("_answers", key, answer)
+    result = session_cached("_answers", key, lambda: decode_query(model, query, settings, report=report))
     if result.status == "failed":  # another time it may go well, with a service above all
         st.session_state["_answers"].pop(key, None)
     return result
-
-
-class ShadowWorker:
-    """A thread that runs a shadow measurement in the shared queue, behind everybody, while the machine is idle."""
-
-    def __init__(self, shadow: Shadow, queue: FairQueue, *, idle: float = IDLE_SECONDS) -> None:
-        """Start the thread; it repeats a question once there was none for `idle` seconds."""
-        self.shadow, self._queue, self._idle = shadow, queue, idle
-        self._offered = Event()
-        Thread(target=self._run, daemon=True, name="shadow measurement").start()
-
-    def offer(self, engine: Engine, query: str, settings: DecodeSettings, served: DecodeResult) -> None:
-        """Offer an answered question for a repetition."""
-        if self.shadow.offer(engine, query, settings, served, streamed=True):
-            self._offered.set()
-
-    def _run(self) -> None:
-        while True:
-            self._offered.wait()
-            self._offered.clear()
-            while self.shadow.pending:
-                quiet = 0
-                while quiet < 10:
-                    time.sleep(self._idle / 10)
-                    quiet = 0 if len(self._queue) else quiet + 1
-                try:
-                    with self._queue.wait_for_turn(patient=True):
-                        self.shadow.run_next(lambda: len(self._queue) > 1)  # its own turn counts
-                except BusyError:
-                    continue
-
-
-@st.cache_resource(show_spinner=False)
-def shadow_worker() -> ShadowWorker | None:
-    """Return what decodes some questions again while the app is idle; None unless CHEMSPEC_SHADOW sets a fraction."""
-    fraction = os.environ.get("CHEMSPEC_SHADOW", "")
-    try:
-        return ShadowWorker(Shadow(float(fraction), home_folder(), "app"), shared_queue()) if fraction else None
-    except (ValueError, RuntimeError):
-        logging.getLogger(__name__).warning("CHEMSPEC_SHADOW is no fraction above 0 and at most 1, or there is no home")
-        return None
 
 
 def session_cached(name: str, key: Hashable, make: Callable[[], T], *, most: int = 100) -> T:

@@ -166,23 +166,6 @@ def comparable_decoders() -> list[str]:
 # --- the race --------------------------------------------------------------------------------------
 
 
-def show_shadow_line() -> None:
-    """Show the counts of the shadow measurement, if there is one."""
-    worker = queued_engine.shadow_worker()
-    if worker is None:
-        return
-    counts = worker.shadow.counts
-    st.caption(
-        f"{counts.sentence[0].upper()}{counts.sentence[1:]}.",
-        help="A fraction of all questions is decoded again, with and without drafts, while the app is idle.",
-    )
-    if counts.differ:
-        st.warning(
-            f"Different answers are stored in {worker.shadow.differences.name} in the home folder of the server; "
-            "`chemspec verify` decodes them again."
-        )
-
-
 def show_race_page(model: Engine, query: str) -> None:
     """Draw the race, which starts by itself, and its settings; any click ends it and shows the runs made so far."""
     results = st.container()
