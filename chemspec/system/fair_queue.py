@@ -46,11 +46,7 @@ class FairQueue:
 
     @contextmanager
     def wait_for_turn(
-        self,
-        *,
-        visitor: Hashable = None,
-        waiting: Callable[[int], None] = lambda _: None,
-        every: float = 0.1,
+        self, *, visitor: Hashable = None, waiting: Callable[[int], None] = lambda _: None, every: float = 0.1
     ) -> Iterator[None]:
         """Wait for a turn and hold it.
 

@@ -86,7 +86,7 @@ def page() -> None:
     queue = FairQueue(most=0)
     queued_engine.shared_queue = lambda: queue
     st.write(login.visitor_id())
-    with queued_engine.hold_turn(None):  # type: ignore[arg-type]
+    with queued_engine.hold_turn():
         st.write("never reached")
 
 
