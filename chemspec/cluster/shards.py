@@ -26,7 +26,7 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-MANIFEST, PROGRESS, LOCK, ROWS = "manifest.json", "progress.json", ".lock", "rows"
+MANIFEST, LOCK, ROWS = "manifest.json", ".lock", "rows"
 SHARDS_PER_FOLDER = 1000  # shards per folder: listing a hundred thousand files is slow
 SCHEMA = pyarrow.schema({"row": pyarrow.int64(), **parquet_fields()})
 DIGEST, COUNTS = b"chemspec.queries", b"chemspec.counts"  # in a file's metadata
@@ -135,10 +135,6 @@ class ShardFolder:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_bytes_atomic(path, content.getvalue())
         return counts
-
-    def report_progress(self, **progress: Any) -> None:
-        """Write a progress report."""
-        write_text_atomic(self.folder / PROGRESS, json.dumps(progress, indent=1))
 
     def finish(self, shards: int) -> None:
         """Verify the number of shards; FileError if there are more than the input has now."""
