@@ -9,7 +9,7 @@ from functools import cache
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Path, Query, Request, Security
+from fastapi import APIRouter, FastAPI, Path, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.security import APIKeyHeader
@@ -30,7 +30,7 @@ from chemspec.service.scheduler import Deadline, Search
 from chemspec.service.service import Service, watch_disconnect
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
-from chemspec.types import DecodeResult, Pass, to_json
+from chemspec.types import DecodeResult, Pass
 from chemspec.version import __version__
 
 ASKCOS_PREDICTIONS = 10  # number of predictions, for which the protocol of the ASKCOS v2 gateway has no field
@@ -48,6 +48,8 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     503: {"model": schema.Problem, "description": "not ready, or stopping; see Retry-After"},
     504: {"model": schema.Problem, "description": "no result in time"},
 }
+EVENTS = "events: pass (with the text so far), then result; or error"
+STREAM_RESPONSES = PROBLEMS | {200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
 
 
 def create_app(service: Service, loaded: Callable[[], Any] | None = None) -> FastAPI:
@@ -73,7 +75,7 @@ def create_app(service: Service, loaded: Callable[[], Any] | None = None) -> Fas
     key = APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False)  # for the document; `Guard` checks it
     router = APIRouter(dependencies=[Security(key)] if service.limits.keys else None)
     _add_routes(router, service)
-    _add_stream_routes(router, service)
+    _add_stream_route(router, service)
     _add_review_route(router, service)
     _add_askcos_route(router, service)
     app.router.routes += router.routes  # flat, so that each names its methods in an error 405
@@ -105,8 +107,6 @@ def _add_routes(router: APIRouter, service: Service) -> None:
         with watch_disconnect(request.receive) as gone:
             results = await _predict(service, search, question.queries, request, gone)
         document = _describe_search(search) | {"results": list(map(result_document, results))}
-        raw = [msgspec.Raw(to_json(result).encode()) for result in results] if question.trace else None
-        document["documents"] = raw
         return Response(msgspec.json.encode(document), media_type="application/json")
 
 
@@ -208,8 +208,10 @@ def _add_askcos_route(router: APIRouter, service: Service) -> None:
         ]
 
 
-def _add_stream_routes(router: APIRouter, service: Service) -> None:
+def _add_stream_route(router: APIRouter, service: Service) -> None:
+    @router.post("/v1/stream", responses=STREAM_RESPONSES, response_class=StreamingResponse, tags=["predict"])
     async def stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
+        """Predict one query with server-sent events: every forward pass, then the result."""
         search = service.search(question)
         passes: asyncio.Queue[Pass] = asyncio.Queue()
         jobs = await service.submit(search, [question.query], passes.put_nowait)
@@ -233,8 +235,6 @@ def _add_stream_routes(router: APIRouter, service: Service) -> None:
                     (result,) = answer.result()
                     request.state.log_fields.update(_count_statuses([result]))
                     yield _format_event("result", result_document(result))
-                    if question.trace:
-                        yield f"event: document\ndata: {to_json(result)}\n\n".encode()
                 except RefusedError as error:
                     yield _format_event("error", {"detail": str(error), "code": error.code})
             finally:  # also if the client has disconnected
@@ -246,23 +246,6 @@ def _add_stream_routes(router: APIRouter, service: Service) -> None:
 
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
-
-    stream_response = {200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
-    route_options: dict[str, Any] = {
-        "responses": {**PROBLEMS, **stream_response},
-        "response_class": StreamingResponse,
-        "tags": ["predict"],
-    }
-
-    @router.post("/v1/stream", **route_options)
-    async def post_stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
-        """Predict one query with server-sent events: every forward pass, then the result."""
-        return await stream(question, request)
-
-    @router.get("/v1/stream", **route_options)
-    async def get_stream(question: Annotated[schema.StreamQuestion, Query()], request: Request) -> StreamingResponse:
-        """Predict one query with server-sent events, for EventSource in browsers."""
-        return await stream(question, request)
 
 
 class Progress:
@@ -294,9 +277,6 @@ class Progress:
             ids.append(self._tokens[node])
             node = self._parents[node]
         return self._tokenizer.decode(ids[-2::-1])  # reversed, without bos
-
-
-EVENTS = "events: pass (with the text so far), then result, and document if the trace was requested; or error"
 
 
 def _add_probes(app: FastAPI, service: Service) -> None:

@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import RULES, DecodeSettings, Task
+from chemspec.types import Merged, Within
 
 DEFAULT = DecodeSettings()
 MAX_TEXT = 100_000  # characters of a query; up to here, too long queries get a status
@@ -56,15 +57,18 @@ class DecodeOptions(_Strict):
         return self.model_dump(exclude={"task", "model", "n", "decoder", "exact", "timeout", *_NO_SETTINGS})
 
 
-_NO_SETTINGS = {"queries", "query", "trace", "within"}
+_NO_SETTINGS = {"queries", "query", "within"}
 
 
-class Question(DecodeOptions):
+class ReviewQuestion(DecodeOptions):
     """One query or many."""
 
     queries: Text | list[Text] = Field(description="SMILES or reaction SMILES, one or several")
-    record: bool = Field(False, description="with trace: record every computed prefix")
-    trace: bool = Field(False, description="return complete results, with every pass, as `documents`")
+
+
+class Question(ReviewQuestion):
+    """One query or many, perhaps with a deadline."""
+
     within: float | None = Field(
         None,
         gt=0,
@@ -75,17 +79,10 @@ class Question(DecodeOptions):
     )
 
 
-class ReviewQuestion(DecodeOptions):
-    """One query or many, whose predictions are reviewed."""
-
-    queries: Text | list[Text] = Field(description="SMILES or reaction SMILES, one or several")
-
-
 class StreamQuestion(DecodeOptions):
     """One query, whose forward passes are streamed."""
 
-    query: str = Field(max_length=5000, description="SMILES or reaction SMILES")  # it may be part of a URL
-    trace: bool = Field(False, description="end with the complete result, including all passes")
+    query: Text = Field(description="SMILES or reaction SMILES")
 
 
 class Answer(BaseModel):
@@ -102,15 +99,6 @@ class Answer(BaseModel):
     score: float | None
 
 
-class WithinAnswer(BaseModel):
-    """How far the searches of a query came before its deadline."""
-
-    seconds: float
-    width: int = Field(description="beam width of the list; 1: greedy answer; 0: nothing was complete")
-    abandoned: int = Field(description="beam width of the search abandoned at the deadline; 0: none")
-    passes: int = Field(description="forward passes of all searches")
-
-
 class Result(BaseModel):
     """Result of a query; a failed query has a status and a message."""
 
@@ -118,11 +106,15 @@ class Result(BaseModel):
     status: Literal["ok", "invalid", "too_long", "failed"]
     message: str
     hypotheses: list[Answer]
-    merged: dict[str, int] | None
+    merged: Merged | None
     passes: int
     tokens: int
     seconds: float
-    within: WithinAnswer | None = Field(None, description="only with a deadline")
+    within: Within | None = Field(
+        None,
+        description="only with a deadline: width of the list (1: greedy answer; 0: nothing was complete), of the "
+        "abandoned search (0: none), and forward passes of all searches",
+    )
 
 
 class _ModelAnswer(BaseModel):
@@ -138,7 +130,6 @@ class Prediction(_ModelAnswer):
     """Results in the order of the queries."""
 
     results: list[Result]
-    documents: list[dict[str, Any]] | None = Field(None, description="complete results, if requested")
 
 
 class Check(BaseModel):
@@ -176,6 +167,7 @@ class SuggestionAnswer(BaseModel):
     calibrated: bool
     problems: list[str]
     notes: list[str] = Field(description="stereochemistry that a product leaves open, such as 'E/Z is not set'")
+    hazards: list[str] = Field(description="hazards of the reaction")
     geometry: str = Field(description="E/Z isomers of a product with probabilities, 'E 76 %, Z 2 %'; empty if one")
     forward: Check | None = Field(description="null if unchecked")
     reagents: SuggestedReagents | None

@@ -242,7 +242,7 @@ def test_the_log_has_a_line_a_request_and_never_a_query(running: Running, caplog
     secret = "CC(C)(C)OC(=O)NC"
     replies = [
         running.send("POST", "/v1/predict", {**ASK, "queries": [secret, "CC("]}),
-        running.send("GET", f"/v1/stream?query={secret}&task=retro&n=1&max_len=5"),
+        running.send("POST", "/v1/stream", {"query": secret, "task": "retro", "n": 1, "max_len": 5}),
         running.send("GET", f"/{secret}"),
         running.send("POST", "/v1/predict", {**ASK, "queries": [secret, 3]}),
         running.send("GET", "/healthz"),
@@ -368,7 +368,8 @@ def test_a_stream_tells_its_place(engines: dict[str, Engine], monkeypatch: pytes
         first = start(lambda: service.client().predict(["CCO", "CN"], **HOW))
         until(lambda: gated.batches and service.count("queue_queries") == 1, "one that waits")
         connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=HURRY)
-        connection.request("GET", "/v1/stream?query=CCN&task=retro&n=1&max_len=5")
+        body = json.dumps({"query": "CCN", "task": "retro", "n": 1, "max_len": 5})
+        connection.request("POST", "/v1/stream", body, {"Content-Type": "application/json"})
         response = connection.getresponse()
         assert response.readline() == b": 1 before you\n"
         gated.gate.set()
