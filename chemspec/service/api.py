@@ -13,8 +13,6 @@ from fastapi import APIRouter, FastAPI, Path, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.security import APIKeyHeader
-from starlette.exceptions import HTTPException as StarletteHTTPException
-from starlette.routing import Match
 
 from chemspec import precedents
 from chemspec.engine.engine import Engine
@@ -78,7 +76,7 @@ def create_app(service: Service, loaded: Callable[[], Any] | None = None) -> Fas
     _add_stream_route(router, service)
     _add_review_route(router, service)
     _add_askcos_route(router, service)
-    app.router.routes += router.routes  # flat, so that each names its methods in an error 405
+    app.include_router(router)
     return app
 
 
@@ -230,7 +228,7 @@ def _add_stream_route(router: APIRouter, service: Service) -> None:
                         continue
                     next_pass.cancel()
                     if not answer.done():
-                        yield f": {service.ahead(jobs[0])} before you\n\n".encode()
+                        yield b": waiting\n\n"
                 try:
                     (result,) = answer.result()
                     request.state.log_fields.update(_count_statuses([result]))
@@ -326,8 +324,6 @@ def _add_error_handlers(app: FastAPI, service: Service) -> None:
     async def refused(_: Request, error: RefusedError) -> Response:
         return problem(error.status, error.code, str(error), error.after)
 
-    app.add_exception_handler(StarletteHTTPException, _handle_http_error)  # type: ignore[arg-type]
-
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
         """Name the invalid field without its content."""
@@ -339,15 +335,6 @@ def _add_error_handlers(app: FastAPI, service: Service) -> None:
         parts = [str(part) for part in first["loc"] if "constrained-" not in str(part)]
         where = ".".join(parts).encode("utf-8", "backslashreplace").decode()
         return problem(422, "malformed", f"{where[:200]}: {first['msg']}"[:500])
-
-
-async def _handle_http_error(request: Request, error: StarletteHTTPException) -> Response:
-    """Respond as FastAPI does, but name the methods of all routes of the path, not only of the first one."""
-    headers = dict(error.headers or {})
-    if error.status_code == 405:
-        routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
-        headers["Allow"] = ", ".join(sorted({method for route in routes for method in route.methods or ()}))
-    return JSONResponse({"detail": error.detail}, error.status_code, headers)
 
 
 def _format_event(name: str, data: Any) -> bytes:

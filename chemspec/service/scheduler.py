@@ -178,11 +178,6 @@ class Scheduler:
         """Estimate the seconds until `waiting` queries are finished."""
         return min(60, max(1, math.ceil(waiting * self._pace / len(self._threads))))
 
-    def ahead(self, job: Job) -> int:
-        """Return the number of queries before a waiting one."""
-        with self._changed:
-            return sum(other.priority < job.priority for other in self._waiting)
-
     def abandon(self, jobs: Iterable[Job], reason: str) -> None:
         """Stop decoding these queries, for which no client waits."""
         pending = [job for job in jobs if not job.result.done()]

@@ -1,5 +1,6 @@
 """Request and response models of the HTTP interface; all bounds are here or in `limits`."""
 
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -54,10 +55,10 @@ class DecodeOptions(_Strict):
     @property
     def settings(self) -> dict[str, Any]:
         """The fields of `DecodeSettings` that are passed on unchanged."""
-        return self.model_dump(exclude={"task", "model", "n", "decoder", "exact", "timeout", *_NO_SETTINGS})
+        return self.model_dump(include=_SETTINGS - {"n", "decoder"})
 
 
-_NO_SETTINGS = {"queries", "query", "within"}
+_SETTINGS = {field.name for field in fields(DecodeSettings)}
 
 
 class ReviewQuestion(DecodeOptions):
@@ -141,14 +142,6 @@ class Check(BaseModel):
     added: str = Field(description="reagents that were added to the reactants, as SMILES")
 
 
-class SuggestedReagents(BaseModel):
-    """Reagents of a suggestion, from the nearest precedents or proposed by a model."""
-
-    smiles: str
-    text: str
-    source: str
-
-
 class Alternative(BaseModel):
     """Another prediction with the same strategy."""
 
@@ -170,7 +163,9 @@ class SuggestionAnswer(BaseModel):
     hazards: list[str] = Field(description="hazards of the reaction")
     geometry: str = Field(description="E/Z isomers of a product with probabilities, 'E 76 %, Z 2 %'; empty if one")
     forward: Check | None = Field(description="null if unchecked")
-    reagents: SuggestedReagents | None
+    reagents: dict[str, str] | None = Field(
+        description="smiles, text and source: from the nearest precedents or a model"
+    )
     precedents: dict[str, Any] | None = Field(description="patent reactions with the same change: close, wide, nearest")
     stock: list[str] = Field(description="for each molecule whether it can be bought")
     alternatives: list[Alternative]

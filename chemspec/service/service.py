@@ -26,8 +26,6 @@ from chemspec.types import DecodeResult, Pass
 
 LOG = logging.getLogger("chemspec.service")
 CLIENT: ContextVar[str] = ContextVar("client", default="")  # anonymous client name set by `guard`, for a fair queue
-# Queries of more characters are prepared in a thread, so that other requests do not wait: some take a second.
-THREAD_FROM = 100
 _usable_drafters = lru_cache(usable_drafters)  # which reads many files
 
 
@@ -166,10 +164,7 @@ class Service:
         if len(queries) > self.limits.queries:
             message = f"{len(queries)} queries in one request; the limit is {self.limits.queries}"
             raise RefusedError(413, "too_many_queries", message)
-        if sum(map(len, queries)) > THREAD_FROM:
-            prepared = await asyncio.to_thread(_prepare, search, queries)
-        else:
-            prepared = _prepare(search, queries)
+        prepared = await asyncio.to_thread(_prepare, search, queries)  # some take a second
         future = asyncio.get_running_loop().create_future
         jobs = [Job(search, ready, future(), watch, client=CLIENT.get()) for ready in prepared]
         refusals = [job.ready.refusal for job in jobs if job.ready.refusal is not None]
@@ -179,10 +174,6 @@ class Service:
         self._scheduler.submit([job for job in jobs if job.ready.refusal is None])
         self.metrics.count_results(search.model, refusals)
         return jobs
-
-    def ahead(self, job: Job) -> int:
-        """Return the number of queries before a waiting one."""
-        return self._scheduler.ahead(job) if self._scheduler else 0
 
     async def results(self, jobs: Sequence[Job], gone: asyncio.Future[None] | None = None) -> list[DecodeResult]:
         """Wait for the results of a request; queries that are not finished in time fail.

@@ -359,7 +359,7 @@ def test_one_client_cannot_take_the_queue_of_the_others(engines: dict[str, Engin
         )
 
 
-def test_a_stream_tells_its_place(engines: dict[str, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_waits_is_kept_open(engines: dict[str, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     from chemspec.service import api
 
     monkeypatch.setattr(api, "HEARTBEAT", 0.01)
@@ -371,7 +371,7 @@ def test_a_stream_tells_its_place(engines: dict[str, Engine], monkeypatch: pytes
         body = json.dumps({"query": "CCN", "task": "retro", "n": 1, "max_len": 5})
         connection.request("POST", "/v1/stream", body, {"Content-Type": "application/json"})
         response = connection.getresponse()
-        assert response.readline() == b": 1 before you\n"
+        assert response.readline() == b": waiting\n"
         gated.gate.set()
         assert b"event: result" in response.read()
         connection.close()
