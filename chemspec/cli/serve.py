@@ -76,9 +76,9 @@ def serve_models(
     options: dict[str, Any] = {"dtype": dtype, "threads": threads, "runtime": runtime}
     address = f"{', '.join(models)} on {endpoint.address}"
     if not replicas.ray:
-        service = Service(lambda: server.load_engines(models, devices, **options), all_limits)
         show.print_note(f"serving {address}; Ctrl-C ends it")
-        server.run_service(service, endpoint)
+        engines = server.load_engines(models, devices, **options)
+        server.run_service(Service(engines, all_limits), endpoint)
         return
     extras.require_packages("ray", what="--ray")
     from chemspec.cluster import service_on_ray

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -43,19 +43,19 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     413: {"model": schema.Problem, "description": "too many bytes or queries"},
     422: {"model": schema.Problem, "description": "a field is missing, unknown or out of range"},
     429: {"model": schema.Problem, "description": "too many queries are waiting; see Retry-After"},
-    503: {"model": schema.Problem, "description": "not ready, or stopping; see Retry-After"},
+    503: {"model": schema.Problem, "description": "stopping; see Retry-After"},
     504: {"model": schema.Problem, "description": "no result in time"},
 }
 EVENTS = "events: pass (with the text so far), then result; or error"
 STREAM_RESPONSES = PROBLEMS | {200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
 
 
-def create_app(service: Service, loaded: Callable[[], Any] | None = None) -> FastAPI:
+def create_app(service: Service) -> FastAPI:
     """Return the ASGI application of a service."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        service.start(loaded)
+        service.start()
         yield
         await service.stop()
 
@@ -86,8 +86,6 @@ def _add_routes(router: APIRouter, service: Service) -> None:
     )
     async def models() -> Any:
         """List models and limits."""
-        if not service.devices:
-            raise RefusedError(503, "loading", "the models are still being loaded; try again", after=2)
         limits = service.limits
         limit_values = {
             name: getattr(limits, name) for name in ("queries", "answers", "body", "timeout", "queue", "batch_size")
@@ -289,9 +287,9 @@ def _add_probes(app: FastAPI, service: Service) -> None:
 
     @app.get("/readyz", response_model=dict[str, str], responses=unready, tags=["probes"])
     async def readyz() -> Any:
-        """Readiness probe: whether models are loaded and the service is not stopping."""
-        if not service.ready:
-            raise RefusedError(503, "not_ready", service.not_ready_reason)
+        """Readiness probe: whether requests are accepted."""
+        if reason := service.not_ready_reason:
+            raise RefusedError(503, "not_ready", reason)
         return {"status": "ready"}
 
     @app.get("/metrics", response_class=Response, tags=["probes"], responses={200: {"content": {"text/plain": {}}}})

@@ -135,7 +135,6 @@ class Scheduler:
         self._arrivals = count()
         self._pace = 0.05  # recent seconds of a device per query
         self._busy = [0] * len(devices)
-        self._last_sign: list[float | None] = [None] * len(devices)  # start of each device's current pass; None: idle
         metrics.waiting.set_function(lambda: len(self._waiting))
         metrics.decoding.set_function(lambda: sum(self._busy))
         self._threads = [
@@ -149,12 +148,6 @@ class Scheduler:
     def alive(self) -> bool:
         """Whether all threads are running."""
         return all(thread.is_alive() for thread in self._threads)
-
-    @property
-    def hung(self) -> bool:
-        """Whether a device has been in one forward pass for longer than the limit `hang`."""
-        began = [sign for sign in self._last_sign if sign is not None]
-        return bool(began) and time.monotonic() - min(began) > self._limits.hang
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue queries, all or none; raises RefusedError if the queue is full or the service is stopping."""
@@ -213,15 +206,15 @@ class Scheduler:
                 room = max(1, self._limits.batch_size // first.search.settings.augment)
                 batch = self._take_batch(1 if first.decoded_alone else room, first)
             self._metrics.batch.labels(first.search.model).observe(len(batch))
-            last = began = self._last_sign[number] = time.monotonic()
+            last = began = time.monotonic()
             with suppress(_AbandonedError):
                 for job, result in self._decode_batch(number, engines[first.search.model], batch):
                     self._metrics.count_results(job.search.model, [result])
                     self._deliver(job, result)
                     now = time.monotonic()
                     self._pace += PACE_WEIGHT * (now - last - self._pace)
-                    last = self._last_sign[number] = now
-            self._busy[number], self._last_sign[number] = 0, None
+                    last = now
+            self._busy[number] = 0
             self._metrics.engine_seconds.labels(first.search.model).observe(time.monotonic() - began)
 
     def _next_job(self) -> Job:
@@ -248,7 +241,6 @@ class Scheduler:
         self._busy[number] = len(under_way)
 
         def before_pass() -> None:
-            self._last_sign[number] = time.monotonic()
             if all(job.abandoned for job in under_way):
                 raise _AbandonedError
 

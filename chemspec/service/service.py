@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
@@ -19,7 +19,7 @@ from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.engine.registry import usable_drafters
 from chemspec.service.limits import Limits, RefusedError
 from chemspec.service.metrics import Metrics
-from chemspec.service.scheduler import Deadline, Job, Scheduler, Search, stopping_error
+from chemspec.service.scheduler import Deadline, Job, Scheduler, Search
 from chemspec.service.schema import DecodeOptions
 from chemspec.settings import DecodeSettings, Task, decode_settings
 from chemspec.types import DecodeResult, Pass
@@ -32,63 +32,35 @@ _usable_drafters = lru_cache(usable_drafters)  # which reads many files
 class Service:
     """Engines behind one queue; `start` and `stop` it where an event loop runs."""
 
-    def __init__(self, load: Callable[[], Sequence[Mapping[str, Engine]]], limits: Limits | None = None) -> None:
-        """Configure a service; `load` returns the engines of every device by model name."""
+    def __init__(self, devices: Sequence[Mapping[str, Engine]], limits: Limits | None = None) -> None:
+        """Configure a service on the engines of every device by model name."""
+        self.devices = devices
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self.stopping = False
-        self.problem: Exception | None = None  # why the models could not be loaded
-        self._load = load
-        self.devices: Sequence[Mapping[str, Engine]] = ()  # the engines of every device by model name
         self._scheduler: Scheduler | None = None
-        self._loading: asyncio.Task[None] | None = None
 
-    def start(self, loaded: Callable[[], object] | None = None) -> None:
-        """Load the models in the background; `loaded` is called at the end, also after an error."""
-        self._loading = asyncio.create_task(self._begin(loaded))
-
-    async def _begin(self, loaded: Callable[[], object] | None) -> None:
-        try:
-            parsing.APART.start()
-            self.devices = await asyncio.to_thread(self._load)
-            self._scheduler = Scheduler(self.devices, self.limits, self.metrics)
-        except Exception as error:
-            self.problem = error
-        if loaded is not None:
-            loaded()
+    def start(self) -> None:
+        """Accept requests; called in the event loop that answers them."""
+        parsing.APART.start()
+        self._scheduler = Scheduler(self.devices, self.limits, self.metrics)
 
     async def stop(self) -> None:
         """Refuse new requests and finish accepted ones."""
         self.stopping = True
-        if self._loading is not None and not self._loading.done():
-            self._loading.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._loading
         if self._scheduler is not None:
             await asyncio.to_thread(self._scheduler.close, self.limits.grace)
 
     @property
-    def ready(self) -> bool:
-        """Whether requests are accepted."""
-        return self._scheduler is not None and not self.broken and not self.stopping
-
-    @property
     def not_ready_reason(self) -> str:
-        """The reason why it is not `ready`."""
-        if self.stopping:
-            return "stopping"
-        return self.broken or "the models are being loaded"
+        """The reason why no requests are accepted; empty if they are."""
+        return "stopping" if self.stopping else self.broken
 
     @property
     def broken(self) -> str:
         """The error that requires a restart; empty if there is none."""
-        if self.problem is not None:
-            return "the models could not be loaded"
-        if self._scheduler is not None and not self._scheduler.alive:
-            return "a thread that decodes has ended"
-        if self._scheduler is not None and self._scheduler.hung:
-            return f"a forward pass has not ended within {self.limits.hang:g} s"
-        return ""
+        alive = self._scheduler is None or self._scheduler.alive
+        return "" if alive else "a thread that decodes has ended"
 
     def search(self, options: DecodeOptions, within: float | None = None) -> Search:
         """Return model, settings and deadline of a request, which may have a shorter time limit than the service.
@@ -108,7 +80,6 @@ class Service:
         Raises:
             RefusedError: if there is none, or it has another task.
         """
-        self._check_ready()
         engines = self.devices[0]
         names = ", ".join(sorted(engines))
         if model is not None:
@@ -157,7 +128,6 @@ class Service:
         `watch` is called with every pass of a single query. Raises RefusedError if there are too many in this request
         or in the queue, or the service is stopping.
         """
-        self._check_ready()
         assert self._scheduler is not None
         if not queries:
             raise RefusedError(422, "no_query", "there is no query in the request")
@@ -198,12 +168,6 @@ class Service:
         if not any(future.done() for future in futures) and not search.widest:
             raise RefusedError(504, "timeout", search.deadline.message)
         return [job.result.result() if job.result.done() else _late_result(job) for job in jobs]
-
-    def _check_ready(self) -> None:
-        if self.stopping:
-            raise stopping_error()
-        if self._scheduler is None:
-            raise RefusedError(503, "loading", "the models are still being loaded; try again", after=2)
 
 
 @contextmanager

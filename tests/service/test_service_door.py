@@ -167,35 +167,6 @@ def sum_of(records: list[logging.LogRecord]) -> int:
     return sum(record.log_fields["host"] for record in records if record.getMessage() == "refused")  # type: ignore[attr-defined]
 
 
-def test_a_model_that_hangs_is_seen(engines: Mapping[str, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
-    gated = Gated(engines["retro"])
-    with serving([{"retro": gated}], hang=0.2) as service:  # type: ignore[dict-item]
-        monkeypatch.setattr(gated, "decode_continuously", lambda *_, **__: iter([gated.gate.wait()][:0]))
-        assert service.send("GET", "/healthz")[0] == 200
-        with rawhttp.connected(service.port) as connection:
-            connection.sendall(QUESTION)
-            until(lambda: service.service.broken, "the hang")
-            status, document, _ = service.send("GET", "/healthz")
-            assert status == 503 and "a forward pass has not ended within 0.2 s" in document["detail"]
-            assert service.send("GET", "/readyz")[0] == 503
-        gated.gate.set()
-        until(lambda: not service.service.broken, "the end of the pass")
-
-
-def test_passes_that_end_are_no_hang(engines: Mapping[str, Engine]) -> None:
-    gated = Gated(engines["retro"])  # while its gate is closed it runs one pass after the other
-    with serving([{"retro": gated}], hang=30.0) as service:  # type: ignore[dict-item]
-        scheduler = service.service._scheduler
-        with rawhttp.connected(service.port) as connection:
-            connection.sendall(QUESTION)
-            first = until(lambda: scheduler._last_sign[0], "the first pass")
-            until(lambda: scheduler._last_sign[0] > first, "a later pass")
-            assert not service.service.broken
-            gated.gate.set()
-            assert rawhttp.answer(connection)[0] == 200
-        until(lambda: scheduler._last_sign[0] is None, "rest")
-
-
 def test_the_service_asks_no_other_machine(
     folders: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -292,16 +292,6 @@ def test_metrics_count_what_was_done(engines: dict[str, Engine]) -> None:
         assert service.count("requests_total", route="/v1/predict", status="200") == 1
 
 
-def test_a_service_is_alive_before_it_is_ready(engines: dict[str, Engine]) -> None:
-    from chemspec.service.limits import Limits, RefusedError
-    from chemspec.service.service import Service
-
-    service = Service(lambda: [engines], Limits())
-    assert not service.broken and not service.ready
-    with pytest.raises(RefusedError, match="still being loaded"):
-        service.engine(None, "retro")
-
-
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_service_whose_thread_has_died_says_so(engines: dict[str, Engine]) -> None:
     class Dying(Gated):

@@ -84,7 +84,7 @@ class Served:
 
         forward = Engine.load(small_model(tools.home / "models" / "forward", "forward"), device="cpu", threads=1)
         limits = Limits(queue=64, queries=64, body=100_000, timeout=2.0, grace=5.0, keys=frozenset({KEY}))
-        self.service: Service = Service(lambda: [{"retro": tools.engine, "forward": forward}], limits)
+        self.service: Service = Service([{"retro": tools.engine, "forward": forward}], limits)
         self.app = api.create_app(self.service)
         # A thread of its own: after a test of pages in the same process, Playwright's loop runs in the main one.
         self._thread, self._loop = ThreadPoolExecutor(1), asyncio.new_event_loop()
@@ -96,9 +96,6 @@ class Served:
 
     async def _begin(self) -> None:
         self.service.start()
-        while not self.service.ready:
-            assert self.service.problem is None, self.service.problem
-            await asyncio.sleep(0.01)
 
     async def answer(self, case: dict[str, Any]) -> tuple[int, dict[str, str], bytes]:
         """Send a request; return status, headers and body of the response."""
