@@ -5,9 +5,6 @@ The sketcher (Ketcher) and the 3-D viewer (3Dmol.js) come from npm, in exact ver
 Without Node.js or a network chemspec installs all the same: the app then says in one line what is missing and why.
 What was done is told in one line (pip shows it with -v). `python hatch_build.py` builds later, `CHEMSPEC_NO_FRONTEND=1`
 skips the build.
-
-With CHEMSPEC_PREBUILT=1 a wheel also carries the compiled kernel and loop for a few kinds of processors, for
-machines without a compiler (`chemspec/system/compiled.py`); it is then a wheel for this system alone.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -52,24 +48,6 @@ class FrontendHook(Hook):
             for part in vendor.iterdir():
                 if part.name != TESTS_ONLY:
                     build_data["force_include"][str(part)] = f"chemspec/assets/vendor/{part.name}"
-        if version != "editable" and os.environ.get("CHEMSPEC_PREBUILT", "") not in ("", "0"):
-            self.compiled = tempfile.TemporaryDirectory(prefix="chemspec-prebuilt-")  # until the wheel is packed
-            for file in prebuild(root, Path(self.compiled.name)):
-                build_data["force_include"][str(file)] = f"chemspec/prebuilt/{file.name}"
-            build_data["pure_python"] = False
-            build_data["tag"] = f"py3-none-{sysconfig.get_platform().replace('-', '_').replace('.', '_')}"
-
-
-def prebuild(root: Path, out: Path) -> list[Path]:
-    """Compile what chemspec compiles, for all kinds of processors; these modules need nothing but Python."""
-    sys.path.insert(0, str(root))
-    try:
-        from chemspec.decode.compiled import build as loop
-        from chemspec.model.runners.native import build as kernel
-        from chemspec.system import compiled
-    finally:
-        sys.path.remove(str(root))
-    return [file for one in (kernel, loop) for file in compiled.build_for_all_kinds(one.SOURCE, one.FLAGS, out)]
 
 
 def build(root: Path) -> str:

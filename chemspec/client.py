@@ -177,29 +177,18 @@ class Client:
     ) -> Any:
         if isinstance(queries, str):
             return self._results(path, [queries], parse, options)[0]
-        parts = self.in_parts(
-            queries, lambda part: self.request("POST", path, {"queries": part, **_without_blanks(options)})
-        )
-        return [parse(document) for response in parts for document in response["results"]]
-
-    def in_parts(self, queries: Sequence[str], ask: Callable[[list[str]], Document]) -> Iterator[Document]:
-        """Yield the responses of `ask` for batches of the queries, with smaller batches if the service requires it.
-
-        Raises:
-            ServiceError: if `ask` raises it, except for too large batches.
-        """
-        start = 0
-        while start < len(queries):
-            part = list(queries[start : start + self._part])
+        results: list[Any] = []
+        while len(results) < len(queries):
+            part = list(queries[len(results) : len(results) + self._part])
             try:
-                response = ask(part)
+                response = self.request("POST", path, {"queries": part, **_without_blanks(options)})
             except ServiceError as error:
                 if error.code != "too_many_queries" or len(part) == 1:
                     raise
-                self._part = len(part) // 2
+                self._part = len(part) // 2  # the service takes fewer at once
             else:
-                yield response
-                start += len(part)
+                results += map(parse, response["results"])
+        return results
 
     def stream(self, query: str, **options: Any) -> Iterator[dict[str, Any] | Result]:
         """Predict for one query, with the options of `predict`; yields a record of every pass, then the result.
@@ -207,12 +196,23 @@ class Client:
         Raises:
             ServiceError: if the service rejects the request, is unreachable, or the connection is lost.
         """
-        for name, data in self.events("/v1/stream", {"query": query, **_without_blanks(options)}):
-            if name == "pass":
-                yield data
-            elif name == "result":
-                yield Result.from_document(data)
-                return
+        body = {"query": query, **_without_blanks(options)}
+        response = self._with_retries(lambda: self._send("POST", "/v1/stream", body, preload_content=False))
+        try:
+            name = ""
+            for raw in response:
+                line = raw.decode().rstrip("\n")
+                if line.startswith("event: "):
+                    name = line[7:]
+                elif line.startswith("data: "):
+                    data = json.loads(line[6:])
+                    if name == "error":
+                        raise ServiceError(data["detail"], 200, data["code"])
+                    yield data if name == "pass" else Result.from_document(data)
+        except HTTPError as error:
+            raise ServiceError(f"{self.url}: {error!r}") from error
+        finally:
+            response.close()  # with its connection, also if the caller stops reading
 
     def models(self) -> list[dict[str, Any]]:
         """Return the available models: name, task, digest, drafters, ..."""
@@ -258,29 +258,6 @@ class Client:
                 raise failure
             time.sleep(max(0.0, min(wait, ends - time.monotonic())))
             pause = min(2.0, 2 * pause)
-
-    def events(self, path: str, body: Any) -> Iterator[tuple[str, Any]]:
-        """Send a request like `request` and yield its server-sent events as names and JSON values.
-
-        Raises:
-            ServiceError: if the service rejects it, or sends an error event.
-        """
-        response = self._with_retries(lambda: self._send("POST", path, body, preload_content=False))
-        try:
-            name = ""
-            for raw in response:
-                line = raw.decode().rstrip("\n")
-                if line.startswith("event: "):
-                    name = line[7:]
-                elif line.startswith("data: "):
-                    data = json.loads(line[6:])
-                    if name == "error":
-                        raise ServiceError(data["detail"], 200, data["code"])
-                    yield name, data
-        except HTTPError as error:
-            raise ServiceError(f"{self.url}: {error!r}") from error
-        finally:
-            response.close()  # with its connection, also if the caller stops reading
 
     def _send(self, method: str, path: str, body: Any = None, **options: Any) -> BaseHTTPResponse:
         json_body = {} if body is None else {"json": body}

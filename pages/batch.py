@@ -3,14 +3,13 @@
 import streamlit as st
 
 from chemspec.ui.batch import job_form, job_view
-from chemspec.ui.common import escaping, nav, remote_engine
+from chemspec.ui.common import escaping, nav
 from chemspec.ui.common.store import StoreError, ensure_home
 
 
 def draw_page() -> None:
     """Draw the page."""
     st.title("Batch", anchor=False)
-    remote_engine.note_local_models()
     st.html(job_view.STYLE)
     job_view.start_pending_jobs()
     if name := st.query_params.get("job"):

@@ -34,7 +34,7 @@ def show_speedup() -> None:
         c = st.slider("c: cost of drafting a token, in passes", 0.0, 1.0, 0.05, 0.01)
         measured = names and st.toggle("Wide passes cost what was measured on this machine")
         name = st.selectbox("Model", names) if measured else None
-    cost = walltime.relative_cost(queued_engine.require_engine(name, here=True).cost()) if name else walltime.flat_cost
+    cost = walltime.relative_cost(queued_engine.require_engine(name).cost()) if name else walltime.flat_cost
     best = walltime.best_gamma(alpha, c, cost)
     now, top = (walltime.expected_speedup(alpha, g, c, cost) for g in (gamma, best))
     with left:

@@ -4,7 +4,7 @@ import streamlit as st
 
 from chemspec.engine.engine import models_dir
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.ui.common import escaping, nav, queued_engine, remote_engine
+from chemspec.ui.common import escaping, nav, queued_engine
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.models import cards
 
@@ -12,7 +12,6 @@ from chemspec.ui.models import cards
 def draw_page() -> None:
     """Draw the page."""
     st.title("Models")
-    remote_engine.note_local_models()
     folders, loaded = cards.list_model_cards(), queued_engine.loaded_engines()
     cards.show_summary(sum(not card.problem for card in folders), sum(card.folder in loaded for card in folders))
     if not folders:
@@ -59,7 +58,7 @@ def load_model(name: str) -> None:
     """Load a model, showing that it takes a while."""
     with st.status("Reading weights, building the runtime, measuring a pass …") as status:
         try:
-            queued_engine.load_engine(name, here=True)
+            queued_engine.load_engine(name)
         except (CheckpointError, ValueError, RuntimeError, MemoryError) as error:
             status.update(label="It could not be loaded", state="error", expanded=True)
             st.code(str(error), language=None, wrap_lines=True)

@@ -5,7 +5,7 @@ import streamlit as st
 from chemspec.engine.engine import Engine, models_dir
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
-from chemspec.ui.common import nav, queued_engine, remote_engine, scheme, widgets
+from chemspec.ui.common import nav, queued_engine, scheme, widgets
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.predict import answers, pass_totals, query_panel, reviewing
 from chemspec.ui.predict.gallery import show_example, show_gallery
@@ -46,7 +46,7 @@ def is_new_target(question: Question) -> bool:
 
 def show_welcome(task: Task) -> None:
     """Show the start page: a recorded example and queries to try."""
-    st.markdown(f"Predict what a reaction gives, or how to make a molecule. {plain_text(remote_engine.privacy_note())}")
+    st.markdown("Predict what a reaction gives, or how to make a molecule. Runs on this machine; nothing leaves it.")
     if queued_engine.model_names(task):
         show_example(task)
         st.html("<h2>More examples</h2>")

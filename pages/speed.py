@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from chemspec.ui.common import nav, queued_engine, remote_engine
+from chemspec.ui.common import nav, queued_engine
 from chemspec.ui.speed import race_page
 
 
@@ -10,13 +10,11 @@ def draw_page() -> None:
     """Draw the page."""
     st.title("Speed")
     st.caption("Times your question with and without drafts (pieces copied from the query, which the model checks).")
-    race_page.show_shadow_line()
-    remote_engine.note_local_models()
     name = race_page.choose_model()
     if not name:
         st.info("No model is installed yet. The page Models says how to add one.")
         return
-    model = queued_engine.require_engine(name, here=True)
+    model = queued_engine.require_engine(name)
     if query := race_page.choose_query(model):
         race_page.show_race_page(model, query)
 

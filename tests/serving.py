@@ -138,7 +138,7 @@ class Running:
 
 
 @contextmanager
-def serving(devices: Sequence[Mapping[str, Any]], *, shadow: float = 0.0, **limits: Any) -> Iterator[Running]:
+def serving(devices: Sequence[Mapping[str, Any]], **limits: Any) -> Iterator[Running]:
     """Run a service in this process; its engines are there already."""
     import uvicorn
 
@@ -147,12 +147,12 @@ def serving(devices: Sequence[Mapping[str, Any]], *, shadow: float = 0.0, **limi
     from chemspec.service.limits import Endpoint, Limits
     from chemspec.service.service import Service
 
-    service = Service(lambda: devices, Limits(**limits), shadow=shadow)
+    service = Service(devices, Limits(**limits))
     app = api.create_app(service)
     server = uvicorn.Server(http.build_server_config(service, app, Endpoint(port=0)))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
-    until(lambda: server.started and service.ready, "the service")
+    until(lambda: server.started, "the service")
     try:
         yield Running(service, server, server.servers[0].sockets[0].getsockname()[1])
     finally:

@@ -57,8 +57,6 @@ SHARED = f"""
     data_dir --data: folder written by `chemspec data`; default data/<task>.
     keep_numbers --keep: store the numbers in the model folder, for its card.
     allowed_host: additional host name of this server, such as a proxy's; repeatable; * allows any.
-    shadow: fraction of the questions that idle devices decode again without drafts, to measure the speed-up and compare
-        the answers, such as 0.05; different answers are stored in CHEMSPEC_HOME; 0: none.
     as_json --json: print one JSON document as the last line.
 """
 _DOCUMENTED = re.compile(r"^    (\w+)((?: [\w/-]+)*): (.(?:.|\n {8})*)", re.MULTILINE)
@@ -75,7 +73,6 @@ def parse_duration(text: str | float) -> float:
 
 
 Duration = Annotated[float | None, typer.Option(parser=parse_duration, metavar="TIME")]
-Fraction = Annotated[float, typer.Option(min=0, max=1)]
 Source = Annotated[Path | None, typer.Option(envvar="CHEMSPEC_DATA")]
 
 

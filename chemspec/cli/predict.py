@@ -152,6 +152,8 @@ class OutputFiles:
     def __post_init__(self) -> None:
         if self.write_every < 0:
             raise ValueError(f"--write-every {self.write_every}; give at least 1, or 0 for a few batches")
+        if self.out is not None and self.trace is not None:
+            raise ValueError("--trace is for answers on the screen; leave out --out")
         if self.stock and not self.review:
             raise ValueError("--stock goes with --review")
         if self.receipts and (self.out is None or self.out.suffix.lower() != ".jsonl"):
@@ -232,8 +234,8 @@ def predict(
     if within is not None and (files.out or files.trace or cluster.ray or files.review):
         raise ValueError("--within is for answers on the screen; leave out --out, --trace, --review and --ray")
     if cluster.ray:
-        if files.trace is not None or files.receipts or files.review or workers > 0 or files.write_every:
-            raise ValueError("--trace, --receipts, --review, --workers and --write-every do not go with --ray")
+        if files.receipts or files.review or workers > 0 or files.write_every:
+            raise ValueError("--receipts, --review, --workers and --write-every do not go with --ray")
         return cluster.predict(source, decoding, runtime, files)
     settings = decoding.settings()
     opt.check_parent_folders(files.out, files.trace)
@@ -295,7 +297,6 @@ def _write_predictions(
             settings,
             progress=report,
             written=lambda results: answered.append(show.sum_savings(results)),
-            trace=files.trace,
             receipts=files.receipts,
             review=writers.RowReview(ANSWER_COLUMNS, reviewer.rows) if reviewer else None,
             every=files.write_every,

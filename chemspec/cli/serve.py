@@ -9,7 +9,6 @@ from typing import Any
 import typer
 
 from chemspec.asset_files import app_script
-from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.service.limits import Endpoint, Limits, Replicas, RequestLimits
@@ -22,7 +21,6 @@ def launch_app(
     port: int = 8501,
     host: str = "127.0.0.1",
     allowed_host: list[str] | None = None,
-    shadow: opt.Fraction = 0.0,
     headless: bool = False,
     watch: bool = False,
 ) -> None:
@@ -36,8 +34,6 @@ def launch_app(
     """
     extras.require_packages("streamlit", "altair", "pandas", "pyarrow", what="the app")
     AllowedHosts.of(host, allowed_host or [])  # reports invalid names before the server starts
-    if shadow:
-        os.environ["CHEMSPEC_SHADOW"] = str(shadow)  # for the process of the app
     options = ["--server.address", host, "--server.port", str(port), "--server.headless", str(headless).lower()]
     options += ["--browser.gatherUsageStats", "false"]  # independent of the settings file
     options += ["--server.fileWatcherType", "auto" if watch else "none"]
@@ -62,7 +58,6 @@ def serve_models(
     runtime: str = "auto",
     limits: RequestLimits,
     keys: Path | None = None,
-    shadow: opt.Fraction = 0.0,
     replicas: Replicas,
 ) -> None:
     """Serve predictions over HTTP until SIGTERM or Ctrl-C; OpenAPI document at /openapi.json.
@@ -81,15 +76,13 @@ def serve_models(
     options: dict[str, Any] = {"dtype": dtype, "threads": threads, "runtime": runtime}
     address = f"{', '.join(models)} on {endpoint.address}"
     if not replicas.ray:
-        service = Service(lambda: server.load_engines(models, devices, **options), all_limits, shadow=shadow)
         show.print_note(f"serving {address}; Ctrl-C ends it")
-        server.run_service(service, endpoint)
+        engines = server.load_engines(models, devices, **options)
+        server.run_service(Service(engines, all_limits), endpoint)
         return
     extras.require_packages("ray", what="--ray")
     from chemspec.cluster import service_on_ray
 
-    if shadow:
-        raise ValueError("--shadow is for engines in this process; leave out --ray")
     if len(devices) > 1:
         raise ValueError("with --ray every engine gets a device of its own; give --device once: cuda, cpu or auto")
     show.print_note(f"serving {address} by engines on Ray; Ctrl-C ends it")

@@ -8,12 +8,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, Protocol, TypeVar
 
-DEATHS_OF_A_SHARD = 2  # then the shard is halved, since one of its rows may be the cause
+DEATHS_OF_A_SHARD = 2  # then its rows are processed one by one, since one of them may be the cause
 DEATHS_OF_A_ROW = 3  # then the row fails; two deaths may be unrelated failures of machines
 ROUNDS = 4  # number of times that all engines may die without a result
 
 R = TypeVar("R")
-R_co = TypeVar("R_co", covariant=True)
 
 
 class ClusterError(ValueError):
@@ -28,42 +27,28 @@ class Piece:
     first: int  # index of the first row in the input
     queries: Sequence[str]  # text of the rows
     deaths: int = 0  # number of engines that died while processing it
-    half: bool = False  # whether it is part of a piece on which engines died
 
 
 @dataclass(frozen=True)
-class Answered(Generic[R_co]):
-    """An engine has finished a piece."""
+class Finished(Generic[R]):
+    """A piece whose engine has finished or died."""
 
     piece: Piece
-    result: R_co
+    result: R | None
+    death: str = ""  # why the engine died; empty if it has finished
 
 
-@dataclass(frozen=True)
-class Lost:
-    """An engine has died, while processing a piece or idle."""
-
-    piece: Piece | None
-    why: str
-
-
-class Engines(Protocol[R_co]):
+class Engines(Protocol[R]):
     """Engines that process pieces; dead ones are replaced if there are machines."""
 
-    def free(self) -> int:
-        """Return the number of idle engines."""
-
-    def busy(self) -> int:
-        """Return the number of pieces in progress."""
-
     def size(self) -> int:
-        """Return the number of engines, including those that are loading."""
+        """Return the number of pieces that can be in progress, at least 1."""
 
     def give(self, piece: Piece) -> None:
-        """Assign a piece to an idle engine."""
+        """Start to process a piece."""
 
-    def wait(self) -> Sequence[Answered[R_co] | Lost]:
-        """Wait for events, at most some seconds; new engines may be idle afterwards."""
+    def wait(self) -> Sequence[Finished[R]]:
+        """Wait for pieces in progress, at most some seconds."""
 
 
 def dispatch_pieces(
@@ -71,49 +56,40 @@ def dispatch_pieces(
     engines: Engines[R],
     answered: Callable[[Piece, R], None],
     given_up: Callable[[Piece], R],
-    lost: Callable[[Lost], None] = lambda _: None,
+    lost: Callable[[str], None] = lambda _: None,
 ) -> None:
     """Process all pieces, complete shards, reading only as many as engines can take.
 
-    A piece whose engine dies is assigned to another one. A shard on which `DEATHS_OF_A_SHARD` engines have died is
-    halved, repeatedly, until the failing row is isolated; that row fails (`given_up` returns its result) and the others
-    are processed. `answered` is called once with each piece, or with the parts of it, and its result, `lost` for every
-    death. ClusterError if engines die repeatedly without a result in between.
+    A piece whose engine dies is processed again. The rows of a shard on which `DEATHS_OF_A_SHARD` engines have died are
+    processed one by one; a row on which `DEATHS_OF_A_ROW` have died fails (`given_up` returns its result). `answered`
+    is called once with each piece, or with the parts of it, and its result, `lost` with the cause of every death.
+    ClusterError if engines die repeatedly without a result in between.
     """
-    unread = iter(work)
-    queue = deque([piece for piece in [next(unread, None)] if piece])
-    deaths_in_a_row = max_engines = 0
-    while queue or engines.busy():
-        while queue and engines.free():
-            engines.give(queue.popleft())
-            if not queue and (piece := next(unread, None)):
-                queue.append(piece)
-        max_engines = max(max_engines, engines.size())
+    unread, retried = iter(work), deque[Piece]()
+    in_progress = deaths_in_a_row = max_engines = 0
+    while True:
+        max_engines = max(max_engines, size := engines.size())
+        while in_progress < size and (piece := retried.popleft() if retried else next(unread, None)):
+            engines.give(piece)
+            in_progress += 1
+        if not in_progress:
+            return
         for event in engines.wait():
-            if isinstance(event, Answered):
+            in_progress -= 1
+            if event.result is not None:
                 deaths_in_a_row = 0
                 answered(event.piece, event.result)
                 continue
-            lost(event)
+            lost(event.death)
             deaths_in_a_row += 1
             if deaths_in_a_row > ROUNDS * max(4, max_engines):
                 raise ClusterError(
-                    f"engines died {deaths_in_a_row} times without a result in between; last error: {event.why}"
+                    f"engines died {deaths_in_a_row} times without a result in between; last error: {event.death}"
                 )
-            for piece in _pieces_to_retry(event.piece):
-                if piece.deaths >= DEATHS_OF_A_ROW:
-                    answered(piece, given_up(piece))
-                else:
-                    queue.append(piece)  # last, so that failing rows do not delay the others
-
-
-def _pieces_to_retry(piece: Piece | None) -> list[Piece]:
-    if piece is None:
-        return []
-    piece = replace(piece, deaths=piece.deaths + 1)
-    rows = len(piece.queries)
-    if rows == 1 or not (piece.half or piece.deaths >= DEATHS_OF_A_SHARD):
-        return [piece]
-    middle = rows // 2
-    parts = ((piece.first, piece.queries[:middle]), (piece.first + middle, piece.queries[middle:]))
-    return [Piece(piece.shard, first, queries, half=True) for first, queries in parts]
+            piece = replace(event.piece, deaths=event.piece.deaths + 1)
+            if len(piece.queries) > 1 and piece.deaths >= DEATHS_OF_A_SHARD:
+                retried += [Piece(piece.shard, piece.first + at, [query]) for at, query in enumerate(piece.queries)]
+            elif piece.deaths >= DEATHS_OF_A_ROW:
+                answered(piece, given_up(piece))
+            else:
+                retried.append(piece)

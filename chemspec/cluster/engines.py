@@ -1,21 +1,24 @@
-"""Engines on a Ray cluster: one actor per GPU or group of cores, replaced when it dies.
+"""Engines on a Ray cluster: one per GPU or group of cores, in processes that Ray starts where there is room.
 
-Ray starts processes, detects their deaths and transfers texts and tables; `dispatch.py` assigns the work. Usage
-statistics and dashboard are off, and a local Ray listens on the loopback interface only.
+Ray also detects their deaths and transfers texts and tables; `dispatch.py` assigns the work. Usage statistics and
+dashboard are off, and a local Ray listens on the loopback interface only.
 """
+
+from __future__ import annotations
 
 import logging
 import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
 
 import pyarrow
 
-from chemspec.cluster.dispatch import Answered, ClusterError, Lost, Piece
+from chemspec.cluster.dispatch import ClusterError, Finished, Piece
 from chemspec.cluster.shards import SCHEMA
 from chemspec.io import writers
 from chemspec.settings import DecodeSettings
@@ -24,10 +27,14 @@ from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
 from chemspec.version import __version__
 
+if TYPE_CHECKING:  # slow imports
+    from chemspec.engine.engine import Engine
+
 LOCAL = "local"
 STORE = 200_000_000  # bytes of shared memory of a local Ray: a few shards of texts and answers
 POLL = 2.0  # seconds between two checks for machines
-PATIENCE = 600.0  # seconds without any engine
+PATIENCE = 600.0  # seconds without any machine
+STARTS = 16  # times that the first engine may die
 
 
 @contextmanager
@@ -88,29 +95,42 @@ def results_to_table(first: int, results: Sequence[DecodeResult]) -> pyarrow.Tab
     return pyarrow.Table.from_pylist(rows, schema=SCHEMA)
 
 
-class EngineActor:
-    """An engine in a separate process, on any machine of the cluster."""
+@lru_cache(maxsize=1)
+def _load_engine(model: str, options: tuple[tuple[str, Any], ...]) -> Engine:
+    from chemspec.engine.engine import Engine
 
-    def load(self, model: str, options: dict[str, Any]) -> dict[str, str]:
-        """Load the model; returns the properties that all engines of a job must share."""
-        from chemspec.engine.engine import Engine
+    return Engine.load(model, **dict(options))
 
-        engine = self.engine = Engine.load(model, **options)
-        same = {"name": engine.name, "task": engine.task, "digest": engine.digest}
-        return {**same, "dtype": engine.dtype, "version": __version__}
 
-    def answer(self, first: int, queries: Sequence[str], settings: DecodeSettings) -> pyarrow.Table:
-        """Predict rows; failing ones get a status without affecting others."""
-        size = settings.batch_size * writers.BATCHES
-        parts = []
-        for start in range(0, len(queries), size):  # traces are large, so only a few batches at a time
-            results = writers.predict_isolating_failures(self.engine, queries[start : start + size], settings)
-            parts.append(results_to_table(first + start, results))
-        return pyarrow.concat_tables(parts).combine_chunks()
+def load_facts(model: str, options: tuple[tuple[str, Any], ...]) -> dict[str, str]:
+    """Load the model in this process; returns the properties that all engines of a job must share."""
+    engine = _load_engine(model, options)
+    same = {"name": engine.name, "task": engine.task, "digest": engine.digest}
+    return {**same, "dtype": engine.dtype, "version": __version__}
+
+
+def predict_piece(
+    model: str, options: tuple[tuple[str, Any], ...], expected: dict[str, str], piece: Piece, settings: DecodeSettings
+) -> pyarrow.Table:
+    """Predict rows; failing ones get a status without affecting others.
+
+    ClusterError if the model of this machine has not the expected facts.
+    """
+    facts = load_facts(model, options)
+    if facts != expected:
+        differences = ", ".join(f"{name} {facts[name]!r}, not {expected[name]!r}" for name in facts)
+        raise ClusterError(f"an engine on another machine differs: {differences}")
+    size = settings.batch_size * writers.BATCHES
+    parts = []
+    for start in range(0, len(piece.queries), size):  # traces are large, so only a few batches at a time
+        queries = piece.queries[start : start + size]
+        results = writers.predict_isolating_failures(_load_engine(model, options), queries, settings)
+        parts.append(results_to_table(piece.first + start, results))
+    return pyarrow.concat_tables(parts).combine_chunks()
 
 
 class RayEngines:
-    """As many engines as fit on the cluster; see `dispatch.Engines`. `start` sets `facts`, their common properties."""
+    """As many engines as fit on the cluster; see `dispatch.Engines`. `start` comes first."""
 
     def __init__(
         self,
@@ -123,7 +143,7 @@ class RayEngines:
         most: int = 0,
         **options: Any,
     ) -> None:
-        """Prepare to start at most `most` engines (0: as many as fit), each with a GPU or `threads` cores (0: one).
+        """Prepare at most `most` engines (0: as many as fit), each with a GPU or `threads` cores (0: one).
 
         Model and options are those of `Engine.load`; a path must exist on every machine. The device is "cpu", "cuda" or
         "auto" (GPUs if any machine has one); ValueError for another.
@@ -132,108 +152,56 @@ class RayEngines:
         self._threads = threads or 1
         self._gpu = engines_get_gpu(ray, device)
         options |= {"device": "cuda" if self._gpu else "cpu", "threads": self._threads}
-        self._model, self._options = model, options
-        self._actor = ray.remote(EngineActor).options(
-            num_cpus=self._threads, num_gpus=int(self._gpu), max_restarts=0, max_task_retries=0
-        )
-        self.facts: dict[str, str] = {}
-        self._loading: dict[Any, Any] = {}  # actors by the references of their results
-        self._free: list[Any] = []
-        self._busy: dict[Any, tuple[Any, Piece]] = {}
-        self._looked = -POLL
-        self._alive = time.monotonic()  # time when an engine last existed
+        self._loading = model, tuple(options.items())
+        self._in_progress: dict[Any, Piece] = {}
+        self._facts: dict[str, str] = {}
 
-    def start(self) -> None:
-        """Wait for the first engine; ClusterError if none loads."""
-        deaths = 0
-        while not self._free:
-            for event in self.wait():
-                deaths += 1
-                if deaths > 4 * max(4, self.size()):
-                    assert isinstance(event, Lost)
-                    raise ClusterError(f"no engine lives long enough to load, at last: {event.why}")
+    def start(self) -> dict[str, str]:
+        """Load a first engine and return its facts, which all others must share.
 
-    def free(self) -> int:
-        """Return the number of idle engines."""
-        return len(self._free)
-
-    def busy(self) -> int:
-        """Return the number of pieces in progress."""
-        return len(self._busy)
+        ClusterError if there is no machine or engines die while loading; ValueError for a model that cannot be loaded.
+        """
+        self.size()
+        try:
+            self._facts = self._get_result(self._run(load_facts, *self._loading, retries=STARTS))
+        except _DeathError as death:
+            raise ClusterError(f"no engine lives long enough to load, at last: {death}") from death
+        return self._facts
 
     def size(self) -> int:
-        """Return the number of engines, including those that are loading."""
-        return len(self._loading) + len(self._free) + len(self._busy)
+        """Return the number of pieces that can be in progress; waits for a machine.
+
+        ClusterError if there has been none for long.
+        """
+        began = time.monotonic()
+        while not (room := count_fitting_engines(self._ray, self._gpu, self._threads)):
+            if time.monotonic() - began > PATIENCE:
+                raise ClusterError(
+                    f"there has been no engine for {PATIENCE:.0f} seconds; the same command can be resumed later"
+                )
+            time.sleep(POLL)
+        return min(room, self._most or room)
 
     def give(self, piece: Piece) -> None:
-        """Assign a piece to an idle engine."""
-        actor = self._free.pop()
-        self._busy[actor.answer.remote(piece.first, piece.queries, self._settings)] = actor, piece
+        """Start to process a piece."""
+        self._in_progress[self._run(predict_piece, *self._loading, self._facts, piece, self._settings)] = piece
 
-    def wait(self) -> list[Answered[pyarrow.Table] | Lost]:
-        """Wait for events, at most some seconds.
+    def wait(self) -> list[Finished[pyarrow.Table]]:
+        """Wait for pieces in progress, at most some seconds; ValueError for settings that an engine refuses."""
+        ready, _ = self._ray.wait([*self._in_progress], timeout=POLL)
+        return [self._finish(ref, self._in_progress.pop(ref)) for ref in ready]
 
-        ClusterError if there has been no engine for long, or engines on other machines differ; ValueError for settings
-        or a model that an engine refuses.
-        """
-        self._start_engines()
-        if self._free or self._busy:
-            self._alive = time.monotonic()
-        elif time.monotonic() - self._alive > PATIENCE:
-            raise ClusterError(
-                f"there has been no engine for {PATIENCE:.0f} seconds; the same command can be resumed later"
-            )
-        awaited = [*self._busy, *self._loading]
-        if not awaited:
-            time.sleep(POLL)
-            return []
-        ready, _ = self._ray.wait(awaited, timeout=POLL)
-        events: list[Answered[pyarrow.Table] | Lost] = []
-        for ref in ready:
-            if ref in self._loading:
-                events += self._finish_loading(ref)
-            else:
-                events.append(self._finish_piece(ref))
-        return events
-
-    def _start_engines(self) -> None:
-        """Start engines where they fit: at first, after deaths, and on new machines."""
-        if time.monotonic() - self._looked < POLL:
-            return
-        self._looked = time.monotonic()
-        room = count_fitting_engines(self._ray, self._gpu, self._threads)
-        for _ in range(self.size(), min(room, self._most or room)):
-            actor = self._actor.remote()
-            self._loading[actor.load.remote(self._model, self._options)] = actor
-
-    def _finish_loading(self, ref: Any) -> list[Lost]:
-        actor = self._loading.pop(ref)
+    def _finish(self, ref: Any, piece: Piece) -> Finished[pyarrow.Table]:
         try:
-            facts = self._get_result(ref)
+            return Finished(piece, self._get_result(ref))
         except _DeathError as death:
-            self._kill(actor)
-            return [Lost(None, str(death))]
-        self.facts = self.facts or facts
-        if facts != self.facts:
-            differences = ", ".join(f"{name} {facts[name]!r}, not {self.facts[name]!r}" for name in facts)
-            raise ClusterError(f"an engine on another machine differs: {differences}")
-        self._free.append(actor)
-        return []
+            return Finished(piece, None, str(death))
 
-    def _finish_piece(self, ref: Any) -> Answered[pyarrow.Table] | Lost:
-        actor, piece = self._busy.pop(ref)
-        try:
-            rows = self._get_result(ref)
-        except _DeathError as death:
-            self._kill(actor)
-            return Lost(piece, str(death))
-        self._free.append(actor)
-        return Answered(piece, rows)
-
-    def _kill(self, actor: Any) -> None:
-        """Kill an actor for certain: an unreachable one would keep its cores."""
-        self._ray.kill(actor, no_restart=True)
-        self._looked = -POLL
+    def _run(self, function: Callable[..., Any], *arguments: Any, retries: int = 0) -> Any:
+        """Run a function where there is room, in a process that Ray keeps for the next call (not on a GPU)."""
+        task = self._ray.remote(function)
+        options = {"num_cpus": self._threads, "num_gpus": int(self._gpu), "max_retries": retries}
+        return task.options(**options).remote(*arguments)
 
     def _get_result(self, ref: Any) -> Any:
         errors = self._ray.exceptions

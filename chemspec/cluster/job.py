@@ -3,22 +3,21 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from chemspec.cluster import engines as on_ray
-from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, Lost, Piece, dispatch_pieces
+from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, Piece, dispatch_pieces
 from chemspec.cluster.shards import ShardFolder, cut_into_shards, stream_source
 from chemspec.engine.registry import task_of_model
 from chemspec.io import writers
 from chemspec.io.readers import FileError, Tell
-from chemspec.settings import DecodeSettings, Task
+from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
 SHARD = 10_000  # rows: half a minute on a core, some megabytes to transfer
-TELL = 5.0  # seconds between two progress reports in the folder
 
 
 @dataclass(frozen=True)
@@ -31,26 +30,6 @@ class JobReport:
     resumed: int  # number of shards that existed before
     deaths: int  # number of engines that died
     seconds: float  # time from the first engine to the end
-
-
-@dataclass(frozen=True, kw_only=True)
-class InputOptions:
-    """How the input is read."""
-
-    task: Task | None = None  # "forward" or "retro", to refuse a model of another task
-    column: str = ""  # column of the input; empty: one with a usual name for the task, or for the model's task
-    shard_rows: int = SHARD  # rows that an engine processes at a time, and that are repeated after its death
-
-    def pieces(self, source: Path, out: Path, model: str | Path, note: Tell) -> Iterator[Piece]:
-        """Return the shards of the input; FileError for wrong options, or no query."""
-        if not 1 <= self.shard_rows <= 10**6:
-            raise FileError(f"a shard of {self.shard_rows} rows; give 1 to 1,000,000")
-        if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
-            raise FileError(f"{out} is inside {source}, all of which is read; choose another folder")
-        queries = stream_source(source, self.column, self.task or task_of_model(model), note)
-        if (first := next(queries, None)) is None:
-            raise FileError(f"nothing to predict: there is no query in {source}")
-        return cut_into_shards(chain([first], queries), self.shard_rows)
 
 
 def predict_file(
@@ -73,27 +52,33 @@ def predict_file(
 
     The address is "local" for this machine, "auto" or HOST:PORT; if Ray is initialised, its cluster is used. `progress`
     is called with the number of rows done and in total, which is unknown before the end, `note` with messages on deaths
-    and ambiguous columns. Options are fields of `InputOptions`; `device`, `threads` (per engine) and `most` (engines)
-    of `engines.RayEngines`; and those of `Engine.load`.
+    and ambiguous columns. Options are `column` of the input (empty: one with a usual name for the task); `shard_rows`,
+    which an engine processes at a time and repeats after a death (10,000); `device`, `threads` (per engine) and `most`
+    (engines) of `engines.RayEngines`; and those of `Engine.load`, of which `task` refuses a model of another task.
 
     FileError if the input is unreadable, or the folder belongs to other rows, another model or other settings;
     ClusterError if there is no cluster, or its engines die repeatedly; ValueError for settings that the model refuses.
     """
-    names = {field.name for field in fields(InputOptions)} & options.keys()
-    given = InputOptions(**{name: options.pop(name) for name in names})
-    pieces = given.pieces(source, out, model, note)
+    column, shard_rows, task = options.pop("column", ""), options.pop("shard_rows", SHARD), options.get("task")
+    if not 1 <= shard_rows <= 10**6:
+        raise FileError(f"a shard of {shard_rows} rows; give 1 to 1,000,000")
+    if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
+        raise FileError(f"{out} is inside {source}, all of which is read; choose another folder")
+    queries = stream_source(source, column, task or task_of_model(model), note)
+    if (first := next(queries, None)) is None:
+        raise FileError(f"nothing to predict: there is no query in {source}")
+    pieces = cut_into_shards(chain([first], queries), shard_rows)
     cores = options.get("most", 0) * (options.get("threads") or 1)
     name = str(Path(model).resolve() if Path(model).exists() else model)
     with on_ray.connect_cluster(address, cores) as ray:
-        engines = on_ray.RayEngines(ray, name, settings, task=given.task, **options)
-        engines.start()
-        facts = engines.facts
-        if given.task and facts["task"] != given.task:
-            message = f"model {facts['name']!r} is a {facts['task']} model, not a {given.task} model; choose another"
+        engines = on_ray.RayEngines(ray, name, settings, **options)
+        facts = engines.start()
+        if task and facts["task"] != task:
+            message = f"model {facts['name']!r} is a {facts['task']} model, not a {task} model; choose another"
             raise ValueError(message)
         stamp = writers.settings_stamp(facts["digest"], facts["dtype"], settings)
         try:
-            with ShardFolder(out, {"format": 1, "shard_rows": given.shard_rows, **stamp}) as folder:
+            with ShardFolder(out, {"format": 1, "shard_rows": shard_rows, **stamp}) as folder:
                 return _Job(folder, progress, note).run(pieces, engines, facts["name"])
         except FileError:
             raise
@@ -111,12 +96,10 @@ class _Job:
         self._counts: Counter[str] = Counter()
         self._shards = self._resumed = self._deaths = 0
         self._began = time.monotonic()
-        self._told = float("-inf")
 
     def run(self, pieces: Iterator[Piece], engines: on_ray.RayEngines, model: str) -> JobReport:
         dispatch_pieces(self._missing_shards(pieces), engines, self._save_rows, self._failed_row, self._count_death)
         self._folder.finish(self._shards)
-        self._report_progress(complete=True)
         seconds = time.monotonic() - self._began
         self._progress(self._counts.total(), self._counts.total())
         return JobReport(model, dict(self._counts), self._shards, self._resumed, self._deaths, seconds)
@@ -143,23 +126,10 @@ class _Job:
         message = f"{DEATHS_OF_A_ROW} engines died on this row"
         return on_ray.results_to_table(piece.first, [DecodeResult(query, "failed", message)])
 
-    def _count_death(self, event: Lost) -> None:
+    def _count_death(self, why: str) -> None:
         self._deaths += 1
-        self._note(f"an engine has died ({event.why}); its rows are assigned to another one")
+        self._note(f"an engine has died ({why}); its rows are assigned to another one")
 
     def _add_counts(self, counts: Counter[str]) -> None:
         self._counts.update(counts)
         self._progress(self._counts.total(), None)
-        if time.monotonic() - self._told > TELL:
-            self._report_progress()
-
-    def _report_progress(self, complete: bool = False) -> None:
-        self._told = time.monotonic()
-        self._folder.report_progress(
-            complete=complete,
-            rows=self._counts.total(),
-            counts=dict(self._counts),
-            shards=self._shards - len(self._sizes),
-            deaths=self._deaths,
-            seconds=round(self._told - self._began, 1),
-        )

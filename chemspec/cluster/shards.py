@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import io
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -19,17 +17,16 @@ from chemspec.cluster.dispatch import Piece
 from chemspec.io.readers import ENDINGS, FileError, Tell, stream_queries
 from chemspec.io.writers import check_same_settings, parquet_fields
 from chemspec.settings import Task
-from chemspec.system.files import write_bytes_atomic, write_text_atomic
+from chemspec.system.files import open_atomic, write_text_atomic
 
 try:
     import fcntl
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-MANIFEST, PROGRESS, LOCK, ROWS = "manifest.json", "progress.json", ".lock", "rows"
+MANIFEST, LOCK, ROWS = "manifest.json", ".lock", "rows"
 SHARDS_PER_FOLDER = 1000  # shards per folder: listing a hundred thousand files is slow
 SCHEMA = pyarrow.schema({"row": pyarrow.int64(), **parquet_fields()})
-DIGEST, COUNTS = b"chemspec.queries", b"chemspec.counts"  # in a file's metadata
 
 
 def stream_source(
@@ -103,15 +100,15 @@ class ShardFolder:
         """Return the number of rows of a shard by status; None if missing. FileError if it is of other rows."""
         path = self.path(piece.shard)
         try:
-            metadata = parquet.read_schema(path).metadata or {}
+            rows = parquet.read_table(path, columns=["query", "status"], use_threads=False)
         except FileNotFoundError:
             return None
         except (OSError, ValueError):
             path.unlink()  # damaged from outside, since shards are written atomically
             return None
-        if metadata.get(DIGEST) != _digest_queries(piece.queries):
+        if rows["query"].to_pylist() != list(piece.queries):
             raise FileError(f"{path} has predictions for other rows; the input has changed, choose another name")
-        return Counter(json.loads(metadata[COUNTS]))
+        return Counter(rows["status"].to_pylist())
 
     def add(self, piece: Piece, table: pyarrow.Table, size: int) -> Counter[str] | None:
         """Add the predictions of a piece; if its shard has `size` rows now, write it and return its counts.
@@ -124,28 +121,16 @@ class ShardFolder:
             return None
         del self._parts[piece.shard]
         parts.sort(key=lambda part: part[0].first)
-        shard = pyarrow.concat_tables([part for _, part in parts])
-        queries = [query for part, _ in parts for query in part.queries]
         assert all((len(table), table["row"][0].as_py()) == (len(part.queries), part.first) for part, table in parts)
-        counts = Counter({entry["values"]: entry["counts"] for entry in shard["status"].value_counts().to_pylist()})
-        metadata = {DIGEST: _digest_queries(queries), COUNTS: json.dumps(counts).encode()}
-        content = io.BytesIO()
-        parquet.write_table(shard.replace_schema_metadata(metadata), content, compression="zstd")
+        shard = pyarrow.concat_tables([part for _, part in parts])
         path = self.path(piece.shard)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes_atomic(path, content.getvalue())
-        return counts
-
-    def report_progress(self, **progress: Any) -> None:
-        """Write a progress report."""
-        write_text_atomic(self.folder / PROGRESS, json.dumps(progress, indent=1))
+        with open_atomic(path) as file:
+            parquet.write_table(shard, file, compression="zstd")
+        return Counter(shard["status"].to_pylist())
 
     def finish(self, shards: int) -> None:
         """Verify the number of shards; FileError if there are more than the input has now."""
         existing = sum(1 for _ in (self.folder / ROWS).rglob("*.parquet"))
         if existing != shards:
             raise FileError(f"{self.folder} has {existing} shards, the input has {shards}; it belongs to another input")
-
-
-def _digest_queries(queries: Sequence[str]) -> bytes:
-    return hashlib.sha256(json.dumps(list(queries)).encode()).hexdigest().encode()

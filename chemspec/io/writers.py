@@ -9,7 +9,6 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,7 +60,6 @@ def predict_file(
     out: Path,
     settings: DecodeSettings,
     *,
-    trace: Path | None = None,
     receipts: bool = False,
     review: RowReview | None = None,
     every: int = 0,
@@ -75,10 +73,10 @@ def predict_file(
     interruption loses. A query on which the model fails, or the process has crashed twice (see `crashes`), gets the
     status "failed" without affecting others.
 
-    Full results go to the file `trace`, one JSON document per line. Every row of a `.jsonl` may have a receipt, and
-    rows of a `.csv` or of a `.jsonl` without receipts a review. `every`: number of queries between two writes; 0: a few
-    batches. `progress` is called with the number of queries done and in total, `written` with the results of every
-    write. FileError if `out` belongs to other queries or settings, has an unknown ending, or cannot be written.
+    Every row of a `.jsonl` may have a receipt, and rows of a `.csv` or of a `.jsonl` without receipts a review.
+    `every`: number of queries between two writes; 0: a few batches. `progress` is called with the number of queries
+    done and in total, `written` with the results of every write. FileError if `out` belongs to other queries or
+    settings, has an unknown ending, or cannot be written.
     """
     _check_output(out, receipts=receipts, review=review is not None)
     journal = out.with_suffix(".partial.jsonl") if out.suffix.lower() == ".parquet" else out
@@ -90,19 +88,11 @@ def predict_file(
     try:
         counts = _resume_file(journal, queries, stamp)
         done = counts.total()
-        if trace is not None:
-            _truncate_traces(trace, done)
-        with (
-            journal.open("ab") as file,
-            trace.open("ab") if trace else nullcontext() as full,
-            crashes.log_crashes(journal, done) as log,
-        ):
+        with journal.open("ab") as file, crashes.log_crashes(journal, done) as log:
             progress(done, len(queries))
             while done < len(queries):
                 size = log.size(done, every or settings.batch_size * BATCHES)
                 results = _predict_part(engine, queries, settings, done, size, log, progress)
-                if full:  # first, so that it never has fewer rows than `out`
-                    _append_lines(full, (to_json(result) + "\n" for result in results))
                 _append_lines(file, _format_rows(results, engine, settings, journal, review, receipts=receipts))
                 counts.update(result.status for result in results)
                 written(results)
@@ -315,20 +305,6 @@ def _read_rows(raw: bytes, journal: Path) -> list[tuple[str, str]]:
         return [(item["query"], item["status"]) for item in map(json.loads, text.split("\n")[:-1])]
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise FileError(f"{journal} is damaged ({error}); remove it to start again") from error
-
-
-def _truncate_traces(trace: Path, lines: int) -> None:
-    """Truncate the traces to `lines` lines; further ones belong to rows that were not written."""
-    size = 0
-    with trace.open("a+b") as file:
-        file.seek(0)
-        for number in range(lines):
-            line = file.readline()
-            if not line.endswith(b"\n"):
-                message = f"{trace} has {number} traces, but {lines} rows were written before"
-                raise FileError(f"{message}; omit --trace, or start again with another name")
-            size += len(line)
-        file.truncate(size)
 
 
 def parquet_fields() -> dict[str, Any]:

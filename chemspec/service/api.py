@@ -2,19 +2,17 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Path, Query, Request, Security
+from fastapi import APIRouter, FastAPI, Path, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.security import APIKeyHeader
-from starlette.exceptions import HTTPException as StarletteHTTPException
-from starlette.routing import Match
 
 from chemspec import precedents
 from chemspec.engine.engine import Engine
@@ -30,7 +28,7 @@ from chemspec.service.scheduler import Deadline, Search
 from chemspec.service.service import Service, watch_disconnect
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
-from chemspec.types import DecodeResult, Pass, to_json
+from chemspec.types import DecodeResult, Pass
 from chemspec.version import __version__
 
 ASKCOS_PREDICTIONS = 10  # number of predictions, for which the protocol of the ASKCOS v2 gateway has no field
@@ -45,17 +43,19 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     413: {"model": schema.Problem, "description": "too many bytes or queries"},
     422: {"model": schema.Problem, "description": "a field is missing, unknown or out of range"},
     429: {"model": schema.Problem, "description": "too many queries are waiting; see Retry-After"},
-    503: {"model": schema.Problem, "description": "not ready, or stopping; see Retry-After"},
+    503: {"model": schema.Problem, "description": "stopping; see Retry-After"},
     504: {"model": schema.Problem, "description": "no result in time"},
 }
+EVENTS = "events: pass (with the text so far), then result; or error"
+STREAM_RESPONSES = PROBLEMS | {200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
 
 
-def create_app(service: Service, loaded: Callable[[], Any] | None = None) -> FastAPI:
+def create_app(service: Service) -> FastAPI:
     """Return the ASGI application of a service."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        service.start(loaded)
+        service.start()
         yield
         await service.stop()
 
@@ -73,10 +73,10 @@ def create_app(service: Service, loaded: Callable[[], Any] | None = None) -> Fas
     key = APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False)  # for the document; `Guard` checks it
     router = APIRouter(dependencies=[Security(key)] if service.limits.keys else None)
     _add_routes(router, service)
-    _add_stream_routes(router, service)
+    _add_stream_route(router, service)
     _add_review_route(router, service)
     _add_askcos_route(router, service)
-    app.router.routes += router.routes  # flat, so that each names its methods in an error 405
+    app.include_router(router)
     return app
 
 
@@ -86,8 +86,6 @@ def _add_routes(router: APIRouter, service: Service) -> None:
     )
     async def models() -> Any:
         """List models and limits."""
-        if not service.devices:
-            raise RefusedError(503, "loading", "the models are still being loaded; try again", after=2)
         limits = service.limits
         limit_values = {
             name: getattr(limits, name) for name in ("queries", "answers", "body", "timeout", "queue", "batch_size")
@@ -105,8 +103,6 @@ def _add_routes(router: APIRouter, service: Service) -> None:
         with watch_disconnect(request.receive) as gone:
             results = await _predict(service, search, question.queries, request, gone)
         document = _describe_search(search) | {"results": list(map(result_document, results))}
-        raw = [msgspec.Raw(to_json(result).encode()) for result in results] if question.trace else None
-        document["documents"] = raw
         return Response(msgspec.json.encode(document), media_type="application/json")
 
 
@@ -208,8 +204,10 @@ def _add_askcos_route(router: APIRouter, service: Service) -> None:
         ]
 
 
-def _add_stream_routes(router: APIRouter, service: Service) -> None:
+def _add_stream_route(router: APIRouter, service: Service) -> None:
+    @router.post("/v1/stream", responses=STREAM_RESPONSES, response_class=StreamingResponse, tags=["predict"])
     async def stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
+        """Predict one query with server-sent events: every forward pass, then the result."""
         search = service.search(question)
         passes: asyncio.Queue[Pass] = asyncio.Queue()
         jobs = await service.submit(search, [question.query], passes.put_nowait)
@@ -228,13 +226,11 @@ def _add_stream_routes(router: APIRouter, service: Service) -> None:
                         continue
                     next_pass.cancel()
                     if not answer.done():
-                        yield f": {service.ahead(jobs[0])} before you\n\n".encode()
+                        yield b": waiting\n\n"
                 try:
                     (result,) = answer.result()
                     request.state.log_fields.update(_count_statuses([result]))
                     yield _format_event("result", result_document(result))
-                    if question.trace:
-                        yield f"event: document\ndata: {to_json(result)}\n\n".encode()
                 except RefusedError as error:
                     yield _format_event("error", {"detail": str(error), "code": error.code})
             finally:  # also if the client has disconnected
@@ -246,23 +242,6 @@ def _add_stream_routes(router: APIRouter, service: Service) -> None:
 
         headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
         return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
-
-    stream_response = {200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
-    route_options: dict[str, Any] = {
-        "responses": {**PROBLEMS, **stream_response},
-        "response_class": StreamingResponse,
-        "tags": ["predict"],
-    }
-
-    @router.post("/v1/stream", **route_options)
-    async def post_stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
-        """Predict one query with server-sent events: every forward pass, then the result."""
-        return await stream(question, request)
-
-    @router.get("/v1/stream", **route_options)
-    async def get_stream(question: Annotated[schema.StreamQuestion, Query()], request: Request) -> StreamingResponse:
-        """Predict one query with server-sent events, for EventSource in browsers."""
-        return await stream(question, request)
 
 
 class Progress:
@@ -296,9 +275,6 @@ class Progress:
         return self._tokenizer.decode(ids[-2::-1])  # reversed, without bos
 
 
-EVENTS = "events: pass (with the text so far), then result, and document if the trace was requested; or error"
-
-
 def _add_probes(app: FastAPI, service: Service) -> None:
     unready: dict[int | str, dict[str, Any]] = {503: {"model": schema.Problem}}
 
@@ -311,9 +287,9 @@ def _add_probes(app: FastAPI, service: Service) -> None:
 
     @app.get("/readyz", response_model=dict[str, str], responses=unready, tags=["probes"])
     async def readyz() -> Any:
-        """Readiness probe: whether models are loaded and the service is not stopping."""
-        if not service.ready:
-            raise RefusedError(503, "not_ready", service.not_ready_reason)
+        """Readiness probe: whether requests are accepted."""
+        if reason := service.not_ready_reason:
+            raise RefusedError(503, "not_ready", reason)
         return {"status": "ready"}
 
     @app.get("/metrics", response_class=Response, tags=["probes"], responses={200: {"content": {"text/plain": {}}}})
@@ -346,8 +322,6 @@ def _add_error_handlers(app: FastAPI, service: Service) -> None:
     async def refused(_: Request, error: RefusedError) -> Response:
         return problem(error.status, error.code, str(error), error.after)
 
-    app.add_exception_handler(StarletteHTTPException, _handle_http_error)  # type: ignore[arg-type]
-
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
         """Name the invalid field without its content."""
@@ -359,15 +333,6 @@ def _add_error_handlers(app: FastAPI, service: Service) -> None:
         parts = [str(part) for part in first["loc"] if "constrained-" not in str(part)]
         where = ".".join(parts).encode("utf-8", "backslashreplace").decode()
         return problem(422, "malformed", f"{where[:200]}: {first['msg']}"[:500])
-
-
-async def _handle_http_error(request: Request, error: StarletteHTTPException) -> Response:
-    """Respond as FastAPI does, but name the methods of all routes of the path, not only of the first one."""
-    headers = dict(error.headers or {})
-    if error.status_code == 405:
-        routes = [route for route in request.app.routes if route.matches(request.scope)[0] is not Match.NONE]
-        headers["Allow"] = ", ".join(sorted({method for route in routes for method in route.methods or ()}))
-    return JSONResponse({"detail": error.detail}, error.status_code, headers)
 
 
 def _format_event(name: str, data: Any) -> bytes:

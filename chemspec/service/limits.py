@@ -28,7 +28,6 @@ class RequestLimits:
         body: maximum number of bytes in a request.
         timeout: time limit of a request in seconds, after which finished results are returned.
         grace: seconds that a stop waits for accepted queries.
-        hang: seconds in one forward pass after which a device counts as hung and /healthz returns 503.
     """
 
     batch_size: int = 16
@@ -39,10 +38,9 @@ class RequestLimits:
     body: int = 2_000_000
     timeout: float = 60.0
     grace: float = 60.0
-    hang: float = 300.0
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "queue", "queries", "answers", "body", "timeout", "grace", "hang"):
+        for name in ("batch_size", "queue", "queries", "answers", "body", "timeout", "grace"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
         if self.each and not self.queries <= self.each <= self.queue:

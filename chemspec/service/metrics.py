@@ -1,11 +1,9 @@
 """Prometheus metrics of the service."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from chemspec.io.shadow import ShadowCounts
 from chemspec.metrics import searches_behind, speed_numbers
 from chemspec.types import DecodeResult
 
@@ -42,28 +40,6 @@ class Metrics:
         self.per_pass = histogram(
             "tokens_per_pass", "Tokens per forward pass of a query", (1, 1.5, 2, 3, 4, 6, 8, 12, 16, 32), "model"
         )
-
-        self.shadow_questions = counter("shadow_questions", "Questions decoded again without drafts", "model")
-        self.shadow_different = counter("shadow_different_answers", "Questions among them with other answers", "model")
-        self.shadow_tokens = counter("shadow_tokens", "Emitted tokens of their drafted searches", "model")
-        self.shadow_passes = counter("shadow_passes", "Forward passes of their drafted searches", "model")
-        self.shadow_seconds = counter(
-            "shadow_seconds", "Time of both repetitions, drafted and standard", "model", "decoding"
-        )
-
-    def name_shadow_file(self, path: Path) -> None:
-        """Add the path of the file of different answers."""
-        text = "File of the different answers"
-        Info("chemspec_shadow_differences_file", text, registry=self.registry).info({"path": str(path)})
-
-    def count_shadow_question(self, model: str, counts: ShadowCounts) -> None:
-        """Count a question that was decoded again without drafts."""
-        self.shadow_questions.labels(model).inc(counts.questions)
-        self.shadow_different.labels(model).inc(counts.differ)
-        self.shadow_tokens.labels(model).inc(counts.tokens)
-        self.shadow_passes.labels(model).inc(counts.passes)
-        self.shadow_seconds.labels(model, "drafted").inc(counts.seconds)
-        self.shadow_seconds.labels(model, "standard").inc(counts.standard_seconds)
 
     def count_results(self, model: str, results: Sequence[DecodeResult]) -> None:
         """Count finished queries and their decoding."""

@@ -24,7 +24,6 @@ from typing import NamedTuple
 
 from chemspec.engine import deadline
 from chemspec.engine.engine import Engine, PreparedQuery
-from chemspec.io.shadow import Shadow
 from chemspec.service.limits import Limits, RefusedError
 from chemspec.service.metrics import Metrics
 from chemspec.settings import DecodeSettings
@@ -126,11 +125,9 @@ class Job:
 class Scheduler:
     """Threads, one per device, that decode the queries of one queue."""
 
-    def __init__(
-        self, devices: Sequence[Engines], limits: Limits, metrics: Metrics, shadow: Shadow | None = None
-    ) -> None:
+    def __init__(self, devices: Sequence[Engines], limits: Limits, metrics: Metrics) -> None:
         """Start the threads; requires a running event loop, which receives the results."""
-        self._limits, self._metrics, self._shadow = limits, metrics, shadow
+        self._limits, self._metrics = limits, metrics
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Job] = deque()
         self._changed = Condition()
@@ -138,7 +135,6 @@ class Scheduler:
         self._arrivals = count()
         self._pace = 0.05  # recent seconds of a device per query
         self._busy = [0] * len(devices)
-        self._last_sign: list[float | None] = [None] * len(devices)  # start of each device's current pass; None: idle
         metrics.waiting.set_function(lambda: len(self._waiting))
         metrics.decoding.set_function(lambda: sum(self._busy))
         self._threads = [
@@ -152,12 +148,6 @@ class Scheduler:
     def alive(self) -> bool:
         """Whether all threads are running."""
         return all(thread.is_alive() for thread in self._threads)
-
-    @property
-    def hung(self) -> bool:
-        """Whether a device has been in one forward pass for longer than the limit `hang`."""
-        began = [sign for sign in self._last_sign if sign is not None]
-        return bool(began) and time.monotonic() - min(began) > self._limits.hang
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue queries, all or none; raises RefusedError if the queue is full or the service is stopping."""
@@ -180,11 +170,6 @@ class Scheduler:
     def _estimate_wait(self, waiting: int) -> int:
         """Estimate the seconds until `waiting` queries are finished."""
         return min(60, max(1, math.ceil(waiting * self._pace / len(self._threads))))
-
-    def ahead(self, job: Job) -> int:
-        """Return the number of queries before a waiting one."""
-        with self._changed:
-            return sum(other.priority < job.priority for other in self._waiting)
 
     def abandon(self, jobs: Iterable[Job], reason: str) -> None:
         """Stop decoding these queries, for which no client waits."""
@@ -214,43 +199,23 @@ class Scheduler:
     def _run_device(self, number: int, engines: Engines) -> None:
         while True:
             with self._changed:
-                while not (self._waiting or self._closed or (self._shadow and self._shadow.pending)):
-                    self._changed.wait()
-                if self._waiting:
-                    first = self._next_job()
-                    room = max(1, self._limits.batch_size // first.search.settings.augment)
-                    batch = self._take_batch(1 if first.decoded_alone else room, first)
-                    self._metrics.batch.labels(first.search.model).observe(len(batch))
-                elif self._closed:
+                self._changed.wait_for(lambda: self._waiting or self._closed)
+                if not self._waiting:
                     return
-                else:
-                    batch = []
-            if not batch:
-                self._run_shadow(number)
-                continue
-            last = began = self._last_sign[number] = time.monotonic()
+                first = self._next_job()
+                room = max(1, self._limits.batch_size // first.search.settings.augment)
+                batch = self._take_batch(1 if first.decoded_alone else room, first)
+            self._metrics.batch.labels(first.search.model).observe(len(batch))
+            last = began = time.monotonic()
             with suppress(_AbandonedError):
                 for job, result in self._decode_batch(number, engines[first.search.model], batch):
                     self._metrics.count_results(job.search.model, [result])
                     self._deliver(job, result)
-                    if self._shadow is not None and not job.decoded_alone:
-                        self._shadow.offer(engines[job.search.model], job.ready, job.search.settings, result)
                     now = time.monotonic()
                     self._pace += PACE_WEIGHT * (now - last - self._pace)
-                    last = self._last_sign[number] = now
-            self._busy[number], self._last_sign[number] = 0, None
+                    last = now
+            self._busy[number] = 0
             self._metrics.engine_seconds.labels(first.search.model).observe(time.monotonic() - began)
-
-    def _run_shadow(self, number: int) -> None:
-        """Decode a question again without drafts until another one arrives."""
-
-        def interrupted() -> bool:
-            self._last_sign[number] = time.monotonic()
-            return bool(self._waiting) or self._closed
-
-        assert self._shadow is not None
-        self._shadow.run_next(interrupted)
-        self._last_sign[number] = None
 
     def _next_job(self) -> Job:
         """Return the next query; the queue must be locked and not empty."""
@@ -276,7 +241,6 @@ class Scheduler:
         self._busy[number] = len(under_way)
 
         def before_pass() -> None:
-            self._last_sign[number] = time.monotonic()
             if all(job.abandoned for job in under_way):
                 raise _AbandonedError
 

@@ -1,11 +1,13 @@
 """Request and response models of the HTTP interface; all bounds are here or in `limits`."""
 
+from dataclasses import fields
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import RULES, DecodeSettings, Task
+from chemspec.types import Merged, Within
 
 DEFAULT = DecodeSettings()
 MAX_TEXT = 100_000  # characters of a query; up to here, too long queries get a status
@@ -53,18 +55,21 @@ class DecodeOptions(_Strict):
     @property
     def settings(self) -> dict[str, Any]:
         """The fields of `DecodeSettings` that are passed on unchanged."""
-        return self.model_dump(exclude={"task", "model", "n", "decoder", "exact", "timeout", *_NO_SETTINGS})
+        return self.model_dump(include=_SETTINGS - {"n", "decoder"})
 
 
-_NO_SETTINGS = {"queries", "query", "trace", "within"}
+_SETTINGS = {field.name for field in fields(DecodeSettings)}
 
 
-class Question(DecodeOptions):
+class ReviewQuestion(DecodeOptions):
     """One query or many."""
 
     queries: Text | list[Text] = Field(description="SMILES or reaction SMILES, one or several")
-    record: bool = Field(False, description="with trace: record every computed prefix")
-    trace: bool = Field(False, description="return complete results, with every pass, as `documents`")
+
+
+class Question(ReviewQuestion):
+    """One query or many, perhaps with a deadline."""
+
     within: float | None = Field(
         None,
         gt=0,
@@ -75,17 +80,10 @@ class Question(DecodeOptions):
     )
 
 
-class ReviewQuestion(DecodeOptions):
-    """One query or many, whose predictions are reviewed."""
-
-    queries: Text | list[Text] = Field(description="SMILES or reaction SMILES, one or several")
-
-
 class StreamQuestion(DecodeOptions):
     """One query, whose forward passes are streamed."""
 
-    query: str = Field(max_length=5000, description="SMILES or reaction SMILES")  # it may be part of a URL
-    trace: bool = Field(False, description="end with the complete result, including all passes")
+    query: Text = Field(description="SMILES or reaction SMILES")
 
 
 class Answer(BaseModel):
@@ -102,15 +100,6 @@ class Answer(BaseModel):
     score: float | None
 
 
-class WithinAnswer(BaseModel):
-    """How far the searches of a query came before its deadline."""
-
-    seconds: float
-    width: int = Field(description="beam width of the list; 1: greedy answer; 0: nothing was complete")
-    abandoned: int = Field(description="beam width of the search abandoned at the deadline; 0: none")
-    passes: int = Field(description="forward passes of all searches")
-
-
 class Result(BaseModel):
     """Result of a query; a failed query has a status and a message."""
 
@@ -118,11 +107,15 @@ class Result(BaseModel):
     status: Literal["ok", "invalid", "too_long", "failed"]
     message: str
     hypotheses: list[Answer]
-    merged: dict[str, int] | None
+    merged: Merged | None
     passes: int
     tokens: int
     seconds: float
-    within: WithinAnswer | None = Field(None, description="only with a deadline")
+    within: Within | None = Field(
+        None,
+        description="only with a deadline: width of the list (1: greedy answer; 0: nothing was complete), of the "
+        "abandoned search (0: none), and forward passes of all searches",
+    )
 
 
 class _ModelAnswer(BaseModel):
@@ -138,7 +131,6 @@ class Prediction(_ModelAnswer):
     """Results in the order of the queries."""
 
     results: list[Result]
-    documents: list[dict[str, Any]] | None = Field(None, description="complete results, if requested")
 
 
 class Check(BaseModel):
@@ -148,14 +140,6 @@ class Check(BaseModel):
     probability: float = Field(description="of that prediction")
     product: str = Field(description="that prediction; empty if there is no valid one")
     added: str = Field(description="reagents that were added to the reactants, as SMILES")
-
-
-class SuggestedReagents(BaseModel):
-    """Reagents of a suggestion, from the nearest precedents or proposed by a model."""
-
-    smiles: str
-    text: str
-    source: str
 
 
 class Alternative(BaseModel):
@@ -176,9 +160,12 @@ class SuggestionAnswer(BaseModel):
     calibrated: bool
     problems: list[str]
     notes: list[str] = Field(description="stereochemistry that a product leaves open, such as 'E/Z is not set'")
+    hazards: list[str] = Field(description="hazards of the reaction")
     geometry: str = Field(description="E/Z isomers of a product with probabilities, 'E 76 %, Z 2 %'; empty if one")
     forward: Check | None = Field(description="null if unchecked")
-    reagents: SuggestedReagents | None
+    reagents: dict[str, str] | None = Field(
+        description="smiles, text and source: from the nearest precedents or a model"
+    )
     precedents: dict[str, Any] | None = Field(description="patent reactions with the same change: close, wide, nearest")
     stock: list[str] = Field(description="for each molecule whether it can be bought")
     alternatives: list[Alternative]

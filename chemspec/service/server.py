@@ -1,4 +1,4 @@
-"""Run the service: load models behind an open port, log one JSON line per request, shut down gracefully."""
+"""Run the service: load models, log one JSON line per request, shut down gracefully."""
 
 import json
 import logging
@@ -9,6 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from socket import socket
 from types import FrameType
 from typing import Any
 
@@ -66,11 +67,17 @@ def load_engines(models: Mapping[str, Path], devices: Sequence[str], **options: 
 
 
 class _Server(uvicorn.Server):
-    """A server that informs the service of a stop immediately."""
+    """A server that logs its start, and informs the service of a stop immediately."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
+
+    async def startup(self, sockets: list[socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            port = self.servers[0].sockets[0].getsockname()[1]
+            LOG.info("ready", extra={"log_fields": {"port": port, "models": sorted(self._service.devices[0])}})
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._service.stopping = True
@@ -78,21 +85,10 @@ class _Server(uvicorn.Server):
 
 
 def run_service(service: Service, endpoint: Endpoint) -> None:
-    """Serve until SIGTERM or Ctrl-C, then finish what was accepted.
-
-    Raises ValueError if the models could not be loaded, OSError if the port is not available.
-    """
+    """Serve until SIGTERM or Ctrl-C, then finish what was accepted; OSError if the port is not available."""
     log_as_json(endpoint.log)
     prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
-
-    def loaded() -> None:
-        if service.problem is not None:
-            server.should_exit = True
-        else:
-            bound = server.servers[0].sockets[0].getsockname()[1]
-            LOG.info("ready", extra={"log_fields": {"port": bound, "models": sorted(service.devices[0])}})
-
-    server = _Server(build_server_config(service, api.create_app(service, loaded), endpoint), service)
+    server = _Server(build_server_config(service, api.create_app(service), endpoint), service)
     # uvicorn raises a signal again at the end; a requested stop is not a failure.
     with suppress(ValueError):  # not in the main thread
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -101,8 +97,6 @@ def run_service(service: Service, endpoint: Endpoint) -> None:
         server.run()
     except SystemExit as error:  # uvicorn could not start
         raise OSError(f"cannot listen on {endpoint.address}; another program may use the port") from error
-    if service.problem is not None:
-        raise ValueError(str(service.problem)) from service.problem
 
 
 def build_server_config(service: Service, app: Any, endpoint: Endpoint) -> uvicorn.Config:

@@ -4,11 +4,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from starlette.types import Receive
@@ -18,101 +17,50 @@ from chemspec.chem import parsing
 from chemspec.engine.deadline import check_settings, not_ready
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.engine.registry import usable_drafters
-from chemspec.io.shadow import Shadow
 from chemspec.service.limits import Limits, RefusedError
 from chemspec.service.metrics import Metrics
-from chemspec.service.scheduler import Deadline, Job, Scheduler, Search, stopping_error
+from chemspec.service.scheduler import Deadline, Job, Scheduler, Search
 from chemspec.service.schema import DecodeOptions
 from chemspec.settings import DecodeSettings, Task, decode_settings
-from chemspec.system.files import home_folder
 from chemspec.types import DecodeResult, Pass
 
 LOG = logging.getLogger("chemspec.service")
 CLIENT: ContextVar[str] = ContextVar("client", default="")  # anonymous client name set by `guard`, for a fair queue
-# Queries of more characters are prepared in a thread, so that other requests do not wait: some take a second.
-THREAD_FROM = 100
 _usable_drafters = lru_cache(usable_drafters)  # which reads many files
 
 
 class Service:
     """Engines behind one queue; `start` and `stop` it where an event loop runs."""
 
-    def __init__(
-        self, load: Callable[[], Sequence[Mapping[str, Engine]]], limits: Limits | None = None, *, shadow: float = 0.0
-    ) -> None:
-        """Configure a service; `load` returns the engines of every device by model name.
-
-        A fraction `shadow` of the questions is decoded again without drafts on idle devices; 0: none.
-
-        Raises:
-            ValueError: for another fraction.
-        """
+    def __init__(self, devices: Sequence[Mapping[str, Engine]], limits: Limits | None = None) -> None:
+        """Configure a service on the engines of every device by model name."""
+        self.devices = devices
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self.stopping = False
-        self.problem: Exception | None = None  # why the models could not be loaded
-        self.shadow = self._build_shadow(shadow) if shadow else None
-        self._load = load
-        self.devices: Sequence[Mapping[str, Engine]] = ()  # the engines of every device by model name
         self._scheduler: Scheduler | None = None
-        self._loading: asyncio.Task[None] | None = None
 
-    def _build_shadow(self, fraction: float) -> Shadow:
-        def differs(file: Path, stored: bool) -> None:
-            LOG.warning("shadow_difference", extra={"log_fields": {"file": str(file), "stored": stored}})
-
-        shadow = Shadow(
-            fraction, home_folder(), "service", measured=self.metrics.count_shadow_question, differs=differs
-        )
-        self.metrics.name_shadow_file(shadow.differences)
-        return shadow
-
-    def start(self, loaded: Callable[[], object] | None = None) -> None:
-        """Load the models in the background; `loaded` is called at the end, also after an error."""
-        self._loading = asyncio.create_task(self._begin(loaded))
-
-    async def _begin(self, loaded: Callable[[], object] | None) -> None:
-        try:
-            parsing.APART.start()
-            self.devices = await asyncio.to_thread(self._load)
-            self._scheduler = Scheduler(self.devices, self.limits, self.metrics, self.shadow)
-        except Exception as error:
-            self.problem = error
-        if loaded is not None:
-            loaded()
+    def start(self) -> None:
+        """Accept requests; called in the event loop that answers them."""
+        parsing.APART.start()
+        self._scheduler = Scheduler(self.devices, self.limits, self.metrics)
 
     async def stop(self) -> None:
         """Refuse new requests and finish accepted ones."""
         self.stopping = True
-        if self._loading is not None and not self._loading.done():
-            self._loading.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._loading
         if self._scheduler is not None:
             await asyncio.to_thread(self._scheduler.close, self.limits.grace)
 
     @property
-    def ready(self) -> bool:
-        """Whether requests are accepted."""
-        return self._scheduler is not None and not self.broken and not self.stopping
-
-    @property
     def not_ready_reason(self) -> str:
-        """The reason why it is not `ready`."""
-        if self.stopping:
-            return "stopping"
-        return self.broken or "the models are being loaded"
+        """The reason why no requests are accepted; empty if they are."""
+        return "stopping" if self.stopping else self.broken
 
     @property
     def broken(self) -> str:
         """The error that requires a restart; empty if there is none."""
-        if self.problem is not None:
-            return "the models could not be loaded"
-        if self._scheduler is not None and not self._scheduler.alive:
-            return "a thread that decodes has ended"
-        if self._scheduler is not None and self._scheduler.hung:
-            return f"a forward pass has not ended within {self.limits.hang:g} s"
-        return ""
+        alive = self._scheduler is None or self._scheduler.alive
+        return "" if alive else "a thread that decodes has ended"
 
     def search(self, options: DecodeOptions, within: float | None = None) -> Search:
         """Return model, settings and deadline of a request, which may have a shorter time limit than the service.
@@ -132,7 +80,6 @@ class Service:
         Raises:
             RefusedError: if there is none, or it has another task.
         """
-        self._check_ready()
         engines = self.devices[0]
         names = ", ".join(sorted(engines))
         if model is not None:
@@ -181,17 +128,13 @@ class Service:
         `watch` is called with every pass of a single query. Raises RefusedError if there are too many in this request
         or in the queue, or the service is stopping.
         """
-        self._check_ready()
         assert self._scheduler is not None
         if not queries:
             raise RefusedError(422, "no_query", "there is no query in the request")
         if len(queries) > self.limits.queries:
             message = f"{len(queries)} queries in one request; the limit is {self.limits.queries}"
             raise RefusedError(413, "too_many_queries", message)
-        if sum(map(len, queries)) > THREAD_FROM:
-            prepared = await asyncio.to_thread(_prepare, search, queries)
-        else:
-            prepared = _prepare(search, queries)
+        prepared = await asyncio.to_thread(_prepare, search, queries)  # some take a second
         future = asyncio.get_running_loop().create_future
         jobs = [Job(search, ready, future(), watch, client=CLIENT.get()) for ready in prepared]
         refusals = [job.ready.refusal for job in jobs if job.ready.refusal is not None]
@@ -201,10 +144,6 @@ class Service:
         self._scheduler.submit([job for job in jobs if job.ready.refusal is None])
         self.metrics.count_results(search.model, refusals)
         return jobs
-
-    def ahead(self, job: Job) -> int:
-        """Return the number of queries before a waiting one."""
-        return self._scheduler.ahead(job) if self._scheduler else 0
 
     async def results(self, jobs: Sequence[Job], gone: asyncio.Future[None] | None = None) -> list[DecodeResult]:
         """Wait for the results of a request; queries that are not finished in time fail.
@@ -229,12 +168,6 @@ class Service:
         if not any(future.done() for future in futures) and not search.widest:
             raise RefusedError(504, "timeout", search.deadline.message)
         return [job.result.result() if job.result.done() else _late_result(job) for job in jobs]
-
-    def _check_ready(self) -> None:
-        if self.stopping:
-            raise stopping_error()
-        if self._scheduler is None:
-            raise RefusedError(503, "loading", "the models are still being loaded; try again", after=2)
 
 
 @contextmanager

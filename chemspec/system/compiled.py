@@ -1,9 +1,8 @@
 """Compile C++ for this machine, cached by source, compiler and processor.
 
 Libraries are executed, so they lie in a folder with access for its user only, under a name with the digest of their
-content; damaged or changed files are rebuilt. A wheel may contain libraries for a few kinds of processors
-(`hatch_build.py`), which are used without a compiler. The compiler is the system's or, where it has none and on
-Windows, that of the package ziglang (extra `compiler`).
+content; damaged or changed files are rebuilt. The compiler is the system's or, where it has none and on Windows, that
+of the package ziglang (extra `compiler`).
 """
 
 import ctypes
@@ -27,16 +26,6 @@ from chemspec.system.cache import make_cache_folder
 WINDOWS = sys.platform == "win32"
 FLAGS = ("-std=c++17", "-O3", "-shared", *(() if WINDOWS else ("-fPIC",)))
 COMPILE_SECONDS = 600  # it takes about three seconds, but ziglang's first compilation builds the C++ library
-PREBUILT = Path(__file__).parents[1] / "prebuilt"
-# Kinds of processors supported by a wheel's libraries, best first: compiler flags, and required CPU flags of Linux.
-KINDS: dict[str, tuple[tuple[str, ...], frozenset[str]]] = {
-    "x86-64-v4-vnni": (
-        ("-march=x86-64-v4", "-mavx512vnni"),
-        frozenset(("avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl", "avx512_vnni", "avx2", "fma", "f16c")),
-    ),
-    "x86-64-v3": (("-march=x86-64-v3",), frozenset(("avx2", "fma", "f16c", "bmi1", "bmi2", "movbe"))),
-    "x86-64": (("-march=x86-64",), frozenset(("sse2",))),
-}
 
 
 class NoKernelError(RuntimeError):
@@ -48,8 +37,7 @@ def load_library(source: Path, *flags: str) -> ctypes.CDLL:
     """Compile a source unless it is cached, and load the library.
 
     Raises:
-        NoKernelError: on an unsupported system, if CHEMSPEC_NATIVE is 0, or with neither a compiler nor a prebuilt
-            library.
+        NoKernelError: on an unsupported system, if CHEMSPEC_NATIVE is 0, or without a compiler.
     """
     if os.environ.get("CHEMSPEC_NATIVE") == "0":
         raise NoKernelError("switched off by CHEMSPEC_NATIVE=0")
@@ -57,12 +45,7 @@ def load_library(source: Path, *flags: str) -> ctypes.CDLL:
         raise NoKernelError(f"not written for {sys.platform}")
     try:
         return ctypes.CDLL(str(_build_library(source, flags)))
-    except (OSError, subprocess.SubprocessError, NoKernelError) as error:
-        if (ready := find_prebuilt(source, flags)) is not None:
-            with suppress(OSError):  # made on a newer system than this one
-                return ctypes.CDLL(str(ready))
-        if isinstance(error, NoKernelError):
-            raise
+    except (OSError, subprocess.SubprocessError) as error:
         detail = getattr(error, "stderr", b"") or b""
         lines = detail.decode(errors="replace").strip().splitlines()
         raise NoKernelError(f"it could not be compiled: {lines[0] if lines else error}") from error
@@ -70,15 +53,11 @@ def load_library(source: Path, *flags: str) -> ctypes.CDLL:
 
 def _build_library(source: Path, flags: Sequence[str]) -> Path:
     extra = os.environ.get("CHEMSPEC_CXXFLAGS", "").split()  # sanitizers, see .ci/sanitize
-    command = _compiler_command(source, (*flags, *extra))
+    command = [*_compiler(), *FLAGS, *flags, *extra, str(source)]
     name = f"{source.stem}-{_compilation_key(source, command)}"
     return next(filter(_is_undamaged, sorted(library_folder().glob(f"{name}-*.so"))), None) or run_compiler(
         command, library_folder() / name
     )
-
-
-def _compiler_command(source: Path, flags: Sequence[str]) -> list[str]:
-    return [*_compiler(), *FLAGS, *flags, str(source)]
 
 
 def _compiler() -> list[str]:
@@ -92,42 +71,6 @@ def _compiler() -> list[str]:
     if extras.is_installed("ziglang"):
         return [sys.executable, "-m", "ziglang", "c++"]
     raise NoKernelError("there is no C++ compiler (c++, g++ or clang++) on the path, nor the package ziglang")
-
-
-def find_prebuilt(source: Path, flags: Sequence[str]) -> Path | None:
-    """Return the prebuilt library of the package for this source and processor, if any."""
-    have = frozenset(word for line in _processor_identity().splitlines() for word in line.split())
-    names = _prebuilt_names(source, flags)
-    files = (PREBUILT / names[kind] for kind, (_, needs) in KINDS.items() if needs <= have)
-    return next((file for file in files if file.is_file()), None)
-
-
-def build_for_all_kinds(source: Path, flags: Sequence[str], out: Path) -> list[Path]:
-    """Compile a source into `out` for all kinds of processors, for the `PREBUILT` folder of a wheel.
-
-    Raises:
-        NoKernelError: without a compiler, or on another machine than those of `KINDS`.
-        OSError, subprocess.SubprocessError: if it fails.
-    """
-    if platform.machine() != "x86_64" or sys.platform != "linux":
-        raise NoKernelError(f"nothing is prebuilt for {sys.platform} on {platform.machine()}")
-    made = []
-    for kind, name in _prebuilt_names(source, flags).items():
-        march, file = KINDS[kind][0], out / name
-        command = _compiler_command(source, (*march, *_portable_flags(flags)))
-        subprocess.run([*command, "-o", str(file)], capture_output=True, check=True, timeout=COMPILE_SECONDS)
-        made.append(file)
-    return made
-
-
-def _prebuilt_names(source: Path, flags: Sequence[str]) -> dict[str, str]:
-    """Return a file name for each kind of processor, unique to the source and its constants."""
-    digest = _hex_digest(b"\0".join((*_source_texts(source), " ".join(_portable_flags(flags)).encode())))[:16]
-    return {kind: f"{source.stem}-{kind}-{digest}.so" for kind in KINDS}
-
-
-def _portable_flags(flags: Sequence[str]) -> tuple[str, ...]:
-    return tuple(flag for flag in flags if not flag.startswith("-march"))
 
 
 def library_folder() -> Path:

@@ -1,8 +1,7 @@
 """A fair queue of predictions: one model runs at a time, and everyone sees their position.
 
 Two predictions at once on the same cores would each take more than twice as long. Of several queries of one visitor,
-in several tabs, the second lets other visitors go first; jobs of many queries take a turn for each small part and let
-visitors at a page go first. A full queue refuses at once.
+in several tabs, the second lets other visitors go first. A full queue refuses at once.
 """
 
 from collections.abc import Callable, Hashable, Iterator
@@ -23,9 +22,9 @@ class BusyError(Exception):
 
 @dataclass(frozen=True, eq=False)
 class _Ticket:
-    """A position in the queue: the lowest order is next, patient ones last. Two of one visitor may be equal."""
+    """A position in the queue: the lowest order is next. Two of one visitor may be equal."""
 
-    order: tuple[bool, int]
+    order: int
     visitor: Hashable
 
 
@@ -47,18 +46,12 @@ class FairQueue:
 
     @contextmanager
     def wait_for_turn(
-        self,
-        *,
-        visitor: Hashable = None,
-        patient: bool = False,
-        waiting: Callable[[int], None] = lambda _: None,
-        every: float = 0.1,
+        self, *, visitor: Hashable = None, waiting: Callable[[int], None] = lambda _: None, every: float = 0.1
     ) -> Iterator[None]:
         """Wait for a turn and hold it.
 
         Args:
             visitor: id of the visitor; None for an unknown one, who counts as a new visitor.
-            patient: let everybody pass who is not.
             waiting: called every `every` seconds while waiting, with the number of turns that come first; what it
                 raises leaves the queue.
             every: seconds between two such calls.
@@ -74,7 +67,7 @@ class FairQueue:
                 raise BusyError(f"{self._most_each} of your queries are waiting already; wait for one, or stop one")
             if len(self._line) >= self._most:
                 raise BusyError(f"{self._most} queries are waiting already; try again in a minute")
-            ticket = _Ticket((patient, number + waiting_count * LATER), who)
+            ticket = _Ticket(number + waiting_count * LATER, who)
             self._line.append(ticket)
         try:
             while not self._is_next(ticket, every):

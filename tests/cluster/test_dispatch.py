@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, Answered, ClusterError, Lost, Piece, dispatch_pieces
+from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, ClusterError, Finished, Piece, dispatch_pieces
 from chemspec.cluster.shards import cut_into_shards
 
 Rows = list[tuple[int, str]]
@@ -25,21 +25,15 @@ class Mortal:
         self.most_given = 0
         self.deaths = self._in_a_row = 0
 
-    def free(self) -> int:
-        return self._size - len(self._busy)
-
-    def busy(self) -> int:
-        return len(self._busy)
-
     def size(self) -> int:
         return self._size
 
     def give(self, piece: Piece) -> None:
-        assert self.free()
+        assert len(self._busy) < self._size
         self._busy.append(piece)
         self.most_given = max(self.most_given, piece.shard)
 
-    def wait(self) -> Sequence[Answered[Rows] | Lost]:
+    def wait(self) -> Sequence[Finished[Rows]]:
         if self._in_a_row < 3 and self._random.random() < self._chance:
             self._in_a_row += 1
             # Not so often the same row that it would seem to be the one that kills.
@@ -47,14 +41,14 @@ class Mortal:
             self._busy.extend(piece for piece in gone if piece.deaths >= DEATHS_OF_A_ROW - 1)
             gone = [piece for piece in gone if piece.deaths < DEATHS_OF_A_ROW - 1]
             self.deaths += len(gone)
-            return [Lost(piece, "the machine went") for piece in gone] or [Lost(None, "idle")]
+            return [Finished(piece, None, "the machine went") for piece in gone]
         self._in_a_row = 0
         self._busy.rotate(self._random.randrange(3))
         piece = self._busy.popleft()
         if "x" in piece.queries:
             self.deaths += 1
-            return [Lost(piece, "poison")]
-        return [Answered(piece, [(piece.first + i, query) for i, query in enumerate(piece.queries)])]
+            return [Finished(piece, None, "poison")]
+        return [Finished(piece, [(piece.first + i, query) for i, query in enumerate(piece.queries)])]
 
 
 def run(queries: Sequence[str], engines: Mortal, size: int) -> tuple[Rows, Rows]:
@@ -97,24 +91,12 @@ def test_a_row_that_kills_costs_few_engines() -> None:
     engines = Mortal(2, Random(0))
     answers, dead = run(queries, engines, 1000)
     assert len(answers) == 2000 and dead == [(999, "x")]
-    assert engines.deaths <= 2 + 10 + DEATHS_OF_A_ROW  # the shard twice, then halves, then the row
+    assert engines.deaths == 2 + DEATHS_OF_A_ROW  # the shard twice, then the row
 
 
 def test_engines_that_only_die_end_the_job() -> None:
     with pytest.raises(ClusterError, match=r"died .* times without a result in between; last error: poison"):
         run(["x"] * 1000, Mortal(2, Random(0)), 100)
-
-
-def test_idle_deaths_end_the_job_too() -> None:
-    class Idle(Mortal):
-        def free(self) -> int:
-            return 0
-
-        def wait(self) -> Sequence[Answered[Rows] | Lost]:
-            return [Lost(None, "no memory")]
-
-    with pytest.raises(ClusterError, match="no memory"):
-        run(["C"], Idle(1, Random(0)), 1)
 
 
 def test_no_more_is_read_than_engines_can_take() -> None:

@@ -19,7 +19,7 @@ from chemspec.system import extras
         (["in.smi", "--ray", "local", "-o", "out.csv"], "a folder of Parquet files"),
         (["CCO", "--ray", "local", "-o", "out"], "give its path"),
         (["in.smi", "in.smi", "--ray", "local", "-o", "out"], "give its path"),
-        (["in.smi", "--ray", "local", "-o", "out", "--trace", "t"], "do not go with --ray"),
+        (["in.smi", "--ray", "local", "-o", "out", "--review"], "do not go with --ray"),
         (["in.smi", "--ray", "local", "-o", "out", "--shard-rows", "0"], "a shard of 0 rows"),
         (["empty.smi", "--ray", "local", "-o", "out"], "there is no query in empty.smi"),
         (["in.csv", "--ray", "local", "-o", "out", "--column", "x"], "no column 'x'"),

@@ -27,7 +27,7 @@ from chemspec.io.readers import FileError, decode_text, read_queries
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS, check_task
-from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, result_from_json
+from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 
 HOW = DecodeSettings(n=2, batch_size=1, drafter="none")
 
@@ -321,17 +321,14 @@ def test_a_header_cut_anywhere_is_redone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("calls", [0, 1, 4, len(ODD) - 1])
 def test_an_interrupted_run_goes_on_to_the_same_file(tmp_path: Path, suffix: str, calls: int) -> None:
     once, twice = tmp_path / f"once{suffix}", tmp_path / f"twice{suffix}"
-    run(ODD, once, trace=tmp_path / "once.trace")
+    run(ODD, once)
     with pytest.raises(KeyboardInterrupt):
-        run(ODD, twice, Fake(calls=calls), trace=tmp_path / "twice.trace")
+        run(ODD, twice, Fake(calls=calls))
     engine = Fake()
-    run(ODD, twice, engine, trace=tmp_path / "twice.trace")
+    run(ODD, twice, engine)
     assert engine.asked == ODD[calls:]
     assert rows_of(twice) == rows_of(once)
     assert suffix == ".parquet" or twice.read_bytes() == once.read_bytes()
-    assert (tmp_path / "twice.trace").read_bytes() == (tmp_path / "once.trace").read_bytes()
-    traces = (tmp_path / "once.trace").read_text("utf-8").split("\n")[:-1]
-    assert [result_from_json(line).query for line in traces] == ODD
 
 
 def test_a_finished_file_is_only_counted(tmp_path: Path) -> None:
@@ -347,12 +344,6 @@ def test_more_queries_at_the_end_are_added_in_batches_of_any_size(tmp_path: Path
     engine = Fake()
     run(ODD, tmp_path / "o.csv", engine, replace(HOW, **changes))
     assert engine.asked == ODD[3:] and len(rows_of(tmp_path / "o.csv")) == len(ODD)
-
-
-def test_a_trace_that_lacks_rows_is_refused(tmp_path: Path) -> None:
-    run(ODD[:3], tmp_path / "o.csv")
-    with pytest.raises(FileError, match="0 traces, but 3 rows"):
-        run(ODD, tmp_path / "o.csv", trace=tmp_path / "t.jsonl")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -18,7 +17,6 @@ from chemspec.client import Result, ServiceError
 from chemspec.decode.compiled import loop as compiled_loop
 from chemspec.engine.engine import Engine
 from chemspec.io.writers import result_document
-from chemspec.types import DecodeResult, result_from_json
 
 pytest.importorskip("fastapi")
 
@@ -62,16 +60,6 @@ def test_a_bad_query_never_harms_the_others(running: Running, engines: dict[str,
     assert status == 200
     assert [plain(one) for one in document["results"]] == expected(engines["retro"], queries, how)
     assert [one["status"] for one in document["results"]] == [BAD.get(query, "ok") for query in queries]
-
-
-def test_complete_results_come_with_their_traces(running: Running, engines: dict[str, Engine]) -> None:
-    asked = {"queries": "CCO", "task": "retro", "n": 2, "max_len": 12, "trace": True, "record": True}
-    (text,) = running.send("POST", "/v1/predict", asked)[1]["documents"]
-    result = result_from_json(json.dumps(text))
-    assert isinstance(result, DecodeResult)
-    own = engines["retro"].predict("CCO", n=2, max_len=12, record=True)
-    assert result.hypotheses == own.hypotheses
-    assert all(one.grown is not None for one in result.trace.passes)
 
 
 def test_a_query_that_breaks_the_model_does_not_harm_its_batch(engines: dict[str, Engine]) -> None:
@@ -157,8 +145,8 @@ def test_a_stream_tells_every_pass_and_ends_with_the_result(
         assert texts[0] == "" and texts[-1]
 
 
-def test_a_stream_can_be_asked_for_by_get(running: Running) -> None:
-    status, text, headers = running.send("GET", "/v1/stream?query=CCO&task=retro&n=1&max_len=8")
+def test_a_stream_is_one_of_server_sent_events(running: Running) -> None:
+    status, text, headers = running.send("POST", "/v1/stream", {"query": "CCO", "task": "retro", "n": 1, "max_len": 8})
     assert status == 200 and headers["content-type"].startswith("text/event-stream")
     assert text.count("event: result") == 1 and text.endswith("\n\n")
 

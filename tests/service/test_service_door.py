@@ -19,14 +19,13 @@ from chemspec.service import guard, server
 from chemspec.system import connections
 
 QUESTION = rawhttp.post("/v1/predict", b'{"queries": "CCO", "task": "retro", "n": 1, "max_len": 8}')
-STREAM = "/v1/stream?query=CCO&task=retro&max_len=4"
 
 
 def test_a_request_of_another_site_is_refused(running: Running) -> None:
     own = f"127.0.0.1:{running.port}"
     before = running.count("refused_requests_total", reason="host")
     rebound = {"Host": f"evil.example:{running.port}", "Origin": f"http://evil.example:{running.port}"}
-    for path in ("/healthz", "/v1/models", STREAM):
+    for path in ("/healthz", "/v1/models", "/openapi.json"):
         assert rawhttp.get(running.port, path, {"Host": own})[0] == 200
         assert rawhttp.get(running.port, path, {"Host": own, "Origin": f"http://{own}"})[0] == 200
         for headers in (rebound, {"Host": rebound["Host"]}):
@@ -168,35 +167,6 @@ def sum_of(records: list[logging.LogRecord]) -> int:
     return sum(record.log_fields["host"] for record in records if record.getMessage() == "refused")  # type: ignore[attr-defined]
 
 
-def test_a_model_that_hangs_is_seen(engines: Mapping[str, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
-    gated = Gated(engines["retro"])
-    with serving([{"retro": gated}], hang=0.2) as service:  # type: ignore[dict-item]
-        monkeypatch.setattr(gated, "decode_continuously", lambda *_, **__: iter([gated.gate.wait()][:0]))
-        assert service.send("GET", "/healthz")[0] == 200
-        with rawhttp.connected(service.port) as connection:
-            connection.sendall(QUESTION)
-            until(lambda: service.service.broken, "the hang")
-            status, document, _ = service.send("GET", "/healthz")
-            assert status == 503 and "a forward pass has not ended within 0.2 s" in document["detail"]
-            assert service.send("GET", "/readyz")[0] == 503
-        gated.gate.set()
-        until(lambda: not service.service.broken, "the end of the pass")
-
-
-def test_passes_that_end_are_no_hang(engines: Mapping[str, Engine]) -> None:
-    gated = Gated(engines["retro"])  # while its gate is closed it runs one pass after the other
-    with serving([{"retro": gated}], hang=30.0) as service:  # type: ignore[dict-item]
-        scheduler = service.service._scheduler
-        with rawhttp.connected(service.port) as connection:
-            connection.sendall(QUESTION)
-            first = until(lambda: scheduler._last_sign[0], "the first pass")
-            until(lambda: scheduler._last_sign[0] > first, "a later pass")
-            assert not service.service.broken
-            gated.gate.set()
-            assert rawhttp.answer(connection)[0] == 200
-        until(lambda: scheduler._last_sign[0] is None, "rest")
-
-
 def test_the_service_asks_no_other_machine(
     folders: Mapping[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -209,7 +179,9 @@ def test_the_service_asks_no_other_machine(
                 assert rawhttp.get(process.port, "/readyz", {"Host": host})[0] == 200
             for headers in ({"Host": "evil.example"}, {"Host": "localhost", "Origin": "http://evil.example"}):
                 assert rawhttp.get(process.port, "/readyz", headers)[0] == 403
-            assert rawhttp.get(process.port, STREAM, {"Host": "localhost"})[0] == 200
+            with rawhttp.connected(process.port) as connection:
+                connection.sendall(QUESTION)
+                assert rawhttp.answer(connection)[0] == 200
             assert rawhttp.listening(process.port)
             assert process.stop() == 0
     assert watch.outside() == []

@@ -242,7 +242,7 @@ def test_the_log_has_a_line_a_request_and_never_a_query(running: Running, caplog
     secret = "CC(C)(C)OC(=O)NC"
     replies = [
         running.send("POST", "/v1/predict", {**ASK, "queries": [secret, "CC("]}),
-        running.send("GET", f"/v1/stream?query={secret}&task=retro&n=1&max_len=5"),
+        running.send("POST", "/v1/stream", {"query": secret, "task": "retro", "n": 1, "max_len": 5}),
         running.send("GET", f"/{secret}"),
         running.send("POST", "/v1/predict", {**ASK, "queries": [secret, 3]}),
         running.send("GET", "/healthz"),
@@ -290,16 +290,6 @@ def test_metrics_count_what_was_done(engines: dict[str, Engine]) -> None:
         assert number("batch_queries_count") == 1 and number("batch_queries_sum") == 2
         assert number("queue_seconds_count") == 2 and number("tokens_per_pass_count") == 2
         assert service.count("requests_total", route="/v1/predict", status="200") == 1
-
-
-def test_a_service_is_alive_before_it_is_ready(engines: dict[str, Engine]) -> None:
-    from chemspec.service.limits import Limits, RefusedError
-    from chemspec.service.service import Service
-
-    service = Service(lambda: [engines], Limits())
-    assert not service.broken and not service.ready
-    with pytest.raises(RefusedError, match="still being loaded"):
-        service.engine(None, "retro")
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
@@ -359,7 +349,7 @@ def test_one_client_cannot_take_the_queue_of_the_others(engines: dict[str, Engin
         )
 
 
-def test_a_stream_tells_its_place(engines: dict[str, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_that_waits_is_kept_open(engines: dict[str, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     from chemspec.service import api
 
     monkeypatch.setattr(api, "HEARTBEAT", 0.01)
@@ -368,9 +358,10 @@ def test_a_stream_tells_its_place(engines: dict[str, Engine], monkeypatch: pytes
         first = start(lambda: service.client().predict(["CCO", "CN"], **HOW))
         until(lambda: gated.batches and service.count("queue_queries") == 1, "one that waits")
         connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=HURRY)
-        connection.request("GET", "/v1/stream?query=CCN&task=retro&n=1&max_len=5")
+        body = json.dumps({"query": "CCN", "task": "retro", "n": 1, "max_len": 5})
+        connection.request("POST", "/v1/stream", body, {"Content-Type": "application/json"})
         response = connection.getresponse()
-        assert response.readline() == b": 1 before you\n"
+        assert response.readline() == b": waiting\n"
         gated.gate.set()
         assert b"event: result" in response.read()
         connection.close()

@@ -6,14 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
-import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from compilers import needs_compiler
-from paths import ROOT
 
 from chemspec.decode.compiled import build as loop
 from chemspec.model.runners.native import build
@@ -129,79 +127,3 @@ def test_where_the_system_has_no_compiler_that_of_a_package_is_taken(
     monkeypatch.syspath_prepend(str(tmp_path))
     assert again(source) == 42
     assert len(libraries()) == 1
-
-
-# --- libraries that came with a wheel ------------------------------------------------------------------
-
-
-@pytest.fixture
-def carried(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Libraries of the small source, as a wheel carries them, and no compiler."""
-    try:
-        made = [tmp_path / "prebuilt" / file.name for file in prebuild(source, tmp_path / "prebuilt")]
-    except NoKernelError as error:
-        pytest.skip(str(error))
-    monkeypatch.setattr(compiled, "PREBUILT", tmp_path / "prebuilt")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setitem(sys.modules, "ziglang", None)
-    return made
-
-
-def prebuild(source: Path, out: Path) -> list[Path]:
-    out.mkdir(exist_ok=True)
-    return compiled.build_for_all_kinds(source, ("-march=native", "-DFOUR=4"), out)
-
-
-def test_without_a_compiler_what_came_with_the_package_is_loaded(source: Path, carried: list[Path]) -> None:
-    assert len(carried) == len(compiled.KINDS)
-    assert compiled.load_library(source, "-march=native", "-DFOUR=4").answer() == 42
-    assert not (source.parent / "cache" / "compiled").exists()
-
-
-@pytest.mark.parametrize("change", ["constant", "source"])
-def test_what_was_made_of_something_else_is_not(source: Path, carried: list[Path], change: str) -> None:
-    if change == "source":
-        source.write_text('extern "C" int answer() { return 43; }')
-    flags = ("-march=native", "-DFOUR=5" if change == "constant" else "-DFOUR=4")
-    with pytest.raises(NoKernelError, match="no C\\+\\+ compiler"):
-        compiled.load_library(source, *flags)
-
-
-def test_each_processor_gets_the_best_that_it_can_run(
-    source: Path, carried: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compiled, "_processor_identity", lambda: "x86_64flags\t\t: sse2 avx2 fma f16c bmi1 bmi2 movbe")
-    found = compiled.find_prebuilt(source, ("-DFOUR=4",))
-    assert found is not None and "-x86-64-v3-" in found.name
-    monkeypatch.setattr(compiled, "_processor_identity", lambda: "aarch64Features\t: asimd")
-    assert compiled.find_prebuilt(source, ("-DFOUR=4",)) is None
-
-
-def test_a_library_of_a_newer_system_is_told_as_no_compiler(source: Path, carried: list[Path]) -> None:
-    for file in carried:
-        file.write_bytes(b"not a library")
-    with pytest.raises(NoKernelError, match="no C\\+\\+ compiler"):
-        compiled.load_library(source, "-march=native", "-DFOUR=4")
-
-
-@pytest.mark.nightly  # compiles everything three times
-@pytest.mark.slow
-def test_a_wheel_may_carry_kernel_and_loop(tmp_path: Path) -> None:
-    pytest.importorskip("hatchling")
-    env = {**os.environ, "CHEMSPEC_PREBUILT": "1", "CHEMSPEC_NO_FRONTEND": "1"}
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
-    subprocess.run(command, cwd=ROOT, env=env, check=True, capture_output=True, timeout=600)
-    (wheel,) = tmp_path.glob("*.whl")
-    assert not wheel.name.endswith("-any.whl")
-    with zipfile.ZipFile(wheel) as packed:
-        packed.extractall(tmp_path / "installed")
-    code = (
-        "from chemspec.decode.compiled import build as loop; from chemspec.model.runners.native import build as kernel;"
-        "kernel.load_kernel();"
-        "print(loop.loop_library())"
-    )
-    env = {"PATH": str(tmp_path), "PYTHONPATH": str(tmp_path / "installed"), "CHEMSPEC_CACHE": str(tmp_path / "cache")}
-    said = subprocess.run(
-        [sys.executable, "-c", code], env=env, cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    assert said.stdout.count("CDLL") == 1 and "prebuilt" in said.stdout, said.stdout

@@ -125,7 +125,6 @@ def test_on_a_server_they_are_those_of_a_visit(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
     monkeypatch.setattr(collections_view.st, "session_state", {})
     monkeypatch.setattr(collections_view.st, "get_option", lambda name: {"server.address": "0.0.0.0"}[name])
-    assert not collections_view.remote_engine.is_local_only()
     answers = collections_view.visitor_answers()
     keep(answers, AMIDE)
     assert stored(collections_view.visitor_answers()) and not [*tmp_path.iterdir()]

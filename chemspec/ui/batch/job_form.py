@@ -71,7 +71,7 @@ def read_sheet(name: str, raw: bytes) -> Sheet | None:
 
 def choose_task(sheet: Sheet) -> Task | None:
     """Return the chosen task, by default the one that the column's name or its rows suggest; None without a model."""
-    tasks: list[Task] = [task for task in ("forward", "retro") if queued_engine.model_names(task, here=True)]
+    tasks: list[Task] = [task for task in ("forward", "retro") if queued_engine.model_names(task)]
     if not tasks:
         st.info("No model is installed yet; the page Models says how to add one.")
         return None
@@ -134,7 +134,7 @@ def choose_column(name: str, sheet: Sheet, task: Task | None) -> int:
 
 def choose_model(task: Task) -> tuple[str, DecodeSettings, int]:
     """Return the chosen model, decode settings, and how many answers a row gets."""
-    able = queued_engine.model_names(task, here=True)
+    able = queued_engine.model_names(task)
     with st.expander("Options"):
         model = st.selectbox("Model", able, key=f"batch_model_{task}")
         cards = int(st.number_input("Answers a row", 1, MAX_ANSWERS, DEFAULT_ANSWERS, key=f"batch_n_{task}"))

@@ -12,7 +12,7 @@ from chemspec.chem.strategy import strategy
 from chemspec.depict.schemes import scheme_sides
 from chemspec.review.suggestions import format_percent
 from chemspec.ui.collect.answers import ANSWERS, LONGEST, STATUSES, SavedAnswer, answer_row, find_matching
-from chemspec.ui.common import escaping, nav, remote_engine, scheme
+from chemspec.ui.common import escaping, nav, scheme
 from chemspec.ui.common.store import Documents, StoreError
 
 SHOWN = 20  # drawn at once
@@ -26,7 +26,7 @@ def show_collections() -> None:
     except StoreError as error:
         st.error(f"Collections cannot be shown: {escaping.plain_text(str(error))}")
         return
-    storage = "in a file on this machine" if remote_engine.is_local_only() else "until this tab is closed"
+    storage = "in a file on this machine" if _is_local_only() else "until this tab is closed"
     st.caption(f"Answers saved on the page Predict, {storage}.")
     if not answers:
         st.info("No saved answers yet. Make a prediction on the page Predict and press Save on an answer.")
@@ -126,8 +126,13 @@ def save_dialog(answer: SavedAnswer) -> None:
 
 def visitor_answers() -> Documents[SavedAnswer]:
     """Return the collections of this visitor; those of a visit to a server end with it."""
-    if remote_engine.is_local_only():
+    if _is_local_only():
         return ANSWERS
     if "collect_folder" not in st.session_state:
         st.session_state["collect_folder"] = tempfile.TemporaryDirectory(prefix="chemspec-")
     return replace(ANSWERS, home=Path(st.session_state["collect_folder"].name))
+
+
+def _is_local_only() -> bool:
+    """Return whether the app listens on this machine only."""
+    return st.get_option("server.address") in ("127.0.0.1", "localhost", "::1")

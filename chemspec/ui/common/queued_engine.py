@@ -7,7 +7,6 @@ passes on.
 
 from __future__ import annotations
 
-import logging
 import os
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -15,7 +14,7 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from threading import Event, Thread
+from threading import Thread
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -24,20 +23,17 @@ from chemspec import evaluation, tasks
 from chemspec.engine import registry
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
-from chemspec.io.shadow import Shadow
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system.fair_queue import BusyError, FairQueue
-from chemspec.system.files import home_folder
 from chemspec.types import DecodeResult
-from chemspec.ui.common import escaping, login, remote_engine
+from chemspec.ui.common import escaping, login
 
 MAX_ANSWERS = 50
 PRECISION = "precision"  # where a session keeps what the visitor chose
 REPORT_SECONDS = 0.1  # seconds between two reports of progress
-IDLE_SECONDS = 2.0  # without any question before a shadow measurement, which so stays out of the runs of a race
 QUEUE_SECONDS = 0.25  # for each one ahead, between two reports of a position: each makes that visitor's browser draw
 
 Report = Callable[[str], object]  # shows one line
@@ -56,14 +52,12 @@ def loaded_engines() -> dict[Path, Engine]:
     return {}
 
 
-def load_engine(name: str, *, here: bool = False) -> Engine:
-    """Return the engine of a model: remote if a service is set (but not with `here`), else local, loaded at first use.
+def load_engine(name: str) -> Engine:
+    """Return the engine of a model in the precision that the visitor chose, loaded at first use.
 
-    A local one computes in the precision that the visitor chose. Raises CheckpointError if it cannot be loaded.
+    Raises CheckpointError if it cannot be loaded.
     """
-    if not here and (remote := remote_engine.remote_engines().get(name)):
-        return remote  # type: ignore[return-value]  # pages that need a local engine pass `here`
-    offered = offered_precisions(name, here=here)
+    offered = offered_precisions(name)
     preferred = st.session_state.get(PRECISION)
     folder = model_folder(name)
     with st.spinner("Loading the model …") if folder not in loaded_engines() else nullcontext():
@@ -72,10 +66,10 @@ def load_engine(name: str, *, here: bool = False) -> Engine:
     return loaded
 
 
-def engine_or_message(name: str, *, here: bool = False) -> Engine | None:
+def engine_or_message(name: str) -> Engine | None:
     """Return the engine of a model; where it cannot be loaded, show why and return None."""
     try:
-        return load_engine(name, here=here)
+        return load_engine(name)
     except (CheckpointError, ValueError) as error:
         st.error(f"The model {escaping.plain_text(name)} cannot be used: {escaping.plain_text(str(error))}")
         return None
@@ -87,15 +81,13 @@ def find_engine(task: Task) -> QueuedEngine | None:
     return QueuedEngine(engine) if engine else None
 
 
-def require_engine(name: str, *, here: bool = False) -> Engine:
+def require_engine(name: str) -> Engine:
     """Return the engine of a model; where it cannot be loaded, show why and end the page."""
-    return engine_or_message(name, here=here) or st.stop()
+    return engine_or_message(name) or st.stop()
 
 
-def offered_precisions(model: str, *, here: bool = False) -> tuple[str, ...]:
+def offered_precisions(model: str) -> tuple[str, ...]:
     """Return the precisions of a model, the default first; see `evaluation.usable_precisions`."""
-    if not here and (remote := remote_engine.remote_engines().get(model)):
-        return (remote.dtype,)
     return evaluation.usable_precisions(model_folder(model))
 
 
@@ -133,46 +125,27 @@ def warm_up_models() -> Thread:
                     )
 
     thread = Thread(target=load_all, daemon=True, name="load models")
-    if os.environ.get("CHEMSPEC_WARM_UP", "1") != "0" and not remote_engine.service_address():
+    if os.environ.get("CHEMSPEC_WARM_UP", "1") != "0":
         thread.start()
     return thread
 
 
-def model_names(task: Task | None = None, *, here: bool = False) -> list[str]:
-    """Return the models of a task (any task on molecules without one), the one named like the task first.
-
-    Args:
-        task: "forward" or "retro".
-        here: the installed ones; otherwise those of the service, if there is one.
-    """
-    if not here and remote_engine.service_address():
-        task_by_name: dict[str, Task | None] = {
-            name: remote.task for name, remote in remote_engine.remote_engines().items()
-        }
-    else:
-        task_by_name = {folder.name: registry.task_of_model(folder) for folder in installed_models()}
+def model_names(task: Task | None = None) -> list[str]:
+    """Return the models of a task (any task on molecules without one), the one named like the task first."""
     allowed = (task,) if task else (*tasks.about_molecules(), None)
-    names = [name for name, model_task in task_by_name.items() if model_task in allowed]
+    names = [folder.name for folder in installed_models() if registry.task_of_model(folder) in allowed]
     return sorted(names, key=lambda name: (name != task, name))
 
 
-def usable_drafters(model: str, *, here: bool = False) -> tuple[tuple[str, ...], str]:
+def usable_drafters(model: str) -> tuple[tuple[str, ...], str]:
     """Return the drafters that a model can use, and a sentence on those that it lacks."""
-    far = None if here else remote_engine.remote_engines().get(model)
-    can = far.drafters if far else registry.usable_drafters(model_folder(model)) if model else ()
+    can = registry.usable_drafters(model_folder(model)) if model else ()
     lacking = [name for name in DRAFTERS if model and name not in can]
     if not lacking:
         return can or tuple(DRAFTERS), ""
     named = " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1])))
     what = f"{named} need{'s' * (len(lacking) == 1)}"
     return can, f"{what} small models trained for it, which this model does not have."
-
-
-def task_of_model(name: str) -> Task | None:
-    """Return the task of a model; None where its folder cannot be read."""
-    if remote := remote_engine.remote_engines().get(name):
-        return remote.task
-    return registry.task_of_model(name)
 
 
 def decode_query(
@@ -185,7 +158,7 @@ def decode_query(
     """
     say = report or (lambda _: None)
     last = time.monotonic()
-    with hold_turn(model, waiting=_position_report(waiting or say)):
+    with hold_turn(waiting=_position_report(waiting or say)):
         written, passes = 0, 0
         for event in model.stream(query, settings):
             if isinstance(event, DecodeResult):
@@ -214,7 +187,7 @@ def _position_report(report: Report) -> Callable[[int], None]:
 
 def decode_queries(model: Engine, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
     """Decode queries as one batch after waiting in the queue."""
-    with hold_turn(model):
+    with hold_turn():
         return model.predict(queries, settings)
 
 
@@ -240,11 +213,8 @@ class QueuedEngine:
 
 
 @contextmanager
-def hold_turn(model: Engine, **options: Any) -> Iterator[None]:
-    """Wait for a turn on this machine (a service has its own queue); where too many wait, the page says so and ends."""
-    if isinstance(model, remote_engine.RemoteEngine):
-        yield
-        return
+def hold_turn(**options: Any) -> Iterator[None]:
+    """Wait for a turn; where too many wait, the page says so and ends."""
     with ExitStack() as stack:
         try:
             stack.enter_context(shared_queue().wait_for_turn(visitor=login.visitor_id(), **options))
@@ -258,59 +228,11 @@ def cached_prediction(
     model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None
 ) -> DecodeResult:
     """Decode one query, or return the session's cached result: a page is run again at every click."""
-
-    def answer() -> DecodeResult:
-        result = decode_query(model, query, settings, report=report)
-        if (worker := shadow_worker()) and not isinstance(model, remote_engine.RemoteEngine):
-            worker.offer(model, query, settings, result)
-        return result
-
     key = (model.digest, model.dtype, query, settings)
-    result = session_cached("_answers", key, answer)
-    if result.status == "failed":  # another time it may go well, with a service above all
+    result = session_cached("_answers", key, lambda: decode_query(model, query, settings, report=report))
+    if result.status == "failed":  # another time it may go well
         st.session_state["_answers"].pop(key, None)
     return result
-
-
-class ShadowWorker:
-    """A thread that runs a shadow measurement in the shared queue, behind everybody, while the machine is idle."""
-
-    def __init__(self, shadow: Shadow, queue: FairQueue, *, idle: float = IDLE_SECONDS) -> None:
-        """Start the thread; it repeats a question once there was none for `idle` seconds."""
-        self.shadow, self._queue, self._idle = shadow, queue, idle
-        self._offered = Event()
-        Thread(target=self._run, daemon=True, name="shadow measurement").start()
-
-    def offer(self, engine: Engine, query: str, settings: DecodeSettings, served: DecodeResult) -> None:
-        """Offer an answered question for a repetition."""
-        if self.shadow.offer(engine, query, settings, served, streamed=True):
-            self._offered.set()
-
-    def _run(self) -> None:
-        while True:
-            self._offered.wait()
-            self._offered.clear()
-            while self.shadow.pending:
-                quiet = 0
-                while quiet < 10:
-                    time.sleep(self._idle / 10)
-                    quiet = 0 if len(self._queue) else quiet + 1
-                try:
-                    with self._queue.wait_for_turn(patient=True):
-                        self.shadow.run_next(lambda: len(self._queue) > 1)  # its own turn counts
-                except BusyError:
-                    continue
-
-
-@st.cache_resource(show_spinner=False)
-def shadow_worker() -> ShadowWorker | None:
-    """Return what decodes some questions again while the app is idle; None unless CHEMSPEC_SHADOW sets a fraction."""
-    fraction = os.environ.get("CHEMSPEC_SHADOW", "")
-    try:
-        return ShadowWorker(Shadow(float(fraction), home_folder(), "app"), shared_queue()) if fraction else None
-    except (ValueError, RuntimeError):
-        logging.getLogger(__name__).warning("CHEMSPEC_SHADOW is no fraction above 0 and at most 1, or there is no home")
-        return None
 
 
 def session_cached(name: str, key: Hashable, make: Callable[[], T], *, most: int = 100) -> T:

@@ -10,7 +10,7 @@ import streamlit as st
 from chemspec.plan import prices
 from chemspec.plan import stock as lists
 from chemspec.plan.stock import Stock
-from chemspec.ui.common import escaping, limited_reader, remote_engine, uploads
+from chemspec.ui.common import escaping, limited_reader, uploads
 
 _LISTS, _OWN = "stock_lists", "stock_own"  # where a session keeps the choice
 EXAMPLE = "smiles,price,currency,amount,supplier\nNc1ccccc1,12.50,EUR,g,Example Chemicals\n"
@@ -53,7 +53,7 @@ def show_stock_menu() -> None:
         )
         st.caption(
             "A header, then one molecule per line: SMILES, name or InChIKey; price, currency, amount and supplier are "
-            f"optional. It stays on this {remote_engine.machine_word()}, for this tab."
+            "optional. It is kept for this tab only."
         )
         st.download_button("Download an example", EXAMPLE, "prices.csv", "text/csv", on_click="ignore", type="tertiary")
         if fault := state.get("stock_fault"):

@@ -24,7 +24,7 @@ from chemspec.review.suggestions import (
 )
 from chemspec.settings import DecodeSettings
 from chemspec.types import Hypothesis
-from chemspec.ui.common import queued_engine, remote_engine, scheme
+from chemspec.ui.common import queued_engine, scheme
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.common.tags import Html, join, tag
 from chemspec.ui.models.cards import ModelCard, read_model_card
@@ -165,12 +165,9 @@ def show_why(answer: Answer) -> None:
         if check.verdict == "differs" and check.product:
             st.html(tag("div.cs-scheme.cs-tight", scheme.side_html(Side(check.product))))
     engine = queued_engine.load_engine(question.model)
-    if isinstance(engine, remote_engine.RemoteEngine):
-        st.caption("Token by token, this is not available when predictions come from a remote service.")
-        return
 
     def look() -> list[Fork]:
-        with queued_engine.hold_turn(engine):
+        with queued_engine.hold_turn():
             return find_forks(engine, question.smiles, card.best)
 
     key = (engine.digest, engine.dtype, question.smiles, card.best.smiles)

@@ -9,6 +9,7 @@ import streamlit as st
 from chemspec.chem import formats
 from chemspec.depict.molecules import Depiction
 from chemspec.engine.engine import Engine
+from chemspec.engine.registry import task_of_model
 from chemspec.metrics import SpeedNumbers
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.replay import picture, timing
@@ -26,7 +27,7 @@ BOX = QueryText("speed")
 
 def choose_model() -> str:
     """Draw the choice of a model and return its name, at first the retro model; empty if none is installed."""
-    names = queued_engine.model_names(here=True)
+    names = queued_engine.model_names()
     if not names:
         return ""
     _follow_link(names)
@@ -46,7 +47,7 @@ def choose_model() -> str:
 
 def _model_label(name: str) -> str:
     """Return the question that a model answers, of a second model with its name."""
-    task = queued_engine.task_of_model(name) or ""
+    task = task_of_model(name) or ""
     return TASK_LABELS.get(name) or f"{task.capitalize()} by {name}".strip()
 
 
@@ -166,28 +167,11 @@ def comparable_decoders() -> list[str]:
 # --- the race --------------------------------------------------------------------------------------
 
 
-def show_shadow_line() -> None:
-    """Show the counts of the shadow measurement, if there is one."""
-    worker = queued_engine.shadow_worker()
-    if worker is None:
-        return
-    counts = worker.shadow.counts
-    st.caption(
-        f"{counts.sentence[0].upper()}{counts.sentence[1:]}.",
-        help="A fraction of all questions is decoded again, with and without drafts, while the app is idle.",
-    )
-    if counts.differ:
-        st.warning(
-            f"Different answers are stored in {worker.shadow.differences.name} in the home folder of the server; "
-            "`chemspec verify` decodes them again."
-        )
-
-
 def show_race_page(model: Engine, query: str) -> None:
     """Draw the race, which starts by itself, and its settings; any click ends it and shows the runs made so far."""
     results = st.container()
     with st.container(key="speed_lanes"):
-        lanes = choose_lanes(queued_engine.usable_drafters(model.name, here=True)[0])
+        lanes = choose_lanes(queued_engine.usable_drafters(model.name)[0])
         about = "Runs of each lane after a warm-up; the median counts."
         options: Any = {"default": 5, "persist_state": "session", "help": about}
         repeats = widgets.segmented_choice("Repeats", (3, 5, 11), key="speed_repeats", **options)

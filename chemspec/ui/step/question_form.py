@@ -10,6 +10,7 @@ import streamlit as st
 
 from chemspec.asset_files import assets_folder
 from chemspec.chem import formats
+from chemspec.engine.registry import task_of_model
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -92,7 +93,7 @@ def _run_question(*, linked: bool = True) -> None:
     """Put what the form asks on show, and if `linked` into the address, so that the page can be shared."""
     state = st.session_state
     model, decoder = state.step_model, state.step_decoder
-    read = formats.read_any(state.step_text, task=queued_engine.task_of_model(model) or "forward")
+    read = formats.read_any(state.step_text, task=task_of_model(model) or "forward")
     if isinstance(read, formats.Input):
         relaxed = decoder == SPEC_VERIFICATION
         settings = DecodeSettings(
@@ -128,7 +129,7 @@ def _show_form(names: list[str]) -> None:
     state = st.session_state
     left, middle, options, right = st.columns([1.8, 6, 2, 1.4], vertical_alignment="bottom")
     model = left.selectbox("Model", names, key="step_model", persist_state="session")
-    task = queued_engine.task_of_model(model) or "forward"
+    task = task_of_model(model) or "forward"
     with middle:
         text, read = BOX.show_box(task, on_typed=BOX.store_text, on_submit=_text_submitted, on_navigate=_navigated)
     right.button("Run", key="step_run", type="primary", width="stretch", on_click=_run_question)
