@@ -121,5 +121,13 @@ def draw_acceptance_by_offset(view: TraceView) -> None:
     st.markdown("##### Acceptance rate by draft position")
     right = f"the first token was right in {frame.accepted[0]} of {frame.passes[0]} passes"
     alt = f"Acceptance by position in the draft: {right}."
-    labels = {"x_label": "token of the draft", "y_label": "% of the passes with such a token"}
-    st.bar_chart(frame, x="offset", y="share", color=theme.accent_color(), height=230, alt=alt, **labels)
+    st.bar_chart(
+        frame,
+        x="offset",
+        y="share",
+        x_label="token of the draft",
+        y_label="% of the passes with such a token",
+        color=theme.accent_color(),
+        height=230,
+        alt=alt,
+    )
