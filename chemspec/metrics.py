@@ -36,8 +36,6 @@ def _ratio_or_zero(part: float, whole: float) -> float:
 class SpeedNumbers:
     """Counts over one or more traces, and the rates that follow from them.
 
-    The page How it works shows these lines and the docstrings below to the public.
-
     Attributes:
         queries: Number of queries.
         passes: Forward passes of the decoder; a pass shared by several queries counts once for each.
