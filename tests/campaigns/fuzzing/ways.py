@@ -169,7 +169,7 @@ def _model(case: bytes, tools: Tools) -> None:
         shutil.rmtree(folder)
 
 
-# --- traces, links, jobs --------------------------------------------------------------------------
+# --- links, jobs --------------------------------------------------------------------------
 
 
 def _link_text(random: Random) -> bytes:
@@ -262,6 +262,5 @@ def ways() -> Sequence[Way]:
         Way("table", tables.table, tables.read_table, (FileError,), 4),
         Way("prices", tables.prices, tables.read_prices, (), 2),
         Way("collection", kept.collection, kept.read_collection, (StoreError,), 1),
-        Way("search", kept.search, kept.read_search, (StoreError,), 1),
         Way("page", kept.address, kept.open_page, (), 1),
     )
