@@ -36,8 +36,6 @@ def _ratio_or_zero(part: float, whole: float) -> float:
 class SpeedNumbers:
     """Counts over one or more traces, and the rates that follow from them.
 
-    The page How it works shows these lines and the docstrings below to the public.
-
     Attributes:
         queries: Number of queries.
         passes: Forward passes of the decoder; a pass shared by several queries counts once for each.
@@ -187,22 +185,3 @@ def _savings_of_search(result: DecodeResult) -> Savings:
         copied=sum(span.length for item in passes for span in item.spans if span.span is not None),
         drafted=sum(item.drafted for item in passes),
     )
-
-
-class PassCounts(NamedTuple):
-    """Forward passes of searches, with and without drafts; for a relaxed search its own passes on both sides."""
-
-    taken: int = 0
-    standard: int = 0
-
-    @classmethod
-    def of_result(cls, result: DecodeResult) -> PassCounts:
-        """Count the passes of all searches of a result, see `count_savings`."""
-        saved = count_savings(result)
-        return cls(saved.passes, saved.passes if saved.standard is None else saved.standard)
-
-    @classmethod
-    def total_passes(cls, counts: Iterable[PassCounts]) -> PassCounts:
-        """Add up counts."""
-        listed = list(counts)
-        return cls(sum(count.taken for count in listed), sum(count.standard for count in listed))

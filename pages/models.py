@@ -3,7 +3,6 @@
 import streamlit as st
 
 from chemspec.engine.engine import models_dir
-from chemspec.model.checkpoint import CheckpointError
 from chemspec.ui.common import escaping, nav, queued_engine
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.models import cards
@@ -12,8 +11,8 @@ from chemspec.ui.models import cards
 def draw_page() -> None:
     """Draw the page."""
     st.title("Models")
-    folders, loaded = cards.list_model_cards(), queued_engine.loaded_engines()
-    cards.show_summary(sum(not card.problem for card in folders), sum(card.folder in loaded for card in folders))
+    folders = cards.list_model_cards()
+    cards.show_summary()
     if not folders:
         st.info("No model is installed. Train one with `chemspec train`, or add a folder as described below.")
     for card in folders:
@@ -27,7 +26,7 @@ def draw_page() -> None:
 
 def show_broken_model(card: cards.ModelCard) -> None:
     """Say what is wrong with a model folder."""
-    cards.show_heading(card, "cannot be used")
+    cards.show_heading(card)
     st.markdown("This folder is no usable model; nothing else is affected. What is wrong with it:")
     st.code(card.problem, language=None, wrap_lines=True)
     st.caption("Put the right files there, or take the folder away; the page looks again at every visit.")
@@ -37,12 +36,10 @@ def show_usable_model(card: cards.ModelCard) -> None:
     """Draw the card of a model: facts, accuracy, text, speed."""
     engine = queued_engine.loaded_engines().get(card.folder)
     engine = engine if engine and engine.digest == card.digest else None
-    cards.show_heading(card, "in memory" if engine else "not loaded")
+    cards.show_heading(card)
     st.markdown(cards.facts_table(card, engine))
     if card.accuracy:
         st.caption("Accuracy on test reactions from the model's evaluation.json, with 95 % intervals.")
-    if engine is None and st.button("Load now", key=f"models_load_{card.name}"):
-        load_model(card.name)
     parts = [*card.sections, ("Speed here", "")]
     if card.classes:
         note = "Test reactions by the class that the recorded reaction has; classes with fewer than ten are left out."
@@ -52,19 +49,6 @@ def show_usable_model(card: cards.ModelCard) -> None:
         tab.markdown(escaping.without_images(text, under=3))
     cost = cards.describe_cost(engine.cost()) if engine else "Measured when the model is loaded."
     tabs[-1].markdown(cost)
-
-
-def load_model(name: str) -> None:
-    """Load a model, showing that it takes a while."""
-    with st.status("Reading weights, building the runtime, measuring a pass …") as status:
-        try:
-            queued_engine.load_engine(name)
-        except (CheckpointError, ValueError, RuntimeError, MemoryError) as error:
-            status.update(label="It could not be loaded", state="error", expanded=True)
-            st.code(str(error), language=None, wrap_lines=True)
-            return
-        status.update(label="Loaded", state="complete")
-    st.rerun()
 
 
 nav.run_page(draw_page)

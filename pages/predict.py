@@ -2,14 +2,15 @@
 
 import streamlit as st
 
+from chemspec.depict.molecules import Bonds
 from chemspec.engine.engine import Engine, models_dir
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import nav, queued_engine, scheme, widgets
 from chemspec.ui.common.escaping import plain_text
-from chemspec.ui.predict import answers, pass_totals, query_panel, reviewing
+from chemspec.ui.predict import answers, query_panel, reviewing, search_summary
 from chemspec.ui.predict.gallery import show_example, show_gallery
-from chemspec.ui.predict.query_panel import Panel, Question
+from chemspec.ui.predict.query_panel import Question
 
 NO_MODEL = (
     "No model for this question is installed. Put a model folder into `{home}`, or train one with "
@@ -25,17 +26,15 @@ def draw_page() -> None:
         st.title("Predict", anchor=False)
         panel = query_panel.show_query_panel()
     question = panel.question
-    if question is None or panel.stale:
-        panel.draw_query()
-    elif is_new_target(question):
+    if question and is_new_target(question) and not panel.stale:
         panel.draw_still_query()
+    made: list[Bonds] = []
     with right, widgets.fresh_container(question or panel.task, key="predict_stage"):
         if question is None:
             show_welcome(panel.task)
         elif model := queued_engine.engine_or_message(question.model):
-            answer_question(panel, question, model)
-    with panel.tools:
-        query_panel.show_history_menu()
+            made = answer_question(question, model, stale=panel.stale)
+    panel.draw_query([] if panel.stale else made)
 
 
 def is_new_target(question: Question) -> bool:
@@ -55,36 +54,29 @@ def show_welcome(task: Task) -> None:
         st.info(NO_MODEL.format(home=models_dir()))
 
 
-def answer_question(panel: Panel, question: Question, model: Engine) -> None:
-    """Predict and show the answers; a beam shows the first one, decoded greedily, while it looks for the others."""
+def answer_question(question: Question, model: Engine, *, stale: bool) -> list[Bonds]:
+    """Predict and show the answers, dimmed if they are `stale`; return the bonds that each card makes."""
     predicted = answers.predict_with_progress(model, question)
     if predicted is None:
-        if not panel.stale:
-            panel.draw_query()
-        return
-    result, first = predicted
-    query_panel.add_to_history(question, result)
-    with st.container(key="predict_stale" if panel.stale else "predict_fresh"):
-        show_results(panel, question, result, first)
+        return []
+    with st.container(key="predict_stale" if stale else "predict_fresh"):
+        return show_results(question, *predicted, stale=stale)
 
 
-def show_results(panel: Panel, question: Question, result: DecodeResult, first: DecodeResult | None) -> None:
-    """Draw the predictions, below them their forward passes, and in the panel the query with its numbered bonds."""
+def show_results(question: Question, result: DecodeResult, first: DecodeResult | None, *, stale: bool) -> list[Bonds]:
+    """Draw the predictions, and below them how the searches went; return the bonds that each card makes."""
     if result.status != "ok":
         st.error(f"The model cannot answer this: {plain_text(result.message)}.")
-        if not panel.stale:
-            panel.draw_query()
-        return
+        return []
     described = None if question.expected else question.cards  # the card of a typed reaction may have any rank
     cards = reviewing.review_answers(question, result, described=described).suggestions
     question = reviewing.include_typed_card(question, cards)
-    if not panel.stale:
-        panel.draw_query([card.step.made for card in cards[: question.cards] if card.step])
     answers.show_title(question, result, cards)
-    if panel.stale:
+    if stale:
         st.warning("These answers belong to an earlier query; predict again.")
     answers.show_answers(question, result, cards, first)
-    pass_totals.show_totals(question, result, first, cards)
+    search_summary.show_searches(question, result, first, cards)
+    return [card.step.made for card in cards[: question.cards] if card.step]
 
 
 nav.run_page(draw_page)

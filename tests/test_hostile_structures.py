@@ -160,16 +160,15 @@ def planner(tools: Any) -> Callable[[str, str], object]:
 def trace(tools: Any) -> Callable[[str, str], object]:
     from chemspec.depict import schemes
     from chemspec.replay import trace_view
-    from chemspec.types import to_json
-    from chemspec.ui.step import saved_traces
+    from chemspec.types import result_from_json, to_json
 
     result = tools.engine.predict("CCO", n=1, max_len=4, record=True)
 
     def read(text: str, _: str) -> None:
         answers = [replace(answer, smiles=text, canonical=text, valid=True) for answer in result.hypotheses]
-        raw = to_json(replace(result, query=text, hypotheses=tuple(answers))).encode()
+        raw = to_json(replace(result, query=text, hypotheses=tuple(answers)))
         schemes.scheme_sides(text, text, None)
-        refused(lambda: trace_view.view_trace(saved_traces.read_trace(raw)))
+        refused(lambda: trace_view.view_trace(result_from_json(raw)))
 
     return read
 

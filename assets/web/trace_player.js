@@ -25,7 +25,6 @@ const svg = (tag, attributes = {}, text = null) => {
   return made;
 };
 const count = (n, what) => `${n} ${what}${n === 1 ? "" : /[sx]$/.test(what) ? "es" : "s"}`;
-const milliseconds = (x) => `${x < 10 ? x.toFixed(1) : Math.round(x)} ms`;
 const percent = (x) => `${Math.round(100 * x)} %`;
 
 const mark = (kind, x, at, title) => {
@@ -184,7 +183,6 @@ function drawFrame(root, scene, frame, state, colors) {
     drafted: number("of the drafted tokens right"),
     work: number("this pass"),
     saved: number("passes saved"),
-    ...(scene.times ? { time: number(`instead of ${milliseconds(scene.times[1])}`) } : {}),
   };
   const icon = (path) => {
     const made = svg("svg", { viewBox: "0 0 16 16", width: 15, height: 15, "aria-hidden": "true", class: "icon" });
@@ -289,7 +287,6 @@ function drawFrame(root, scene, frame, state, colors) {
     counters.work.value.textContent = now ? `${count(now.computed, "node")}, ${now.ms < 10 ? now.ms.toFixed(1) : Math.round(now.ms)} ms` : "–";
     counters.saved.value.textContent = now ? now.saved : 0;
     counters.mean.value.textContent = now ? (now.written / k).toFixed(1) : "–";
-    if (scene.times) counters.time.value.textContent = milliseconds(scene.times[0]);
     says.textContent = now ? now.summary : `Nothing is written yet. ${relaxed ? "One token a pass, this" : "The standard way"} would take ${count(passes[last - 1].written, "pass")}${relaxed ? "" : ", one per token"}; here it took ${last}.`;
     slider.value = k;
     slider.setAttribute("aria-valuetext", `pass ${k} of ${last}`);

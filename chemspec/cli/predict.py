@@ -17,6 +17,7 @@ from chemspec.cli.base import command
 from chemspec.cli.options import DEFAULT, Outcome
 from chemspec.metrics import Savings
 from chemspec.plugins import DRAFTERS
+from chemspec.replay import savings
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system import extras, gpu
 from chemspec.system.threads import usable_cores
@@ -296,7 +297,7 @@ def _write_predictions(
             out,
             settings,
             progress=report,
-            written=lambda results: answered.append(show.sum_savings(results)),
+            written=lambda results: answered.append(savings.sum_savings(results)),
             receipts=files.receipts,
             review=writers.RowReview(ANSWER_COLUMNS, reviewer.rows) if reviewer else None,
             every=files.write_every,
@@ -305,8 +306,8 @@ def _write_predictions(
     if answered:
         total = sum(answered[1:], answered[0])
         recorded = asdict(settings) | {"drafter": settings.drafts_by}  # as a trace records them
-        reason = show.no_savings_reason(total, recorded, batch=min(settings.batch_size, len(queries)))
-        summary = "; ".join(filter(None, (summary, show.describe_savings(total, queries="the queries"), reason)))
+        reason = savings.no_savings_reason(total, recorded, batch=min(settings.batch_size, len(queries)))
+        summary = "; ".join(filter(None, (summary, savings.describe_savings(total, queries="the queries"), reason)))
     show.print_note(f"{out}: {summary}")
     return counts
 

@@ -17,7 +17,6 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.io import tables
-from chemspec.metrics import Spread, speed_numbers
 from chemspec.replay import timing
 from chemspec.replay.timing import LEGEND, Kind, Lane
 from chemspec.settings import DecodeSettings
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from chemspec.engine.engine import Engine
 
 ROUNDS = 5  # timed runs per decoding mode
-NAMES = ("standard", "speculative")
 COLUMNS = {
     "": "{name}",
     "passes": "{passes}",
@@ -74,12 +72,17 @@ def race_decoders(*, query: RaceQuery, n: int = 1) -> dict[str, Any]:
     engine, rounds = query.run(n)
     if show.answers.is_terminal and not show.answers.quiet:
         show.print_sentence(f"{engine.task}: {query.smiles}")
-        replay_lanes(show.answers, median_lanes(rounds))
+        replay_lanes(show.answers, timing.median_lanes(rounds))
         show.print_line("")
-    statistics = race_statistics(rounds)
+    statistics = timing.race_statistics(rounds)
     show.print_table(tables.terminal(COLUMNS, statistics))
-    show.print_sentence(race_conclusion(rounds))
-    return {"model": engine.name, "query": query.smiles, "identical": compare_answers(rounds), "lanes": statistics}
+    show.print_sentence(timing.race_conclusion(rounds))
+    return {
+        "model": engine.name,
+        "query": query.smiles,
+        "identical": timing.compare_answers(rounds),
+        "lanes": statistics,
+    }
 
 
 @command("replay", "Answers")
@@ -96,9 +99,9 @@ def write_replay(*, query: RaceQuery, out: Path, dark: bool = False) -> None:
         raise ValueError(f"{out}: the ending must be one of {', '.join(picture.FORMATS)}")
     opt.check_parent_folders(out)
     engine, rounds = query.run()
-    result, conclusion = rounds[0][0], race_conclusion(rounds)
+    result, conclusion = rounds[0][0], timing.race_conclusion(rounds)
     drawn = picture.build_picture(
-        median_lanes(rounds),
+        timing.median_lanes(rounds),
         title=f"{engine.name}: standard and speculative decoding",
         query=result.smiles,
         answer=result.hypotheses[0].canonical,
@@ -119,39 +122,6 @@ def alternate_runs(engine: Engine, query: str, settings: DecodeSettings) -> list
             if turn or result.status != "ok":
                 rounds[index].append(result)
     return rounds
-
-
-def median_lanes(rounds: Sequence[Sequence[DecodeResult]]) -> list[Lane]:
-    """Return one lane per decoding mode: the run with the median time."""
-    return [Lane.from_result(name, timing.median_run(results)) for name, results in zip(NAMES, rounds, strict=True)]
-
-
-def race_statistics(rounds: Sequence[Sequence[DecodeResult]]) -> list[dict[str, Any]]:
-    """Return passes, tokens (beam: steps) per pass, and quartiles of milliseconds for each decoding mode."""
-    rows = []
-    for name, results in zip(NAMES, rounds, strict=True):
-        counted, times = speed_numbers([results[0].trace]), Spread.from_values(timing.run_milliseconds(results))
-        row = {"name": name, "passes": counted.passes, "tokens": counted.emitted}
-        row |= {"tokens_per_pass": counted.tokens_per_pass, "runs": times.runs}
-        rows.append({**row, "median_ms": times.median, "q1_ms": times.low, "q3_ms": times.high})
-    return rows
-
-
-def compare_answers(rounds: Sequence[Sequence[DecodeResult]]) -> str:
-    """Compare the answers of all runs: by tokens, and by the bits of their log-probs."""
-    runs = [result.hypotheses for results in rounds for result in results]
-    if len({tuple((answer.tokens, answer.ended) for answer in run) for run in runs}) > 1:
-        return "no"
-    scores = {tuple(answer.token_log_probs for answer in run) for run in runs}
-    return "yes, to the last bit" if len(scores) == 1 else "yes, with scores that differ in their last digits"
-
-
-def race_conclusion(rounds: Sequence[Sequence[DecodeResult]]) -> str:
-    """Return the sentence printed after a race."""
-    standard, drafted = race_statistics(rounds)
-    gain = timing.format_speedup(standard["median_ms"] / drafted["median_ms"])
-    fewer = f"{timing.format_passes(drafted['passes'])} instead of {standard['passes']}"
-    return f"identical: {compare_answers(rounds)}; {fewer}; {gain} (medians of {standard['runs']} warm runs by turns)"
 
 
 # --- lanes in the terminal -----------------------------------------------------------------------

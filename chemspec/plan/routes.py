@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
-from heapq import heappop, heappush
-from itertools import count
 from types import MappingProxyType
 from typing import Any
 
@@ -22,48 +20,6 @@ from chemspec.plan.expand import Counts, Proposal
 from chemspec.plan.stock import TITLES
 from chemspec.precedents import Found, Precedents, in_words
 from chemspec.review.suggestions import format_percent
-
-CARDS, WAYS = 40, 3  # maximum number of molecules, and of steps for each
-
-
-@dataclass
-class Seen:
-    """A molecule of the tree: in stock, with steps that form it, or neither (open)."""
-
-    smiles: str
-    stock: str = ""
-    ways: list[tuple[Proposal, list[Seen]]] = field(default_factory=list)  # the likeliest first, with its reactants
-    more: int = 0  # number of further steps that are not in `ways`
-
-    def __len__(self) -> int:
-        """Return the number of molecules."""
-        return 1 + sum(len(part) for _, parts in self.ways for part in parts)
-
-
-def likeliest_subtree(target: str, steps: Mapping[str, Sequence[Proposal]], source: Callable[[str], str]) -> Seen:
-    """Return the likeliest part of a tree, by the product of the priors from the root.
-
-    `steps` are by product; `source` returns the stock list with a molecule, or an empty text. At most `CARDS` molecules
-    (the step that reaches that is complete) and `WAYS` steps per molecule.
-    """
-    root, turn, shown = Seen(target, source(target)), count(), 1
-    waiting: list[tuple[float, int, Seen, frozenset[str]]] = [(-1.0, next(turn), root, frozenset())]
-    while waiting:
-        chance, _, seen, above = heappop(waiting)
-        ranked_steps = sorted(steps.get(seen.smiles, ()), key=lambda step: (-step.prior(seen.smiles), step.reactants))
-        for step in ranked_steps[:WAYS]:
-            if shown >= CARDS:
-                break
-            parts = [Seen(smiles, source(smiles)) for smiles in step.reactants]
-            seen.ways.append((step, parts))
-            shown += len(parts)
-            inside = above | {seen.smiles}
-            for part in parts:
-                if not part.stock and part.smiles not in inside:
-                    heappush(waiting, (chance * step.prior(seen.smiles), next(turn), part, inside))
-        seen.more = len(ranked_steps) - len(seen.ways)
-    return root
-
 
 MAX_GROUP_DISTANCE = 0.25  # maximum tree edit distance per node within a group; a changed molecule counts less than one
 
@@ -164,7 +120,6 @@ class Plan:
     expansions: int = 0  # number of expanded molecules
     seconds: float = 0.0  # total time
     counts: Counts = field(default_factory=Counts)  # cost of the models
-    tree: Seen | None = None  # the likeliest part of the search tree
     interrupted: bool = False  # whether Ctrl-C ended it
 
 

@@ -18,7 +18,7 @@ from chemspec.plan import constraints
 from chemspec.plan.algorithms import build_algorithm, proposal_of, to_syntheseus_molecule
 from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Counts, Expander, Proposal
-from chemspec.plan.routes import Plan, Route, Seen, build_tree, group_routes, likeliest_subtree, rank_routes
+from chemspec.plan.routes import Plan, Route, build_tree, group_routes, rank_routes
 from chemspec.plan.stock import Stock
 
 EXTRACTION_SECONDS = 5.0  # maximum seconds for extracting routes from the graph
@@ -156,15 +156,6 @@ class Search:
         mols = [] if isinstance(node, AndNode) else [node.mol] if isinstance(node, OrNode) else node.mols
         return any(constraints.is_intermediate(mol.smiles, self.settings.through) for mol in mols)
 
-    def tree(self) -> Seen:
-        """Return the likeliest part of the current search tree."""
-        steps_of: dict[str, dict[tuple[str, ...], Proposal]] = {}
-        for node in self._graph.nodes() if self._graph is not None else ():
-            for product, step in self._steps_to([node]).items():
-                steps_of.setdefault(product, {})[step.reactants] = step
-        steps = {product: list(alternatives.values()) for product, alternatives in steps_of.items()}
-        return likeliest_subtree(self.target, steps, self.stock.source)
-
     def _steps_to(self, nodes: Any) -> dict[str, Proposal]:
         inside = self._graph._graph
         reactions = [
@@ -234,7 +225,7 @@ class Search:
         message = f"{prefix}{outcome} ({work})"
         status = "solved" if solved else "open"
         work_done = (self.expansions, self.seconds, self.counts)
-        return Plan(self.target, status, message, routes, stock_name, *work_done, tree=self.tree())
+        return Plan(self.target, status, message, routes, stock_name, *work_done)
 
 
 Watch = Callable[[Search], object]

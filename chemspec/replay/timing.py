@@ -1,64 +1,28 @@
-"""Figures and tables of timed runs, as plain values; times are milliseconds of wall clock."""
+"""Timed runs and races as plain values; times are milliseconds of wall clock."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from chemspec.metrics import SpeedNumbers, Spread, speed_numbers
+from chemspec.metrics import Spread, speed_numbers
 from chemspec.plugins import DECODERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
 
 END = "end"  # shown in place of the end-of-sequence token
+NAMES = ("standard", "speculative")  # of the decoding modes of a race
 
 Rounds = Sequence[Sequence[DecodeResult]]  # of each setting its results, in order of the rounds
-
-
-class PassEnd(NamedTuple):
-    """When a pass ended, in ms since the start, and the tokens (steps, for beams) written up to and with it."""
-
-    end: float
-    written: int
-
-
-class LaneFigures(NamedTuple):
-    """One measured setting of a race."""
-
-    settings: DecodeSettings
-    time: Spread  # of its runs, in ms
-    counts: SpeedNumbers  # of all its runs; tokens mean nothing for SBS, whose trace does not count them
-    speedup: float | None  # against its standard; None where that was not measured
-    same: bool | None  # whether every run gave the standard's answers
-
-    @property
-    def passes(self) -> float:
-        """Passes of one run, on average."""
-        return self.counts.passes_per_query
 
 
 def setting_name(settings: DecodeSettings) -> str:
     """Return a setting in a few words."""
     searches = {"greedy": "Greedy", "beam": f"Beam {settings.n}", "sbs": f"SBS {settings.n} (relaxed)"}
-    drafted = "standard" if is_standard(settings) else drafts_text(settings)
+    drafted = "standard" if settings.drafts_by == "none" else settings.drafts_by
     return f"{searches.get(settings.decoder, settings.decoder)} · {drafted}"
-
-
-def drafts_text(settings: DecodeSettings) -> str:
-    """Return the drafter of a setting and what of it was chosen by hand."""
-    parts = ["no drafts" if settings.drafts_by == "none" else settings.drafts_by]
-    if settings.drafts_by != "none":
-        parts += [f"length {settings.draft_length}"] * bool(settings.draft_length)
-        count = settings.draft_count
-        parts += [f"{count} draft{'s' * (count > 1)}"] * bool(count)
-    return ", ".join(parts)
-
-
-def is_standard(settings: DecodeSettings) -> bool:
-    """Return whether this is a textbook decoder without drafts: what speed-ups are taken against."""
-    return settings.exact and settings.drafts_by == "none"
 
 
 def standard_of(settings: DecodeSettings) -> DecodeSettings:
@@ -77,16 +41,15 @@ def median_run(results: Sequence[DecodeResult]) -> DecodeResult:
     return sorted(results, key=lambda result: result.trace.seconds)[(len(results) - 1) // 2]
 
 
-def pass_timeline(trace: Trace) -> list[PassEnd]:
-    """Return the end of every pass of one run.
+def pass_ends(trace: Trace) -> list[float]:
+    """Return when each pass of one run ended, in ms since the start.
 
     The trace times drafting and the model pass by pass; the rest of the time (encoder, Python) is only known as a
     whole, and stands here as equal gaps before the passes, so that the last one ends when the run did.
     """
     timed = sum(step.draft_seconds + step.model_seconds for step in trace.passes)
     gap = max(0.0, trace.seconds - timed) / max(1, len(trace.passes))
-    ends = accumulate(1e3 * (gap + step.draft_seconds + step.model_seconds) for step in trace.passes)
-    return list(map(PassEnd, ends, accumulate(step.emitted for step in trace.passes)))
+    return list(accumulate(1e3 * (gap + step.draft_seconds + step.model_seconds) for step in trace.passes))
 
 
 def token_passes(result: DecodeResult) -> list[int]:
@@ -121,41 +84,35 @@ def drafted_positions(result: DecodeResult) -> dict[int, Literal["copied", "draf
     }
 
 
-def lane_figures(settings: Sequence[DecodeSettings], rounds: Rounds) -> list[LaneFigures]:
-    """Return the table of a race; settings without a result are left out, and so are speed-ups without a standard."""
-    measured = []
-    for lane, results in zip(settings, rounds, strict=True):
-        if results:
-            standard, time = standard_of(lane), Spread.from_values(run_milliseconds(results))
-            base = rounds[settings.index(standard)] if standard in settings else ()
-            speedup = Spread.from_values(run_milliseconds(base)).median / time.median if base else None
-            same = all(same_answers(result, base[0]) for result in results) if base else None
-            counts = speed_numbers([result.trace for result in results])
-            measured.append(LaneFigures(settings=lane, time=time, counts=counts, speedup=speedup, same=same))
-    return measured
+def race_statistics(rounds: Rounds, names: Sequence[str] = NAMES) -> list[dict[str, Any]]:
+    """Return passes, tokens (beam: steps) per pass, and quartiles of milliseconds for each decoding mode."""
+    rows = []
+    for name, results in zip(names, rounds, strict=True):
+        counted, times = speed_numbers([results[0].trace]), Spread.from_values(run_milliseconds(results))
+        row = {"name": name, "passes": counted.passes, "tokens": counted.emitted}
+        row |= {"tokens_per_pass": counted.tokens_per_pass, "runs": times.runs}
+        rows.append({**row, "median_ms": times.median, "q1_ms": times.low, "q3_ms": times.high})
+    return rows
 
 
-def same_answers(first: DecodeResult, other: DecodeResult) -> bool:
-    """Return whether two lists of answers are equal, token by token and in order."""
-    answers, others = ([(answer.tokens, answer.ended) for answer in result.hypotheses] for result in (first, other))
-    return answers == others
+def compare_answers(rounds: Rounds) -> str:
+    """Compare the answers of all runs: by tokens, and by the bits of their log-probs."""
+    runs = [result.hypotheses for results in rounds for result in results]
+    if len({tuple((answer.tokens, answer.ended) for answer in run) for run in runs}) > 1:
+        return "no"
+    scores = {tuple(answer.token_log_probs for answer in run) for run in runs}
+    return "yes, to the last bit" if len(scores) == 1 else "yes, with scores that differ in their last digits"
 
 
-def format_ms(value: float) -> str:
-    """Return a time with three figures: 9.84 ms, 12.3 ms, 1.20 s."""
-    if value >= 999.5:
-        return f"{value / 1e3:.2f} s"
-    return f"{value:.0f} ms" if value >= 99.95 else f"{value:.{1 if value >= 9.995 else 2}f} ms"
-
-
-def format_count(value: float) -> str:
-    """Return a mean count, without decimals where it is whole."""
-    return f"{value:.0f}" if abs(value - round(value)) < 0.05 else f"{value:.1f}"
-
-
-def format_passes(value: float) -> str:
-    """Return a number of passes in words."""
-    return "1 pass" if format_count(value) == "1" else f"{format_count(value)} passes"
+def race_conclusion(rounds: Rounds, *, timed: bool = True) -> str:
+    """Return what a race showed as one sentence, with the speed-up if the runs are `timed`."""
+    standard, drafted = race_statistics(rounds)
+    passes = "1 pass" if drafted["passes"] == 1 else f"{drafted['passes']} passes"
+    text = f"identical: {compare_answers(rounds)}; {passes} instead of {standard['passes']}"
+    if not timed:
+        return text
+    gain = format_speedup(standard["median_ms"] / drafted["median_ms"])
+    return f"{text}; {gain} (medians of {standard['runs']} warm runs by turns)"
 
 
 def format_speedup(value: float) -> str:
@@ -198,7 +155,7 @@ class Lane:
         texts = [*first.tokens, *[END] * (first.ended == "eos")]
         written_by = token_passes(result)
         tokens = (Token(text, kinds.get(at, "own"), written_by[at]) for at, text in enumerate(texts))
-        return cls(name, tuple(tokens), tuple(bar.end for bar in pass_timeline(result.trace)))
+        return cls(name, tuple(tokens), tuple(pass_ends(result.trace)))
 
     def without_times(self) -> Lane:
         """Return the lane with passes of equal length, for runs on a busy machine."""
@@ -208,3 +165,8 @@ class Lane:
     def milliseconds(self) -> float:
         """End of the last pass."""
         return self.ends[-1]
+
+
+def median_lanes(rounds: Rounds, names: Sequence[str] = NAMES) -> list[Lane]:
+    """Return one lane per decoding mode: the run with the median time."""
+    return [Lane.from_result(name, median_run(results)) for name, results in zip(names, rounds, strict=True)]

@@ -15,12 +15,11 @@ measured: assets/docs/measurements.md.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 from chemspec import chem
 from chemspec.chem.salts import balance_charges
 from chemspec.chem.strategy import strategy
-from chemspec.metrics import PassCounts
 from chemspec.precedents import Found, Precedents
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -30,7 +29,6 @@ MIN_CONFIDENCE = 0.3  # minimum probability of the target for a confirmation
 REAGENT_SETTINGS = DecodeSettings(n=10, max_len=200, batch_size=32)  # greedy finds half as many recorded reagents
 MAX_NEAREST = 3  # precedents of a step
 MAX_SETS = 3  # proposed sets of reagents of a step
-NO_PASSES = PassCounts()
 
 Step = tuple[str, str]  # product, reactants
 ReagentSets = tuple[tuple[str, float], ...]  # SMILES and probability, the likeliest first
@@ -51,7 +49,6 @@ class ForwardCheck:
     probability: float  # its probability of that answer
     product: str  # its first answer; empty if there is none
     added: str = ""  # SMILES of the reagents added to the reactants; empty if none
-    passes: PassCounts = NO_PASSES  # forward passes of this check
 
     @property
     def confirmed(self) -> bool:
@@ -87,10 +84,9 @@ def gives_target(target: str, made: str) -> bool:
 def read_check(target: str, result: DecodeResult, added: str = "") -> ForwardCheck:
     """Return the verdict from the forward model's prediction for reactants and `added` reagents."""
     first = next((answer for answer in result.hypotheses if answer.valid), None) if result.status == "ok" else None
-    passes = PassCounts.of_result(result)
     if first is None:
-        return ForwardCheck(False, 0.0, "", added, passes)
-    return ForwardCheck(gives_target(target, first.canonical), first.probability, first.canonical, added, passes)
+        return ForwardCheck(False, 0.0, "", added)
+    return ForwardCheck(gives_target(target, first.canonical), first.probability, first.canonical, added)
 
 
 def find_precedents(index: Precedents | None, step: Step) -> Found | None:
@@ -100,13 +96,6 @@ def find_precedents(index: Precedents | None, step: Step) -> Found | None:
         return index.find(reactants, product, n=MAX_NEAREST) if index else None
     except ValueError:  # the file was changed while it was open
         return None
-
-
-class _Proposal(NamedTuple):
-    """Reagents proposed for a step, and the forward passes that it took."""
-
-    sets: ReagentSets
-    passes: PassCounts
 
 
 class StepChecker:
@@ -127,7 +116,7 @@ class StepChecker:
         self.forward, self.reagents, self.index = forward, reagents, index
         self._most = most
         self._checks: dict[Step, tuple[ForwardCheck, ...]] = {}
-        self._proposals: dict[Step, _Proposal] = {}
+        self._proposals: dict[Step, ReagentSets] = {}
 
     def check(self, steps: Sequence[Step]) -> list[ForwardCheck | None]:
         """Return the verdict on each step, (product, reactants); None without a forward model, or if it failed."""
@@ -150,23 +139,12 @@ class StepChecker:
             return
         reactions = [f"{reactants}>>{product}" for product, reactants in lacking]
         for key, result in zip(lacking, self.reagents.predict(reactions, REAGENT_SETTINGS), strict=True):
-            self._proposals[key] = _Proposal(_reagent_sets(result), PassCounts.of_result(result))
+            self._proposals[key] = _reagent_sets(result)
         _drop_oldest(self._proposals, max(self._most, len(keys)))
 
     def proposed_sets(self, step: Step) -> ReagentSets | None:
         """Return the reagents proposed for a step so far; None if none were predicted."""
-        proposal = self._proposals.get(_canonical_step(step))
-        return None if proposal is None else proposal.sets
-
-    def check_passes(self, steps: Iterable[Step]) -> tuple[int, PassCounts]:
-        """Return the number of cached checks of these steps, and their forward passes."""
-        checks = [check for step in steps for check in self._checks.get(_canonical_step(step), ())]
-        return len(checks), PassCounts.total_passes(check.passes for check in checks)
-
-    def proposal_passes(self, steps: Iterable[Step]) -> tuple[int, PassCounts]:
-        """Return for how many of these steps reagents were proposed, and the forward passes that it took."""
-        proposals = [proposal for step in steps if (proposal := self._proposals.get(_canonical_step(step)))]
-        return len(proposals), PassCounts.total_passes(proposal.passes for proposal in proposals)
+        return self._proposals.get(_canonical_step(step))
 
     def _usual_reagents(self, step: Step) -> str:
         """Return the conditions of the nearest precedents, else the usual reagents of the class; may be empty."""

@@ -1,4 +1,4 @@
-"""The page Plan in a real browser: typed, stopped, opened by link and again, a bond marked, on a phone, by keyboard."""
+"""The page Plan in a real browser: typed, stopped, opened by link, a bond marked, on a phone, by keyboard."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_from_a_typed_target_to_a_step_used_instead(app: Any) -> None:
     assert [True, True] in wide and all(scrolls == hinted for scrolls, hinted in wide), "a hint where it scrolls"
 
 
-def test_a_bond_is_kept_by_a_click_and_the_search_is_found_again_in_another_tab(app: Any) -> None:
+def test_a_bond_is_kept_by_a_click_and_all_routes_are_saved(app: Any) -> None:
     page = app.open(f"/plan?smi={quote(TARGET)}")
     page.get_by_text(re.compile("routes from stock")).wait_for()
     app.settle(page)
@@ -66,15 +66,6 @@ def test_a_bond_is_kept_by_a_click_and_the_search_is_found_again_in_another_tab(
         page.get_by_role("button", name="JSON", exact=True).click()
     routes = json.loads(Path(saved.value.path()).read_text())["routes"]
     assert routes and '"Nc1ccc(O)cc1"' not in json.dumps(routes), "no step makes the amide"
-
-    tab = page.context.new_page()  # the first one may be closed, or the server started again
-    page.close()
-    tab.goto(f"{app.url}/plan")
-    tab.get_by_role("button", name="Your searches").click()
-    tab.get_by_role("button", name="Open").first.click()
-    tab.get_by_text("bonds kept: C1-N3").wait_for()
-    app.settle(tab)
-    assert tab.locator(".cs-route img").count() >= 1
 
 
 IMATINIB = "Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1"

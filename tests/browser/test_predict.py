@@ -71,7 +71,7 @@ def test_typing_and_enter_give_drawn_answers(app: Any) -> None:
     assert page.title() == "Predict · chemspec"
     page.get_by_role("button", name="Race on the page Speed").click()
     expect(page.locator(".race .lane")).to_have_count(2)  # raced at once on the page Speed
-    expect(page.get_by_text("same answer", exact=True).first).to_be_visible()
+    expect(page.get_by_role("heading", name="Identical: yes")).to_be_visible()
     page.get_by_role("link", name="Predict").click()
     expect(answers(page).first).to_contain_text(ACETANILIDE)
     # The other task, with the mouse.

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from campaigns import fuzz
-from campaigns.fuzzing import kept
 from campaigns.fuzzing.tools import Tools, Way
 from campaigns.fuzzing.ways import ROW, ways
 
@@ -39,7 +38,6 @@ ENTRY = {
     "question": "x", "task": "retro", "model": "m", "query": "CCO", "answer": "CC.O", "label": "", "chance": 0.5,
     "note": "", "status": "idea", "added": 1.0,
 }  # fmt: skip
-SEARCH = {"id": kept.ID, "target": "CCO", "lists": [], "own": "", "settings": {}, "ended": "", "changed": 1.0}
 FOUND = {
     "graph": [
         (Path(__file__).parent / "corpus" / "graph.case").read_bytes(),  # 21 fused rings of nitrogen
@@ -51,10 +49,6 @@ FOUND = {
     "collection": [
         json.dumps({"entries": json.dumps([{**ENTRY, **wrong}]), "places": [], "cut": 1.0}).encode()
         for wrong in ({"added": 2**63}, {"chance": "0.5"}, {"added": "1"}, {"added": 1e300})
-    ],
-    "search": [
-        json.dumps({**SEARCH, "target": "CCO>>C"}).encode() + b"\n\n" + kept._stock(),
-        json.dumps(SEARCH).encode() + b"\n\n" + kept._stock().replace(b"{", b"("),
     ],
     "query": [b"CCO\xed\xa0\x80"],  # half a surrogate pair
     "job": [

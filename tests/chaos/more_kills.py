@@ -91,26 +91,20 @@ def training(kills: int, random: Random, home: Path, killed: Callable[..., bool]
 
 
 def routes(kills: int, random: Random, home: Path, killed: Callable[..., bool]) -> int:
-    """A search on disk: its question can always be read, what was decoded is right, and the same routes come out."""
+    """A search for routes: what was decoded and stored is right, and the same routes come out."""
     from plan import toy
 
     from chemspec.plan.constraints import PlanSettings
     from chemspec.plan.expand import Expander
     from chemspec.plan.search import plan
-    from chemspec.ui.common.store import new_id
-    from chemspec.ui.plan import saved_searches
 
     os.environ["CHEMSPEC_HOME"], os.environ["CHEMSPEC_CACHE"] = str(home / "home"), str(home / "cache")
     how = PlanSettings(seconds=600.0, expansions=50)
     stock = toy.stock(home)
-    name = new_id()
-    project = saved_searches.Project(name, toy.AMIDE, (), "mine", how)
-    saved_searches.save_search(project, stock.lists["mine.smi"])
 
     def search(turn: int) -> Any:
         retro = replace(toy.retro(), digest=f"toy-{turn % 3}")
         found = plan(toy.AMIDE, Expander(retro), stock, how)  # type: ignore[arg-type]
-        saved_searches.save_search(replace(project, ended=found.message), stock.lists["mine.smi"])
         return [route.signature for route in found.routes], found.status
 
     def work(turn: int) -> None:
@@ -122,8 +116,6 @@ def routes(kills: int, random: Random, home: Path, killed: Callable[..., bool]) 
     for number in range(kills):
         again, over = turns(work)
         assert killed(again, lambda over=over, number=number: over() >= number % 4, random.random() * 2 * took)
-        kept = saved_searches.SEARCHES.load(name)
-        assert (kept.target, len(saved_searches.load_own_stock(name))) == (toy.AMIDE, len(stock.lists["mine.smi"]))
         assert [search(turn) for turn in range(3)] == [wanted] * 3
     return kills
 

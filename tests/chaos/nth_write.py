@@ -15,19 +15,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from plan import toy
-
 from chemspec.io import writers
 from chemspec.io.readers import FileError
-from chemspec.plan.constraints import PlanSettings
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.batch import jobs
 from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
-from chemspec.ui.common.store import StoreError, new_id
+from chemspec.ui.common.store import StoreError
 from chemspec.ui.common.uploads import Sheet
-from chemspec.ui.plan import saved_searches
 
 HOW = DecodeSettings(decoder="greedy", n=1)
 QUERIES = ("CCO", "CCN", "CCC", "CCF")
@@ -100,25 +96,11 @@ def kept(folder: Path) -> Case:
     )
 
 
-def plans(_: Path) -> Case:
-    def before() -> saved_searches.Project:
-        one = saved_searches.Project(new_id(), toy.AMIDE, (), "", PlanSettings())
-        saved_searches.save_search(one)
-        return one
-
-    def check(one: saved_searches.Project, done: bool) -> None:
-        ended = saved_searches.SEARCHES.load(one.id).ended
-        assert ended == "x" if done else ended in ("", "x")
-
-    return Case(before, lambda one: saved_searches.save_search(replace(one, ended="x")), check)
-
-
 CASES: dict[str, Callable[[Path], Case]] = {
     "a new job": lambda _: Case(new_job, lambda _: new_job() and None, check_created),
     "a state": lambda _: Case(new_job, lambda job: JOBS.save(job.id, replace(job, state="done")), check_saved),
     "answers": lambda _: Case(new_job, answer, check_answered),
     "collections": kept,
-    "searches": plans,
 }
 
 

@@ -28,8 +28,7 @@ from chemspec.plan.search import plan
 from chemspec.system import cache
 from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
-from chemspec.ui.common.store import Documents, new_id
-from chemspec.ui.plan import saved_searches
+from chemspec.ui.common.store import Documents
 
 SLOW = {"training": 4, "runners": 4}  # kills; each target takes five seconds and more
 QUICK = [name for name in kills.TARGETS if name not in SLOW]
@@ -109,18 +108,12 @@ def test_a_folder_that_cannot_be_written_is_told_before_anything_is_decoded(engi
 
 
 @pytest.mark.parametrize("jump", [-1e9, -3600.0, 3600.0, 31 * 86_400.0, 91 * 86_400.0, 1e9])
-def test_a_clock_that_jumps_deletes_no_job_and_no_search(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
-) -> None:
+def test_a_clock_that_jumps_deletes_no_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
     job = nth_write.new_job()
-    search = saved_searches.Project(new_id(), toy.AMIDE, (), "", PlanSettings())
-    saved_searches.save_search(search)
     for now in (jump, jump + 80_000.0, 0.0, jump, jump + 80_000.0):  # set right within a day, and wrong again
         JOBS.make_room(job.created + now)
-        saved_searches.SEARCHES.make_room(job.created + now)
         assert JOBS.load(job.id) == job
-        assert saved_searches.SEARCHES.load(search.id).target == toy.AMIDE
 
 
 # --- what the app keeps ---------------------------------------------------------------------------

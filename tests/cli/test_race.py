@@ -23,6 +23,7 @@ from small import QUERIES
 import chemspec
 from chemspec.cli import race
 from chemspec.engine.engine import Engine
+from chemspec.replay import timing
 from chemspec.replay.timing import Lane, Token
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -68,7 +69,7 @@ def test_a_frame_shows_the_passes_that_had_ended_and_always_fits(
 
 
 def test_at_the_end_both_lanes_hold_the_answer(rounds: list[list[DecodeResult]]) -> None:
-    standard, drafted = race.median_lanes(rounds)
+    standard, drafted = timing.median_lanes(rounds)
     answer = rounds[0][0].hypotheses[0]
     expected = [*answer.tokens, *["end"] * (answer.ended == "eos")]
     for lane in (standard, drafted):
@@ -83,7 +84,7 @@ def test_at_the_end_both_lanes_hold_the_answer(rounds: list[list[DecodeResult]])
 def test_the_replay_shows_frame_after_frame_and_always_the_cursor_again(
     rounds: list[list[DecodeResult]], monkeypatch: pytest.MonkeyPatch, interrupted: bool
 ) -> None:
-    drawn, now = race.median_lanes(rounds), [0.0]
+    drawn, now = timing.median_lanes(rounds), [0.0]
 
     def sleep(seconds: float) -> None:
         if interrupted:
@@ -108,14 +109,14 @@ def test_a_replay_takes_two_seconds_at_most_unless_the_run_did(slowest: float, f
 
 
 def test_identical_is_found_out_and_not_claimed(rounds: list[list[DecodeResult]]) -> None:
-    assert race.compare_answers(rounds) == "yes, to the last bit"
+    assert timing.compare_answers(rounds) == "yes, to the last bit"
     (first, *others), drafted = rounds
     answer = first.hypotheses[0]
     scores = (answer.token_log_probs[0] + 1e-12, *answer.token_log_probs[1:])
     rounded = replace(first, hypotheses=(replace(answer, token_log_probs=scores),))
-    assert race.compare_answers([[rounded, *others], drafted]) == "yes, with scores that differ in their last digits"
+    assert timing.compare_answers([[rounded, *others], drafted]) == "yes, with scores that differ in their last digits"
     other = replace(first, hypotheses=(replace(answer, tokens=(*answer.tokens, "C")),))
-    assert race.compare_answers([[*others, other], drafted]) == "no"
+    assert timing.compare_answers([[*others, other], drafted]) == "no"
 
 
 def call(*words: str) -> Any:
@@ -127,7 +128,7 @@ def test_in_a_pipe_there_is_the_table_and_a_sentence() -> None:
     assert done.exit_code == 0 and "\x1b" not in done.stdout
     head, standard, speculative, verdict = done.stdout.rstrip("\n").split("\n")
     assert head.split()[:4] == ["passes", "tokens", "a", "pass"]
-    assert (standard.split()[0], speculative.split()[0]) == race.NAMES
+    assert (standard.split()[0], speculative.split()[0]) == timing.NAMES
     assert verdict.startswith("identical: yes, to the last bit; ")
     assert f" instead of {standard.split()[1]}; " in verdict
 

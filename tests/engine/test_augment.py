@@ -24,7 +24,6 @@ from chemspec.model import checkpoint
 from chemspec.replay.trace_view import view_trace
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, result_from_json, to_json
-from chemspec.ui.step import saved_traces
 
 HOW = DecodeSettings(n=3, max_len=20, augment=4)
 
@@ -222,13 +221,9 @@ def test_spellings_that_the_model_cannot_read_are_left_out(engine: Engine, monke
 def test_merged_results_go_through_json_and_are_no_single_trace(engine: Engine) -> None:
     (found,) = engine.predict([QUERIES[1]], replace(HOW, record=True))
     assert result_from_json(to_json(found)) == found
-    assert saved_traces.read_trace(to_json(found).encode()) == found
     with pytest.raises(ValueError, match="several spellings"):
         view_trace(found)
     assert view_trace(found.spellings[0]).passes
-    nested = replace(found, spellings=(found,))
-    with pytest.raises(saved_traces.SavedError, match="spellings of spellings"):
-        saved_traces.read_trace(to_json(nested).encode())
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])

@@ -20,15 +20,12 @@ from chemspec import chem
 from chemspec.plan import depict
 from chemspec.plan.expand import SIZE_COST, Expander, Proposal
 from chemspec.plan.routes import (
-    CARDS,
     MAX_GROUP_DISTANCE,
     Node,
     Plan,
     Route,
-    Seen,
     find_evidence,
     group_routes,
-    likeliest_subtree,
     plan_document,
     plan_to_markdown,
     rank_routes,
@@ -127,24 +124,6 @@ def test_steps_have_their_precedents_where_there_is_an_index(found: Plan) -> Non
     assert step["metadata"]["precedents"] == {"close": 3, "wide": 9}
     assert step["metadata"]["nearest"][0]["patent"] == "US1"
     assert json.loads(json.dumps(step)) and "patent reactions: 3" in plan_to_markdown(found, seen)
-
-
-def test_the_tree_that_is_shown_is_limited_and_goes_where_routes_go(
-    found: Plan, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert found.tree is not None
-    assert found.tree.smiles == found.target and len(found.tree) <= CARDS
-    best = {node.smiles for node in found.routes[0].root}
-
-    def smiles(seen: Seen) -> set[str]:
-        return {seen.smiles}.union(*(smiles(part) for _, parts in seen.ways for part in parts))
-
-    assert best <= smiles(found.tree)
-    steps = {AMIDE: [Proposal((f"{'C' * k}O",), 0.5 / k) for k in range(1, 8)]}
-    monkeypatch.setattr("chemspec.plan.routes.CARDS", 3)
-    small = likeliest_subtree(AMIDE, steps, lambda one: "list" if one == "CO" else "")
-    assert [way.reactants for way, _ in small.ways] == [("CO",), ("CCO",)] and small.more == 5
-    assert [part.stock for _, (part,) in small.ways] == ["list", ""]
 
 
 def leaf(smiles: str) -> Node:

@@ -20,7 +20,7 @@ from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import SPECIALS, Tokenizer
-from chemspec.ui.common import escaping
+from chemspec.ui.common import escaping, queued_engine
 from chemspec.ui.models import cards
 
 TOKENS = Tokenizer((*SPECIALS, "C", "O", "N", "(", ")", "=", "1", "."))
@@ -154,24 +154,20 @@ def test_sizes_in_words(count: float, text: str) -> None:
 
 
 @pytest.mark.ui
-def test_the_page_shows_good_and_broken_and_loads_on_demand(home: Path) -> None:
+def test_the_page_shows_good_and_broken(home: Path) -> None:
     hostile = "<img src=x onerror=alert(1)> ![x](y)"
     shutil.copytree(home / "tiny", home / hostile)
     (home / hostile / "model.safetensors").write_bytes(b"nonsense")
     app = pages.open_page("models")
     words = " ".join(item.value for item in app.markdown)
-    assert (
-        pages.page_figures(app)["models in memory"] == "0 of 1" and "cannot be used" in words and "not loaded" in words
-    )
+    assert "cannot be used" in words and "loaded at first use" in words
     assert any("cannot be read" in item.value for item in app.code)
     assert not any("![" in item.value for item in (*app.markdown, *app.subheader))
     assert escaping.plain_text(hostile) in [item.value for item in app.subheader]
-    (button,) = (item for item in app.button if item.label == "Load now")
-    button.click().run()
-    assert not app.exception
-    assert pages.page_figures(app)["models in memory"] == "1 of 1"
-    assert any("in memory" in item.value for item in app.markdown)
-    assert any("A pass over one new token takes" in item.value for item in app.markdown)
+    queued_engine.load_engine("tiny")
+    app.run()
+    words = " ".join(item.value for item in app.markdown)
+    assert "computing in fp32" in words and "A pass over one new token takes" in words
 
 
 @pytest.mark.ui

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import time
+import re
 from dataclasses import replace
-from threading import Event, Thread
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,16 +11,13 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import pages
-from chemspec.engine.engine import model_folder, usable_drafters
-from chemspec.metrics import Spread, speed_numbers
-from chemspec.replay import timing
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.system.fair_queue import FairQueue
-from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
+from chemspec.types import DecodeResult
 from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
-from chemspec.ui.speed import race_page, trials
+from chemspec.ui.speed import race_page, races
 from pages import MODELS, html, weights, words
 
 pytestmark = pytest.mark.ui
@@ -32,7 +28,7 @@ AUTO = replace(GREEDY, drafter="auto")
 def opened(**state: Any) -> AppTest:
     if "forward" not in MODELS:
         pytest.skip("no forward model in assets/models")
-    return pages.open_page("speed", state={"speed_repeats": 3, **state})
+    return pages.open_page("speed", state=state)
 
 
 def press(app: AppTest, key: str) -> None:
@@ -43,28 +39,25 @@ def press(app: AppTest, key: str) -> None:
 def test_the_page_races_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "load_average", lambda: 0.0)
     app = opened()
-    trial = app.session_state["speed_race"]  # it races by itself
-    assert trial.model == "retro" and trial.settings == (GREEDY, AUTO) and trial.done == trial.total == 6
-    base, lane = timing.lane_figures(trial.settings, trial.answered_rounds)
-    assert lane.same and lane.passes < base.passes
-    assert "tokens per pass" in pages.page_figures(app) and pages.page_figures(app)["same answer"] == "yes"
-    assert list(app.dataframe[0].value["same answer"]) == ["reference", "yes"]
+    race = app.session_state["speed_race"]  # it races by itself
+    assert race.model == "retro" and race.lanes == (GREEDY, AUTO) and list(map(len, race.rounds)) == [5, 5]
+    assert re.search(r"Identical: yes.*; \d+ passes instead of \d+; .*\(medians of 5 warm runs", words(app))
+    table = app.dataframe[0].value
+    assert list(table["name"]) == ["Greedy · standard", "Greedy · auto"]
+    assert table["passes"][1] < table["passes"][0] and table["tokens_per_pass"][0] == 1
     assert [item.proto.label for item in app.get("download_button")] == ["SVG", "WEBP", "GIF"]
     assert "Wall clock on the server" in words(app)
-    assert app.button(key="speed_race_start").label == "Start the race"
     press(app, "speed_race_start")
-    assert app.session_state["speed_race"] is not trial and app.session_state["speed_race"].done == 6
+    assert app.session_state["speed_race"] is not race and not app.session_state["speed_race"].problem
 
 
 def test_on_a_busy_machine_passes_are_told_and_no_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "load_average", lambda: 1000.0)
     app = opened()
-    told = pages.page_figures(app)
-    assert any(big.endswith("passes") for big in told.values())
-    assert not any(" ms" in big or "times" in big for big in told.values())
-    assert "speed-up" not in app.dataframe[0].value and "time" not in app.dataframe[0].value
-    assert "The server was busy" in words(app) and "busy machine" in app.expander[0].label
-    assert "replayed pass by pass" in race_page.BUSY_CAPTION
+    assert re.search(r"; \d+ passes instead of \d+$", app.markdown[-1].value)
+    assert "The server was busy" in words(app) and "times faster" not in words(app)
+    (table,) = app.dataframe
+    assert not any(name.endswith("_ms") for name in table.proto.column_order)
 
 
 def test_a_query_that_cannot_be_read_is_pointed_at_and_nothing_can_be_started() -> None:
@@ -87,41 +80,17 @@ def test_the_link_chooses_model_and_query() -> None:
     assert "nobody" in app.warning[0].value
 
 
-def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None:
-    if "medusa" not in usable_drafters(model_folder("retro")):
-        pytest.skip("no drafter medusa for retro")
-    lane = {"speed_lane1_drafter": "medusa", "speed_lane1_length": 50}
-    app = opened(speed_model="retro", **lane)
-    press(app, "speed_race_start")
-    (error,) = app.error
-    assert "draft length 50" in str(error.value) and "8 heads" in str(error.value)
-    app.number_input(key="speed_lane1_length").set_value(3)
-    press(app, "speed_race_start")
-    assert not app.error
-    assert "tokens per pass" in pages.page_figures(app)
-
-
-# --- trials
-
-
-def fake(settings: DecodeSettings, text: str = "CCO") -> DecodeResult:
-    one = Pass(1, 1, 0, 1, 0, 0.5, 1, 0.0, 0.01)
-    hypothesis = Hypothesis(text, text, True, tuple(text), (0.0,) * (len(text) + 1), 0.0, 1.0)
-    return DecodeResult("C", "ok", "", (hypothesis,), Trace((), {"exact": True}, (one,), 0.01))
+# --- races
 
 
 class FakeModel:
-    """As much of an engine as a trial needs; every answer takes `seconds`."""
+    """As much of an engine as a race needs."""
 
     name, task = "fake", "forward"
     device, dtype, runtime, threads = "cpu", "fp32", "none", 1
 
-    def __init__(self, seconds: float = 0.0) -> None:
-        self.seconds = seconds
-
     def stream(self, query: str, settings: DecodeSettings) -> Any:
-        time.sleep(self.seconds)
-        yield fake(settings)
+        yield DecodeResult(query, "ok", "")
 
 
 @pytest.fixture
@@ -132,124 +101,51 @@ def line(monkeypatch: pytest.MonkeyPatch) -> FairQueue:
     return turns
 
 
-def trial_of(model: Any, repeats: int = 3) -> trials.Trial:
-    return trials.new_trial(model, "C", (GREEDY, AUTO), repeats=repeats)
-
-
-def test_a_trial_reports_every_run_and_sees_nobody(line: FairQueue) -> None:
+def run(progress: Any = lambda *_: None) -> races.Race:
     model: Any = FakeModel()
-    trial, said = trial_of(model), []
-    trials.run_trial(trial, model, lambda share, text: said.append((round(share, 3), text)))
-    assert [len(own) for own in trial.rounds] == [3, 3]
-    assert not trial.shared and not trial.problem
-    told = list(dict.fromkeys(text for _, text in said))
-    assert told == ["Warming up: one run of each, not counted", *(f"Run {k} of 6" for k in range(1, 7))]
-    assert said[-1][0] == 0.833
+    return races.run_race(model, "C", (GREEDY, AUTO), progress)
 
 
-@pytest.mark.parametrize("during", [False, True])
-def test_a_stop_keeps_the_runs_so_far_but_not_the_one_it_disturbed(line: FairQueue, during: bool) -> None:
-    model: Any = FakeModel()
-    trial, said = trial_of(model), []
+def test_a_race_reports_every_run(line: FairQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "load_average", lambda: 0.0)
+    said = []
+    race = run(lambda share, text: said.append((share, text)))
+    assert list(map(len, race.rounds)) == [5, 5] and race.quiet and not race.problem
+    assert list(dict.fromkeys(text for _, text in said)) == [
+        "Warming up: one run of each, not counted",
+        *(f"Run {k} of 10" for k in range(1, 11)),
+    ]
+    assert said[-1][0] == 0.9
 
-    def say(_: float, text: str) -> None:
-        said.append(text)
-        if said.count("Run 4 of 6") == 1 + during:  # before it, or while it ran
+
+def test_a_stop_frees_the_queue(line: FairQueue) -> None:
+    def stop(_: float, text: str) -> None:
+        if text == "Run 4 of 10":
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        trials.run_trial(trial, model, say)
-    assert [len(own) for own in trial.rounds] == [2, 1]
-    assert len(line) == 0  # the queue is free again
+        run(stop)
+    assert len(line) == 0
 
 
-@pytest.mark.parametrize("when", ["Run 2 of 2", "Warming up: one run of each, not counted"])
-def test_other_visitors_in_the_queue_are_noticed_once_it_counts(line: FairQueue, when: str) -> None:
-    model: Any = FakeModel()
-    trial, there, leave = trial_of(model, 1), Event(), Event()
-    threads: list[Thread] = []
-    said: list[str] = []
-
-    def visitor() -> None:
-        with line.wait_for_turn():
-            there.set()
-            leave.wait(5)
-
-    def say(_: float, text: str) -> None:
-        said.append(text)
-        if text == when and not threads:
-            threads.append(Thread(target=visitor))
-            threads[0].start()
-            there.wait(5)
-        if text.startswith("In queue"):
-            leave.set()
-
-    trials.run_trial(trial, model, say)
-    threads[0].join()
-    assert "In queue: 1 ahead of you" in said
-    assert trial.shared == when.startswith("Run")
+def test_other_visitors_and_a_batch_job_make_it_busy(line: FairQueue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "load_average", lambda: 0.0)
+    assert not races.is_shared()
+    with line.wait_for_turn():
+        assert races.is_shared()
+    monkeypatch.setattr(job_queue, "running_job", lambda: {"job": "x"})
+    assert not run().quiet
 
 
-def test_a_batch_job_at_work_is_noticed(line: FairQueue, monkeypatch: pytest.MonkeyPatch) -> None:
-    model: Any = FakeModel()
-    for at_work in (None, {"job": "x"}):
-        monkeypatch.setattr(job_queue, "running_job", lambda told=at_work: told)
-        trial = trial_of(model, 1)
-        trials.run_trial(trial, model, lambda *_: None)
-        assert trial.shared == (at_work is not None)
+@pytest.mark.parametrize("fault", [ValueError("8 heads"), DecodeResult("C", "failed", "8 heads")])
+def test_what_cannot_be_raced_is_told(line: FairQueue, monkeypatch: pytest.MonkeyPatch, fault: Any) -> None:
+    def stream(*_: Any) -> Any:
+        if isinstance(fault, Exception):
+            raise fault
+        yield fault
 
-
-def test_runs_without_an_answer_are_told_not_drawn(line: FairQueue) -> None:
-    model: Any = FakeModel()
-    trial = trial_of(model)
-    trial.rounds[0].append(DecodeResult("C", "failed", "no memory"))
-    assert trial.problem == "no memory" and trial.answered_rounds == [[], []]
-    assert timing.lane_figures(trial.settings, trial.answered_rounds) == []
-
-
-# --- what is shown of lanes
-
-
-def run_of(passes: int, accepted: int = 0) -> Trace:
-    """A greedy run of 12 tokens in so many passes."""
-    emitted = [12 // passes + (number < 12 % passes) for number in range(passes)]
-    drafted = accepted // passes
-    return Trace(
-        (),
-        {"exact": True},
-        tuple(Pass(1, 1 + drafted, drafted, one, drafted, 0.5, 1, 0.0, 0.01) for one in emitted),
-        0.1,
-    )
-
-
-def lane_of(settings: DecodeSettings, median: float, passes: int, accepted: int = 0) -> timing.LaneFigures:
-    spread = Spread(median, median, median, 3)
-    return timing.LaneFigures(settings, spread, speed_numbers([run_of(passes, accepted)]), 20 / median, True)
-
-
-def test_the_headline_leads_with_passes_of_the_fastest_exact_lane() -> None:
-    sbs = DecodeSettings(decoder="sbs", n=5, drafter="copy")
-    base, auto = lane_of(GREEDY, 20, 12), lane_of(AUTO, 10, 4, 8)
-    lanes = [base, auto, lane_of(sbs, 5, 3), lane_of(timing.standard_of(sbs), 40, 12)]
-    told = race_page.headline_figures(lanes, quiet=True)
-    assert told[:2] == [("4 passes", "Greedy · auto, instead of 12"), ("3.0", "tokens per pass")]
-    assert told[2:] == [
-        ("10.0 ms", "instead of 20.0 ms"),
-        ("2.00 times faster", "by the medians of the runs"),
-        ("yes", "same answer"),
-    ]
-    assert race_page.headline_figures(lanes, quiet=False) == [*told[:2], told[-1]]
-    noisy = [base, auto._replace(time=Spread(18, 9, 60, 3))]  # its quartiles hold the standard's
-    assert race_page.headline_figures(noisy, quiet=True) == [*told[:2], told[-1]]
-    assert race_page.headline_figures([base], quiet=True) == []
-    assert "tokens per pass" not in [small for _, small in race_page.headline_figures(lanes[2:], quiet=True)]
-
-
-@pytest.mark.parametrize("median", [5, 20, 37])
-def test_equal_work_is_told_as_equal_whatever_the_clock_says(median: float) -> None:
-    told = race_page.headline_figures([lane_of(GREEDY, 20, 12), lane_of(AUTO, median, 12)], quiet=True)
-    assert told[0][0] == "12 passes" and "as without drafts" in told[0][1]
-    assert not any("times" in big or "ms" in big for big, _ in told)
+    monkeypatch.setattr(FakeModel, "stream", stream)
+    assert run().problem == "8 heads"
 
 
 def test_a_question_of_another_page_is_raced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,12 +153,8 @@ def test_a_question_of_another_page_is_raced_at_once(monkeypatch: pytest.MonkeyP
     with monkeypatch.context() as patch:
         patch.setattr(race_page, "st", SimpleNamespace(session_state=state))
         race_page.race_against_standard(DecodeSettings(decoder="beam", n=20, drafter="auto"))
-    trial = opened(**state).session_state["speed_race"]
-    assert [(lane.decoder, lane.n, lane.drafter) for lane in trial.settings] == [
-        ("beam", 20, "none"),
-        ("beam", 20, "auto"),
-    ]
-    assert trial.done == trial.total
+    race = opened(**state).session_state["speed_race"]
+    assert [(lane.decoder, lane.n, lane.drafter) for lane in race.lanes] == [("beam", 20, "none"), ("beam", 20, "auto")]
 
 
 def test_names_and_files_are_read_as_on_predict_and_what_was_done_is_said() -> None:

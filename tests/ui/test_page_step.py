@@ -1,9 +1,8 @@
-"""The page "Step through": links, examples, the form, saved traces."""
+"""The page "Step through": links, examples, the form."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +12,7 @@ import pages
 from chemspec import chem, metrics
 from chemspec.engine.engine import Engine, model_folder, usable_drafters
 from chemspec.settings import DecodeSettings
-from chemspec.types import DecodeResult, Hypothesis, Pass, Trace, to_json
-from chemspec.ui.step import question_form, saved_traces
+from chemspec.ui.step import question_form
 from pages import html, weights
 
 QUERY = "CC(=O)Cl.Nc1ccccc1"
@@ -54,7 +52,7 @@ def test_the_boc_protection_of_the_paper_is_answered_with_its_product_and_its_dr
     )
     (answer,) = Engine.load(model_folder("forward")).predict([example["query"]], settings)
     assert answer.hypotheses[0].canonical == chem.canonical("CC(=O)c1ccc2c(ccn2C(=O)OC(C)(C)C)c1")
-    assert 0 < 2 * len(answer.trace.passes) < metrics.PassCounts.of_result(answer).standard
+    assert 0 < 2 * len(answer.trace.passes) < (metrics.count_savings(answer).standard or 0)
 
 
 @weights
@@ -76,7 +74,7 @@ def test_a_link_runs_at_once_and_a_bad_one_says_why() -> None:
 @weights
 def test_the_form_runs_what_it_says() -> None:
     app = opened(task="forward", smi=QUERY)
-    app.selectbox(key="step_decoder").set_value("beam")
+    app.selectbox(key="step_decoder").set_value("beam").run()
     app.selectbox(key="step_drafter").set_value("windows")
     app.number_input(key="step_n").set_value(3)
     app.number_input(key="step_length").set_value(5)
@@ -105,7 +103,7 @@ def test_sbs_is_stepped_through_with_its_drafts_and_says_that_it_is_relaxed() ->
     settings = app.session_state["step_shown"].settings
     assert (settings.decoder, settings.n, settings.drafter, settings.draft_length) == ("sbs", 2, "windows", 10)
     assert app.query_params["length"] in ("10", ["10"])
-    assert any("Relaxed" in one.value and "standard beam search" in one.value for one in app.caption)
+    assert any("Relaxed" in one.value for one in app.caption)
     drawn = scene(app)
     assert len(drawn["answers"]) == 2 and drawn["uneven"] and drawn["relaxed"] and drawn["tree"]
     first, *_, last = drawn["passes"]
@@ -123,17 +121,9 @@ def test_spec_verification_is_stepped_through_and_shows_what_the_model_would_hav
     app = opened(task=example["task"], smi=example["query"], **way)
     settings = app.session_state["step_shown"].settings
     assert (settings.decoder, settings.beta, settings.tau, settings.exact) == ("greedy", 3, 1.0, False)
-    assert any("Relaxed" in one.value and "greedy decoding writes" in one.value for one in app.caption)
     lesser = [token for token in scene(app)["answers"][0]["tokens"] if token["instead"]]
     assert [(token["text"], token["instead"][0], token["origin"]) for token in lesser] == [("Cl", "O", "ahead")]
     assert any("not the model's first choice" in step["summary"] for step in scene(app)["passes"])
-
-    app.number_input(key="step_beta").set_value(2)
-    app.number_input(key="step_tau").set_value(0.0)  # a draft may only stand where it is the first choice
-    app.button(key="step_run").click().run()
-    assert app.session_state["step_shown"].settings.beta == 2
-    assert any("is that of greedy decoding" in one.value for one in app.caption)
-    assert not any(token["instead"] for token in scene(app)["answers"][0]["tokens"])
 
 
 @weights
@@ -146,37 +136,3 @@ def test_a_draft_longer_than_its_drafter_can_write_is_refused_in_words() -> None
     app.button(key="step_run").click().run()
     assert not app.exception
     assert "8 heads" in str(app.error[0].value)
-
-
-def result(text: str = "CC") -> DecodeResult:
-    tokens = tuple(text)
-    passes = (Pass(1, 1, 0, len(tokens) + 1, 0, 1.0, 1, 0.0, 0.001),)
-    trace = Trace(tokens, {"decoder": "greedy"}, passes, 0.01)
-    return DecodeResult(text, "ok", "", (Hypothesis(text, text, True, tokens, (), 0.0, 1.0),), trace)
-
-
-def test_a_saved_trace_opens_without_a_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))  # there are none
-    app = opened()
-    app.file_uploader(key="step_file").set_value(("trace.json", to_json(result()).encode(), "application/json")).run()
-    assert not app.exception
-    assert not app.error
-    assert len(players(app)) == 1
-    assert any("from a file" in one.value for one in app.caption)
-
-
-@pytest.mark.parametrize(
-    ("raw", "says"),
-    [
-        (b"<script>alert(1)</script>", "not a trace"),
-        (b"[" * 100_000, "not a trace"),
-        (b" " * (saved_traces.MAX_BYTES + 1), "5.0 MB"),
-    ],
-)
-def test_a_file_that_is_no_trace_is_refused_with_a_message(raw: bytes, says: str) -> None:
-    app = opened()
-    app.file_uploader(key="step_file").set_value(("<b>x</b>.json", raw, "application/json")).run()
-    assert not app.exception
-    assert says in app.error[0].value
-    app.run()
-    assert says in app.error[0].value  # it does not vanish

@@ -219,7 +219,7 @@ def test_the_wheel_carries_it(tmp_path: Path, hook: ModuleType) -> None:
         (tree / name).parent.mkdir(exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tree / name)
-    for name in ("models", "examples", "learn", "web", "stock", "precedents", "names", "drafting", "docs/charts"):
+    for name in ("models", "examples", "learn", "web", "stock", "precedents", "names", "drafting"):
         (tree / "assets" / name).mkdir(parents=True)
     shutil.copytree(SOURCE, tree / "assets" / "frontend")
     (tree / ".streamlit" / "secrets.toml").write_text("[auth]")

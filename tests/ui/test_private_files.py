@@ -10,14 +10,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from paths import TESTS
 from plan import toy
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
-from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Expander
 from chemspec.plan.prices import PriceList
 from chemspec.settings import DecodeSettings
@@ -27,7 +25,6 @@ from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
 from chemspec.ui.common import store
 from chemspec.ui.common.uploads import Sheet
-from chemspec.ui.plan import saved_searches
 
 HOW = DecodeSettings(decoder="greedy", n=1)
 
@@ -65,12 +62,10 @@ def test_everything_below_an_open_home_is_private(open_home: Path) -> None:
     JOBS.save(job.id, replace(job, state="waiting"))
     job_queue.run_waiting_jobs([sys.executable, str(TESTS / "ui" / "fake_predict.py")])
     assert JOBS.load(job.id).state == "done"
-    project = saved_searches.Project(store.new_id(), toy.AMIDE, (), "mine", PlanSettings())
-    saved_searches.save_search(project, np.array([b"x" * 27], dtype="S27"))
     ANSWERS.save("a" * 22, SavedAnswer("q", "retro", "m", "CCO", "CC"))
     made = {path.name for path in open_home.rglob("*")}
-    assert made >= {"jobs", "plans", "jobs.lock", "log", "rows.jsonl", "rows.jsonl.settings.json"}
-    assert made >= {"prices.json", "input.jsonl", "stock.npy", store.FILE}
+    assert made >= {"jobs", "jobs.lock", "log", "rows.jsonl", "rows.jsonl.settings.json"}
+    assert made >= {"prices.json", "input.jsonl", store.FILE}
     assert open_to_others(open_home) == {}
 
 

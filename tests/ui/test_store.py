@@ -8,18 +8,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 pytest.importorskip("streamlit")
+
 
 from chemspec.ui.batch import job_queue, jobs
 from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.collect.answers import ANSWERS
 from chemspec.ui.common import store
 from chemspec.ui.common.store import StoreError
-from chemspec.ui.plan import saved_searches
-from chemspec.ui.plan.saved_searches import SEARCHES
 
 FIRST, SECOND, BROKEN, SEARCH = "f" * 22, "B-_" + "b" * 19, "x" * 22, "s" * 22
 HOW = {"decoder": "beam", "n": 3, "drafter": "auto", "max_len": 200, "batch_size": 16, "node_budget": 256}
@@ -43,11 +41,6 @@ def old_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         write(tmp_path / "jobs" / name / "rows.jsonl", '{"query": "CCO", "status": "ok"}\n')
     write(tmp_path / "jobs" / BROKEN / "job.json", '{"id": 3')
     write(tmp_path / "jobs" / "old.json", "{}")
-    search = {"id": SEARCH, "target": "CCO", "lists": ["paroutes-n1"], "own": "mine", "ended": "3 routes",
-              "settings": {"algorithm": "retro-star", "seconds": 60.0, "within": float("inf"), "depth": 8},
-              "changed": 1795681827.3}  # fmt: skip
-    write(tmp_path / "plans" / SEARCH / "project.json", search)
-    np.save(tmp_path / "plans" / SEARCH / "stock.npy", np.array([b"x" * 27], dtype="S27"))
     with closing(sqlite3.connect(tmp_path / "collections.sqlite3")) as base, base:
         base.execute(
             "CREATE TABLE kept (number INTEGER PRIMARY KEY, question, task, model, query, answer, label, chance, note, "
@@ -64,9 +57,6 @@ def test_a_home_of_files_is_taken_over(old_home: Path) -> None:
     view = job_queue.view_job(FIRST)
     assert (view.state, view.job.settings.n, view.job.cards) == ("interrupted", 3, 0)
     assert jobs.uploaded_rows(view.job) == [("CCO",), ("CN",)] and not jobs.is_answered(view.job)
-    search = SEARCHES.load(SEARCH)
-    assert (search.target, search.settings.depth, search.ended) == ("CCO", 8, "3 routes")
-    assert saved_searches.load_own_stock(SEARCH).tolist() == [b"x" * 27]
     first, second = ANSWERS.all().values()
     assert (first.question, first.note, first.status, first.added) == ("q2", "a note", "tried", 10.0)
     assert list(ANSWERS.all()) == [first.id, second.id]  # so saving one again replaces it
@@ -76,9 +66,8 @@ def test_it_is_taken_over_once(old_home: Path) -> None:
     for answer in ANSWERS.all():
         ANSWERS.delete(answer)
     JOBS.delete(FIRST)
-    SEARCHES.delete(SEARCH)
-    assert not ANSWERS.all() and not SEARCHES.all() and [*JOBS.all()] == [SECOND]
-    assert not (old_home / "jobs" / FIRST).exists() and not (old_home / "plans" / SEARCH).exists()
+    assert not ANSWERS.all() and [*JOBS.all()] == [SECOND]
+    assert not (old_home / "jobs" / FIRST).exists()
 
 
 def test_what_cannot_be_read_in_it_harms_nothing_else_and_stays(old_home: Path) -> None:

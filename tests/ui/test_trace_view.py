@@ -1,9 +1,9 @@
-"""What the trace player shows is what happened: origins by position, fates of drafts and of branches, saved files."""
+"""What the trace player shows is what happened: origins by position, fates of drafts and of branches."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -28,7 +28,7 @@ pytest.importorskip("streamlit")
 
 from chemspec.replay.prefix_tree import NEVER, build_tree, lay_out_tree
 from chemspec.replay.trace_view import acceptance_by_offset, view_trace
-from chemspec.ui.step import saved_traces, trace_player
+from chemspec.ui.step import trace_player
 
 WORDS = ("<pad>", "<bos>", "<eos>", "<unk>", "C", "N", "O", "c", "1", "2", "(", ")")
 ID = {word: number for number, word in enumerate(WORDS)}
@@ -260,80 +260,12 @@ def test_a_tree_that_cannot_be_is_refused(grown: TreeDelta) -> None:
         view_trace(result)
 
 
-# Saved files ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("result", [RELABELLED, BEAM])
-def test_what_was_saved_opens_again(result: DecodeResult) -> None:
-    assert saved_traces.read_trace(to_json(result).encode()) == result == result_from_json(to_json(result))
-
-
-def test_results_saved_before_trees_were_recorded_still_open() -> None:
-    values = json.loads(to_json(RELABELLED))
-    del values["trace"]["vocabulary"]
-    for item in values["trace"]["passes"]:
-        del item["grown"]
-    assert view_trace(saved_traces.read_trace(json.dumps(values).encode())).answers[0].smiles == "NC1CCCC1"
-
-
-def changed(**changes: object) -> bytes:
-    """A saved file with one value, named by its path, put in place of the good one."""
-    values = json.loads(to_json(BEAM))
-    for path, new in changes.items():
-        *way, last = [int(part) if part.isdigit() else part for part in path.split("__")]
-        place = values
-        for part in way:
-            place = place[part]
-        place[last] = new
-    return json.dumps(values).encode()
-
-
-@pytest.mark.parametrize(
-    "raw",
-    [
-        b"",
-        b"\xff\xfe",
-        b"[" * 200_000,
-        b'{"a":' * 100_000,
-        b"x" * (saved_traces.MAX_BYTES + 1),
-        b"null",
-        to_json(BEAM).replace("0.01", "NaN").encode(),
-        changed(query=3),
-        changed(trace__settings=[1]),
-        changed(trace__settings={"a": {"b": 1}}),
-        changed(trace__settings={"<b>": 10**12}),
-        changed(trace__query=[["C"]]),
-        changed(trace__query=["C" * 100]),
-        changed(trace__query=["C"] * 4000),
-        changed(trace__passes__0__emitted=-1),
-        changed(trace__passes__0__emitted=10**30),
-        changed(trace__passes__0__emitted=1.5),
-        changed(trace__passes__0__width=0),
-        changed(trace__passes__0__spans=[asdict(AcceptedSpan(0, 10**8, "copy"))]),
-        changed(trace__passes__0__drafts=[asdict(Draft((4,), "copy", (-5, 3)))]),
-        changed(trace__passes__0__drafts=[asdict(Draft((4,) * 300_000, "copy"))]),
-        changed(trace__passes=json.loads(to_json(BEAM))["trace"]["passes"] * 500),
-        changed(trace__passes__0__grown__parents=[-1] + [0] * 30_000),
-        changed(hypotheses__0__probability=7),
-        changed(hypotheses__0__tokens=None),
-        changed(hypotheses__0__ended="nowhere"),
-    ],
-    ids=range(26),
-)
-def test_a_hostile_file_is_refused_with_a_message_of_ours(raw: bytes) -> None:
-    with pytest.raises(saved_traces.SavedError) as error:
-        saved_traces.read_trace(raw)
-    assert str(error.value).startswith(("The file", "This is not", "A pass", "A span"))
-    assert "<" not in str(error.value)
-
-
 def test_hostile_text_stays_text() -> None:
     """It reaches the browser as data, which puts it in by textContent; no drawing is made of it."""
     bad = "<img src=x onerror=alert(1)>"
-    result = saved_traces.read_trace(
-        changed(trace__query=[bad, "C", "O"], hypotheses__0__tokens=[bad], hypotheses__0__smiles=bad)
-    )
-    scene = trace_player.scene_data(view_trace(result), dark=False)
+    trace = replace(BEAM.trace, query=(bad, "C", "O"))
+    answer = replace(BEAM.hypotheses[0], tokens=(bad,), smiles=bad)
+    scene = trace_player.scene_data(view_trace(replace(BEAM, trace=trace, hypotheses=(answer,))), dark=False)
     assert scene["query"]["svg"] == scene["answers"][0]["svg"] == ""
     assert scene["query"]["tokens"][0] == bad
     json.dumps(scene)

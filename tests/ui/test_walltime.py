@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.model.cost import CostCurve
-from chemspec.ui.learn.walltime import best_gamma, expected_speedup, expected_tokens, flat_cost, relative_cost
+from chemspec.ui.learn.walltime import best_gamma, expected_speedup, expected_tokens
 
 alphas = st.floats(0, 1)
 gammas = st.integers(0, 40)
@@ -34,12 +33,3 @@ def test_drafting_pays_exactly_where_alpha_exceeds_c(alpha: float, c: float) -> 
         assert gain >= (1 + alpha) / (1 + c) * (1 - 1e-12)
     else:
         assert gain <= 1 + 1e-12
-
-
-def test_a_measured_curve_replaces_the_constant() -> None:
-    curve = CostCurve((1, 2, 4, 8, 16, 32, 64), (1e-3, 1e-3, 1.2e-3, 2e-3, 4e-3, 8e-3, 16e-3))
-    cost = relative_cost(curve)
-    assert cost(1) == 1
-    assert expected_speedup(0.8, 7, 0.0, cost) == pytest.approx(expected_tokens(0.8, 7) / 2)
-    assert best_gamma(0.8, 0.0, cost) < best_gamma(0.8, 0.0, flat_cost)  # width is no longer free
-    assert expected_speedup(1.0, 7, 0.0, relative_cost(lambda _: 5.0)) == expected_speedup(1.0, 7, 0.0)

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar
@@ -243,30 +242,3 @@ def session_cached(name: str, key: Hashable, make: Callable[[], T], *, most: int
         while len(cache) > most:
             cache.pop(next(iter(cache)))
     return cache[key]
-
-
-def compare_settings(
-    model: Engine,
-    query: str,
-    settings: Sequence[DecodeSettings],
-    *,
-    repeats: int = 1,
-    report: Report | None = None,
-    into: list[list[DecodeResult]] | None = None,
-) -> list[list[DecodeResult]]:
-    """Decode one query under several settings, each `repeats` times; return the results of each, round by round.
-
-    In rounds, so that a disturbance of the machine hits all settings alike; one warm-up round goes first. `into`
-    is filled with the results (an empty list a setting): what was measured outlives a visitor's stop.
-    """
-    rounds: list[list[DecodeResult]] = [[] for _ in settings] if into is None else into
-    for number in range(repeats + 1):
-        for results, search in zip(rounds, settings, strict=True):
-            label = "warming up" if number == 0 else f"round {number} of {repeats}"
-            say = partial(report or (lambda _: None), f"{search.decoder}, {search.drafts_by}: {label}")
-            say()
-            result = decode_query(model, query, search, waiting=report)
-            say()  # a stop takes effect here: the click came during the run
-            if number:
-                results.append(result)
-    return rounds

@@ -1,7 +1,7 @@
-"""Jobs, searches and saved answers: documents in one SQLite file, and the folders of their larger files.
+"""Jobs and saved answers: documents in one SQLite file, and the folders of their larger files.
 
     chemspec.sqlite3          a row for each document: kind, id, JSON, and when it changed last
-    jobs/<id>/, plans/<id>/   uploaded rows, answers, a list of stock
+    jobs/<id>/                uploaded rows, answers, a price list
 
 Rows are in the order of their last change: `INSERT OR REPLACE` puts a row at the end. An id is a secret: who knows it
 may see, change and delete the document. Texts of visitors are content, never part of a path.
@@ -91,10 +91,9 @@ def _make_tables(base: sqlite3.Connection, home: Path) -> None:
         return
     for table in TABLES:
         base.execute(table)
-    for kind, name in (("jobs", "job.json"), ("plans", "project.json")):
-        for path in sorted(home.glob(f"{kind}/*/{name}"), key=_old_queue_position):
-            changed = max(file.stat().st_mtime for file in path.parent.iterdir())
-            base.execute(PUT, (kind, path.parent.name, path.read_text(encoding="ascii", errors="replace"), changed))
+    for path in sorted(home.glob("jobs/*/job.json"), key=_old_queue_position):
+        changed = max(file.stat().st_mtime for file in path.parent.iterdir())
+        base.execute(PUT, ("jobs", path.parent.name, path.read_text(encoding="ascii", errors="replace"), changed))
     old = home / "collections.sqlite3"
     if old.exists():
         with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(old)) as collections:

@@ -8,17 +8,14 @@ import altair as alt
 import streamlit as st
 
 from chemspec import chem
-from chemspec.metrics import SpeedNumbers, speed_numbers
+from chemspec.metrics import speed_numbers
 from chemspec.replay.trace_view import TraceView, view_trace
 from chemspec.types import DecodeResult
 from chemspec.ui.common import theme
 from chemspec.ui.common.escaping import markdown_table, plain_text
-from chemspec.ui.learn import lessons
 from chemspec.ui.learn.lessons import recorded_example
-from chemspec.ui.learn.walltime import MAX_GAMMA, Cost, best_gamma, expected_speedup, flat_cost
+from chemspec.ui.learn.walltime import MAX_GAMMA, best_gamma, expected_speedup
 from chemspec.ui.step.trace_player import Frame, show_figure
-
-SECONDS = ("draft_seconds", "model_seconds", "waited_seconds", "seconds", "host_share")  # not shown of an example
 
 
 def draw_certainty() -> None:
@@ -147,15 +144,6 @@ def write_counts() -> None:
     st.markdown(markdown_table(("rate", "counts:", "value:"), rates))
 
 
-def definitions_table(example: SpeedNumbers) -> str:
-    """Return a table of all fields of `SpeedNumbers` with meaning and value in an example, times left out."""
-    rows = []
-    for name, meaning in lessons.figure_definitions().items():
-        value = "" if name in SECONDS else f"{getattr(example, name):.2f}".rstrip("0").rstrip(".")
-        rows.append((f"**{name.replace('_', ' ')}**", plain_text(meaning), value))
-    return markdown_table(("figure", "meaning", "example:"), rows)
-
-
 # One for every section of assets/learn/idea.md, in its order.
 IDEA = (
     *(draw_certainty, draw_race, draw_origins, draw_storyboard),
@@ -164,9 +152,9 @@ IDEA = (
 ORANGE = theme.SPANS[5]
 
 
-def speedup_chart(alpha: float, gamma: int, c: float, pass_cost: Cost = flat_cost) -> Any:
+def speedup_chart(alpha: float, gamma: int, c: float) -> Any:
     """Return expected speed-up against draft length: the curve, its best point, the chosen one, the line of no gain."""
-    gains = [expected_speedup(alpha, length, c, pass_cost) for length in range(MAX_GAMMA + 1)]
+    gains = [expected_speedup(alpha, length, c) for length in range(MAX_GAMMA + 1)]
     sides = ("faster", "slower than standard")
     rows = [{"gamma": length, "gain": gain, "side": sides[gain < 1]} for length, gain in enumerate(gains)]
     lengths = alt.Scale(domain=[0, MAX_GAMMA])
@@ -179,7 +167,7 @@ def speedup_chart(alpha: float, gamma: int, c: float, pass_cost: Cost = flat_cos
         ],
     )
     note, ink, accent = alt.Chart(alt.Data(values=[{}])), theme.text_color(), theme.accent_color()
-    best = best_gamma(alpha, c, pass_cost)
+    best = best_gamma(alpha, c)
     optimum = curve.transform_filter(alt.datum.gamma == best)
     align, shift = ("left", 4) if best < 0.7 * MAX_GAMMA else ("right", -4)
     label = f"best: γ = {best}" if best else "best: no drafts"

@@ -1,18 +1,14 @@
-"""The texts of the page Learn, its worked examples, and the definitions of all figures.
+"""The texts of the page How it works and its worked examples.
 
 The examples are traces recorded from the shipped models, never made up; assets/learn/README.md has the commands.
 """
 
-import inspect
-import json
 import re
-from dataclasses import fields
 from functools import cache
 from string import Template
-from typing import Any
 
 from chemspec.asset_files import assets_folder
-from chemspec.metrics import SpeedNumbers, speed_numbers
+from chemspec.metrics import speed_numbers
 from chemspec.types import DecodeResult, result_from_json
 from chemspec.ui.learn import walltime
 
@@ -35,27 +31,6 @@ def text_sections(name: str) -> tuple[tuple[str, str], ...]:
 def read_text(name: str) -> str:
     """Return a text in assets/learn that has no sections."""
     return (assets_folder() / "learn" / f"{name}.md").read_text(encoding="utf-8")
-
-
-@cache
-def papers_report() -> dict[str, Any]:
-    """Return the last `chemspec bench papers`, with `learned` rows of all drafters; empty where it was not run."""
-    file = assets_folder() / "docs" / "charts" / "papers.json"
-    report: dict[str, Any] = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    return report if report.get("learned") else {}
-
-
-def drafter_rows(task: str, kind: str) -> list[dict[str, Any]]:
-    """Return rows of `measured` for a task and a kind of decoding, as in "greedy B=1", with its `drafter`.
-
-    The standard decoder has the speed-up 1.
-    """
-    start = f"{task}, {kind}, "
-    return [
-        {**row, "drafter": row["name"].removeprefix(start), "speedup": row["speedup"] or 1.0}
-        for row in papers_report().get("learned", ())
-        if row["name"].startswith(start)
-    ]
 
 
 @cache
@@ -84,13 +59,13 @@ def fill_numbers(text: str) -> str:
     return Template(text).substitute(example_facts())
 
 
-def describe_setting(alpha: float, gamma: int, c: float, cost: walltime.Cost) -> str:
+def describe_setting(alpha: float, gamma: int, c: float) -> str:
     """Return one setting of the wall-time model in words."""
-    now = walltime.expected_speedup(alpha, gamma, c, cost)
-    best = walltime.best_gamma(alpha, c, cost)
+    now = walltime.expected_speedup(alpha, gamma, c)
+    best = walltime.best_gamma(alpha, c)
     if best == 0:
         return "Here **no draft pays**: it costs more time than it saves in passes."
-    top = walltime.expected_speedup(alpha, best, c, cost)
+    top = walltime.expected_speedup(alpha, best, c)
     if gamma == 0:
         text = "no gain"
     elif now >= 1:
@@ -99,16 +74,3 @@ def describe_setting(alpha: float, gamma: int, c: float, cost: walltime.Cost) ->
         text = f"slower than standard decoding ({now:.2f} times as fast)"
     text = f"With drafts of {gamma} tokens: {text}. The best is {best} tokens, {top:.2f} times as fast"
     return text + (" (the longest considered)." if best == walltime.MAX_GAMMA else ".")
-
-
-@cache
-def figure_definitions() -> dict[str, str]:
-    """Return what every field of `SpeedNumbers` means, in the words of its docstrings; counts first, then rates."""
-    _, _, attributes = (inspect.getdoc(SpeedNumbers) or "").partition("Attributes:\n")
-    wrapped = re.compile(r"\n +(?! |\w+: )")  # where a description goes on in the next line
-    counted = dict(re.findall(r"^ +(\w+): (.+)$", wrapped.sub(" ", attributes), flags=re.MULTILINE))
-    meanings = {field.name: counted.get(field.name, "") for field in fields(SpeedNumbers)}
-    for name, member in vars(SpeedNumbers).items():
-        if isinstance(member, property):
-            meanings[name] = " ".join((inspect.getdoc(member) or "").split())
-    return meanings

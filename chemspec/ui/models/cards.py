@@ -24,7 +24,6 @@ from chemspec.settings import ModelConfig, Task
 from chemspec.system.threads import usable_cores
 from chemspec.tasks import TASKS
 from chemspec.tokenizer import Tokenizer
-from chemspec.ui.common import widgets
 from chemspec.ui.common.escaping import markdown_table, plain_text
 
 CARD = 100_000  # characters of a card that are read
@@ -185,24 +184,21 @@ def format_size(count: float, unit: str = "B") -> str:
 
 # --- the page ---------------------------------------------------------------------------------------
 
-STATES = {"in memory": ("green", "●"), "not loaded": ("gray", "○"), "cannot be used": ("orange", "✕")}
 
-
-def show_heading(card: ModelCard, state: str) -> None:
-    """Show name, task and state of a model."""
-    color, sign = STATES[state]
+def show_heading(card: ModelCard) -> None:
+    """Show name and task of a model."""
     task = TASKS[card.task].label if card.task else card.title
     with st.container(horizontal=True, vertical_alignment="center"):
         st.subheader(plain_text(card.name), anchor=False, width="content")
         st.caption(plain_text(task), width="content")
-        st.badge(f"{sign} {state}", color=color)  # type: ignore[arg-type]
+        if card.problem:
+            st.badge("✕ cannot be used", color="orange")
 
 
-def show_summary(installed: int, loaded: int) -> None:
-    """Show how many models are loaded, and what they run on."""
+def show_summary() -> None:
+    """Show what models run on."""
     computing = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{usable_cores()} CPU cores"
-    versions = f"Python {platform.python_version()}, torch {torch.__version__}"
-    widgets.show_figures([(f"{loaded} of {installed}", "models in memory"), (computing, versions)])
+    st.caption(f"Computed on {plain_text(computing)}; Python {platform.python_version()}, torch {torch.__version__}.")
 
 
 PRECISION = {

@@ -1,14 +1,12 @@
-"""A search while it runs, and what it found: routes by group with their steps and alternatives, and the tree.
+"""A search while it runs, and what it found: routes by group with their steps and alternatives.
 
-It runs in the visitor's script, which a click ends; the question and what was decoded stay on disk, and the same link
-goes on from there.
+It runs in the visitor's script, which a click ends; what was decoded stays on disk, and the same link goes on from
+there.
 """
 
 import json
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
 from threading import Event
@@ -22,7 +20,7 @@ from chemspec.plan import depict
 from chemspec.plan import routes as values
 from chemspec.plan.constraints import need_avoided
 from chemspec.plan.expand import Expander
-from chemspec.plan.routes import Node, Plan, Route, Seen
+from chemspec.plan.routes import Node, Plan, Route
 from chemspec.plan.search import Search
 from chemspec.plan.search import plan as plan_routes
 from chemspec.precedents import Precedents, installed, installed_if_usable
@@ -30,17 +28,16 @@ from chemspec.review.suggestions import format_percent
 from chemspec.ui.common import queued_engine, scheme, theme
 from chemspec.ui.common.escaping import markdown_table, plain_text
 from chemspec.ui.common.queued_engine import QueuedEngine
-from chemspec.ui.common.store import StoreError
 from chemspec.ui.common.tags import Html, tag
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.plan import saved_searches, search_form
+from chemspec.ui.plan import search_form
 from chemspec.ui.plan.search_form import SearchRequest
 
 CSS = web_file("plan.css")
-REDRAW_SECONDS = 2.0  # seconds between two drawings of tree and best route
+REDRAW_SECONDS = 2.0  # between two drawings of the best route
 FIRST_GROUPS = 5  # groups that are shown at once
 MOST_COMPARED = 3  # routes side by side
-VIEWS = ("Routes", "Compare", "Search tree")
+VIEWS = ("Routes", "Compare")
 ENDINGS = {"Markdown": "md"}
 Titled = tuple[str, Route]
 
@@ -65,9 +62,7 @@ def show_plan(plan: Plan, models: Expander) -> None:
                     JSON=lambda: json.dumps(values.plan_document(plan, _evidence(plan.routes)), indent=1),
                     Markdown=lambda: values.plan_to_markdown(plan, _evidence(plan.routes)),
                 )
-    if view == "Search tree" and plan.tree:
-        show_tree(plan.tree)
-    elif view == "Compare" and titled:
+    if view == "Compare" and titled:
         _show_comparison(titled)
     else:
         _show_groups(titled, models)
@@ -241,34 +236,6 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
             )
 
 
-def show_tree(tree: Seen) -> None:
-    """Draw a tree; it scrolls in its own frame."""
-    note = f"the likeliest {len(tree)} molecules of the tree; from left to right what each can be made from"
-    frame = tag("div.cs-tree", _molecule_html(tree, root=True), tabindex="0", role="group", aria_label=note)
-    st.html(f"<style>{CSS}</style>{frame}")
-
-
-def _molecule_html(seen: Seen, *, root: bool = False) -> Html:
-    if seen.stock:
-        kind, word = "bought", values.stock_text(seen.stock)
-    elif seen.ways:
-        kind, word = "made", ""
-    else:
-        kind, word = ("made", f"{seen.more} ways, not shown") if seen.more else ("open", "open")
-    if root:
-        word = "target" + f", also {word}" * bool(seen.stock)
-    alt = f"{seen.smiles}: {word or 'made'}"
-    card = tag(f"div.card.{kind}", _picture(seen.smiles, 130, 84, alt) or alt, word, title=seen.smiles)
-    if not seen.ways:
-        return tag("div.mol", card)
-    ways = []
-    for step, parts in seen.ways:
-        label = tag("span.told", values.step_percent(step))
-        ways.append(tag("div.way", label, tag("div.parts", *map(_molecule_html, parts))))
-    rest = tag("div.told", f"{seen.more} more way{'s' * (seen.more != 1)}") if seen.more else ""
-    return tag("div.mol", card, tag("div.ways", *ways, rest))
-
-
 # --- a running search ------------------------------------------------------------------------------
 
 
@@ -284,7 +251,6 @@ def run_search(request: SearchRequest, models: Expander) -> Plan:
     state = st.session_state
     if state.get("plan_stopped") == request.key:
         queued_engine.session_cached("_plans", request.key, lambda: _stopped_plan(request, models))
-        _save_search(request, "stopped")
     else:
         state.plan_stopped = None  # that was another search
     return queued_engine.session_cached("_plans", request.key, lambda: _search_with_progress(request, models), most=10)
@@ -293,7 +259,7 @@ def run_search(request: SearchRequest, models: Expander) -> Plan:
 def _stopped_plan(request: SearchRequest, models: Expander) -> Plan:
     running: tuple[object, Search, Event] | None = st.session_state.get("plan_under_way")
     if running is None or running[0] != request.key:  # it was stopped before its first report
-        return plan_routes(request.project.target, models, request.stock, request.project.settings, lambda _: True)
+        return plan_routes(request.target, models, request.stock, request.settings, lambda _: True)
     _, search, ended = running
     line = st.empty()
     while not ended.wait(1.0):  # the script that searches adds to the tree until its next report
@@ -303,25 +269,20 @@ def _stopped_plan(request: SearchRequest, models: Expander) -> Plan:
 
 
 def _search_with_progress(request: SearchRequest, models: Expander) -> Plan:
-    _save_search(request, "")
     placeholder = st.empty()
     with placeholder.container():
         with st.container(horizontal=True, vertical_alignment="center"):
             line = st.empty()
             st.button("Stop", key="plan_stop", on_click=st.session_state.update, kwargs={"plan_stopped": request.key})
-        tree, picture = st.empty(), st.empty()
+        picture = st.empty()
     drawn = time.monotonic() - REDRAW_SECONDS / 2  # the first drawing comes early
     ended = Event()
 
     def watch(now: Search) -> bool:
         nonlocal drawn
         st.session_state.plan_under_way = (request.key, now, ended)
-        line.caption(
-            f"{now.expansions} of {request.project.settings.expansions} molecules expanded, {now.seconds:.0f} s"
-        )
+        line.caption(f"{now.expansions} of {request.settings.expansions} molecules expanded, {now.seconds:.0f} s")
         if now.expansions and time.monotonic() - drawn > REDRAW_SECONDS:
-            with tree.container():
-                show_tree(now.tree())
             if routes := now.routes():
                 title = "The best route so far" if routes[0].solved else "The closest so far"
                 with picture.container():
@@ -330,15 +291,8 @@ def _search_with_progress(request: SearchRequest, models: Expander) -> Plan:
         return False
 
     try:
-        plan = plan_routes(request.project.target, models, request.stock, request.project.settings, watch)
+        plan = plan_routes(request.target, models, request.stock, request.settings, watch)
     finally:
         ended.set()
     placeholder.empty()
-    _save_search(request, plan.message)
     return plan
-
-
-def _save_search(request: SearchRequest, ended: str) -> None:
-    """Store a search and its outcome; where nothing can be written, the search goes on."""
-    with suppress(OSError, StoreError):
-        saved_searches.save_search(replace(request.project, ended=ended[:200]), None if ended else request.own_stock)

@@ -1,9 +1,8 @@
-"""The form of the page Plan: target, stock, limits, bonds to keep; its link, and stored searches."""
+"""The form of the page Plan: target, stock, limits, constraints; and its link."""
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from time import localtime, strftime
 from types import MappingProxyType
 from typing import Any
 
@@ -15,26 +14,17 @@ from chemspec.chem.guide import bonds_by_name
 from chemspec.chem.names.reagents import name_of
 from chemspec.plan import constraints
 from chemspec.plan import stock as lists
-from chemspec.plan.constraints import ALGORITHMS, PlanSettings
-from chemspec.plan.stock import Keys, Stock
+from chemspec.plan.constraints import PlanSettings
+from chemspec.plan.stock import Stock
 from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu, uploads
 from chemspec.ui.common.query_box import QueryText
-from chemspec.ui.common.store import StoreError, new_id
 from chemspec.ui.common.tags import tag
-from chemspec.ui.plan import saved_searches
-from chemspec.ui.plan.saved_searches import SEARCHES, Project
 
 BOX = QueryText("plan")
 _read_own_stock = st.cache_resource(show_spinner="Reading the stock …", max_entries=4)(stock_menu.read_own_stock)
 LINKED = ("smi", "use", "drop", "keep", "through", "avoid")  # in the address
 CHOICES = ("only", "without", "keep", "through", "avoid")  # settings that the visitor chooses for one target
-DEFAULTS = {
-    "plan_lists": list(lists.BUILT_IN),
-    "plan_seconds": 60,
-    "plan_expansions": 100,
-    "plan_depth": 6,
-    "plan_algorithm": ALGORITHMS[0],
-}
+DEFAULTS = {"plan_lists": list(lists.BUILT_IN), "plan_seconds": 60, "plan_expansions": 100, "plan_depth": 6}
 EXAMPLES = {
     "lidocaine": "CCN(CC)CC(=O)Nc1c(C)cccc1C",
     "imatinib": "Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1",
@@ -43,18 +33,26 @@ EXAMPLES = {
 
 
 @dataclass(frozen=True)
+class TargetChoices:
+    """A target, and what the visitor chose for it: `CHOICES` of the settings."""
+
+    target: str
+    settings: PlanSettings
+
+
+@dataclass(frozen=True)
 class SearchRequest:
     """A search to run."""
 
-    project: Project  # what is searched, as it is kept on disk
+    target: str
+    settings: PlanSettings
     stock: Stock
     stock_key: str  # changes with the stock's content
-    own_stock: Keys | None = None  # the visitor's list of stock
 
     @property
     def key(self) -> tuple[str, str, PlanSettings]:
         """What the result depends on."""
-        return self.project.target, self.stock_key, self.project.settings
+        return self.target, self.stock_key, self.settings
 
 
 def show_search_form() -> SearchRequest | None:
@@ -65,15 +63,14 @@ def show_search_form() -> SearchRequest | None:
     if "plan_search" not in state or (BOX.is_new and _names_another_search()):
         _follow_address()
     text, read = BOX.show_box("retro", on_typed=BOX.store_text, on_submit=_start_search, on_navigate=_follow_address)
-    submitted: Project | None = state.plan_search if isinstance(read, formats.Input) else None
+    submitted: TargetChoices | None = state.plan_search if isinstance(read, formats.Input) else None
     hint = st.empty()
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button("Search", type="primary", shortcut="Ctrl+Enter", on_click=_start_search, args=(None,))
-        stock, stock_key, own_stock = _choose_stock()
+        stock, stock_key = _choose_stock()
         limits = _choose_limits()
         if submitted:
             _choose_constraints(submitted)
-        _show_own_searches()
     if problem := state.get("plan_problem"):
         st.error(escaping.plain_text(problem))
     if isinstance(read, chem.Fault):
@@ -86,28 +83,21 @@ def show_search_form() -> SearchRequest | None:
                 st.button(name, on_click=_use_example, args=(smiles,))
     elif read.notes:
         hint.html(tag("div.cs-hint", "; ".join(read.notes), role="status"))
-    saved_searches.remember_search(submitted.id if submitted and stock is not None else "")
     if submitted is None or stock is None:
         return None
     st.query_params.from_dict(_search_link(submitted))
     _show_choices(submitted)
-    chosen = submitted.settings
-    if chosen.keep and limits.algorithm == "mcts":
-        st.warning("The algorithm mcts does not support bonds to keep; choose another under Limits.")
-        return None
-    own_name, own_keys = own_stock or ("", None)
-    settings = replace(limits, **{name: getattr(chosen, name) for name in CHOICES})
-    project = replace(submitted, lists=tuple(state.plan_lists), own=own_name, settings=settings)
-    return SearchRequest(project, stock, stock_key, own_keys)
+    settings = replace(limits, **{name: getattr(submitted.settings, name) for name in CHOICES})
+    return SearchRequest(submitted.target, settings, stock, stock_key)
 
 
-def _search_link(search: Project) -> dict[str, list[str]]:
+def _search_link(search: TargetChoices) -> dict[str, list[str]]:
     chosen, through = search.settings, [search.settings.through] if search.settings.through else []
     lists = ([search.target], [*chosen.only], [*chosen.without], _kept_bonds(search), through, [*chosen.avoid])
     return dict(zip(LINKED, lists, strict=True))
 
 
-def _kept_bonds(search: Project) -> list[str]:
+def _kept_bonds(search: TargetChoices) -> list[str]:
     return [name for name, pair in bonds_by_name(search.target).items() if pair in search.settings.keep]
 
 
@@ -115,17 +105,13 @@ def _names_another_search() -> bool:
     """Return whether the address names a search that is not the one of this visit: Back skips pages."""
     named, search = st.query_params, st.session_state.plan_search
     link = _search_link(search) if search else {}
-    return "plan" in named or ("smi" in named and any(named.get_all(name) != link.get(name) for name in LINKED))
+    return "smi" in named and any(named.get_all(name) != link.get(name) for name in LINKED)
 
 
 def _follow_address() -> None:
-    """Read the address: a stored search, or a target with choices."""
-    named = st.query_params
-    if name := named.get("plan", ""):
-        open_search(name)
-        return
+    """Read the address: a target with choices."""
     BOX.set_text(query_box.linked_query()[1])
-    _new_search({name: tuple(named.get_all(name)) for name in LINKED})
+    _new_search({name: tuple(st.query_params.get_all(name)) for name in LINKED})
 
 
 def _new_search(named: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> None:
@@ -136,30 +122,10 @@ def _new_search(named: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> 
     if isinstance(read, formats.Input):
         only, without, keep, through, avoid = (named.get(name, ()) for name in LINKED[1:])
         pairs = tuple(pair for name, pair in bonds_by_name(read.smiles).items() if name in keep)
-        state.plan_search = Project(new_id(), read.smiles, (), "", PlanSettings())
+        state.plan_search = TargetChoices(read.smiles, PlanSettings())
         _change_choices(only=only, without=without, keep=pairs, through="".join(through[:1]), avoid=avoid)
         if state.plan_problem:
             state.plan_search = None
-
-
-def open_search(name: str) -> None:
-    """Open a stored search; a callback for buttons."""
-    state = st.session_state
-    state.plan_search = state.plan_problem = state.plan_stopped = None
-    try:
-        saved = SEARCHES.load(name)
-        state.plan_own = (saved.own, saved_searches.load_own_stock(name)) if saved.own else None
-    except StoreError as error:
-        state.plan_problem = f"This search cannot be opened: {error}."
-        return
-    if name not in saved_searches.visitor_search_ids():
-        state.plan_ids.insert(0, name)
-    BOX.set_text(saved.target)
-    settings = saved.settings
-    state.plan_search, state.plan_lists = saved, list(saved.lists)
-    state.plan_seconds, state.plan_expansions = int(settings.seconds), settings.expansions
-    state.plan_depth, state.plan_algorithm = settings.depth, settings.algorithm
-    _fill_constraints(settings)
 
 
 def continue_search() -> None:
@@ -180,7 +146,7 @@ def _forget_stop() -> bool:
     return True
 
 
-def _show_choices(search: Project) -> None:
+def _show_choices(search: TargetChoices) -> None:
     chosen, count, marked = search.settings, len(search.settings.only), _kept_bonds(search)
     texts = {
         f"{count} step{'s' * (count != 1)} fixed": count,
@@ -229,28 +195,6 @@ def drop_step(reaction: str) -> None:
     _change_choices(only=only, without=(*chosen.without, reaction))
 
 
-def _show_own_searches() -> None:
-    state = st.session_state
-    search_ids = saved_searches.visitor_search_ids()
-    with st.popover("Your searches", disabled=not search_ids, key=f"plan_searches_{state.plan_revision}"):
-        for name in search_ids:
-            try:
-                saved = SEARCHES.load(name)
-            except StoreError:
-                continue
-            with st.container(horizontal=True, vertical_alignment="center"):
-                at = strftime("%Y-%m-%d %H:%M", localtime(saved.changed))
-                is_open = " (open now)" * bool(state.plan_search and name == state.plan_search.id)
-                ended = escaping.plain_text(saved.ended or "not finished")
-                st.caption(f"`{saved.target}`{is_open}, {at}: {ended} ([link](plan?plan={name}))")
-                st.button("Open", key=f"plan_open_{name}", on_click=open_search, args=(name,))
-                st.button("Delete", key=f"plan_delete_{name}", on_click=saved_searches.forget_search, args=(name,))
-        st.caption(
-            f"Stored on this server for {SEARCHES.days} days after the last change; this browser stores which "
-            "are yours. Anyone with its link can change a search; to share one as it is, copy the address of this page."
-        )
-
-
 def _start_search(text: str | None) -> None:
     if text is not None:
         BOX.store_text(text)
@@ -263,9 +207,8 @@ def _use_example(smiles: str) -> None:
     _start_search(None)
 
 
-def _choose_stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
-    """Draw the choice of stock; return it (None if unusable) with its cache key and the visitor's list."""
-    state = st.session_state
+def _choose_stock() -> tuple[Stock | None, str]:
+    """Draw the choice of stock; return it (None if unusable) with its cache key."""
     with st.popover("Stock"):
         names = tuple(st.multiselect("Lists", lists.BUILT_IN, key="plan_lists", persist_state="session"))
         st.caption("Building blocks of routes in patents (PaRoutes, Apache-2.0); not a catalogue.")
@@ -275,31 +218,22 @@ def _choose_stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
             max_upload_size=uploads.MAX_STOCK_MB,
             key="plan_stock_file",
         )
-        own_stock: tuple[str, Keys] | None = state.get("plan_own")
-        if own_stock and file is None:
-            name = escaping.plain_text(own_stock[0])
-            st.caption(f"With {name}, {len(own_stock[1]):,} molecules, from the search that was opened.")
-            st.button("Without it", on_click=state.update, kwargs={"plan_own": None})
-    offers: Mapping[str, object] = {}
+    stock, key = stock_menu.built_in_stock(names), " ".join(names)
     if file is not None:
         try:
             uploaded = _read_own_stock(file.getvalue(), file.name)
-            own_stock, offers = (file.name, uploaded.lists[file.name]), uploaded.offers
         except ValueError as error:
             st.error(escaping.plain_text(str(error)))
-            return None, "", None
-    keys_by_list, key = dict(stock_menu.built_in_stock(names).lists), " ".join(names)
-    if own_stock:
-        keys_by_list[own_stock[0]] = own_stock[1]
-        content = own_stock[1].tobytes() if file is None else file.getvalue()  # with prices
-        key += own_stock[0] + hashlib.sha256(content).hexdigest()
-    if not keys_by_list:
+            return None, ""
+        stock = Stock({**stock.lists, **uploaded.lists}, uploaded.offers)
+        key += file.name + hashlib.sha256(file.getvalue()).hexdigest()
+    if not stock.lists:
         st.warning("No building-block stock selected. Choose a list or upload your own.")
-        return None, "", None
-    return Stock(keys_by_list, offers), key, own_stock
+        return None, ""
+    return stock, key
 
 
-def _choose_constraints(search: Project) -> None:
+def _choose_constraints(search: TargetChoices) -> None:
     """Draw what every route must contain, and what no step may form or need."""
     marked, chosen = _kept_bonds(search), search.settings
     count = len(marked) + bool(chosen.through) + len(chosen.avoid)
@@ -349,11 +283,9 @@ def _bonds_marked(target: str, marks: bond_picker.Marks) -> None:
 
 
 def _choose_limits() -> PlanSettings:
+    keep: Any = {"persist_state": "session"}
     with st.popover("Limits"):
-        seconds = st.number_input("Time, in seconds", 5, 3600, step=5, key="plan_seconds", persist_state="session")
-        expansions = st.number_input(
-            "Molecules expanded", 1, 5000, step=10, key="plan_expansions", persist_state="session"
-        )
-        depth = st.number_input("Longest sequence, in steps", 1, 12, key="plan_depth", persist_state="session")
-        algorithm = st.selectbox("Search algorithm", ALGORITHMS, key="plan_algorithm", persist_state="session")
-    return PlanSettings(algorithm=algorithm, seconds=float(seconds), expansions=int(expansions), depth=int(depth))
+        seconds = st.number_input("Time, in seconds", 5, 3600, step=5, key="plan_seconds", **keep)
+        expansions = st.number_input("Molecules expanded", 1, 5000, step=10, key="plan_expansions", **keep)
+        depth = st.number_input("Longest sequence, in steps", 1, 12, key="plan_depth", **keep)
+    return PlanSettings(seconds=float(seconds), expansions=int(expansions), depth=int(depth))

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -46,43 +45,29 @@ SCALE = 1.35  # of the drawing with percentages, so that its numbers are as larg
 def predict_with_progress(model: Engine, question: Question) -> tuple[DecodeResult, DecodeResult | None] | None:
     """Predict, with progress and a stop button if it takes longer than a moment; None if the visitor stopped.
 
-    Also returns the greedy answer if it was decoded first, which is shown while the search goes on.
+    Also returns the greedy answer, whose passes a card shows.
     """
     if st.session_state.get("predict_stopped") == question:
         st.info("Stopped. Submit the query again to restart.")
         return None
     slot, greedy = st.empty(), token_origins.greedy_settings(question.settings)
-    first: DecodeResult | None = None
-    drawn: list[Any] = []  # the line of progress, and until it is filled the container of the first answer
+    lines: list[Any] = []  # the line of progress, once there is one
 
     def report(text: str) -> None:
-        if not drawn:
-            with slot.container():
-                with st.container(horizontal=True, vertical_alignment="center"):
-                    drawn.append(st.empty())
-                    stop = partial(st.session_state.update, predict_stopped=question)
-                    st.button("Stop", key="predict_stop", on_click=stop)
-                drawn.append(st.container())
-        if first and len(drawn) == 2:
-            with drawn.pop():
-                _preview_answer(question, first)
-        drawn[0].caption(text)
+        if not lines:
+            with slot.container(horizontal=True, vertical_alignment="center"):
+                lines.append(st.empty())
+                stop = partial(st.session_state.update, predict_stopped=question)
+                st.button("Stop", key="predict_stop", on_click=stop)
+        lines[0].caption(text)
 
-    if greedy:
-        first = queued_engine.cached_prediction(model, question.smiles, greedy, report=report)
+    first = queued_engine.cached_prediction(model, question.smiles, greedy, report=report) if greedy else None
     if first and greedy == question.settings:
         result = first
     else:
         result = queued_engine.cached_prediction(model, question.smiles, question.settings, report=report)
     slot.empty()
     return result, first
-
-
-def _preview_answer(question: Question, first: DecodeResult) -> None:
-    cards = reviewing.review_answers(replace(question, cards=1), first, described=1, models=False).suggestions
-    if picture := token_origins.picture_of_greedy(first, cards):
-        st.html("<h2>The first answer; alternatives follow</h2>")
-        show_still_card(question, cards[0], picture)
 
 
 def answers_heading(question: Question, cards: Sequence[Suggestion]) -> str:
@@ -123,11 +108,8 @@ def show_answers(
         show_all = query_panel.show_more_cards
         st.button(f"Show {more} more", key="predict_more", type="tertiary", on_click=show_all, args=(len(cards),))
     if aside := result.distinct.aside if result.distinct else ():
-        label = f"{len(aside)} answer{'s' * (len(aside) > 1)} left out: the query itself, or not a molecule"
-        with st.expander(label, type="compact"):
-            for answer in aside:
-                why = "the query itself" if answer.valid else "not a molecule"
-                st.caption(f"{plain_text(answer.smiles)}: {why} ({format_percent(answer.probability)})")
+        texts = plain_text(", ".join(answer.smiles for answer in aside))
+        st.caption(f"Left out, as the query itself or not a molecule: {texts}.")
     st.caption(f"{FOOTNOTE[question.task]} {precedents_footnote()}")
 
 

@@ -1,4 +1,4 @@
-"""The query panel: task, query box, sketcher, upload, options, history; and the link that holds the question."""
+"""The query panel: task, query box, sketcher, upload, options; and the link that holds the question."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -9,10 +9,9 @@ import streamlit as st
 
 from chemspec import chem, tasks
 from chemspec.chem import formats
-from chemspec.chem.names.short_names import split_drawn_and_named
+from chemspec.chem.read.file_formats import decode
 from chemspec.depict.molecules import Bonds
 from chemspec.settings import DecodeSettings, Task
-from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, query_box, queued_engine, stock_menu, web_files, widgets
 from chemspec.ui.common.query_box import QueryText, Read
 from chemspec.ui.common.tags import join, tag
@@ -22,8 +21,6 @@ from chemspec.ui.predict.options import show_options
 TASKS: tuple[Task, ...] = tasks.about_molecules()
 FORMATS = "Names, SMILES, InChI, molfile, SDF, RXN, CDXML or KET; a list with dots, commas, + or lines"
 ENDINGS = ["smi", "smiles", "txt", "inchi", "mol", "sdf", "rxn", "rdf", "cdxml", "ket"]
-LONGEST = 34  # characters of a SMILES in the history
-MAX_ENTRIES = 20  # of the history
 BOX = QueryText("predict")
 BUTTON_LABELS: dict[Task, str] = {"forward": "Predict product", "retro": "Find precursors"}
 
@@ -68,8 +65,6 @@ class Panel:
     task: Task
     read: Read  # the text in the box
     drawing: Any  # where the query is drawn, when its answers are known; what the run before drew stays until then
-    tools: Any  # the row of buttons, for more
-    slot: Any = None  # of a drawing that will be replaced
 
     @property
     def stale(self) -> bool:
@@ -79,13 +74,13 @@ class Panel:
     def draw_still_query(self) -> None:
         """Draw the query without anything to click, while its answers are computed."""
         if isinstance(self.read, formats.Input):
-            self.slot = self.drawing.empty()
-            self.slot.html(self._query_html(self.read))
+            self.drawing = self.drawing.empty()
+            self.drawing.html(self._query_html(self.read))
 
     def draw_query(self, made: Sequence[Bonds] = ()) -> None:
         """Draw the query in the box; of a target, to mark its bonds, those that each card makes numbered."""
         if isinstance(self.read, formats.Input):
-            with (self.slot or self.drawing).container():  # where the picker was: so it keeps the focus
+            with self.drawing.container():  # where the picker was: so it keeps the focus
                 marked = query_view.has_bonds_to_mark(self.read, self.task)
                 if marked:
                     query_view.show_guide_picker(self.read.ordered, query_view.numbered_bonds(made))
@@ -140,7 +135,7 @@ def show_query_panel() -> Panel:
             if query_view.has_bonds_to_mark(read, task):
                 query_view.show_class_menu(read.ordered)
     question = _update_question(task, model, settings, cards, arrived=arrived)
-    panel = Panel(question, task, read, drawing, tools)
+    panel = Panel(question, task, read, drawing)
     with words:
         if named and not _named_task(named):
             query_box.warn_unknown_model(named)
@@ -245,9 +240,6 @@ def _reading_notes(read: formats.Input, task: Task) -> tuple[str, ...]:
     if read.other:
         what = "product" if task == "forward" else "reactants"
         notes = (f"a whole reaction: its {what} will be checked", *(note for note in notes if "reaction: " not in note))
-    text, upload_notes = st.session_state.get("predict_uploaded", ("", ()))
-    if text and text == st.session_state.get("predict_text"):
-        return (*upload_notes, *notes)
     return notes if read.kind in ("SMILES", "name") else (f"read as {read.kind}", *notes)
 
 
@@ -278,22 +270,19 @@ def _upload_dialog(task: Task) -> None:
     label = "A file with one molecule or one reaction (at most 1 MB)"
     file = st.file_uploader(label, ENDINGS, max_upload_size=1, key="predict_file")
     st.caption(f"{FORMATS}. All of these can be pasted into the box as well.")
-    if file and (fault := submit_file(file.name, file.getvalue(), task)):
+    if file and (fault := submit_file(file.getvalue(), task)):
         st.error(escaping.plain_text(f"This file cannot be used: {fault}"))
     elif file:
         st.rerun()
 
 
-def submit_file(name: str, content: bytes, task: Task) -> chem.Fault | None:
-    """Put what a file holds into the box and predict; return what is wrong with it, if anything."""
-    read = formats.read_any(content, task=task)
+def submit_file(content: bytes, task: Task) -> chem.Fault | None:
+    """Put the text of a file into the box and predict; return what is wrong with it, if anything."""
+    text = decode(content)
+    read = text if isinstance(text, chem.Fault) else formats.read_any(text, task=task)
     if isinstance(read, chem.Fault):
         return read
-    text = read.reaction or read.ordered
-    sort = () if read.kind == "SMILES" else (f"{name[:60]}, read as {read.kind}",)
-    notes = (note for note in read.notes if not (read.other and "reaction: " in note))
-    st.session_state.predict_uploaded = (text, (*sort, *notes))
-    submit_text(text)
+    submit_text(str(text))
     return None
 
 
@@ -308,51 +297,3 @@ def _sketch_dialog(text: str, read: Read) -> None:
     if st.button("Use this drawing", type="primary", key="predict_use"):
         BOX.set_text(drawn)
         st.rerun()
-
-
-# --- earlier queries ----------------------------------------------------------------------------------
-
-
-def add_to_history(question: Question, result: DecodeResult) -> None:
-    """Put an answered question on top of this visit's list, in place of an older entry of the same query."""
-    if result.hypotheses:
-        best, state = result.hypotheses[0], st.session_state
-        entry = (question.model, question.task, question.smiles, best.canonical or best.smiles)
-        others = [other for other in state.get("predict_history", []) if other[:3] != entry[:3]]
-        state.predict_history = [entry, *others][:MAX_ENTRIES]
-
-
-def show_history_menu() -> None:
-    """Draw the menu of earlier queries; a click predicts again."""
-    if entries := st.session_state.get("predict_history"):
-        st.menu_button(
-            "History",
-            [*range(len(entries)), -1],
-            format_func=_history_label,
-            key="predict_past",
-            type="tertiary",
-            help="Deleted when this tab is closed.",
-            on_click=_repeat_query,
-        )
-
-
-def _repeat_query() -> None:
-    state = st.session_state
-    if state.predict_past == -1:
-        state.predict_history = []
-    else:
-        model, task, smiles, _ = state.predict_history[state.predict_past]
-        submit_text(smiles, task, model=model)
-
-
-def _history_label(number: int) -> str:
-    if number == -1:
-        return "Clear the history"
-    _, task, smiles, answer = st.session_state.predict_history[number]
-    return f"{_main_molecules(smiles)} {'⇒' if task == 'retro' else '→'} {_main_molecules(answer)}"
-
-
-def _main_molecules(smiles: str) -> str:
-    parts = smiles.split(".")
-    text = ".".join(parts[position] for position in split_drawn_and_named(parts)[0])
-    return escaping.plain_text(text if len(text) <= LONGEST else text[: LONGEST - 1] + "…")

@@ -18,7 +18,6 @@ from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import families
 from chemspec.depict.molecules import MAX_ATOMS, Bonds
 from chemspec.depict.schemes import Side
-from chemspec.review.suggestions import format_percent
 from chemspec.types import DecodeResult
 from chemspec.ui.common import bond_picker, scheme
 from chemspec.ui.common.escaping import plain_text
@@ -134,7 +133,7 @@ def show_class_menu(target: str) -> None:
 
 
 def show_guide_effect(result: DecodeResult, target: str) -> None:
-    """Show the predictions that the constraints exclude."""
+    """Show how many predictions the constraints exclude."""
     constraints = current_guide(target)
     if result.distinct is None or not str(constraints):
         return
@@ -144,12 +143,6 @@ def show_guide_effect(result: DecodeResult, target: str) -> None:
     words = ", ".join(f"{verb} {' or '.join(names)}" for verb, names in verbs.items() if names)
     head = f"{words[:1].upper()}{words[1:]}: {len(barred)} other answers left out, {width} candidates searched."
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_guided"):
-        if barred:
-            with st.expander(plain_text(head), type="compact"):
-                rows = [f"- {format_percent(answer.probability)} `{answer.canonical}`" for answer in barred[:20]]
-                more = [f"- and {len(barred) - 20} more"] if len(barred) > 20 else []
-                st.caption("\n".join((*rows, *more)))
-        else:
-            st.caption(plain_text(head), width="stretch")
+        st.caption(plain_text(head), width="stretch")
         cleared = (target, Guide())
         st.button("Clear constraints", key="predict_unguide", type="tertiary", on_click=set_guide, args=cleared)

@@ -1,4 +1,4 @@
-"""The first prediction, decoded greedily with drafts: where its tokens came from, as text, bars and coloured atoms.
+"""The first prediction, decoded greedily with drafts: where its tokens came from, as text and coloured atoms.
 
 A run is what one pass accepted from drafts, with the token that the model chose behind it. Runs differ in colour, in
 underline and in number; tokens of the model's own have a dashed ring.
@@ -11,7 +11,8 @@ from rdkit import Chem
 
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.depict.molecules import Colouring, Depiction
-from chemspec.metrics import PassCounts, speed_numbers
+from chemspec.metrics import Savings, count_savings, speed_numbers
+from chemspec.replay.savings import describe_savings
 from chemspec.replay.timing import END
 from chemspec.replay.trace_view import TokenView, TraceView, view_trace
 from chemspec.review.suggestions import Suggestion, format_percent
@@ -21,8 +22,6 @@ from chemspec.ui.common import scheme, theme
 from chemspec.ui.common.tags import Html, tag
 
 UNDERLINES = ("solid", "double", "dashed", "dotted")
-LABELLED = 4  # tokens of a bar that is wide enough for its numbers
-MAX_LABELLED = 8  # bars with their numbers inside; more are too narrow
 MAX_NAMED = 6  # tokens of the model's own that a sentence names
 
 
@@ -68,7 +67,7 @@ class Picture:
     rank: int
     canonical: str
     view: TraceView
-    passes: PassCounts
+    savings: Savings
 
 
 def picture_of_greedy(first: DecodeResult | None, cards: Sequence[Suggestion]) -> Picture | None:
@@ -80,7 +79,7 @@ def picture_of_greedy(first: DecodeResult | None, cards: Sequence[Suggestion]) -
         view = view_trace(first)
     except ValueError:  # its trace does not tell what was drafted
         return None
-    return None if view.several else Picture(card.rank, card.best.canonical, view, PassCounts.of_result(first))
+    return None if view.several else Picture(card.rank, card.best.canonical, view, count_savings(first))
 
 
 def _run_style(number: int) -> str:
@@ -114,23 +113,9 @@ def runs_html(view: TraceView) -> Html:
 
 
 def passes_line(picture: Picture, *, legend: bool = False) -> Html:
-    """Return a bar for every pass, as long as what it wrote, and the passes saved in words, as safe HTML."""
-    runs, counts = accepted_runs(picture.view), picture.passes
-    cells = []
-    for number, run in enumerate(runs):
-        accepted, chosen = len(run.accepted), len(run.chosen)
-        labelled = len(runs) <= MAX_LABELLED and accepted + chosen >= LABELLED
-        label = (str(accepted), tag("small", f" +{chosen}")) if labelled else ()
-        about = f"pass {number + 1}: {accepted} accepted, {chosen} of the model’s own"
-        bar = tag("b", *label, style=_run_style(number))
-        cells.append(tag("i", bar, style=f"flex:{accepted + chosen} 1 0", title=about))
-    taken = tag("b", f"{counts.taken} pass{'es' * (counts.taken != 1)}")
-    words = f" of the model instead of {counts.standard} · same text"
-    if counts.taken == counts.standard:
-        words = " of the model, one for each token: no draft was accepted"
+    """Return the tokens and passes in words, as safe HTML, with a `legend` of the marks."""
     key = (tag("span.cs-run", "CC"), " accepted in one pass ", tag("span.cs-own", "C"), " chosen by the model itself")
-    explained = tag("span.cs-key", *key) if legend else ""
-    return tag("div.cs-tell", tag("span.cs-passes", *cells, aria_hidden="true"), tag("span", taken, words), explained)
+    return tag("div.cs-tell", describe_savings(picture.savings), tag("span.cs-key", *key) if legend else "")
 
 
 def origins_html(view: TraceView, task: str) -> Html:

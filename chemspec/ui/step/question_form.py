@@ -1,4 +1,4 @@
-"""What a visitor of the page "Step through" asks for: widgets in, a question or an opened file out."""
+"""What a visitor of the page "Step through" asks for: widgets in, a question out."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,10 +13,8 @@ from chemspec.chem import formats
 from chemspec.engine.registry import task_of_model
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
-from chemspec.types import DecodeResult
-from chemspec.ui.common import escaping, queued_engine, widgets
+from chemspec.ui.common import queued_engine, widgets
 from chemspec.ui.common.query_box import MAX_STEPPED_BEAM, QueryText, linked_query, show_reading, warn_unknown_model
-from chemspec.ui.step import saved_traces
 
 SPEC_VERIFICATION = "spec-verification"  # greedy with beta above 1
 DECODERS = {
@@ -28,7 +26,7 @@ DECODERS = {
 SEVERAL = ("beam", "sbs")
 DRAFTS_BY = {"greedy": "auto", "sbs": "windows"}  # the page's default; for the others copy, see `set_question`
 MOST_DRAFTED = 64  # tokens of a draft
-BETA, TAU = 3, 1.0  # a pair that Xia et al. report
+BETA = 3  # with tau = 1, as Xia et al. report
 BOX = QueryText("step")
 INTRODUCTION = (
     "A model writes its answer token by token. Here you watch it copy whole spans of your query instead: which guesses "
@@ -45,8 +43,8 @@ class Question:
     settings: DecodeSettings
 
 
-def current_question(names: list[str]) -> Question | DecodeResult | None:
-    """Draw the form; returns what is on show: a question, an opened trace, or nothing yet."""
+def current_question(names: list[str]) -> Question | None:
+    """Draw the form; return the question, once there is one."""
     linked = linked_query()
     if linked[1] and linked != st.session_state.get("step_link"):
         if linked[0] and linked[0] not in names:
@@ -60,7 +58,7 @@ def current_question(names: list[str]) -> Question | DecodeResult | None:
     if names:
         _show_form(names)
         _show_examples(names)
-    shown: Question | DecodeResult | None = st.session_state.get("step_shown")
+    shown: Question | None = st.session_state.get("step_shown")
     return shown
 
 
@@ -99,8 +97,7 @@ def _run_question(*, linked: bool = True) -> None:
         settings = DecodeSettings(
             decoder="greedy" if relaxed else decoder,
             n=int(state.step_n) if decoder in SEVERAL else 1,
-            beta=int(state.setdefault("step_beta", BETA)) if relaxed else 1,
-            tau=float(state.setdefault("step_tau", TAU)) if relaxed else TAU,
+            beta=BETA if relaxed else 1,
             drafter=state.step_drafter,
             draft_length=int(state.step_length),
             drafting="planned" if state.step_drafter == "auto" else "fixed",  # named to see what it drafts
@@ -142,13 +139,7 @@ def _show_form(names: list[str]) -> None:
     label = f"{decoder_label}{f' {n}' * (decoder_label in SEVERAL)}, {state.step_drafter}"
     with options.popover(label, width="stretch"):
         st.selectbox("Decoder", list(DECODERS), format_func=DECODERS.__getitem__, key="step_decoder", **keep)
-        if decoder_label == SPEC_VERIFICATION:
-            state.setdefault("step_beta", BETA), state.setdefault("step_tau", TAU)
-            about = "Spec-Verification: a drafted token is accepted if it is among this many best tokens of the model."
-            st.number_input("Beta", 2, 20, key="step_beta", help=about, **keep)
-            about = "How many nats a drafted token that may stand can be less probable than the best one."
-            st.number_input("Tau", 0.0, 20.0, key="step_tau", help=about, **keep)
-        else:
+        if decoder_label in SEVERAL:
             st.number_input("Answers of a beam search", 2, MAX_STEPPED_BEAM, key="step_n", **keep)
         about = "Drafting method. It changes the number of passes, and with relaxed decoders also the answers."
         titles = {name: DRAFTERS[name].title for name in drafters}
@@ -156,27 +147,6 @@ def _show_form(names: list[str]) -> None:
         about = "Most tokens of a draft; 0 leaves it to the drafter."
         st.number_input("Draft length", 0, MOST_DRAFTED, key="step_length", help=about, **keep)
         st.caption("They take effect with Run.")
-
-
-def show_upload() -> None:
-    """Open a saved trace and put it on show; one that cannot be opened says why."""
-    with st.popover("Open a saved trace", width="stretch"):
-        about = "A .json file saved on this page; at most 5 MB. No model is needed to look at it."
-        st.file_uploader(about, type=["json"], key="step_file", on_change=_open_trace)
-        if fault := st.session_state.get("step_file_fault"):
-            st.error(escaping.plain_text(fault))
-
-
-def _open_trace() -> None:
-    state = st.session_state
-    state.step_file_fault = ""
-    if state.step_file is None:
-        return
-    try:
-        state.update(step_shown=saved_traces.read_trace(state.step_file.getvalue()), step_link=None, step_address={})
-        st.query_params.clear()
-    except saved_traces.SavedError as error:
-        state.step_file_fault = str(error)
 
 
 @cache

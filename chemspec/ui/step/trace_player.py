@@ -5,12 +5,13 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any
 
+import pandas as pd
 import streamlit as st
 
 from chemspec import chem
 from chemspec.depict.molecules import Depiction
 from chemspec.replay.prefix_tree import lay_out_tree
-from chemspec.replay.trace_view import PassView, TraceView, view_trace
+from chemspec.replay.trace_view import PassView, TraceView, acceptance_by_offset, view_trace
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import theme, web_files
 
@@ -34,13 +35,9 @@ class Frame:
 PLAYER = ("counters", "controls", "summary", "pictures", "query", "drafts", "answer", "hint", "legend", "tree", "keys")
 
 
-def show_player(result: DecodeResult, view: TraceView, times: tuple[float, float] | None = None) -> None:
-    """Put a trace and its view on the page to step through; at a visitor's first one it plays by itself.
-
-    `times` are milliseconds with and without drafts, where they were measured.
-    """
+def show_player(result: DecodeResult, view: TraceView) -> None:
+    """Put a trace and its view on the page to step through; at a visitor's first one it plays by itself."""
     data = player_data([result], [view], [Frame(PLAYER, step=0)], alt="Trace player")
-    data["scenes"][0]["times"] = times
     played = st.session_state.setdefault("step_played", data["id"])
     data["autoplay"] = played == data["id"]
     web_files.component("trace_player", HTML)(key="trace_player", data=data)
@@ -112,3 +109,25 @@ def _tree_data(view: TraceView) -> dict[str, Any] | None:
     unused = sum(number > len(tree.beams) for number in tree.accepted)
     cut = max(0, needed.left_out - unused)
     return {"needed": asdict(needed), "all": asdict(everything), "unused": unused, "cut": cut}
+
+
+def draw_acceptance_by_offset(view: TraceView) -> None:
+    """Draw how often the k-th token of a draft was accepted."""
+    offsets = acceptance_by_offset(view)
+    if not offsets:
+        return
+    frame = pd.DataFrame(offsets, columns=["offset", "passes", "accepted"])
+    frame["share"] = 100 * frame.accepted / frame.passes
+    st.markdown("##### Acceptance rate by draft position")
+    right = f"the first token was right in {frame.accepted[0]} of {frame.passes[0]} passes"
+    alt = f"Acceptance by position in the draft: {right}."
+    st.bar_chart(
+        frame,
+        x="offset",
+        y="share",
+        x_label="token of the draft",
+        y_label="% of the passes with such a token",
+        color=theme.accent_color(),
+        height=230,
+        alt=alt,
+    )

@@ -6,13 +6,11 @@ import json
 import logging
 import os
 import sys
-from dataclasses import asdict
-from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
 
-from campaigns.fuzzing.mutate import VALUES, altered, broken, mutated
+from campaigns.fuzzing.mutate import VALUES, mutated
 from campaigns.fuzzing.tools import QUERIES, Tools
 
 ID = "B" * 22
@@ -80,49 +78,6 @@ def put(kind: str, name: str, text: str, home: Path | None = None) -> None:
 
     with store.open_store(home) as base:
         base.execute(store.PUT, (kind, name, text.encode("utf-8", "replace").decode(), 1.0))
-
-
-# --- searches on disk ------------------------------------------------------------------------------
-
-
-def search(random: Random) -> bytes:
-    """Return the files of a search: its description, and its list of stock."""
-    from chemspec.plan.constraints import PlanSettings
-
-    project = {
-        "id": ID, "target": random.choice(QUERIES), "lists": ["paroutes-n1"], "own": "mine", "changed": 1.0,
-        "settings": asdict(PlanSettings(seconds=1.0)), "ended": "",
-    }  # fmt: skip
-    raw = broken(_stock(), random, 4) if random.random() < 0.5 else _stock()
-    return altered(project, random).encode("utf-8", "surrogatepass") + b"\n\n" + raw
-
-
-@cache
-def _stock() -> bytes:
-    import io
-
-    import numpy as np
-
-    into = io.BytesIO()
-    np.save(into, np.array(["LFQSCWFLJHTTHZ-UHFFFAOYSA-N"] * 3, dtype="S27"))
-    return into.getvalue()
-
-
-def read_search(case: bytes, __: Tools) -> None:
-    """Open a search that is on disk."""
-    from chemspec.chem.guide import bonds_by_name
-    from chemspec.ui.plan import saved_searches
-
-    text, _, raw = case.partition(b"\n\n")
-    put("plans", ID, text.decode("utf-8", "replace"))
-    (saved_searches.SEARCHES.make_folder(ID) / "stock.npy").write_bytes(raw)
-    project = saved_searches.SEARCHES.load(ID)
-    saved_searches.load_own_stock(ID)
-    bonds_by_name(project.target)
-    int(project.settings.seconds)
-    saved_searches.save_search(project)
-    assert saved_searches.SEARCHES.load(ID).target == project.target
-    saved_searches.SEARCHES.make_room()
 
 
 # --- links to pages --------------------------------------------------------------------------------

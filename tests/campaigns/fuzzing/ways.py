@@ -21,7 +21,7 @@ from campaigns.fuzzing.mutate import altered, broken, mutated
 from campaigns.fuzzing.tools import QUERIES, Tools, Way, small_model
 
 from chemspec.tasks import TASKS
-from chemspec.types import DecodeResult, result_from_json, to_json
+from chemspec.types import DecodeResult, to_json
 
 # --- query text -----------------------------------------------------------------------------------
 
@@ -169,24 +169,7 @@ def _model(case: bytes, tools: Tools) -> None:
         shutil.rmtree(folder)
 
 
-# --- traces, links, jobs --------------------------------------------------------------------------
-
-
-def _trace_file(random: Random) -> bytes:
-    from chemspec.asset_files import assets_folder
-
-    folder = assets_folder() / "examples" / "learn"
-    raw = random.choice(sorted(folder.glob("*.json"))).read_bytes()
-    if random.random() < 0.2:
-        return broken(raw, random)
-    return altered(json.loads(raw), random).encode("utf-8", "surrogatepass")
-
-
-def _trace(case: bytes, _: Tools) -> None:
-    from chemspec.ui.step import saved_traces
-
-    result = saved_traces.read_trace(case)
-    assert result_from_json(to_json(result)) == result
+# --- links, jobs --------------------------------------------------------------------------
 
 
 def _link_text(random: Random) -> bytes:
@@ -267,20 +250,17 @@ def ways() -> Sequence[Way]:
     from chemspec.io.readers import FileError
     from chemspec.model.checkpoint import CheckpointError
     from chemspec.ui.common.store import StoreError
-    from chemspec.ui.step.saved_traces import SavedError
 
     return (
         Way("query", _query_text, _query, (), 6),
         Way("file", _file_bytes, _file, (FileError,), 5),
         Way("graph", graphs.case, graphs.read, (), 6, seconds=1.0, most_kb=500_000),
         Way("model", _model_file, _model, (CheckpointError, ConfidenceError), 3),
-        Way("trace", _trace_file, _trace, (SavedError,), 2),
         Way("link", _link_text, _link, (StoreError,), 1),
         Way("job", _job_files, _job, (StoreError,), 2),
         Way("http", http.request, http.answer, (), 5),
         Way("table", tables.table, tables.read_table, (FileError,), 4),
         Way("prices", tables.prices, tables.read_prices, (), 2),
         Way("collection", kept.collection, kept.read_collection, (StoreError,), 1),
-        Way("search", kept.search, kept.read_search, (StoreError,), 1),
         Way("page", kept.address, kept.open_page, (), 1),
     )
