@@ -175,7 +175,6 @@ class TrainSettings:
     validate_every: int = 1000
     validate_pairs: int = 200
     keep: int = 5  # number of last checkpoints that are kept, of which a recipe's `average_last` are averaged
-    compile: bool = False  # whether to use torch.compile on a CUDA device
 
     def __post_init__(self) -> None:
         for name in ("tokens", "steps", "validate_every", "keep"):

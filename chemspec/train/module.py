@@ -50,8 +50,6 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
         super().__init__()
         self.settings = settings
         self.model = model
-        # The model or its compiled form; in a tuple, or its tensors would be saved twice.
-        self.computes: tuple[Callable[..., Tensor]] = (self.model,)
         self.held: list[Tensor] = []  # summed loss and tokens of a validation, on the device
         self.tokens = 0  # trained in this session, without padding
         self.spent = 0.0  # seconds of earlier sessions of this run
@@ -62,7 +60,7 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
     def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         """Return the mean loss of a batch: nats per target token."""
         source, target = batch
-        logits = self.computes[0](source, target[:, :-1])
+        logits = self.model(source, target[:, :-1])
         return cross_entropy(
             logits.flatten(0, 1).float(), target[:, 1:].flatten(), ignore_index=PAD, label_smoothing=smoothing
         )
@@ -76,12 +74,6 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
     def training_step(self, batch: Batch, index: int) -> Tensor:
         """Return the loss to minimise."""
         return self.loss(batch, smoothing=self.settings.label_smoothing)
-
-    def on_fit_start(self) -> None:
-        """Compile the model if requested and useful."""
-        if self.settings.compile and self.device.type == "cuda":
-            # Batch shapes vary: compile one graph for all shapes.
-            self.computes = (torch.compile(self.model, dynamic=True),)
 
     def on_validation_epoch_start(self) -> None:
         """Reset the sums of the previous validation."""

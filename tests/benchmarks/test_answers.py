@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from benchmarks import roundtrip
+from benchmarks.familiarity import training_statistics
 from benchmarks.reagent_baseline import FrequentSets, baseline
 from benchmarks.wrong_answers import EMPTY, FAULTY, OTHER, classify_error, count_error_kinds
 from small import tiny_folder
@@ -15,6 +16,7 @@ from small import tiny_folder
 from chemspec.data.settings import DataSettings
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import KnownReaction
+from chemspec.tokenizer import SPECIALS
 
 
 def hypothesis(text: str, probability: float = 0.5, *, valid: bool = True) -> dict[str, Any]:
@@ -122,3 +124,12 @@ def test_the_baseline_is_counted_on_other_products_than_it_is_asked_about(tmp_pa
     assert (told["counted"], told["reactions"]) == (7, 1)
     assert told["top"]["10"]["value"] == 0  # nine times seen, but only with the held-out product
     assert told["recall"]["1"]["value"] == 0.5
+
+
+def test_training_queries_are_counted_once_each() -> None:
+    queries = ["CCO"] * 30 + ["C[Si]C"] * 3 + ["C" * 50, "not a SMILES"]
+    found = training_statistics(queries, (*SPECIALS, "C", "O", "[Si]", "N"), [0.2, 0.5, 0.9], digest="d", made="m")
+    assert found.rare == {"[Si]": 3, "N": 0}
+    assert 3 <= found.longest < 50 and 0.2 <= found.unlike < 0.3
+    with pytest.raises(ValueError, match="no training queries"):
+        training_statistics([], (), [], digest="", made="")
