@@ -1,11 +1,11 @@
-"""Speed metrics derived from traces; every rate is defined here."""
+"""Speed metrics derived from traces, and what is said of them; every rate is defined here."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from chemspec.types import Continued, DecodeResult, Pass, Trace
 
@@ -166,6 +166,11 @@ def count_savings(result: DecodeResult) -> Savings:
     return sum(others, first)
 
 
+def sum_savings(results: Iterable[DecodeResult]) -> Savings:
+    """Return the summed savings of all successful results."""
+    return sum((count_savings(result) for result in results if result.status == "ok"), Savings(0, 0, 0, 0, 0))
+
+
 def searches_behind(result: DecodeResult) -> tuple[DecodeResult, ...]:
     """Return the searches of a result: with `distinct` the narrower ones first."""
     return (*(result.distinct.earlier if result.distinct else ()), result)
@@ -206,3 +211,57 @@ class PassCounts(NamedTuple):
         """Add up counts."""
         listed = list(counts)
         return cls(sum(count.taken for count in listed), sum(count.standard for count in listed))
+
+
+# --- sentences -----------------------------------------------------------------------------------
+
+PRECISIONS = {"up to ties": "up to ties in the arithmetic", "up to rounding": "up to rounding in half precision"}
+
+
+def summary_line(result: DecodeResult) -> str:
+    """Return the summary of a prediction: tokens, passes, milliseconds of decoding, and exactness."""
+    saved, milliseconds, settings = count_savings(result), 1e3 * result.trace.seconds, result.trace.settings
+    time = f"{milliseconds:.{1 if milliseconds < 10 else 0}f} ms"
+    batch = max((item.width for item in result.trace.passes), default=1)
+    reason = no_savings_reason(saved, settings, batch)
+    parts = (f"{describe_savings(saved)}, {time}", reason, _describe_exactness(settings))
+    return "; ".join(filter(None, parts))
+
+
+def describe_savings(saved: Savings, *, queries: str = "your query") -> str:
+    """Describe tokens and passes, with the passes of decoding without drafts if these are more."""
+    text = f"{saved.tokens:,} token{'s' * (saved.tokens != 1)} in {saved.passes:,} pass{'es' * (saved.passes != 1)}"
+    if saved.standard is not None and saved.standard > saved.passes:
+        text += f" instead of {saved.standard:,}"
+    return text + (f" ({saved.copied:,} copied from {queries})" if saved.copied else "")
+
+
+def no_savings_reason(saved: Savings, settings: dict[str, Any], batch: int) -> str:
+    """Return why drafts saved no pass, as far as one run shows; empty if some were saved or it is unknown."""
+    drafter = settings.get("drafter")
+    if drafter == "none" or saved.standard is None or saved.passes < saved.standard:
+        return ""
+    if saved.drafted:
+        return "drafts saved no pass"
+    if settings.get("node_budget") == 0:
+        return "no drafts: --node-budget is 0"
+    if drafter != "auto" and settings.get("drafting") == "fixed":
+        return f"no drafts: {drafter} proposed none"
+    width = f" with a beam of {settings['n']}" if settings.get("decoder") == "beam" else ""
+    in_batch = f" in a batch of {batch} (--batch-size 1 decodes queries one by one)" if batch > 1 and not width else ""
+    hint = "" if drafter == "auto" else " (--drafting fixed drafts anyway)"
+    return f"no drafts: on this machine they would not pay{width}{in_batch}{hint}"
+
+
+def _describe_exactness(settings: dict[str, Any]) -> str:
+    """Describe what drafts leave unchanged, and to which arithmetic precision."""
+    exactness = str(settings.get("exactness", ""))
+    if exactness == "relaxed":
+        return "relaxed: drafts can change the answers"
+    if settings.get("drafter") == "none":
+        return "standard decoding, without drafts"
+    guarantee, same = "exact ", "same answers as without drafts"
+    if exactness.startswith("exact in distribution "):
+        guarantee, same = "exact in distribution ", "each answer as probable as without drafts"
+    arithmetic = exactness.removeprefix(guarantee)
+    return f"{same}, {PRECISIONS.get(arithmetic, arithmetic)}" if exactness.startswith("exact ") else exactness

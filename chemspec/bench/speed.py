@@ -5,10 +5,9 @@ Programs alternate batch by batch, so that other load on the machine affects all
 
 import platform
 import resource
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import product
@@ -23,18 +22,14 @@ from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio, sweep_set
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import KnownReaction, read_known_reactions
 from chemspec.metrics import speed_numbers
-from chemspec.model import checkpoint
-from chemspec.model.transformer import Transformer
-from chemspec.settings import DecodeSettings, Task, preset_config
+from chemspec.settings import DecodeSettings, Task
 from chemspec.system import host
 from chemspec.system.threads import usable_cores
-from chemspec.tokenizer import Tokenizer
 from chemspec.types import Trace
 from chemspec.version import __version__
 
 WARM_UP_QUERIES = 5  # untimed queries (at least one batch): the longest
 MIN_TIMINGS = 20  # minimum number of timings; fewer batches are repeated
-TYPICAL_LENGTH = 45  # length limit for random weights, which seldom emit eos
 Answers = list[list[tuple[int, ...]]]  # per query, best first: token ids without bos and eos
 
 
@@ -48,7 +43,6 @@ class BenchSettings:
     widths: tuple[int, ...] = (5, 10, 25)
     batches: tuple[int, ...] = (1, 32)
     drafters: tuple[str, ...] = ("none",)
-    preset: str = ""
     threads: int = 0
     device: str = "auto"
     dtypes: tuple[str, ...] = ("auto",)
@@ -60,11 +54,10 @@ class BenchSettings:
 
     def settings(self, task: Task) -> list[Setting]:
         """Return the decoding settings to measure."""
-        limit: dict[str, Any] = {"max_len": TYPICAL_LENGTH} if self.preset else {}
         settings = []
         for n, batch in product(self.widths if task == "retro" else (1,), self.batches):
             decoder = "beam" if n > 1 else "greedy"
-            decode_settings = DecodeSettings(decoder=decoder, n=n, batch_size=batch, **limit)
+            decode_settings = DecodeSettings(decoder=decoder, n=n, batch_size=batch)
             settings.append(Setting(f"{task}, {n}, {batch}", decode_settings))
         return settings
 
@@ -125,21 +118,21 @@ def run_benchmark(
     """
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
+    loading: dict[str, Any] = {name: getattr(plan, name) for name in ("device", "threads", "runtime")}
     total, done = sum(len(plan.settings(task)) for task in plan.tasks), 0
     for task in plan.tasks:
-        with _load_engines(task, plan) as engines:
-            engine = engines[0]
-            queries = [question.query for question in read_queries(engine, plan.source, plan.limit)]
-            settings = plan.settings(task)
-            measured = sweep_settings(
-                engine,
-                queries,
-                settings,
-                measure=partial(race or race_programs, programs=programs(engines, plan, notes)),
-                progress=lambda finished, _, before=done: progress(before + finished, total),  # type: ignore[misc]
-            )
-            rows += [_report_row(row, task) for row in measured]
-            done += len(settings)
+        engines = [Engine.load(task, dtype=dtype, **loading) for dtype in plan.dtypes]
+        queries = [question.query for question in read_queries(engines[0], plan.source, plan.limit)]
+        settings = plan.settings(task)
+        measured = sweep_settings(
+            engines[0],
+            queries,
+            settings,
+            measure=partial(race or race_programs, programs=programs(engines, plan, notes)),
+            progress=lambda finished, _, before=done: progress(before + finished, total),  # type: ignore[misc]
+        )
+        rows += [_report_row(row, task) for row in measured]
+        done += len(settings)
     facts = {**describe_machine(plan.threads), "warm_up": WARM_UP_QUERIES, "plan": asdict(plan)}
     return {"machine": facts, "notes": list(dict.fromkeys(notes)), "rows": rows}
 
@@ -242,22 +235,6 @@ def _report_row(row: Row, task: Task) -> dict[str, Any]:
         "peak_mb": row.peak_mb,
         "note": note,
     }
-
-
-@contextmanager
-def _load_engines(task: Task, plan: BenchSettings) -> Iterator[list[Engine]]:
-    """Load the task's model, or random weights of the preset architecture, in every precision."""
-    options: dict[str, Any] = {name: getattr(plan, name) for name in ("device", "threads", "runtime")}
-    if not plan.preset:
-        yield [Engine.load(task, dtype=dtype, **options) for dtype in plan.dtypes]
-        return
-    tokenizer = Tokenizer.build(asset_files.bench_queries(task))
-    with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as scratch:
-        torch.manual_seed(0)
-        model = Transformer(preset_config(plan.preset, vocab_size=len(tokenizer)))
-        folder = Path(scratch) / f"{plan.preset}-random"
-        checkpoint.save(folder, model, tokenizer, task=task)
-        yield [Engine.load(folder, dtype=dtype, **options) for dtype in plan.dtypes]
 
 
 def read_queries(engine: Engine, source: Path | None, limit: int) -> list[KnownReaction]:

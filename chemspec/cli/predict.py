@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chemspec import metrics
 from chemspec import tasks as questions
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.cli.options import DEFAULT, Outcome
-from chemspec.metrics import Savings
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system import extras, gpu
@@ -286,7 +286,7 @@ def _write_predictions(
     from chemspec.io import writers
     from chemspec.review.review import ANSWER_COLUMNS
 
-    answered: list[Savings] = []
+    answered: list[metrics.Savings] = []
     with show.progress_bar("predicting") as report:
         counts = writers.predict_file(
             engine,
@@ -294,7 +294,7 @@ def _write_predictions(
             out,
             settings,
             progress=report,
-            written=lambda results: answered.append(show.sum_savings(results)),
+            written=lambda results: answered.append(metrics.sum_savings(results)),
             trace=files.trace,
             receipts=files.receipts,
             review=writers.RowReview(ANSWER_COLUMNS, reviewer.rows) if reviewer else None,
@@ -304,8 +304,8 @@ def _write_predictions(
     if answered:
         total = sum(answered[1:], answered[0])
         recorded = asdict(settings) | {"drafter": settings.drafts_by}  # as a trace records them
-        reason = show.no_savings_reason(total, recorded, batch=min(settings.batch_size, len(queries)))
-        summary = "; ".join(filter(None, (summary, show.describe_savings(total, queries="the queries"), reason)))
+        reason = metrics.no_savings_reason(total, recorded, batch=min(settings.batch_size, len(queries)))
+        summary = "; ".join(filter(None, (summary, metrics.describe_savings(total, queries="the queries"), reason)))
     show.print_note(f"{out}: {summary}")
     return counts
 

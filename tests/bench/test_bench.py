@@ -33,7 +33,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bench_in_small(home, monkeypatch)
-    monkeypatch.setattr(speed, "TYPICAL_LENGTH", 8)
 
 
 def test_json_ends_with_one_document_with_the_named_fields() -> None:
@@ -111,15 +110,6 @@ def test_a_ratio_is_told_with_its_interval() -> None:
 def test_times_of_batches_are_per_query() -> None:
     row = speed._report_row(replace(timed([4.0, 1.0], [4, 1], [[(5,)]] * 5), facts={"engine": "x"}), "retro")
     assert (row["median_ms"], row["mean_ms"], row["speedup"]) == (1000, 1000, None)
-
-
-def test_random_weights_need_no_model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
-    plan = BenchSettings(tasks=("retro",), limit=2, widths=(2,), batches=(1,), preset="tiny", threads=1)
-    one, other = (speed.run_benchmark(plan)["rows"] for _ in range(2))
-    assert one[0]["model"] == "tiny-random"
-    assert all(row["identical"] for row in one)
-    assert one[0]["passes_per_query"] == other[0]["passes_per_query"]
 
 
 def test_progress_ends_at_the_total() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from chemspec.cli import show
+from chemspec.metrics import summary_line
 from chemspec.types import AcceptedSpan, DecodeResult, Pass, Trace
 
 
@@ -18,7 +18,7 @@ def step(emitted: int = 1, *, copied: int = 0, learned: int = 0, drafted: int = 
 
 def told(*passes: Pass, seconds: float = 0.011, **settings: Any) -> str:
     how = {"decoder": "greedy", "n": 1, "beta": 1, "drafter": "auto", "exactness": "exact to the last bit"}
-    return show.summary_line(DecodeResult("C", "ok", "", trace=Trace(("C",), {**how, **settings}, passes, seconds)))
+    return summary_line(DecodeResult("C", "ok", "", trace=Trace(("C",), {**how, **settings}, passes, seconds)))
 
 
 FEWER = (step(15, copied=9, learned=5, drafted=20), step(11, copied=5, drafted=20))
