@@ -37,7 +37,6 @@ def measure_calibration(
     heldout: Path | None = None,
     n: int = 10,
     out: Path | None = None,
-    store: bool = True,
     keep_numbers: bool = False,
     threads: int = 0,
 ) -> dict[str, Any]:
@@ -47,7 +46,6 @@ def measure_calibration(
         queries: number of validation queries, sampled at random; 0: all.
         heldout: file of held-out reactions (heldout.csv): as many of these in addition, or alone without --source.
         out: file for the predictions (.jsonl); resumable.
-        store --store/--no-store: write confidence.json into the model folder.
     """
     from chemspec.evaluation import accuracy, calibration
 
@@ -66,9 +64,8 @@ def measure_calibration(
         confidence, result = calibration.measure_calibration(
             engine, reactions, target, DecodeSettings(n=n, batch_size=32), made=made, progress=report
         )
-    if store:
-        confidence.save(engine.folder)
-        show.print_note(f"{engine.folder / 'confidence.json'} written")
+    confidence.save(engine.folder)
+    show.print_note(f"{engine.folder / 'confidence.json'} written")
     document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(result)}
     if keep_numbers:
         measured = {**document, "numbers": calibration.NUMBERS}

@@ -50,13 +50,11 @@ def run_recipe(
     *,
     resume: bool = True,
     start: Path | None = None,
-    average: int = 1,
     quiet: bool = False,
 ) -> Path:
     """Train on data that `prepare` wrote for this recipe, in the run folder `out`, and return the model folder.
 
-    `resume` continues from the last checkpoint, if any; `start` is a model folder with initial weights; `average` is
-    the number of last checkpoints to average, 1 for the recipe's. Raises FileNotFoundError if the data has not been
+    `resume` continues from the last checkpoint, if any; `start` is a model folder with initial weights. Raises FileNotFoundError if the data has not been
     prepared, and ValueError without `start` for a recipe that continues training a model.
     """
     for name in ("train.npz", "vocab.json"):
@@ -77,5 +75,5 @@ def run_recipe(
         start=None if checkpoint_to_resume else start,
         exact=exact_match,
         quiet=quiet,
-        average_last=average if average > 1 else recipe.average_last,
+        average_last=recipe.average_last,
     )
