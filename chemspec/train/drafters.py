@@ -28,13 +28,7 @@ class MaskTraining(loop.Training):
     model: Transformer
 
     def __init__(
-        self,
-        model: Transformer,
-        settings: TrainSettings,
-        *,
-        length: int,
-        blocks: int,
-        glance: tuple[float, float],
+        self, model: Transformer, settings: TrainSettings, *, length: int, blocks: int, glance: tuple[float, float]
     ) -> None:
         """Fill `length` masks after `blocks` prefixes a step; `glance`: share of errors revealed, from start to end."""
         super().__init__(model, settings)

@@ -44,18 +44,13 @@ def exact_match(model: Transformer, pairs: Pairs) -> float:
 
 
 def run_recipe(
-    recipe: Recipe,
-    data: Path,
-    out: Path,
-    *,
-    resume: bool = True,
-    start: Path | None = None,
-    quiet: bool = False,
+    recipe: Recipe, data: Path, out: Path, *, resume: bool = True, start: Path | None = None, quiet: bool = False
 ) -> Path:
     """Train on data that `prepare` wrote for this recipe, in the run folder `out`, and return the model folder.
 
-    `resume` continues from the last checkpoint, if any; `start` is a model folder with initial weights. Raises FileNotFoundError if the data has not been
-    prepared, and ValueError without `start` for a recipe that continues training a model.
+    `resume` continues from the last checkpoint, if any; `start` is a model folder with initial weights. Raises
+    FileNotFoundError if the data has not been prepared, and ValueError without `start` for a recipe that continues
+    training a model.
     """
     for name in ("train.npz", "vocab.json"):
         if not (data / name).is_file():
