@@ -172,8 +172,6 @@ def train(
     match on pairs, measured at every validation; `average_last` is the number of last checkpoints to average.
     """
     tokenizer, pairs, held = _read_data(data, config, settings)
-    if average_last < 1 or average_last > settings.keep + 1:
-        raise ValueError(f"average_last is {average_last}; {settings.keep} checkpoints are kept")
 
     def build() -> Training:
         model = Transformer(config, dropout=settings.dropout)
