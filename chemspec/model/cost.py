@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import cycle, islice, pairwise
 
-from chemspec.model.runner import Backend, NodeBatch, Runner
+from chemspec.model.runner import Backend
 from chemspec.model.session import Session
 from chemspec.settings import ModelConfig, ModelDims
 from chemspec.system import cache, host
@@ -25,7 +25,6 @@ SMALL, REPEATS = 16, (4, 2)
 # Passes per trial, of which the fastest counts: the first ones grow the KV cache and read the weights from memory,
 # which later passes of a query find in the processor's cache; small passes take several until they do.
 BRANCHES, SMALL_BRANCHES = 3, 10
-LOOP_SECONDS = 5e-6  # overhead of the compiled loop per pass
 Dimensions = ModelConfig | ModelDims
 
 
@@ -62,7 +61,8 @@ def measure_cost_curve(
 
     `batches` are larger passes to time too, ascending: (queries, new nodes of each). `clock` returns seconds.
     """
-    tokens, source = _typical_source(config)
+    tokens = range(len(SPECIALS), config.vocab_size)
+    source = list(islice(cycle(tokens), max(1, min(SOURCE, config.max_positions - 2))))
     written = max(0, min(WRITTEN, config.max_positions - 4))
     shapes = [(1, size) for size in SIZES] + list(batches)
     shapes = [(queries, size) for queries, size in shapes if size <= 2 or written + size < config.max_positions]
@@ -76,7 +76,8 @@ def measure_cost_curve(
         for branch in range(min(branches, len(tokens))):
             grown = base + tuple(islice(cycle(tokens), branch, branch + size))
             nodes, _ = session.new_nodes([[grown]] * queries)
-            run = _prepare_pass(session.runner, nodes)
+            runner = session.runner  # compiled decoding hands the arrays of the nodes to the kernel
+            run = runner.start(nodes) if runner.kernel_pass else partial(runner.run, nodes)
             began = clock()
             run()
             seconds.append(clock() - began)
@@ -97,17 +98,6 @@ def measure_cost_curve(
     for index in range(1, len(seconds)):
         seconds[index] = max(seconds[index], seconds[index - 1] * 1.0001)
     return CostCurve(tuple(sizes), tuple(seconds))
-
-
-def _typical_source(config: Dimensions) -> tuple[range, list[int]]:
-    """Return the ids that are not special, and a source of typical length."""
-    tokens = range(len(SPECIALS), config.vocab_size)
-    return tokens, list(islice(cycle(tokens), max(1, min(SOURCE, config.max_positions - 2))))
-
-
-def _prepare_pass(runner: Runner, nodes: NodeBatch) -> Callable[[], object]:
-    """Return a function that runs one pass; compiled decoding hands the arrays of the nodes to the kernel."""
-    return runner.start(nodes) if runner.kernel_pass else partial(runner.run, nodes)
 
 
 def cached_curve(

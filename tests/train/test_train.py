@@ -32,7 +32,7 @@ from chemspec.tokenizer import EOS, SPECIALS, Tokenizer
 from chemspec.train import module, optim, watch
 from chemspec.train.average import average_checkpoints, average_models, export_model
 from chemspec.train.initial_weights import copy_initial_weights
-from chemspec.train.module import learning_rate_share, split_validation, train
+from chemspec.train.module import learning_rate_share, split_validation
 from chemspec.train.optim import Muon
 from chemspec.train.recipe import builtin_recipes, model_recipe
 from chemspec.train.run import exact_match, run_recipe
@@ -65,8 +65,9 @@ def whole(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def fit(data: Path, out: Path, settings: TrainSettings = SHORT, **options: Any) -> Path:
-    return train(data, out, task="retro", config=CONFIG, settings=settings, quiet=True, **options)
+def fit(data: Path, out: Path, settings: TrainSettings = SHORT, *, average_last: int = 1, **options: Any) -> Path:
+    recipe = replace(model_recipe("retro-50k"), preset="tiny", train=settings, average_last=average_last)
+    return run_recipe(recipe, data, out, **{"resume": False, "exact": None, "quiet": True, **options})
 
 
 def weights(out: Path, name: str = "last") -> dict[str, torch.Tensor]:
@@ -157,8 +158,9 @@ def test_a_resumed_run_ends_with_the_very_same_weights(
 ) -> None:
     settings = replace(SHORT, optimizer=optimizer, dropout=dropout, label_smoothing=dropout)
     fit(data, tmp_path / "one", settings, exact=exact_match)
-    half = tmp_path / "one" / "checkpoints" / "step=20.ckpt"
-    fit(data, tmp_path / "two", settings, resume=half, exact=exact_match)
+    (tmp_path / "two" / "checkpoints").mkdir(parents=True)
+    shutil.copy(tmp_path / "one" / "checkpoints" / "step=20.ckpt", tmp_path / "two" / "checkpoints" / "last.ckpt")
+    fit(data, tmp_path / "two", settings, resume=True, exact=exact_match)
     assert equal(weights(tmp_path / "one"), weights(tmp_path / "two"))
     assert not equal(weights(tmp_path / "one"), weights(tmp_path / "one", "step=20"))
     assert [row["step"] for row in log(tmp_path / "two")] == ["40", "40"]
@@ -191,8 +193,7 @@ def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(
         fit(data, out, exact=interrupt)
     assert signal.getsignal(number) == before
     assert not (out / "model").exists()
-    last = out / "checkpoints" / "last.ckpt"
-    fit(data, out, resume=last, exact=lambda *_: 0.0)
+    fit(data, out, resume=True, exact=lambda *_: 0.0)
     assert equal(weights(whole), weights(out))
     assert [row["step"] for row in log(out)] == ["20", "20", "40", "40"]
     assert (out / "model" / "model.safetensors").exists()
@@ -215,7 +216,7 @@ def test_a_crash_between_two_validations_costs_little(
             fit(data, out)
     last = out / "checkpoints" / "last.ckpt"
     assert torch.load(last, weights_only=True)["global_step"] == 13
-    fit(data, out, resume=last)
+    fit(data, out, resume=True)
     assert equal(weights(whole), weights(out))
 
 
@@ -266,7 +267,7 @@ def test_a_full_disk_is_reported_with_a_remedy_and_spoils_no_checkpoint(
     monkeypatch.undo()
     files = {file.name for file in (tmp_path / "run" / "checkpoints").iterdir()}
     assert files == {"step=20.ckpt", "last.ckpt"}
-    fit(data, tmp_path / "run", resume=tmp_path / "run" / "checkpoints" / "last.ckpt")
+    fit(data, tmp_path / "run", resume=True)
 
 
 def test_a_loss_that_is_no_number_ends_the_run(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -333,28 +334,21 @@ def test_a_run_without_checkpoints_cannot_be_exported(tmp_path: Path) -> None:
 
 def test_a_run_is_resumed_only_with_the_settings_that_order_its_batches(data: Path, tmp_path: Path) -> None:
     fit(data, tmp_path / "run", replace(SHORT, steps=20))
-    last = tmp_path / "run" / "checkpoints" / "last.ckpt"
     with pytest.raises(ValueError, match="was made with tokens 200, not 300"):
-        fit(data, tmp_path / "run", replace(SHORT, tokens=300), resume=last)
-    (tmp_path / "junk.ckpt").write_bytes(b"junk")
-    with pytest.raises(ValueError, match=r"junk\.ckpt is not a training checkpoint"):
-        fit(data, tmp_path / "run", resume=tmp_path / "junk.ckpt")
-    with pytest.raises(FileNotFoundError):
-        fit(data, tmp_path / "run", resume=tmp_path / "nowhere.ckpt")
-    fit(data, tmp_path / "run", replace(SHORT, steps=20), resume=last)  # nothing left to do
+        fit(data, tmp_path / "run", replace(SHORT, tokens=300), resume=True)
+    fit(data, tmp_path / "run", replace(SHORT, steps=20), resume=True)  # nothing left to do
+    (tmp_path / "run" / "checkpoints" / "last.ckpt").write_bytes(b"junk")
+    with pytest.raises(ValueError, match=r"last\.ckpt is not a training checkpoint"):
+        fit(data, tmp_path / "run", resume=True)
 
 
 def test_the_data_must_fit_the_model(data: Path, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"vocab\.json has 14 tokens, the model 20"):
-        train(data, tmp_path / "run", task="retro", config=preset_config("tiny", vocab_size=20), settings=SHORT)
-    with pytest.raises(ValueError, match="max_positions"):
-        train(data, tmp_path / "run", task="retro", config=replace(CONFIG, max_positions=5), settings=SHORT)
     other = tmp_path / "data"
     shutil.copytree(data, other)
-    pairs = some_pairs(20)
-    Pairs(RaggedArray.pack([[99]] * 20), pairs.targets).save(other / "val.npz")
-    with pytest.raises(ValueError, match="has token 99"):
-        fit(other, tmp_path / "run")
+    for source, message in (([99], "has token 99"), ([4] * 1023, "max_positions")):
+        Pairs(RaggedArray.pack([source] * 20), some_pairs(20).targets).save(other / "val.npz")
+        with pytest.raises(ValueError, match=message):
+            fit(other, tmp_path / "run")
     (other / "vocab.json").unlink()
     with pytest.raises(FileNotFoundError, match=r"vocab\.json"):
         fit(other, tmp_path / "run")
@@ -540,7 +534,7 @@ def test_a_run_does_not_go_on_with_other_data(data: Path, tmp_path: Path) -> Non
     pairs.part(1, len(pairs)).save(other / "train.npz")
     fit(data, tmp_path / "run", replace(SHORT, steps=4))
     with pytest.raises(ValueError, match="different data; choose another folder"):
-        fit(other, tmp_path / "run", replace(SHORT, steps=8), resume=module.latest_checkpoint(tmp_path / "run"))
+        fit(other, tmp_path / "run", replace(SHORT, steps=8), resume=True)
 
 
 # --- what a kill leaves --------------------------------------------------------------------------
@@ -559,7 +553,7 @@ def test_a_run_killed_before_its_last_checkpoint_goes_on_from_the_numbered_one(
     assert found == folder / "step=20.ckpt"
     with (tmp_path / "run" / "log.csv").open("a") as torn:
         torn.write("4")  # of a disk that is full
-    fit(data, tmp_path / "run", resume=found)
+    fit(data, tmp_path / "run", resume=True)
     assert equal(weights(tmp_path / "run"), weights(whole))
     assert [row["step"] for row in log(tmp_path / "run")] == [row["step"] for row in log(whole)]
 
