@@ -1,4 +1,4 @@
-"""Speed metrics derived from traces; every rate is defined here."""
+"""Speed metrics derived from traces, and what is said of them; every rate is defined here."""
 
 from __future__ import annotations
 

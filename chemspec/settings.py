@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from numbers import Integral
-from typing import Any, Literal, get_type_hints
+from typing import Any, Literal, TypeVar
+
+import msgspec
 
 from chemspec.plugins import DECODERS, DRAFTERS, Guarantee
 from chemspec.tokenizer import BOS, EOS
 
 Task = Literal["forward", "retro", "reagents"]
 NetworkKind = Literal["spec_drafter", "blockwise", "medusa"]  # drafters with their own network
-
+T = TypeVar("T")
 
 RULES = ("chemspec", "onmt", "translation-transformer", "chemformer", "transformers")  # bookkeeping of a beam search
 
@@ -20,10 +22,14 @@ RULES = ("chemspec", "onmt", "translation-transformer", "chemformer", "transform
 MOST_LAYERS, MOST_WIDTH, MOST_POSITIONS = 256, 2**20, 2**14
 
 
-def check_config_keys(config: type[Any], values: Mapping[str, Any]) -> None:
-    """Raise ValueError for keys that are not fields of a config, since ignoring them would change the model."""
-    if unknown := sorted(set(values) - {field.name for field in fields(config)}):
+def parse_config(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Parse a config stored as JSON; raises ValueError for unknown or missing keys and wrong types."""
+    if unknown := sorted(set(values) - {field.name for field in fields(kind)}):  # type: ignore[arg-type]
         raise ValueError(f"the model config has keys this version does not know: {', '.join(unknown)}")
+    try:
+        return msgspec.convert(values, kind)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error).replace("$.", "")) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,21 +96,8 @@ class ModelConfig:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> ModelConfig:
-        """Parse the output of `to_json`; raises ValueError for unknown or missing keys and wrong types."""
-        check_config_keys(cls, values)
-        kinds = get_type_hints(cls)
-        for field in fields(cls):
-            if field.default is MISSING and field.name not in values:
-                raise ValueError(f"{field.name} is missing")
-        for name, value in values.items():
-            kind = kinds[name]
-            if kind is float and type(value) is int:
-                continue
-            if kind in (int, float, bool) and type(value) is not kind:
-                raise ValueError(f"{name} is {value!r}, not of type {kind.__name__}")
-            if name == "activation" and not isinstance(value, str):
-                raise ValueError(f"{name} is {value!r}, not a name")
-        return cls(**values)
+        """Parse the output of `to_json`, see `parse_config`."""
+        return parse_config(cls, values)
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields by name."""
@@ -175,7 +168,6 @@ class TrainSettings:
     validate_every: int = 1000
     validate_pairs: int = 200
     keep: int = 5  # number of last checkpoints that are kept, of which a recipe's `average_last` are averaged
-    compile: bool = False  # whether to use torch.compile on a CUDA device
 
     def __post_init__(self) -> None:
         for name in ("tokens", "steps", "validate_every", "keep"):

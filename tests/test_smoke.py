@@ -57,7 +57,8 @@ def test_weights_greedy_and_beam_are_those_of_the_decoder_without_cache(task: st
 def test_training_is_run_and_resumed(tmp_path: Path) -> None:
     pytest.importorskip("lightning", reason="pip install chemspec[train]")
     from chemspec.data.arrays import Pairs, RaggedArray
-    from chemspec.train.module import train
+    from chemspec.train.recipe import model_recipe
+    from chemspec.train.run import run_recipe
 
     rng = np.random.default_rng(0)
     texts = [rng.integers(4, 14, size=rng.integers(3, 9)).tolist() for _ in range(48)]
@@ -65,14 +66,12 @@ def test_training_is_run_and_resumed(tmp_path: Path) -> None:
     tokenizer = Tokenizer((*SPECIALS, *"CNOSPFIBcn"))
     tokenizer.save(tmp_path / "vocab.json")
     settings = TrainSettings(lr=3e-3, tokens=200, steps=8, warmup=2, validate_every=4, keep=1, holdout=16, threads=1)
-    out, config = tmp_path / "run", preset_config("tiny", vocab_size=len(tokenizer))
-    options = {"task": "retro", "config": config, "quiet": True}
-    train(tmp_path, out, settings=replace(settings, steps=4), **options)  # type: ignore[arg-type]
-    last = out / "checkpoints" / "last.ckpt"
-    folder = train(tmp_path, out, settings=settings, resume=last, **options)  # type: ignore[arg-type]
+    out, recipe = tmp_path / "run", replace(model_recipe("retro-50k"), preset="tiny", average_last=1, train=settings)
+    run_recipe(recipe.with_settings(steps=4), tmp_path, out, quiet=True)
+    folder = run_recipe(recipe, tmp_path, out, quiet=True)
     steps = [line.split(",")[0] for line in (out / "log.csv").read_text().splitlines()[1:]]
     assert steps[-1] == "8" and "4" in steps
-    assert checkpoint.load(folder).model.config == config
+    assert checkpoint.load(folder).model.config == preset_config("tiny", vocab_size=len(tokenizer))
 
 
 def test_a_hugging_face_model_answers_as_generate_does(tmp_path: Path) -> None:

@@ -1,16 +1,14 @@
 """Measure decoding speed in one run, with the same weights, queries and machine for every row.
 
-Programs alternate batch by batch, so that other load on the machine affects all of them alike; a very slow program is
-measured afterwards on a few queries.
+Programs alternate batch by batch, so that other load on the machine affects all of them alike.
 """
 
 import platform
 import resource
-import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
@@ -20,22 +18,19 @@ from typing import Any
 import torch
 
 from chemspec import asset_files
-from chemspec.bench.programs import Answers, Program, chemspec_programs
 from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio, sweep_settings
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import KnownReaction, read_known_reactions
 from chemspec.metrics import speed_numbers
-from chemspec.model import checkpoint
-from chemspec.model.transformer import Transformer
-from chemspec.settings import DecodeSettings, Task, preset_config
+from chemspec.settings import DecodeSettings, Task
 from chemspec.system import host
 from chemspec.system.threads import usable_cores
-from chemspec.tokenizer import Tokenizer
+from chemspec.types import Trace
 from chemspec.version import __version__
 
 WARM_UP_QUERIES = 5  # untimed queries (at least one batch): the longest
 MIN_TIMINGS = 20  # minimum number of timings; fewer batches are repeated
-TYPICAL_LENGTH = 45  # length limit for random weights, which seldom emit eos
+Answers = list[list[tuple[int, ...]]]  # per query, best first: token ids without bos and eos
 
 
 @dataclass(frozen=True)
@@ -48,7 +43,6 @@ class BenchSettings:
     widths: tuple[int, ...] = (5, 10, 25)
     batches: tuple[int, ...] = (1, 32)
     drafters: tuple[str, ...] = ("none",)
-    preset: str = ""
     threads: int = 0
     device: str = "auto"
     dtypes: tuple[str, ...] = ("auto",)
@@ -60,18 +54,49 @@ class BenchSettings:
 
     def settings(self, task: Task) -> list[Setting]:
         """Return the decoding settings to measure."""
-        limit: dict[str, Any] = {"max_len": TYPICAL_LENGTH} if self.preset else {}
         settings = []
         for n, batch in product(self.widths if task == "retro" else (1,), self.batches):
             decoder = "beam" if n > 1 else "greedy"
-            decode_settings = DecodeSettings(decoder=decoder, n=n, batch_size=batch, **limit)
+            decode_settings = DecodeSettings(decoder=decoder, n=n, batch_size=batch)
             settings.append(Setting(f"{task}, {n}, {batch}", decode_settings))
         return settings
 
 
+@dataclass
+class Program:
+    """A decoder to time, of chemspec or another program, in one precision, with one drafter."""
+
+    name: str
+    version: str
+    runtime: str
+    dtype: str
+    device: str
+    answer: Callable[[Sequence[str], DecodeSettings], Answers]  # decodes a batch of queries
+    drafter: str = "none"
+    note: str = ""  # remark on its rows
+    prepare: Callable[[Sequence[str], DecodeSettings], None] = lambda *_: None  # untimed preparation of a batch
+    pause: float = 0.0  # seconds to wait after each answer, until its spinning threads sleep
+    traces: list[Trace] = field(default_factory=list)  # of all answers, if available
+
+
+def chemspec_program(engine: Engine, drafter: str, **options: Any) -> Program:
+    """Return a program for an engine with a drafter; `options` are further settings."""
+    ids = {token: index for index, token in enumerate(engine.tokenizer.tokens)}
+    traces: list[Trace] = []
+
+    def answer(queries: Sequence[str], settings: DecodeSettings) -> Answers:
+        results = engine.predict(queries, settings, drafter=drafter, **options)
+        traces.extend(result.trace for result in results)
+        return [[tuple(ids[token] for token in item.tokens) for item in result.hypotheses] for result in results]
+
+    runs = engine.runtime, engine.dtype, engine.device
+    return Program("chemspec", __version__, *runs, answer, drafter, traces=traces)
+
+
 def drafted_programs(engines: Sequence[Engine], plan: BenchSettings, _: list[str]) -> list[Program]:
     """Return programs for every precision and drafter; those without drafts first, as baselines."""
-    return [program for engine in engines for program in chemspec_programs(engine, plan.drafters)]
+    drafters = dict.fromkeys(("none", *plan.drafters))
+    return [chemspec_program(engine, drafter) for engine in engines for drafter in drafters]
 
 
 def run_benchmark(
@@ -93,49 +118,35 @@ def run_benchmark(
     """
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
+    loading: dict[str, Any] = {name: getattr(plan, name) for name in ("device", "threads", "runtime")}
     total, done = sum(len(plan.settings(task)) for task in plan.tasks), 0
     for task in plan.tasks:
-        with _load_engines(task, plan) as engines:
-            engine = engines[0]
-            queries = [question.query for question in read_queries(engine, plan.source, plan.limit)]
-            settings = plan.settings(task)
-            measured = sweep_settings(
-                engine,
-                queries,
-                settings,
-                measure=partial(race or race_programs, programs=programs(engines, plan, notes)),
-                progress=lambda finished, _, before=done: progress(before + finished, total),  # type: ignore[misc]
-            )
-            rows += [_report_row(row, task) for row in measured]
-            done += len(settings)
+        engines = [Engine.load(task, dtype=dtype, **loading) for dtype in plan.dtypes]
+        queries = [question.query for question in read_queries(engines[0], plan.source, plan.limit)]
+        settings = plan.settings(task)
+        measured = sweep_settings(
+            engines[0],
+            queries,
+            settings,
+            measure=partial(race or race_programs, programs=programs(engines, plan, notes)),
+            progress=lambda finished, _, before=done: progress(before + finished, total),  # type: ignore[misc]
+        )
+        rows += [_report_row(row, task) for row in measured]
+        done += len(settings)
     facts = {**describe_machine(plan.threads), "warm_up": WARM_UP_QUERIES, "plan": asdict(plan)}
     return {"machine": facts, "notes": list(dict.fromkeys(notes)), "rows": rows}
 
 
 def race_programs(
-    engine: Engine, queries: Sequence[str], setting: Setting, *, programs: Sequence[Program]
+    engine: Engine, queries: Sequence[str], setting: Setting, *, programs: Sequence[Program], rounds: int = 0
 ) -> list[Row]:
-    """Time all programs that support a setting, and compare each row with its `_baseline_row`."""
-    single, narrow = setting.settings.batch_size == 1, setting.settings.n == 1
-    able = [program for program in programs if (single or program.batches) and (narrow or program.beams)]
-    timed = bool(able) and able[0].watch is not None
-    together = [program for program in able if not program.most]
+    """Time programs, and compare each row with that of the standard decoder: of chemspec in its own precision."""
     rows: list[Row] = []
-    for heat in filter(None, (together, *([program] for program in able if program.most))):
-        for program, row in zip(heat, time_programs(heat, queries, setting), strict=True):
-            facts = {
-                "engine": program.name,
-                "version": program.version,
-                "runtime": program.runtime,
-                "model": engine.name,
-                "drafter": program.label or program.drafter,
-                "dtype": program.dtype,
-                "device": program.device,
-                "note": program.note,
-                "timed": timed,  # no speed-up without chemspec's standard decoder
-                **_time_shares(program, sum(row.seconds) * _round_count(heat, queries, setting)),
-            }
-            rows.append(replace(row, facts=facts, baseline=_baseline_row(facts, rows)))
+    for program, row in zip(programs, time_programs(programs, queries, setting, rounds=rounds), strict=True):
+        names = ("name", "version", "runtime", "drafter", "dtype", "device", "note")
+        facts = {"model": engine.name, **{name: getattr(program, name) for name in names}, **_pass_counts(program)}
+        facts["engine"] = facts.pop("name")
+        rows.append(replace(row, facts=facts, baseline=_baseline_row(facts, rows)))
     return rows
 
 
@@ -146,45 +157,38 @@ def _baseline_row(facts: Mapping[str, Any], rows: Sequence[Row]) -> Row | None:
     return next((row for row in rows if row.facts["dtype"] == facts["dtype"]), None)
 
 
-def _query_limit(heat: Sequence[Program], setting: Setting) -> int | None:
-    """Return how many queries suffice to measure these programs; None: all."""
-    return min((most for program in heat if (most := program.most.get(setting.settings.decoder))), default=None)
+def time_programs(
+    programs: Sequence[Program], queries: Sequence[str], setting: Setting, *, rounds: int = 0
+) -> list[Row]:
+    """Time programs batch by batch in turn: one row each, with mean seconds, and memory of the longest batch.
 
-
-def _round_count(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -> int:
-    """Return how often every batch is decoded."""
-    return 1 if _query_limit(heat, setting) else -(-MIN_TIMINGS // -(-len(queries) // setting.settings.batch_size))
-
-
-def time_programs(heat: Sequence[Program], queries: Sequence[str], setting: Setting) -> list[Row]:
-    """Time programs batch by batch in turn: one row each, with mean seconds, and memory of the longest batch."""
-    plain, batch, rounds = setting.settings, setting.settings.batch_size, _round_count(heat, queries, setting)
-    queries = queries[: _query_limit(heat, setting)]
+    Every batch is decoded in each of the `rounds`; 0: as many as give `MIN_TIMINGS`.
+    """
+    plain, batch = setting.settings, setting.settings.batch_size
     by_length = sorted(queries, key=len)
     ordered = by_length if batch > 1 else list(queries)
     parts = [ordered[start : start + batch] for start in range(0, len(ordered), batch)]
+    rounds = rounds or -(-MIN_TIMINGS // len(parts))
     peaks = []
-    for program in heat:
+    for program in programs:
         longest = by_length[-max(WARM_UP_QUERIES, batch) :]
         program.prepare(longest, plain)
         reset_peak_memory()
-        program.answer(longest, replace(plain, drafter=program.drafter))
+        program.answer(longest, plain)
         program.traces.clear()
-        if program.watch:
-            program.watch.encoder = 0.0
         peaks.append(peak_memory_mb())
-    answers: list[Answers] = [[] for _ in heat]
-    seconds: list[list[float]] = [[] for _ in heat]
+    answers: list[Answers] = [[] for _ in programs]
+    seconds: list[list[float]] = [[] for _ in programs]
     for number, part in enumerate(parts):
-        for program in heat:
+        for program in programs:
             program.prepare(part, plain)
-        spent: list[list[float]] = [[] for _ in heat]
-        for turn in range(rounds * len(heat)):
-            which = (number + turn) % len(heat)
+        spent: list[list[float]] = [[] for _ in programs]
+        for turn in range(rounds * len(programs)):
+            which = (number + turn) % len(programs)
             began = time.perf_counter()
-            answered = heat[which].answer(part, replace(plain, drafter=heat[which].drafter))
+            answered = programs[which].answer(part, plain)
             spent[which].append(time.perf_counter() - began)
-            time.sleep(heat[which].pause)
+            time.sleep(programs[which].pause)
             if len(spent[which]) == 1:
                 answers[which].extend(answered)
         for every, times in zip(seconds, spent, strict=True):
@@ -196,27 +200,22 @@ def time_programs(heat: Sequence[Program], queries: Sequence[str], setting: Sett
     ]
 
 
-def _time_shares(program: Program, seconds: float) -> dict[str, Any]:
-    """Return counts from the traces, and the shares of time in the encoder, in decoder passes and on the host."""
+def _pass_counts(program: Program) -> dict[str, float | None]:
+    """Return counts from the traces of a program's answers, None for one without traces."""
     names = ("passes_per_query", "nodes_per_pass", "tokens_per_pass", "acceptance_rate")
-    if not program.watch:
-        return dict.fromkeys((*names, "drafted_per_query", "encoder_share", "model_share", "host_share"))
+    if not program.traces:
+        return dict.fromkeys((*names, "drafted_per_query"))
     counted = speed_numbers(program.traces)
-    encoder, passes = program.watch.encoder / seconds, counted.model_seconds / seconds
-    return {
-        **{name: getattr(counted, name) for name in names},
-        "drafted_per_query": counted.drafted / counted.queries,
-        "encoder_share": encoder,
-        "model_share": passes,
-        "host_share": 1 - encoder - passes,
-    }
+    counts = {name: getattr(counted, name) for name in names}
+    return {**counts, "drafted_per_query": counted.drafted / counted.queries}
 
 
 def _report_row(row: Row, task: Task) -> dict[str, Any]:
     settings, facts, spread = row.setting.settings, dict(row.facts), row.times
-    note, timed = facts.pop("note", ""), facts.pop("timed", True)
+    note, standard = facts.pop("note", ""), row.baseline or row
     # Paired by batch, so that long queries and load affect both sides; some programs run the first batches only.
-    speedup = paired_ratio((row.baseline or row).per_query, row.per_query) if timed else (None,) * 3
+    is_ours = standard.facts["engine"] == "chemspec"
+    speedup = paired_ratio(standard.per_query, row.per_query) if is_ours else (None,) * 3
     tokens = sum(len(answers[0]) + 1 for answers in row.answers if answers)
     same, first = row.same(), row.same(first=True)  # as the standard decoder
     head = {"task": task, "decoder": settings.decoder, "n": settings.n, "batch": settings.batch_size}
@@ -236,22 +235,6 @@ def _report_row(row: Row, task: Task) -> dict[str, Any]:
         "peak_mb": row.peak_mb,
         "note": note,
     }
-
-
-@contextmanager
-def _load_engines(task: Task, plan: BenchSettings) -> Iterator[list[Engine]]:
-    """Load the task's model, or random weights of the preset architecture, in every precision."""
-    options: dict[str, Any] = {name: getattr(plan, name) for name in ("device", "threads", "runtime")}
-    if not plan.preset:
-        yield [Engine.load(task, dtype=dtype, **options) for dtype in plan.dtypes]
-        return
-    tokenizer = Tokenizer.build(asset_files.bench_queries(task))
-    with torch.random.fork_rng(devices=[]), tempfile.TemporaryDirectory() as scratch:
-        torch.manual_seed(0)
-        model = Transformer(preset_config(plan.preset, vocab_size=len(tokenizer)))
-        folder = Path(scratch) / f"{plan.preset}-random"
-        checkpoint.save(folder, model, tokenizer, task=task)
-        yield [Engine.load(folder, dtype=dtype, **options) for dtype in plan.dtypes]
 
 
 def read_queries(engine: Engine, source: Path | None, limit: int) -> list[KnownReaction]:

@@ -33,7 +33,6 @@ class SpeedRows(opt.Runtime):
         widths: beam widths for retro, separated by commas; 1: greedy.
         batches: batch sizes, separated by commas.
         drafters: drafters to time, separated by commas; decoding without drafts is always timed.
-        preset: time this architecture with random weights instead of the models.
         dtype: precisions (fp32, int8, bf16, fp16), separated by commas; auto: fp32 and int8 on a CPU.
     """
 
@@ -43,14 +42,13 @@ class SpeedRows(opt.Runtime):
     widths: str = "1,5"
     batches: str = "1"
     drafters: str = opt.DEFAULT.drafter
-    preset: str = ""
 
     def settings(self) -> BenchSettings:
         """Return the settings; the precisions "auto" are fp32 and int8 where the compiled kernel can run."""
         from chemspec.bench.speed import BenchSettings
 
         on_cpu = self.device in ("auto", "cpu") and self.runtime in ("auto", "native")
-        both = self.dtype == "auto" and on_cpu and not self.preset and not gpu.gpu_available()
+        both = self.dtype == "auto" and on_cpu and not gpu.gpu_available()
         return BenchSettings(
             tasks=("forward", "retro") if self.task == "both" else (opt.parse_task(self.task),),
             source=self.source,
@@ -58,7 +56,6 @@ class SpeedRows(opt.Runtime):
             widths=opt.parse_integers("widths", self.widths),
             batches=opt.parse_integers("batches", self.batches),
             drafters=opt.load_drafters(self.drafters),
-            preset=self.preset,
             threads=self.threads,
             device=self.device,
             dtypes=("fp32", "int8") if both else opt.split_words(self.dtype),

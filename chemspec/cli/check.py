@@ -83,9 +83,9 @@ def _print_check(check: Any) -> dict[str, Any]:
         forward = check.forward_of.get(other.canonical)
         verdict = f"; forward model: {forward.text} ({forward.probability:.0%})" if forward else ""
         show.print_line(f"  also expected: {other.canonical} ({odds:.0%}{verdict})")
-    names = ("task", "query", "expected", "agrees", "rank", "answers", "chance", "near", "nearly", "problem")
     return {
-        **{name: getattr(check, name) for name in names},
+        **vars(check),
+        "agrees": check.agrees,
         "probability": check.chance,
         "said": check.sentence(),
         "result": writers.result_document(check.result),

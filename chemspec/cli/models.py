@@ -127,7 +127,7 @@ def _measurement_names(task: str, file: Path, special: dict[str, bool], *, keep:
         if keep and any(special.values()):
             raise ValueError("a model card has held-out accuracy of plain answers in fp32 only; leave out --keep")
         return ["heldout"]
-    return [name for name, applies in special.items() if applies][:1] or ["accuracy", "failures"]
+    return [name for name, applies in special.items() if applies][:1] or ["accuracy"]
 
 
 def _print_accuracy(report: dict[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """Patent reactions with the same change: the commands `precedents build` and `precedents find`."""
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -112,14 +113,6 @@ def find_precedents(reaction: str, n: int = 3, index: Path | None = None) -> Out
     )
     for conditions in result.conditions:
         show.print_line(f"  conditions of {conditions.count} of the nearest: {conditions.text}")
-    document = {
-        "index": str(opened.path),
-        "reactions": len(opened),
-        "close": result.close,
-        "wide": result.wide,
-        "nearest": [vars(item) for item in result.nearest],
-        "conditions": [vars(item) | {"text": item.text} for item in result.conditions],
-        "same": vars(result.same) if result.same else None,
-        "product": result.product,
-    }
+    document = {"index": str(opened.path), "reactions": len(opened), **asdict(result)}
+    document["conditions"] = [asdict(item) | {"text": item.text} for item in result.conditions]
     return Outcome(document, 0 if result.wide or result.same else 1)

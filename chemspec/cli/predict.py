@@ -6,16 +6,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from chemspec import metrics
 from chemspec import tasks as questions
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.cli.options import DEFAULT, Outcome
-from chemspec.metrics import Savings
 from chemspec.plugins import DRAFTERS
 from chemspec.replay import savings
 from chemspec.settings import DecodeSettings, Task
@@ -30,7 +28,6 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
 SHARD_ROWS = 10_000
 MAX_WORKERS = 8  # in batches of 64 forward queries an H100 takes 1 ms per query, the host more than 3
 DRAFT_OPTIONS = ("draft_length", "draft_count", "dilation")  # which not every drafter reads
-AUTO = 1 << 30  # batch size that stands for "auto"; larger than any real one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,19 +60,11 @@ class QuerySource:
         return queries, bool(source) or len(queries) > 8
 
 
-def _parse_batch_size(given: str | int) -> int:
-    try:
-        return AUTO if given == "auto" else int(given)
-    except ValueError:
-        raise typer.BadParameter(f"{given!r} is neither a number of queries nor auto") from None
-
-
 @dataclass(frozen=True, kw_only=True)
 class AllDecoding(opt.Decoding):
     """All options of decoding, named like the fields of `DecodeSettings`.
 
     Attributes:
-        batch_size: queries decoded together; auto: the fastest number on this machine.
         distinct --distinct/--no-distinct: list distinct valid molecules other than the query, and widen the search
             until there are -n; --no-distinct lists the plain beam. Default: --distinct for beams without --rules and
             --length-penalty.
@@ -94,7 +83,6 @@ class AllDecoding(opt.Decoding):
             the canonical SMILES; a wrong name lists the valid ones. Implies --distinct.
     """
 
-    batch_size: Annotated[int, typer.Option(parser=_parse_batch_size, metavar="INTEGER|auto")] = DEFAULT.batch_size
     distinct: bool | None = None  # type: ignore[assignment]
     draft_length: int = DEFAULT.draft_length
     draft_count: int = DEFAULT.draft_count
@@ -110,18 +98,12 @@ class AllDecoding(opt.Decoding):
     tau: float = DEFAULT.tau
     guide: str = DEFAULT.guide
 
-    @property
-    def batch_is_auto(self) -> bool:
-        """Whether the fastest batch size is to be found."""
-        return self.batch_size == AUTO
-
     def settings(self) -> DecodeSettings:  # type: ignore[override]
         """Return the settings; by default a beam lists distinct molecules if merging would not undo its ranking."""
         beam = self.decoder == "beam" or (self.decoder == "auto" and self.n > 1)
         ranked = self.rules != DEFAULT.rules or self.length_penalty != 0
         distinct = bool(self.guide) or (beam and not ranked) if self.distinct is None else self.distinct
-        size = DEFAULT.batch_size if self.batch_is_auto else self.batch_size
-        settings = super().settings(batch_size=size, distinct=distinct)
+        settings = super().settings(distinct=distinct)
         reads = DRAFTERS.lookup(settings.drafts_by).reads
         for name in DRAFT_OPTIONS:
             if getattr(settings, name) and name not in reads:
@@ -183,8 +165,6 @@ class Cluster:
         self, source: QuerySource, decoding: AllDecoding, runtime: opt.ImportedRuntime, files: OutputFiles
     ) -> Outcome:
         """Predict a file, or a folder of files, into a folder."""
-        if decoding.batch_is_auto:
-            raise ValueError("--batch-size auto is for one engine; with --ray give a number")
         out, given = files.out, source.smiles or []
         if out is None or out.suffix in (".csv", ".jsonl", ".parquet"):
             raise ValueError("--ray writes a folder of Parquet files; give one with --out")
@@ -244,9 +224,6 @@ def predict(
     if files.trace is not None:
         files.trace.touch()  # fails before the work rather than after it
     engine = runtime.load(source.task, source.model, workers=_worker_count(workers, runtime.device, many))
-    if decoding.batch_is_auto and many:
-        settings = replace(settings, batch_size=engine.fastest_batch(settings))
-        show.print_note(f"batches of {settings.batch_size} are fastest here")
     document = {"model": engine.name, "settings": asdict(settings)}
     reviewer = _load_reviewer(engine, files.stock, runtime) if files.review else None
     if files.out is not None:
@@ -289,7 +266,7 @@ def _write_predictions(
     from chemspec.io import writers
     from chemspec.review.review import ANSWER_COLUMNS
 
-    answered: list[Savings] = []
+    answered: list[metrics.Savings] = []
     with show.progress_bar("predicting") as report:
         counts = writers.predict_file(
             engine,

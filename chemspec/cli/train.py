@@ -74,12 +74,10 @@ def train_by_recipe(
     minutes: float = -1.0,
     threads: int = -1,
     seed: int = -1,
-    lr: float = 0.0,
     data_dir: Path | None = None,
     out: Path | None = None,
     resume: bool = True,
     start: Path | None = None,
-    average: int = 1,
     listed: bool = False,
 ) -> None:
     """Train a model or a drafter by a recipe; needs the extra `train`, but not RDKit.
@@ -93,12 +91,10 @@ def train_by_recipe(
         minutes: time limit in minutes (default: the recipe's).
         threads: CPU threads; 0: all cores; -1: the recipe's.
         seed: random seed for the order of the data (default: the recipe's).
-        lr: peak learning rate (default: the recipe's).
         data_dir --data: folder of `chemspec data`; default data/<recipe>.
         out: run folder; default runs/<recipe>.
         resume --resume/--no-resume: resume from the run folder's last checkpoint, if there is one.
         start: model folder whose weights initialise the training; for a drafter: its target model, default the task's.
-        average: number of last checkpoints whose weights are averaged.
         listed --list: list the recipes and exit.
     """
     if context.invoked_subcommand:
@@ -109,7 +105,7 @@ def train_by_recipe(
     if listed or not recipe:
         _print_recipes(builtin_recipes().values())
         return
-    changes = {"steps": steps or -1, "minutes": minutes, "threads": threads, "seed": seed, "lr": lr or -1}
+    changes = {"steps": steps or -1, "minutes": minutes, "threads": threads, "seed": seed}
     chosen = find_recipe(recipe).with_settings(**{name: value for name, value in changes.items() if value >= 0})
     folder = out or Path("runs") / chosen.name
     extras.require_packages("lightning", what="training")
@@ -125,7 +121,7 @@ def train_by_recipe(
         show.print_note(f"to use it: chemspec train install-drafter {made} --model {start or target}")
         return
     pairs = data_dir or Path("data") / chosen.name
-    made = run_recipe(chosen, pairs, folder, resume=resume, start=start, average=average)
+    made = run_recipe(chosen, pairs, folder, resume=resume, start=start)
     show.print_line(f"model folder: {made}")
 
 

@@ -1,16 +1,14 @@
 """Subcommands of `train` for models (`average`, `leaks`, ...) and drafters (`distil`, `calibrate`, ...)."""
 
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
-from chemspec.cli.options import Outcome
 from chemspec.cli.train import train
 from chemspec.settings import DecodeSettings
 from chemspec.tasks import TASKS
@@ -29,32 +27,6 @@ def average_weights(models: list[Path], out: Path) -> None:
     show.print_line(str(average_models(models, out)))
 
 
-@command("leaks", "Models", train)
-def find_leaks(recipe: str, source: opt.Source = None, data_dir: Path | None = None, every: int = 1) -> Outcome:
-    """Find test reactions and products in a recipe's training data, by canonical SMILES; exit code 1 if any.
-
-    Options:
-        data_dir --data: check the arrays written by `chemspec data` to this folder instead of the CSVs.
-        every: check only every n-th training row.
-    """
-    from chemspec.data import leaks
-    from chemspec.train.recipe import model_recipe
-
-    chosen = model_recipe(recipe)
-    folder = opt.require_data_folder(source)
-    tests = opt.find_test_file(source, chosen.task)
-    with show.progress_bar("training reactions") as report:
-        count_rows = partial(report, total=0)
-        if data_dir is not None:
-            compared = leaks.check_arrays(data_dir, tests, chosen.task, progress=count_rows)
-        else:
-            files = [folder / file for file in chosen.train_files]
-            compared = leaks.check_rows(files, tests, chosen.data, every=every, progress=count_rows)
-    text = f"{compared.reactions} test reactions and {compared.products} with a test product"
-    show.print_line(f"{text} among {compared.checked} training reactions, against {compared.tests} test reactions")
-    return Outcome(asdict(compared), 1 if compared.reactions or compared.products else 0)
-
-
 @command("calibration", "Models", train)
 def measure_calibration(
     task: str,
@@ -65,7 +37,6 @@ def measure_calibration(
     heldout: Path | None = None,
     n: int = 10,
     out: Path | None = None,
-    store: bool = True,
     keep_numbers: bool = False,
     threads: int = 0,
 ) -> dict[str, Any]:
@@ -75,7 +46,6 @@ def measure_calibration(
         queries: number of validation queries, sampled at random; 0: all.
         heldout: file of held-out reactions (heldout.csv): as many of these in addition, or alone without --source.
         out: file for the predictions (.jsonl); resumable.
-        store --store/--no-store: write confidence.json into the model folder.
     """
     from chemspec.evaluation import accuracy, calibration
 
@@ -94,9 +64,8 @@ def measure_calibration(
         confidence, result = calibration.measure_calibration(
             engine, reactions, target, DecodeSettings(n=n, batch_size=32), made=made, progress=report
         )
-    if store:
-        confidence.save(engine.folder)
-        show.print_note(f"{engine.folder / 'confidence.json'} written")
+    confidence.save(engine.folder)
+    show.print_note(f"{engine.folder / 'confidence.json'} written")
     document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(result)}
     if keep_numbers:
         measured = {**document, "numbers": calibration.NUMBERS}
@@ -105,39 +74,6 @@ def measure_calibration(
     rows = calibration.format_table_rows(result.table, calibration.NUMBERS)
     show.print_rows([dict(zip(names, row, strict=True)) for row in rows])
     return document
-
-
-@command("familiarity", "Models", train)
-def measure_familiarity(recipe: str, model: str = "", source: opt.Source = None, products: bool = False) -> None:
-    """Compute training-set statistics (rare tokens, length, similarity) for warnings on out-of-distribution queries.
-
-    Options:
-        products: compare products with the shipped index of precedents, which contains the training products.
-    """
-    from chemspec import chem
-    from chemspec.data.reactions import canonical_pair
-    from chemspec.data.shards import is_used, read_rows
-    from chemspec.engine.familiarity import nearest_products
-    from chemspec.evaluation import familiarity
-    from chemspec.train.recipe import model_recipe
-
-    chosen = model_recipe(recipe)
-    engine = opt.load_engine(chosen.task, model, threads=1)
-    rows = (row for file in chosen.train_files for row in read_rows(opt.require_data_folder(source) / file))
-    queries = (canonical_pair(row, chosen.task)[0] for row in rows if is_used(row, chosen.data))
-    alike = []
-    if products and (index := nearest_products()):
-        reactions = opt.read_test_reactions(source, chosen.task, "val")
-        targets = filter(None, (chem.main_product(reaction.query) for reaction in reactions))
-        alike = [index.nearest_similarity(target) for target in targets]
-    made = f"chemspec train familiarity --recipe {chosen.name}{' --products' if products else ''}"
-    statistics = familiarity.training_statistics(
-        queries, engine.tokenizer.smiles_tokens, alike, digest=engine.digest, made=made
-    )
-    statistics.save(engine.folder)
-    show.print_line(
-        f"{len(statistics.rare)} rare tokens; long: over {statistics.longest}; unlike: under {statistics.unlike:.2f}"
-    )
 
 
 @command("distil", "Drafters", train)
@@ -183,10 +119,11 @@ def calibrate_drafters(
     pairs: int = 100_000,
     queries: int = 500,
     seed: int = 0,
-    heads: Annotated[int, typer.Option(help="Ignored; for command lines of version 0.2.", hidden=True)] = 0,  # noqa: ARG001
     threads: int = 0,
 ) -> dict[str, Any]:
     """Fit a model's drafters to its training data or its own answers; fewer passes, same predictions.
+
+    The acceptance rates of its small draft models are measured too: the start values of their adaptive draft length.
 
     Options:
         unlabelled: file of queries to use instead of training data; the model's own answers are fitted.
@@ -194,7 +131,9 @@ def calibrate_drafters(
         pairs: number of training pairs for the edit table.
         queries: number of validation queries for acceptance rates.
     """
+    from chemspec.draft.learned.small import write_alpha
     from chemspec.io import readers
+    from chemspec.model.checkpoint import drafter_folder
     from chemspec.train import fit_drafters
 
     if not task and not model:
@@ -213,46 +152,11 @@ def calibrate_drafters(
         folder = data_dir or Path("data") / engine.task
         knowledge, report = fit_drafters.calibrate(engine, folder, **sample, command=made, tell=show.print_note)
     knowledge.save(engine.folder)
-    show.print_note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts")
+    for name, rate in report.acceptance.items():
+        write_alpha(drafter_folder(engine.folder, name), rate, counted=made)
+    rates = "".join(f"; acceptance rate of {name} {rate:.3f}" for name, rate in report.acceptance.items())
+    show.print_note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts{rates}")
     return asdict(report)
-
-
-@command("acceptance", "Drafters", train)
-def measure_acceptance(
-    task: str,
-    model: str = "",
-    source: opt.Source = None,
-    queries: int = 60,
-    seed: int = 0,
-    length: int = 8,
-    threads: int = 0,
-) -> dict[str, float]:
-    """Measure the acceptance rate of a model's small drafters, the start value of their adaptive draft length.
-
-    Options:
-        queries: number of validation queries, sampled at random; 0: all.
-        length: number of tokens per draft.
-    """
-    from chemspec.draft.learned.small import write_alpha
-    from chemspec.engine.registry import usable_drafters
-    from chemspec.model.checkpoint import drafter_folder
-    from chemspec.plugins import DRAFTERS
-    from chemspec.train.fit_drafters import acceptance_rate
-
-    reactions = opt.read_test_reactions(source, task, "val", limit=queries, seed=seed)
-    engine = opt.load_engine(task, model, threads=threads)
-    made = f"chemspec train acceptance --task {engine.task} --queries {queries} --seed {seed}"
-    made += f" --length {length}"
-    rates: dict[str, float] = {}
-    for name in ("ar", "hierarchy"):
-        if name in usable_drafters(engine.folder):
-            rates[name] = acceptance_rate(engine, [item.query for item in reactions], name, length=length)
-            judged = DRAFTERS[name].companions[-1]  # the small model whose drafts the target verifies
-            show.print_note(str(write_alpha(drafter_folder(engine.folder, judged), rates[name], counted=made)))
-    if not rates:
-        raise ValueError(f"{engine.folder} has no small draft model; train one first")
-    show.print_line(", ".join(f"{name} {rate:.3f}" for name, rate in rates.items()))
-    return rates
 
 
 @command("install-drafter", "Drafters", train)
@@ -274,24 +178,3 @@ def install_drafter(drafter: Path, model: str, kind: str = "", yes: bool = False
     if drafter_folder(target, kind).exists() and not yes:
         typer.confirm(f"{target} has a drafter {kind!r}. Replace it?", abort=True)
     show.print_line(f"installed: {companions.install_drafter(folder, kind, target)}")
-
-
-@command("share-edits", "Drafters", train)
-def share_edits(model: str, out: Path, deepest: int = 7) -> None:
-    """Export a model's edit table for models with other vocabularies, matched by the text of tokens.
-
-    Options:
-        model -m: model whose edit table is shared.
-        out: output file; a task's default table is assets/drafting/<task>.safetensors.
-        deepest: maximum number of entries of a context; longer ones are left out.
-    """
-    from chemspec.draft.tree.table_file import save_shared_table
-
-    engine = opt.load_engine("", model, threads=1)
-    calibration = engine.resources.calibration()
-    if calibration.edit_table is None:
-        raise ValueError(f"model {engine.name} has no edit table; create one with `chemspec train calibrate`")
-    made = f"{calibration.made}; chemspec train share-edits --model {model} --deepest {deepest}"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    save_shared_table(out, calibration.edit_table, engine.tokenizer.smiles_tokens, deepest=deepest, made=made)
-    show.print_note(f"{out}: {out.stat().st_size / 1e6:.2f} MB")

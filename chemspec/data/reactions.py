@@ -125,17 +125,12 @@ def product_of(row: Row, task: Task) -> str:
 
 def product_key(task: Task, source: str, target: str) -> str:
     """Return the canonical SMILES of a pair's main product, without stereo if test sets have none, or empty."""
-    plain = _canonical_for_task(task, TASKS.lookup(task).sides(source, target)[1])
+    plain = canonical_for_task(task, TASKS.lookup(task).sides(source, target)[1])
     return (main_product(plain) or "") if plain else ""
 
 
-def others_key(task: Task, source: str, target: str) -> str:
-    """Return the key of the other molecules: canonical and sorted; empty if they are invalid."""
-    plain = _canonical_for_task(task, TASKS.lookup(task).sides(source, target)[0])
-    return ".".join(sorted(plain.split("."))) if plain else ""
-
-
-def _canonical_for_task(task: Task, smiles: str) -> str | None:
+def canonical_for_task(task: Task, smiles: str) -> str | None:
+    """Return the canonical SMILES of molecules, without stereochemistry if the task's test sets have none."""
     return canonical(smiles) if TASKS.lookup(task).stereo else drop_stereo(smiles)
 
 

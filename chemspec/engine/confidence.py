@@ -1,8 +1,8 @@
 """Calibrated probability that a prediction is correct, fitted on validation data and stored with the weights.
 
 It is not the model's probability of a SMILES: other SMILES of the molecule take part of that, and trained models are
-over- or underconfident. A temperature, or a slope and an offset (Platt 1999), on the log-odds corrects most of that
-(Guo et al. 2017, "On calibration of modern neural networks").
+over- or underconfident. A temperature on the log-odds corrects most of that (Guo et al. 2017, "On calibration of modern
+neural networks").
 """
 
 import json
@@ -13,7 +13,6 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
@@ -38,7 +37,7 @@ class Confidence:
 
     digest: str  # digest of the weights it applies to (`Engine.digest`)
     slope: float  # inverse temperature
-    offset: float  # 0 if a temperature alone fits as well
+    offset: float  # 0; files of earlier versions may have another (Platt 1999)
     made: str  # command that fitted it
     measured: Mapping[str, float]  # metrics of the fit, for people
 
@@ -112,39 +111,33 @@ def sigmoid(odds: float) -> float:
     return 1 / (1 + math.exp(-odds)) if odds >= 0 else math.exp(odds) / (1 + math.exp(odds))
 
 
-def fit_log_odds(scored: Scored, *, offset: bool) -> tuple[float, float]:
-    """Return maximum-likelihood slope and offset (0 unless requested), by Newton's method on a convex loss."""
+def fit_slope(scored: Scored) -> float:
+    """Return the slope of maximum likelihood, the inverse temperature, by Newton's method on a convex loss."""
     if not scored:
         raise ValueError("there is no answer to measure the confidence on")
     x = np.array([log_odds(probability) for probability, _ in scored])
     right = np.array([float(outcome) for _, outcome in scored])
-    inputs = np.stack((x, np.full_like(x, offset)))  # without an offset a row of 0, whose weight stays 0
-    begin = np.array([1.0, 0.0])
 
-    def loss(weights: NDArray[np.float64]) -> float:
+    def loss(slope: float) -> float:
         """Return the negative log-likelihood, plus a penalty that keeps the slope finite for separable outcomes."""
-        odds = weights @ inputs
-        likelihood = np.logaddexp(0.0, odds) - right * odds
-        return float(likelihood.sum() + RIDGE / 2 * ((weights - begin) ** 2).sum())
+        return float((np.logaddexp(0.0, slope * x) - right * slope * x).sum() + RIDGE / 2 * (slope - 1) ** 2)
 
-    weights = begin
+    slope = 1.0
     for _ in range(STEPS):
-        p = np.exp(-np.logaddexp(0.0, -(weights @ inputs)))
-        gradient = inputs @ (p - right) + RIDGE * (weights - begin)
-        move = np.linalg.solve((inputs * (p * (1 - p))) @ inputs.T + RIDGE * np.eye(2), gradient)
+        p = np.exp(-np.logaddexp(0.0, -slope * x))
+        move = float((x @ (p - right) + RIDGE * (slope - 1)) / (x * x @ (p * (1 - p)) + RIDGE))
         share = 1.0
-        while share > 1e-9 and loss(weights - share * move) > loss(weights):
+        while share > 1e-9 and loss(slope - share * move) > loss(slope):
             share /= 2  # far from the optimum Newton overshoots
-        weights = weights - share * move
-        if np.abs(move).max() < 1e-9:
+        slope -= share * move
+        if abs(move) < 1e-9:
             break
-    # A negative slope would mean that probable predictions are wrong more often.
-    return max(float(weights[0]), 1e-3), float(weights[1])
+    return max(slope, 1e-3)  # a negative one would mean that probable predictions are wrong more often
 
 
-def apply_calibration(scored: Scored, slope: float, offset: float) -> list[tuple[float, bool]]:
+def apply_calibration(scored: Scored, slope: float) -> list[tuple[float, bool]]:
     """Return the predictions with calibrated probabilities."""
-    return [(sigmoid(slope * log_odds(p) + offset), right) for p, right in scored]
+    return [(sigmoid(slope * log_odds(p)), right) for p, right in scored]
 
 
 def negative_log_likelihood(scored: Scored) -> float:

@@ -27,7 +27,6 @@ from chemspec.model.cost import CostCurve
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import ScoresError
-from chemspec.plugins import DECODERS
 from chemspec.settings import DecodeSettings, ModelConfig, ModelDims, Task, with_overrides
 from chemspec.system import gpu
 from chemspec.types import DecodeResult, FinishedSequence, Pass
@@ -435,11 +434,6 @@ class Engine:
     def cost(self) -> CostCurve:
         """Return the cost curve of a forward pass; measured on first use and cached on disk."""
         return self.resources.cost_curve()
-
-    def fastest_batch(self, settings: DecodeSettings) -> int:
-        """Return the fastest `batch_size` on this machine; measured on first use and cached on disk."""
-        rows = (DECODERS.lookup(settings.decoder).hypotheses(settings) or settings.n) * settings.augment
-        return self.runtime_config.fastest_batch(self.digest, self.backend, self.config, rows=rows)
 
 
 __all__ = ["Engine", "PreparedQuery", "installed_models", "model_folder", "models_dir", "usable_drafters"]

@@ -16,7 +16,6 @@ from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.data.reactions import canonical_pair
 from chemspec.data.shards import read_rows
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.error_analysis import count_error_kinds
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
@@ -74,7 +73,7 @@ def evaluate_model(
     """Predict test reactions to a file and score the predictions.
 
     Returns counts, top-k accuracies with 95 % intervals, the shares of invalid SMILES among all and among first answers
-    and of repeated molecules, accuracy by class (the file's and the app's), and the kinds of wrong first answers.
+    and of repeated molecules, and accuracy by class (the file's and the app's).
     """
     task = engine.task
 
@@ -88,7 +87,6 @@ def evaluate_model(
         scores["recall"] = reagent_recall([item.answer for item in reactions], list(map(distinct_answers, results)))
     else:
         scores["classes"] = accuracy_by_class(reactions, results, task)
-    scores["faults"] = count_error_kinds([(item.query, item.answer) for item in reactions], results, engine.task)
     if standard is not None:
         slow = predict(standard, replace(settings, drafter="none"))
         scores["standard"] = {**score_predictions(reactions, slow), **count_differences(results, slow)}

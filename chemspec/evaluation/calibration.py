@@ -1,8 +1,7 @@
 """Calibrate the probabilities of beam-search answers on validation reactions.
 
-Two scores of every distinct valid answer are calibrated: its probability (`sequence`; summed over all SMILES of the
-molecule in the list) and its share of the list's total probability (`share`). Two-fold cross-validation gives the
-reported numbers; the stored calibration is fitted to all queries.
+Calibrated is the probability of every distinct valid answer, summed over all SMILES of the molecule in the list.
+Two-fold cross-validation gives the reported numbers; the stored calibration is fitted to all queries.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,24 +13,22 @@ from chemspec.engine.confidence import (
     Confidence,
     apply_calibration,
     expected_calibration_error,
-    fit_log_odds,
+    fit_slope,
     negative_log_likelihood,
 )
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import KnownReaction, predict_to_file
 from chemspec.settings import DecodeSettings
 
-MIN_OFFSET_GAIN = 0.01  # relative decrease of the held-out loss that justifies an offset
-
-Answered = list[list[tuple[float, float, bool]]]  # per query its answers: probability, share, correct
+Answered = list[list[tuple[float, bool]]]  # per query its answers: probability, and whether it is correct
 
 
 @dataclass(frozen=True)
 class CalibrationReport:
     """Result of a calibration.
 
-    The table is by score ("sequence", "share") and method ("as it is", "temperature", "slope and offset"): held-out
-    loss in nats and expected calibration errors (15 bins of equal width, of equal mass), of first and all answers.
+    The table is by score ("sequence") and method ("as it is", "temperature"): held-out loss in nats and expected
+    calibration errors (15 bins of equal width, of equal mass), of first and all answers.
     """
 
     queries: int  # of the validation
@@ -39,7 +36,7 @@ class CalibrationReport:
     top1: float  # share of queries whose first answer is correct
     table: dict[str, dict[str, dict[str, float]]]
     slope: float  # stored calibration, fitted to all answers
-    offset: float
+    offset: float = 0.0  # in cards of earlier versions
 
 
 NUMBERS = tuple(f"{which}: {what}" for which in ("first", "all") for what in ("loss", "ece by width", "ece by mass"))
@@ -56,7 +53,7 @@ def format_table_rows(
     ]
 
 
-RAW, TEMPERATURE, PLATT = "as it is", "temperature", "slope and offset"
+RAW, TEMPERATURE = "as it is", "temperature"
 
 
 def measure_calibration(
@@ -72,11 +69,10 @@ def measure_calibration(
     if settings.augment > 1:
         raise ValueError("confidence is calibrated without augmentation; leave out --augment")
     answered = collect_outcomes(reactions, predict_to_file(engine, reactions, out, settings, progress=progress))
-    report = fit_calibrations(answered)
+    report = fit_calibration(answered)
     methods = report.table["sequence"]
-    measured = {name: methods[PLATT if report.offset else TEMPERATURE][name] for name in NUMBERS}
-    raw = {f"{name}, as it is": methods[RAW][name] for name in NUMBERS}
-    numbers = {"queries": float(report.queries), **measured, **raw}
+    raw = {f"{name}, as it is": value for name, value in methods[RAW].items()}
+    numbers = {"queries": float(report.queries), **methods[TEMPERATURE], **raw}
     return Confidence(engine.digest, report.slope, report.offset, made, numbers), report
 
 
@@ -88,45 +84,33 @@ def collect_outcomes(reactions: Sequence[KnownReaction], results: Sequence[Mappi
         for answer in result["hypotheses"]:
             if answer["valid"]:
                 odds[answer["canonical"]] = min(1.0, odds.get(answer["canonical"], 0.0) + answer["probability"])
-        total = sum(odds.values())
-        answered.append([(p, p / total, text == question.answer) for text, p in odds.items() if total > 0])
+        answered.append([(p, text == question.answer) for text, p in odds.items() if p > 0])
     return answered
 
 
-def fit_calibrations(answered: Answered) -> CalibrationReport:
-    """Measure both scores with three methods, and fit the stored calibration; needs two answered queries."""
+def fit_calibration(answered: Answered) -> CalibrationReport:
+    """Measure the probabilities as they are and with a temperature, and fit it to all; needs two answered queries.
+
+    Each half of the queries is measured with the temperature fitted to the other half.
+    """
     answered = [answers for answers in answered if answers]
     if len(answered) < 2:
         raise ValueError("fewer than two of the queries have a valid answer; nothing can be measured")
-    table = {kind: _cross_validate(answered, column) for column, kind in enumerate(("sequence", "share"))}
-    measured = table["sequence"]
-    gain = measured[TEMPERATURE]["all: loss"] - measured[PLATT]["all: loss"]
-    offset = gain > MIN_OFFSET_GAIN * measured[TEMPERATURE]["all: loss"]
-    slope, shift = fit_log_odds(_score_pairs(answered, 0), offset=offset)
-    top1 = sum(answers[0][2] for answers in answered) / len(answered)
-    return CalibrationReport(len(answered), sum(map(len, answered)), top1, table, slope, shift)
-
-
-def _score_pairs(answered: Answered, column: int) -> list[tuple[float, bool]]:
-    return [(answer[column], answer[2]) for answers in answered for answer in answers]
-
-
-def _cross_validate(answered: Answered, column: int) -> dict[str, dict[str, float]]:
-    """Return held-out numbers of one score: each half of the queries is measured with the fit to the other half."""
+    every = [answer for answers in answered for answer in answers]
     halves = answered[::2], answered[1::2]
-    methods = {RAW: _held_out_numbers(answered, column, [(1.0, 0.0)] * 2)}
-    for method, offset in ((TEMPERATURE, False), (PLATT, True)):
-        fitted = [fit_log_odds(_score_pairs(other, column), offset=offset) for other in halves[::-1]]
-        methods[method] = _held_out_numbers(answered, column, fitted)
-    return methods
+    fitted = [fit_slope([answer for answers in other for answer in answers]) for other in halves[::-1]]
+    table = {RAW: _held_out_numbers(halves, (1.0, 1.0)), TEMPERATURE: _held_out_numbers(halves, fitted)}
+    top1 = sum(answers[0][1] for answers in answered) / len(answered)
+    return CalibrationReport(len(answered), len(every), top1, {"sequence": table}, fit_slope(every))
 
 
-def _held_out_numbers(answered: Answered, column: int, fitted: Sequence[tuple[float, float]]) -> dict[str, float]:
+def _held_out_numbers(halves: Sequence[Answered], slopes: Sequence[float]) -> dict[str, float]:
     first: list[tuple[float, bool]] = []
     every: list[tuple[float, bool]] = []
-    for half, (slope, offset) in zip((answered[::2], answered[1::2]), fitted, strict=True):
-        first += apply_calibration([(answers[0][column], answers[0][2]) for answers in half], slope, offset)
-        every += apply_calibration(_score_pairs(half, column), slope, offset)
+    for half, slope in zip(halves, slopes, strict=True):
+        calibrated = [apply_calibration(answers, slope) for answers in half]
+        first += [answers[0] for answers in calibrated]
+        every += [answer for answers in calibrated for answer in answers]
     numbers = {}
     for name, scored in (("first", first), ("all", every)):
         numbers[f"{name}: loss"] = negative_log_likelihood(scored)

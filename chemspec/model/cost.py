@@ -3,12 +3,11 @@
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import cycle, islice, pairwise
 
-from chemspec.model.runner import Backend, NodeBatch, Runner
+from chemspec.model.runner import Backend
 from chemspec.model.session import Session
 from chemspec.settings import ModelConfig, ModelDims
 from chemspec.system import cache, host
@@ -19,7 +18,6 @@ from chemspec.types import Prefix
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 17, 32, 33, 64)
 # Batches measured on a GPU besides single queries: (queries, new nodes of each).
 BATCHES = ((32, 16), (128, 16), (256, 32))
-QUERIES = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # batches among which `fastest_batch` chooses
 QUIET = 0.75  # load per core up to which timings are trusted
 SOURCE, WRITTEN = 40, 24  # tokens of a typical query, and of half an output
 # Repetitions: passes of few nodes are timed more often, since an error of 0.1 ms matters there.
@@ -27,7 +25,6 @@ SMALL, REPEATS = 16, (4, 2)
 # Passes per trial, of which the fastest counts: the first ones grow the KV cache and read the weights from memory,
 # which later passes of a query find in the processor's cache; small passes take several until they do.
 BRANCHES, SMALL_BRANCHES = 3, 10
-LOOP_SECONDS = 5e-6  # overhead of the compiled loop per pass
 Dimensions = ModelConfig | ModelDims
 
 
@@ -64,7 +61,8 @@ def measure_cost_curve(
 
     `batches` are larger passes to time too, ascending: (queries, new nodes of each). `clock` returns seconds.
     """
-    tokens, source = _typical_source(config)
+    tokens = range(len(SPECIALS), config.vocab_size)
+    source = list(islice(cycle(tokens), max(1, min(SOURCE, config.max_positions - 2))))
     written = max(0, min(WRITTEN, config.max_positions - 4))
     shapes = [(1, size) for size in SIZES] + list(batches)
     shapes = [(queries, size) for queries, size in shapes if size <= 2 or written + size < config.max_positions]
@@ -78,7 +76,8 @@ def measure_cost_curve(
         for branch in range(min(branches, len(tokens))):
             grown = base + tuple(islice(cycle(tokens), branch, branch + size))
             nodes, _ = session.new_nodes([[grown]] * queries)
-            run = _prepare_pass(session.runner, nodes)
+            runner = session.runner  # compiled decoding hands the arrays of the nodes to the kernel
+            run = runner.start(nodes) if runner.kernel_pass else partial(runner.run, nodes)
             began = clock()
             run()
             seconds.append(clock() - began)
@@ -101,49 +100,6 @@ def measure_cost_curve(
     return CostCurve(tuple(sizes), tuple(seconds))
 
 
-def fastest_batch(backend: Backend, config: Dimensions, clock: Callable[[], float], *, rows: int) -> int:
-    """Return the smallest batch size within 1/30 of the best time per query; takes some seconds.
-
-    `rows` are the new nodes of a query in a pass: the width of a beam. `clock` returns seconds.
-    """
-    tokens, source = _typical_source(config)
-    rows, passes = min(rows, len(tokens)), max(1, min(WRITTEN, config.max_positions - 4))
-
-    def seconds_per_query(queries: int) -> float:
-        """Return the seconds per query of encoding and decoding a batch of `queries`."""
-        began = clock()
-        session = Session(backend, [source] * queries, top_k=2)
-        beams: list[Prefix] = [(BOS,)]
-        session.score([beams] * queries)
-        beams = [(BOS, tokens[beam]) for beam in range(rows)]
-        for step in range(passes):
-            nodes, _ = session.new_nodes([beams] * queries)
-            _prepare_pass(session.runner, nodes)()
-            beams = [(*beam, tokens[step % len(tokens)]) for beam in beams]
-        return (clock() - began + passes * LOOP_SECONDS) / queries
-
-    seconds = dict.fromkeys(QUERIES, float("inf"))
-    for _ in range(2):  # the faster one counts; the first grows the KV cache
-        best = float("inf")
-        for queries in QUERIES:
-            seconds[queries] = min(seconds[queries], seconds_per_query(queries))
-            best = min(best, seconds[queries])
-            if seconds[queries] > 1.25 * best:  # larger batches will be slower still
-                break
-    return next(queries for queries in QUERIES if seconds[queries] <= min(seconds.values()) * 31 / 30)
-
-
-def _typical_source(config: Dimensions) -> tuple[range, list[int]]:
-    """Return the ids that are not special, and a source of typical length."""
-    tokens = range(len(SPECIALS), config.vocab_size)
-    return tokens, list(islice(cycle(tokens), max(1, min(SOURCE, config.max_positions - 2))))
-
-
-def _prepare_pass(runner: Runner, nodes: NodeBatch) -> Callable[[], object]:
-    """Return a function that runs one pass; compiled decoding hands the arrays of the nodes to the kernel."""
-    return runner.start(nodes) if runner.kernel_pass else partial(runner.run, nodes)
-
-
 def cached_curve(
     key: str, make: Callable[[], CostCurve], *, load: Callable[[], float] = host.load_per_core
 ) -> CostCurve:
@@ -161,14 +117,3 @@ def cached_curve(
     entry = {"nodes": curve.nodes, "seconds": curve.seconds, "load": now}
     cache.write_cached(f"{key}.cost.json", json.dumps(entry).encode())
     return curve
-
-
-def cached_number(name: str, make: Callable[[], int]) -> int:
-    """Return the cached number, or compute and cache it."""
-    content = cache.read_cached(f"{name}.json")
-    if content is not None:
-        with suppress(ValueError):  # damaged: measure again
-            return int(content)
-    number = make()
-    cache.write_cached(f"{name}.json", str(number).encode())
-    return number

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chemspec.settings import MOST_WIDTH, check_config_keys
+from chemspec.settings import MOST_WIDTH, parse_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,15 +43,13 @@ class HeadsConfig:
         if self.style not in ("blockwise", "medusa"):
             raise ValueError(f"style {self.style!r} is not blockwise or medusa")
         for name in ("vocab_size", "d_model", "heads", "feedforward"):
-            value = getattr(self, name)
-            if type(value) is not int or not 1 <= value <= MOST_WIDTH:
-                raise ValueError(f"{name} is {value!r}; it must be at least 1 and at most {MOST_WIDTH}")
+            if not 1 <= getattr(self, name) <= MOST_WIDTH:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1 and at most {MOST_WIDTH}")
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> HeadsConfig:
-        """Parse the output of `to_json`; an unknown key raises ValueError."""
-        check_config_keys(cls, values)
-        return cls(**values)
+        """Parse the output of `to_json`, see `parse_config`."""
+        return parse_config(cls, values)
 
     def to_json(self) -> dict[str, Any]:
         """Return the config as a JSON object."""

@@ -246,12 +246,11 @@ class Transformer(nn.Module):
         embedded: Tensor = stack.embedding_norm(x + position_table[positions].to(x.dtype))
         return embedded
 
-    def encode(self, source: Tensor, *, detach_embedding: bool = False) -> tuple[Tensor, Tensor]:
+    def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
         """Encode right-padded source ids (B, S) as memory (B, S, D) and source mask (B, 1, 1, S), false at padding."""
         source_mask = (source != PAD)[:, None, None, :]
         positions = torch.arange(source.shape[1], device=source.device)
         x = self.embed(source, positions)
-        x = x.detach() if detach_embedding else x
         bias = self.encoder.biases((positions - positions[:, None])[None])
         for layer in self.encoder:
             q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))

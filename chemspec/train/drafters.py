@@ -28,29 +28,16 @@ class MaskTraining(loop.Training):
     model: Transformer
 
     def __init__(
-        self,
-        model: Transformer,
-        settings: TrainSettings,
-        *,
-        length: int,
-        blocks: int,
-        glance: tuple[float, float],
-        frozen: int = 0,
+        self, model: Transformer, settings: TrainSettings, *, length: int, blocks: int, glance: tuple[float, float]
     ) -> None:
         """Fill `length` masks after `blocks` prefixes a step; `glance`: share of errors revealed, from start to end."""
         super().__init__(model, settings)
-        self.length, self.blocks, self.glance, self.frozen = length, blocks, glance, frozen
-        if frozen:  # that many encoder layers are not trained, nor are the token embeddings
-            is_trained = torch.zeros(model.config.vocab_size, 1)
-            is_trained[-1] = 1.0  # only the mask's embedding is trained
-            model.embedding.weight.register_hook(lambda grad: grad * is_trained.to(grad))  # type: ignore[no-untyped-call]
-            for layer in list(model.encoder)[:frozen]:
-                layer.requires_grad_(False)
+        self.length, self.blocks, self.glance = length, blocks, glance
 
     def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         """Return the cross-entropy of the masks that are not revealed."""
         source, target = batch
-        memory, real = self.model.encode(source, detach_embedding=self.frozen > 0)
+        memory, real = self.model.encode(source)
         # Random prefix lengths (B, M), from bos only to all but the last token.
         ends = (target != PAD).sum(dim=1)[:, None]
         random = torch.rand(len(target), self.blocks, device=target.device)
@@ -197,15 +184,8 @@ def _build_module(recipe: DrafterRecipe, settings: TrainSettings, target: Transf
     config = target.config
     if recipe.kind == "spec_drafter":
         model = Transformer(drafter_config(config, **recipe.shape), dropout=settings.dropout)
-        copied = copy_target_layers(model, target)
-        return MaskTraining(
-            model,
-            settings,
-            length=recipe.length,
-            blocks=recipe.blocks,
-            glance=recipe.glance,
-            frozen=copied if recipe.frozen else 0,
-        )
+        copy_target_layers(model, target)
+        return MaskTraining(model, settings, length=recipe.length, blocks=recipe.blocks, glance=recipe.glance)
     heads = Heads(
         HeadsConfig(
             vocab_size=config.vocab_size,

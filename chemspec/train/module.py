@@ -23,15 +23,13 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import DataLoader
 
 from chemspec.data.arrays import Batch, Pairs, TokenBatches
-from chemspec.model.transformer import Transformer
-from chemspec.settings import ModelConfig, Task, TrainSettings
+from chemspec.settings import TrainSettings
 from chemspec.system.files import write_text_atomic
 from chemspec.system.gpu import avoid_cudnn_attention
 from chemspec.system.threads import set_torch_threads
 from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train import optim
-from chemspec.train.average import export_model, read_checkpoint
-from chemspec.train.initial_weights import copy_initial_weights
+from chemspec.train.average import read_checkpoint
 from chemspec.train.watch import AtomicCheckpointIO, StopOnSignal, StopOnTime, StoppedError, TrainingLog
 
 
@@ -50,8 +48,6 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
         super().__init__()
         self.settings = settings
         self.model = model
-        # The model or its compiled form; in a tuple, or its tensors would be saved twice.
-        self.computes: tuple[Callable[..., Tensor]] = (self.model,)
         self.held: list[Tensor] = []  # summed loss and tokens of a validation, on the device
         self.tokens = 0  # trained in this session, without padding
         self.spent = 0.0  # seconds of earlier sessions of this run
@@ -62,7 +58,7 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
     def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         """Return the mean loss of a batch: nats per target token."""
         source, target = batch
-        logits = self.computes[0](source, target[:, :-1])
+        logits = self.model(source, target[:, :-1])
         return cross_entropy(
             logits.flatten(0, 1).float(), target[:, 1:].flatten(), ignore_index=PAD, label_smoothing=smoothing
         )
@@ -76,12 +72,6 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
     def training_step(self, batch: Batch, index: int) -> Tensor:
         """Return the loss to minimise."""
         return self.loss(batch, smoothing=self.settings.label_smoothing)
-
-    def on_fit_start(self) -> None:
-        """Compile the model if requested and useful."""
-        if self.settings.compile and self.device.type == "cuda":
-            # Batch shapes vary: compile one graph for all shapes.
-            self.computes = (torch.compile(self.model, dynamic=True),)
 
     def on_validation_epoch_start(self) -> None:
         """Reset the sums of the previous validation."""
@@ -156,47 +146,6 @@ INPUTS = ("target", "data")  # digests in `settings.json` that must not change; 
 T = TypeVar("T", bound=Training)
 
 
-def train(
-    data: Path,
-    out: Path,
-    *,
-    task: Task,
-    config: ModelConfig,
-    settings: TrainSettings,
-    resume: Path | None = None,
-    start: Path | None = None,
-    exact: Callable[[Transformer, Pairs], float] | None = None,
-    quiet: bool = False,
-    average_last: int = 1,
-) -> Path:
-    """Train on `data/train.npz`; writes `checkpoints/`, `log.csv` and finally the model folder `out/model`.
-
-    Returns the model folder. Ctrl-C finishes the step, writes `checkpoints/last.ckpt` and raises KeyboardInterrupt.
-    Raises ValueError for data, a start or a checkpoint that do not match config and settings, and FileExistsError if
-    `out` contains another run.
-
-    `data` is a folder written by `chemspec data`, `resume` a checkpoint of an interrupted run with the same settings,
-    and `start` a model folder with initial weights (`initial_weights.copy_initial_weights`). `exact` returns the exact
-    match on pairs, measured at every validation; `average_last` is the number of last checkpoints to average.
-    """
-    tokenizer, pairs, held = _read_data(data, config, settings)
-    if average_last < 1 or average_last > settings.keep + 1:
-        raise ValueError(f"average_last is {average_last}; {settings.keep} checkpoints are kept")
-
-    def build() -> Training:
-        model = Transformer(config, dropout=settings.dropout)
-        if start is not None:
-            copy_initial_weights(model, start, tokenizer)
-        module = Training(model, settings)
-        if exact is not None:
-            module.exact = partial(exact, model, held.part(0, settings.validate_pairs))
-        return module
-
-    about = {"task": task, "data": digest_of_data(pairs, tokenizer)}
-    run(build, out, settings, (pairs, held), about, specials=config.source_specials, resume=resume, quiet=quiet)
-    return export_model(out, out / "model", tokenizer, last=average_last)
-
-
 def run(
     build: Callable[[], T],
     out: Path,
@@ -238,22 +187,6 @@ def run(
         finally:
             stop.restore()
     return module
-
-
-def _read_data(data: Path, config: ModelConfig, settings: TrainSettings) -> tuple[Tokenizer, Pairs, Pairs]:
-    """Read vocabulary, training and validation pairs; raises ValueError if they do not fit the model."""
-    tokenizer = Tokenizer.load(data / "vocab.json")
-    if len(tokenizer) != config.vocab_size:
-        raise ValueError(f"{data / 'vocab.json'} has {len(tokenizer)} tokens, the model {config.vocab_size}")
-    pairs, held = split_validation(data, settings.holdout)
-    for part in (pairs, held):
-        highest = max(int(side.flat.max(initial=0)) for side in (part.sources, part.targets))
-        if highest >= len(tokenizer):
-            raise ValueError(f"{data} has token {highest}, but vocab.json has only {len(tokenizer)} tokens")
-        longest = 2 + max(int(side.lengths.max(initial=0)) for side in (part.sources, part.targets))
-        if longest > config.max_positions:
-            raise ValueError(f"{data} has a sequence of {longest} tokens, more than max_positions")
-    return tokenizer, pairs, held
 
 
 def digest_of_data(pairs: Pairs, tokenizer: Tokenizer) -> str:
@@ -354,15 +287,8 @@ def _silence_lightning() -> Iterator[None]:
     logger = logging.getLogger("lightning.pytorch")
     level = logger.level
     logger.setLevel(logging.WARNING)
-    intentional = (
-        ".*LeafSpec.* is deprecated",
-        ".*does not have many workers",
-        "Checkpoint directory .* exists and is not empty",
-        "The dirpath has changed",
-    )
     with warnings.catch_warnings():
-        for message in intentional:
-            warnings.filterwarnings("ignore", message=message)
+        warnings.filterwarnings("ignore", module="lightning")
         try:
             yield
         finally:

@@ -74,7 +74,6 @@ class DrafterRecipe(BaseRecipe):
     shape: dict[str, Any] = field(default_factory=dict)
     blocks: int = 4  # prefixes of each target in a step, each with its masks
     glance: tuple[float, float] = (0.5, 0.3)
-    frozen: bool = False  # whether encoder layers copied from the target are frozen, which saves their backward pass
 
 
 def load_recipe(file: Path, name: str = "") -> Recipe | DrafterRecipe:

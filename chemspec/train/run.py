@@ -1,5 +1,7 @@
 """Train a model by a recipe, validated by exact match on token level, which needs no RDKit."""
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from chemspec.data.arrays import Pairs
@@ -7,9 +9,11 @@ from chemspec.decode.generate import open_decoding
 from chemspec.decode.greedy import greedy_search
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
-from chemspec.settings import preset_config
+from chemspec.settings import ModelConfig, preset_config
 from chemspec.tokenizer import EOS, Tokenizer
-from chemspec.train.module import latest_checkpoint, train
+from chemspec.train.average import export_model
+from chemspec.train.initial_weights import copy_initial_weights
+from chemspec.train.module import Training, digest_of_data, latest_checkpoint, run, split_validation
 from chemspec.train.recipe import Recipe
 
 BATCH = 32  # pairs decoded together in a validation
@@ -35,8 +39,8 @@ def exact_match(model: Transformer, pairs: Pairs) -> float:
             # At most as long as the targets.
             decoders = [greedy_search(max_len=len(target)) for target in expected]
             encoded = [sources[index].tolist() for index in chosen]
-            run = open_decoding(backend, encoded, decoders, top_k=1, max_len=max(map(len, expected)))
-            answers = [finished[0] for finished in run.run_to_end()]
+            decoding = open_decoding(backend, encoded, decoders, top_k=1, max_len=max(map(len, expected)))
+            answers = [finished[0] for finished in decoding.run_to_end()]
             right += sum(answer.tokens == target for answer, target in zip(answers, expected, strict=True))
     finally:
         model.train(was_training)
@@ -50,14 +54,18 @@ def run_recipe(
     *,
     resume: bool = True,
     start: Path | None = None,
-    average: int = 1,
+    exact: Callable[[Transformer, Pairs], float] | None = exact_match,
     quiet: bool = False,
 ) -> Path:
     """Train on data that `prepare` wrote for this recipe, in the run folder `out`, and return the model folder.
 
-    `resume` continues from the last checkpoint, if any; `start` is a model folder with initial weights; `average` is
-    the number of last checkpoints to average, 1 for the recipe's. Raises FileNotFoundError if the data has not been
-    prepared, and ValueError without `start` for a recipe that continues training a model.
+    Writes `checkpoints/`, `log.csv` and finally `out/model`. `resume` continues from the last checkpoint, if any;
+    `start` is a model folder with initial weights; `exact` returns the exact match on pairs, measured at every
+    validation. Ctrl-C finishes the step, writes `checkpoints/last.ckpt` and raises KeyboardInterrupt.
+
+    Raises FileNotFoundError if the data has not been prepared, FileExistsError if `out` contains a run that is not to
+    be resumed, and ValueError for data, a start or a checkpoint that do not match the recipe, or without `start` for a
+    recipe that continues training a model.
     """
     for name in ("train.npz", "vocab.json"):
         if not (data / name).is_file():
@@ -67,15 +75,33 @@ def run_recipe(
         raise ValueError(
             f"{recipe.name} continues training the model of {recipe.starts_from}; give its folder with --start"
         )
-    return train(
-        data,
-        out,
-        task=recipe.task,
-        config=preset_config(recipe.preset, vocab_size=len(Tokenizer.load(data / "vocab.json"))),
-        settings=recipe.train,
-        resume=checkpoint_to_resume,
-        start=None if checkpoint_to_resume else start,
-        exact=exact_match,
-        quiet=quiet,
-        average_last=average if average > 1 else recipe.average_last,
-    )
+    settings, tokenizer = recipe.train, Tokenizer.load(data / "vocab.json")
+    config = preset_config(recipe.preset, vocab_size=len(tokenizer))
+    pairs, held = split_validation(data, settings.holdout)
+    for part in (pairs, held):
+        _check_pairs(part, data, config)
+
+    def build() -> Training:
+        model = Transformer(config, dropout=settings.dropout)
+        if start is not None and not checkpoint_to_resume:
+            copy_initial_weights(model, start, tokenizer)
+        module = Training(model, settings)
+        if exact is not None:
+            module.exact = partial(exact, model, held.part(0, settings.validate_pairs))
+        return module
+
+    about = {"task": recipe.task, "data": digest_of_data(pairs, tokenizer)}
+    specials = config.source_specials
+    run(build, out, settings, (pairs, held), about, specials=specials, resume=checkpoint_to_resume, quiet=quiet)
+    return export_model(out, out / "model", tokenizer, last=recipe.average_last)
+
+
+def _check_pairs(pairs: Pairs, data: Path, config: ModelConfig) -> None:
+    """Raise ValueError if the pairs do not fit the model."""
+    sides = pairs.sources, pairs.targets
+    highest = max(int(side.flat.max(initial=0)) for side in sides)
+    if highest >= config.vocab_size:
+        raise ValueError(f"{data} has token {highest}, but vocab.json has only {config.vocab_size} tokens")
+    longest = 2 + max(int(side.lengths.max(initial=0)) for side in sides)
+    if longest > config.max_positions:
+        raise ValueError(f"{data} has a sequence of {longest} tokens, more than max_positions")

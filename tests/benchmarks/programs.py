@@ -24,7 +24,7 @@ from scripts import option, script
 
 from chemspec import tasks
 from chemspec.bench import speed
-from chemspec.bench.programs import Answer, Answers, Program, chemspec_program, chemspec_programs, time_encoder
+from chemspec.bench.speed import Answers, Program, chemspec_program, drafted_programs
 from chemspec.bench.sweep import Row, Setting, paired_ratio
 from chemspec.cli import options as opt
 from chemspec.cli import show
@@ -48,8 +48,7 @@ def oracle(engine: Engine) -> list[Program]:
     It needs one pass a query, of as many nodes as the answer has tokens, and no time to think.
     """
     known: dict[tuple[int, ...], tuple[int, ...]] = {}
-    timed, watch = time_encoder(engine)
-    timed = replace(timed, build_drafter=lambda *_: OracleDrafter(known))
+    told = replace(engine, build_drafter=lambda *_: OracleDrafter(known))
 
     def prepare(queries: Sequence[str], settings: DecodeSettings) -> None:
         sources = [engine.prepare(text).ids for text in queries]
@@ -57,8 +56,8 @@ def oracle(engine: Engine) -> list[Program]:
             known[source] = best.tokens
 
     # "copy" stands for any drafter: `build_drafter` makes another.
-    program = chemspec_program(timed, watch, "copy", drafting="fixed")
-    return [replace(program, label="oracle", prepare=prepare, beams=False, note=ORACLE)]
+    program = chemspec_program(told, "copy", drafting="fixed")
+    return [replace(program, drafter="oracle", prepare=prepare, note=ORACLE)]
 
 
 @dataclass(frozen=True)
@@ -83,10 +82,7 @@ def naive(engine: Engine, threads: int) -> list[Program]:
             decoded = [recompute(model, source, settings) for source in sources]
         return [[_bare(item.tokens) for item in answers] for answers in decoded]
 
-    version = f"torch {torch.__version__}"
-    # Slow and steady: a few queries tell its speed.
-    most = {"greedy": 20, "beam": 3}
-    return [Program("naive", version, "torch", "fp32", "cpu", answer, batches=False, most=most)]
+    return [Program("naive", f"torch {torch.__version__}", "torch", "fp32", "cpu", answer)]
 
 
 def ctranslate2(engine: Engine, cores: int) -> list[Program]:
@@ -116,7 +112,7 @@ def ctranslate2(engine: Engine, cores: int) -> list[Program]:
 
 # By name, in the order in which they run; what is compared with others in every precision comes first.
 ENGINES: dict[str, Callable[[Engine, int, Sequence[str]], list[Program]]] = {
-    "chemspec": lambda engine, _, drafters: chemspec_programs(engine, drafters),
+    "chemspec": lambda engine, _, drafters: drafted_programs([engine], speed.BenchSettings(drafters=drafters), []),
     "oracle": lambda engine, *_: oracle(engine),
     "naive": lambda engine, threads, _: naive(engine, threads),
     "ctranslate2": lambda engine, *_: ctranslate2(engine, 1),
@@ -124,7 +120,7 @@ ENGINES: dict[str, Callable[[Engine, int, Sequence[str]], list[Program]]] = {
 }
 
 
-def _bare(tokens: Sequence[int]) -> Answer:
+def _bare(tokens: Sequence[int]) -> tuple[int, ...]:
     return tuple(token for token in tokens if token >= UNK)
 
 
@@ -153,9 +149,22 @@ def programs(
     return able
 
 
-def race(engine: Engine, queries: Sequence[str], setting: Setting, **options: Any) -> list[Row]:
-    """Race as `speed.by_turns` does, and compare our rows with CTranslate2's of their precision."""
-    rows = speed.race_programs(engine, queries, setting, **options)
+SLOW = {"naive": {"greedy": 20, "beam": 3}}  # slow and steady: so many queries tell its speed, by decoder
+
+
+def race(engine: Engine, queries: Sequence[str], setting: Setting, *, programs: Sequence[Program]) -> list[Row]:
+    """Race as `speed.race_programs` does, and compare our rows with CTranslate2's of their precision.
+
+    The oracle decodes greedily only, slow programs one query at a time, by themselves, after the others.
+    """
+    settings = setting.settings
+    together = [each for each in programs if each.name not in SLOW and (settings.n == 1 or each.drafter != "oracle")]
+    rows = speed.race_programs(engine, queries, setting, programs=together) if together else []
+    for program in programs if settings.batch_size == 1 else ():
+        if program.name in SLOW:
+            few = queries[: SLOW[program.name][settings.decoder]]
+            measured = speed.race_programs(engine, few, setting, programs=[program], rounds=1)
+            rows += [replace(row, baseline=rows[0] if rows else None) for row in measured]
     return [replace(row, facts={**row.facts, **_peer(row, rows)}) for row in rows]
 
 
@@ -192,7 +201,6 @@ COLUMNS = {
     "passes": "{passes_per_query:.1f}",
     "nodes/pass": "{nodes_per_pass:.1f}",
     "tok/pass": "{tokens_per_pass:.2f}",
-    "Python": "{host_share:.0%}",
     "same list": "{same_list:.0%}",
     "same first": "{same_first:.0%}",
     "peak MB": "{peak_mb:.0f}",
@@ -215,7 +223,6 @@ def main(
     batches: Annotated[str, option("Batch sizes.")] = "1",
     engines: Annotated[str, option(f"Programs, with commas: {', '.join(ENGINES)}.")] = "chemspec,naive,ctranslate2",
     drafters: Annotated[str, option("Drafters of chemspec's rows, besides none.")] = opt.DEFAULT.drafter,
-    preset: Annotated[str, option("Time this architecture with random weights instead of the models.")] = "",
     threads: int = 0,
     device: str = "auto",
     dtype: Annotated[str, option("Precisions of chemspec's rows, with commas.")] = "fp32,int8",
@@ -230,7 +237,6 @@ def main(
         widths=opt.parse_integers("widths", widths),
         batches=opt.parse_integers("batches", batches),
         drafters=opt.split_words(drafters),
-        preset=preset,
         threads=threads,
         device=device,
         dtypes=opt.split_words(dtype),

@@ -9,13 +9,14 @@ from typing import Any
 
 import pytest
 from benchmarks import model_card
+from benchmarks.wrong_answers import count_error_kinds
 from paths import ROOT
 from small import QUERIES, tiny_folder
 
 from chemspec import evaluation
 from chemspec.engine.engine import Engine, confidence
 from chemspec.evaluation.accuracy import KnownReaction, evaluate_model, score_predictions
-from chemspec.evaluation.calibration import NUMBERS, fit_calibrations
+from chemspec.evaluation.calibration import NUMBERS, fit_calibration
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings
 from chemspec.ui.models import cards
@@ -97,11 +98,13 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
         "truth": level,
     }
     trip["with_reagents"] = {"model": "r", "digest": "y", **{name: trip[name] for name in ("kept", "found", "truth")}}
-    judged = fit_calibrations([[(0.5, 1.0, True)], [(0.4, 1.0, False)]])
+    judged = fit_calibration([[(0.5, True)], [(0.4, False)]])
     told = {"queries": 2, "answers": 2, "table": judged.table, "slope": 1.0, "offset": 0.0, "numbers": NUMBERS}
-    sections = dict.fromkeys(("accuracy", "heldout", "int8", "augmented", "distinct", "classes", "failures"), found)
+    sections = dict.fromkeys(("accuracy", "heldout", "int8", "augmented", "distinct", "classes"), found)
     sections["heldout"] = {**found, "recall": {"1": {"value": 0.25, "low": 0.2, "high": 0.3}}}
-    sections |= {"roundtrip": trip, "reliability": told}
+    wrong = [{"hypotheses": [{"smiles": "C(", "canonical": "", "valid": False, "probability": 0.5}]}]
+    faults = count_error_kinds([("C", "CC")], wrong, "retro")
+    sections |= {"roundtrip": trip, "reliability": told, "failures": {"reactions": 1, "faults": faults}}
     assert set(sections) == set(model_card.SECTIONS)
     digest = digest_of_folder(folder)
     assert digest == engine.digest

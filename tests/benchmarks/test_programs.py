@@ -12,12 +12,9 @@ from benchmarks import programs
 from small import two_tiny_folders
 from small_bench import bench_in_small
 
-from chemspec.bench import speed
-from chemspec.bench.programs import Program, TimedBackend
-from chemspec.bench.speed import BenchSettings
+from chemspec.bench.speed import BenchSettings, Program
 from chemspec.bench.sweep import Setting
 from chemspec.settings import DecodeSettings
-from chemspec.types import Trace
 
 
 @pytest.fixture(scope="module")
@@ -78,23 +75,22 @@ def test_other_programs_take_turns_too_and_are_compared_in_their_precision() -> 
     """Slow programs that a few queries suffice for come last, by themselves."""
     seen: list[str] = []
 
-    def racer(name: str, dtype: str, **more: Any) -> Any:
+    def racer(name: str, dtype: str) -> Program:
         def answer(queries: Sequence[str], settings: DecodeSettings) -> list[list[tuple[int, ...]]]:
             seen.append(name + dtype)
             return [[(1,)] for _ in queries]
 
-        return Program(name, "1", "runtime", dtype, "cpu", answer, **more)
+        return Program(name, "1", "runtime", dtype, "cpu", answer)
 
     racers = [
-        racer("chemspec", "fp32", watch=TimedBackend(None)),  # type: ignore[arg-type]
+        racer("chemspec", "fp32"),
         racer("ctranslate2", "float32"),
         racer("ctranslate2", "int8"),
-        racer("naive", "fp32", most={"greedy": 1}),
+        racer("naive", "fp32"),
     ]
-    racers[0].traces.append(Trace(("C",), {}))
     setting = Setting("", DecodeSettings(decoder="greedy", n=1, batch_size=1))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(speed, "_time_shares", lambda *_: {})
+        patch.setitem(programs.SLOW, "naive", {"greedy": 1})
         rows = programs.race(SimpleNamespace(name="m"), ["C", "CC"], setting, programs=racers)  # type: ignore[arg-type]
     warm = seen.index("chemspecfp32", 1)
     assert seen[warm : warm + 3] == ["chemspecfp32", "ctranslate2float32", "ctranslate2int8"]

@@ -284,8 +284,8 @@ def test_help_shows_the_commands_in_order() -> None:
     answers = ["predict", "race", "replay", "check", "verify", "plan", "models", "import", "app", "serve", "precedents"]
     assert commands() == [*answers, "evaluate", "data", "bench", "train"]
     assert commands("bench") == ["drafters", "draft-length", "papers"]
-    drafters = ["distil", "calibrate", "acceptance", "install-drafter", "share-edits"]
-    assert commands("train") == ["average", "leaks", "calibration", "familiarity", *drafters]
+    drafters = ["distil", "calibrate", "install-drafter"]
+    assert commands("train") == ["average", "calibration", *drafters]
 
 
 def test_help_fits_a_screen_and_the_version_a_line() -> None:

@@ -23,7 +23,7 @@ from small import QUERIES
 import chemspec
 from chemspec.cli import race
 from chemspec.engine.engine import Engine
-from chemspec.replay import timing
+from chemspec.replay import terminal, timing
 from chemspec.replay.timing import Lane, Token
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -40,7 +40,7 @@ def rounds(home: Path) -> list[list[DecodeResult]]:
 
 def shown(drawn: list[Lane], now: float, width: int) -> list[str]:
     """Lines of a frame without what they are folded to."""
-    return [part.plain for part in race.render_frame(drawn, now, width, 1).renderables if isinstance(part, Text)]
+    return [part.plain for part in terminal.render_frame(drawn, now, width, 1).renderables if isinstance(part, Text)]
 
 
 def written(text: str) -> str:
@@ -92,20 +92,15 @@ def test_the_replay_shows_frame_after_frame_and_always_the_cursor_again(
         now[0] += seconds
 
     console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
-    monkeypatch.setattr(race, "time", SimpleNamespace(perf_counter=lambda: now[0], sleep=sleep))
+    monkeypatch.setattr(terminal, "time", SimpleNamespace(perf_counter=lambda: now[0], sleep=sleep))
     with pytest.raises(KeyboardInterrupt) if interrupted else nullcontext():
-        race.replay_lanes(console, drawn)
+        terminal.play_lanes(console, drawn)
     out = console.file.getvalue()  # type: ignore[attr-defined]
     assert out.endswith("\x1b[?25h")
     seen = [int(count) for count in re.findall(r"standard +(\d+) of", out)]
     assert seen == sorted(seen) and (seen[0], seen[-1]) == (0, 0 if interrupted else len(drawn[0].ends))
     if not interrupted:
-        assert now[0] * 1e3 >= race.slowdown_factor(drawn) * max(lane.milliseconds for lane in drawn)
-
-
-@pytest.mark.parametrize(("slowest", "factor"), [(24.0, 50), (90.0, 20), (3000.0, 1)])
-def test_a_replay_takes_two_seconds_at_most_unless_the_run_did(slowest: float, factor: int) -> None:
-    assert race.slowdown_factor([Lane("x", (), (1.0, slowest)), Lane("y", (), (2.0,))]) == factor
+        assert terminal.PLAY_SECONDS <= now[0] < terminal.PLAY_SECONDS + 2 * terminal.FRAME_SECONDS
 
 
 def test_identical_is_found_out_and_not_claimed(rounds: list[list[DecodeResult]]) -> None:

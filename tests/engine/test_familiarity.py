@@ -14,10 +14,8 @@ from small import tiny_folder
 from chemspec.engine import familiarity
 from chemspec.engine.engine import Engine
 from chemspec.engine.familiarity import Familiarity, ProductFingerprints, nearest_products
-from chemspec.evaluation.familiarity import training_statistics
 from chemspec.precedents.rows import product_fingerprint
 from chemspec.settings import DecodeSettings
-from chemspec.tokenizer import SPECIALS
 
 KNOWN = ["CC(=O)Nc1ccccc1", "CCO", "c1ccc(-c2ccncc2)cc1", "CCN(CC)CC(=O)Nc1c(C)cccc1C"]
 SEEN = Familiarity("d", {"[Si]": 3}, 9, 0.3, "")
@@ -47,15 +45,6 @@ def test_the_index_that_ships_knows_its_own_products() -> None:
     assert index is not None
     assert index.nearest_similarity("CC(=O)Nc1ccc(O)cc1") > 0.6
     assert index.nearest_similarity("[Na+]") < 0.3
-
-
-def test_training_queries_are_counted_once_each() -> None:
-    queries = ["CCO"] * 30 + ["C[Si]C"] * 3 + ["C" * 50, "not a SMILES"]
-    found = training_statistics(queries, (*SPECIALS, "C", "O", "[Si]", "N"), [0.2, 0.5, 0.9], digest="d", made="m")
-    assert found.rare == {"[Si]": 3, "N": 0}
-    assert 3 <= found.longest < 50 and 0.2 <= found.unlike < 0.3
-    with pytest.raises(ValueError, match="no training queries"):
-        training_statistics([], (), [], digest="", made="")
 
 
 def test_an_engine_notes_what_is_unlike(tmp_path: Path) -> None:

@@ -17,9 +17,11 @@ from chemspec.evaluation.accuracy import (
     FEWEST,
     KnownReaction,
     accuracy_by_class,
+    count_differences,
     evaluate_model,
     rank_of_truth,
     read_known_reactions,
+    read_predictions,
     score_predictions,
     wilson_interval,
 )
@@ -123,3 +125,26 @@ def test_predictions_are_written_and_reused(tmp_path: Path, file: Path) -> None:
     assert evaluate_model(engine, asked, out, HOW) == report
     with pytest.raises(ValueError, match=r"\.jsonl"):
         evaluate_model(engine, asked, tmp_path / "p.csv", HOW)
+
+
+def written(*texts: str) -> dict[str, Any]:
+    return {"hypotheses": [{"smiles": text, "log_prob": -1.0} for text in texts]}
+
+
+def test_differences_count_texts_and_missing_answers() -> None:
+    one, other = [written("C", "N", "O")], [written("C", "O")]
+    assert count_differences(one, one) == {"differing": 0, "answers": 3, "gap": 0.0}
+    assert count_differences(one, other)["differing"] == 2
+    other[0]["hypotheses"][0]["log_prob"] = -1.25
+    assert count_differences(one, other)["gap"] == 0.25
+
+
+def test_predictions_of_other_questions_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"query": "C"}\n')
+    assert read_predictions(file, [KnownReaction("C", "")]) == [{"query": "C"}]
+    with pytest.raises(ValueError, match="predictions of other queries than these 1"):
+        read_predictions(file, [KnownReaction("N", "")])
+    file.write_text("nonsense\n")
+    with pytest.raises(ValueError, match="no predictions"):
+        read_predictions(file, [KnownReaction("N", "")])

@@ -1,15 +1,14 @@
 """How many passes drafts save with the shipped weights: counters that do not depend on the machine.
 
 Ratios are standard passes over speculative ones on the built-in queries, 200 a task; a change of weights or drafters
-that lowers one below its mark is a decision. Beams take minutes on all 200: those tests are marked `slow`, and a part
-runs always.
+that lowers one below its mark is a decision. `test_lossless_weights.py` compares the answers. Beams take minutes on all
+200: those tests are marked `slow`, and a part runs always.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cache
-from itertools import pairwise
 
 import pytest
 
@@ -25,7 +24,6 @@ FREE = 4096  # the largest node budget: passes as if nodes cost nothing
 GREEDY = {"decoder": "greedy", "n": 1, "batch_size": 32, "drafting": "fixed"}
 BEAM = {"decoder": "beam", "n": 10, "batch_size": 8, "drafting": "fixed"}
 SBS = {"decoder": "sbs", "n": 10, "batch_size": 8}
-TIE = 1e-4
 
 Answers = Callable[..., list[DecodeResult]]
 
@@ -54,15 +52,6 @@ def passes(results: Sequence[DecodeResult]) -> int:
     return sum(len(result.trace.passes) for result in results)
 
 
-def same(standard: Sequence[DecodeResult], found: Sequence[DecodeResult]) -> None:
-    """Equal answers; runtimes that add in another order for another pass may part where two are as good as equal."""
-    for one, other in zip(standard, found, strict=True):
-        equal = [item.tokens for item in one.hypotheses] == [item.tokens for item in other.hypotheses]
-        totals = [item.log_prob for item in one.hypotheses]
-        gaps = [a - b for a, b in pairwise(totals)]
-        assert equal or min(speed_numbers([one.trace]).margin, *gaps, float("inf")) < TIE, one.query
-
-
 @pytest.mark.parametrize(
     ("task", "drafter", "options", "least"),
     [
@@ -75,7 +64,6 @@ def same(standard: Sequence[DecodeResult], found: Sequence[DecodeResult]) -> Non
 def test_greedy(answers: Answers, task: str, drafter: str, options: dict[str, int], least: float) -> None:
     standard = answers(task, ALL, drafter="none", **GREEDY)
     fast = answers(task, ALL, drafter=drafter, **GREEDY, **options)
-    same(standard, fast)
     assert speed_numbers([item.trace for item in standard]).tokens_per_pass == 1
     assert passes(standard) / passes(fast) >= least
 
@@ -92,7 +80,6 @@ BEAMS = [
 def test_exact_beams_of_ten_with_free_nodes(answers: Answers, count: int, drafter: str, least: float) -> None:
     standard = answers("retro", count, drafter="none", **BEAM)
     fast = answers("retro", count, drafter=drafter, node_budget=FREE, **BEAM)
-    same(standard, fast)
     assert passes(standard) / passes(fast) >= least
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-from pathlib import Path
 from typing import Any
 
-from benchmarks.reagent_baseline import FrequentSets, baseline
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.chem import canonical
 from chemspec.chem.formats import Input, read_any
 from chemspec.chem.salts import normal_form, other_reagents
-from chemspec.data.settings import DataSettings
 from chemspec.evaluation import accuracy
 
 REAGENTS = ["CCN(CC)CC", "ClCCl", "[Na+]", "[OH-]", "C[C@H](N)c1ccccc1", "O", "C/C=C/C"]
@@ -65,37 +61,3 @@ def test_sets_are_compared_in_normal_form_and_reagents_one_by_one() -> None:
     assert [measured["top"][k]["value"] for k in ("1", "2")] == [0, 0.5]
     found = accuracy.reagent_recall([one.answer for one in asked], [*map(accuracy.distinct_answers, results)])
     assert [found[k]["value"] for k in ("1", "2", "10")] == [1 / 6, 4 / 6, 4 / 6]
-
-
-def test_the_most_frequent_sets_of_the_closest_change_come_first() -> None:
-    frequent = FrequentSets()
-    for reagents, times in (("A", 3), ("B", 2), ("C", 5)):
-        for _ in range(times):
-            frequent.add([("close", 1)] if reagents != "C" else [("close", 2)], reagents)
-    assert frequent.propose([("close", 1)]) == ["A", "B", "C"]
-    assert frequent.propose([("close", 9)], 2) == ["C", "A"]
-    assert FrequentSets().propose([("close", 1)]) == []
-
-
-def test_the_baseline_is_counted_on_other_products_than_it_is_asked_about(tmp_path: Path) -> None:
-    def rows(count: int, solvent: str) -> list[dict[str, str]]:
-        made = []
-        for length in range(1, count + 1):
-            core, product = f"{'C' * length}C(=O)Cl.CN", f"{'C' * length}C(=O)NC"
-            text = {"core_reactants": core, "main_product": product, "mapped_core_rxn": ""}
-            made.append({**text, "reactants_and_reagents": f"{core}.{solvent}.CCN(CC)CC"})
-        return made
-
-    def write(name: str, table: list[dict[str, str]]) -> Path:
-        with (tmp_path / name).open("w", newline="") as file:
-            writer = csv.DictWriter(file, list(table[0]))
-            writer.writeheader()
-            writer.writerows(table)
-        return tmp_path / name
-
-    held = write("held.csv", rows(3, "O")[2:])
-    training = write("train.csv", [*rows(8, "ClCCl"), *rows(3, "O")[2:] * 9])
-    told = baseline(training, held, DataSettings(task="reagents"), every=1)
-    assert (told["counted"], told["reactions"]) == (7, 1)
-    assert told["top"]["10"]["value"] == 0  # nine times seen, but only with the held-out product
-    assert told["recall"]["1"]["value"] == 0.5

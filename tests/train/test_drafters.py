@@ -156,20 +156,6 @@ def test_a_drafter_learns_is_resumed_and_serves(folder: Path, taught: Path, tmp_
             assert [item.tokens for item in one.hypotheses] == [item.tokens for item in other.hypotheses]
 
 
-def test_frozen_layers_and_embeddings_stay_as_the_target_s(folder: Path, taught: Path, tmp_path: Path) -> None:
-    recipe = drafter_recipe("retro-spec-drafter")
-    settings = replace(recipe.train, tokens=600, warmup=1, steps=3, minutes=0, holdout=10, validate_every=3)
-    recipe = replace(recipe, train=settings, shape={"encoder": 3, "decoder": 1}, frozen=True)
-    train_drafter(recipe, taught, folder, tmp_path / "run", quiet=True)
-    state = read_checkpoint(tmp_path / "run" / "checkpoints" / "last.ckpt")["state_dict"]
-    target = checkpoint.load(folder).model
-    for name, weight in target.encoder.layers[1].state_dict().items():
-        assert torch.equal(state[f"model.encoder.layers.1.{name}"], weight)
-    assert torch.equal(state["model.embedding.weight"][:-1], target.embedding.weight)
-    assert state["model.embedding.weight"][-1].abs().max() > 0  # the mask was learned
-    assert state["model.encoder.layers.2.linear2.weight"].abs().max() > 0  # so was the new layer
-
-
 def test_glancing_shows_as_many_masks_as_the_share_of_wrong_guesses() -> None:
     torch.manual_seed(0)
     counted = torch.tensor([[[True] * 10, [True] * 6 + [False] * 4]])

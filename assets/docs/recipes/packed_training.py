@@ -10,7 +10,7 @@ warm-up, for `--share` of the time, and then falls to zero along a cosine; so th
 `chemspec train` computes the same loss on padded batches of many shapes, and on an H100 waits for the host. Here the
 sequences of a batch lie end to end in arrays of one shape, attention is computed within each (FlashAttention of
 variable lengths, torch 2.11 or newer), and a whole step with its optimiser is recorded once and replayed. On a CPU it
-trains in fp32, without graphs and slowly; tests/train/test_packed_training.py compares losses and steps.
+trains in fp32, without graphs and slowly; tests/benchmarks/test_packed_training.py compares losses and steps.
 
 Shapes: S source tokens and T target tokens of a batch, R sequences, H heads, d width of a head.
 """

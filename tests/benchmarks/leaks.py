@@ -1,17 +1,34 @@
-"""Find test reactions and test products in training data, by canonical keys."""
+"""Find test reactions and test products in training data, by canonical keys: `python tests/benchmarks/leaks.py --help`.
 
+Both `chemspec data` and the flags of the CSVs leave them out; this compares them independently of either.
+"""
+
+from __future__ import annotations
+
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Annotated
 
+import typer
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts import option, script
+
+from chemspec.cli import options as opt
+from chemspec.cli import show
 from chemspec.data.arrays import Pairs
-from chemspec.data.reactions import canonical_pair, others_key, product_key
+from chemspec.data.reactions import canonical_for_task, canonical_pair, product_key
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import is_used, read_rows
 from chemspec.settings import Task
-from chemspec.tasks import Pair
+from chemspec.tasks import TASKS, Pair
 from chemspec.tokenizer import Tokenizer
+from chemspec.train.recipe import model_recipe
 
 SHOWN = 5  # number of leaks listed
 Progress = Callable[[int], None]  # called with the number of reactions compared
@@ -55,6 +72,12 @@ def check_arrays(
     return compare_reactions(texts, (canonical_pair(row, task) for row in read_rows(tests)), task, progress)
 
 
+def others_key(task: Task, source: str, target: str) -> str:
+    """Return the key of the other molecules: canonical and sorted; empty if they are invalid."""
+    plain = canonical_for_task(task, TASKS.lookup(task).sides(source, target)[0])
+    return ".".join(sorted(plain.split("."))) if plain else ""
+
+
 def compare_reactions(
     training: Iterator[Pair], tests: Iterator[Pair], task: Task, progress: Progress = lambda _: None
 ) -> LeakReport:
@@ -80,3 +103,29 @@ def compare_reactions(
         if len(examples) < SHOWN:
             examples.append(f"{source} -> {target}")
     return LeakReport(sum(map(len, tests_by_product.values())), checked, same, shared, tuple(examples))
+
+
+def main(
+    recipe: str,
+    source: opt.Source = None,
+    data_dir: Annotated[Path | None, option("Check arrays that `chemspec data` wrote, not the CSVs.", "--data")] = None,
+    every: Annotated[int, option("Check only every n-th training row.")] = 1,
+) -> None:
+    """Compare a recipe's training data with the task's test set; exit code 1 if they have a product in common."""
+    chosen = model_recipe(recipe)
+    folder = opt.require_data_folder(source)
+    tests = opt.find_test_file(source, chosen.task)
+    with show.progress_bar("training reactions") as report:
+        count_rows = partial(report, total=0)
+        if data_dir is not None:
+            compared = check_arrays(data_dir, tests, chosen.task, progress=count_rows)
+        else:
+            files = [folder / file for file in chosen.train_files]
+            compared = check_rows(files, tests, chosen.data, every=every, progress=count_rows)
+    show.print_json(asdict(compared))
+    raise typer.Exit(1 if compared.reactions or compared.products else 0)
+
+
+app = script(main)
+if __name__ == "__main__":
+    app()

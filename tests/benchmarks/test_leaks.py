@@ -1,6 +1,6 @@
 """No test reaction and no test product is trained on: the recipes' rows against the test sets, by canonical keys.
 
-All rows are compared by `chemspec train leaks`; here a part of them, so that the tests stay quick.
+All rows are compared by `python tests/benchmarks/leaks.py`; here a part of them, so that the tests stay quick.
 """
 
 from __future__ import annotations
@@ -10,23 +10,15 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from benchmarks.leaks import check_arrays, check_rows, others_key
 from case_tables import table
 from paths import DATA
 
-from chemspec.data.leaks import check_arrays, check_rows, others_key, product_key
 from chemspec.data.prepare import prepare
+from chemspec.data.reactions import product_key
 from chemspec.data.settings import DataSettings
 from chemspec.settings import Task
-from chemspec.train.recipe import Recipe, builtin_recipes, model_recipe
-
-
-@pytest.mark.parametrize("name", [recipe.name for recipe in builtin_recipes().values() if isinstance(recipe, Recipe)])
-def test_recipes_leave_test_products_out(name: str) -> None:
-    recipe = model_recipe(name)
-    files = (*recipe.train_files, *recipe.validation_files)
-    assert not [file for file in files if "_test" in file]
-    flag = "product_in_test" if recipe.task == "retro" else "product_in_mit_test"
-    assert flag in recipe.data.leave_out
+from chemspec.train.recipe import model_recipe
 
 
 @pytest.mark.parametrize(("name", "every", "limit"), [("retro-50k", 40, 0), ("forward-mit", 40, 30_000)])
@@ -55,9 +47,9 @@ COLUMNS = {
     "retro": ("product", "reactants", "mapped_rxn", "product_in_test"),
     "forward": ("reactants_and_reagents", "main_product", "mapped_core_rxn", "core_reactants", "f"),
 }
-FINE = dict(table("data/no_leaks"))
+FINE = dict(table("benchmarks/no_leaks"))
 # The same molecules written otherwise, one stereo centre drawn in the forward row.
-PLANTED = dict(table("data/planted_leaks"))
+PLANTED = dict(table("benchmarks/planted_leaks"))
 TESTS = {
     "retro": ("c1ccccc1C(N)=O", "ClC(=O)c1ccccc1.N", "", "0"),
     "forward": ("BrP(Br)Br.CCC(C)O", "CCC(C)Br", "", "", "0"),
@@ -112,6 +104,3 @@ def test_keys_are_of_molecules() -> None:
     assert product_key("retro", "C[C@H](N)O", "C") != product_key("retro", "C[C@@H](N)O", "C")
     assert product_key("forward", "C", "C[C@H](N)O") == product_key("forward", "C", "C[C@@H](N)O")
     assert product_key("retro", "CC(", "C") == others_key("retro", "C", "CC(") == ""
-    empty = Path("nowhere")
-    with pytest.raises(FileNotFoundError):
-        check_rows([empty], empty, DataSettings(task="retro"))

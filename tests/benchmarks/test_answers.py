@@ -1,17 +1,22 @@
-"""Round trips and the kinds of wrong answers, on answers made up for it."""
+"""Round trips, kinds of wrong answers and the baseline of reagents, on answers made up for it."""
 
 from __future__ import annotations
 
+import csv
 from pathlib import Path
 from typing import Any
 
 import pytest
 from benchmarks import roundtrip
+from benchmarks.familiarity import training_statistics
+from benchmarks.reagent_baseline import FrequentSets, baseline
+from benchmarks.wrong_answers import EMPTY, FAULTY, OTHER, classify_error, count_error_kinds
 from small import tiny_folder
 
+from chemspec.data.settings import DataSettings
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.accuracy import KnownReaction, count_differences, read_predictions
-from chemspec.evaluation.error_analysis import EMPTY, FAULTY, OTHER, classify_error, count_error_kinds
+from chemspec.evaluation.accuracy import KnownReaction
+from chemspec.tokenizer import SPECIALS
 
 
 def hypothesis(text: str, probability: float = 0.5, *, valid: bool = True) -> dict[str, Any]:
@@ -87,20 +92,44 @@ def test_the_surest_example_of_each_kind() -> None:
     assert found[FAULTY]["example"]["answer"] == "C("
 
 
-def test_differences_count_texts_and_missing_answers() -> None:
-    one, other = [answers("C", "N", "O")], [answers("C", "O")]
-    assert count_differences(one, one) == {"differing": 0, "answers": 3, "gap": 0.0}
-    assert count_differences(one, other)["differing"] == 2
-    other[0]["hypotheses"][0]["log_prob"] = -1.25
-    assert count_differences(one, other)["gap"] == 0.25
+def test_the_most_frequent_sets_of_the_closest_change_come_first() -> None:
+    frequent = FrequentSets()
+    for reagents, times in (("A", 3), ("B", 2), ("C", 5)):
+        for _ in range(times):
+            frequent.add([("close", 1)] if reagents != "C" else [("close", 2)], reagents)
+    assert frequent.propose([("close", 1)]) == ["A", "B", "C"]
+    assert frequent.propose([("close", 9)], 2) == ["C", "A"]
+    assert FrequentSets().propose([("close", 1)]) == []
 
 
-def test_predictions_of_other_questions_are_refused(tmp_path: Path) -> None:
-    file = tmp_path / "a.jsonl"
-    file.write_text('{"query": "C"}\n')
-    assert read_predictions(file, [KnownReaction("C", "")]) == [{"query": "C"}]
-    with pytest.raises(ValueError, match="predictions of other queries than these 1"):
-        read_predictions(file, [KnownReaction("N", "")])
-    file.write_text("nonsense\n")
-    with pytest.raises(ValueError, match="no predictions"):
-        read_predictions(file, [KnownReaction("N", "")])
+def test_the_baseline_is_counted_on_other_products_than_it_is_asked_about(tmp_path: Path) -> None:
+    def rows(count: int, solvent: str) -> list[dict[str, str]]:
+        made = []
+        for length in range(1, count + 1):
+            core, product = f"{'C' * length}C(=O)Cl.CN", f"{'C' * length}C(=O)NC"
+            text = {"core_reactants": core, "main_product": product, "mapped_core_rxn": ""}
+            made.append({**text, "reactants_and_reagents": f"{core}.{solvent}.CCN(CC)CC"})
+        return made
+
+    def write(name: str, table: list[dict[str, str]]) -> Path:
+        with (tmp_path / name).open("w", newline="") as file:
+            writer = csv.DictWriter(file, list(table[0]))
+            writer.writeheader()
+            writer.writerows(table)
+        return tmp_path / name
+
+    held = write("held.csv", rows(3, "O")[2:])
+    training = write("train.csv", [*rows(8, "ClCCl"), *rows(3, "O")[2:] * 9])
+    told = baseline(training, held, DataSettings(task="reagents"), every=1)
+    assert (told["counted"], told["reactions"]) == (7, 1)
+    assert told["top"]["10"]["value"] == 0  # nine times seen, but only with the held-out product
+    assert told["recall"]["1"]["value"] == 0.5
+
+
+def test_training_queries_are_counted_once_each() -> None:
+    queries = ["CCO"] * 30 + ["C[Si]C"] * 3 + ["C" * 50, "not a SMILES"]
+    found = training_statistics(queries, (*SPECIALS, "C", "O", "[Si]", "N"), [0.2, 0.5, 0.9], digest="d", made="m")
+    assert found.rare == {"[Si]": 3, "N": 0}
+    assert 3 <= found.longest < 50 and 0.2 <= found.unlike < 0.3
+    with pytest.raises(ValueError, match="no training queries"):
+        training_statistics([], (), [], digest="", made="")

@@ -1,10 +1,29 @@
-"""Classify wrong answers into kinds of errors, with the most confident example of each."""
+"""Count wrong first answers by kind, with the surest of each: `python tests/benchmarks/wrong_answers.py FILE -t TASK`.
 
+FILE is what `chemspec evaluate` wrote. The table *Known failures* of a card is made of these counts (`--keep`); those
+of November 2026 were stored by `evaluate --keep` itself.
+"""
+
+from __future__ import annotations
+
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts import option, script
 
 import chemspec.chem as chem
+from chemspec.cli import options as opt
+from chemspec.cli import show
+from chemspec.engine.registry import model_folder
+from chemspec.evaluation.accuracy import normalise_result, read_known_reactions, read_predictions
+from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
@@ -109,3 +128,32 @@ def count_error_kinds(
                 "probability": first["probability"],
             }
     return dict(sorted(faults.items(), key=lambda item: -item[1]["count"]))
+
+
+def main(
+    predictions: Annotated[Path, typer.Argument(help="What `chemspec evaluate` wrote (.jsonl).")],
+    task: str,
+    model: str = "",
+    source: opt.Source = None,
+    file: Annotated[Path | None, option("As given to evaluate.")] = None,
+    limit: Annotated[int, option("As given to evaluate.")] = 0,
+    seed: Annotated[int, option("As given to evaluate.")] = 0,
+    keep_numbers: bool = False,
+) -> None:
+    """Count the kinds of wrong first answers, and print the surest example of each."""
+    name = opt.parse_task(task)
+    asked = read_known_reactions(file or opt.find_test_file(source, task), name, limit=limit, seed=seed)
+    results = [normalise_result(result, name) for result in read_predictions(predictions, asked)]
+    faults = count_error_kinds([(item.query, item.answer) for item in asked], results, name)
+    if keep_numbers:
+        folder = model_folder(model or task)
+        measured = {"reactions": len(asked), "faults": faults}
+        opt.store_measurements(folder, ["failures"], digest_of_folder(folder), measured)
+    blank = dict.fromkeys(("query", "truth", "answer", "probability"), "")
+    rows = [{"kind": kind, "count": fault["count"], **(fault["example"] or blank)} for kind, fault in faults.items()]
+    show.print_rows(rows)
+
+
+app = script(main)
+if __name__ == "__main__":
+    app()
