@@ -29,10 +29,9 @@ ENDINGS = (".json", ".md", ".svg", ".png")
 
 @dataclass(frozen=True, kw_only=True)
 class SearchLimits:
-    """Algorithm and limits of a search.
+    """Limits of a search, and constraints on its routes.
 
     Attributes:
-        algorithm: search algorithm: retro-star, mcts or breadth-first.
         seconds: time limit per target in seconds.
         within: time limit per target, such as 5s, with the list of routes: the best routes by then, and steps that
             cannot be checked in time stay unchecked.
@@ -44,7 +43,6 @@ class SearchLimits:
         ahead: further open molecules decoded in the same batch as the requested one; -1: 7 on a GPU, 0 on a CPU.
     """
 
-    algorithm: str = "retro-star"
     seconds: float = 60.0
     within: opt.Duration = None
     expansions: int = 200

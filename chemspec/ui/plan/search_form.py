@@ -15,7 +15,7 @@ from chemspec.chem.guide import bonds_by_name
 from chemspec.chem.names.reagents import name_of
 from chemspec.plan import constraints
 from chemspec.plan import stock as lists
-from chemspec.plan.constraints import ALGORITHMS, PlanSettings
+from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.stock import Keys, Stock
 from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu, uploads
 from chemspec.ui.common.query_box import QueryText
@@ -28,13 +28,7 @@ BOX = QueryText("plan")
 _read_own_stock = st.cache_resource(show_spinner="Reading the stock …", max_entries=4)(stock_menu.read_own_stock)
 LINKED = ("smi", "use", "drop", "keep", "through", "avoid")  # in the address
 CHOICES = ("only", "without", "keep", "through", "avoid")  # settings that the visitor chooses for one target
-DEFAULTS = {
-    "plan_lists": list(lists.BUILT_IN),
-    "plan_seconds": 60,
-    "plan_expansions": 100,
-    "plan_depth": 6,
-    "plan_algorithm": ALGORITHMS[0],
-}
+DEFAULTS = {"plan_lists": list(lists.BUILT_IN), "plan_seconds": 60, "plan_expansions": 100, "plan_depth": 6}
 EXAMPLES = {
     "lidocaine": "CCN(CC)CC(=O)Nc1c(C)cccc1C",
     "imatinib": "Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1",
@@ -91,12 +85,8 @@ def show_search_form() -> SearchRequest | None:
         return None
     st.query_params.from_dict(_search_link(submitted))
     _show_choices(submitted)
-    chosen = submitted.settings
-    if chosen.keep and limits.algorithm == "mcts":
-        st.warning("The algorithm mcts does not support bonds to keep; choose another under Limits.")
-        return None
     own_name, own_keys = own_stock or ("", None)
-    settings = replace(limits, **{name: getattr(chosen, name) for name in CHOICES})
+    settings = replace(limits, **{name: getattr(submitted.settings, name) for name in CHOICES})
     project = replace(submitted, lists=tuple(state.plan_lists), own=own_name, settings=settings)
     return SearchRequest(project, stock, stock_key, own_keys)
 
@@ -158,7 +148,7 @@ def open_search(name: str) -> None:
     settings = saved.settings
     state.plan_search, state.plan_lists = saved, list(saved.lists)
     state.plan_seconds, state.plan_expansions = int(settings.seconds), settings.expansions
-    state.plan_depth, state.plan_algorithm = settings.depth, settings.algorithm
+    state.plan_depth = settings.depth
     _fill_constraints(settings)
 
 
@@ -355,5 +345,4 @@ def _choose_limits() -> PlanSettings:
             "Molecules expanded", 1, 5000, step=10, key="plan_expansions", persist_state="session"
         )
         depth = st.number_input("Longest sequence, in steps", 1, 12, key="plan_depth", persist_state="session")
-        algorithm = st.selectbox("Search algorithm", ALGORITHMS, key="plan_algorithm", persist_state="session")
-    return PlanSettings(algorithm=algorithm, seconds=float(seconds), expansions=int(expansions), depth=int(depth))
+    return PlanSettings(seconds=float(seconds), expansions=int(expansions), depth=int(depth))
