@@ -38,7 +38,6 @@ class SearchLimits:
         expansions: maximum number of molecules expanded per target.
         depth: maximum number of consecutive steps.
         routes: maximum number of routes listed per target.
-        through: intermediate or building block that every route must contain: SMILES or name.
         avoid: substructure (SMARTS) that no precursor may have; repeatable, at most five.
         ahead: further open molecules decoded in the same batch as the requested one; -1: 7 on a GPU, 0 on a CPU.
     """
@@ -49,7 +48,6 @@ class SearchLimits:
     depth: int = 6
     routes: int = 20
     ahead: int = -1
-    through: str = ""
     avoid: list[str] | None = None
 
     def settings(self, device: str) -> PlanSettings:

@@ -1,4 +1,4 @@
-"""Retro* of Syntheseus with look-ahead, lazy forward checks, protected bonds and intermediates.
+"""Retro* of Syntheseus with look-ahead, lazy forward checks and protected bonds.
 
 Look-ahead: the values of Retro* predict the molecules that it expands next, which are decoded in the same batch. A
 wrong prediction costs a decode, but changes no route.
@@ -22,10 +22,7 @@ from chemspec.chem.guide import Bonds
 from chemspec.plan import constraints
 from chemspec.plan.constraints import PlanSettings, trace_bonds
 from chemspec.plan.expand import Expander, Proposal
-from chemspec.plan.routes import shared_part
 from chemspec.plan.stock import Stock
-
-DETOUR_COST = 8.0  # maximum cost in nats of a molecule without any part of the required intermediate
 
 
 class ReactionModel(BackwardReactionModel):  # type: ignore[misc]
@@ -84,7 +81,6 @@ class _RetroStar(RetroStarSearch):  # type: ignore[misc]
     expansions = 0
     ahead = 0
     keep: Bonds = ()
-    through = ""
 
     def should_stop_search(self, graph: Any) -> bool:
         return self.watch(graph) or bool(super().should_stop_search(graph))
@@ -118,25 +114,7 @@ class _RetroStar(RetroStarSearch):  # type: ignore[misc]
     def _next_open(self, graph: Any) -> list[OrNode]:
         """Return the open molecules in the order of their current values."""
         leaves = [node for node in graph.nodes() if isinstance(node, OrNode) and self.can_expand_node(node, graph)]
-        values = {leaf: leaf.data.get("retro_star_value", 0.0) + leaf.data.get("detour", 0.0) for leaf in leaves}
-        return sorted(leaves, key=values.__getitem__)
-
-    def priority_function(self, node: Any, graph: Any) -> float:
-        """Return the cost of the cheapest tree through a molecule; with an intermediate required, likely ways first."""
-        cost = float(super().priority_function(node, graph))
-        if self.through and "detour" not in node.data:
-            node.data["detour"] = DETOUR_COST * self._unlikeness(node, graph)
-        return cost + float(node.data.get("detour", 0.0))
-
-    def _unlikeness(self, node: Any, graph: Any) -> float:
-        """Return the share of the required intermediate that a molecule lacks; 0 below it and for its partners."""
-        above = node
-        while parents := list(graph.predecessors(above)):
-            partners = [child.mol.smiles for child in graph.successors(parents[0])]
-            if any(constraints.is_intermediate(smiles, self.through) for smiles in partners):
-                return 0.0
-            (above,) = graph.predecessors(parents[0])
-        return 1.0 - shared_part(self.through, node.mol.smiles)
+        return sorted(leaves, key=lambda leaf: float(leaf.data.get("retro_star_value", 0.0)))
 
     def visit_node(self, node: Any, graph: Any) -> Any:
         raised = [step for step in self._check_cheapest_tree(node, graph) if self._raises_cost(step, graph)]
@@ -189,5 +167,5 @@ def build_algorithm(settings: PlanSettings, expander: Expander, stock: Stock) ->
         expand_purchasable_target=True,
         prevent_repeat_mol_in_trees=True,
     )
-    algorithm.through, algorithm.ahead, algorithm.keep = settings.through, settings.ahead, settings.keep
+    algorithm.ahead, algorithm.keep = settings.ahead, settings.keep
     return algorithm
