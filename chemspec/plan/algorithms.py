@@ -1,12 +1,7 @@
-"""Retro* of Syntheseus with look-ahead, lazy forward checks and protected bonds.
-
-Look-ahead: the values of Retro* predict the molecules that it expands next, which are decoded in the same batch. A
-wrong prediction costs a decode, but changes no route.
-"""
+"""Retro* of Syntheseus with lazy forward checks and protected bonds."""
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import filterfalse, islice
 from typing import Any
 
 from syntheseus.interface.bag import Bag
@@ -14,7 +9,7 @@ from syntheseus.interface.models import BackwardReactionModel
 from syntheseus.interface.molecule import Molecule
 from syntheseus.interface.reaction import SingleProductReaction
 from syntheseus.search.algorithms.best_first.retro_star import RetroStarSearch
-from syntheseus.search.graph.and_or import AndNode, OrNode
+from syntheseus.search.graph.and_or import AndNode
 from syntheseus.search.mol_inventory import BaseMolInventory
 from syntheseus.search.node_evaluation.common import ConstantNodeEvaluator, ReactionModelLogProbCost
 
@@ -79,7 +74,6 @@ class _RetroStar(RetroStarSearch):  # type: ignore[misc]
 
     watch: Callable[[Any], bool]
     expansions = 0
-    ahead = 0
     keep: Bonds = ()
 
     def should_stop_search(self, graph: Any) -> bool:
@@ -88,11 +82,6 @@ class _RetroStar(RetroStarSearch):  # type: ignore[misc]
     def expand_node(self, node: Any, graph: Any, force_expansion: bool = False) -> Any:
         if self.can_expand_node(node, graph):
             self.expansions += 1
-            expander = self.reaction_model.expander
-            if self.ahead and not expander.is_cached(node.mol.smiles):
-                open_molecules = (open_node.mol.smiles for open_node in self._next_open(graph))
-                unknown = filterfalse(expander.is_cached, open_molecules)
-                expander.expand(list(dict.fromkeys([node.mol.smiles, *islice(unknown, self.ahead)])))
         return super().expand_node(node, graph, force_expansion)
 
     def _filter_reactions(self, reactions: Any, node: Any, graph: Any) -> Any:
@@ -110,11 +99,6 @@ class _RetroStar(RetroStarSearch):  # type: ignore[misc]
                 reactants, product = reaction.reactants, reaction.product
                 traceable.append(SingleProductReaction(reactants=reactants, product=product, metadata=metadata))
         return traceable
-
-    def _next_open(self, graph: Any) -> list[OrNode]:
-        """Return the open molecules in the order of their current values."""
-        leaves = [node for node in graph.nodes() if isinstance(node, OrNode) and self.can_expand_node(node, graph)]
-        return sorted(leaves, key=lambda leaf: float(leaf.data.get("retro_star_value", 0.0)))
 
     def visit_node(self, node: Any, graph: Any) -> Any:
         raised = [step for step in self._check_cheapest_tree(node, graph) if self._raises_cost(step, graph)]
@@ -167,5 +151,5 @@ def build_algorithm(settings: PlanSettings, expander: Expander, stock: Stock) ->
         expand_purchasable_target=True,
         prevent_repeat_mol_in_trees=True,
     )
-    algorithm.ahead, algorithm.keep = settings.ahead, settings.keep
+    algorithm.keep = settings.keep
     return algorithm

@@ -73,7 +73,6 @@ class PlanSettings:
     depth: int = 6  # maximum length of the longest linear sequence
     nodes: int = 50_000  # maximum number of nodes of the graph, which limits the memory: about 4 kB each
     routes: int = 20  # maximum number of routes returned
-    ahead: int = 0  # further open molecules decoded in the same batch, where that takes no longer (GPU)
     only: tuple[str, ...] = ()  # reactions (as `Proposal.reaction`) that are the only steps to their products
     without: tuple[str, ...] = ()  # excluded reactions
     keep: Bonds = ()  # protected bonds of the target, which no step forms
@@ -83,6 +82,4 @@ class PlanSettings:
         for name in ("seconds", "within", "expansions", "depth", "nodes", "routes"):
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
-        if self.ahead < 0:
-            raise ValueError(f"ahead is {self.ahead}; it must not be negative")
         check_patterns(self.avoid)

@@ -1,4 +1,4 @@
-"""Routes of a toy chemistry: found, the same with and without looking ahead, within limits, stopped when asked."""
+"""Routes of a toy chemistry: found, within limits, stopped when asked."""
 
 from __future__ import annotations
 
@@ -55,26 +55,16 @@ def all_routes(smiles: str) -> list[frozenset[tuple[str, tuple[str, ...]]]]:
     return found
 
 
-@pytest.mark.parametrize("ahead", [0, 7])
-def test_a_search_finds_all_routes_of_the_toy(tmp_path: Path, ahead: int) -> None:
-    found = search(tmp_path, ahead=ahead)
+def test_a_search_finds_all_routes_of_the_toy(tmp_path: Path) -> None:
+    model = retro()
+    found = search(tmp_path, model=model)
+    asked = [smiles for call in model.asked for smiles in call]
+    assert len(asked) == len(set(asked)), "a molecule was decoded twice"
     assert found.status == "solved"
     assert signatures(found) == {*all_routes(str(chem.canonical(AMIDE)))}
     assert all(route.solved for route in found.routes)
     scores = [route.score for route in found.routes]
     assert scores == sorted(scores, reverse=True)
-
-
-def test_looking_ahead_saves_calls_and_changes_nothing(tmp_path: Path) -> None:
-    one_by_one, ahead = retro(), retro()
-    first = search(tmp_path, model=one_by_one, ahead=0)
-    second = search(tmp_path, model=ahead, ahead=7)
-    assert [route.signature for route in first.routes] == [route.signature for route in second.routes]
-    assert len(ahead.asked) < len(one_by_one.asked)
-    assert max(map(len, one_by_one.asked)) == 1
-    assert all(len(query) == len(set(query)) for query in ahead.asked)
-    asked = [smiles for call in ahead.asked for smiles in call]
-    assert len(asked) == len(set(asked)), "a molecule was decoded twice"
 
 
 def test_answers_are_kept_on_disk_by_weights_and_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,7 +269,7 @@ def test_the_target_itself_may_have_what_is_avoided(tmp_path: Path) -> None:
         ({"avoid": ("C" * 201,)}, "the limit is 200"),
         ({"avoid": ("C",) * 6}, "the limit is 5"),
         *(({name: 0}, name) for name in ("seconds", "within")),
-        *(({name: -1}, name) for name in ("expansions", "ahead")),
+        *(({name: -1}, name) for name in ("expansions", "depth")),
     ],
 )
 def test_settings_that_cannot_be_met_are_refused(settings: dict[str, Any], words: str) -> None:
