@@ -38,6 +38,7 @@ class SearchLimits:
         expansions: maximum number of molecules expanded per target.
         depth: maximum number of consecutive steps.
         routes: maximum number of routes listed per target.
+        through: intermediate or building block that every route must contain: SMILES or name.
         avoid: substructure (SMARTS) that no precursor may have; repeatable, at most five.
     """
 
@@ -46,6 +47,7 @@ class SearchLimits:
     expansions: int = 200
     depth: int = 6
     routes: int = 20
+    through: str = ""
     avoid: list[str] | None = None
 
     def settings(self) -> PlanSettings:

@@ -1,4 +1,4 @@
-"""Retro* of Syntheseus with lazy forward checks and protected bonds."""
+"""Retro* of Syntheseus with lazy forward checks, protected bonds and intermediates."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +17,10 @@ from chemspec.chem.guide import Bonds
 from chemspec.plan import constraints
 from chemspec.plan.constraints import PlanSettings, trace_bonds
 from chemspec.plan.expand import Expander, Proposal
+from chemspec.plan.routes import shared_part
 from chemspec.plan.stock import Stock
+
+DETOUR_COST = 8.0  # maximum cost in nats of a molecule without any part of the required intermediate
 
 
 class ReactionModel(BackwardReactionModel):  # type: ignore[misc]
@@ -75,6 +78,7 @@ class _RetroStar(RetroStarSearch):  # type: ignore[misc]
     watch: Callable[[Any], bool]
     expansions = 0
     keep: Bonds = ()
+    through = ""
 
     def should_stop_search(self, graph: Any) -> bool:
         return self.watch(graph) or bool(super().should_stop_search(graph))
@@ -99,6 +103,23 @@ class _RetroStar(RetroStarSearch):  # type: ignore[misc]
                 reactants, product = reaction.reactants, reaction.product
                 traceable.append(SingleProductReaction(reactants=reactants, product=product, metadata=metadata))
         return traceable
+
+    def priority_function(self, node: Any, graph: Any) -> float:
+        """Return the cost of the cheapest tree through a molecule; with an intermediate required, likely ways first."""
+        cost = float(super().priority_function(node, graph))
+        if self.through and "detour" not in node.data:
+            node.data["detour"] = DETOUR_COST * self._unlikeness(node, graph)
+        return cost + float(node.data.get("detour", 0.0))
+
+    def _unlikeness(self, node: Any, graph: Any) -> float:
+        """Return the share of the required intermediate that a molecule lacks; 0 below it and for its partners."""
+        above = node
+        while parents := list(graph.predecessors(above)):
+            partners = [child.mol.smiles for child in graph.successors(parents[0])]
+            if any(constraints.is_intermediate(smiles, self.through) for smiles in partners):
+                return 0.0
+            (above,) = graph.predecessors(parents[0])
+        return 1.0 - shared_part(self.through, node.mol.smiles)
 
     def visit_node(self, node: Any, graph: Any) -> Any:
         raised = [step for step in self._check_cheapest_tree(node, graph) if self._raises_cost(step, graph)]
@@ -151,5 +172,5 @@ def build_algorithm(settings: PlanSettings, expander: Expander, stock: Stock) ->
         expand_purchasable_target=True,
         prevent_repeat_mol_in_trees=True,
     )
-    algorithm.keep = settings.keep
+    algorithm.through, algorithm.keep = settings.through, settings.keep
     return algorithm

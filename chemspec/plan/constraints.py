@@ -1,4 +1,4 @@
-"""Settings of a search, and constraints on routes: protected bonds, and substructures to avoid."""
+"""Settings of a search, and constraints on routes: protected bonds, an intermediate, substructures to avoid."""
 
 import math
 from collections.abc import Iterable
@@ -6,12 +6,31 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from chemspec import chem
+from chemspec.chem import formats
 from chemspec.chem.atom_maps import map_atoms
 from chemspec.chem.guide import Bonds
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.chem.query import has_substructure
+from chemspec.chem.salts import split_keeping_salts
 
 MAX_CHARS, MAX_PATTERNS = 200, 5  # of a SMARTS; of a search
+
+
+def read_intermediate(text: str) -> str:
+    """Return the canonical SMILES of one molecule, a SMILES, name or another format; ValueError if unreadable."""
+    query = formats.read_any(text, task="retro")
+    if isinstance(query, chem.Fault):
+        raise ValueError(f"the intermediate {text[:60]!r} cannot be read: {query}")
+    if len(split_keeping_salts(query.smiles)) != 1:
+        raise ValueError(f"the intermediate {query.smiles[:60]} is several molecules; give one")
+    return query.smiles
+
+
+@lru_cache(maxsize=50_000)
+def is_intermediate(smiles: str, intermediate: str) -> bool:
+    """Return whether a molecule is the intermediate, of any stereochemistry if that is given without."""
+    return smiles == intermediate or chem.drop_stereo(smiles) == intermediate
 
 
 def check_patterns(patterns: tuple[str, ...]) -> None:
@@ -76,6 +95,9 @@ class PlanSettings:
     only: tuple[str, ...] = ()  # reactions (as `Proposal.reaction`) that are the only steps to their products
     without: tuple[str, ...] = ()  # excluded reactions
     keep: Bonds = ()  # protected bonds of the target, which no step forms
+    # an intermediate or building block that every route contains, as SMILES, name or another format; without
+    # stereochemistry, it stands for all its stereoisomers
+    through: str = ""
     avoid: tuple[str, ...] = ()  # substructures as SMARTS that no molecule of a route has, except the target
 
     def __post_init__(self) -> None:
@@ -83,3 +105,7 @@ class PlanSettings:
             if getattr(self, name) <= 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
         check_patterns(self.avoid)
+        if self.through:
+            object.__setattr__(self, "through", read_intermediate(self.through))
+            if is_avoided(self.through, self.avoid):
+                raise ValueError(f"the intermediate {self.through} has a substructure that is to be avoided")

@@ -17,6 +17,7 @@ from rdkit.Chem import rdFingerprintGenerator
 
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.stoichiometry import strategy_of_step
+from chemspec.plan.constraints import is_intermediate
 from chemspec.plan.expand import Counts, Proposal
 from chemspec.plan.stock import TITLES
 from chemspec.precedents import Found, Precedents, in_words
@@ -119,6 +120,10 @@ class Route:
     def score(self) -> float:
         """The product of its steps' priors: calibrated probabilities, a tenth if the forward model disagrees."""
         return math.prod(node.step.prior(node.smiles) for node in self.steps if node.step)
+
+    def contains(self, smiles: str) -> bool:
+        """Return whether a molecule is an intermediate or a starting material."""
+        return any(is_intermediate(node.smiles, smiles) for node in self.root if node is not self.root)
 
     @property
     def summary(self) -> str:
@@ -248,6 +253,11 @@ def route_distance(first: Route, second: Route) -> float:
 
     size = max(len(list(first.root)), len(list(second.root)))
     return float(APTED(first.root, second.root, ByMolecule()).compute_edit_distance()) / size
+
+
+def shared_part(smiles: str, other: str) -> float:
+    """Return the share of a molecule's atom environments that another has, 0 to 1."""
+    return float(DataStructs.TverskySimilarity(_morgan_fingerprint(smiles), _morgan_fingerprint(other), 1.0, 0.0))
 
 
 @lru_cache(maxsize=10_000)

@@ -14,6 +14,7 @@ from syntheseus.search.graph.and_or import AndNode
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.plan import constraints
 from chemspec.plan.algorithms import build_algorithm, proposal_of, to_syntheseus_molecule
 from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Counts, Expander, Proposal
@@ -85,7 +86,7 @@ class Search:
 
     @property
     def solved(self) -> bool:
-        """Whether there is a route of at least one step from stock."""
+        """Whether there is a route of at least one step from stock, through a required intermediate or not."""
         graph = self._graph
         return graph is not None and any(step.has_solution for step in graph.successors(graph.root_node))
 
@@ -111,11 +112,12 @@ class Search:
                 node.data["route_cost"] = sum(-math.log(step.prior(item)) for item, step in steps_to.items())
             limit = 5 * self.settings.routes
             most_seconds = min(EXTRACTION_SECONDS, LISTING_SHARE * self.settings.within)
-            solved = iter_routes_cost_order(self._graph, limit, max_time_s=most_seconds)
-            candidates = [self._steps_to(item) for item in solved]
+            candidates = [self._steps_to(item) for item in self._solved_routes(limit, most_seconds)]
             if not any(candidates) and (closest := self._closest_steps()):
                 candidates = [closest]
             routes = [Route(build_tree(self.target, steps, self.stock.source)) for steps in candidates if steps]
+            if through := self.settings.through:  # the closest may be without it
+                routes = [route for route in routes if route.contains(through)]
             best = rank_routes(routes, self.settings.routes)
             steps = [(node.smiles, node.step) for item in best for node in item.steps if node.step]
             unchecked = [(item, step) for item, step in steps if step.round_trip is None]
@@ -126,6 +128,33 @@ class Search:
                 self.expander.run_checks(unchecked if self.settings.within == math.inf else unchecked[:CHECKS_AT_ONCE])
             elif not self.expander.suggest_reagents(steps):
                 return group_routes(best)
+
+    def _solved_routes(self, limit: int, seconds: float) -> list[Any]:
+        """Return the nodes of the cheapest solved routes; of those through the intermediate, if one is required."""
+        graph, routes = self._graph, []
+        if not self.settings.through:
+            return list(iter_routes_cost_order(graph, limit, max_time_s=seconds))
+        ends = time.perf_counter() + seconds
+        required = [
+            node
+            for node in graph.nodes()
+            if self._is_required(node) and not any(map(self._is_required, graph.predecessors(node)))
+        ]
+        for node in required:  # for each, only routes through this node are extracted: other branches cost infinity
+            branch = self._branch(node)
+            choices = [graph.successors(above) for above in branch[1:] if not isinstance(above, AndNode)]
+            others = {other: other.data["route_cost"] for group in choices for other in group if other not in branch}
+            for other in others:
+                other.data["route_cost"] = math.inf
+            most = max(self.settings.routes, limit // len(required))
+            routes += iter_routes_cost_order(graph, most, max_time_s=ends - time.perf_counter())
+            for other, cost in others.items():
+                other.data["route_cost"] = cost
+        return routes
+
+    def _is_required(self, node: Any) -> bool:
+        through = self.settings.through
+        return not isinstance(node, AndNode) and constraints.is_intermediate(node.mol.smiles, through)
 
     def tree(self) -> Seen:
         """Return the likeliest part of the current search tree."""
@@ -142,22 +171,31 @@ class Search:
         return {product: self.expander.with_checks(product, step) for product, step in steps_by_product.items()}
 
     def _closest_steps(self) -> dict[str, Proposal]:
-        """Return the steps of the route with the fewest unavailable heavy atoms."""
+        """Return the steps of the route with the fewest unavailable heavy atoms, one through the intermediate first."""
         graph = self._graph
-        best: dict[Any, tuple[int, float, list[AndNode]]] = {}
+        best: dict[Any, tuple[bool, int, float, list[AndNode]]] = {}
         for node in sorted(graph.nodes(), key=lambda entry: -entry.depth):  # from the leaves to the root
             if isinstance(node, AndNode):
                 below = [best[child] for child in graph.successors(node)]
                 cost = -math.log(proposal_of(node.reaction).prior(node.reaction.product.smiles))
-                chosen = [node, *(entry for child in below for entry in child[2])]
-                cost += sum(entry[1] for entry in below)
-                best[node] = sum(entry[0] for entry in below), cost, chosen
+                chosen = [node, *(entry for child in below for entry in child[3])]
+                cost += sum(entry[2] for entry in below)
+                best[node] = all(entry[0] for entry in below), sum(entry[1] for entry in below), cost, chosen
             else:
-                alternatives = [best[step] for step in graph.successors(node)]
+                lacks = bool(self.settings.through) and not self._is_required(node)
+                alternatives = [
+                    (lacks and entry[0], *entry[1:]) for entry in map(best.__getitem__, graph.successors(node))
+                ]
                 if not alternatives or node is not graph.root_node:
-                    alternatives.append((_missing_atoms(node.mol), 0.0, []))
-                best[node] = min(alternatives, key=lambda entry: entry[:2])
-        return self._steps_to(best[graph.root_node][2])
+                    alternatives.append((lacks, _missing_atoms(node.mol), 0.0, []))
+                best[node] = min(alternatives, key=lambda entry: entry[:3])
+        return self._steps_to(best[graph.root_node][3])
+
+    def _branch(self, node: Any) -> list[Any]:
+        branch = [node]
+        while parents := list(self._graph.predecessors(branch[-1])):
+            branch.append(parents[0])
+        return branch
 
     def result(self, ended: str) -> Plan:
         """Return the current result as a plan."""
@@ -168,6 +206,8 @@ class Search:
             outcome = "the model proposes no valid step for the target" if self.expansions else "nothing expanded yet"
             if self.settings.avoid and self.expansions:
                 outcome += " without a substructure to avoid"
+            if self.settings.through and self._graph is not None and len(self._graph) > 1:
+                outcome = f"no route contains {self.settings.through}, which the search has not reached"
         elif not solved:
             outcome += f"; the closest has {', '.join(leaf.smiles for leaf in routes[0].leaves if not leaf.stock)} left"
         prefix = f"the target itself is in stock ({stock_name}); " if stock_name else ""
@@ -200,6 +240,8 @@ def plan(
         return Plan(target, "refused", str(query))
     if "." in query.smiles:
         return Plan(query.smiles, "refused", "the target is several molecules; give one")
+    if settings and settings.through and constraints.is_intermediate(query.smiles, settings.through):
+        return Plan(query.smiles, "refused", "the required intermediate is the target itself")
     result = Search(query.smiles, expander, stock, settings or PlanSettings(), clock).run(watch)
     message = expander.refused.get(query.smiles)
     return replace(result, status="refused", message=message) if message else result

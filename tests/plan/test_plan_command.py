@@ -91,6 +91,7 @@ def test_without_a_forward_model_it_says_how_to_go_on(call: Any, monkeypatch: py
         (["-o", "route.pdf"], ".json, .md, .svg, .png"),
         (["--stock", "nowhere.smi"], "nowhere.smi"),
         (["--expansions", "0"], "expansions is 0"),
+        (["--through", "C(("], "cannot be read"),
         (["--avoid", "C(("], "is not a SMARTS"),
     ],
 )
@@ -99,11 +100,13 @@ def test_what_cannot_be_done_is_said(call: Any, words: list[str], told: str) -> 
     assert done.exit_code == 2 and told in done.output
 
 
-def test_substructures_to_avoid_are_an_option(call: Any) -> None:
-    done = call(AMIDE, "--avoid", "[OH-]", "--json")
+def test_constraints_are_options(call: Any) -> None:
+    done = call(AMIDE, "--through", "CNC(=O)c1ccc(N)cc1", "--avoid", "[OH-]", "--json")
     assert done.exit_code == 0, done.output
     (found,) = json.loads(done.stdout.splitlines()[-1])["plans"]
-    assert found["routes"] and "[OH-]" not in json.dumps(found["routes"])
+    assert found["routes"] and all("CNC(=O)c1ccc(N)cc1" in json.dumps(route) for route in found["routes"])
+    done = call(AMIDE, "--through", "hexane")
+    assert done.exit_code == 1 and "no route contains CCCCCC" in " ".join(done.output.split())
 
 
 def test_without_the_extra_it_says_how_to_get_it(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:

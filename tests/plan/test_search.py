@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -15,7 +15,7 @@ pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 
 from rdkit import Chem
-from toy import ACID_AMIDE, AMIDE, BOUGHT, Toy, retro, stock
+from toy import ACID_AMIDE, AMIDE, BOUGHT, ESTER_AMIDE, Toy, retro, stock
 
 from chemspec import chem
 from chemspec.chem.guide import bonds_by_name
@@ -55,13 +55,18 @@ def all_routes(smiles: str) -> list[frozenset[tuple[str, tuple[str, ...]]]]:
     return found
 
 
-def test_a_search_finds_all_routes_of_the_toy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("through", ["", ACID_AMIDE, ESTER_AMIDE, "CO", "COC(=O)c1ccc([N+](=O)[O-])cc1"])
+def test_a_search_finds_all_routes_of_the_toy(tmp_path: Path, through: str) -> None:
+    """With a required intermediate all that contain it."""
+    routes = all_routes(str(chem.canonical(AMIDE)))
+    wanted = {route for route in routes if not through or chem.canonical(through) in molecules(route)}
+    assert wanted
     model = retro()
-    found = search(tmp_path, model=model)
+    found = search(tmp_path, model=model, through=through)
     asked = [smiles for call in model.asked for smiles in call]
     assert len(asked) == len(set(asked)), "a molecule was decoded twice"
     assert found.status == "solved"
-    assert signatures(found) == {*all_routes(str(chem.canonical(AMIDE)))}
+    assert signatures(found) == wanted
     assert all(route.solved for route in found.routes)
     scores = [route.score for route in found.routes]
     assert scores == sorted(scores, reverse=True)
@@ -179,12 +184,14 @@ def test_without_a_route_the_closest_is_shown(tmp_path: Path) -> None:
 
 
 def test_the_closest_route_ends_where_the_fewest_atoms_are_missing(tmp_path: Path) -> None:
-    """Not where the search went on to something larger."""
+    """Not where the search went on to something larger, and it has the required intermediate if one does."""
     amine, larger, other = "NCCCCCC", "CC(C)(C)OC(=O)NCCCCCC", "NCCCCCCC(=O)O"
     table = {"CC(=O)NCCCCCC": [(f"CC(=O)Cl.{amine}", 0.9), (f"CC(=O)Cl.{other}", 0.1)], amine: [(larger, 0.9)]}
     model = Toy({str(chem.canonical(product)): ways for product, ways in table.items()})
-    (route,) = search(tmp_path, target="CC(=O)NCCCCCC", model=model, bought=["CC(=O)Cl"]).routes
-    assert [leaf.smiles for leaf in route.leaves if not leaf.stock] == [chem.canonical(amine)]
+    for constraint, missing in (({}, amine), ({"through": other}, other), ({"through": larger}, larger)):
+        found = search(tmp_path, target="CC(=O)NCCCCCC", model=model, bought=["CC(=O)Cl"], **constraint)
+        (route,) = found.routes
+        assert [leaf.smiles for leaf in route.leaves if not leaf.stock] == [chem.canonical(missing)]
 
 
 @pytest.mark.parametrize(
@@ -239,6 +246,51 @@ def molecules(signature: frozenset[tuple[str, tuple[str, ...]]]) -> set[str]:
     return {reactant for _, reactants in signature for reactant in reactants}
 
 
+def test_extraction_is_exact_where_a_likelier_route_is_elsewhere(tmp_path: Path) -> None:
+    """Of one route per list, the best through the intermediate is listed, not the best of all."""
+    intermediate = str(chem.canonical("CNC(=O)c1ccc(N)cc1"))
+    ranked = search(tmp_path).routes
+    best = next(number for number, route in enumerate(ranked) if route.contains(intermediate))
+    assert best > 0
+    (listed,) = search(tmp_path, routes=1, through=intermediate).routes
+    assert listed.signature == ranked[best].signature
+
+
+def test_what_looks_like_the_required_intermediate_is_expanded_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The likeliest way leads away from it; with few expansions only a search that turns to it finds a route."""
+    target, way = "CCOC(=O)c1ccc(NC(=O)CCC)cc1", "CCOC(=O)c1ccc(N)cc1"
+    decoys = ["NOCCOCCOCCCCCCCCCC" + "C" * number for number in range(9)]
+    table = {
+        target: [(decoys[0], 0.9), (f"{way}.CCCC(=O)Cl", 0.02)],
+        way: [("CCOC(=O)c1ccc([N+](=O)[O-])cc1", 0.9)],
+        **{one: [(after, 0.99)] for one, after in pairwise(decoys)},
+    }
+    model = Toy({str(chem.canonical(product)): ways for product, ways in table.items()})
+    bought = ["CCCC(=O)Cl", "CCOC(=O)c1ccc([N+](=O)[O-])cc1"]
+    how: dict[str, Any] = {"target": target, "model": model, "bought": bought, "through": way, "expansions": 3}
+    assert search(tmp_path, **how).status == "solved"
+    monkeypatch.setattr("chemspec.plan.algorithms.DETOUR_COST", 0.0)
+    assert search(tmp_path, **how).status == "open"
+
+
+def test_what_cannot_be_had_through_an_intermediate_is_said(tmp_path: Path) -> None:
+    found = search(tmp_path, through="CCCCCC")
+    assert found.status == "open" and "no route contains CCCCCC" in found.message and not found.routes
+    lacking = search(tmp_path, through=ACID_AMIDE, bought=["CN", "CO"])
+    assert lacking.status == "open" and "no route from stock" in lacking.message
+    assert all(route.contains(str(chem.canonical(ACID_AMIDE))) for route in lacking.routes) and lacking.routes
+    assert search(tmp_path, through=AMIDE).message == "the required intermediate is the target itself"
+
+
+def test_an_intermediate_without_stereochemistry_stands_for_its_stereoisomers() -> None:
+    assert constraints.is_intermediate("C[C@H](N)C(=O)O", "CC(N)C(=O)O")
+    assert not constraints.is_intermediate("CC(N)C(=O)O", "C[C@H](N)C(=O)O")
+    assert PlanSettings(through="alanine").through == PlanSettings(through="C[C@H](N)C(O)=O").through
+    assert not constraints.is_intermediate("C[C@@H](N)C(=O)O", "C[C@H](N)C(=O)O")
+
+
 @pytest.mark.parametrize("smarts", ["C(=O)Cl", "[CX3](=O)[OX2H1]", "[OH-]", "[N+](=O)[O-]"])
 def test_no_precursor_has_a_substructure_to_avoid(tmp_path: Path, smarts: str) -> None:
     pattern = Chem.MolFromSmarts(smarts)
@@ -264,10 +316,14 @@ def test_the_target_itself_may_have_what_is_avoided(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
+        ({"through": "C(("}, "cannot be read"),
+        ({"through": "CCO.CCN"}, "several molecules"),
+        ({"through": "C" * 3000}, "cannot be read"),
         ({"avoid": ("C((",)}, "is not a SMARTS"),
         ({"avoid": ("",)}, "is not a SMARTS"),
         ({"avoid": ("C" * 201,)}, "the limit is 200"),
         ({"avoid": ("C",) * 6}, "the limit is 5"),
+        ({"through": "CCO", "avoid": ("[OH]",)}, "that is to be avoided"),
         *(({name: 0}, name) for name in ("seconds", "within")),
         *(({name: -1}, name) for name in ("expansions", "depth")),
     ],

@@ -103,22 +103,28 @@ def captions(page: AppTest) -> list[str]:
     return [str(one.value).replace("\\", "") for one in page.caption]
 
 
-def test_a_substructure_to_avoid_is_a_constraint_also_by_link() -> None:
+def test_an_intermediate_and_a_substructure_are_constraints_also_by_link() -> None:
     page = pages.open_page("plan", {"smi": SMILES})
+    page.text_input(key="plan_through").set_value("CNC(=O)c1ccc(N)cc1").run()
     page.text_input(key="plan_avoid").set_value(" [OH-] [Na+] ").run()
     assert not page.exception and not page.error
     assert page.query_params["avoid"] == ["[OH-]", "[Na+]"]
-    assert "without [OH-], [Na+]" in captions(page)
-    link = {name: page.query_params[name] for name in ("smi", "avoid")}
+    assert "through CNC(=O)c1ccc(N)cc1, without [OH-], [Na+]" in captions(page)
+    (title,) = (one.value for one in page.subheader)
+    assert title.startswith("Route 1: 3 steps, weakest step 15 %")
+    link = {name: page.query_params[name] for name in ("smi", "through", "avoid")}
     again = pages.open_page("plan", link)
     assert [one.value for one in again.subheader] == [one.value for one in page.subheader]
-    assert again.text_input(key="plan_avoid").value == "[OH-] [Na+]"
+    assert again.text_input(key="plan_through").value == "CNC(=O)c1ccc(N)cc1"
     page.text_input(key="plan_avoid").set_value("C((").run()
     assert "is not a SMARTS" in page.error[0].value
+    page.text_input(key="plan_avoid").set_value("").run()
+    page.text_input(key="plan_through").set_value("hexane").run()
+    assert not page.error and "No route contains CCCCCC" in page.warning[0].value.replace("\\", "")
     press(page, "Clear these choices")
-    assert "avoid" not in page.query_params and page.text_input(key="plan_avoid").value == ""
-    bad = pages.open_page("plan", {"smi": SMILES, "avoid": "C(("})
-    assert "is not a SMARTS" in bad.error[0].value.replace("\\", "") and not bad.subheader
+    assert "through" not in page.query_params and page.text_input(key="plan_through").value == ""
+    bad = pages.open_page("plan", {"smi": SMILES, "through": "C(("})
+    assert "cannot be read" in bad.error[0].value.replace("\\", "") and not bad.subheader
 
 
 def test_routes_are_compared_with_the_numbers_of_the_page_shown_as_a_tree_and_searched_on() -> None:

@@ -12,6 +12,7 @@ import streamlit as st
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.guide import bonds_by_name
+from chemspec.chem.names.reagents import name_of
 from chemspec.plan import constraints
 from chemspec.plan import stock as lists
 from chemspec.plan.constraints import PlanSettings
@@ -25,8 +26,8 @@ from chemspec.ui.plan.saved_searches import SEARCHES, Project
 
 BOX = QueryText("plan")
 _read_own_stock = st.cache_resource(show_spinner="Reading the stock …", max_entries=4)(stock_menu.read_own_stock)
-LINKED = ("smi", "use", "drop", "keep", "avoid")  # in the address
-CHOICES = ("only", "without", "keep", "avoid")  # settings that the visitor chooses for one target
+LINKED = ("smi", "use", "drop", "keep", "through", "avoid")  # in the address
+CHOICES = ("only", "without", "keep", "through", "avoid")  # settings that the visitor chooses for one target
 DEFAULTS = {"plan_lists": list(lists.BUILT_IN), "plan_seconds": 60, "plan_expansions": 100, "plan_depth": 6}
 EXAMPLES = {
     "lidocaine": "CCN(CC)CC(=O)Nc1c(C)cccc1C",
@@ -91,8 +92,8 @@ def show_search_form() -> SearchRequest | None:
 
 
 def _search_link(search: Project) -> dict[str, list[str]]:
-    chosen = search.settings
-    lists = ([search.target], [*chosen.only], [*chosen.without], _kept_bonds(search), [*chosen.avoid])
+    chosen, through = search.settings, [search.settings.through] if search.settings.through else []
+    lists = ([search.target], [*chosen.only], [*chosen.without], _kept_bonds(search), through, [*chosen.avoid])
     return dict(zip(LINKED, lists, strict=True))
 
 
@@ -123,10 +124,10 @@ def _new_search(named: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> 
     read = formats.read_any(str(state.get("plan_text", "")), task="retro")
     state.plan_search = state.plan_problem = None
     if isinstance(read, formats.Input):
-        only, without, keep, avoid = (named.get(name, ()) for name in LINKED[1:])
+        only, without, keep, through, avoid = (named.get(name, ()) for name in LINKED[1:])
         pairs = tuple(pair for name, pair in bonds_by_name(read.smiles).items() if name in keep)
         state.plan_search = Project(new_id(), read.smiles, (), "", PlanSettings())
-        _change_choices(only=only, without=without, keep=pairs, avoid=avoid)
+        _change_choices(only=only, without=without, keep=pairs, through="".join(through[:1]), avoid=avoid)
         if state.plan_problem:
             state.plan_search = None
 
@@ -175,6 +176,7 @@ def _show_choices(search: Project) -> None:
         f"{count} step{'s' * (count != 1)} fixed": count,
         f"{len(chosen.without)} left out": chosen.without,
         f"bonds kept: {', '.join(marked)}": marked,
+        f"through {name_of(chosen.through) or chosen.through}": chosen.through,
         f"without {', '.join(chosen.avoid)}": chosen.avoid,
     }
     if any(texts.values()):
@@ -288,10 +290,17 @@ def _choose_stock() -> tuple[Stock | None, str, tuple[str, Keys] | None]:
 
 
 def _choose_constraints(search: Project) -> None:
-    """Draw what no step may form or need."""
+    """Draw what every route must contain, and what no step may form or need."""
     marked, chosen = _kept_bonds(search), search.settings
-    count = len(marked) + len(chosen.avoid)
+    count = len(marked) + bool(chosen.through) + len(chosen.avoid)
     with st.popover("Constraints" + f" ({count})" * bool(count)):
+        st.text_input(
+            "Through this intermediate (SMILES or name)",
+            key="plan_through",
+            on_change=_constraints_typed,
+            help="Every route contains this molecule, as an intermediate or a building block. Without stereochemistry, "
+            "any stereoisomer counts.",
+        )
         st.text_input(
             "Without this substructure (SMARTS)",
             key="plan_avoid",
@@ -313,12 +322,12 @@ def _choose_constraints(search: Project) -> None:
 def _constraints_typed() -> None:
     state = st.session_state
     if state.plan_search:
-        _change_choices(avoid=tuple(state.plan_avoid.split()))
+        _change_choices(through=state.plan_through.strip(), avoid=tuple(state.plan_avoid.split()))
         state.plan_stopped = None
 
 
 def _fill_constraints(settings: PlanSettings) -> None:
-    st.session_state.plan_avoid = " ".join(settings.avoid)
+    st.session_state.plan_through, st.session_state.plan_avoid = settings.through, " ".join(settings.avoid)
 
 
 def _bonds_marked(target: str, marks: bond_picker.Marks) -> None:
