@@ -19,6 +19,7 @@ from chemspec.chem.traced_text import TracedText
 LONGEST_LIST = 20_000  # characters; a query has far fewer
 MOST_ITEMS = 300  # words of a list
 MOST_WORDS = 7  # of a name
+MOST_SYSTEMATIC = 2  # names of a list that OPSIN is asked for; each takes seconds
 JOINED = "read as a list"
 _DROPPED = "dropped, taken for a name"
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
@@ -120,7 +121,7 @@ def _read_list(text: TracedText, is_target: bool, single: Flask | Fault) -> Flas
         joined = read_smiles(text.substitute(_LINE_BREAK, lambda _: ""))
         if isinstance(joined, Flask) and not any(_DROPPED in note for note in joined.notes):
             return Flask(joined.smiles, "SMILES", (*joined.notes, "line breaks removed"))
-    if contents.unread:
+    if contents.unread and not _add_systematic(contents):
         return _with_unread(text, contents, single)
     if sum(sum(parsing.ring_labels(smiles)) for smiles in contents.smiles) > 2 * parsing.MOST_RINGS:
         return text.fault(parsing.TOO_MANY_RINGS, "length")
@@ -133,6 +134,17 @@ def _read_list(text: TracedText, is_target: bool, single: Flask | Fault) -> Flas
 
 def _named(written: str, named: lookup.Named | None) -> Contents | None:
     return Contents([named.smiles], list(_meaning(written, named)), named=True) if named else None
+
+
+def _add_systematic(contents: Contents) -> bool:
+    if len(contents.unread) > MOST_SYSTEMATIC:
+        return False
+    for name in (item.chars for item in contents.unread):
+        if (named := _named(name, lookup.read_systematic(name))) is None:
+            return False
+        contents.add(named)
+    contents.unread.clear()
+    return True
 
 
 def _read_part(part: TracedText, is_target: bool) -> Contents:
