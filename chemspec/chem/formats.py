@@ -76,24 +76,6 @@ def _shift_molecule(mol: Any, left: float) -> float:
     return float(coordinates[:, 0].max()) + 1.5
 
 
-def to_rdf(rows: Sequence[Mapping[str, object]], date: str) -> str:
-    """Return an RDF: one reaction per row, from its "reaction" (reaction SMILES); all other keys become data.
-
-    Rows with invalid reactions are left out. The date is such as "11/23/26 14:05".
-    """
-    records = []
-    for row in rows:
-        sides = str(row.get("reaction", "")).split(">>")
-        if block := to_rxn(*sides) if len(sides) == 2 else "":
-            data = (
-                f"$DTYPE {_field_name(key)}\n$DATUM {_single_line(value)}\n"
-                for key, value in row.items()
-                if key != "reaction"
-            )
-            records.append(f"$RFMT\n{block}{''.join(data)}")
-    return f"$RDFILE 1\n$DATM {date}\n{''.join(records)}" if records else ""
-
-
 _BOND = 14.4  # bond length in points in a ChemDraw file
 
 

@@ -13,37 +13,12 @@ from chemspec.chem.atom_maps import AtomMap, map_atoms, read_graph
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.chem.stereo_changes import changed_centres, flipped_double_bonds
 
-TABLE = Path(__file__).with_name("reaction_classes.tsv")
+FOLDER = Path(__file__).parent  # of the tables
 SECONDS = 0.2  # of processor time for one atom map
 NO_CLASS = "No known class"  # where atoms cannot come from where they seem to
 OPENED = "an aromatic ring would have to open"
 # Canonical SMILES of solvents, bases and ligands, which seldom give atoms.
-BYSTANDERS = frozenset(Path(__file__).with_name("bystanders.txt").read_text(encoding="utf-8").split())
-
-# Rings that a step may close, the more special ones first.
-_RINGS = {
-    "tetrazole": "c1nnnn1",
-    "1,2,3-triazole": "c1cnnn1",
-    "1,2,4-triazole": "c1ncnn1",
-    "oxadiazole": "c1nnco1 c1ncon1",
-    "thiadiazole": "c1nncs1 c1ncsn1",
-    "benzimidazole": "c1ccc2nc[nX3]c2c1",
-    "indazole": "c1ccc2[nX3]ncc2c1",
-    "indole": "c1ccc2[nX3]ccc2c1",
-    "quinazoline": "c1ccc2ncncc2c1",
-    "quinoline": "c1ccc2ncccc2c1",
-    "pyrazole": "c1cn[nX3]c1",
-    "imidazole": "c1cnc[nX3]1",
-    "thiazole": "c1cscn1",
-    "oxazole": "c1cocn1",
-    "isoxazole": "c1cnoc1",
-    "pyrimidine": "c1cncnc1",
-    "pyrazine": "c1cnccn1",
-    "pyrrole": "c1cc[nX3]c1",
-    "pyridine": "c1ccncc1",
-    "thiophene": "c1ccsc1",
-    "furan": "c1ccoc1",
-}
+BYSTANDERS = frozenset((FOLDER / "bystanders.txt").read_text(encoding="utf-8").split())
 
 
 @dataclass(frozen=True)
@@ -165,7 +140,7 @@ def _ring(match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ..
         origins = [match.origin[atom] for atom in inside[0]] if inside else [-1]
         same_molecule = min(origins) >= 0 and len({match.left.molecules[origin] for origin in origins}) == 1
         if len(inside) >= 2 or same_molecule:
-            for name, patterns in _RINGS.items():
+            for name, patterns in _closed_rings():
                 for pattern in patterns.split():
                     if any(set(ring) <= set(hit) for hit in right.GetSubstructMatches(_smarts(pattern))):
                         sentence = f"The {name} ring is made, {len(inside)} bond{'s' * (len(inside) > 1)} at once."
@@ -284,24 +259,25 @@ _smarts = cache(mol_from_smarts)
 
 
 @cache
+def _closed_rings() -> list[list[str]]:
+    return read_asset_table(FOLDER / "rings.tsv")
+
+
+@cache
+def _leaving_words() -> dict[str, str]:
+    return {row[0]: row[1] for row in read_asset_table(FOLDER / "leaving_groups.tsv")}
+
+
+@cache
 def _rules() -> tuple[Rule, ...]:
     rules = []
-    for family, name, sentence, product, reactants, *reagents in read_asset_table(TABLE):
+    for family, name, sentence, product, reactants, *reagents in read_asset_table(FOLDER / "reaction_classes.tsv"):
         patterns = tuple(_smarts(part) for part in reactants.split(" + "))
         rules.append(Rule(family, name, sentence, _smarts(product), patterns, reagents[0] if reagents else ""))
     return tuple(rules)
 
 
-# What leaves, by its SMILES, as a word after "also as"; what is not here is only counted.
-_LEAVING = {
-    "Cl": "chloride", "Br": "bromide", "I": "iodide", "F": "fluoride", "CS(=O)(=O)O": "mesylate",
-    "Cc1ccc(S(=O)(=O)O)cc1": "tosylate", "O=S(=O)(O)C(F)(F)F": "triflate", "OBO": "boronic acid",
-    "CC1(C)OBOC1(C)C": "boronic ester", "C": "methyl", "CC": "ethyl", "CCC": "isopropyl", "CC(C)C": "tert-butyl",
-    "CO": "methyl ester", "CCO": "ethyl ester", "Cc1ccccc1": "benzyl", "CC(=O)O": "anhydride", "CC=O": "acetyl",
-    "COC": "MOM", "C1CCOCC1": "THP", "CC(C)(C)OC=O": "Boc", "O=COCc1ccccc1": "Cbz", "O=Cc1ccccc1": "benzoyl",
-    "CCOC=O": "ethyl carbamate", "O=CC(F)(F)F": "trifluoroacetyl", "O=C(O)C(F)(F)F": "anhydride",
-}  # fmt: skip
-ACYL = ("CC(=O)O", "O=C(O)C(F)(F)F", "CO", "CCO")  # words of `_LEAVING` that mean an acyl group is bound to it
+ACYL = ("CC(=O)O", "O=C(O)C(F)(F)F", "CO", "CCO")  # leaving groups whose words mean that an acyl group is bound to them
 _METALS = {"Si": "silyl", "Sn": "stannane", "Zn": "zinc", "Mg": "Grignard", "Li": "lithium"}
 
 
@@ -319,7 +295,7 @@ def describe_leaving_groups(match: AtomMap, left: Any) -> str:
         if plain == "O":
             words.append(_name_of_oxygen(match, part[0]))
         else:
-            words.append(_METALS[min(metals)] if metals else _LEAVING.get(plain, ""))
+            words.append(_METALS[min(metals)] if metals else _leaving_words().get(plain, ""))
     return " + ".join(sorted(words)) if all(words) else ""
 
 

@@ -29,10 +29,9 @@ ENDINGS = (".json", ".md", ".svg", ".png")
 
 @dataclass(frozen=True, kw_only=True)
 class SearchLimits:
-    """Algorithm and limits of a search.
+    """Limits of a search, and constraints on its routes.
 
     Attributes:
-        algorithm: search algorithm: retro-star, mcts or breadth-first.
         seconds: time limit per target in seconds.
         within: time limit per target, such as 5s, with the list of routes: the best routes by then, and steps that
             cannot be checked in time stay unchecked.
@@ -41,28 +40,23 @@ class SearchLimits:
         routes: maximum number of routes listed per target.
         through: intermediate or building block that every route must contain: SMILES or name.
         avoid: substructure (SMARTS) that no precursor may have; repeatable, at most five.
-        ahead: further open molecules decoded in the same batch as the requested one; -1: 7 on a GPU, 0 on a CPU.
     """
 
-    algorithm: str = "retro-star"
     seconds: float = 60.0
     within: opt.Duration = None
     expansions: int = 200
     depth: int = 6
     routes: int = 20
-    ahead: int = -1
     through: str = ""
     avoid: list[str] | None = None
 
-    def settings(self, device: str) -> PlanSettings:
-        """Return the settings of a search with a model on this device."""
+    def settings(self) -> PlanSettings:
+        """Return the settings of a search."""
         from chemspec.plan.constraints import PlanSettings
 
         values: dict[str, Any] = vars(self) | {"within": math.inf, "avoid": tuple(self.avoid or ())}
         if self.within is not None:
             values |= {"within": self.within, "seconds": math.inf}
-        if self.ahead < 0:
-            values["ahead"] = 0 if device == "cpu" else 7
         return PlanSettings(**values)
 
 
@@ -84,8 +78,8 @@ class Models:
     device: str = "auto"
     threads: int = 0
 
-    def load(self, index: Precedents | None) -> tuple[Expander, str]:
-        """Load the models, that of reagents if it is installed; returns them with the device of the retro model."""
+    def load(self, index: Precedents | None) -> Expander:
+        """Load the models, that of reagents if it is installed."""
         from chemspec.plan.expand import Expander
         from chemspec.review.review import load_engines, load_fastest
 
@@ -96,8 +90,7 @@ class Models:
         if self.check and "forward" not in others:
             raise ValueError("no model named forward is installed to check the steps; leave them unchecked: --no-check")
         settings = DecodeSettings(n=self.n, drafter=self.drafter)
-        expander = Expander(retro, others.get("forward"), settings, reagents=others.get("reagents"), index=index)
-        return expander, retro.device
+        return Expander(retro, others.get("forward"), settings, reagents=others.get("reagents"), index=index)
 
 
 @command("plan", "Answers")
@@ -129,12 +122,11 @@ def plan_routes(
         if file.suffix not in ENDINGS:
             raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
     opt.check_parent_folders(*files)
-    limits.settings("cpu")  # reports invalid limits before the models are loaded
+    settings = limits.settings()  # reports invalid limits before the models are loaded
     queries = _read_targets(targets, column)
     can_buy = load_stock(stock or BUILT_IN)
     index = installed()
-    expander, device = models.load(index)
-    settings = limits.settings(device)
+    expander = models.load(index)
     report = _Report()
     for target in queries:
         with show.progress_bar("expanding") as progress:

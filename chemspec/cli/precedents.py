@@ -23,13 +23,12 @@ def build_precedents(
     source: opt.Source = None,
     files: list[str] | None = None,
     reagents_from: list[str] | None = None,
-    limit: int = 0,
     out: Path | None = None,
     guess: bool = True,
     bits: int = 512,
     workers: int = 2,
 ) -> dict[str, Any]:
-    """Build an index of precedents from reaction CSVs; resumable by the same command.
+    """Build an index of precedents from reaction CSVs.
 
     Options:
         files --file: CSV in the --source folder, repeatable; first those that separate reactants from reagents best.
@@ -57,7 +56,6 @@ def build_precedents(
             reagents_from=[folder / name for name in reagents_from or ()],
             guess=guess,
             bits=bits,
-            limit=limit,
             workers=workers,
             progress=report,
         )

@@ -12,7 +12,7 @@ from math import atan2, cos, hypot, pi, sin
 from typing import Any
 
 import numpy as np
-from rdkit.Chem import rdDepictor
+from rdkit.Chem import rdDepictor, rdMolAlign
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
@@ -180,9 +180,7 @@ def align_layout(mol: Any, model: str, pairs: Bonds) -> None:
     if not _fits_coordinates(mol, fixed):
         mol.RemoveAllConformers()
         add_layout(mol)
-        _rotate_onto(
-            mol.GetConformer(), np.array([atom for atom, _ in pairs]), np.array([[*xy] for xy in fixed.values()])
-        )
+        rdMolAlign.AlignMol(mol, other, atomMap=list(pairs))
 
 
 def _fits_coordinates(mol: Any, fixed: dict[int, Point2D]) -> bool:
@@ -197,15 +195,6 @@ def _fits_coordinates(mol: Any, fixed: dict[int, Point2D]) -> bool:
     ]
     gaps = np.linalg.norm(positions[:, None] - positions[None], axis=-1) + 9 * np.eye(len(positions))
     return bool(max(lengths, default=1.5) <= 2.4 and min(lengths, default=1.5) >= 0.9 and gaps.min() >= 0.5)
-
-
-def _rotate_onto(conformer: Any, atoms: Any, targets: Any) -> None:
-    """Rotate or reflect a flat molecule so that some of its atoms match target coordinates (n, 2)."""
-    flat = conformer.GetPositions()
-    middle = flat[atoms, :2].mean(axis=0)
-    left, _, right = np.linalg.svd((flat[atoms, :2] - middle).T @ (targets - targets.mean(axis=0)))
-    flat[:, :2] = (flat[:, :2] - middle) @ left @ right
-    conformer.SetPositions(flat)
 
 
 def _rgba_color(color: str) -> tuple[float, float, float, float]:

@@ -3,7 +3,7 @@
 A pickle can name any function or class and have it called. Here a name is of one of three kinds. Names needed to build
 tensors and plain containers map to chemspec's or torch's functions. Names of packages that write checkpoints of
 reaction models map to an inert class, which stores its arguments and does nothing. Any other name makes the file an
-error before a single call. Sizes are checked before unpickling, see `pickle_bounds`.
+error before a single call. The sizes, the number of operations and the keys of dictionaries are limited as well.
 """
 
 from __future__ import annotations
@@ -17,18 +17,28 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 import torch
 from torch import Tensor
 
-from chemspec.importers import pickle_bounds
 from chemspec.model.checkpoint import CheckpointError
 
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin")
 LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # first bytes of files of torch before 1.6
 ZIP = b"PK\x03\x04"
 LONGEST_LIST = 5_000_000  # bytes of a zip archive's directory, some 80 per tensor
+MOST_BYTES = 100_000_000  # size of a pickle
+MOST_OPERATIONS = 300_000  # some forty per tensor; this many take a third of a second
+MOST_NAMES = 10_000  # classes and functions
+LONGEST_LINE = 1_000_000  # bytes
+LARGEST_KEY = 2**63  # larger integers can be chosen so that all have the same hash
+# Operations that no checkpoint needs: extensions, outside buffers, memory reserved in advance, and those besides
+# SETITEM(S) that take keys.
+REFUSED_OPERATIONS = (
+    *(pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER, pickle.BYTEARRAY8),
+    *(pickle.DICT, pickle.FROZENSET, pickle.ADDITEMS),
+)
 
 # Packages whose classes are named in checkpoints of reaction models; none of them needs to be installed.
 WRITERS = frozenset(
@@ -127,7 +137,7 @@ DTYPES = frozenset(name for name, kind in vars(torch).items() if isinstance(kind
 
 
 class _Ordered(OrderedDict[Any, Any]):
-    """OrderedDict with the constructor items of Python 2, whose keys are checked as in `pickle_bounds`."""
+    """OrderedDict with the constructor items of Python 2, whose keys are names."""
 
     def __init__(self, items: Any = ()) -> None:
         pairs = list(items) if isinstance(items, list | tuple) else None
@@ -140,20 +150,71 @@ class RefusedError(pickle.UnpicklingError):
     """A name that is not on the allow-list."""
 
 
-class Unpickler(pickle.Unpickler):
-    """Unpickler restricted to the names that `find_class` allows and the sizes that `pickle_bounds` allows."""
+class TooLargeError(pickle.UnpicklingError):
+    """A pickle larger or stranger than any checkpoint."""
 
-    def __init__(self, file: Any, **options: Any) -> None:
-        super().__init__(file, **options)
-        self._file = file
 
-    def load(self) -> Any:
-        """Check the size (TooLargeError), then unpickle; a damaged pickle may raise any error."""
-        pickle_bounds.check_bounds(self._file)
-        return super().load()
+class _BoundedFile:
+    """A file with limits on the bytes that are read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self._left = file, MOST_BYTES
+
+    def read(self, size: int) -> bytes:
+        self._left -= size
+        if self._left < 0:
+            raise TooLargeError(f"its pickle has more than {MOST_BYTES // 1_000_000} MB")
+        return self._file.read(size)
+
+    def readline(self) -> bytes:
+        line = self._file.readline(LONGEST_LINE)
+        if len(line) == LONGEST_LINE:
+            raise TooLargeError("it has a line longer than any name")
+        return line
+
+
+class _BoundedOperations(dict[int, Any]):
+    """Functions of a pickle's operations by code, with a limit on how often one is looked up."""
+
+    left = MOST_OPERATIONS
+
+    def __getitem__(self, code: int) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise TooLargeError(f"it has more than {MOST_OPERATIONS:,} operations")
+        if code not in self:
+            raise TooLargeError(f"it holds the operation {chr(code)!r}, which no checkpoint needs")
+        return super().__getitem__(code)
+
+
+_PYTHON_UNPICKLER: Any = pickle._Unpickler  # the one in C cannot be limited
+
+
+class Unpickler(_PYTHON_UNPICKLER):  # type: ignore[misc]
+    """Unpickler restricted to the names that `find_class` allows, to some sizes, and to keys with a quick hash.
+
+    A tuple is no such key: the hash of nested tuples is not cached, so its cost doubles with every level.
+    """
+
+    def __init__(self, file: IO[bytes], **options: Any) -> None:
+        super().__init__(_BoundedFile(file), **options)
+        self.dispatch = _BoundedOperations(OPERATIONS)
+        self._names = 0
+
+    def _set_item(self) -> None:
+        value, key = self.stack.pop(), self.stack.pop()
+        self.stack[-1][_checked_key(key)] = value
+
+    def _set_items(self) -> None:
+        items = self.pop_mark()
+        for key, value in zip(items[::2], items[1::2], strict=True):
+            self.stack[-1][_checked_key(key)] = value
 
     def find_class(self, module: str, name: str) -> Any:
         """Return the function or class for a name; raises RefusedError if it is not on the allow-list."""
+        self._names += 1
+        if self._names > MOST_NAMES:
+            raise TooLargeError(f"it names more than {MOST_NAMES:,} classes")
         root = module.partition(".")[0]
         if (module, name) == ("collections", "OrderedDict"):
             return type("OrderedDict", (_Ordered,), {"__module__": "inert"})
@@ -167,6 +228,16 @@ class Unpickler(pickle.Unpickler):
         if root in WRITERS or trainers or name in HARMLESS.get(module, ()):
             return type(name.rpartition(".")[2] or "unnamed", (Inert,), {"__module__": "inert"})
         raise RefusedError(f"it names {module}.{name}, which no checkpoint needs")
+
+
+OPERATIONS = {code: run for code, run in _PYTHON_UNPICKLER.dispatch.items() if bytes([code]) not in REFUSED_OPERATIONS}
+OPERATIONS |= {pickle.SETITEM[0]: Unpickler._set_item, pickle.SETITEMS[0]: Unpickler._set_items}
+
+
+def _checked_key(key: Any) -> Any:
+    if isinstance(key, tuple) or (isinstance(key, int) and not -LARGEST_KEY <= key < LARGEST_KEY):
+        raise TooLargeError("it has a tuple or a huge number as a key, which no checkpoint needs")
+    return key
 
 
 def _load(file: Any, **options: Any) -> Any:
@@ -235,7 +306,7 @@ class _Archive(io.FileIO):
 
     def read(self, size: int | None = -1) -> bytes:  # type: ignore[override]
         if size is not None and size > LONGEST_LIST:
-            raise pickle_bounds.TooLargeError("it lists more parts than a checkpoint has")
+            raise TooLargeError("it lists more parts than a checkpoint has")
         return super().read(-1 if size is None else size) or b""
 
 
@@ -248,9 +319,9 @@ def _read_zip_pickle(path: Path) -> bytes:
         if len(pickles) != 1:
             raise CheckpointError(f"{path} is a zip archive without the data.pkl of a checkpoint")
         if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
-            raise pickle_bounds.TooLargeError("its parts are compressed, unlike those that torch writes")
-        if max(pickles[0].file_size, pickles[0].compress_size) > pickle_bounds.MOST_BYTES:
-            raise pickle_bounds.TooLargeError(f"its pickle has more than {pickle_bounds.MOST_BYTES // 1_000_000} MB")
+            raise TooLargeError("its parts are compressed, unlike those that torch writes")
+        if max(pickles[0].file_size, pickles[0].compress_size) > MOST_BYTES:
+            raise TooLargeError(f"its pickle has more than {MOST_BYTES // 1_000_000} MB")
     with zipfile.ZipFile(path) as archive:
         return archive.read(pickles[0])
 
@@ -270,7 +341,7 @@ def _read_outline(path: Path, _time: int, size: int) -> dict[Any, Any]:
                 keys = _Outline(file, size, encoding="utf-8").load()
                 if not isinstance(keys, list) or not all(isinstance(key, str) for key in keys):
                     raise ValueError("its tensors have no names")
-    except (RefusedError, pickle_bounds.TooLargeError) as error:
+    except (RefusedError, TooLargeError) as error:
         raise CheckpointError(f"{path} is refused, and nothing in it was run: {error}") from error
     except CheckpointError:
         raise

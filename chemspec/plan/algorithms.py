@@ -1,12 +1,7 @@
-"""The search algorithms of Syntheseus with look-ahead, lazy forward checks, protected bonds and intermediates.
-
-Look-ahead: the values of Retro* predict the molecules that it expands next, which are decoded in the same batch. A
-wrong prediction costs a decode, but changes no route.
-"""
+"""Retro* of Syntheseus with lazy forward checks, protected bonds and intermediates."""
 
 import math
 from collections.abc import Callable, Sequence
-from itertools import filterfalse, islice
 from typing import Any
 
 from syntheseus.interface.bag import Bag
@@ -14,17 +9,9 @@ from syntheseus.interface.models import BackwardReactionModel
 from syntheseus.interface.molecule import Molecule
 from syntheseus.interface.reaction import SingleProductReaction
 from syntheseus.search.algorithms.best_first.retro_star import RetroStarSearch
-from syntheseus.search.algorithms.breadth_first import AndOr_BreadthFirstSearch
-from syntheseus.search.algorithms.mcts.base import pucb_bound
-from syntheseus.search.algorithms.mcts.molset import MolSetMCTS
-from syntheseus.search.graph.and_or import AndNode, OrNode
+from syntheseus.search.graph.and_or import AndNode
 from syntheseus.search.mol_inventory import BaseMolInventory
-from syntheseus.search.node_evaluation.common import (
-    ConstantNodeEvaluator,
-    HasSolutionValueFunction,
-    ReactionModelLogProbCost,
-    ReactionModelProbPolicy,
-)
+from syntheseus.search.node_evaluation.common import ConstantNodeEvaluator, ReactionModelLogProbCost
 
 from chemspec.chem.guide import Bonds
 from chemspec.plan import constraints
@@ -81,31 +68,29 @@ class Inventory(BaseMolInventory):  # type: ignore[misc]
         return bool(self.stock.source(mol.smiles))
 
 
-class _WatchedSearch:
-    """Mixin of algorithms: progress, stopping, look-ahead and protected bonds."""
+class _RetroStar(RetroStarSearch):  # type: ignore[misc]
+    """Retro* with progress, stopping, protected bonds, and lazy forward checks of what its next choice depends on.
+
+    A check can only raise the cost of a step. So the molecule with the lowest cost is the right one to expand as soon
+    as all steps of the cheapest tree through it have been checked, as in lazy A*; other steps remain unchecked.
+    """
 
     watch: Callable[[Any], bool]
     expansions = 0
-    ahead = 0
     keep: Bonds = ()
+    through = ""
 
     def should_stop_search(self, graph: Any) -> bool:
-        return self.watch(graph) or bool(super().should_stop_search(graph))  # type: ignore[misc]
+        return self.watch(graph) or bool(super().should_stop_search(graph))
 
     def expand_node(self, node: Any, graph: Any, force_expansion: bool = False) -> Any:
-        algorithm: Any = self
-        if algorithm.can_expand_node(node, graph):
+        if self.can_expand_node(node, graph):
             self.expansions += 1
-            expander = algorithm.reaction_model.expander
-            if self.ahead and isinstance(node, OrNode) and not expander.is_cached(node.mol.smiles):
-                open_molecules = (open_node.mol.smiles for open_node in self._next_open(graph))
-                unknown = filterfalse(expander.is_cached, open_molecules)
-                expander.expand(list(dict.fromkeys([node.mol.smiles, *islice(unknown, self.ahead)])))
-        return super().expand_node(node, graph, force_expansion)  # type: ignore[misc]
+        return super().expand_node(node, graph, force_expansion)
 
     def _filter_reactions(self, reactions: Any, node: Any, graph: Any) -> Any:
         """Remove reactions that form a protected bond; the others store the bonds traced to their reactants."""
-        allowed = super()._filter_reactions(reactions, node, graph)  # type: ignore[misc]
+        allowed = super()._filter_reactions(reactions, node, graph)
         if not self.keep:
             return allowed
         parents = list(graph.predecessors(node))
@@ -118,27 +103,6 @@ class _WatchedSearch:
                 reactants, product = reaction.reactants, reaction.product
                 traceable.append(SingleProductReaction(reactants=reactants, product=product, metadata=metadata))
         return traceable
-
-    def _next_open(self, graph: Any) -> list[OrNode]:
-        """Return the open molecules in the order of their current values."""
-        algorithm: Any = self
-        leaves = [
-            open_node
-            for open_node in graph.nodes()
-            if isinstance(open_node, OrNode) and algorithm.can_expand_node(open_node, graph)
-        ]
-        values = {leaf: leaf.data.get("retro_star_value", 0.0) + leaf.data.get("detour", 0.0) for leaf in leaves}
-        return sorted(leaves, key=values.__getitem__)
-
-
-class _RetroStar(_WatchedSearch, RetroStarSearch):  # type: ignore[misc]
-    """Retro* with lazy forward checks, of the steps on which its next choice depends.
-
-    A check can only raise the cost of a step. So the molecule with the lowest cost is the right one to expand as soon
-    as all steps of the cheapest tree through it have been checked, as in lazy A*; other steps remain unchecked.
-    """
-
-    through = ""
 
     def priority_function(self, node: Any, graph: Any) -> float:
         """Return the cost of the cheapest tree through a molecule; with an intermediate required, likely ways first."""
@@ -196,38 +160,17 @@ def proposal_of(reaction: SingleProductReaction) -> Proposal:
     return reaction.metadata["proposal"]  # type: ignore[no-any-return]
 
 
-class _BreadthFirst(_WatchedSearch, AndOr_BreadthFirstSearch):  # type: ignore[misc]
-    pass
-
-
-class _Mcts(_WatchedSearch, MolSetMCTS):  # type: ignore[misc]
-    pass
-
-
 def build_algorithm(settings: PlanSettings, expander: Expander, stock: Stock) -> Any:
-    """Build the algorithm of the settings; its `watch` is called with the graph before every step."""
-    common: dict[str, Any] = {
-        "reaction_model": ReactionModel(expander, settings),
-        "mol_inventory": Inventory(stock),
-        "max_expansion_depth": settings.depth * (1 if settings.algorithm == "mcts" else 2),  # reactions are nodes too
-        "limit_iterations": 100 * settings.expansions,  # most visits of mcts reach expanded nodes
-        "expand_purchasable_target": True,
-        "prevent_repeat_mol_in_trees": True,
-    }
-    algorithm: Any
-    if settings.algorithm == "retro-star":
-        costs = ReactionModelLogProbCost()
-        algorithm = _RetroStar(and_node_cost_fn=costs, value_function=ConstantNodeEvaluator(0.0), **common)
-        algorithm.through = settings.through
-    elif settings.algorithm == "mcts":
-        algorithm = _Mcts(
-            reward_function=HasSolutionValueFunction(),
-            value_function=ConstantNodeEvaluator(0.5),
-            policy=ReactionModelProbPolicy(),
-            bound_function=pucb_bound,
-            **common,
-        )
-    else:
-        algorithm = _BreadthFirst(**common)
-    algorithm.ahead, algorithm.keep = settings.ahead, settings.keep
+    """Build the search of the settings; its `watch` is called with the graph before every step."""
+    algorithm: Any = _RetroStar(
+        reaction_model=ReactionModel(expander, settings),
+        mol_inventory=Inventory(stock),
+        and_node_cost_fn=ReactionModelLogProbCost(),
+        value_function=ConstantNodeEvaluator(0.0),
+        max_expansion_depth=2 * settings.depth,  # reactions are nodes too
+        limit_iterations=100 * settings.expansions,
+        expand_purchasable_target=True,
+        prevent_repeat_mol_in_trees=True,
+    )
+    algorithm.through, algorithm.keep = settings.through, settings.keep
     return algorithm

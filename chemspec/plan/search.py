@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from syntheseus.interface.molecule import Molecule
 from syntheseus.search.analysis.route_extraction import iter_routes_cost_order
-from syntheseus.search.graph.and_or import AndNode, OrNode
+from syntheseus.search.graph.and_or import AndNode
 
 from chemspec import chem
 from chemspec.chem import formats
@@ -37,7 +37,7 @@ class Search:
     target: str  # canonical SMILES
     expander: Expander  # proposes and checks steps
     stock: Stock  # purchasable molecules
-    settings: PlanSettings  # algorithm and limits
+    settings: PlanSettings  # limits and constraints
     clock: Callable[[], float] = time.perf_counter  # returns seconds
 
     def __post_init__(self) -> None:
@@ -153,33 +153,17 @@ class Search:
         return routes
 
     def _is_required(self, node: Any) -> bool:
-        mols = [] if isinstance(node, AndNode) else [node.mol] if isinstance(node, OrNode) else node.mols
-        return any(constraints.is_intermediate(mol.smiles, self.settings.through) for mol in mols)
+        through = self.settings.through
+        return not isinstance(node, AndNode) and constraints.is_intermediate(node.mol.smiles, through)
 
     def _steps_to(self, nodes: Any) -> dict[str, Proposal]:
-        inside = self._graph._graph
-        reactions = [
-            node.reaction if isinstance(node, AndNode) else inside.edges[parent, node].get("reaction")
-            for node in nodes
-            for parent in self._graph.predecessors(node)
-        ]
-        steps_by_product = {
-            reaction.product.smiles: reaction.metadata["proposal"] for reaction in reactions if reaction is not None
-        }
+        reactions = [node.reaction for node in nodes if isinstance(node, AndNode)]
+        steps_by_product = {reaction.product.smiles: proposal_of(reaction) for reaction in reactions}
         return {product: self.expander.with_checks(product, step) for product, step in steps_by_product.items()}
 
     def _closest_steps(self) -> dict[str, Proposal]:
         """Return the steps of the route with the fewest unavailable heavy atoms, one through the intermediate first."""
         graph = self._graph
-        if not isinstance(graph.root_node, OrNode):
-            branches = [self._branch(node) for node in graph.nodes() if node is not graph.root_node]
-            if not branches:
-                return {}
-
-            def lacking(nodes: list[Any]) -> tuple[bool, int, int]:
-                return self._lacks_required(nodes), sum(map(_missing_atoms, nodes[0].mols)), nodes[0].depth
-
-            return self._steps_to(min(branches, key=lacking))
         best: dict[Any, tuple[bool, int, float, list[AndNode]]] = {}
         for node in sorted(graph.nodes(), key=lambda entry: -entry.depth):  # from the leaves to the root
             if isinstance(node, AndNode):
@@ -189,7 +173,7 @@ class Search:
                 cost += sum(entry[2] for entry in below)
                 best[node] = all(entry[0] for entry in below), sum(entry[1] for entry in below), cost, chosen
             else:
-                lacks = self._lacks_required([node])
+                lacks = bool(self.settings.through) and not self._is_required(node)
                 alternatives = [
                     (lacks and entry[0], *entry[1:]) for entry in map(best.__getitem__, graph.successors(node))
                 ]
@@ -203,9 +187,6 @@ class Search:
         while parents := list(self._graph.predecessors(branch[-1])):
             branch.append(parents[0])
         return branch
-
-    def _lacks_required(self, nodes: Sequence[Any]) -> bool:
-        return bool(self.settings.through) and not any(map(self._is_required, nodes))
 
     def result(self, ended: str) -> Plan:
         """Return the current result as a plan."""

@@ -1,12 +1,10 @@
-"""Build an index from reaction CSVs: streaming, parallel, resumable, deterministic.
+"""Build an index from reaction CSVs: in several processes, with the same bytes for any number of them.
 
 A reaction is its product and the reactants that contribute atoms. Rows that repeat it, or without atom maps contain it,
-add a patent, reagents and the name of their file. Slow steps (atom maps, fingerprints) run once per reaction, in shards
-of `SHARD` on disk; memory holds their text.
+add a patent, reagents and the name of their file. Slow steps (atom maps, fingerprints) run once per reaction.
 """
 
 import hashlib
-import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
@@ -16,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from chemspec.data.shards import claim_shards, read_rows
+from chemspec.data.shards import read_rows
 from chemspec.precedents import index_file
 from chemspec.precedents.index_file import product_hash
 from chemspec.precedents.rows import (
@@ -30,12 +29,14 @@ from chemspec.precedents.rows import (
 )
 from chemspec.system.threads import worker_pool
 
-SHARD = 2_000
+CHUNK = 2_000  # reactions of one job of a process
 BITS = 512
 MAX_FILES = 8  # one bit of `flags` each
 
 Numbered = tuple[int, Reaction]
 RowData = tuple[int, str, str]  # data of a row on a reaction: number of its file, patent, mixture
+# Of reactions: numbers, wide and close changes, fingerprints of the products, and lines of product and reactants.
+Measured = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], list[str]]
 
 
 @dataclass(frozen=True)
@@ -59,17 +60,15 @@ def build_index(
     reagents_from: Sequence[Path] = (),
     guess: bool = True,
     bits: int = BITS,
-    limit: int = 0,
     workers: int = 2,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Report:
     """Write an index of the reactions of CSVs, gzipped or not, those that separate reactants from reagents best first.
 
-    Shards are in a folder named like `out` with the ending ".parts". Rows of `reagents_from` only add data to the
-    reactions of `files`. Guessing missing atom maps takes five times as long. The fingerprints have `bits`, a multiple
-    of 64. At most `limit` rows of each file are used; 0 means all. With one worker no other processes are started.
-    `progress` is called with the number of rows done and in total. ValueError for an unreadable file, missing columns,
-    too many files, or no usable reaction.
+    Rows of `reagents_from` only add data to the reactions of `files`. Guessing missing atom maps takes five times as
+    long. The fingerprints have `bits`, a multiple of 64. With one worker no other processes are started. `progress` is
+    called with the number of rows done and in total. ValueError for an unreadable file, missing columns, too many
+    files, or no usable reaction.
     """
     if bits <= 0 or bits % 64:
         raise ValueError(f"{bits} bits; give a multiple of 64, such as {BITS}")
@@ -77,16 +76,10 @@ def build_index(
     if not files or len(everything) > MAX_FILES:
         raise ValueError(f"{len(everything)} files; give 1 to {MAX_FILES}")
     names = [file.name.removesuffix(".gz").removesuffix(".csv") for file in everything]
-    parts = out.with_name(f"{out.name}.parts")
-    stats = [(file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in everything]
-    settings = {"new": len(files), "guess": guess, "bits": bits, "limit": limit}
-    claim_shards(parts, {"files": stats, **settings, "shard": SHARD, "format": index_file.FORMAT})
-    total = sum(1 for file in everything for _ in islice(read_rows(file), limit or None))
-    stream = _ReactionStream(everything, len(files), limit, lambda done: progress(done, total))
-    shards = list(_write_shards(stream, parts, (guess, bits), workers))
-    arrays, counts = _merge_shards(shards, stream.row_data)
+    total = sum(1 for file in everything for _ in read_rows(file))
+    stream = _ReactionStream(everything, len(files), lambda done: progress(done, total))
+    arrays, counts = _merge_chunks(list(_measure_chunks(stream, (guess, bits), workers)), stream.row_data)
     index_file.write_index(out, arrays, {"files": names, "reactions": len(arrays["close"])})
-    shutil.rmtree(parts)
     progress(total, total)
     return Report(
         rows=stream.rows,
@@ -103,8 +96,8 @@ def build_index(
 class _ReactionStream:
     """Iterates over distinct reactions of the first files, and collects data of other rows on them."""
 
-    def __init__(self, files: Sequence[Path], new: int, limit: int, progress: Callable[[int], None]) -> None:
-        self.files, self.new, self.limit, self.progress = files, new, limit, progress
+    def __init__(self, files: Sequence[Path], new: int, progress: Callable[[int], None]) -> None:
+        self.files, self.new, self.progress = files, new, progress
         self.rows = self.reactions = self.repeated = 0  # numbers read so far, and of rows that repeat a reaction
         self.row_data: dict[int, list[RowData]] = {}  # by number of the reaction
         self._numbers: dict[bytes, int] = {}
@@ -112,7 +105,7 @@ class _ReactionStream:
 
     def __iter__(self) -> Iterator[Numbered]:
         for number, file in enumerate(self.files):
-            for row in islice(read_rows(file), self.limit or None):
+            for row in read_rows(file):
                 if not self.rows % 1000:
                     self.progress(self.rows)
                 self.rows += 1
@@ -152,60 +145,44 @@ def _digest_texts(*texts: str) -> bytes:
     return hashlib.blake2b(">".join(texts).encode(), digest_size=12).digest()
 
 
-def _write_shards(stream: _ReactionStream, parts: Path, settings: tuple[bool, int], workers: int) -> Iterator[Path]:
+def _measure_chunks(stream: _ReactionStream, settings: tuple[bool, int], workers: int) -> Iterator[Measured]:
     reactions = iter(stream)
-    chunks = iter(lambda: list(islice(reactions, SHARD)), [])
-    jobs = ((parts / f"{number:06d}.npz", chunk) for number, chunk in enumerate(chunks))
+    chunks = iter(lambda: list(islice(reactions, CHUNK)), [])
     if workers <= 1:
-        for shard, chunk in jobs:
-            write_shard(shard, chunk, *settings)
-            yield shard
+        yield from (measure_reactions(chunk, *settings) for chunk in chunks)
         return
     with worker_pool(workers) as pool:
-        running: list[tuple[Path, Future[None]]] = []
-        for shard, chunk in jobs:
-            running.append((shard, pool.submit(write_shard, shard, chunk, *settings)))
+        running: list[Future[Measured]] = []
+        for chunk in chunks:
+            running.append(pool.submit(measure_reactions, chunk, *settings))
             if len(running) > 2 * workers:  # limits memory, since reading is faster than the workers
-                first, done = running.pop(0)
-                done.result()
-                yield first
-        for first, done in running:
-            done.result()
-            yield first
+                yield running.pop(0).result()
+        yield from (done.result() for done in running)
 
 
-def write_shard(shard: Path, chunk: Sequence[Numbered], guess: bool, bits: int) -> None:
-    """Compute changes and fingerprints of reactions, unless the shard exists."""
-    if shard.exists():
-        return
+def measure_reactions(chunk: Sequence[Numbered], guess: bool, bits: int) -> Measured:
+    """Compute changes and fingerprints of reactions; unusable ones are left out."""
     entries = [
         (number, result.wide, result.close & 0xFFFFFFFF, cached_canonical(reaction.product), ".".join(result.givers))
         for number, reaction in chunk
         if (result := change_of_reaction(reaction, guess=guess))
     ]
     numbers, wide, close, products, reactants = zip(*entries, strict=True) if entries else ((), (), (), (), ())
-    prints = [product_fingerprint(product, bits) for product in products]
-    partial = shard.with_suffix(".partial.npz")
-    np.savez(
-        partial,
-        numbers=np.array(numbers, np.int64),
-        wide=np.array(wide, np.uint64),
-        close=np.array(close, np.uint32),
-        prints=np.array(prints, np.uint8).reshape(len(prints), bits // 8),
-        text=np.frombuffer("\n".join(map("\t".join, zip(products, reactants, strict=True))).encode(), np.uint8),
+    prints = np.array([product_fingerprint(product, bits) for product in products], np.uint8)
+    return (
+        np.array(numbers, np.int64),
+        np.array(wide, np.uint64),
+        np.array(close, np.uint32),
+        prints.reshape(len(products), bits // 8),
+        list(map("\t".join, zip(products, reactants, strict=True))),
     )
-    partial.replace(shard)
 
 
-def _merge_shards(shards: Sequence[Path], row_data: dict[int, list[RowData]]) -> tuple[index_file.Arrays, Counter[str]]:
-    columns: dict[str, list[Any]] = {name: [] for name in ("numbers", "wide", "close", "prints")}
-    texts: list[str] = []
-    for shard in shards:
-        with np.load(shard, allow_pickle=False) as file:
-            for name, column in columns.items():
-                column.append(file[name])
-            texts += file["text"].tobytes().decode().splitlines()
-    numbers, wide, close, prints = (np.concatenate(column) for column in columns.values())
+def _merge_chunks(
+    chunks: Sequence[Measured], row_data: dict[int, list[RowData]]
+) -> tuple[index_file.Arrays, Counter[str]]:
+    numbers, wide, close, prints = (np.concatenate(column) for column in list(zip(*chunks, strict=True))[:4])
+    texts = [text for chunk in chunks for text in chunk[4]]
     if not len(numbers):
         raise ValueError("no usable reaction: atom maps missing, unusable, or nothing changes")
     # Rows may describe the same reaction once it is known which reactants contribute atoms.

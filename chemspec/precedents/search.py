@@ -118,7 +118,7 @@ class Precedents:
     """An index of reactions; safe to use from several threads."""
 
     def __init__(self, path: Path) -> None:
-        """Memory-map an index; ValueError, naming the file, if it is damaged or none, OSError if it cannot be read."""
+        """Read an index; ValueError, naming the file, if it is damaged or none, OSError if it cannot be read."""
         self._arrays, about = index_file.read_index(path)
         self.path, self.files = path, tuple(about["files"])
         self._cached_search = lru_cache(CACHE_SIZE)(self._search)
@@ -195,8 +195,8 @@ class Precedents:
         block, offset = divmod(row, index_file.BLOCK)
         try:
             product, reactants, reagents, patent = self._read_block(block)[offset].split("\t")
-        except (zlib.error, ValueError, IndexError) as error:  # it was valid when it was opened
-            raise ValueError(f"{self.path} has been changed or damaged: {error}") from error
+        except (zlib.error, ValueError, IndexError) as error:  # which the checksums do not tell
+            raise ValueError(f"{self.path} is damaged: {error}") from error
         return product, reactants, _without_mining_errors(reagents, product), patent
 
     def _read_block(self, block: int) -> list[str]:

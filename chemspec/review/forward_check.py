@@ -94,7 +94,7 @@ def find_precedents(index: Precedents | None, step: Step) -> Found | None:
     product, reactants = step
     try:
         return index.find(reactants, product, n=MAX_NEAREST) if index else None
-    except ValueError:  # the file was changed while it was open
+    except ValueError:  # its texts are damaged
         return None
 
 

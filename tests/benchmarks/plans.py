@@ -50,13 +50,11 @@ class Loop:
         expander: which steps are checked.
         drafter: of both models.
         dtype: "auto" is the app's choice, int8 where the model's card allows it.
-        ahead: whether the settings' look-ahead applies.
     """
 
     expander: type[Expander]
     drafter: str
     dtype: str
-    ahead: bool = True
 
 
 PLAIN = "Syntheseus, standard, fp32"  # the library's default: no drafts, nothing rounded, all steps checked
@@ -64,8 +62,8 @@ LOOPS = {
     "ours": Loop(Expander, "auto", "auto"),
     "ours, fp32": Loop(Expander, "auto", "fp32"),
     "ours, standard, fp32": Loop(Expander, "none", "fp32"),
-    PLAIN: Loop(Eager, "none", "fp32", ahead=False),
-    "Syntheseus, standard, app's precision": Loop(Eager, "none", "auto", ahead=False),
+    PLAIN: Loop(Eager, "none", "fp32"),
+    "Syntheseus, standard, app's precision": Loop(Eager, "none", "auto"),
 }
 
 
@@ -127,7 +125,7 @@ def _search(models: Models, stock: Stock, target: str, settings: PlanSettings, n
     retro, forward = models[loop.dtype]
     expander = loop.expander(retro, forward, DecodeSettings(n=n, drafter=loop.drafter), keep=False)
     began = time.process_time()
-    found = plan(target, expander, stock, settings if loop.ahead else replace(settings, ahead=0))
+    found = plan(target, expander, stock, settings)
     return {
         "processor": time.process_time() - began,
         "solved": found.status == "solved",
@@ -205,7 +203,6 @@ def main(
     limit: Annotated[int, option("A random sample of so many test products.")] = 200,
     expansions: Annotated[int, option("Most molecules expanded for a target.")] = 20,
     depth: Annotated[int, option("Most steps one after the other.")] = 6,
-    ahead: Annotated[int, option("Open molecules decoded along, in our loops.")] = 0,
     stock: Annotated[list[str] | None, option("As for `chemspec plan`.", "--stock", "-s")] = None,
     out: Annotated[Path, option("What was found (.jsonl), resumable.")] = Path("runs/plan-bench.jsonl"),
     threads: int = 0,
@@ -219,7 +216,7 @@ def main(
     """
     extras.require_packages("syntheseus", "apted", what="planning")
     targets = [item.query for item in opt.read_test_reactions(source, "retro", limit=limit)]
-    settings = PlanSettings(expansions=expansions, depth=depth, ahead=ahead, seconds=3600)
+    settings = PlanSettings(expansions=expansions, depth=depth, seconds=3600)
     models = {
         dtype: tuple(load_fastest(task, device=device, dtype=dtype, threads=threads) for task in ("retro", "forward"))
         for dtype in ("auto", "fp32")

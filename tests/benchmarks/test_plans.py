@@ -31,7 +31,7 @@ def test_loops_find_the_same_and_ours_asks_less(tmp_path: Path) -> None:
             if chem.is_valid(text)
         }
     )
-    limits, models = PlanSettings(ahead=7), dict.fromkeys(("auto", "fp32"), (model, agrees))
+    limits, models = PlanSettings(), dict.fromkeys(("auto", "fp32"), (model, agrees))
     rows = plans.run(models, stock(tmp_path), targets, out, limits)
     asked = len(model.asked)
     assert plans.run(models, stock(tmp_path), targets, out, limits) == rows and len(model.asked) == asked

@@ -135,15 +135,6 @@ def test_agents_belong_to_a_forward_query() -> None:
         assert read(text, "retro").smiles == PRODUCT
 
 
-def test_lines_of_smiles() -> None:
-    found = read("CCO ethanol\nCCN\n")
-    assert found.smiles == "CCO" and any("first of 2 lines" in note for note in found.notes)
-    broken = read("CC(=O)Oc1ccccc1C(=O\n)O")
-    assert broken.smiles == chem.canonical("CC(=O)Oc1ccccc1C(=O)O")
-    assert "line breaks removed" in broken.notes
-    assert read("CCO\n>>\nCC=O", "forward").smiles == "CCO"
-
-
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])
 def test_encodings(encoding: str) -> None:
     assert read(molfile("CCO").replace("RDKit", "Größe").encode(encoding)).smiles == "CCO"
@@ -282,27 +273,6 @@ def test_formulas_of_reagents(name: str, formula: str) -> None:
     from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
     assert CalcMolFormula(mol) == formula
-
-
-def test_names_alone_and_in_lists() -> None:
-    assert read("DMF").smiles == "CN(C)C=O" and read("boc2o").kind == "name"
-    assert read("  Hunig's base ").smiles == "CCN(C(C)C)C(C)C"
-    listed = read("OB(O)c1ccccc1, K2CO3; 1,4-dioxane + water", "forward")
-    assert listed.smiles == chem.canonical("OB(O)c1ccccc1.O=C([O-])[O-].[K+].[K+].C1COCCO1.O")
-    assert read("CCO, ethanol").smiles == "CCO"
-    unknown = fault("DMF, fancy ligand")
-    assert "'fancy ligand'" in unknown.message
-    assert "DMF, fancy ligand"[unknown.start : unknown.end] == "fancy ligand"
-
-
-def test_smiles_that_are_also_names() -> None:
-    found = read("NBS")
-    assert (found.smiles, found.kind) == ("O=C1CCC(=O)N1Br", "SMILES")
-    assert "N-bromosuccinimide" in found.notes[0]
-    assert read("[NH2]BS").smiles == "NBS"  # who means it can write it
-    assert read("NBS, water").smiles == chem.canonical("O=C1CCC(=O)N1Br.O")  # in a list of names
-    assert read("CO").smiles == "CO"
-    assert isinstance(read_any("Hf", task="retro"), Fault)  # hafnium is not hydrogen fluoride
 
 
 @given(st.one_of(st.text(max_size=200), st.binary(max_size=200)))

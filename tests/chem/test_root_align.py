@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 from difflib import SequenceMatcher
-from itertools import islice
 from random import Random
 
 import pytest
 from case_tables import table
-from paths import SHARED
 from rdkit import Chem
 
 from chemspec.chem import canonical, canonical_parts, drop_stereo
@@ -151,51 +147,3 @@ def test_agents_between_the_arrows_are_ignored() -> None:
 def test_aligned_texts_need_fewer_edits_than_canonical_ones() -> None:
     aligned = [align_retro(mapped, Random(0)) or ("", "") for mapped in RETRO]
     assert sum(edits(*pair) for pair in aligned) <= sum(edits(*sides(mapped)) for mapped in RETRO)
-
-
-def rows(name: str, count: int, skip: int) -> list[dict[str, str]]:
-    file = SHARED / "data" / name
-    if not file.exists():
-        pytest.skip(f"{file} is absent; set CHEMSPEC_SHARED to the folder that holds data/")
-    with gzip.open(file, "rt", encoding="utf-8") as lines:
-        return list(islice(csv.DictReader(lines), skip, skip + count))
-
-
-def test_five_hundred_real_retro_reactions() -> None:
-    rng, ours, theirs, used = Random(0), 0, 0, 0
-    for row in rows("retro_train.csv.gz", 500, 2000):
-        pair = align_retro(row["mapped_rxn"], rng)
-        if pair is None:
-            continue
-        used += 1
-        assert canonical(pair[0]) == row["product"]
-        assert canonical(pair[1]) == row["reactants"]
-        ours += edits(*pair)
-        theirs += edits(row["product"], row["reactants"])
-    assert used > 490
-    assert ours < 0.8 * theirs
-
-
-def test_five_hundred_real_forward_reactions() -> None:
-    rng, ours, theirs, used = Random(0), 0, 0, 0
-    for number, row in enumerate(rows("forward_stereo_train.csv.gz", 500, 2000)):
-        if not row["mapped_core_rxn"]:
-            continue
-        others = row["reactants_and_reagents"].split(".")
-        for molecule in row["core_reactants"].split("."):
-            if molecule in others:
-                others.remove(molecule)
-        stereo = number % 2 == 0
-        pair = align_forward(row["mapped_core_rxn"], others, rng, stereo=stereo)
-        if pair is None:
-            continue
-        used += 1
-        texts = row["reactants_and_reagents"], row["main_product"]
-        if not stereo:
-            texts = drop_stereo(texts[0]) or "", drop_stereo(texts[1]) or ""
-        assert canonical_parts(pair[0]) == canonical_parts(texts[0])
-        assert canonical(pair[1]) == canonical(texts[1])
-        ours += edits(*pair)
-        theirs += edits(*texts)
-    assert used > 250
-    assert ours < theirs

@@ -90,7 +90,6 @@ def test_without_a_forward_model_it_says_how_to_go_on(call: Any, monkeypatch: py
     [
         (["-o", "route.pdf"], ".json, .md, .svg, .png"),
         (["--stock", "nowhere.smi"], "nowhere.smi"),
-        (["--algorithm", "a-star"], "retro-star, mcts, breadth-first"),
         (["--expansions", "0"], "expansions is 0"),
         (["--through", "C(("], "cannot be read"),
         (["--avoid", "C(("], "is not a SMARTS"),

@@ -1,10 +1,10 @@
-"""Routes of a toy chemistry: found, the same with and without looking ahead, within limits, stopped when asked."""
+"""Routes of a toy chemistry: found, within limits, stopped when asked."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import count, pairwise, product
+from itertools import pairwise, product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -21,7 +21,7 @@ from chemspec import chem
 from chemspec.chem.guide import bonds_by_name
 from chemspec.chem.salts import split_keeping_salts
 from chemspec.plan import constraints
-from chemspec.plan.constraints import ALGORITHMS, PlanSettings
+from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import DISAGREEMENT_FACTOR, Expander, Proposal
 from chemspec.plan.routes import Plan, Route, step_table
 from chemspec.plan.search import Search, plan
@@ -55,39 +55,21 @@ def all_routes(smiles: str) -> list[frozenset[tuple[str, tuple[str, ...]]]]:
     return found
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize(
-    ("ahead", "through"),
-    [(0, ""), (7, ""), *((0, way) for way in (ACID_AMIDE, ESTER_AMIDE, "CO", "COC(=O)c1ccc([N+](=O)[O-])cc1"))],
-)
-def test_every_algorithm_finds_all_routes_of_the_toy(tmp_path: Path, algorithm: str, ahead: int, through: str) -> None:
+@pytest.mark.parametrize("through", ["", ACID_AMIDE, ESTER_AMIDE, "CO", "COC(=O)c1ccc([N+](=O)[O-])cc1"])
+def test_a_search_finds_all_routes_of_the_toy(tmp_path: Path, through: str) -> None:
     """With a required intermediate all that contain it."""
-    routes, calls = all_routes(str(chem.canonical(AMIDE))), count(1)
+    routes = all_routes(str(chem.canonical(AMIDE)))
     wanted = {route for route in routes if not through or chem.canonical(through) in molecules(route)}
     assert wanted
-
-    def watch(now: Search) -> bool:  # mcts goes on visiting what it knows
-        return next(calls) % 100 == 0 and {route.signature for route in now.routes()} == wanted
-
-    settings = PlanSettings(algorithm=algorithm, ahead=ahead, depth=8, through=through)
-    found = plan(AMIDE, Expander(retro(), keep=False), stock(tmp_path), settings, watch)
+    model = retro()
+    found = search(tmp_path, model=model, through=through)
+    asked = [smiles for call in model.asked for smiles in call]
+    assert len(asked) == len(set(asked)), "a molecule was decoded twice"
     assert found.status == "solved"
     assert signatures(found) == wanted
     assert all(route.solved for route in found.routes)
     scores = [route.score for route in found.routes]
     assert scores == sorted(scores, reverse=True)
-
-
-def test_looking_ahead_saves_calls_and_changes_nothing(tmp_path: Path) -> None:
-    one_by_one, ahead = retro(), retro()
-    first = search(tmp_path, model=one_by_one, ahead=0)
-    second = search(tmp_path, model=ahead, ahead=7)
-    assert [route.signature for route in first.routes] == [route.signature for route in second.routes]
-    assert len(ahead.asked) < len(one_by_one.asked)
-    assert max(map(len, one_by_one.asked)) == 1
-    assert all(len(query) == len(set(query)) for query in ahead.asked)
-    asked = [smiles for call in ahead.asked for smiles in call]
-    assert len(asked) == len(set(asked)), "a molecule was decoded twice"
 
 
 def test_answers_are_kept_on_disk_by_weights_and_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,12 +176,11 @@ def test_a_step_that_the_forward_model_denies_counts_a_tenth() -> None:
 
 
 def test_without_a_route_the_closest_is_shown(tmp_path: Path) -> None:
-    for algorithm in ALGORITHMS:
-        found = search(tmp_path, bought=["CN", "CO", "CC(=O)Cl"], algorithm=algorithm, seconds=1.0)
-        assert found.status == "open"
-        assert "no route from stock" in found.message and "left" in found.message
-        (route,) = found.routes
-        assert not route.solved and sum(not leaf.stock for leaf in route.leaves) == 1
+    found = search(tmp_path, bought=["CN", "CO", "CC(=O)Cl"])
+    assert found.status == "open"
+    assert "no route from stock" in found.message and "left" in found.message
+    (route,) = found.routes
+    assert not route.solved and sum(not leaf.stock for leaf in route.leaves) == 1
 
 
 def test_the_closest_route_ends_where_the_fewest_atoms_are_missing(tmp_path: Path) -> None:
@@ -247,18 +228,17 @@ def test_a_step_can_be_fixed_or_left_out(tmp_path: Path) -> None:
     assert signatures(other) == {route.signature for route, one in zip(free.routes, has, strict=True) if not one}
 
 
-@pytest.mark.parametrize("algorithm", ["retro-star", "breadth-first"])
-def test_a_bond_that_is_kept_is_made_by_no_step(tmp_path: Path, algorithm: str) -> None:
+def test_a_bond_that_is_kept_is_made_by_no_step(tmp_path: Path) -> None:
     target = Chem.MolFromSmiles(str(chem.canonical(AMIDE)))
     matches = [target.GetSubstructMatch(Chem.MolFromSmarts(text)) for text in ("[CH3]C(=O)Nc", "cC(=O)N[CH3]")]
     amides = [(min(match[1], match[3]), max(match[1], match[3])) for match in matches]
     assert set(amides) <= set(bonds_by_name(str(chem.canonical(AMIDE))).values())
     # Both amides made by steps of the toy: keeping either leaves the routes that make only the other one.
-    assert search(tmp_path, algorithm=algorithm, keep=(amides[0],), bought=[*BOUGHT, ACID_AMIDE]).status == "solved"
-    for route in search(tmp_path, algorithm=algorithm, keep=(amides[0],), bought=[*BOUGHT, ACID_AMIDE]).routes:
+    assert search(tmp_path, keep=(amides[0],), bought=[*BOUGHT, ACID_AMIDE]).status == "solved"
+    for route in search(tmp_path, keep=(amides[0],), bought=[*BOUGHT, ACID_AMIDE]).routes:
         assert "CC(=O)Cl" not in {leaf.smiles for leaf in route.leaves}
-    assert search(tmp_path, algorithm=algorithm, keep=(amides[0],)).status == "open"
-    assert search(tmp_path, algorithm=algorithm, keep=tuple(amides), bought=[*BOUGHT, ACID_AMIDE]).status == "open"
+    assert search(tmp_path, keep=(amides[0],)).status == "open"
+    assert search(tmp_path, keep=tuple(amides), bought=[*BOUGHT, ACID_AMIDE]).status == "open"
 
 
 def molecules(signature: frozenset[tuple[str, tuple[str, ...]]]) -> set[str]:
@@ -296,12 +276,11 @@ def test_what_looks_like_the_required_intermediate_is_expanded_first(
 
 
 def test_what_cannot_be_had_through_an_intermediate_is_said(tmp_path: Path) -> None:
-    for algorithm in ALGORITHMS:
-        found = search(tmp_path, algorithm=algorithm, seconds=1.0, through="CCCCCC")
-        assert found.status == "open" and "no route contains CCCCCC" in found.message and not found.routes
-        lacking = search(tmp_path, algorithm=algorithm, seconds=1.0, through=ACID_AMIDE, bought=["CN", "CO"])
-        assert lacking.status == "open" and "no route from stock" in lacking.message
-        assert all(route.contains(str(chem.canonical(ACID_AMIDE))) for route in lacking.routes) and lacking.routes
+    found = search(tmp_path, through="CCCCCC")
+    assert found.status == "open" and "no route contains CCCCCC" in found.message and not found.routes
+    lacking = search(tmp_path, through=ACID_AMIDE, bought=["CN", "CO"])
+    assert lacking.status == "open" and "no route from stock" in lacking.message
+    assert all(route.contains(str(chem.canonical(ACID_AMIDE))) for route in lacking.routes) and lacking.routes
     assert search(tmp_path, through=AMIDE).message == "the required intermediate is the target itself"
 
 
@@ -312,9 +291,8 @@ def test_an_intermediate_without_stereochemistry_stands_for_its_stereoisomers() 
     assert not constraints.is_intermediate("C[C@@H](N)C(=O)O", "C[C@H](N)C(=O)O")
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("smarts", ["C(=O)Cl", "[CX3](=O)[OX2H1]", "[OH-]", "[N+](=O)[O-]"])
-def test_no_precursor_has_a_substructure_to_avoid(tmp_path: Path, algorithm: str, smarts: str) -> None:
+def test_no_precursor_has_a_substructure_to_avoid(tmp_path: Path, smarts: str) -> None:
     pattern = Chem.MolFromSmarts(smarts)
     wanted = {
         route
@@ -322,7 +300,7 @@ def test_no_precursor_has_a_substructure_to_avoid(tmp_path: Path, algorithm: str
         if not any(Chem.MolFromSmiles(one).HasSubstructMatch(pattern) for one in molecules(route))
     }
     model = retro()
-    found = search(tmp_path, algorithm=algorithm, model=model, seconds=1.0, avoid=(smarts,))
+    found = search(tmp_path, model=model, avoid=(smarts,))
     assert {route.signature for route in found.routes if route.solved} == wanted
     asked = [Chem.MolFromSmiles(query) for call in model.asked for query in call if query != chem.canonical(AMIDE)]
     assert not any(mol.HasSubstructMatch(pattern) for mol in asked), "it is pruned, not filtered at the end"
@@ -346,10 +324,8 @@ def test_the_target_itself_may_have_what_is_avoided(tmp_path: Path) -> None:
         ({"avoid": ("C" * 201,)}, "the limit is 200"),
         ({"avoid": ("C",) * 6}, "the limit is 5"),
         ({"through": "CCO", "avoid": ("[OH]",)}, "that is to be avoided"),
-        ({"algorithm": "a-star"}, "algorithm"),
         *(({name: 0}, name) for name in ("seconds", "within")),
-        *(({name: -1}, name) for name in ("expansions", "ahead")),
-        ({"keep": ((0, 1),), "algorithm": "mcts"}, "protected bonds"),
+        *(({name: -1}, name) for name in ("expansions", "depth")),
     ],
 )
 def test_settings_that_cannot_be_met_are_refused(settings: dict[str, Any], words: str) -> None:
@@ -387,18 +363,16 @@ class Slow:
         return self.model.predict(queries, settings)
 
 
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
 @pytest.mark.parametrize("within", [0.5, 2.5, 5.0, 8.0, 12.5, 20.0])
-def test_a_deadline_includes_the_list_of_routes(tmp_path: Path, within: float, algorithm: str) -> None:
+def test_a_deadline_includes_the_list_of_routes(tmp_path: Path, within: float) -> None:
     ticks: list[float] = []
     models = Slow(retro(), ticks), Slow(sceptic(1), ticks)
     expander = Expander(*models, keep=False)
-    settings = PlanSettings(within=within, depth=8, algorithm=algorithm)
+    settings = PlanSettings(within=within, depth=8)
     found = plan(AMIDE, expander, stock(tmp_path), settings, clock=lambda: sum(ticks))
     assert sum(ticks) <= within + 1.0  # by one call: the first one, or a longer step than all before
     assert found.seconds <= within + 1.0
-    if algorithm == "retro-star":
-        assert found.expansions >= min(3, within // 3)
+    assert found.expansions >= min(3, within // 3)
     if within == 0.5:
         assert "deadline of 0.5 s" in found.message
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from precedents_index import FORWARD, RETRO, files, make, write
 
-from chemspec.precedents import Precedents
 from chemspec.precedents import build as building
 from chemspec.precedents.build import build_index
 
@@ -30,45 +29,12 @@ def test_other_files_may_only_add_to_what_is_known(tmp_path: Path) -> None:
     assert (told.reactions, told.with_reagents) == (3, 1)
 
 
-def test_the_number_of_processes_and_of_shards_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_number_of_processes_and_of_chunks_does_not_matter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tables = files(tmp_path)
     build_index(tables, tmp_path / "one", workers=1)
-    monkeypatch.setattr(building, "SHARD", 2)
+    monkeypatch.setattr(building, "CHUNK", 2)
     build_index(tables, tmp_path / "two", workers=2)
     assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
-
-
-def test_who_is_interrupted_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "SHARD", 2)
-    tables, out, written = files(tmp_path), tmp_path / "index", []
-    write_shard = building.write_shard
-
-    def until_the_second(shard: Path, *rest: object) -> None:
-        if len(written) == 1:
-            raise KeyboardInterrupt
-        written.append(shard)
-        write_shard(shard, *rest)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(building, "write_shard", until_the_second)
-    with pytest.raises(KeyboardInterrupt):
-        build_index(tables, out, workers=1)
-    assert not out.exists() and written[0].exists()
-    before = written[0].stat().st_mtime_ns
-    monkeypatch.setattr(building, "write_shard", write_shard)
-    monkeypatch.setattr(building.shutil, "rmtree", lambda *_, **__: None)
-    build_index(tables, out, workers=1)
-    assert written[0].stat().st_mtime_ns == before
-    assert len(Precedents(out)) == 5
-
-
-def test_shards_of_other_settings_are_not_used(tmp_path: Path) -> None:
-    tables, out = files(tmp_path), tmp_path / "index"
-    parts = tmp_path / "index.parts"
-    parts.mkdir()
-    (parts / "made-from.json").write_text("{}")
-    (parts / "000000.npz").write_text("of another time")
-    assert build_index(tables, out, workers=1).reactions == 5
-    assert not parts.exists()
 
 
 def test_without_guessing_only_maps_count(tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from case_tables import table
+from rdkit import Chem
 
 from chemspec import chem
 from chemspec.review import Review, StepChecker, review_document, review_result
-from chemspec.review.selectivity import MIN_SECOND, MIN_TOTAL
 from chemspec.review.suggestions import recorded_rank
 from chemspec.types import DecodeResult, Hypothesis, Vote
 
@@ -36,45 +37,12 @@ def percentages(review: Review) -> list[dict[str, float]]:
         for site in choice.sites:
             mol = chem.parsing.mol_from_smiles(choice.reactant)
             mol.GetAtomWithIdx(site.atom).SetAtomMapNum(1)
-            from rdkit import Chem
-
             marked[Chem.MolToSmiles(mol)] = site.probability
         found.append(marked)
     return found
 
 
-CASES = {
-    "acylation of anisole": (
-        "COc1ccccc1.CC(=O)Cl.[Al+3].[Cl-].[Cl-].[Cl-].ClCCl",
-        [("COc1ccc(C(C)=O)cc1", 0.78), ("COc1cccc(C(C)=O)c1", 0.11), ("COc1ccccc1C(C)=O", 0.06)],
-        {"COc1cc[cH:1]cc1": 0.78, "COc1c[cH:1]ccc1": 0.11, "COc1[cH:1]cccc1": 0.06},
-    ),
-    "which chloride": (
-        "Clc1ccnc(Cl)n1.C1COCCN1.CCN(CC)CC",
-        [("Clc1nccc(N2CCOCC2)n1", 0.65), ("Clc1ccnc(N2CCOCC2)n1", 0.21)],
-        {"Cl[c:1]1ccnc(Cl)n1": 0.65, "Clc1ccn[c:1](Cl)n1": 0.21},
-    ),
-    "N1 or N2 of indazole": (
-        "c1ccc2[nH]ncc2c1.OB(O)c1ccc(C)cc1.CC(=O)[O-].CC(=O)[O-].[Cu+2].c1ccncc1.ClCCl",
-        [("Cc1ccc(-n2ncc3ccccc32)cc1", 0.5), ("Cc1ccc(-n2cc3ccccc3n2)cc1", 0.2)],
-        {"c1ccc2c(c1)cn[nH:1]2": 0.5, "c1ccc2c(c1)c[n:1][nH]2": 0.2},
-    ),
-    "bromide or chloride": (
-        "Clc1ccc(Br)cn1.C1COCCN1.CCN(C(C)C)C(C)C.CS(C)=O",
-        [("Brc1ccc(N2CCOCC2)nc1", 0.78), ("Clc1ccc(N2CCOCC2)cn1", 0.15)],
-        {"Cl[c:1]1ccc(Br)cn1": 0.78, "Clc1cc[c:1](Br)cn1": 0.15},
-    ),
-    "N or O": (
-        "Nc1cccc(O)c1.Cc1ccc(S(=O)(=O)Cl)cc1.c1ccncc1",
-        [("Cc1ccc(S(=O)(=O)Nc2cccc(O)c2)cc1", 0.95), ("Cc1ccc(S(=O)(=O)Oc2cccc(N)c2)cc1", 0.015)],
-        {"Oc1cccc([NH2:1])c1": 0.95, "Nc1cccc([OH:1])c1": 0.015},
-    ),
-    "which carbon of an epoxide": (
-        "[N-]=[N+]=[N-].[Na+].c1ccc(OCC2CO2)cc1.CN(C)C=O",
-        [("[N-]=[N+]=NCC(O)COc1ccccc1", 0.9), ("[N-]=[N+]=NC(CO)COc1ccccc1", 0.05)],
-        {"c1ccc(OCC2[CH2:1]O2)cc1": 0.9, "c1ccc(OC[CH:1]2CO2)cc1": 0.05},
-    ),
-}
+CASES = {name: case for name, *case in table("review/selectivity")}
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -82,8 +50,6 @@ def test_percentages_stand_at_the_atoms_of_the_reactant(name: str) -> None:
     flask, products, expected = CASES[name]
     review = reviewed(flask, *products)
     (found,) = percentages(review)
-    from rdkit import Chem
-
     same = {Chem.CanonSmiles(smiles): odds for smiles, odds in expected.items()}
     assert found == same
     (choice,) = review.selectivity
@@ -99,32 +65,7 @@ def test_equivalent_atoms_share_a_percentage() -> None:
     assert "11 % at atom 5 or 7, C (answer 2)" in choice.text
 
 
-ANISOLE = "COc1ccccc1.CC(=O)Cl.[Al+3].[Cl-].[Cl-].[Cl-].ClCCl"
-
-
-@pytest.mark.parametrize(
-    ("flask", "products"),
-    [
-        (ANISOLE, [("COc1ccc(C(C)=O)cc1", 0.95)]),  # no second
-        (ANISOLE, [("COc1ccc(C(C)=O)cc1", 0.95), ("COc1ccccc1C(C)=O", MIN_SECOND / 2)]),  # hardly a second
-        (ANISOLE, [("COc1ccc(C(C)=O)cc1", MIN_TOTAL / 2), ("COc1ccccc1C(C)=O", MIN_TOTAL / 3)]),  # not known at all
-        (ANISOLE, [("COc1ccc(C(C)=O)cc1", 0.7), ("CC(=O)c1ccccc1O", 0.2)]),  # loses its methyl group besides
-        (ANISOLE, [("Cc1ccccc1OC", 0.5), ("COc1ccc(C(C)=O)cc1", 0.2), ("COc1ccccc1C(C)=O", 0.1)]),  # not the first
-        (  # another reaction at another group
-            "O=C(O)c1ccc(F)cc1.C1CCNCC1.CCN=C=NCCCN(C)C.CN(C)C=O",
-            [("O=C(c1ccc(F)cc1)N1CCCCC1", 0.9), ("O=C(O)c1ccc(N2CCCCC2)cc1", 0.05)],
-        ),
-        (  # beside the leaving group
-            "COC(=O)c1ccc(Br)cc1.OB(O)c1ccccc1.[Pd].[Na+].[OH-]",
-            [("COC(=O)c1ccc(-c2ccccc2)cc1", 0.9), ("COC(=O)c1cccc(-c2ccccc2)c1", 0.05)],
-        ),
-        ("O=[N+]([O-])c1ccccc1.[Fe].[Cl-].[NH4+]", [("Nc1ccccc1", 0.9), ("ONc1ccccc1", 0.05)]),  # no new bond
-        (  # the nitrogen of the amine once and twice
-            "NCc1ccccc1.CI.CO",
-            [("CNCc1ccccc1", 0.6), ("CN(C)Cc1ccccc1", 0.3)],
-        ),
-    ],
-)
+@pytest.mark.parametrize(("flask", "products"), table("review/no_choice"))
 def test_where_there_is_no_choice_of_atoms_none_is_shown(flask: str, products: list[tuple[str, float]]) -> None:
     assert reviewed(flask, *products).selectivity == ()
 
@@ -176,20 +117,7 @@ def test_a_double_bond_turned_against_the_flask_stays_apart() -> None:
     assert any("wrong geometry" in problem for problem in turned.problems)
 
 
-@pytest.mark.parametrize(
-    ("flask", "product", "notes"),
-    [
-        (HECK, "COC(=O)C=Cc1ccccc1", ("E/Z is not set",)),
-        (HECK, "COC(=O)/C=C/c1ccccc1", ()),
-        ("CC(=O)c1ccccc1.[BH4-].[Na+]", "CC(O)c1ccccc1", ("1 stereocentre is not set",)),
-        ("CC(=O)c1ccccc1.[BH4-].[Na+]", "C[C@H](O)c1ccccc1", ()),
-        ("C1=CCC=C1.O=C1C=CC(=O)O1", "O=C1OC(=O)C2C3C=CC(C3)C12", ("4 stereocentres are not set",)),
-        ("CC(N)c1ccccc1.CC(=O)Cl", "CC(=O)NC(C)c1ccccc1", ()),  # the flask leaves it open itself
-        ("C[C@H](N)c1ccccc1.CC(=O)Cl", "CC(=O)NC(C)c1ccccc1", ()),  # lost: a problem, told as one
-        ("CC(C)=O.NO", "CC(C)=NO", ()),  # two methyl groups
-        ("CC=CC(C)=O.NO", "CC=CC(C)=NO", ("E/Z is not set",)),
-    ],
-)
+@pytest.mark.parametrize(("flask", "product", "notes"), table("review/open_stereo"))
 def test_stereochemistry_that_the_reaction_leaves_open_is_told(
     flask: str, product: str, notes: tuple[str, ...]
 ) -> None:

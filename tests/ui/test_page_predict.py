@@ -28,7 +28,6 @@ from chemspec.depict import molecules, schemes
 from chemspec.depict.molecules import Depiction
 from chemspec.engine.engine import model_folder
 from chemspec.engine.forks import Fork
-from chemspec.io import structures
 from chemspec.plan import depict as route_drawing
 from chemspec.plan.routes import Node, Route
 from chemspec.plan.stock import BUILT_IN, load_stock, stock_marks
@@ -539,21 +538,6 @@ def test_a_scheme_for_chemdraw_holds_the_reaction_with_its_arrow() -> None:
     assert isinstance(read, formats.Input)
     assert (read.kind, read.reaction) == ("CDXML", f"{flask}>>{product}")  # names over the arrow are read too
     assert schemes.scheme_to_cdxml("x", product, None) == schemes.scheme_to_cdxml("C", "x", None) == ""
-
-
-def test_answers_are_reactions_of_an_rdf() -> None:
-    rows = [
-        {"reaction": WHOLE, "class": "Amide\nformation"},
-        {"reaction": "C>>x"},
-        {"reaction": "CCO>>CC=O", "class": ""},
-    ]
-    lines = [*structures.read_structure_rows(formats.to_rdf(rows, "11/23/26 14:05"), "it")]
-    assert lines[0] == ["smiles", "name", "class"]
-    assert [(chem.canonical_parts(one.split(">>")[0]), told) for one, _, told in lines[1:]] == [
-        (chem.canonical_parts(WHOLE.split(">>")[0]), "Amide formation"),
-        (("CCO",), ""),
-    ]
-    assert formats.to_rdf([], "") == ""
 
 
 def test_a_table_goes_into_files() -> None:

@@ -1,4 +1,4 @@
-"""Read simple systematic names: prefixes with locants and a parent from `parents.tsv`; else None, never a guess.
+"""Read simple systematic names, of `groups.tsv` with locants and a parent of `parents.tsv`; else None, never a guess.
 
 A locant names the atom of that map number in the parent's SMILES; N is number 90, the nitrogen outside of a ring, or
 its one.
@@ -19,25 +19,15 @@ NITROGEN = 90
 LONGEST = 120  # characters of a name
 _TIMES = {"": 1, "di": 2, "bis": 2, "tri": 3, "tris": 3, "tetra": 4}
 _RING = {"o": "2", "ortho": "2", "m": "3", "meta": "3", "p": "4", "para": "4"}
-PREFIXES = {
-    "fluoro": "F", "chloro": "Cl", "bromo": "Br", "iodo": "I", "nitro": "[N+](=O)[O-]", "cyano": "C#N", "amino": "N",
-    "hydroxy": "O", "mercapto": "S", "methyl": "C", "ethyl": "CC", "propyl": "CCC", "isopropyl": "C(C)C",
-    "butyl": "CCCC", "isobutyl": "CC(C)C", "sec-butyl": "C(C)CC", "tert-butyl": "C(C)(C)C", "cyclopropyl": "C1CC1",
-    "cyclobutyl": "C1CCC1", "cyclopentyl": "C1CCCC1", "cyclohexyl": "C1CCCCC1", "vinyl": "C=C", "allyl": "CC=C",
-    "ethynyl": "C#C", "propargyl": "CC#C", "phenyl": "c1ccccc1", "benzyl": "Cc1ccccc1", "methoxy": "OC",
-    "ethoxy": "OCC", "propoxy": "OCCC", "isopropoxy": "OC(C)C", "butoxy": "OCCCC", "tert-butoxy": "OC(C)(C)C",
-    "phenoxy": "Oc1ccccc1", "benzyloxy": "OCc1ccccc1", "acetoxy": "OC(C)=O", "trifluoromethyl": "C(F)(F)F",
-    "difluoromethyl": "C(F)F", "trifluoromethoxy": "OC(F)(F)F", "difluoromethoxy": "OC(F)F", "hydroxymethyl": "CO",
-    "aminomethyl": "CN", "bromomethyl": "CBr", "chloromethyl": "CCl", "methoxymethyl": "COC", "methylthio": "SC",
-    "methylsulfonyl": "S(C)(=O)=O", "dimethylamino": "N(C)C", "diethylamino": "N(CC)CC", "methylamino": "NC",
-    "acetamido": "NC(C)=O", "formyl": "C=O", "acetyl": "C(C)=O", "benzoyl": "C(=O)c1ccccc1",
-    "methoxycarbonyl": "C(=O)OC", "ethoxycarbonyl": "C(=O)OCC", "boc": "C(=O)OC(C)(C)C",
-    "tert-butoxycarbonyl": "C(=O)OC(C)(C)C", "cbz": "C(=O)OCc1ccccc1", "tosyl": "S(=O)(=O)c1ccc(C)cc1",
-}  # fmt: skip
-ALKYL = {name: PREFIXES[name] for name in (
-    "methyl", "ethyl", "propyl", "isopropyl", "butyl", "isobutyl", "tert-butyl", "benzyl", "allyl", "phenyl",
-    "propargyl", "cyclohexyl",
-)}  # fmt: skip
+
+
+def _groups(*kinds: str) -> dict[str, str]:
+    rows = read_asset_table(Path(__file__).with_name("groups.tsv"))
+    return {name: smiles for name, smiles, kind in rows if kind in kinds}
+
+
+PREFIXES, ALKYL = _groups("prefix", "alkyl"), _groups("alkyl")
+SUFFIXES, _ARYLS = _groups("suffix"), _groups("aryl")
 _STEMS = ("meth", "eth", "prop", "but", "pent", "hex", "hept", "oct", "non", "dec", "undec", "dodec")
 _LOCANTS = re.compile(r"((?:\d{1,2}|n|ortho|meta|para|[omp])(?:,(?:\d{1,2}|n))*)-")
 _NAMES = "|".join(sorted(map(re.escape, PREFIXES), key=len, reverse=True))
@@ -45,17 +35,7 @@ _NAMES = _NAMES.replace("methylthio", "methylthio(?!phen)")  # methyl-thiophene 
 _PREFIX = re.compile(f"(|bis|tetra|tri|di)({_NAMES})-?")
 _GROUP = re.compile(rf"\(({'|'.join(map(re.escape, PREFIXES))})\)-?")
 _COMPOSITE = re.compile(r"(|bis|tris)\(((?:[^()]|\([^()]*\))+)\)-?")
-_ARYLS = {
-    "phenyl": "", "benzyl": "C", "phenoxy": "O", "phenylmethyl": "C", "benzyloxy": "OC", "benzoyl": "C(=O)",
-    "anilino": "N", "phenylamino": "N", "phenylthio": "S", "phenylsulfonyl": "S(=O)(=O)",
-}  # fmt: skip
 _ARYL = re.compile(rf"(.*?)({'|'.join(_ARYLS)})")
-SUFFIXES = {
-    "carboxylic acid": "C(=O)O", "carbaldehyde": "C=O", "carboxaldehyde": "C=O", "carbonitrile": "C#N",
-    "carboxamide": "C(N)=O", "carbonyl chloride": "C(=O)Cl", "boronic acid": "B(O)O", "ylboronic acid": "B(O)O",
-    "sulfonyl chloride": "S(=O)(=O)Cl", "sulfonamide": "S(N)(=O)=O", "amine": "N", "ol": "O", "thiol": "S",
-    "ylmethanol": "CO", "ylmethanamine": "CN", "methanol": "CO",
-}  # fmt: skip
 _SUFFIXED = re.compile(f"(.+)-(\\d)-?({'|'.join(SUFFIXES)})")
 _LIKELY = re.compile(r"[a-z0-9,()' -]*[a-z]{3}[a-z0-9,()' -]*")
 

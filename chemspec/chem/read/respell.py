@@ -5,6 +5,7 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
+import chemspec.chem.names.reagents as reagents
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.chem.query import canonical
 from chemspec.chem.salts import charge_of
@@ -12,22 +13,8 @@ from chemspec.chem.trial import RDKIT_ERRORS
 
 _LIKELY = re.compile(r"\[HH\]|\[1H|\[H\+\]|\[OH3\+\]|\[(?:CH?\d?|c)-\]|\[N@@?H?\]")
 _MARKED_AMINE = re.compile(r"\[N@@?H?\]")
-_ABBREVIATIONS = {  # of reagents that are never meant as SMILES, all of whose letters are atoms
-    "NBS": ("N-bromosuccinimide", "O=C1CCC(=O)N1Br"),
-    "NCS": ("N-chlorosuccinimide", "O=C1CCC(=O)N1Cl"),
-    "NIS": ("N-iodosuccinimide", "O=C1CCC(=O)N1I"),
-    "PCC": ("pyridinium chlorochromate", "O=[Cr](=O)([O-])Cl.c1cc[nH+]cc1"),
-    "BOP": ("BOP reagent", "CN(C)[P+](On1nnc2ccccc21)(N(C)C)N(C)C.F[P-](F)(F)(F)(F)F"),
-    "BPO": ("benzoyl peroxide", "O=C(OOC(=O)c1ccccc1)c1ccccc1"),
-    "O2": ("oxygen", "O=O"),
-    "CO2": ("carbon dioxide", "O=C=O"),
-    "SO2": ("sulfur dioxide", "O=S=O"),
-    "CS2": ("carbon disulfide", "S=C=S"),
-    "N2": ("nitrogen", "N#N"),
-    "Cl2": ("chlorine", "ClCl"),
-    "Br2": ("bromine", "BrBr"),
-    "I2": ("iodine", "II"),
-}
+# Names of reagents that are never meant as SMILES, all of whose letters are atoms.
+_ABBREVIATIONS = ["NBS", "NCS", "NIS", "PCC", "BOP", "BPO", "O2", "CO2", "SO2", "CS2", "N2", "Cl2", "Br2", "I2"]
 _ABBREVIATION = re.compile(rf"(?:(?<=[.>])|^)({'|'.join(_ABBREVIATIONS)})(?=[.>]|$)")
 # A carbanion that no neighbouring group stabilises.
 _CARBANIONS = ("[C-;!$(*=[O,N,S]);!$(*#[N,O]);!$(*[C,S,N,P]=[O,S,N]);!$(*C#N);!$(*[N+,P+,S+])]", "[c-]")
@@ -39,7 +26,7 @@ def replace_abbreviations(text: str) -> tuple[str, tuple[str, ...]]:
     notes: dict[str, None] = {}
 
     def reagent(match: re.Match[str]) -> str:
-        name, smiles = _ABBREVIATIONS[match[1]]
+        smiles, name = reagents.find_by_name(match[1]) or ("", "")
         notes[f"{match[1]} read as {name}, not as SMILES"] = None
         return smiles
 

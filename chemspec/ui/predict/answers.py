@@ -1,6 +1,5 @@
 """The answers to a question: predicted with progress, drawn as cards, and shared as files."""
 
-import time
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -203,12 +202,10 @@ def share_dialog(question: Question, result: DecodeResult) -> None:
         reviewing.session_checker().propose(reactions)
         cards = reviewing.review_answers(question, result).suggestions
     rows = [answer_record(card) for card in cards if card.best.valid]
-    now = time.strftime("%m/%d/%y %H:%M")
     with st.container(horizontal=True, gap="small"):
         download_button("CSV", escaping.rows_to_csv(rows), "answers.csv", "text/csv")
         download_button("XLSX", escaping.rows_to_xlsx(rows), "answers.xlsx", spreadsheets.MIME)
         download_button("SDF", formats.to_sdf(rows), "answers.sdf", "chemical/x-mdl-sdfile")
-        download_button("RDF, as reactions", formats.to_rdf(rows, now), "answers.rdf", "chemical/x-mdl-rdfile")
         download_button("JSON, with every pass", to_json(result), "answers.json", "application/json")
 
 
