@@ -6,9 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from chemspec import tasks as questions
 from chemspec.cli import options as opt
@@ -18,8 +16,7 @@ from chemspec.cli.options import DEFAULT, Outcome
 from chemspec.metrics import Savings
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task
-from chemspec.system import extras, gpu
-from chemspec.system.threads import usable_cores
+from chemspec.system import extras
 from chemspec.types import DecodeResult
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
@@ -27,9 +24,7 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.review import Reviewer
 
 SHARD_ROWS = 10_000
-MAX_WORKERS = 8  # in batches of 64 forward queries an H100 takes 1 ms per query, the host more than 3
 DRAFT_OPTIONS = ("draft_length", "draft_count", "dilation")  # which not every drafter reads
-AUTO = 1 << 30  # batch size that stands for "auto"; larger than any real one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,19 +57,12 @@ class QuerySource:
         return queries, bool(source) or len(queries) > 8
 
 
-def _parse_batch_size(given: str | int) -> int:
-    try:
-        return AUTO if given == "auto" else int(given)
-    except ValueError:
-        raise typer.BadParameter(f"{given!r} is neither a number of queries nor auto") from None
-
-
 @dataclass(frozen=True, kw_only=True)
 class AllDecoding(opt.Decoding):
     """All options of decoding, named like the fields of `DecodeSettings`.
 
     Attributes:
-        batch_size: queries decoded together; auto: the fastest number on this machine.
+        batch_size: queries decoded together.
         distinct --distinct/--no-distinct: list distinct valid molecules other than the query, and widen the search
             until there are -n; --no-distinct lists the plain beam. Default: --distinct for beams without --rules and
             --length-penalty.
@@ -93,7 +81,7 @@ class AllDecoding(opt.Decoding):
             the canonical SMILES; a wrong name lists the valid ones. Implies --distinct.
     """
 
-    batch_size: Annotated[int, typer.Option(parser=_parse_batch_size, metavar="INTEGER|auto")] = DEFAULT.batch_size
+    batch_size: int = DEFAULT.batch_size
     distinct: bool | None = None  # type: ignore[assignment]
     draft_length: int = DEFAULT.draft_length
     draft_count: int = DEFAULT.draft_count
@@ -109,18 +97,12 @@ class AllDecoding(opt.Decoding):
     tau: float = DEFAULT.tau
     guide: str = DEFAULT.guide
 
-    @property
-    def batch_is_auto(self) -> bool:
-        """Whether the fastest batch size is to be found."""
-        return self.batch_size == AUTO
-
     def settings(self) -> DecodeSettings:  # type: ignore[override]
         """Return the settings; by default a beam lists distinct molecules if merging would not undo its ranking."""
         beam = self.decoder == "beam" or (self.decoder == "auto" and self.n > 1)
         ranked = self.rules != DEFAULT.rules or self.length_penalty != 0
         distinct = bool(self.guide) or (beam and not ranked) if self.distinct is None else self.distinct
-        size = DEFAULT.batch_size if self.batch_is_auto else self.batch_size
-        settings = super().settings(batch_size=size, distinct=distinct)
+        settings = super().settings(batch_size=self.batch_size, distinct=distinct)
         reads = DRAFTERS.lookup(settings.drafts_by).reads
         for name in DRAFT_OPTIONS:
             if getattr(settings, name) and name not in reads:
@@ -180,8 +162,6 @@ class Cluster:
         self, source: QuerySource, decoding: AllDecoding, runtime: opt.ImportedRuntime, files: OutputFiles
     ) -> Outcome:
         """Predict a file, or a folder of files, into a folder."""
-        if decoding.batch_is_auto:
-            raise ValueError("--batch-size auto is for one engine; with --ray give a number")
         out, given = files.out, source.smiles or []
         if out is None or out.suffix in (".csv", ".jsonl", ".parquet"):
             raise ValueError("--ray writes a folder of Parquet files; give one with --out")
@@ -219,7 +199,6 @@ def predict(
     runtime: opt.ImportedRuntime,
     within: opt.Duration = None,
     files: OutputFiles,
-    workers: int = -1,
     cluster: Cluster,
 ) -> Outcome:
     """Predict products, reactants or reagents of SMILES.
@@ -227,23 +206,19 @@ def predict(
     Options:
         within: time per query, such as 50ms: the greedy answer, then the widest exact beam up to -n that fits. Each
             list states its width.
-        workers: processes for RDKit work; -1: several for a file on a GPU, else 0.
     """
     if within is not None and (files.out or files.trace or cluster.ray or files.review):
         raise ValueError("--within is for answers on the screen; leave out --out, --trace, --review and --ray")
     if cluster.ray:
-        if files.trace is not None or files.receipts or files.review or workers > 0 or files.write_every:
-            raise ValueError("--trace, --receipts, --review, --workers and --write-every do not go with --ray")
+        if files.trace is not None or files.receipts or files.review or files.write_every:
+            raise ValueError("--trace, --receipts, --review and --write-every do not go with --ray")
         return cluster.predict(source, decoding, runtime, files)
     settings = decoding.settings()
     opt.check_parent_folders(files.out, files.trace)
     queries, many = source.read()
     if files.trace is not None:
         files.trace.touch()  # fails before the work rather than after it
-    engine = runtime.load(source.task, source.model, workers=_worker_count(workers, runtime.device, many))
-    if decoding.batch_is_auto and many:
-        settings = replace(settings, batch_size=engine.fastest_batch(settings))
-        show.print_note(f"batches of {settings.batch_size} are fastest here")
+    engine = runtime.load(source.task, source.model)
     document = {"model": engine.name, "settings": asdict(settings)}
     reviewer = _load_reviewer(engine, files.stock, runtime) if files.review else None
     if files.out is not None:
@@ -328,12 +303,3 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 def _outcome(document: dict[str, Any]) -> Outcome:
     """Return the outcome of a document with counts by status: exit code 1 if some query failed."""
     return Outcome(document, 0 if set(document["counts"]) <= {"ok"} else 1)
-
-
-def _worker_count(requested: int, device: str, many: bool) -> int:
-    """Return the number of RDKit worker processes: by default as many as keep a GPU busy, if there are spare cores."""
-    if requested >= 0:
-        return requested
-    on_gpu = device.startswith("cuda") or (device == "auto" and gpu.gpu_available())
-    spare = usable_cores() - 1
-    return min(MAX_WORKERS, spare) if many and on_gpu and spare > 1 else 0

@@ -3,7 +3,6 @@
 import json
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import cycle, islice, pairwise
@@ -19,7 +18,6 @@ from chemspec.types import Prefix
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 17, 32, 33, 64)
 # Batches measured on a GPU besides single queries: (queries, new nodes of each).
 BATCHES = ((32, 16), (128, 16), (256, 32))
-QUERIES = (1, 2, 4, 8, 16, 32, 64, 128, 256)  # batches among which `fastest_batch` chooses
 QUIET = 0.75  # load per core up to which timings are trusted
 SOURCE, WRITTEN = 40, 24  # tokens of a typical query, and of half an output
 # Repetitions: passes of few nodes are timed more often, since an error of 0.1 ms matters there.
@@ -27,7 +25,6 @@ SMALL, REPEATS = 16, (4, 2)
 # Passes per trial, of which the fastest counts: the first ones grow the KV cache and read the weights from memory,
 # which later passes of a query find in the processor's cache; small passes take several until they do.
 BRANCHES, SMALL_BRANCHES = 3, 10
-LOOP_SECONDS = 5e-6  # overhead of the compiled loop per pass
 Dimensions = ModelConfig | ModelDims
 
 
@@ -101,38 +98,6 @@ def measure_cost_curve(
     return CostCurve(tuple(sizes), tuple(seconds))
 
 
-def fastest_batch(backend: Backend, config: Dimensions, clock: Callable[[], float], *, rows: int) -> int:
-    """Return the smallest batch size within 1/30 of the best time per query; takes some seconds.
-
-    `rows` are the new nodes of a query in a pass: the width of a beam. `clock` returns seconds.
-    """
-    tokens, source = _typical_source(config)
-    rows, passes = min(rows, len(tokens)), max(1, min(WRITTEN, config.max_positions - 4))
-
-    def seconds_per_query(queries: int) -> float:
-        """Return the seconds per query of encoding and decoding a batch of `queries`."""
-        began = clock()
-        session = Session(backend, [source] * queries, top_k=2)
-        beams: list[Prefix] = [(BOS,)]
-        session.score([beams] * queries)
-        beams = [(BOS, tokens[beam]) for beam in range(rows)]
-        for step in range(passes):
-            nodes, _ = session.new_nodes([beams] * queries)
-            _prepare_pass(session.runner, nodes)()
-            beams = [(*beam, tokens[step % len(tokens)]) for beam in beams]
-        return (clock() - began + passes * LOOP_SECONDS) / queries
-
-    seconds = dict.fromkeys(QUERIES, float("inf"))
-    for _ in range(2):  # the faster one counts; the first grows the KV cache
-        best = float("inf")
-        for queries in QUERIES:
-            seconds[queries] = min(seconds[queries], seconds_per_query(queries))
-            best = min(best, seconds[queries])
-            if seconds[queries] > 1.25 * best:  # larger batches will be slower still
-                break
-    return next(queries for queries in QUERIES if seconds[queries] <= min(seconds.values()) * 31 / 30)
-
-
 def _typical_source(config: Dimensions) -> tuple[range, list[int]]:
     """Return the ids that are not special, and a source of typical length."""
     tokens = range(len(SPECIALS), config.vocab_size)
@@ -161,14 +126,3 @@ def cached_curve(
     entry = {"nodes": curve.nodes, "seconds": curve.seconds, "load": now}
     cache.write_cached(f"{key}.cost.json", json.dumps(entry).encode())
     return curve
-
-
-def cached_number(name: str, make: Callable[[], int]) -> int:
-    """Return the cached number, or compute and cache it."""
-    content = cache.read_cached(f"{name}.json")
-    if content is not None:
-        with suppress(ValueError):  # damaged: measure again
-            return int(content)
-    number = make()
-    cache.write_cached(f"{name}.json", str(number).encode())
-    return number

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from chemspec.model.checkpoint import Checkpoint
-from chemspec.model.cost import BATCHES, CostCurve, cached_curve, cached_number, fastest_batch, measure_cost_curve
+from chemspec.model.cost import BATCHES, CostCurve, cached_curve, measure_cost_curve
 from chemspec.model.probe import UnsupportedError, probe
 from chemspec.model.runner import Backend
 from chemspec.model.runtimes import RUNTIMES, TORCH_DTYPES, RuntimeSpec, torch_dtype
@@ -144,12 +144,6 @@ class RuntimeConfig:
         with self.torch_scope():
             measured = partial(measure_cost_curve, backend, config, time.perf_counter, batches=batches)
             return cached_curve(f"{self._cache_key(digest)}-{self.threads}", measured)
-
-    def fastest_batch(self, digest: str, backend: Backend, config: ModelConfig | ModelDims, *, rows: int) -> int:
-        """Return the fastest batch size of a model for beams of width `rows` on this machine, cached on disk."""
-        with self.torch_scope():
-            measured = partial(fastest_batch, backend, config, time.perf_counter, rows=rows)
-            return cached_number(f"{self._cache_key(digest)}-{self.threads}-{rows}.batch", measured)
 
     def _cache_key(self, digest: str) -> str:
         name = "".join(filter(str.isalnum, gpu.device_name(self.device)))

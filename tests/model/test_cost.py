@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from table import Table
 from tiny import tiny_model
 
 from chemspec.model import cost
 from chemspec.model.cost import CostCurve, cached_curve, measure_cost_curve
-from chemspec.model.runner import NodeBatch
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.settings import ModelDims
 from chemspec.system import cache
@@ -133,45 +130,3 @@ def test_the_fastest_pass_counts(
     clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
     curve = measure_cost_curve(TorchBackend(tiny_model(0, 8, max_positions=30)), ModelDims(8, 30), clock)
     assert curve.nodes == sizes and curve.seconds == pytest.approx(expected)
-
-
-# Batches -----------------------------------------------------------------------------------------
-
-
-class Cache:
-    """A model whose passes take a second, and ten more for each query beyond those that its cache holds."""
-
-    def __init__(self, holds: int) -> None:
-        self.table, self.holds, self.now = Table(0, vocab_size=12), holds, 0.0
-
-    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Any:
-        runner = self.table.open(sources, top_k=top_k)
-        run = runner.run
-
-        def timed(nodes: NodeBatch) -> Any:
-            self.now += 1 + 10 * max(0, len(set(nodes.queries)) - self.holds)
-            return run(nodes)
-
-        runner.run = timed
-        return runner
-
-
-@pytest.mark.parametrize("rows", [1, 3])
-@pytest.mark.parametrize("holds", [1, 4, 8, 256])
-def test_the_fastest_batch_is_what_the_cache_holds(holds: int, rows: int) -> None:
-    model = Cache(holds)
-    assert cost.fastest_batch(model, ModelDims(12, 12), lambda: model.now, rows=rows) == holds
-
-
-def test_of_batches_that_are_alike_the_smallest_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where a pass takes as long as its queries, none gains by waiting for others; what the loop costs is shared."""
-
-    class Even(Cache):
-        def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Any:
-            self.now += len(sources)
-            return self.table.open(sources, top_k=top_k)
-
-    model = Even(1)
-    assert cost.fastest_batch(model, ModelDims(12, 12), lambda: model.now, rows=1) == 1
-    monkeypatch.setattr(cost, "LOOP_SECONDS", 0.1)
-    assert cost.fastest_batch(model, ModelDims(12, 12), lambda: model.now, rows=1) == 32
