@@ -6,7 +6,7 @@ from functools import lru_cache
 from math import exp
 from typing import Any
 
-from chemspec import chem
+import chemspec.chem as chem
 from chemspec.decode.decoding import Decoded
 from chemspec.engine import augment
 from chemspec.engine.confidence import Confidence
