@@ -217,44 +217,6 @@ def calibrate_drafters(
     return asdict(report)
 
 
-@command("acceptance", "Drafters", train)
-def measure_acceptance(
-    task: str,
-    model: str = "",
-    source: opt.Source = None,
-    queries: int = 60,
-    seed: int = 0,
-    length: int = 8,
-    threads: int = 0,
-) -> dict[str, float]:
-    """Measure the acceptance rate of a model's small drafters, the start value of their adaptive draft length.
-
-    Options:
-        queries: number of validation queries, sampled at random; 0: all.
-        length: number of tokens per draft.
-    """
-    from chemspec.draft.learned.small import write_alpha
-    from chemspec.engine.registry import usable_drafters
-    from chemspec.model.checkpoint import drafter_folder
-    from chemspec.plugins import DRAFTERS
-    from chemspec.train.fit_drafters import acceptance_rate
-
-    reactions = opt.read_test_reactions(source, task, "val", limit=queries, seed=seed)
-    engine = opt.load_engine(task, model, threads=threads)
-    made = f"chemspec train acceptance --task {engine.task} --queries {queries} --seed {seed}"
-    made += f" --length {length}"
-    rates: dict[str, float] = {}
-    for name in ("ar", "hierarchy"):
-        if name in usable_drafters(engine.folder):
-            rates[name] = acceptance_rate(engine, [item.query for item in reactions], name, length=length)
-            judged = DRAFTERS[name].companions[-1]  # the small model whose drafts the target verifies
-            show.print_note(str(write_alpha(drafter_folder(engine.folder, judged), rates[name], counted=made)))
-    if not rates:
-        raise ValueError(f"{engine.folder} has no small draft model; train one first")
-    show.print_line(", ".join(f"{name} {rate:.3f}" for name, rate in rates.items()))
-    return rates
-
-
 @command("install-drafter", "Drafters", train)
 def install_drafter(drafter: Path, model: str, kind: str = "", yes: bool = False) -> None:
     """Copy a trained drafter into a model's folder; prompts before replacing one.

@@ -16,7 +16,6 @@ from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, chance_class, count_edits
 from chemspec.engine.engine import Engine
-from chemspec.metrics import speed_numbers
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Prefix
@@ -153,12 +152,3 @@ def _greedy_outputs(engine: Engine, texts: Sequence[str]) -> Answers:
     sources = [ready.ids for ready in map(engine.prepare, texts) if ready.refusal is None]
     written = (answers[0] for answers in engine.generate_ids(sources, settings))
     return [(source, output.tokens) for source, output in zip(sources, written, strict=True) if output.ended == "eos"]
-
-
-def acceptance_rate(engine: Engine, queries: Sequence[str], drafter: str, *, length: int = 8) -> float:
-    """Return the share of a small model's tokens that the target accepts, greedily."""
-    settings = DecodeSettings(
-        decoder="greedy", n=1, batch_size=1, drafter=drafter, draft_length=length, drafting="fixed"
-    )
-    rate = speed_numbers([result.trace for result in engine.predict(queries, settings)]).alpha
-    return min(max(round(rate, 3), 0.001), 0.999)  # a rate of one would draft without end

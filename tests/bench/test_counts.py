@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import shutil
 from pathlib import Path
 
@@ -41,21 +40,6 @@ def test_passes_and_runs_of_the_small_model_are_counted(folder: Path) -> None:
         assert row["alpha"] == 1
         assert length * 0.7 < row["calls_per_pass"] <= length + 1
         assert length < row["tokens_per_pass"] <= length + 1
-
-
-def test_the_rate_of_a_small_model_is_counted_on_validation_data_and_read_again(folder: Path, tmp_path: Path) -> None:
-    home = tmp_path / "retro"
-    shutil.copytree(folder, home)
-    rows = [f"{smiles},{smiles},1" for smiles in QUERIES[:4]]
-    with gzip.open(tmp_path / "retro_val.csv.gz", "wt", encoding="utf-8") as file:
-        file.write("\n".join(["product,reactants,reaction_class", *rows]))
-    words = ["train", "acceptance", "--task", "retro", "--source", tmp_path, "--threads", 1, "--model"]
-    done = call(*words, home, "--json")
-    assert done.exit_code == 0, done.stderr
-    # It drafts for itself: all is accepted, and a rate of one would draft without end.
-    assert last(done) == {"ar": 0.999}
-    assert Engine.load(home, threads=1).resources.learned_drafter("ar").alpha == 0.999
-    assert "no small draft model" in refusal(*words, tiny_folder(tmp_path / "alone"))
 
 
 def test_a_model_is_offered_the_drafters_that_it_can_use(

@@ -281,7 +281,7 @@ def test_help_shows_the_commands_in_order() -> None:
     answers = ["predict", "race", "replay", "check", "verify", "plan", "models", "import", "app", "serve", "precedents"]
     assert commands() == [*answers, "evaluate", "data", "bench", "train"]
     assert commands("bench") == ["drafters", "draft-length", "papers"]
-    drafters = ["distil", "calibrate", "acceptance", "install-drafter", "share-edits"]
+    drafters = ["distil", "calibrate", "install-drafter", "share-edits"]
     assert commands("train") == ["average", "leaks", "calibration", "familiarity", *drafters]
 
 
