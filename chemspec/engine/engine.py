@@ -280,10 +280,6 @@ class Engine:
                 answers[order[number]] = outcome.answers
         return [answers[index] for index in range(len(sources))]
 
-    def compare(self, query: str, settings: Sequence[DecodeSettings]) -> list[DecodeResult]:
-        """Predict for one query with each of several settings in turn."""
-        return [self.predict(query, setting) for setting in settings]
-
     def prepare(self, text: str) -> PreparedQuery:
         """Parse, canonicalise and tokenise one query; an invalid one gets a `refusal`."""
         return self._reader.read(text)

@@ -170,12 +170,6 @@ def test_stream_ends_with_what_predict_returns(engine: Engine, how: DecodeSettin
         close([last], engine.predict([query], how), 1e-4)
 
 
-def test_compare_answers_under_each_of_the_settings(engine: Engine) -> None:
-    found = engine.compare(QUERIES[1], [GREEDY, BEAM, SAMPLE])
-    assert [result.trace.settings["decoder"] for result in found] == ["greedy", "beam", "sample"]
-    assert told(found) == told([engine.predict([QUERIES[1]], how)[0] for how in (GREEDY, BEAM, SAMPLE)])
-
-
 @pytest.mark.parametrize("runtime", ["auto", "torch"])
 def test_threads_do_not_disturb_each_other(tiny_retro: Path, runtime: str) -> None:
     """Eight threads, one engine, different queries at once: a shared buffer would mix them up."""
