@@ -95,8 +95,7 @@ class Engine:
             dtype: "auto" (fp32), "fp32", "int8" (on a CPU: faster, and bit-identical on every machine), "bf16", "fp16".
             threads: CPU threads of the model; 0 for all cores.
             runtime: "auto" (on a GPU "graphs"; for fp32 and int8 on a CPU "native", without a compiler "torch"),
-                "native" (the compiled kernel), "torch", "graphs" (torch with CUDA graphs; torch alone if they
-                disagree), or one of another package (`chemspec.model.runtimes`).
+                "native" (the compiled kernel), "torch" or "graphs" (torch with CUDA graphs, or alone if they disagree).
             task: "forward" or "retro", for models of other programs.
             template: prompt format of a model of another program, see `importers.base.LoadOptions`.
             vocab: its vocabulary file, if separate.

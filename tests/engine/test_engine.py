@@ -227,9 +227,8 @@ def test_half_precision_runs_on_a_cpu(tiny_retro: Path, engine: Engine, dtype: s
         ({"device": "abacus"}, "abacus"),
         ({"dtype": "fp8"}, "fp8"),
         ({"runtime": "steam"}, "steam"),
-        ({"runtime": "native", "dtype": "bf16"}, "fp32 or int8 on a CPU"),
+        ({"runtime": "native", "dtype": "bf16"}, "computes in fp32 or int8 on a CPU; for bf16 use torch"),
         ({"runtime": "onnx"}, "onnx runtime has been removed; use auto, native"),
-        ({"runtime": "triton"}, "triton runtime has been removed; use graphs or torch"),
     ],
 )
 def test_what_cannot_be_had_is_refused_by_name(tiny_retro: Path, options: dict[str, Any], part: str) -> None:
