@@ -31,9 +31,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-plugins.BUILT_IN.update(
-    drafter="chemspec.draft.registry", decoder="chemspec.decode.registry", runtime="chemspec.model.runtimes"
-)
+plugins.BUILT_IN.update(drafter="chemspec.draft.registry", decoder="chemspec.decode.registry")
 _NAMES = {
     "chemspec.version": "__version__",
     "chemspec.engine.engine": "Engine",

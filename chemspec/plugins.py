@@ -1,8 +1,8 @@
-"""Registries of drafters, decoders, runtimes and model formats, built-in and from other packages.
+"""Registries of drafters, decoders and model formats, built-in and from other packages.
 
 A registry is filled on first use, so that settings can check names without importing drafters and decoders: by the
 module that registers the built-in specs (set in `chemspec/__init__.py`), then by the entry points of installed packages
-(groups `chemspec.drafters`, `chemspec.decoders`, `chemspec.runtimes` and `chemspec.importers`).
+(groups `chemspec.drafters`, `chemspec.decoders` and `chemspec.importers`).
 """
 
 import re
@@ -202,4 +202,3 @@ def lazy_import(path: str) -> Callable[..., Any]:
 
 DRAFTERS: Registry[Any] = Registry("drafter")
 DECODERS: Registry[Any] = Registry("decoder")
-RUNTIMES: Registry[Any] = Registry("runtime")

@@ -17,8 +17,7 @@ from chemspec.cli.options import DEFAULT, Outcome
 from chemspec.plugins import DRAFTERS
 from chemspec.replay import savings
 from chemspec.settings import DecodeSettings, Task
-from chemspec.system import extras, gpu
-from chemspec.system.threads import usable_cores
+from chemspec.system import extras
 from chemspec.types import DecodeResult
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
@@ -26,7 +25,6 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.review import Reviewer
 
 SHARD_ROWS = 10_000
-MAX_WORKERS = 8  # in batches of 64 forward queries an H100 takes 1 ms per query, the host more than 3
 DRAFT_OPTIONS = ("draft_length", "draft_count", "dilation")  # which not every drafter reads
 
 
@@ -202,7 +200,6 @@ def predict(
     runtime: opt.ImportedRuntime,
     within: opt.Duration = None,
     files: OutputFiles,
-    workers: int = -1,
     cluster: Cluster,
 ) -> Outcome:
     """Predict products, reactants or reagents of SMILES.
@@ -210,20 +207,19 @@ def predict(
     Options:
         within: time per query, such as 50ms: the greedy answer, then the widest exact beam up to -n that fits. Each
             list states its width.
-        workers: processes for RDKit work; -1: several for a file on a GPU, else 0.
     """
     if within is not None and (files.out or files.trace or cluster.ray or files.review):
         raise ValueError("--within is for answers on the screen; leave out --out, --trace, --review and --ray")
     if cluster.ray:
-        if files.receipts or files.review or workers > 0 or files.write_every:
-            raise ValueError("--receipts, --review, --workers and --write-every do not go with --ray")
+        if files.receipts or files.review or files.write_every:
+            raise ValueError("--receipts, --review and --write-every do not go with --ray")
         return cluster.predict(source, decoding, runtime, files)
     settings = decoding.settings()
     opt.check_parent_folders(files.out, files.trace)
     queries, many = source.read()
     if files.trace is not None:
         files.trace.touch()  # fails before the work rather than after it
-    engine = runtime.load(source.task, source.model, workers=_worker_count(workers, runtime.device, many))
+    engine = runtime.load(source.task, source.model)
     document = {"model": engine.name, "settings": asdict(settings)}
     reviewer = _load_reviewer(engine, files.stock, runtime) if files.review else None
     if files.out is not None:
@@ -307,12 +303,3 @@ def _format_counts(counts: Mapping[str, int]) -> str:
 def _outcome(document: dict[str, Any]) -> Outcome:
     """Return the outcome of a document with counts by status: exit code 1 if some query failed."""
     return Outcome(document, 0 if set(document["counts"]) <= {"ok"} else 1)
-
-
-def _worker_count(requested: int, device: str, many: bool) -> int:
-    """Return the number of RDKit worker processes: by default as many as keep a GPU busy, if there are spare cores."""
-    if requested >= 0:
-        return requested
-    on_gpu = device.startswith("cuda") or (device == "auto" and gpu.gpu_available())
-    spare = usable_cores() - 1
-    return min(MAX_WORKERS, spare) if many and on_gpu and spare > 1 else 0

@@ -123,17 +123,13 @@ def calibrate_drafters(
 ) -> dict[str, Any]:
     """Fit a model's drafters to its training data or its own answers; fewer passes, same predictions.
 
-    The acceptance rates of its small draft models are measured too: the start values of their adaptive draft length.
-
     Options:
         unlabelled: file of queries to use instead of training data; the model's own answers are fitted.
         column: column of the --unlabelled file with the SMILES.
         pairs: number of training pairs for the edit table.
         queries: number of validation queries for acceptance rates.
     """
-    from chemspec.draft.learned.small import write_alpha
     from chemspec.io import readers
-    from chemspec.model.checkpoint import drafter_folder
     from chemspec.train import fit_drafters
 
     if not task and not model:
@@ -152,10 +148,7 @@ def calibrate_drafters(
         folder = data_dir or Path("data") / engine.task
         knowledge, report = fit_drafters.calibrate(engine, folder, **sample, command=made, tell=show.print_note)
     knowledge.save(engine.folder)
-    for name, rate in report.acceptance.items():
-        write_alpha(drafter_folder(engine.folder, name), rate, counted=made)
-    rates = "".join(f"; acceptance rate of {name} {rate:.3f}" for name, rate in report.acceptance.items())
-    show.print_note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts{rates}")
+    show.print_note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts")
     return asdict(report)
 
 

@@ -240,13 +240,12 @@ class BatchDecoder:
         *,
         size: int,
         before_pass: Callable[[], None],
-        decoded: Callable[[Decoded], None],
         finished: Callable[[], None],
     ) -> list[list[Decoded] | Exception]:
         """Decode groups of rows, such as the variants of a query; a group whose row fails is its error.
 
-        `decoded` is called with the result of every row, `finished` when a group is finished or has failed; for the
-        other arguments see `start` and `generate_stream`.
+        `finished` is called when a group is finished or has failed; for the other arguments see `start` and
+        `generate_stream`.
         """
         group_of = [number for number, group in enumerate(groups) for _ in group]
         rows, left = [row for group in groups for row in group], list(map(len, groups))
@@ -260,7 +259,6 @@ class BatchDecoder:
             if isinstance(outcome, Exception):
                 failed[number], left[number] = outcome, 0
             else:
-                decoded(outcome)
                 results[row] = outcome
                 left[number] -= 1
             if not left[number]:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from chemspec.decode.draft_tree import DraftTree
 from chemspec.decode.protocol import Decoder, FinishedSearch, LoopOptions, next_search_of
 from chemspec.decode.query_state import QueryState
-from chemspec.draft.base import Drafter, Speculation
+from chemspec.draft.base import Drafter
 from chemspec.model.session import Session
 from chemspec.types import FinishedSequence, Pass, Prefix
 
@@ -104,15 +104,14 @@ class PythonLoop:
     def _build_draft_trees(self, active: Sequence[QueryState], missing: Sequence[Sequence[Prefix]]) -> list[DraftTree]:
         """Build one draft tree per query for the next forward pass."""
         trees = [DraftTree(query, self._drafter, self._options) for query in active]
-        # Greedy decoding has no look-ahead: there LOOKAHEAD means the drafts.
-        mode, planner = Speculation.LOOKAHEAD if self._options.budget else Speculation.OFF, self._options.planner
+        drafts, planner = self._options.budget > 0, self._options.planner
         requested, waiting = sum(map(len, missing)), sum(len(query.requested) for query in active)
         if planner is not None:
             width = sum(query.hypothesis_count for query in active)
             if not planner.begin_pass(requested, len(active), waiting=waiting, width=width):
                 return trees
         if self._hooks is not None:
-            mode = min(mode, self._hooks.plan_pass(requested, len(active), waiting=waiting))
+            drafts = self._hooks.plan_pass(requested, len(active), waiting=waiting)
             max_len = self._options.max_len
             self._hooks.prepare(
                 [
@@ -126,11 +125,10 @@ class PythonLoop:
             lookahead = getattr(query.requested, "lookahead", None)
             if query.own_drafts is not None:
                 tree.add_own_drafts()
-            elif mode is not Speculation.OFF:
-                if lookahead is not None and (planner is not None or mode is Speculation.LOOKAHEAD):
-                    tree.add_look_ahead(lookahead, prefixes)
-                else:
-                    tree.add_drafts(prefixes)
+            elif drafts and lookahead is not None:
+                tree.add_look_ahead(lookahead, prefixes)
+            elif drafts:
+                tree.add_drafts(prefixes)
             query.draft_of.update(tree.draft_of)
         return trees
 

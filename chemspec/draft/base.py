@@ -9,7 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import IntEnum
 from operator import index
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,18 +18,6 @@ if TYPE_CHECKING:
     from chemspec.model.session import Session
 
 HOOKS = ("plan_pass", "prepare", "observe", "watch")  # methods that a drafter without the base class must not define
-
-
-class Speculation(IntEnum):
-    """How much to draft in the next forward pass.
-
-    DRAFT: the drafts after requested prefixes. LOOKAHEAD: if the decoder has a look-ahead (`ScoreRequest.lookahead`),
-    the prefixes it yields for the drafter's guesses; otherwise as DRAFT.
-    """
-
-    OFF = 0
-    DRAFT = 1
-    LOOKAHEAD = 2
 
 
 class Drafter(ABC):
@@ -62,8 +49,8 @@ class Drafter(ABC):
                 needed after the last one.
         """
 
-    def plan_pass(self, requested: int, queries: int, *, waiting: int) -> Speculation:
-        """Decide how much to draft in the next forward pass.
+    def plan_pass(self, requested: int, queries: int, *, waiting: int) -> bool:
+        """Return whether to draft in the next forward pass.
 
         Args:
             requested: number of nodes without drafts.
@@ -71,7 +58,7 @@ class Drafter(ABC):
             waiting: number of requested prefixes, including those with known scores: a beam requests all of its
                 hypotheses.
         """
-        return Speculation.LOOKAHEAD
+        return True
 
     def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:  # noqa: B027
         """Prepare `propose` calls, given source, prefix and `max_new_tokens` of every requested prefix.

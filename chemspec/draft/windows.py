@@ -13,13 +13,12 @@ from chemspec.types import Draft, Prefix
 class Windows(Drafter):
     """Drafts every window of `length` tokens of the query, or `count` evenly spaced ones if there are more.
 
-    They do not depend on the output.
+    They do not depend on the output. The last window includes eos, which the authors' code never drafts.
     """
 
     length: int = 10  # draft length in tokens; DL in the paper
     count: int = 25  # maximum number of drafts; N_d in the paper, about 25
     dilation: int = 0  # tokens skipped between two tokens of a window (the paper's section 3.1 mentions 1)
-    end: bool = True  # whether the last window includes eos. The authors' code never drafts it.
 
     def __post_init__(self) -> None:
         check_draft_size(self.length, self.count)
@@ -43,7 +42,7 @@ class Windows(Drafter):
     @lru_cache(maxsize=256)  # noqa: B019 - instances are hashable and few
     def _query_windows(self, source: tuple[int, ...]) -> tuple[Draft, ...]:
         """Return the windows of a query."""
-        text = (*source, EOS) if self.end else source
+        text = (*source, EOS)
         step = self.dilation + 1
         span = (self.length - 1) * step + 1  # tokens of the query that a window covers
         last = max(0, len(text) - span)

@@ -10,7 +10,7 @@ from threading import Lock
 from typing import Any, get_args
 
 from chemspec.draft.calibration import DrafterCalibration, default_table
-from chemspec.draft.learned.small import DraftModel, read_alpha
+from chemspec.draft.learned.small import DraftModel
 from chemspec.engine import companions
 from chemspec.importers.base import LoadedModel
 from chemspec.importers.model_formats import load_native
@@ -106,4 +106,4 @@ class DrafterResources:
         backend, runtime = loaded.backend(self.runtime_config)
         resources = DrafterResources(loaded, backend, replace(self.runtime_config, runtime=runtime))
         sizes = loaded.config.max_positions, loaded.config.vocab_size
-        return DraftModel(backend, *sizes, resources.cost_curve, read_alpha(folder))
+        return DraftModel(backend, *sizes, resources.cost_curve)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
@@ -17,7 +17,6 @@ from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.registry import build_drafter
 from chemspec.engine import augment, confidence, deadline, distinct, familiarity
 from chemspec.engine.drafter_resources import DrafterResources
-from chemspec.engine.molecules import MoleculePool, Molecules
 from chemspec.engine.queries import MAX_TOKENS, PreparedQuery, QueryReader, check_queries
 from chemspec.engine.registry import installed_models, model_folder, models_dir, usable_drafters
 from chemspec.engine.results import ResultWriter, failed_result
@@ -34,7 +33,6 @@ from chemspec.types import DecodeResult, FinishedSequence, Pass
 Row = TypeVar("Row")
 
 ROUNDED = "computed in half precision: exact up to rounding, so drafts and batches may change an answer"
-BATCHES_PER_GROUP = 16  # `predict` post-processes the results of this many batches together
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -56,7 +54,6 @@ class Engine:
         confidence_problem: why the calibration file cannot be used, if there is one.
         familiarity: statistics of the training data; None if they have not been computed.
         build_drafter: creates the drafter of a run.
-        molecules: parses queries and canonicalises predictions, in this process or in workers.
     """
 
     name: str
@@ -73,7 +70,6 @@ class Engine:
     confidence_problem: str = ""
     familiarity: familiarity.Familiarity | None = None
     build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter] = build_drafter
-    molecules: Molecules = field(default_factory=Molecules)
 
     def __repr__(self) -> str:
         return f"<Engine {self.name}: {self.task}, {self.dtype} on {self.device}, {self.runtime}>"
@@ -90,7 +86,6 @@ class Engine:
         task: Task | None = None,
         template: str = "",
         vocab: str | Path = "",
-        workers: int = 0,
     ) -> Engine:
         """Load a model of any format that `chemspec.importers.model_formats.IMPORTERS` knows.
 
@@ -100,12 +95,10 @@ class Engine:
             dtype: "auto" (fp32), "fp32", "int8" (on a CPU: faster, and bit-identical on every machine), "bf16", "fp16".
             threads: CPU threads of the model; 0 for all cores.
             runtime: "auto" (on a GPU "graphs"; for fp32 and int8 on a CPU "native", without a compiler "torch"),
-                "native" (the compiled kernel), "torch", "graphs" (torch with CUDA graphs; torch alone if they
-                disagree), or one of another package (`chemspec.model.runtimes`).
+                "native" (the compiled kernel), "torch" or "graphs" (torch with CUDA graphs, or alone if they disagree).
             task: "forward" or "retro", for models of other programs.
             template: prompt format of a model of another program, see `importers.base.LoadOptions`.
             vocab: its vocabulary file, if separate.
-            workers: number of worker processes that parse queries and canonicalise predictions; 0 for none.
 
         Raises:
             checkpoint.CheckpointError: if the folder does not contain a usable model.
@@ -133,7 +126,6 @@ class Engine:
             confidence=measured,
             confidence_problem=problem,
             familiarity=familiarity.load_familiarity(loaded.folder, loaded.digest) if loaded.folder.is_dir() else None,
-            molecules=MoleculePool(workers) if workers else Molecules(),
         )
 
     @property
@@ -224,26 +216,15 @@ class Engine:
                 in_time.append(deadline.predict_within(self, query, within, settings))
                 progress(len(in_time))
             return in_time
-        self.prefetch(queries)
         prepared = [self.prepare(query) for query in queries]
         results: dict[int, DecodeResult] = {i: query.refusal for i, query in enumerate(prepared) if query.refusal}
         progress(len(results))
         # Sorted by length: without continuous batching, a batch takes as many passes as its longest output.
         order = sorted((i for i in range(len(queries)) if i not in results), key=lambda i: len(prepared[i].ids))
-        size = BATCHES_PER_GROUP * settings.batch_size
-        groups = [order[start : start + size] for start in range(0, len(order), size)]
         done = count(len(results) + 1)
-
-        def decode(group: list[int]) -> list[DecodeResult]:
-            return self.decode([prepared[i] for i in group], settings, finished=lambda: progress(next(done)))
-
-        for group, group_results in zip(groups, self.molecules.map_in_order(decode, groups), strict=True):
-            results.update(zip(group, group_results, strict=True))
+        decoded = self.decode([prepared[i] for i in order], settings, finished=lambda: progress(next(done)))
+        results.update(zip(order, decoded, strict=True))
         return [results[i] for i in range(len(queries))]
-
-    def prefetch(self, queries: Sequence[str]) -> None:
-        """Start parsing the next queries in worker processes, if there are any."""
-        self._reader.prefetch(queries)
 
     def stream(
         self, query: str | PreparedQuery, settings: DecodeSettings | None = None, **overrides: Any
@@ -298,10 +279,6 @@ class Engine:
                 answers[order[number]] = outcome.answers
         return [answers[index] for index in range(len(sources))]
 
-    def compare(self, query: str, settings: Sequence[DecodeSettings]) -> list[DecodeResult]:
-        """Predict for one query with each of several settings in turn."""
-        return [self.predict(query, setting) for setting in settings]
-
     def prepare(self, text: str) -> PreparedQuery:
         """Parse, canonicalise and tokenise one query; an invalid one gets a `refusal`."""
         return self._reader.read(text)
@@ -310,9 +287,8 @@ class Engine:
         """Return the searches of a query in rounds with a common cache; a round with enough predictions is the last."""
         widths = distinct.search_widths(settings) if settings.distinct else (settings.n,)
         searches = [settings if width == settings.n else replace(settings, n=width) for width in widths]
-        # Apart if deciding takes several rows (`augment`), or worker processes for which decoding would have to wait.
-        apart = settings.augment > 1 or isinstance(self.molecules, MoleculePool)
-        return [[search] for search in searches] if apart else [searches]
+        # Apart if deciding takes several rows.
+        return [[search] for search in searches] if settings.augment > 1 else [searches]
 
     def decode(
         self,
@@ -390,7 +366,6 @@ class Engine:
                 partial(self._ends_search, settings),
                 size=settings.batch_size * settings.augment,
                 before_pass=before_pass,
-                decoded=lambda decoded: self._writer.prefetch(decoded.answers),
                 finished=finished,
             )
         return [
@@ -403,7 +378,7 @@ class Engine:
     @cached_property
     def _reader(self) -> QueryReader:
         limit = self.longest_query
-        return QueryReader(self.task, self.tokenizer, self.molecules, limit, self.caveats, self.familiarity)
+        return QueryReader(self.task, self.tokenizer, limit, self.caveats, self.familiarity)
 
     @property
     def _batch_decoder(self) -> BatchDecoder:
@@ -422,7 +397,7 @@ class Engine:
     def _writer(self) -> ResultWriter:
         where = {name: getattr(self, name) for name in ("task", "device", "dtype", "runtime")}
         exactness = self.runtime_config.exactness
-        return ResultWriter({"model": self.name, **where}, exactness, self.tokenizer, self.molecules, self.confidence)
+        return ResultWriter({"model": self.name, **where}, exactness, self.tokenizer, self.confidence)
 
     def _ends_search(
         self, settings: DecodeSettings, ready: PreparedQuery, answers: list[FinishedSequence], search: DecodeSettings

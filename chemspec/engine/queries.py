@@ -1,13 +1,12 @@
 """Queries as a model reads them: parsed, canonicalised and tokenised, also as several SMILES variants."""
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass, replace
 from random import Random
 
 import chemspec.chem as chem
-from chemspec.chem import root_align
+from chemspec.chem import formats, root_align
 from chemspec.engine.familiarity import Familiarity
-from chemspec.engine.molecules import Job, Molecules
 from chemspec.importers.base import TextTokenizer
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tokenizer import TokenError
@@ -36,20 +35,15 @@ class QueryReader:
 
     task: Task
     tokenizer: TextTokenizer
-    molecules: Molecules
     longest: int
     caveats: tuple[str, ...]
     familiarity: Familiarity | None
-
-    def prefetch(self, queries: Sequence[str]) -> None:
-        """Start parsing the next queries in worker processes, if there are any."""
-        self.molecules.prefetch(self._job(self.tokenizer.split_prompt(query)[1]) for query in queries)
 
     def read(self, text: str) -> PreparedQuery:
         """Parse, canonicalise and tokenise one query; an invalid one gets a `refusal`."""
         text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be encoded
         lead, bare = self.tokenizer.split_prompt(text)
-        query = self.molecules.job_result(*self._job(bare))
+        query = formats.read_any(bare, task=self.task, max_chars=MAX_CHARS)
         if isinstance(query, chem.Fault):
             status = "too_long" if query.kind == "length" else "invalid"
             return PreparedQuery(text, refusal=DecodeResult(text, status, str(query)))  # type: ignore[arg-type]
@@ -80,9 +74,6 @@ class QueryReader:
             if len(ids) <= self.longest:
                 rows.append(PreparedQuery(text, ids, tuple(self.tokenizer.token_texts(ids))))
         return rows
-
-    def _job(self, text: str) -> Job:
-        return "read", text, self.task, MAX_CHARS
 
 
 def check_queries(queries: object) -> None:

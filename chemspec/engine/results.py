@@ -6,10 +6,10 @@ from functools import lru_cache
 from math import exp
 from typing import Any
 
+import chemspec.chem as chem
 from chemspec.decode.decoding import Decoded
 from chemspec.engine import augment
 from chemspec.engine.confidence import Confidence
-from chemspec.engine.molecules import Molecules
 from chemspec.engine.queries import PreparedQuery
 from chemspec.importers.base import TextTokenizer
 from chemspec.model.session import ScoresError
@@ -26,13 +26,7 @@ class ResultWriter:
     where: Mapping[str, str]  # model, task, device, precision and runtime, as in traces
     arithmetic: str  # see `RuntimeConfig.exactness`
     tokenizer: TextTokenizer
-    molecules: Molecules
     confidence: Confidence | None
-
-    def prefetch(self, answers: Sequence[FinishedSequence]) -> None:
-        """Start canonicalising output sequences in worker processes, if there are any."""
-        ended = (answer for answer in answers if answer.ended == "eos")
-        self.molecules.prefetch(("canonical", self.tokenizer.decode(answer.tokens)) for answer in ended)
 
     def write_result(self, query: PreparedQuery, settings: DecodeSettings, search: Decoded) -> DecodeResult:
         """Return the result of one search."""
@@ -72,7 +66,7 @@ class ResultWriter:
 
     def _write_hypothesis(self, answer: FinishedSequence) -> Hypothesis:
         smiles = self.tokenizer.decode(answer.tokens)
-        canonical = self.molecules.job_result("canonical", smiles) if answer.ended == "eos" else None
+        canonical = chem.canonical(smiles) if answer.ended == "eos" else None
         return Hypothesis(
             smiles=smiles,
             canonical=canonical or "",

@@ -119,7 +119,6 @@ def _predict_part(
     if log.fails(done):
         return [DecodeResult(part[0], "failed", crashes.FAILED)]
     log.record(done, len(part))
-    engine.prefetch(queries[done : done + 2 * size])  # prefetch the next ones
     return predict_isolating_failures(engine, part, settings, lambda finished: progress(done + finished, len(queries)))
 
 

@@ -13,9 +13,8 @@ from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.cost import BATCHES, CostCurve, cached_curve, measure_cost_curve
 from chemspec.model.probe import UnsupportedError, probe
 from chemspec.model.runner import Backend
-from chemspec.model.runtimes import RUNTIMES, TORCH_DTYPES, RuntimeSpec, torch_dtype
 from chemspec.settings import ModelConfig, ModelDims
-from chemspec.system import extras, gpu
+from chemspec.system import gpu
 from chemspec.system.compiled import NoKernelError
 from chemspec.system.threads import set_torch_threads, usable_cores
 
@@ -27,8 +26,16 @@ SLOW = (
     "or pip install 'chemspec[compiler]'"
 )
 
-# Runtimes of earlier versions, and what to use in their place.
-REMOVED = {"onnx": "auto, native (`chemspec[compiler]`) or torch", "triton": "graphs or torch"}
+# Precision of torch; for int8 that of drafters with a network of their own.
+TORCH_DTYPES = {"fp32": "float32", "int8": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
+FLOATS = ("fp32", "bf16", "fp16", "fp64")
+# Runtimes with their precisions by kind of device. The compiled kernel is batch-invariant: its scores are bitwise
+# independent of the rest of the batch. The log-probs of graphs are compared with torch's at loading.
+RUNTIMES: dict[str, dict[str, tuple[str, ...]]] = {
+    "native": {"cpu": ("fp32", "int8")},
+    "torch": {"cpu": FLOATS, "cuda": FLOATS},
+    "graphs": {"cuda": FLOATS},
+}
 
 
 @dataclass(frozen=True)
@@ -50,10 +57,10 @@ class RuntimeConfig:
             raise ValueError(f"{threads} threads; give at least 1, or 0 for all cores")
         if dtype not in ("auto", *TORCH_DTYPES):
             raise ValueError(f"no precision {dtype!r}; there are {', '.join(TORCH_DTYPES)}")
-        if runtime in REMOVED:
-            raise ValueError(f"the {runtime} runtime has been removed; use {REMOVED[runtime]}")
-        if runtime != "auto":
-            RUNTIMES.lookup(runtime)
+        if runtime == "onnx":
+            raise ValueError("the onnx runtime has been removed; use auto, native (`chemspec[compiler]`) or torch")
+        if runtime not in ("auto", *RUNTIMES):
+            raise ValueError(f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
         dtype = "fp32" if dtype == "auto" else dtype
         device = _resolve_device(device)
         if device.startswith("cuda"):
@@ -68,14 +75,17 @@ class RuntimeConfig:
         "up to ties": sums depend on the shape of the batch in the seventh digit. "up to rounding": likewise in the
         third digit, which may change a prediction.
         """
-        if self.dtype == "int8" or (self.runtime in RUNTIMES and RUNTIMES[self.runtime].bitwise):
+        if self.dtype == "int8" or self.runtime == "native":
             return "to the last bit"
         return "up to rounding" if self.dtype in ("bf16", "fp16") else "up to ties"
 
     @property
     def precision(self) -> torch.dtype:
         """The precision as a torch dtype."""
-        return torch_dtype(self.dtype)
+        import torch
+
+        dtype: torch.dtype = getattr(torch, TORCH_DTYPES[self.dtype])
+        return dtype
 
     def backend(self, loaded: Checkpoint) -> tuple[Backend, str]:
         """Return the backend that computes a model, and the name of its runtime; unneeded libraries are not imported.
@@ -86,39 +96,49 @@ class RuntimeConfig:
         CheckpointError if the model's scores are not finite.
         """
         self._check_supported()
-        automatic = self.runtime == "auto"
-        spec = RUNTIMES.lookup(self._automatic_runtime() if automatic else self.runtime)
-        extras.require_packages(*spec.packages, what=f"the {spec.name} runtime")
+        name = self._automatic_runtime() if self.runtime == "auto" else self.runtime
         try:
-            return self._open(spec, loaded), spec.name
+            return self._open(name, loaded), name
         except NoKernelError as why:
             if self.dtype == "int8":
                 remedy = "use fp32, install a C++ compiler, or pip install 'chemspec[compiler]'"
                 raise ValueError(f"int8 needs the compiled kernel, not available here: {why}; {remedy}") from why
-            if not (automatic or spec.compared_with_torch):
-                raise ValueError(f"the {spec.name} runtime is not available here: {why}") from why
-            message = (
-                f"torch replaces the {spec.name} runtime: {why}" if spec.compared_with_torch else f"{SLOW} ({why})"
-            )
+            if self.runtime == "native":
+                raise ValueError(f"the native runtime is not available here: {why}") from why
+            message = f"torch replaces the graphs runtime: {why}" if name == "graphs" else f"{SLOW} ({why})"
             warnings.warn(message, stacklevel=2)
-            return self._open(RUNTIMES.lookup("torch"), loaded), "torch"
+            return self._open("torch", loaded), "torch"
 
     def _automatic_runtime(self) -> str:
         if self.device != "cpu":
             return "graphs"
         return "native" if self.dtype in ("fp32", "int8") else "torch"
 
-    def _open(self, spec: RuntimeSpec, loaded: Checkpoint) -> Backend:
-        settings = self.device, self.dtype, self.threads
+    def _open(self, runtime: str, loaded: Checkpoint) -> Backend:
         try:
-            backend = spec.open(loaded, *settings)
-            reference = RUNTIMES.lookup("torch").open(loaded, *settings) if spec.compared_with_torch else None
+            backend = self._open_unchecked(runtime, loaded)
+            reference = self._open_unchecked("torch", loaded) if runtime == "graphs" else None
             probe(backend, loaded.config, where=str(loaded.folder), reference=reference, dtype=self.dtype)
         except Exception as error:  # compilers and drivers raise errors of many types
-            if spec.compared_with_torch and not isinstance(error, NoKernelError):
+            if runtime == "graphs" and not isinstance(error, NoKernelError):
                 raise UnsupportedError(f"it cannot run here: {error}") from error
             raise
         return backend
+
+    def _open_unchecked(self, runtime: str, loaded: Checkpoint) -> Backend:
+        """Return the backend of a runtime, which is imported now; NoKernelError if it cannot compute the model here."""
+        if runtime == "native":
+            from chemspec.model.runners.native.runner import NativeBackend
+
+            return NativeBackend(loaded.weights, threads=self.threads, int8=self.dtype == "int8")
+        model = loaded.model.to(device=self.device, dtype=self.precision)
+        if runtime == "graphs":
+            from chemspec.model.runners.cuda_graphs import GraphBackend
+
+            return GraphBackend(model)
+        from chemspec.model.runners.torch_runner import TorchBackend
+
+        return TorchBackend(model)
 
     def _check_supported(self) -> None:
         """Raise ValueError if the runtime does not compute this precision on this device."""
@@ -129,14 +149,14 @@ class RuntimeConfig:
             raise ValueError(f"int8 is computed by the native runtime on a CPU, not {given}")
         if self.runtime == "auto":
             return
-        dtypes = RUNTIMES.lookup(self.runtime).dtypes
+        dtypes = RUNTIMES[self.runtime]
         if kind not in dtypes:
             needed = "CPU" if kind == "cuda" else "GPU"
             raise ValueError(f"the {self.runtime} runtime needs a {needed}; the device is {self.device}")
         if self.dtype not in dtypes[kind]:
             able = " or ".join(dtypes[kind])
             where = "a CPU" if kind == "cpu" else "a GPU"
-            raise ValueError(f"the {self.runtime} runtime computes in {able} on {where}, not in {self.dtype}")
+            raise ValueError(f"the {self.runtime} runtime computes in {able} on {where}; for {self.dtype} use torch")
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
         """Return the cost curve of a model on this machine, cached on disk."""

@@ -3,8 +3,8 @@
 Calibration changes the number of forward passes, never a prediction. Test data must not be used here.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,15 +16,11 @@ from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, chance_class, count_edits
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import usable_drafters
-from chemspec.metrics import speed_numbers
-from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Prefix
 
 HOLDOUT = 1000  # pairs at the end of train.npz that training holds out if there is no val.npz
-ACCEPTANCE_QUERIES, ACCEPTANCE_LENGTH = 60, 8  # queries and tokens per draft that give an acceptance rate
 MIN_OUTPUTS = 8  # minimum number of outputs for calibration without labels
 Answers = list[tuple[tuple[int, ...], tuple[int, ...]]]  # queries, and the model's outputs with eos
 
@@ -36,7 +32,6 @@ class CalibrationReport:
     nodes: int  # contexts in the edit table
     answers: int  # decoded validation queries
     by_chance: tuple[float, ...]  # as in `DrafterCalibration`
-    acceptance: Mapping[str, float] = field(default_factory=dict)  # acceptance rate by small draft model
 
 
 def calibrate(
@@ -77,8 +72,7 @@ def calibrate(
     answers = _greedy_outputs(engine, texts)
     if not answers:
         raise ValueError(f"model {engine.name} finishes no output for the validation queries")
-    calibration, report = _calibrate_on_outputs(answers, edit_table, token_classes, command)
-    return calibration, replace(report, acceptance=_acceptance_rates(engine, texts))
+    return _calibrate_on_outputs(answers, edit_table, token_classes, command)
 
 
 def calibrate_from_answers(
@@ -98,7 +92,6 @@ def calibrate_from_answers(
         raise ValueError(
             f"model {engine.name} finishes {len(answers)} of {len(queries)} outputs; at least {MIN_OUTPUTS} are needed"
         )
-    acceptance = _acceptance_rates(engine, queries)
     held_out = max(1, len(answers) // 4)
     tell(f"edit table from {len(answers) - held_out} outputs")
     edit_table = count_edits(((source, answer[:-1]) for source, answer in answers[held_out:]), token_classes)
@@ -109,9 +102,8 @@ def calibrate_from_answers(
         if gains[0] < gains[1]:
             tell("the default edit table is better and is used; try more queries")
             calibration, report = _calibrate_on_outputs(answers[:held_out], default, token_classes, command)
-            return replace(calibration, edit_table=None), replace(report, nodes=0, acceptance=acceptance)
-    calibration, report = _calibrate_on_outputs(answers[:held_out], edit_table, token_classes, command)
-    return calibration, replace(report, acceptance=acceptance)
+            return replace(calibration, edit_table=None), replace(report, nodes=0)
+    return _calibrate_on_outputs(answers[:held_out], edit_table, token_classes, command)
 
 
 def _predicted_edits(
@@ -161,18 +153,3 @@ def _greedy_outputs(engine: Engine, texts: Sequence[str]) -> Answers:
     sources = [ready.ids for ready in map(engine.prepare, texts) if ready.refusal is None]
     written = (answers[0] for answers in engine.generate_ids(sources, settings))
     return [(source, output.tokens) for source, output in zip(sources, written, strict=True) if output.ended == "eos"]
-
-
-def _acceptance_rates(engine: Engine, queries: Sequence[str]) -> dict[str, float]:
-    """Return the share of the tokens of each small draft model that the target accepts, greedily."""
-    rates = {}
-    for drafter in usable_drafters(engine.folder):
-        if drafter not in ("ar", "hierarchy"):
-            continue
-        settings = DecodeSettings(
-            decoder="greedy", n=1, batch_size=1, drafter=drafter, draft_length=ACCEPTANCE_LENGTH, drafting="fixed"
-        )
-        rate = speed_numbers([result.trace for result in engine.predict(queries[:ACCEPTANCE_QUERIES], settings)]).alpha
-        judged = DRAFTERS[drafter].companions[-1]  # the model whose drafts the target verifies
-        rates[judged] = min(max(round(rate, 3), 0.001), 0.999)  # a rate of one would draft without end
-    return rates

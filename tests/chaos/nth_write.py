@@ -44,8 +44,6 @@ class Echo:
 
     digest, dtype = "d", "fp32"
 
-    def prefetch(self, queries: Any) -> None: ...
-
     def predict(self, queries: Any, settings: Any, *, progress: Any) -> list[DecodeResult]:
         return [DecodeResult(query, "invalid", "no") for query in queries]
 

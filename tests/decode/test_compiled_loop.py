@@ -133,7 +133,7 @@ class Case:
         if self.drafter == "copy":
             return Copy(**size, count=self.places, token_classes=classes)
         if self.drafter == "windows":
-            return Windows(**size, count=self.places, dilation=self.dilation, end=self.places % 2 == 0)
+            return Windows(**size, count=self.places, dilation=self.dilation)
         if self.drafter == "mixed":
             table_ = edit_table or COPY_ONLY
             return Mixed(table_, nodes=self.nodes, **size, count=self.places, token_classes=classes)

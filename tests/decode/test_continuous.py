@@ -37,7 +37,7 @@ BEAM = DecodeSettings(decoder="beam", n=3, max_len=12)
 DRAFTERS: dict[str, Drafter] = {
     "none": NoDrafts(),
     "copy": Copy(length=4, count=2),
-    "windows": Windows(length=3, count=4, dilation=0, end=True),
+    "windows": Windows(length=3, count=4),
 }
 LOOPS = [False, pytest.param(True, marks=needs_compiler)]
 Batch = Sequence[tuple[int, ...]]

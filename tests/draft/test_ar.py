@@ -238,24 +238,3 @@ def test_a_drafter_with_another_vocabulary(folder: Path, tmp_path: Path) -> None
     engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
     with pytest.raises(ValueError, match=r"drafters/ar has another vocabulary than model retro"):
         engine.predict(QUERIES, replace(GREEDY, drafter="ar"))
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [("{", "damaged"), ('{"alpha": "x"}', "damaged"), ("[]", "damaged"), ('{"alpha": 1.5}', "between")],
-)
-def test_the_rate_counted_for_a_drafter_is_its_start(folder: Path, tmp_path: Path, content: str, told: str) -> None:
-    copytree(folder, tmp_path / "retro")
-    file = tmp_path / "retro" / "drafters" / "ar" / "alpha.json"
-    file.write_text('{"alpha": 0.95, "counted": "somewhere"}')
-    engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
-    drafter = build_drafter(
-        DecodeSettings(drafter="ar"), DrafterInputs(engine.cost, companion=engine.resources.learned_drafter)
-    )
-    assert isinstance(drafter, Autoregressive)
-    assert isinstance(drafter.gamma, AdaptiveGamma)
-    assert drafter.gamma.alpha == pytest.approx(0.95)
-    file.write_text(content)
-    engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
-    with pytest.raises(ValueError, match=f"alpha.json.*{told}"):
-        engine.resources.learned_drafter("ar")

@@ -158,7 +158,6 @@ def starts(drafter: Windows, source: list[int]) -> list[int]:
 def test_windows_are_all_pieces_of_the_query_at_stride_one() -> None:
     assert tokens_of(Windows(length=3), [4, 5, 6, 7], [9, 9]) == [(4, 5, 6), (5, 6, 7), (6, 7, EOS)]
     assert starts(Windows(length=5), TWENTY) == list(range(17))
-    assert starts(Windows(length=5, end=False), TWENTY) == list(range(16))
 
 
 @pytest.mark.parametrize("count", [1, 2, 4, 7, 16, 17, 25])
@@ -172,7 +171,8 @@ def test_too_many_windows_are_thinned_out_evenly(count: int) -> None:
 
 def test_windows_with_dilation_leave_tokens_out() -> None:
     assert tokens_of(Windows(length=3, dilation=1), [4, 5, 6, 7, 8, 9], []) == [(4, 6, 8), (5, 7, 9), (6, 8, EOS)]
-    assert tokens_of(Windows(length=3, dilation=2, end=False), TWENTY[:8], []) == [(10, 13, 16), (11, 14, 17)]
+    dilated = [(10, 13, 16), (11, 14, 17), (12, 15, EOS)]
+    assert tokens_of(Windows(length=3, dilation=2), TWENTY[:8], []) == dilated
     assert tokens_of(Windows(length=9, dilation=1), [4, 5, 6, 7], []) == [(4, 6, EOS)]
 
 
@@ -180,9 +180,6 @@ def test_windows_with_dilation_leave_tokens_out() -> None:
 def test_only_the_last_window_ends_the_answer(source: list[int], length: int, count: int, dilation: int) -> None:
     drafts = tokens_of(Windows(length, count, dilation), source, [])
     assert not any(EOS in tokens for tokens in drafts[:-1])
-    assert EOS not in {
-        token for tokens in tokens_of(Windows(length, count, dilation, end=False), source, []) for token in tokens
-    }
     if not dilation and count > 1:
         assert drafts[-1][-1] == EOS
 

@@ -15,7 +15,6 @@ from chemspec.asset_files import bench_queries
 from chemspec.decode.decoding import Decoding
 from chemspec.engine import distinct
 from chemspec.engine.engine import Engine, installed_models
-from chemspec.engine.molecules import Job, MoleculePool
 from chemspec.settings import RULES, DecodeSettings
 from chemspec.types import DecodeResult, Pass
 
@@ -123,20 +122,7 @@ def test_a_stream_has_the_passes_of_all_searches(tiny: Engine) -> None:
             assert not grown or grown[0].parents[0] == -1
 
 
-class Idle(MoleculePool):
-    """A pool that nothing is sent to."""
-
-    def prefetch(self, jobs: Iterable[Job]) -> None:
-        """Send nothing."""
-
-
-def test_with_spellings_or_other_processes_every_search_starts_anew(tiny: Engine) -> None:
-    pooled = replace(tiny, molecules=Idle(1))
-    together, apart = (engine.predict(QUERIES, HOW) for engine in (tiny, pooled))
-    for one, other in zip(together, apart, strict=True):
-        assert (one.hypotheses, one.distinct) == (other.hypotheses, other.distinct)
-        assert not any(search.trace.continued for search in searches(other))
-        assert computed(searches(one)) < computed(searches(other))
+def test_with_spellings_every_search_starts_anew(tiny: Engine) -> None:
     how = replace(HOW, augment=2)
     results = tiny.predict(QUERIES[:3], how)
     check(tiny, results, how)

@@ -26,7 +26,6 @@ from chemspec.types import DecodeResult, Hypothesis
 
 class Engine:
     digest, dtype = "d", "fp32"
-    def prefetch(self, queries): ...
     def predict(self, queries, settings, *, progress):
         for query in queries:
             if query == "die":

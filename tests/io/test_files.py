@@ -51,9 +51,6 @@ class Fake:
         progress(len(queries))
         return [self.answer(query) for query in queries]
 
-    def prefetch(self, queries: Sequence[str]) -> None:
-        self.expected = list(queries)
-
     def answer(self, query: str) -> DecodeResult:
         if query == "x":
             return DecodeResult(query, "invalid", 'x is no atom,\nbut a "letter"')

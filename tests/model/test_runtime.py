@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from plugin import scope_of
 from tiny import tiny_model
 
 from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.runners import cuda_graphs
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.runtimes import RUNTIMES
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import SPECIALS, Tokenizer
 
@@ -78,17 +75,6 @@ def test_a_runtime_that_breaks_is_replaced_with_a_message(loaded: Checkpoint, mo
     monkeypatch.setattr(cuda_graphs.GraphBackend, "acquire", fail)
     with pytest.warns(UserWarning, match="torch replaces the graphs runtime: it cannot run here: no such driver"):
         assert find(runtime="graphs").backend(loaded)[1] == "torch"
-
-
-def test_a_runtime_of_another_package_is_one_entry(loaded: Checkpoint) -> None:
-    with scope_of(RUNTIMES):
-        torch_like = replace(RUNTIMES["torch"], name="mine", dtypes={"cpu": ("fp32",)})
-        RUNTIMES.register(torch_like)
-        assert find(device="cpu", runtime="mine").backend(loaded)[1] == "mine"
-        with pytest.raises(ValueError, match="the mine runtime computes in fp32 on a CPU, not in bf16"):
-            find(device="cpu", runtime="mine", dtype="bf16").backend(loaded)
-    with pytest.raises(ValueError, match="no runtime 'mine'"):
-        find(device="cpu", runtime="mine")
 
 
 @pytest.mark.parametrize(

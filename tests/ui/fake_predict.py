@@ -29,8 +29,6 @@ class Fake:
 
     digest, dtype = "d1", "fp32"
 
-    def prefetch(self, queries: Sequence[str]) -> None: ...
-
     def predict(self, queries: Sequence[str], settings: DecodeSettings, *, progress: Any) -> list[DecodeResult]:
         for query in queries:
             if query == "!":

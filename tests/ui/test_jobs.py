@@ -498,8 +498,6 @@ def test_a_review_that_breaks_costs_no_prediction(monkeypatch: pytest.MonkeyPatc
     class Answering:
         digest, dtype = "d1", "fp32"
 
-        def prefetch(self, queries: Sequence[str]) -> None: ...
-
         def predict(self, queries: Sequence[str], *_: Any, **__: Any) -> list[DecodeResult]:
             return [DecodeResult(query, "ok", "", (answer,)) for query in queries]
 

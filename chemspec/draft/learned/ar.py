@@ -11,7 +11,7 @@ from itertools import filterfalse, starmap
 from math import exp
 from typing import Self
 
-from chemspec.draft.base import Drafter, Speculation
+from chemspec.draft.base import Drafter
 from chemspec.draft.learned.gamma import AdaptiveGamma, Gamma
 from chemspec.draft.learned.small import DraftGenerator, DraftModelSession, SourcePrefix
 from chemspec.model.session import Source
@@ -110,12 +110,12 @@ class Autoregressive(Drafter):
         """Number of forward passes of the draft models so far."""
         return self.writer.calls
 
-    def plan_pass(self, requested: int, queries: int, *, waiting: int) -> Speculation:
+    def plan_pass(self, requested: int, queries: int, *, waiting: int) -> bool:
         """Choose the draft length of the next forward pass; see `Drafter.plan_pass`."""
         if isinstance(self.gamma, AdaptiveGamma):
             self.gamma.ratio = draft_cost_ratio(self.writer.seconds_per_token(requested), self._cost, requested)
         self._length = self.gamma.next_length()
-        return Speculation.LOOKAHEAD if self._length else Speculation.OFF
+        return self._length > 0
 
     def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
         """Draft for all prefixes of a pass at once; see `Drafter.prepare`."""

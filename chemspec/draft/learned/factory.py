@@ -32,7 +32,7 @@ def build_autoregressive(settings: DecodeSettings, inputs: DrafterInputs) -> Dra
         writer = GreedyDraftGenerator(medium, helper=writer, floor=FLOOR)
     if length:
         return Autoregressive(writer, FixedGamma(length), name=settings.drafts_by, cost=lambda _: 1.0)
-    gamma = AdaptiveGamma(1.0, rate=writer.model.model.alpha)  # the cost ratio is set before every forward pass
+    gamma = AdaptiveGamma(1.0)  # the cost ratio is set before every forward pass
     return Autoregressive(writer, gamma, name=settings.drafts_by, cost=inputs.cost())
 
 
@@ -50,4 +50,4 @@ def build_sampling(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
     # An upper bound for `hierarchy`: the medium model without the small one.
     c = draft_cost_ratio(last.cost()(settings.n), inputs.cost(), settings.n)
     # One gamma per query, so that its samples do not depend on the batch.
-    return Sampled(generator, lambda: AdaptiveGamma(c, rate=last.alpha), name=settings.drafts_by)
+    return Sampled(generator, lambda: AdaptiveGamma(c), name=settings.drafts_by)

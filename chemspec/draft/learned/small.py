@@ -3,19 +3,14 @@
 Each prefix is computed once per run, so drafting continues where the last draft was accepted.
 """
 
-import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Self
 
 from chemspec.model.runner import Backend
 from chemspec.model.session import Session, Source
-from chemspec.system.files import write_text_atomic
-from chemspec.system.untrusted import read_untrusted_json
 from chemspec.types import Prefix, Scores
 
-ALPHA = "alpha.json"  # in the folder of a draft model
 SourcePrefix = tuple[Source, Prefix]  # a query's token ids and a prefix of its output
 
 
@@ -28,28 +23,6 @@ class DraftModel:
     vocab_size: int  # size of the vocabulary
     # Returns the cost curve, seconds of a forward pass by its number of nodes on this machine.
     cost: Callable[[], Callable[[float], float]]
-    alpha: float = 0.8  # acceptance rate on validation data; 0.8 if it was not measured
-
-
-def read_alpha(folder: Path) -> float:
-    """Return the measured acceptance rate in a draft model's folder, or the default; ValueError for a damaged file."""
-    file = folder / ALPHA
-    if not file.is_file():
-        return DraftModel.alpha
-    try:
-        alpha = float(read_untrusted_json(file)["alpha"])
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"{file} is damaged: {error!r}; delete it to do without") from error
-    if not 0 < alpha < 1:
-        raise ValueError(f"{file}: alpha is {alpha}; it must be between 0 and 1")
-    return alpha
-
-
-def write_alpha(folder: Path, alpha: float, *, counted: str) -> Path:
-    """Save an acceptance rate and the command that measured it; returns the file."""
-    file = folder / ALPHA
-    write_text_atomic(file, json.dumps({"alpha": alpha, "counted": counted}))
-    return file
 
 
 class DraftModelSession:
