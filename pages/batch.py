@@ -2,9 +2,9 @@
 
 import streamlit as st
 
+from chemspec.jobs.store import StoreError, ensure_home
 from chemspec.ui.batch import job_form, job_view
 from chemspec.ui.common import escaping, nav
-from chemspec.ui.common.store import StoreError, ensure_home
 
 
 def draw_page() -> None:

@@ -19,14 +19,14 @@ from plan import toy
 
 from chemspec.io import writers
 from chemspec.io.readers import FileError
+from chemspec.jobs import jobs
+from chemspec.jobs.jobs import JOBS
+from chemspec.jobs.store import StoreError, new_id
+from chemspec.jobs.uploads import Sheet
 from chemspec.plan.constraints import PlanSettings
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.batch import jobs
-from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
-from chemspec.ui.common.store import StoreError, new_id
-from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.plan import saved_searches
 
 HOW = DecodeSettings(decoder="greedy", n=1)

@@ -14,9 +14,10 @@ import uvicorn
 
 from chemspec.asset_files import app_script, assets_folder
 from chemspec.chem.names import reagents, short_names
+from chemspec.jobs import uploads
 from chemspec.plan import stock
 from chemspec.system.host_check import AllowedHosts, HostCheck
-from chemspec.ui.common import queued_engine, stock_menu, uploads
+from chemspec.ui.common import queued_engine, stock_menu
 from chemspec.ui.launch import __main__ as launch
 from chemspec.ui.launch import warm_up
 from chemspec.ui.launch.middleware import StyledPage

@@ -18,10 +18,10 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.ui.batch import job_form, job_queue, job_view, jobs
-from chemspec.ui.batch.jobs import JOBS
-from chemspec.ui.common import uploads
-from chemspec.ui.common.store import StoreError, ensure_home
+from chemspec.jobs import job_queue, jobs, uploads
+from chemspec.jobs.jobs import JOBS
+from chemspec.jobs.store import StoreError, ensure_home
+from chemspec.ui.batch import job_form, job_view
 
 pytestmark = pytest.mark.ui
 
@@ -40,7 +40,7 @@ def place(tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CHEMSPEC_MODELS", str(models))
     monkeypatch.setenv("FAKE_PREDICT", str(tmp_path))
-    monkeypatch.setattr(job_queue, "PREDICT", (sys.executable, str(TESTS / "ui" / "fake_predict.py")))
+    monkeypatch.setattr(job_queue, "PREDICT", (sys.executable, str(TESTS / "jobs" / "fake_predict.py")))
     return tmp_path
 
 

@@ -25,13 +25,13 @@ from toy import AMIDE, BOUGHT, Toy, retro, stock
 
 from chemspec import chem
 from chemspec.chem.guide import bonds_by_name
+from chemspec.jobs.store import new_id
 from chemspec.plan import stock as lists
 from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Proposal
 from chemspec.plan.routes import Node, Route, Seen, plan_to_markdown
 from chemspec.system import extras
 from chemspec.ui.common import queued_engine
-from chemspec.ui.common.store import new_id
 from chemspec.ui.plan import plan_view, saved_searches, search_form
 from chemspec.ui.plan.saved_searches import SEARCHES
 

@@ -28,7 +28,7 @@ from chemspec.depict import molecules, schemes
 from chemspec.depict.molecules import Depiction
 from chemspec.engine.engine import model_folder
 from chemspec.engine.forks import Fork
-from chemspec.io import structures
+from chemspec.io import spreadsheets, structures
 from chemspec.plan import depict as route_drawing
 from chemspec.plan.routes import Node, Route
 from chemspec.plan.stock import BUILT_IN, load_stock, stock_marks
@@ -37,7 +37,7 @@ from chemspec.review import suggestions
 from chemspec.review.forward_check import ForwardCheck
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui.common import bond_picker, escaping, query_box, queued_engine, scheme
+from chemspec.ui.common import bond_picker, query_box, queued_engine, scheme
 from chemspec.ui.common.tags import join
 from chemspec.ui.models.cards import ModelCard
 from chemspec.ui.predict import card_parts, details, gallery, options, query_panel, query_view, reviewing, token_origins
@@ -569,8 +569,8 @@ def test_answers_are_reactions_of_an_rdf() -> None:
 
 def test_a_table_goes_into_files() -> None:
     rows = [{"rank": 1, "smiles": "=CC", "trouble": "a < b"}, {"rank": 2, "smiles": "CCO", "trouble": ""}]
-    assert escaping.rows_to_csv(rows).splitlines()[1] == "1,'=CC,a < b"
-    book = openpyxl.load_workbook(io.BytesIO(escaping.rows_to_xlsx(rows)))
+    assert spreadsheets.rows_to_csv(rows).splitlines()[1] == "1,'=CC,a < b"
+    book = openpyxl.load_workbook(io.BytesIO(spreadsheets.rows_to_xlsx(rows)))
     assert [[(cell.value, cell.data_type) for cell in row] for row in book.active.iter_rows(min_row=2)] == [
         [(1, "n"), ("=CC", "s"), ("a < b", "s")],
         [(2, "n"), ("CCO", "s"), (None, "n")],

@@ -13,13 +13,13 @@ from streamlit.testing.v1 import AppTest
 
 import pages
 from chemspec.engine.engine import model_folder, usable_drafters
+from chemspec.jobs import job_queue
 from chemspec.metrics import Spread, speed_numbers
 from chemspec.replay import timing
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.system.fair_queue import FairQueue
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
 from chemspec.ui.speed import race_page, trials
 from pages import MODELS, html, weights, words

@@ -15,14 +15,15 @@ from chemspec.engine.queries import MAX_CHARS, MAX_TOKENS
 from chemspec.engine.registry import model_folder
 from chemspec.io import structures
 from chemspec.io.readers import FileError
+from chemspec.jobs import job_queue, jobs, uploads
+from chemspec.jobs.store import StoreError
+from chemspec.jobs.uploads import Sheet
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings, Task
-from chemspec.ui.batch import job_queue, job_view, jobs
+from chemspec.ui.batch import job_view
 from chemspec.ui.batch.job_view import count_rows, indexed_lines, molecule_cell, remember_job, table_with_drawings
-from chemspec.ui.common import escaping, queued_engine, stock_menu, uploads, widgets
+from chemspec.ui.common import escaping, queued_engine, stock_menu, widgets
 from chemspec.ui.common.query_box import TASK_LABELS
-from chemspec.ui.common.store import StoreError
-from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.predict.options import DEFAULT_ANSWERS, search_width
 
 MAX_ANSWERS = 20

@@ -18,6 +18,7 @@ import streamlit as st
 
 from chemspec.chem.names.reagents import name_of
 from chemspec.depict.molecules import Depiction, svg_data_uri
+from chemspec.jobs.store import StoreError
 from chemspec.plan import depict
 from chemspec.plan import routes as values
 from chemspec.plan.constraints import need_avoided
@@ -30,7 +31,6 @@ from chemspec.review.suggestions import format_percent
 from chemspec.ui.common import queued_engine, scheme, theme
 from chemspec.ui.common.escaping import markdown_table, plain_text
 from chemspec.ui.common.queued_engine import QueuedEngine
-from chemspec.ui.common.store import StoreError
 from chemspec.ui.common.tags import Html, tag
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.plan import saved_searches, search_form

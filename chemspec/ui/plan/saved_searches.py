@@ -11,11 +11,11 @@ import numpy as np
 import streamlit as st
 
 from chemspec import chem
+from chemspec.jobs.store import Documents, StoreError
 from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.stock import Keys
 from chemspec.system.files import write_bytes_atomic
 from chemspec.ui.common import web_files
-from chemspec.ui.common.store import Documents, StoreError
 
 MAX_LISTED = 30  # searches of one visitor
 

@@ -13,13 +13,14 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.guide import bonds_by_name
 from chemspec.chem.names.reagents import name_of
+from chemspec.jobs import uploads
+from chemspec.jobs.store import StoreError, new_id
 from chemspec.plan import constraints
 from chemspec.plan import stock as lists
 from chemspec.plan.constraints import ALGORITHMS, PlanSettings
 from chemspec.plan.stock import Keys, Stock
-from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu, uploads
+from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu
 from chemspec.ui.common.query_box import QueryText
-from chemspec.ui.common.store import StoreError, new_id
 from chemspec.ui.common.tags import tag
 from chemspec.ui.plan import saved_searches
 from chemspec.ui.plan.saved_searches import SEARCHES, Project

@@ -17,16 +17,15 @@ from plan import toy
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
+from chemspec.jobs import job_queue, jobs, store
+from chemspec.jobs.jobs import JOBS
+from chemspec.jobs.uploads import Sheet
 from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Expander
 from chemspec.plan.prices import PriceList
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache, files
-from chemspec.ui.batch import job_queue, jobs
-from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
-from chemspec.ui.common import store
-from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.plan import saved_searches
 
 HOW = DecodeSettings(decoder="greedy", n=1)
@@ -63,7 +62,7 @@ def test_everything_below_an_open_home_is_private(open_home: Path) -> None:
     sheet, prices = Sheet(("smiles",), (("CCO",), ("x",))), PriceList({}, (), 1)
     job = jobs.create_job(sheet, file="f", column=0, model="m", digest="d", task="retro", settings=HOW, prices=prices)
     JOBS.save(job.id, replace(job, state="waiting"))
-    job_queue.run_waiting_jobs([sys.executable, str(TESTS / "ui" / "fake_predict.py")])
+    job_queue.run_waiting_jobs([sys.executable, str(TESTS / "jobs" / "fake_predict.py")])
     assert JOBS.load(job.id).state == "done"
     project = saved_searches.Project(store.new_id(), toy.AMIDE, (), "mine", PlanSettings())
     saved_searches.save_search(project, np.array([b"x" * 27], dtype="S27"))
