@@ -500,15 +500,10 @@ def test_a_broken_model_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 @weights
-def test_options_change_precision_and_search() -> None:
+def test_options_change_the_search() -> None:
     page = open_page(task="retro", smi="CC(=O)Nc1ccccc1")
     engine = queued_engine.loaded_engines()[model_folder("retro")]
-    offered = queued_engine.offered_precisions("retro")
-    assert set(offered) == {"int8", "fp32"} and page.selectbox(key="precision").value == offered[0]
-    assert engine.dtype == (offered[0] if engine.runtime == "native" else "fp32")
-    page.selectbox(key="precision").select("fp32").run()
-    assert not page.exception
-    assert queued_engine.loaded_engines()[model_folder("retro")].dtype == "fp32"
+    assert engine.dtype == ("int8" if engine.runtime == "native" else "fp32")
     page.selectbox(key="predict_search").select("greedy").run()
     assert not page.exception and len(page.code) == 1
 

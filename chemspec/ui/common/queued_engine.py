@@ -20,14 +20,14 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from chemspec import evaluation, tasks
+from chemspec import tasks
 from chemspec.engine import registry
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
 from chemspec.io.shadow import Shadow
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.model.runtime import RuntimeConfig
 from chemspec.plugins import DRAFTERS
+from chemspec.review.review import load_fastest
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system.fair_queue import BusyError, FairQueue
 from chemspec.system.files import home_folder
@@ -35,7 +35,6 @@ from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, login
 
 MAX_ANSWERS = 50
-PRECISION = "precision"  # where a session keeps what the visitor chose
 REPORT_SECONDS = 0.1  # seconds between two reports of progress
 IDLE_SECONDS = 2.0  # without any question before a shadow measurement, which so stays out of the runs of a race
 QUEUE_SECONDS = 0.25  # for each one ahead, between two reports of a position: each makes that visitor's browser draw
@@ -52,21 +51,15 @@ def shared_queue() -> FairQueue:
 
 @st.cache_resource(show_spinner=False)
 def loaded_engines() -> dict[Path, Engine]:
-    """Return the loaded engines by folder; of several precisions the last one used."""
+    """Return the loaded engines by folder."""
     return {}
 
 
 def load_engine(name: str) -> Engine:
-    """Return the engine of a model in the precision that the visitor chose, loaded at first use.
-
-    Raises CheckpointError if it cannot be loaded.
-    """
-    offered = offered_precisions(name)
-    preferred = st.session_state.get(PRECISION)
+    """Return the engine of a model, loaded at first use; raises CheckpointError if it cannot be loaded."""
     folder = model_folder(name)
     with st.spinner("Loading the model …") if folder not in loaded_engines() else nullcontext():
-        chosen = preferred if preferred in offered else offered[0]
-        loaded_engines()[folder] = loaded = _load_and_warm(folder, chosen, _folder_stamp(folder))
+        loaded_engines()[folder] = loaded = _load_and_warm(folder, _folder_stamp(folder))
     return loaded
 
 
@@ -90,11 +83,6 @@ def require_engine(name: str) -> Engine:
     return engine_or_message(name) or st.stop()
 
 
-def offered_precisions(model: str) -> tuple[str, ...]:
-    """Return the precisions of a model, the default first; see `evaluation.usable_precisions`."""
-    return evaluation.usable_precisions(model_folder(model))
-
-
 def _folder_stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
     """Return a cache key that changes with the files of a model."""
     files = sorted(folder.iterdir()) if folder.is_dir() else [folder]
@@ -102,12 +90,8 @@ def _folder_stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
 
 
 @st.cache_resource(show_spinner=False, max_entries=16)
-def _load_and_warm(folder: Path, dtype: str, stamp: object) -> Engine:  # noqa: ARG001 - the stamp is for the cache
-    on_cpu = RuntimeConfig.find(device="auto", dtype=dtype, runtime="auto", threads=0).device == "cpu"
-    try:
-        loaded = Engine.load(folder, dtype=dtype if on_cpu else "auto")
-    except ValueError:  # only the compiled kernel computes int8
-        loaded = Engine.load(folder)
+def _load_and_warm(folder: Path, stamp: object) -> Engine:  # noqa: ARG001 - the stamp is for the cache
+    loaded = load_fastest(str(folder))
     with shared_queue().wait_for_turn():
         loaded.cost()  # measured once per machine, then read from disk
         for decoder in ("greedy", "beam"):
@@ -124,9 +108,7 @@ def warm_up_models() -> Thread:
             for name in model_names(spec.name)[:1]:
                 with suppress(CheckpointError, ValueError):  # the page that needs it says why
                     folder = model_folder(name)
-                    loaded_engines().setdefault(
-                        folder, _load_and_warm(folder, offered_precisions(name)[0], _folder_stamp(folder))
-                    )
+                    loaded_engines().setdefault(folder, _load_and_warm(folder, _folder_stamp(folder)))
 
     thread = Thread(target=load_all, daemon=True, name="load models")
     if os.environ.get("CHEMSPEC_WARM_UP", "1") != "0":
@@ -184,7 +166,7 @@ def _position_report(report: Report) -> Callable[[int], None]:
             shown, at = ahead, time.monotonic()
             report(f"In queue: {ahead} ahead of you")
         else:
-            _ = PRECISION in st.session_state  # ends the script if the visitor has stopped it, and draws nothing
+            _ = "" in st.session_state  # ends the script if the visitor has stopped it, and draws nothing
 
     return show
 
