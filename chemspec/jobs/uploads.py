@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from itertools import islice
 
 import msgspec
 
@@ -63,13 +64,12 @@ class Sheet:
         return ["" if row[column].strip() in column_names.EMPTY else row[column] for row in self.rows]
 
 
-def read_upload(raw: bytes, name: str, *, header: bool = True) -> Sheet:
+def read_upload(raw: bytes, name: str) -> Sheet:
     """Return the rows of a file.
 
     Args:
         raw: its bytes.
         name: tells by its ending how to read it.
-        header: whether the first line of a table holds the names of its columns; a parquet file has them anyway.
 
     Raises:
         FileError: if it cannot be read or is beyond a limit, saying which.
@@ -82,7 +82,7 @@ def read_upload(raw: bytes, name: str, *, header: bool = True) -> Sheet:
         ending = _split_ending(stem)[1]
     if ending in COMPRESSED:
         rows = map(json.loads, _read_limited(raw, ending).splitlines())
-        return _make_sheet(rows, header=header or ending == ".parquet")
+        return _make_sheet(rows, header=ending == ".parquet")
     if ending not in (*TABLES, *TEXTS, *structures.ENDINGS):
         supported = ", ".join((*TABLES, *TEXTS, *structures.ENDINGS, *COMPRESSED))
         raise FileError(f"files that end in {ending or 'nothing'} cannot be read here; take {supported}")
@@ -96,15 +96,9 @@ def read_upload(raw: bytes, name: str, *, header: bool = True) -> Sheet:
         lines = _read_limited(text.encode("utf-8", errors="replace"), STRUCTURES).splitlines()
         return _make_sheet(map(json.loads, lines), header=True)
     if ending in TABLES:
-        return _make_sheet(read_table(text, ending, "the file"), header=header)
+        return _make_sheet(read_table(text, ending, "the file"))
     queries = smiles_lists.read_list(split_lines(text.rstrip()))
     return _make_sheet(iter([[""], *([query] for query in queries)]), header=True)
-
-
-def looks_like_header(sheet: Sheet, column: int) -> bool:
-    """Return whether the first line of a table looks like a header: a valid SMILES does not."""
-    name = sheet.columns[column]
-    return len(name) < 3 or not chem.is_valid(name)
 
 
 def guess_query_column(columns: Sequence[str], rows: Sequence[Sequence[str]], task: Task | None = None) -> int:
@@ -152,21 +146,22 @@ def _read_limited(raw: bytes, kind: str, name: str = "") -> bytes:
     return process.stdout
 
 
-def _make_sheet(lines: Iterator[list[str]], *, header: bool) -> Sheet:
-    names = next(lines)
+def _make_sheet(lines: Iterator[list[str]], *, header: bool = False) -> Sheet:
+    """Return the lines of a table; the first one holds the names of its columns, unless its query is a molecule."""
+    rows = [tuple(line) for line in islice(lines, MAX_ROWS + 2)]
+    names = rows[0]
     if len(names) > MAX_COLUMNS:
         raise FileError(f"the file has {len(names):,} columns; {MAX_COLUMNS} are the limit")
-    rows: list[tuple[str, ...]] = []
-    if not header:
-        rows.append(tuple(names))
-        names = [f"column {k}" for k in range(1, len(names) + 1)]
-    for line in lines:
-        rows.append(tuple(line))
-        if len(rows) > MAX_ROWS:
-            raise FileError(f"the file has more than {MAX_ROWS:,} rows, the limit; split it")
+    query = names[guess_query_column(names, rows[1:50])]
+    if header or len(query) < 3 or not chem.is_valid(query):  # a short name may also be read as a molecule
+        del rows[0]
+    else:
+        names = tuple(f"column {k}" for k in range(1, len(names) + 1))
+    if len(rows) > MAX_ROWS:
+        raise FileError(f"the file has more than {MAX_ROWS:,} rows, the limit; split it")
     if not rows:
         raise FileError("the file holds no rows")
-    return Sheet(tuple(names), tuple(rows))
+    return Sheet(names, tuple(rows))
 
 
 # --- the process of its own ------------------------------------------------------------------------

@@ -192,9 +192,9 @@ def test_reactions_of_an_rdf_are_rows() -> None:
 
 
 def test_a_first_line_may_be_a_row() -> None:
-    assert uploads.read_upload(b"CCO,a\nCC,b\n", "a.csv", header=False).rows == (("CCO", "a"), ("CC", "b"))
-    assert not uploads.looks_like_header(uploads.read_upload(b"CCO,a\nCC,b\n", "a.csv"), 0)
-    assert uploads.looks_like_header(uploads.read_upload(b"CN,a\nCC,b\n", "a.csv"), 0)
+    assert uploads.read_upload(b"CCO,a\nCC,b\n", "a.csv").rows == (("CCO", "a"), ("CC", "b"))
+    assert uploads.read_upload(b"CN,a\nCC,b\n", "a.csv").rows == (("CC", "b"),)
+    assert uploads.read_upload(b"SMILES,CNS\nCC,b\n", "a.csv").columns == ("SMILES", "CNS")
 
 
 @pytest.mark.parametrize(

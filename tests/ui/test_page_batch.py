@@ -142,15 +142,7 @@ def test_a_list_of_targets_opens_with_the_question_how_they_are_made() -> None:
     assert app.segmented_control[0].value == "forward"
     app = uploaded("a.smi", b"CCO.CC(=O)O\n")
     assert app.segmented_control[0].value == "forward"
-    assert "batch_header" not in [item.key for item in app.toggle], "no columns, no choice of one"
     assert [row["query"] for row in shown(app)] == ["CCO.CC(=O)O"]
-
-
-def test_a_header_that_is_a_molecule_is_pointed_at_and_can_be_made_a_row() -> None:
-    app = uploaded("a.csv", b"CCO,ethanol\nCCC,propane\n")
-    assert "looks like a molecule" in app.warning[0].value
-    app.toggle(key="batch_header").set_value(False).run()
-    assert [row["query"] for row in shown(app)] == ["CCO", "CCC"]
 
 
 @pytest.mark.parametrize("job", ["a" * 22, "../../etc/passwd", "<script>"])

@@ -47,9 +47,14 @@ ABOUT_CHANCE = {
     "forward": "Probability: how often products with this score were right, in validation reactions",
     "retro": "Matches the record: how often answers with this score were the recorded route, in validation reactions",
 }
-ANSWER_LABELS: dict[Task, dict[str, str]] = {  # columns of an answer
-    "forward": {"class": "Class"},
-    "retro": {"class": "Class", "forward_model": "Forward model", "stock": "Stock"},
+ANSWER_LABELS = {  # columns of an answer; those that are empty are left out
+    "class": "Class",
+    "forward_model": "Forward model",
+    "stock": "Stock",
+    "note": "Warnings",
+    "conditions": "Conditions",
+    "patents": "Patents",
+    "alike": "The same strategy",
 }
 SEARCH_NOTES = ("answers left out", "searched ")  # in files only
 STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
@@ -250,7 +255,8 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
     """Show some rows with their best answers; a tick at one shows all of its answers."""
     given = indexed_lines(jobs.uploaded_file(job)).read(numbers)
     others = rows.other_columns(job)
-    labels, shown = ANSWER_LABELS[job.task], []
+    answer_columns, shown = _answer_columns(job.task), []
+    labels = ("class", "forward_model", "stock")
     for number, cells, row in zip(numbers, given, answers, strict=True):
         best = next(iter(rows.answer_cells(job, row)), {})
         reading = [note for note in row["message"][:500].split("; ") if not note.startswith(SEARCH_NOTES)]
@@ -273,9 +279,9 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
         "row": column.NumberColumn("Row", width=45),
         "query": column.ImageColumn("Query", width=185),
         "best": column.ImageColumn("Best answer", width=205),
-        "chance": _chance_column(job.task),
+        "chance": answer_columns["chance"],
         "status": column.TextColumn("Status", width=215),
-        **_text_columns(labels),
+        **{name: answer_columns[name] for name in labels},
         **{f"own_{position}": column.TextColumn(job.columns[position]) for position in others},
         "smiles": column.TextColumn("Best answer, SMILES", width=240),
         "text": column.TextColumn("Query, text", width=240),
@@ -288,19 +294,19 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
         _show_row(job, numbers[picked[0]] + 1, answers[picked[0]])
 
 
-def _chance_column(task: Task) -> Any:
+def _answer_columns(task: Task) -> dict[str, Any]:
     about = f"{ABOUT_CHANCE[task]}; of a model without calibration, its own probability."
-    return column.TextColumn(CHANCE_LABELS[task], help=about, width=130)
-
-
-def _text_columns(labels: dict[str, str]) -> dict[str, Any]:
-    return {name: column.TextColumn(label, width=140) for name, label in labels.items()}
+    return {
+        "chance": column.TextColumn(CHANCE_LABELS[task], help=about, width=130),
+        **{name: column.TextColumn(label, width=140) for name, label in ANSWER_LABELS.items()},
+        "smiles": column.TextColumn("SMILES", width=320),
+    }
 
 
 def _percent(cells: dict[str, Any]) -> str | None:
     """Return the calibrated probability of an answer, or that of a model without calibration, in words."""
-    odds = cells.get("chance", "") if cells.get("chance", "") != "" else cells.get("probability", "")
-    return None if odds == "" else format_percent(odds)
+    odds = [cells[name] for name in ("chance", "probability") if cells.get(name, "") != ""]
+    return format_percent(odds[0]) if odds else None
 
 
 def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
@@ -321,27 +327,22 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
                 "drawing": molecule_cell(job.task, str(cells["smiles"]), 260),
                 **cells,
                 "chance": _percent(cells),
-                "probability": cells["probability"] if cells["probability"] != "" else None,
             }
             for rank, cells in enumerate(rows.answer_cells(job, row), 1)
         ]
         columns = {
             "rank": column.NumberColumn("Rank", width=50),
             "drawing": column.ImageColumn("Answer", width=260),
-            "chance": _chance_column(job.task),
-            **_text_columns({**ANSWER_LABELS[job.task], "note": "Warnings", "conditions": "Conditions"}),
-            "patents": column.TextColumn("Patents"),
-            "alike": column.TextColumn("The same strategy"),
-            "smiles": column.TextColumn("SMILES", width=320),
-            "probability": column.NumberColumn("Model probability, uncalibrated", format="percent"),
+            **_answer_columns(job.task),
         }
         table_with_drawings(answers, columns, f"All answers of row {number}")
 
 
 def table_with_drawings(shown: list[dict[str, Any]], columns: dict[str, Any], alt: str, **more: Any) -> Any:
-    """Show some columns of a table, with rows high enough for drawings."""
+    """Show those columns of a table that are not empty, with rows high enough for drawings."""
+    filled = [name for name in columns if any(row.get(name) not in (None, "") for row in shown)]
     looks: Any = {"hide_index": True, "row_height": ROW, "height": ROW * min(len(shown), PAGE) + 38, "placeholder": "–"}
-    return st.dataframe(shown, column_config=columns, column_order=[*columns], alt=alt, **looks, **more)
+    return st.dataframe(shown, column_config=columns, column_order=filled, alt=alt, **looks, **more)
 
 
 def molecule_cell(task: Task, smiles: str, width: int) -> str | None:
