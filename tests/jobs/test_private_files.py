@@ -26,6 +26,7 @@ from chemspec.plan.prices import PriceList
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache, files
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
+from chemspec.ui.launch import server
 from chemspec.ui.plan import saved_searches
 
 HOW = DecodeSettings(decoder="greedy", n=1)
@@ -100,9 +101,9 @@ def test_an_open_home_is_told_with_the_command_that_closes_it(open_home: Path) -
 def test_the_command_that_starts_the_app_tells_of_an_open_home(
     open_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[list[str]] = []
+    started: list[object] = []
     monkeypatch.chdir(open_home)  # which the command leaves
-    monkeypatch.setattr(os, "execv", lambda _, words: started.append(words))
+    monkeypatch.setattr(server, "run_server", lambda *_, **options: started.append(options))
     assert f"chmod 700 {open_home}" in CliRunner().invoke(app, ["app"]).stderr
     open_home.chmod(0o700)
     assert CliRunner().invoke(app, ["app"]).stderr == ""

@@ -7,6 +7,7 @@ passes on.
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import time
@@ -21,18 +22,21 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from chemspec import tasks
+from chemspec.chem import parsing
 from chemspec.engine import registry
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
 from chemspec.io.shadow import Shadow
 from chemspec.model.checkpoint import CheckpointError
+from chemspec.plan.stock import BUILT_IN
 from chemspec.plugins import DRAFTERS
+from chemspec.precedents import installed_if_usable
 from chemspec.review.review import load_fastest
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system.fair_queue import BusyError, FairQueue
 from chemspec.system.files import home_folder
 from chemspec.types import DecodeResult
-from chemspec.ui.common import escaping, login
+from chemspec.ui.common import escaping, login, stock_menu
 
 MAX_ANSWERS = 50
 REPORT_SECONDS = 0.1  # seconds between two reports of progress
@@ -101,14 +105,21 @@ def _load_and_warm(folder: Path, stamp: object) -> Engine:  # noqa: ARG001 - the
 
 @st.cache_resource(show_spinner=False)
 def warm_up_models() -> Thread:
-    """Load a model of each task in the background, once per server process."""
+    """Load a model of each task, and what else a first answer needs, in the background, once per server process."""
 
     def load_all() -> None:
+        parsing.APART.start()
         for spec in sorted(tasks.TASKS.values(), key=lambda spec: spec.whole):  # the tasks of the first page first
             for name in model_names(spec.name)[:1]:
                 with suppress(CheckpointError, ValueError):  # the page that needs it says why
                     folder = model_folder(name)
                     loaded_engines().setdefault(folder, _load_and_warm(folder, _folder_stamp(folder)))
+        stock_menu.built_in_stock(BUILT_IN)
+        installed_if_usable()
+        # Streamlit collects garbage after every run of a script: a third of a server's time under load, were it to go
+        # through all that stays loaded anyway.
+        gc.collect()
+        gc.freeze()
 
     thread = Thread(target=load_all, daemon=True, name="load models")
     if os.environ.get("CHEMSPEC_WARM_UP", "1") != "0":
