@@ -2,9 +2,9 @@
 
 import streamlit as st
 
+from chemspec.jobs.store import StoreError, ensure_home
 from chemspec.ui.batch import job_form, job_view
 from chemspec.ui.common import escaping, nav
-from chemspec.ui.common.store import StoreError, ensure_home
 
 
 def draw_page() -> None:
@@ -38,7 +38,7 @@ def show_new_job() -> None:
     with left:
         st.subheader("Settings", anchor=False)
         task = job_form.choose_task(sheet)
-        column = job_form.choose_column(given[0], sheet, task)
+        column = job_form.choose_column(sheet, task)
         if task:
             model, settings, cards = job_form.choose_model(task)
             if st.button(

@@ -26,6 +26,7 @@ LAYERS = (
     ("engine",),
     ("io", "evaluation", "replay"),
     ("plan", "review"),
+    ("jobs",),
     ("train", "ui", "service", "planners", "cluster"),
     ("bench",),
     ("cli",),

@@ -83,7 +83,7 @@ def prices(_: Any) -> Callable[[str, str], object]:
 
 
 def upload(_: Any) -> Callable[[str, str], object]:
-    from chemspec.ui.common import uploads
+    from chemspec.jobs import uploads
 
     return lambda text, name: refused(lambda: uploads.read_upload(text.encode(), f"x.{name}"))
 

@@ -20,15 +20,15 @@ from chemspec import chem
 from chemspec.cli.__main__ import app
 from chemspec.engine.engine import Engine
 from chemspec.io import writers
+from chemspec.jobs import jobs, rows, worker
+from chemspec.jobs.uploads import Sheet
 from chemspec.plan.expand import Expander
 from chemspec.plan.stock import Stock
 from chemspec.precedents import installed
 from chemspec.review import StepChecker, load_engines, review
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
-from chemspec.ui.batch import jobs, rows, worker
 from chemspec.ui.common import login, queued_engine
-from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.predict import query_panel, reviewing
 
 Verdicts = dict[tuple[str, str], str]  # by query and canonical reactants

@@ -1,12 +1,8 @@
 """The commands `app` and `serve`: the web app and the HTTP service."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
-
-import typer
 
 from chemspec.asset_files import app_script
 from chemspec.cli import show
@@ -33,18 +29,13 @@ def launch_app(
         watch: rerun pages when a source file changes, for developers.
     """
     extras.require_packages("streamlit", "altair", "pandas", "pyarrow", what="the app")
-    AllowedHosts.of(host, allowed_host or [])  # reports invalid names before the server starts
-    options = ["--server.address", host, "--server.port", str(port), "--server.headless", str(headless).lower()]
-    options += ["--browser.gatherUsageStats", "false"]  # independent of the settings file
-    options += ["--server.fileWatcherType", "auto" if watch else "none"]
-    options += [word for name in allowed_host or [] for word in ("--allowed-host", name)]
+    allowed = AllowedHosts.of(host, allowed_host or [])
     if warning := files.permission_warning():
         show.print_note(f"warning: {warning}")
-    words = [sys.executable, "-m", "chemspec.ui.launch", *options]
     os.chdir(app_script().parent)  # where the settings of Streamlit are
-    if os.name == "nt":  # there exec would detach from the console
-        raise typer.Exit(subprocess.call(words))
-    os.execv(sys.executable, words)  # replaces this process, so that killing it ends the server
+    from chemspec.ui.launch.server import run_server
+
+    run_server(allowed, host=host, port=port, headless=headless, watch=watch)
 
 
 @command("serve", "Answers")

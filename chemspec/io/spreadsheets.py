@@ -1,8 +1,10 @@
-"""Read Excel workbooks as rows of text, and write them; formulas are neither evaluated nor written."""
+"""Read and write Excel workbooks, and write CSV; formulas are neither evaluated nor written."""
 
+import csv
 import io
+import re
 import zipfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, datetime
 from itertools import chain, islice
 from math import isfinite
@@ -18,6 +20,7 @@ MAX_UNPACKED = 200_000_000  # maximum declared size of a workbook's parts, which
 MAX_COLUMNS = 1000
 MAX_ABOVE = 20  # rows of titles and comments above the header
 MAX_CELL_LENGTH = 32_767  # characters; Excel's own limit
+_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
 
 def read_workbook_rows(raw: bytes, where: object, column: str = "") -> Iterator[list[str]]:
@@ -107,3 +110,49 @@ def _xml_safe(text: str) -> str:
     """Replace characters that XML does not allow, and truncate."""
     clean = "".join(char if char >= " " or char in "\t\n" else " " for char in text[:MAX_CELL_LENGTH])
     return clean.encode("utf-8", errors="replace").decode("utf-8").replace("\ufffe", " ").replace("\uffff", " ")
+
+
+def single_line(text: str) -> str:
+    """Return a text on one line, valid in UTF-8."""
+    # A line break in a cell would break "one line per query", on which resuming relies.
+    clean = " ".join(text.splitlines()).replace("\0", "\N{REPLACEMENT CHARACTER}")
+    return clean.encode("utf-8", errors="backslashreplace").decode("utf-8")
+
+
+def csv_row(values: Iterable[Any]) -> str:
+    """Return one line of a CSV, including the line end."""
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow(values)
+    return buffer.getvalue()
+
+
+def escape_formula(text: str) -> str:
+    """Return a text as a cell that no spreadsheet takes for a formula: with a leading ', which is not shown.
+
+    A formula begins with = + - @ (or their wide forms), maybe after blanks. Numbers stay as they are, and so does every
+    SMILES that can be read: none begins with these signs.
+    """
+    start = text.lstrip()[:1]
+    suspicious = start in tuple("=+-@＝＋－＠|%") or text[:1] in tuple("\t\r\n")
+    return "'" + text if suspicious and start and not _NUMBER.fullmatch(text.strip()) else text
+
+
+def table_to_csv(head: Sequence[str], lines: Iterable[Iterable[object]]) -> str:
+    """Return a CSV in which no cell is taken for a formula or has line breaks."""
+    rows = ([escape_formula(single_line(str(cell))) for cell in line] for line in (head, *lines))
+    return "".join(map(csv_row, rows))
+
+
+def rows_to_csv(rows: Sequence[Mapping[str, object]]) -> str:
+    """Return rows of the same keys as `table_to_csv` does."""
+    return table_to_csv([*rows[0]] if rows else [], (row.values() for row in rows))
+
+
+def rows_to_xlsx(rows: Sequence[Mapping[str, object]]) -> bytes:
+    """Return rows of the same keys as a workbook, in which numbers are numbers."""
+    number = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
+    cells = (
+        [float(cell) if isinstance(cell, str) and number.fullmatch(cell) else cell for cell in row.values()]
+        for row in rows
+    )
+    return write_workbook([*rows[0]] if rows else [], cells)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from chemspec.io import crashes
 from chemspec.io.readers import FileError
 from chemspec.io.receipts import add_receipt
+from chemspec.io.spreadsheets import csv_row, single_line
 from chemspec.metrics import count_savings
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
@@ -234,20 +235,6 @@ def _csv_line(
         cells += map(single_line, answer_cells[rank]) if answer and answer_cells else [""] * columns
     counts = count_savings(result)
     return csv_row([*cells, counts.passes, counts.tokens, f"{result.trace.seconds:.4f}"])
-
-
-def single_line(text: str) -> str:
-    """Return a text on one line, valid in UTF-8."""
-    # A line break in a cell would break "one line per query", on which resuming relies.
-    clean = " ".join(text.splitlines()).replace("\0", "\N{REPLACEMENT CHARACTER}")
-    return clean.encode("utf-8", errors="backslashreplace").decode("utf-8")
-
-
-def csv_row(values: Iterable[Any]) -> str:
-    """Return one line of a CSV, including the line end."""
-    buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerow(values)
-    return buffer.getvalue()
 
 
 def _resume_file(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -> Counter[str]:

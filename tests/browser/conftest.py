@@ -31,10 +31,9 @@ class Server:
     """The app in a process of its own."""
 
     def __init__(self, folder: Path, script: str = "app.py", **environment: str) -> None:
-        own = ["chemspec.ui.launch"] if script == "app.py" else ["streamlit", "run", str(ROOT / script)]
-        command = [sys.executable, "-m", *own, "--server.port", "0", "--server.address", "127.0.0.1"]
-        command += ["--server.headless", "true", "--server.fileWatcherType", "none"]
-        command += ["--browser.gatherUsageStats", "false"]  # as `chemspec app` does
+        streamlit = ["streamlit", "run", str(ROOT / script), "--server.port", "0", "--server.address", "127.0.0.1"]
+        own = ["chemspec.cli", "app", "--headless", "--port", "0"]
+        command = [sys.executable, "-m", *(own if script == "app.py" else [*streamlit, "--server.headless", "true"])]
         self.log = folder / "server.log"
         self.watch = Watch(folder / "hook")
         settings = {**self.watch.environment, "CHEMSPEC_WARM_UP": "1", **environment}

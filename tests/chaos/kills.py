@@ -32,12 +32,12 @@ from chemspec import evaluation
 from chemspec.engine.confidence import Confidence
 from chemspec.engine.engine import Engine
 from chemspec.io import writers
+from chemspec.jobs import jobs
+from chemspec.jobs.jobs import JOBS
+from chemspec.jobs.uploads import Sheet
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache
-from chemspec.ui.batch import jobs
-from chemspec.ui.batch.jobs import JOBS
-from chemspec.ui.common.uploads import Sheet
 
 HOW = DecodeSettings(decoder="greedy", n=1, max_len=8, batch_size=4, drafter="copy")
 ROWS = 600

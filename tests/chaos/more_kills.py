@@ -23,7 +23,7 @@ from small import QUERIES
 
 from chemspec.settings import DecodeSettings
 
-PREDICT = (sys.executable, str(TESTS / "ui" / "fake_predict.py"))
+PREDICT = (sys.executable, str(TESTS / "jobs" / "fake_predict.py"))
 
 
 def turns(work: Callable[[int], object]) -> tuple[Callable[[], None], Callable[[], int]]:
@@ -205,12 +205,11 @@ def cluster(kills: int, random: Random, home: Path, killed: Callable[..., bool])
 
 def runners(kills: int, random: Random, home: Path, killed: Callable[..., bool]) -> int:
     """Who works through jobs: every row of every job once and in order, whoever is killed and whoever comes next."""
-    from chemspec.ui.batch import job_queue, jobs
-    from chemspec.ui.batch.jobs import JOBS
-    from chemspec.ui.common.uploads import Sheet
+    from chemspec.jobs import job_queue, jobs
+    from chemspec.jobs.jobs import JOBS
+    from chemspec.jobs.uploads import Sheet
 
     os.environ["CHEMSPEC_HOME"], os.environ["FAKE_PREDICT"] = str(home / "home"), str(home)
-    job_queue.LEASE_SECONDS = 2.0
     done = 0
     while done < kills:
         made = []
@@ -226,7 +225,7 @@ def runners(kills: int, random: Random, home: Path, killed: Callable[..., bool])
                 lambda: bool(job_queue.running_job()),
                 random.random() * 0.6,
             )
-            while job_queue.running_job():  # until its lease has run out
+            while job_queue.running_job():  # its lock is free a moment later
                 time.sleep(0.02)
         for job in made:
             if JOBS.load(job.id).state != "done":

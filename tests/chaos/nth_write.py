@@ -17,13 +17,13 @@ from typing import Any
 
 from chemspec.io import writers
 from chemspec.io.readers import FileError
+from chemspec.jobs import jobs
+from chemspec.jobs.jobs import JOBS
+from chemspec.jobs.store import StoreError
+from chemspec.jobs.uploads import Sheet
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.batch import jobs
-from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
-from chemspec.ui.common.store import StoreError
-from chemspec.ui.common.uploads import Sheet
 
 HOW = DecodeSettings(decoder="greedy", n=1)
 QUERIES = ("CCO", "CCN", "CCC", "CCF")

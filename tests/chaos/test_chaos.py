@@ -22,13 +22,13 @@ from small import QUERIES, tiny_folder
 from chemspec.engine.engine import Engine
 from chemspec.io import writers
 from chemspec.io.readers import FileError
+from chemspec.jobs.jobs import JOBS
+from chemspec.jobs.store import Documents
 from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Expander
 from chemspec.plan.search import plan
 from chemspec.system import cache
-from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
-from chemspec.ui.common.store import Documents
 
 SLOW = {"training": 4, "runners": 4}  # kills; each target takes five seconds and more
 QUICK = [name for name in kills.TARGETS if name not in SLOW]

@@ -26,6 +26,7 @@ from chemspec.cli import base
 from chemspec.cli.__main__ import app
 from chemspec.plugins import DECODERS
 from chemspec.system import extras
+from chemspec.system.host_check import AllowedHosts
 from chemspec.types import result_from_json
 
 pytestmark = pytest.mark.usefixtures("models")
@@ -313,15 +314,17 @@ def test_the_data_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPa
 
 
 def test_the_app_listens_on_this_machine_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[list[str]] = []
-    monkeypatch.setattr(os, "execv", lambda _, words: started.append(words))
+    pytest.importorskip("streamlit")
+    from chemspec.ui.launch import server
+
+    started: list[tuple[AllowedHosts, dict[str, object]]] = []
+    monkeypatch.setattr(server, "run_server", lambda allowed, **options: started.append((allowed, options)))
     monkeypatch.setattr(os, "chdir", lambda _: None)
     call("app", "--headless")
     call("app", "--host", "0.0.0.0", "--allowed-host", "a.example", "--allowed-host", "b.example", "--watch")
-    assert [words[words.index("--server.address") + 1] for words in started] == ["127.0.0.1", "0.0.0.0"]
-    assert [words[words.index("--server.fileWatcherType") + 1] for words in started] == ["none", "auto"]
-    assert "--allowed-host" not in started[0]
-    assert started[1][-4:] == ["--allowed-host", "a.example", "--allowed-host", "b.example"]
+    assert [options["host"] for _, options in started] == ["127.0.0.1", "0.0.0.0"]
+    assert [options["watch"] for _, options in started] == [False, True]
+    assert started[1][0] == AllowedHosts.of("0.0.0.0", ["a.example", "b.example"])
 
 
 @pytest.mark.parametrize("command", ["app", "serve"])

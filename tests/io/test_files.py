@@ -21,7 +21,7 @@ from pyarrow import parquet
 from small import QUERIES
 
 from chemspec.chem import formats
-from chemspec.io import readers, writers
+from chemspec.io import readers, spreadsheets, writers
 from chemspec.io.lines import split_lines
 from chemspec.io.readers import FileError, decode_text, read_queries
 from chemspec.io.writers import predict_file
@@ -264,7 +264,7 @@ def test_one_row_a_query_in_their_order(tmp_path: Path, suffix: str) -> None:
     out = tmp_path / f"out{suffix}"
     assert run(ODD, out) == {"ok": len(ODD) - 1, "invalid": 1}
     rows = rows_of(out)
-    assert [row["query"] for row in rows] == (list(map(writers.single_line, ODD)) if suffix == ".csv" else ODD)
+    assert [row["query"] for row in rows] == (list(map(spreadsheets.single_line, ODD)) if suffix == ".csv" else ODD)
     assert [row["status"] for row in rows] == ["invalid" if query == "x" else "ok" for query in ODD]
     assert rows[0]["message"] == "a note"
 
@@ -417,7 +417,7 @@ def test_a_full_disk_is_told_and_what_is_there_stays_valid(tmp_path: Path, monke
     engine = Fake()
     run(ODD, out, engine)
     assert engine.asked == ODD[2:]
-    assert [row["query"] for row in rows_of(out)] == list(map(writers.single_line, ODD))
+    assert [row["query"] for row in rows_of(out)] == list(map(spreadsheets.single_line, ODD))
 
 
 def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:

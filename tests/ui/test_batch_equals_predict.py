@@ -16,13 +16,14 @@ import verdicts
 from chemspec.chem import formats
 from chemspec.chem.names.short_names import without_subscripts
 from chemspec.engine.registry import installed_models, model_folder
+from chemspec.jobs import jobs, rows, worker
+from chemspec.jobs.uploads import Sheet
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.plan.stock import BUILT_IN
 from chemspec.review import load_engines
 from chemspec.review.suggestions import describe_check, doubt_warning, format_percent
 from chemspec.settings import DecodeSettings, Task
-from chemspec.ui.batch import job_view, jobs, rows, worker
-from chemspec.ui.common.uploads import Sheet
+from chemspec.ui.batch import job_view
 from chemspec.ui.predict import card_parts, details, reviewing
 from chemspec.ui.predict.options import search_width
 from chemspec.ui.predict.query_panel import Question

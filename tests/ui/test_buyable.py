@@ -15,11 +15,12 @@ pytest.importorskip("streamlit")
 import streamlit as st
 
 from chemspec.io.readers import FileError
+from chemspec.jobs import uploads
 from chemspec.plan import prices
 from chemspec.plan import stock as lists
 from chemspec.plan.prices import PriceList
 from chemspec.system import cache
-from chemspec.ui.common import stock_menu, uploads
+from chemspec.ui.common import stock_menu
 
 LIST = "smiles,price,currency,amount,supplier\nNc1ccccc1,12.50,EUR,g,Acme\nxx,1,EUR,g,A\nCC(=O)[O-].[Na+],3,EUR,kg,B\n"
 

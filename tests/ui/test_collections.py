@@ -16,10 +16,10 @@ import pages
 
 pytest.importorskip("streamlit")
 
+from chemspec.io import spreadsheets
+from chemspec.jobs.store import FILE, Documents
 from chemspec.ui.collect import collections_view
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer, answer_row, find_matching
-from chemspec.ui.common import escaping
-from chemspec.ui.common.store import FILE, Documents
 
 AMIDE = SavedAnswer(
     "Lidocaine", "retro", "retro", "CCN(CC)CC(=O)Nc1c(C)cccc1C", "CCN(CC)CC(=O)Cl.Cc1cccc(C)c1N", "Amide", 0.35
@@ -94,7 +94,7 @@ def test_what_somebody_else_wrote_into_the_file_is_left_out(store: Answers) -> N
 
 
 def test_a_table_has_the_reaction_and_no_formula(store: Answers) -> None:
-    first, second = csv.DictReader(io.StringIO(escaping.rows_to_csv([answer_row(one) for one in stored(store)])))
+    first, second = csv.DictReader(io.StringIO(spreadsheets.rows_to_csv([answer_row(one) for one in stored(store)])))
     assert first["reaction"] == f"{SUZUKI.query}>>{SUZUKI.answer}" and not first["note"].startswith("=")
     assert second["reaction"] == f"{AMIDE.answer}>>{AMIDE.query}"
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import gc
+import sys
 import tomllib
 from collections.abc import MutableMapping
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -13,14 +12,11 @@ import streamlit as st
 import uvicorn
 
 from chemspec.asset_files import app_script, assets_folder
-from chemspec.chem.names import reagents, short_names
-from chemspec.plan import stock
+from chemspec.jobs import uploads
 from chemspec.system.host_check import AllowedHosts, HostCheck
-from chemspec.ui.common import queued_engine, stock_menu, uploads
-from chemspec.ui.launch import __main__ as launch
-from chemspec.ui.launch import warm_up
+from chemspec.ui.common import queued_engine
+from chemspec.ui.launch import server
 from chemspec.ui.launch.middleware import StyledPage
-from chemspec.ui.predict import gallery
 
 PAGE = b"<html><head></head><body>x</body></html>"
 
@@ -77,44 +73,25 @@ def test_the_app_is_served_with_its_styles_and_options(monkeypatch: pytest.Monke
             made.append(config)
 
     monkeypatch.setattr(st, "App", App)
-    monkeypatch.setattr(warm_up, "start_warm_up", lambda: made.append("warm"))
+    monkeypatch.setattr(queued_engine, "warm_up_models", lambda: None)
+    monkeypatch.setattr(sys, "argv", [])
     monkeypatch.setattr(uvicorn.config, "HTTP_PROTOCOLS", dict(uvicorn.config.HTTP_PROTOCOLS))
-    options = ["--server.port", "1", "--server.headless", "true", "--browser.gatherUsageStats", "false"]
-    assert launch.main([*options, "--server.address", "::1", "--allowed-host", "chem.example.org"]) == 0
-    script, around, begun, config = made
+    allowed = AllowedHosts.of("::1", ["chem.example.org"])
+    server.run_server(allowed, host="::1", port=1, headless=True, watch=False)
+    script, around, config = made
     styles = around[StyledPage]["styles"]
-    assert around[HostCheck]["allowed"] == AllowedHosts.of("::1", ["chem.example.org"])
-    assert begun == "warm"  # before anybody can come
+    assert around[HostCheck]["allowed"] == allowed
     assert script == app_script() and config == {
         "server.port": 1,
         "server.headless": True,
+        "server.fileWatcherType": "none",
         "browser.gatherUsageStats": False,
         "server.address": "::1",
         "browser.serverAddress": "::1",
         "server.allowedHosts": ["*"],
     }
-    for name in launch.EARLY:
+    for name in server.EARLY:
         assert (assets_folder() / "web" / name).read_text() in styles
-
-
-def test_what_a_first_question_needs_is_loaded_while_the_server_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    loading = Thread(target=lambda: None)
-    loading.start()
-    monkeypatch.setattr(queued_engine, "warm_up_models", lambda: loading)
-    tables = (reagents._load_list, reagents._load_tables, short_names._name_table, gallery.recorded_answer)
-    for table in tables:
-        table.cache_clear()
-    stock_menu.built_in_stock.clear()
-    before = gc.get_freeze_count()
-    warm_up.load_first_page()
-    assert not loading.is_alive()
-    assert gc.get_freeze_count() > before + 10_000  # what Streamlit need not go through after every run of a script
-    gc.unfreeze()
-    assert all(table.cache_info().currsize for table in tables)
-    monkeypatch.setattr(stock, "load_stock", None)  # it is not read again
-    assert stock_menu.built_in_stock(stock.BUILT_IN).lists
-    monkeypatch.setenv("CHEMSPEC_WARM_UP", "0")
-    assert warm_up.start_warm_up() is None
 
 
 def test_the_settings_keep_errors_and_names_on_this_machine() -> None:

@@ -18,10 +18,10 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
-from chemspec.ui.batch import job_form, job_queue, job_view, jobs
-from chemspec.ui.batch.jobs import JOBS
-from chemspec.ui.common import uploads
-from chemspec.ui.common.store import StoreError, ensure_home
+from chemspec.jobs import job_queue, jobs, uploads
+from chemspec.jobs.jobs import JOBS
+from chemspec.jobs.store import StoreError, ensure_home
+from chemspec.ui.batch import job_form, job_view
 
 pytestmark = pytest.mark.ui
 
@@ -40,7 +40,7 @@ def place(tmp_path: Path, models: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("CHEMSPEC_MODELS", str(models))
     monkeypatch.setenv("FAKE_PREDICT", str(tmp_path))
-    monkeypatch.setattr(job_queue, "PREDICT", (sys.executable, str(TESTS / "ui" / "fake_predict.py")))
+    monkeypatch.setattr(job_queue, "PREDICT", (sys.executable, str(TESTS / "jobs" / "fake_predict.py")))
     return tmp_path
 
 
@@ -142,15 +142,7 @@ def test_a_list_of_targets_opens_with_the_question_how_they_are_made() -> None:
     assert app.segmented_control[0].value == "forward"
     app = uploaded("a.smi", b"CCO.CC(=O)O\n")
     assert app.segmented_control[0].value == "forward"
-    assert "batch_header" not in [item.key for item in app.toggle], "no columns, no choice of one"
     assert [row["query"] for row in shown(app)] == ["CCO.CC(=O)O"]
-
-
-def test_a_header_that_is_a_molecule_is_pointed_at_and_can_be_made_a_row() -> None:
-    app = uploaded("a.csv", b"CCO,ethanol\nCCC,propane\n")
-    assert "looks like a molecule" in app.warning[0].value
-    app.toggle(key="batch_header").set_value(False).run()
-    assert [row["query"] for row in shown(app)] == ["CCO", "CCC"]
 
 
 @pytest.mark.parametrize("job", ["a" * 22, "../../etc/passwd", "<script>"])

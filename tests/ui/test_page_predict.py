@@ -28,6 +28,7 @@ from chemspec.depict import molecules, schemes
 from chemspec.depict.molecules import Depiction
 from chemspec.engine.engine import model_folder
 from chemspec.engine.forks import Fork
+from chemspec.io import spreadsheets
 from chemspec.plan import depict as route_drawing
 from chemspec.plan.routes import Node, Route
 from chemspec.plan.stock import BUILT_IN, load_stock, stock_marks
@@ -36,7 +37,7 @@ from chemspec.review import suggestions
 from chemspec.review.forward_check import ForwardCheck
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
-from chemspec.ui.common import bond_picker, escaping, query_box, queued_engine, scheme
+from chemspec.ui.common import bond_picker, query_box, queued_engine, scheme
 from chemspec.ui.common.tags import join
 from chemspec.ui.predict import card_parts, details, gallery, options, query_panel, query_view, reviewing, token_origins
 from pages import MODELS, html, weights
@@ -488,15 +489,10 @@ def test_a_broken_model_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
 
 @weights
-def test_options_change_precision_and_search() -> None:
+def test_options_change_the_search() -> None:
     page = open_page(task="retro", smi="CC(=O)Nc1ccccc1")
     engine = queued_engine.loaded_engines()[model_folder("retro")]
-    offered = queued_engine.offered_precisions("retro")
-    assert set(offered) == {"int8", "fp32"} and page.selectbox(key="precision").value == offered[0]
-    assert engine.dtype == (offered[0] if engine.runtime == "native" else "fp32")
-    page.selectbox(key="precision").select("fp32").run()
-    assert not page.exception
-    assert queued_engine.loaded_engines()[model_folder("retro")].dtype == "fp32"
+    assert engine.dtype == ("int8" if engine.runtime == "native" else "fp32")
     page.selectbox(key="predict_search").select("greedy").run()
     assert not page.exception and len(page.code) == 1
 
@@ -542,8 +538,8 @@ def test_a_scheme_for_chemdraw_holds_the_reaction_with_its_arrow() -> None:
 
 def test_a_table_goes_into_files() -> None:
     rows = [{"rank": 1, "smiles": "=CC", "trouble": "a < b"}, {"rank": 2, "smiles": "CCO", "trouble": ""}]
-    assert escaping.rows_to_csv(rows).splitlines()[1] == "1,'=CC,a < b"
-    book = openpyxl.load_workbook(io.BytesIO(escaping.rows_to_xlsx(rows)))
+    assert spreadsheets.rows_to_csv(rows).splitlines()[1] == "1,'=CC,a < b"
+    book = openpyxl.load_workbook(io.BytesIO(spreadsheets.rows_to_xlsx(rows)))
     assert [[(cell.value, cell.data_type) for cell in row] for row in book.active.iter_rows(min_row=2)] == [
         [(1, "n"), ("=CC", "s"), ("a < b", "s")],
         [(2, "n"), ("CCO", "s"), (None, "n")],

@@ -11,11 +11,11 @@ import pytest
 from streamlit.testing.v1 import AppTest
 
 import pages
+from chemspec.jobs import job_queue
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.system.fair_queue import FairQueue
 from chemspec.types import DecodeResult
-from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
 from chemspec.ui.speed import race_page, races
 from pages import MODELS, html, weights, words

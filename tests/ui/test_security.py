@@ -23,10 +23,10 @@ from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 from streamlit.testing.v1 import AppTest
 
 from chemspec.asset_files import app_script
+from chemspec.jobs import jobs, store
+from chemspec.jobs.uploads import Sheet
 from chemspec.settings import DecodeSettings
-from chemspec.ui.batch import jobs
-from chemspec.ui.common import escaping, login, store
-from chemspec.ui.common.uploads import Sheet
+from chemspec.ui.common import escaping, login
 from chemspec.ui.launch import middleware
 
 AUTH = {"redirect_uri": "http://localhost/oauth2callback", "cookie_secret": "x", "client_id": "x", "client_secret": "x"}

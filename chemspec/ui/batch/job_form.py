@@ -13,16 +13,16 @@ from chemspec.chem import formats
 from chemspec.chem.salts import group_salts
 from chemspec.engine.queries import MAX_CHARS, MAX_TOKENS
 from chemspec.engine.registry import model_folder
-from chemspec.io import structures
 from chemspec.io.readers import FileError
+from chemspec.jobs import job_queue, jobs, uploads
+from chemspec.jobs.store import StoreError
+from chemspec.jobs.uploads import Sheet
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings, Task
-from chemspec.ui.batch import job_queue, job_view, jobs
+from chemspec.ui.batch import job_view
 from chemspec.ui.batch.job_view import count_rows, indexed_lines, molecule_cell, remember_job, table_with_drawings
-from chemspec.ui.common import escaping, queued_engine, stock_menu, uploads, widgets
+from chemspec.ui.common import escaping, queued_engine, stock_menu, widgets
 from chemspec.ui.common.query_box import TASK_LABELS
-from chemspec.ui.common.store import StoreError
-from chemspec.ui.common.uploads import Sheet
 from chemspec.ui.predict.options import DEFAULT_ANSWERS, search_width
 
 MAX_ANSWERS = 20
@@ -63,7 +63,7 @@ def read_sheet(name: str, raw: bytes) -> Sheet | None:
     """Return the rows of a file, or a message that says what is wrong with it."""
     try:
         with st.spinner("Reading the file …"):
-            return _cached_sheet(raw, name, header=st.session_state.get("batch_header", True))
+            return _cached_sheet(raw, name)
     except FileError as error:
         st.error(f"**{escaping.plain_text(name)}** cannot be used: {escaping.plain_text(str(error))}.")
         return None
@@ -113,23 +113,18 @@ def guess_task(sheet: Sheet) -> tuple[str, str]:
     return "forward", f"{several} {rows} {'hold' if several > 1 else 'holds'} several molecules, or a reaction"
 
 
-def choose_column(name: str, sheet: Sheet, task: Task | None) -> int:
+def choose_column(sheet: Sheet, task: Task | None) -> int:
     """Return the chosen column of queries, by default one whose name suits the task."""
     if sheet.columns == ("",):
         return 0
     guess = uploads.guess_query_column(sheet.columns, sheet.rows[:50], task)
-    chosen = st.selectbox(
+    return st.selectbox(
         "Column with the molecules",
         range(len(sheet.columns)),
         index=guess,
         format_func=lambda index: sheet.columns[index][:60] or f"(column {index + 1})",
         key=f"batch_column_{task}_{hash(sheet.columns)}",
     )
-    if not name.lower().removesuffix(".gz").endswith((".parquet", *structures.ENDINGS)):
-        named = st.toggle("The first line holds the names of the columns", True, key="batch_header")
-        if named and not uploads.looks_like_header(sheet, chosen):
-            st.warning("The first line looks like a molecule. If it is one, say above that it is no header.")
-    return chosen
 
 
 def choose_model(task: Task) -> tuple[str, DecodeSettings, int]:

@@ -7,7 +7,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import streamlit as st
 from streamlit import column_config as column
@@ -17,15 +16,15 @@ from chemspec.chem import formats
 from chemspec.depict.molecules import Depiction
 from chemspec.engine.queries import MAX_CHARS
 from chemspec.engine.registry import model_folder
+from chemspec.jobs import job_queue, jobs, rows
+from chemspec.jobs.job_queue import JobView
+from chemspec.jobs.jobs import JOBS, Job
+from chemspec.jobs.store import StoreError
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.review.suggestions import format_percent
 from chemspec.settings import Task
-from chemspec.ui.batch import job_queue, jobs, rows
-from chemspec.ui.batch.job_queue import JobView
-from chemspec.ui.batch.jobs import JOBS, Job
 from chemspec.ui.common import escaping, nav, theme
 from chemspec.ui.common.query_box import TASK_LABELS
-from chemspec.ui.common.store import StoreError
 
 PAGE = 10  # rows of a page of answers
 ROW = 92  # pixels
@@ -36,7 +35,6 @@ STATES = {
     "waiting": ("Waiting", "gray"),
     "running": ("Running", "blue"),
     "stopped": ("Stopped", "orange"),
-    "interrupted": ("Interrupted", "orange"),
     "done": ("Done", "green"),
     "failed": ("Failed", "red"),
 }
@@ -49,17 +47,22 @@ ABOUT_CHANCE = {
     "forward": "Probability: how often products with this score were right, in validation reactions",
     "retro": "Matches the record: how often answers with this score were the recorded route, in validation reactions",
 }
-ANSWER_LABELS: dict[Task, dict[str, str]] = {  # columns of an answer
-    "forward": {"class": "Class"},
-    "retro": {"class": "Class", "forward_model": "Forward model", "stock": "Stock"},
+ANSWER_LABELS = {  # columns of an answer; those that are empty are left out
+    "class": "Class",
+    "forward_model": "Forward model",
+    "stock": "Stock",
+    "note": "Warnings",
+    "conditions": "Conditions",
+    "patents": "Patents",
+    "alike": "The same strategy",
 }
 SEARCH_NOTES = ("answers left out", "searched ")  # in files only
 STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
 
 
-@st.cache_resource(show_spinner=False, ttl=job_queue.LEASE_SECONDS)
+@st.cache_resource(show_spinner=False, ttl=20)
 def start_pending_jobs() -> None:
-    """Continue waiting jobs and remove old ones, now and then: a runner that was killed may still have its lease."""
+    """Continue waiting jobs, whose runner may have been killed, and remove old ones; every 20 seconds at most."""
     with suppress(StoreError):  # a full store matters when a job is made
         JOBS.make_room()
     with suppress(StoreError, OSError):
@@ -107,7 +110,7 @@ def _show_heading(title: str) -> None:
 
 
 def _job_facts(job: Job) -> str:
-    column, n = job.columns[job.column], job.answers
+    column, n = job.columns[job.column], job.cards
     facts = [
         count_rows(job.total),
         f"column {escaping.plain_text(column)}" if column else "",
@@ -120,6 +123,7 @@ def _job_facts(job: Job) -> str:
 
 def _show_progress(name: str, was_active: bool) -> None:
     """Show progress, buttons and answers; redrawn every second while a job runs."""
+    start_pending_jobs()
     try:
         view = job_queue.view_job(name)  # before the lines are read: a job that is done then has them all
         lines = indexed_lines(jobs.answers_file(view.job))
@@ -136,7 +140,7 @@ def _show_progress(name: str, was_active: bool) -> None:
         if view.state != "done":
             st.progress(min(1.0, len(lines) / max(1, view.job.total)))
         if view.active:
-            st.caption("You can close this page: the job continues on the server. Return by its link.")
+            st.caption("You can close this page: the job continues on the server. Return by its address.")
         if view.state == "failed":
             st.error(f"{_as_sentence(view.job.message)} Completed rows are saved.")
     _job_buttons(view)
@@ -159,8 +163,6 @@ def progress_line(view: JobView, lines: rows.JsonLines) -> str:
     if view.state == "running":
         left = pace and format_duration(pace * (view.job.total - len(lines)))
         text += f"; {left} left" if left else "; estimating the time left …"
-    if view.state == "interrupted":
-        text += ". The worker stopped before the job finished; completed rows are saved"
     return text
 
 
@@ -204,20 +206,12 @@ def _job_buttons(view: JobView) -> None:
                 icon=":material/download:",
             )
         with st.popover("Link"):
-            st.markdown("The job continues without you. Anyone with this link can see, stop and delete the job.")
-            st.code(job_link(job), language=None, wrap_lines=True)
+            st.markdown("The address of this page leads back to the job. Who has it can see, stop and delete the job.")
             st.caption(jobs.KEEPING)
         with st.popover("Delete"):
             st.markdown("Delete this job with all its answers? This cannot be undone.")
             if st.button("Delete it", key="batch_delete", type="primary"):
                 _try_action(lambda: _delete_job(job.id))
-
-
-def job_link(job: Job) -> str:
-    """Return the address of a job."""
-    where = urlsplit(st.context.url or "")
-    base = f"{where.scheme}://{where.netloc}{where.path}" if where.netloc else "/batch"
-    return f"{base}?job={job.id}"
 
 
 def _try_action(action: Callable[[], None]) -> None:
@@ -261,7 +255,8 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
     """Show some rows with their best answers; a tick at one shows all of its answers."""
     given = indexed_lines(jobs.uploaded_file(job)).read(numbers)
     others = rows.other_columns(job)
-    labels, shown = ANSWER_LABELS[job.task], []
+    answer_columns, shown = _answer_columns(job.task), []
+    labels = ("class", "forward_model", "stock")
     for number, cells, row in zip(numbers, given, answers, strict=True):
         best = next(iter(rows.answer_cells(job, row)), {})
         reading = [note for note in row["message"][:500].split("; ") if not note.startswith(SEARCH_NOTES)]
@@ -284,9 +279,9 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
         "row": column.NumberColumn("Row", width=45),
         "query": column.ImageColumn("Query", width=185),
         "best": column.ImageColumn("Best answer", width=205),
-        "chance": _chance_column(job.task),
+        "chance": answer_columns["chance"],
         "status": column.TextColumn("Status", width=215),
-        **_text_columns(labels),
+        **{name: answer_columns[name] for name in labels},
         **{f"own_{position}": column.TextColumn(job.columns[position]) for position in others},
         "smiles": column.TextColumn("Best answer, SMILES", width=240),
         "text": column.TextColumn("Query, text", width=240),
@@ -299,19 +294,19 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
         _show_row(job, numbers[picked[0]] + 1, answers[picked[0]])
 
 
-def _chance_column(task: Task) -> Any:
+def _answer_columns(task: Task) -> dict[str, Any]:
     about = f"{ABOUT_CHANCE[task]}; of a model without calibration, its own probability."
-    return column.TextColumn(CHANCE_LABELS[task], help=about, width=130)
-
-
-def _text_columns(labels: dict[str, str]) -> dict[str, Any]:
-    return {name: column.TextColumn(label, width=140) for name, label in labels.items()}
+    return {
+        "chance": column.TextColumn(CHANCE_LABELS[task], help=about, width=130),
+        **{name: column.TextColumn(label, width=140) for name, label in ANSWER_LABELS.items()},
+        "smiles": column.TextColumn("SMILES", width=320),
+    }
 
 
 def _percent(cells: dict[str, Any]) -> str | None:
     """Return the calibrated probability of an answer, or that of a model without calibration, in words."""
-    odds = cells.get("chance", "") if cells.get("chance", "") != "" else cells.get("probability", "")
-    return None if odds == "" else format_percent(odds)
+    odds = [cells[name] for name in ("chance", "probability") if cells.get(name, "") != ""]
+    return format_percent(odds[0]) if odds else None
 
 
 def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
@@ -332,28 +327,22 @@ def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
                 "drawing": molecule_cell(job.task, str(cells["smiles"]), 260),
                 **cells,
                 "chance": _percent(cells),
-                "probability": cells["probability"] if cells["probability"] != "" else None,
             }
             for rank, cells in enumerate(rows.answer_cells(job, row), 1)
         ]
         columns = {
             "rank": column.NumberColumn("Rank", width=50),
             "drawing": column.ImageColumn("Answer", width=260),
-            "chance": _chance_column(job.task),
-            **_text_columns({**ANSWER_LABELS[job.task], "note": "Warnings", "conditions": "Conditions"}),
-            "patents": column.TextColumn("Patents"),
-            "alike": column.TextColumn("The same strategy"),
-            "smiles": column.TextColumn("SMILES", width=320),
-            "probability": column.NumberColumn("Model probability, uncalibrated", format="percent"),
+            **_answer_columns(job.task),
         }
         table_with_drawings(answers, columns, f"All answers of row {number}")
 
 
 def table_with_drawings(shown: list[dict[str, Any]], columns: dict[str, Any], alt: str, **more: Any) -> Any:
-    """Show some columns of a table, with rows high enough for drawings."""
-    cells = [{name: row[name] for name in columns if name in row} for row in shown]
+    """Show those columns of a table that are not empty, with rows high enough for drawings."""
+    filled = [name for name in columns if any(row.get(name) not in (None, "") for row in shown)]
     looks: Any = {"hide_index": True, "row_height": ROW, "height": ROW * min(len(shown), PAGE) + 38, "placeholder": "–"}
-    return st.dataframe(cells, column_config=columns, alt=alt, **looks, **more)
+    return st.dataframe(shown, column_config=columns, column_order=filled, alt=alt, **looks, **more)
 
 
 def molecule_cell(task: Task, smiles: str, width: int) -> str | None:

@@ -10,7 +10,7 @@ from rdkit import rdBase
 
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.chem.query import has_substructure
-from chemspec.ui.common.store import Documents, hashed_id
+from chemspec.jobs.store import Documents, hashed_id
 
 Status = Literal["idea", "ordered", "tried", "worked", "failed"]
 STATUSES: tuple[Status, ...] = get_args(Status)

@@ -10,10 +10,11 @@ import streamlit as st
 
 from chemspec.chem.strategy import strategy
 from chemspec.depict.schemes import scheme_sides
+from chemspec.io import spreadsheets
+from chemspec.jobs.store import Documents, StoreError
 from chemspec.review.suggestions import format_percent
 from chemspec.ui.collect.answers import ANSWERS, LONGEST, STATUSES, SavedAnswer, answer_row, find_matching
 from chemspec.ui.common import escaping, nav, scheme
-from chemspec.ui.common.store import Documents, StoreError
 
 SHOWN = 20  # drawn at once
 
@@ -37,7 +38,7 @@ def show_collections() -> None:
         count_text = f"{len(answers)} answer{'s' * (len(answers) != 1)}"
         count_text = f"{len(matches)} of " * (len(matches) < len(answers)) + count_text
         st.html(f'<div role="status">{count_text}</div>', width="stretch")
-        st.download_button("CSV", escaping.rows_to_csv(rows), "collections.csv", "text/csv", on_click="ignore")
+        st.download_button("CSV", spreadsheets.rows_to_csv(rows), "collections.csv", "text/csv", on_click="ignore")
     most = st.session_state.get("collect_most", SHOWN)
     for question in dict.fromkeys(answer.question for answer in matches[:most]):
         st.html(f"<h2>{escape(question)}</h2>")

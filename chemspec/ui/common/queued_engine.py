@@ -7,6 +7,7 @@ passes on.
 
 from __future__ import annotations
 
+import gc
 import os
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
@@ -18,20 +19,22 @@ from typing import Any, TypeVar
 
 import streamlit as st
 
-from chemspec import evaluation, tasks
+from chemspec import tasks
+from chemspec.chem import parsing
 from chemspec.engine import registry
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.model.runtime import RuntimeConfig
+from chemspec.plan.stock import BUILT_IN
 from chemspec.plugins import DRAFTERS
+from chemspec.precedents import installed_if_usable
+from chemspec.review.review import load_fastest
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system.fair_queue import BusyError, FairQueue
 from chemspec.types import DecodeResult
-from chemspec.ui.common import escaping, login
+from chemspec.ui.common import escaping, login, stock_menu
 
 MAX_ANSWERS = 50
-PRECISION = "precision"  # where a session keeps what the visitor chose
 REPORT_SECONDS = 0.1  # seconds between two reports of progress
 QUEUE_SECONDS = 0.25  # for each one ahead, between two reports of a position: each makes that visitor's browser draw
 
@@ -47,21 +50,15 @@ def shared_queue() -> FairQueue:
 
 @st.cache_resource(show_spinner=False)
 def loaded_engines() -> dict[Path, Engine]:
-    """Return the loaded engines by folder; of several precisions the last one used."""
+    """Return the loaded engines by folder."""
     return {}
 
 
 def load_engine(name: str) -> Engine:
-    """Return the engine of a model in the precision that the visitor chose, loaded at first use.
-
-    Raises CheckpointError if it cannot be loaded.
-    """
-    offered = offered_precisions(name)
-    preferred = st.session_state.get(PRECISION)
+    """Return the engine of a model, loaded at first use; raises CheckpointError if it cannot be loaded."""
     folder = model_folder(name)
     with st.spinner("Loading the model …") if folder not in loaded_engines() else nullcontext():
-        chosen = preferred if preferred in offered else offered[0]
-        loaded_engines()[folder] = loaded = _load_and_warm(folder, chosen, _folder_stamp(folder))
+        loaded_engines()[folder] = loaded = _load_and_warm(folder, _folder_stamp(folder))
     return loaded
 
 
@@ -85,11 +82,6 @@ def require_engine(name: str) -> Engine:
     return engine_or_message(name) or st.stop()
 
 
-def offered_precisions(model: str) -> tuple[str, ...]:
-    """Return the precisions of a model, the default first; see `evaluation.usable_precisions`."""
-    return evaluation.usable_precisions(model_folder(model))
-
-
 def _folder_stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
     """Return a cache key that changes with the files of a model."""
     files = sorted(folder.iterdir()) if folder.is_dir() else [folder]
@@ -97,12 +89,8 @@ def _folder_stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
 
 
 @st.cache_resource(show_spinner=False, max_entries=16)
-def _load_and_warm(folder: Path, dtype: str, stamp: object) -> Engine:  # noqa: ARG001 - the stamp is for the cache
-    on_cpu = RuntimeConfig.find(device="auto", dtype=dtype, runtime="auto", threads=0).device == "cpu"
-    try:
-        loaded = Engine.load(folder, dtype=dtype if on_cpu else "auto")
-    except ValueError:  # only the compiled kernel computes int8
-        loaded = Engine.load(folder)
+def _load_and_warm(folder: Path, stamp: object) -> Engine:  # noqa: ARG001 - the stamp is for the cache
+    loaded = load_fastest(str(folder))
     with shared_queue().wait_for_turn():
         loaded.cost()  # measured once per machine, then read from disk
         for decoder in ("greedy", "beam"):
@@ -112,16 +100,21 @@ def _load_and_warm(folder: Path, dtype: str, stamp: object) -> Engine:  # noqa: 
 
 @st.cache_resource(show_spinner=False)
 def warm_up_models() -> Thread:
-    """Load a model of each task in the background, once per server process."""
+    """Load a model of each task, and what else a first answer needs, in the background, once per server process."""
 
     def load_all() -> None:
+        parsing.APART.start()
         for spec in sorted(tasks.TASKS.values(), key=lambda spec: spec.whole):  # the tasks of the first page first
             for name in model_names(spec.name)[:1]:
                 with suppress(CheckpointError, ValueError):  # the page that needs it says why
                     folder = model_folder(name)
-                    loaded_engines().setdefault(
-                        folder, _load_and_warm(folder, offered_precisions(name)[0], _folder_stamp(folder))
-                    )
+                    loaded_engines().setdefault(folder, _load_and_warm(folder, _folder_stamp(folder)))
+        stock_menu.built_in_stock(BUILT_IN)
+        installed_if_usable()
+        # Streamlit collects garbage after every run of a script: a third of a server's time under load, were it to go
+        # through all that stays loaded anyway.
+        gc.collect()
+        gc.freeze()
 
     thread = Thread(target=load_all, daemon=True, name="load models")
     if os.environ.get("CHEMSPEC_WARM_UP", "1") != "0":
@@ -179,7 +172,7 @@ def _position_report(report: Report) -> Callable[[int], None]:
             shown, at = ahead, time.monotonic()
             report(f"In queue: {ahead} ahead of you")
         else:
-            _ = PRECISION in st.session_state  # ends the script if the visitor has stopped it, and draws nothing
+            _ = "" in st.session_state  # ends the script if the visitor has stopped it, and draws nothing
 
     return show
 

@@ -7,10 +7,11 @@ import msgspec
 import numpy as np
 import streamlit as st
 
+from chemspec.jobs import uploads
 from chemspec.plan import prices
 from chemspec.plan import stock as lists
 from chemspec.plan.stock import Stock
-from chemspec.ui.common import escaping, limited_reader, uploads
+from chemspec.ui.common import escaping
 
 _LISTS, _OWN = "stock_lists", "stock_own"  # where a session keeps the choice
 EXAMPLE = "smiles,price,currency,amount,supplier\nNc1ccccc1,12.50,EUR,g,Example Chemicals\n"
@@ -94,12 +95,12 @@ def _read_uploaded_list() -> None:
 
 def read_price_list(raw: bytes, name: str) -> prices.PriceList:
     """Return the offers of an uploaded price list, read by a process with limits; raises ValueError if it cannot."""
-    return msgspec.json.decode(uploads.read_stock(raw, name, limited_reader.PRICES), type=prices.PriceList)
+    return msgspec.json.decode(uploads.read_stock(raw, name, uploads.PRICES), type=prices.PriceList)
 
 
 def read_own_stock(raw: bytes, name: str) -> Stock:
     """Return an uploaded list of building blocks, with or without prices."""
-    content = uploads.read_stock(raw, name, limited_reader.STOCK)
+    content = uploads.read_stock(raw, name, uploads.STOCK)
     if content.startswith(b"["):
         return Stock({name: np.array(msgspec.json.decode(content, type=list[str]), dtype="S27")})
     priced = msgspec.json.decode(content, type=prices.PriceList)

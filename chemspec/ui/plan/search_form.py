@@ -12,11 +12,12 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.guide import bonds_by_name
 from chemspec.chem.names.reagents import name_of
+from chemspec.jobs import uploads
 from chemspec.plan import constraints
 from chemspec.plan import stock as lists
 from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.stock import Stock
-from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu, uploads
+from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu
 from chemspec.ui.common.query_box import QueryText
 from chemspec.ui.common.tags import tag
 

@@ -17,7 +17,7 @@ from chemspec.review.suggestions import Suggestion, doubt_warning, format_percen
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.collect import collections_view
 from chemspec.ui.collect.answers import SavedAnswer
-from chemspec.ui.common import escaping, queued_engine, scheme, theme
+from chemspec.ui.common import queued_engine, scheme, theme
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.common.tags import join, tag
 from chemspec.ui.common.web_files import web_file
@@ -203,8 +203,8 @@ def share_dialog(question: Question, result: DecodeResult) -> None:
         cards = reviewing.review_answers(question, result).suggestions
     rows = [answer_record(card) for card in cards if card.best.valid]
     with st.container(horizontal=True, gap="small"):
-        download_button("CSV", escaping.rows_to_csv(rows), "answers.csv", "text/csv")
-        download_button("XLSX", escaping.rows_to_xlsx(rows), "answers.xlsx", spreadsheets.MIME)
+        download_button("CSV", spreadsheets.rows_to_csv(rows), "answers.csv", "text/csv")
+        download_button("XLSX", spreadsheets.rows_to_xlsx(rows), "answers.xlsx", spreadsheets.MIME)
         download_button("SDF", formats.to_sdf(rows), "answers.sdf", "chemical/x-mdl-sdfile")
         download_button("JSON, with every pass", to_json(result), "answers.json", "application/json")
 

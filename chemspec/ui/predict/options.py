@@ -1,4 +1,4 @@
-"""The menu of options: model, precision, search, number of predictions, drafts."""
+"""The menu of options: model, search, number of predictions, drafts."""
 
 from collections.abc import Sequence
 
@@ -17,7 +17,6 @@ GUARANTEES = {
     "sampling; a given seed gives different samples.",
     "relaxed": "**Relaxed**: the drafts can change the answers.",
 }
-PRECISIONS = {"int8": "int8: about 1.5 times as fast; accuracy as in the model's card", "fp32": "fp32: full precision"}
 DEFAULT_ANSWERS = 5  # the default number
 SEARCH_WIDTH = 20  # answers that are searched for ideas: several are often one idea
 
@@ -29,9 +28,6 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
         model = names[0] if names else ""
         if len(names) > 1:
             model = offered_choice("Model", {name: name for name in names}, key=f"predict_model_{task}")
-        precisions = queued_engine.offered_precisions(model) if model else ()
-        if len(precisions) > 1:
-            offered_choice("Precision", {name: PRECISIONS[name] for name in precisions}, key=queued_engine.PRECISION)
         offered, missing = queued_engine.usable_drafters(model)
         search = offered_choice("Search", decoder_labels(offered), key="predict_search")
         greedy = search == "greedy"

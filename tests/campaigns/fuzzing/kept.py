@@ -45,8 +45,9 @@ def read_collection(case: bytes, tools: Tools) -> None:
     """Keep entries, damage the file, and look at it."""
     from dataclasses import replace
 
+    from chemspec.io import spreadsheets
+    from chemspec.jobs import store
     from chemspec.ui.collect.answers import ANSWERS, SavedAnswer, answer_row, find_matching
-    from chemspec.ui.common import escaping, store
 
     told = json.loads(case)
     answers = replace(ANSWERS, home=tools.work)
@@ -64,7 +65,7 @@ def read_collection(case: bytes, tools: Tools) -> None:
         found = list(answers.all().values())
         for text, structure in (("lido", ""), ("", "CO"), ("", "[#6]")):
             find_matching(found, text=text, structure=structure)
-        escaping.rows_to_csv([answer_row(one) for one in found])
+        spreadsheets.rows_to_csv([answer_row(one) for one in found])
         answers.change(f"{0:022}", lambda one: replace(one, note="x", status="tried"))
         answers.delete(f"{0:022}")
     finally:
@@ -74,7 +75,7 @@ def read_collection(case: bytes, tools: Tools) -> None:
 
 def put(kind: str, name: str, text: str, home: Path | None = None) -> None:
     """Write a document without a check."""
-    from chemspec.ui.common import store
+    from chemspec.jobs import store
 
     with store.open_store(home) as base:
         base.execute(store.PUT, (kind, name, text.encode("utf-8", "replace").decode(), 1.0))

@@ -102,7 +102,7 @@ def _packed(raw: bytes, random: Random) -> bytes:
 def read_table(case: bytes, tools: Tools) -> None:
     """Read a file as the command line does, and as the app's process for such files does."""
     from chemspec.io import readers
-    from chemspec.ui.common import limited_reader, uploads
+    from chemspec.jobs import uploads
 
     head, _, raw = case.partition(b"\n")
     ending = head.decode()
@@ -113,7 +113,7 @@ def read_table(case: bytes, tools: Tools) -> None:
             assert all(isinstance(text, str) for text in readers.read_queries(path, column))
     if ending in uploads.COMPRESSED:
         with suppress(ValueError, MemoryError):  # what this process of its own tells, or is ended by
-            for row in limited_reader.read_rows(ending, raw):
+            for row in uploads.read_rows(ending, raw):
                 assert all(isinstance(cell, str) for cell in row)
     elif ".xlsx" not in ending:
         sheet = uploads.read_upload(raw, path.name)

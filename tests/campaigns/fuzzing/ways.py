@@ -85,7 +85,7 @@ def _file_bytes(random: Random) -> bytes:
 def _file(case: bytes, tools: Tools) -> None:
     from chemspec.chem import formats
     from chemspec.io import readers
-    from chemspec.ui.common import uploads
+    from chemspec.jobs import uploads
 
     ending, _, raw = case.partition(b"\n")
     path = tools.work / f"file{ending.decode()}"
@@ -178,8 +178,8 @@ def _link_text(random: Random) -> bytes:
 
 
 def _link(case: bytes, _: Tools) -> None:
-    from chemspec.ui.batch import job_queue, jobs
-    from chemspec.ui.common.store import ensure_home
+    from chemspec.jobs import job_queue, jobs
+    from chemspec.jobs.store import ensure_home
 
     text = case.decode("utf-8", "surrogatepass")
     assert jobs.JOBS.folder(text).resolve().parent == ensure_home().resolve() / "jobs", "a link leads nowhere else"
@@ -227,7 +227,7 @@ def _job_files(random: Random) -> bytes:
 
 
 def _job(case: bytes, _: Tools) -> None:
-    from chemspec.ui.batch import job_queue, jobs, rows
+    from chemspec.jobs import job_queue, jobs, rows
 
     parts = json.loads(case)
     kept.put("jobs", ID, parts.pop("job.json"))
@@ -248,8 +248,8 @@ def ways() -> Sequence[Way]:
     """Return every way in."""
     from chemspec.engine.confidence import ConfidenceError
     from chemspec.io.readers import FileError
+    from chemspec.jobs.store import StoreError
     from chemspec.model.checkpoint import CheckpointError
-    from chemspec.ui.common.store import StoreError
 
     return (
         Way("query", _query_text, _query, (), 6),

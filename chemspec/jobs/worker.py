@@ -3,11 +3,12 @@
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from threading import Thread
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 
@@ -15,22 +16,17 @@ from chemspec.chem import formats
 from chemspec.engine.engine import Engine
 from chemspec.io import writers
 from chemspec.io.columns import query_of_row
+from chemspec.jobs import jobs
+from chemspec.jobs.jobs import JOBS, Job
+from chemspec.jobs.store import hold_lock
 from chemspec.plan.prices import PriceList
 from chemspec.plan.stock import Stock, load_stock
 from chemspec.precedents import installed_if_usable
 from chemspec.review import StepChecker, load_engines, review_document, review_result
 from chemspec.review.reaction_check import judge_predictions
 from chemspec.review.review import MAX_CHECKED, load_fastest
-from chemspec.system.files import home_folder, open_private
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
-from chemspec.ui.batch import jobs
-from chemspec.ui.batch.jobs import JOBS, Job
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 WRITE_EVERY = 16  # rows; what a prediction that is killed has to do again at most
 Reviewed = tuple[dict[str, Any], list[list[str]]]
@@ -40,18 +36,14 @@ Review = Callable[[Sequence[DecodeResult]], list[Reviewed]]
 def run_job(job: Job) -> None:
     """Predict and review what is left of a job; raises ValueError if its model or its files cannot be used."""
     threads = max(1, usable_cores() // 2)
-    if job.cards:
-        review = partial(review_rows, job, *load_review(job, threads))
-        predict_rows(job, load_fastest(job.model, threads=threads), review)
-    else:  # of an earlier version, which used the command line
-        settings = replace(job.settings, distinct=job.settings.decoder == "beam")
-        predict_rows(replace(job, settings=settings), Engine.load(job.model, threads=threads))
+    review = partial(review_rows, job, *load_review(job, threads))
+    predict_rows(job, load_fastest(job.model, threads=threads), review)
 
 
-def predict_rows(job: Job, engine: Engine, review: Review | None = None) -> None:
+def predict_rows(job: Job, engine: Engine, review: Review) -> None:
     """Write the rows of a job that are not on disk yet."""
     queries, out = [query_of_row(row, (job.column,)) for row in jobs.uploaded_rows(job)], jobs.answers_file(job)
-    reviewing = writers.RowReview(("suggestions",), review) if review else None
+    reviewing = writers.RowReview(("suggestions",), review)
     writers.predict_file(engine, queries, out, job.settings, review=reviewing, every=WRITE_EVERY)
 
 
@@ -88,21 +80,17 @@ def _review_row(job: Job, checker: StepChecker, stock: Stock, result: DecodeResu
     return document
 
 
-def end_with_runner() -> IO[bytes]:
-    """End this process as soon as its runner ends, and wait until any other prediction has ended.
-
-    There is another one where a runner was suspended for longer than its lease. The file returned holds the lock.
-    """
+@contextmanager
+def end_with_runner() -> Iterator[None]:
+    """End this process as soon as its runner ends; at first, wait until the prediction of another runner has ended."""
     Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
-    lock = open_private(home_folder() / "jobs.lock", "ab")
-    if fcntl:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-    return lock
+    with hold_lock("jobs.lock", timeout=3600.0):
+        yield
 
 
 if __name__ == "__main__":
     try:
-        lock = end_with_runner()
-        run_job(JOBS.load(sys.argv[1]))
+        with end_with_runner():
+            run_job(JOBS.load(sys.argv[1]))
     except (ValueError, OSError) as error:
         sys.exit(f"error: {error}")

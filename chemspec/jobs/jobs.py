@@ -15,14 +15,14 @@ from typing import Any, Literal
 
 import msgspec
 
+from chemspec.jobs import store
+from chemspec.jobs.store import Documents, StoreError
+from chemspec.jobs.uploads import Sheet
 from chemspec.plan.prices import PriceList
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system.files import write_text_atomic
-from chemspec.ui.common import store
-from chemspec.ui.common.store import Documents, StoreError
-from chemspec.ui.common.uploads import Sheet
 
-State = Literal["waiting", "running", "stopped", "done", "failed"]  # "running" in jobs of earlier versions only
+State = Literal["waiting", "stopped", "done", "failed"]
 
 
 @dataclass(frozen=True)
@@ -41,19 +41,12 @@ class Job:
     created: float  # seconds since 1970
     state: State = "stopped"  # "waiting" if it is to be worked at, else how the last attempt ended
     message: str = ""  # why it failed
-    # answers of a row, each of which may stand for several predictions; 0 in jobs of earlier versions, whose rows are
-    # not reviewed
-    cards: int = 0
+    cards: int = 5  # answers of a row, each of which may stand for several predictions
     stock: tuple[str, ...] = ()  # names of the built-in lists of building blocks
 
     def __post_init__(self) -> None:
         if not 0 <= self.column < len(self.columns):
             raise ValueError("its column of queries is missing")
-
-    @property
-    def answers(self) -> int:
-        """The most answers of a row."""
-        return self.cards or self.settings.n
 
 
 JOBS = Documents("jobs", "job", Job, days=30, most=200, most_bytes=2e9)

@@ -30,7 +30,7 @@ from chemspec.system.files import home_folder, make_private_file, make_private_f
 FILE = "chemspec.sqlite3"
 TABLES = (
     "CREATE TABLE documents (kind TEXT, id TEXT, json TEXT, changed REAL, expired REAL, PRIMARY KEY (kind, id))",
-    "CREATE TABLE runner (token TEXT, beat REAL, job TEXT, pid INTEGER)",  # see `batch.job_queue`
+    "CREATE TABLE runner (job TEXT, pid INTEGER)",  # see `job_queue`
 )
 PUT = "INSERT OR REPLACE INTO documents (kind, id, json, changed) VALUES (?, ?, ?, ?)"
 DAY = 86_400.0
@@ -91,9 +91,11 @@ def _make_tables(base: sqlite3.Connection, home: Path) -> None:
         return
     for table in TABLES:
         base.execute(table)
-    for path in sorted(home.glob("jobs/*/job.json"), key=_old_queue_position):
+    for path in sorted(home.glob("jobs/*/job.json"), key=lambda path: path.stat().st_mtime):
         changed = max(file.stat().st_mtime for file in path.parent.iterdir())
-        base.execute(PUT, ("jobs", path.parent.name, path.read_text(encoding="ascii", errors="replace"), changed))
+        text = path.read_text(encoding="ascii", errors="replace")
+        text = text.replace('"state": "running"', '"state": "stopped"')  # its server had no process apart
+        base.execute(PUT, ("jobs", path.parent.name, text, changed))
     old = home / "collections.sqlite3"
     if old.exists():
         with suppress(sqlite3.DatabaseError), closing(sqlite3.connect(old)) as collections:
@@ -105,10 +107,30 @@ def _make_tables(base: sqlite3.Connection, home: Path) -> None:
     base.execute("PRAGMA user_version = 1")
 
 
-def _old_queue_position(description: Path) -> int:
-    with suppress(OSError, ValueError):
-        return int(description.with_name("place").read_text(encoding="ascii"))
-    return description.stat().st_mtime_ns
+@contextmanager
+def hold_lock(name: str, timeout: float) -> Iterator[bool]:
+    """Hold a lock, a file of the app's folder; yields False if it was not free within `timeout` seconds.
+
+    The system releases it however the process ends.
+    """
+    path = make_private_file(home_folder() / name)
+    with closing(sqlite3.connect(path, timeout=timeout, isolation_level=None)) as base:
+        try:
+            base.execute("BEGIN EXCLUSIVE")
+        except sqlite3.OperationalError:
+            yield False
+        else:
+            yield True
+
+
+def is_locked(name: str) -> bool:
+    """Return whether a process holds the lock of this name."""
+    with closing(sqlite3.connect(make_private_file(home_folder() / name), timeout=0)) as base:
+        try:
+            base.execute("SELECT * FROM sqlite_master")
+        except sqlite3.OperationalError:
+            return True
+    return False
 
 
 def new_id() -> str:

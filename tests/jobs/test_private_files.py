@@ -16,15 +16,15 @@ from plan import toy
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
+from chemspec.jobs import job_queue, jobs, store
+from chemspec.jobs.jobs import JOBS
+from chemspec.jobs.uploads import Sheet
 from chemspec.plan.expand import Expander
 from chemspec.plan.prices import PriceList
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache, files
-from chemspec.ui.batch import job_queue, jobs
-from chemspec.ui.batch.jobs import JOBS
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
-from chemspec.ui.common import store
-from chemspec.ui.common.uploads import Sheet
+from chemspec.ui.launch import server
 
 HOW = DecodeSettings(decoder="greedy", n=1)
 
@@ -60,7 +60,7 @@ def test_everything_below_an_open_home_is_private(open_home: Path) -> None:
     sheet, prices = Sheet(("smiles",), (("CCO",), ("x",))), PriceList({}, (), 1)
     job = jobs.create_job(sheet, file="f", column=0, model="m", digest="d", task="retro", settings=HOW, prices=prices)
     JOBS.save(job.id, replace(job, state="waiting"))
-    job_queue.run_waiting_jobs([sys.executable, str(TESTS / "ui" / "fake_predict.py")])
+    job_queue.run_waiting_jobs([sys.executable, str(TESTS / "jobs" / "fake_predict.py")])
     assert JOBS.load(job.id).state == "done"
     ANSWERS.save("a" * 22, SavedAnswer("q", "retro", "m", "CCO", "CC"))
     made = {path.name for path in open_home.rglob("*")}
@@ -96,9 +96,9 @@ def test_an_open_home_is_told_with_the_command_that_closes_it(open_home: Path) -
 def test_the_command_that_starts_the_app_tells_of_an_open_home(
     open_home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    started: list[list[str]] = []
+    started: list[object] = []
     monkeypatch.chdir(open_home)  # which the command leaves
-    monkeypatch.setattr(os, "execv", lambda _, words: started.append(words))
+    monkeypatch.setattr(server, "run_server", lambda *_, **options: started.append(options))
     assert f"chmod 700 {open_home}" in CliRunner().invoke(app, ["app"]).stderr
     open_home.chmod(0o700)
     assert CliRunner().invoke(app, ["app"]).stderr == ""

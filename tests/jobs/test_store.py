@@ -12,14 +12,21 @@ import pytest
 
 pytest.importorskip("streamlit")
 
-
-from chemspec.ui.batch import job_queue, jobs
-from chemspec.ui.batch.jobs import JOBS
+from chemspec.jobs import job_queue, jobs, rows, store
+from chemspec.jobs.jobs import JOBS
+from chemspec.jobs.store import StoreError
 from chemspec.ui.collect.answers import ANSWERS
-from chemspec.ui.common import store
-from chemspec.ui.common.store import StoreError
 
 FIRST, SECOND, BROKEN, SEARCH = "f" * 22, "B-_" + "b" * 19, "x" * 22, "s" * 22
+ROW = {
+    "query": "CCO",
+    "status": "ok",
+    "message": "",
+    "passes": 3,
+    "tokens": 4,
+    "seconds": 0.1,
+    "hypotheses": [{"smiles": "CC", "canonical": "CC", "probability": 0.5, "log_prob": -0.7}],
+}
 HOW = {"decoder": "beam", "n": 3, "drafter": "auto", "max_len": 200, "batch_size": 16, "node_budget": 256}
 
 
@@ -33,12 +40,11 @@ def old_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home as version 0.2 and the first commits of 0.3 left it."""
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
     job = {"file": "a.csv", "columns": ["smiles"], "column": 0, "model": "retro", "digest": "d1", "task": "retro",
-           "settings": HOW, "total": 2, "created": 1795681827.2, "state": "waiting", "message": ""}  # fmt: skip
-    for name, place in ((FIRST, "3"), (SECOND, "2")):
-        write(tmp_path / "jobs" / name / "job.json", {"id": name, **job})
-        write(tmp_path / "jobs" / name / "place", place)
+           "settings": HOW, "total": 2, "created": 1795681827.2, "message": ""}  # fmt: skip
+    for name, state in ((SECOND, "running"), (FIRST, "waiting")):
+        write(tmp_path / "jobs" / name / "job.json", {"id": name, **job, "state": state})
         write(tmp_path / "jobs" / name / "input.jsonl", '["CCO"]\n["CN"]\n')
-        write(tmp_path / "jobs" / name / "rows.jsonl", '{"query": "CCO", "status": "ok"}\n')
+        write(tmp_path / "jobs" / name / "rows.jsonl", json.dumps(ROW) + "\n")
     write(tmp_path / "jobs" / BROKEN / "job.json", '{"id": 3')
     write(tmp_path / "jobs" / "old.json", "{}")
     with closing(sqlite3.connect(tmp_path / "collections.sqlite3")) as base, base:
@@ -53,10 +59,10 @@ def old_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_home_of_files_is_taken_over(old_home: Path) -> None:
-    assert [job.id for job in job_queue.waiting_jobs()] == [SECOND, FIRST]  # in the order of the queue
-    view = job_queue.view_job(FIRST)
-    assert (view.state, view.job.settings.n, view.job.cards) == ("interrupted", 3, 0)
-    assert jobs.uploaded_rows(view.job) == [("CCO",), ("CN",)] and not jobs.is_answered(view.job)
+    assert [job_queue.view_job(name).state for name in (SECOND, FIRST)] == ["stopped", "waiting"]
+    job = JOBS.load(FIRST)
+    assert job.settings.n == 3 and jobs.uploaded_rows(job) == [("CCO",), ("CN",)] and not jobs.is_answered(job)
+    assert b"CCO" in rows.answers_as_csv(job)
     first, second = ANSWERS.all().values()
     assert (first.question, first.note, first.status, first.added) == ("q2", "a note", "tried", 10.0)
     assert list(ANSWERS.all()) == [first.id, second.id]  # so saving one again replaces it

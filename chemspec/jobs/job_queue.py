@@ -1,35 +1,33 @@
 """Run the jobs one after the other, each in a resumable `worker` process.
 
 A server starts a detached process, the runner, which starts the predictions; servers may end at any time, the jobs go
-on. Both have a low priority, so that visitors at a page go first. The runner renews a lease in the store while it
-lives, and its prediction ends with it: the prediction's standard input is a pipe that the system closes. A job whose
-stored state is "waiting" runs if the lease names it, and was interrupted if there is no lease.
+on. Both have a low priority, so that visitors at a page go first. The runner holds a lock while it lives, and its
+prediction ends with it: the prediction's standard input is a pipe that the system closes. A job whose stored state is
+"waiting" runs if it is the one that the runner has noted in the store.
 """
 
 import os
 import signal
-import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from chemspec.jobs import jobs, store
+from chemspec.jobs.jobs import JOBS, Job, State
+from chemspec.jobs.store import StoreError
 from chemspec.system.files import OTHERS_BITS, open_private
-from chemspec.ui.batch import jobs
-from chemspec.ui.batch.jobs import JOBS, Job, State
-from chemspec.ui.common import store
-from chemspec.ui.common.store import StoreError
 
 MAX_WAITING = 20
-PREDICT = (sys.executable, "-m", "chemspec.ui.batch.worker")
-LEASE_SECONDS = 20.0  # that a runner has to start, and after each sign of life
+PREDICT = (sys.executable, "-m", "chemspec.jobs.worker")
+RUNNER = "runner.lock"
 NICE = 10  # a tenth of the time that a visitor's request gets
-BEAT_SECONDS = 0.5  # between two renewals of the lease; what it takes to stop a job
+BEAT_SECONDS = 0.5  # what it takes to stop a job
 # A prediction that crashes is started again: it passes a row that has cost two of them.
 CRASHES = {
     -getattr(signal, name) for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL") if hasattr(signal, name)
@@ -42,7 +40,7 @@ class JobView:
     """A job as a visitor sees it."""
 
     job: Job
-    state: str  # "running", "interrupted", or as stored
+    state: str  # "running", or as stored
     ahead: int = 0  # jobs that come first, while it waits
 
     @property
@@ -86,107 +84,82 @@ def delete_job(name: str, *, timeout: float = 60.0) -> None:
     with suppress(StoreError):  # the disk may be full, or the job damaged
         stop_job(name)
         end = time.monotonic() + timeout
-        while (lease := running_job()) and lease.job == name and time.monotonic() < end:
+        while (running := running_job()) and running.job == name and time.monotonic() < end:
             time.sleep(0.02)
     JOBS.delete(name)
 
 
 def view_job(name: str) -> JobView:
     """Return a job with its current state; raises StoreError if there is none, or it cannot be read."""
-    lease, job = running_job(), JOBS.load(name)  # in this order: what ends in between has written how
-    if job.state not in ("waiting", "running"):
+    running, job = running_job(), JOBS.load(name)  # in this order: what ends in between has written how
+    if job.state != "waiting":
         return JobView(job, job.state)
-    if lease and lease.job == name:
+    if running and running.job == name:
         return JobView(job, "running")
     queue = [other.id for other in waiting_jobs()]
-    if lease and name in queue:
-        return JobView(job, "waiting", queue.index(name))
-    if not lease and jobs.is_answered(job):
-        return JobView(replace(job, state="done"), "done")
-    return JobView(job, "interrupted") if not lease or job.state == "running" else view_job(name)  # it has just ended
+    return JobView(job, "waiting", queue.index(name) if name in queue else 0)
 
 
-# --- the lease of the runner -----------------------------------------------------------------------
+class Running(NamedTuple):
+    """What the runner works at."""
 
-
-class Lease(NamedTuple):
-    """What the store says of the runner."""
-
-    token: str  # known to the runner alone
-    beat: float  # its last sign of life, in seconds since 1970
-    job: str  # what it works at
+    job: str
     pid: int  # of the prediction
 
 
-def running_job() -> Lease | None:
-    """Return the lease of the runner; None if there is no runner."""
-    with suppress(StoreError), store.open_store() as base:
-        return _current_lease(base)
+def running_job() -> Running | None:
+    """Return what the runner works at; None if there is no runner, or it has not begun."""
+    with suppress(StoreError, OSError), store.open_store() as base:
+        row = base.execute("SELECT job, pid FROM runner").fetchone()
+        return Running(*row) if row and store.is_locked(RUNNER) else None
     return None
-
-
-def _current_lease(base: sqlite3.Connection) -> Lease | None:
-    row = base.execute("SELECT token, beat, job, pid FROM runner").fetchone()
-    return Lease(*row) if row and abs(time.time() - row[1]) < LEASE_SECONDS else None
-
-
-def take_lease() -> str:
-    """Return the token of a new lease; empty if there is a runner."""
-    with store.open_store() as base:
-        base.execute("BEGIN IMMEDIATE")
-        if _current_lease(base):
-            return ""
-        base.execute("DELETE FROM runner")
-        base.execute("INSERT INTO runner VALUES (?, ?, '', 0)", (token := store.new_id(), time.time()))
-        return token
-
-
-def renew_lease(token: str, job: str, pid: int = 0) -> bool:
-    """Extend the lease of a runner that works at a job; return False if another runner has taken over."""
-    with store.open_store() as base:
-        facts = (time.time(), job, pid, token)
-        return base.execute("UPDATE runner SET beat = ?, job = ?, pid = ? WHERE token = ?", facts).rowcount == 1
-
-
-def end_lease(token: str) -> None:
-    """Let another runner begin."""
-    with store.open_store() as base:
-        base.execute("DELETE FROM runner WHERE token = ?", [token])
 
 
 def ensure_runner() -> None:
     """Start a runner if jobs wait and none is running; raises OSError or StoreError if it cannot be started."""
-    if waiting_jobs() and (token := take_lease()):
-        quiet: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-        # In a session of its own: a Ctrl-C for the server is not for it.
+    if waiting_jobs() and not store.is_locked(RUNNER):
         runner = subprocess.Popen(
-            [sys.executable, "-m", "chemspec.ui.batch.job_queue", token, *PREDICT], start_new_session=True, **quiet
+            [sys.executable, "-m", "chemspec.jobs.job_queue", *PREDICT],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,  # a Ctrl-C for the server is not for it
         )
+        assert runner.stdout is not None
+        with runner.stdout as output:
+            output.readline()  # once it has the lock, or ends because another one has it
         Thread(target=runner.wait, daemon=True).start()  # else it would stay a zombie
 
 
 # --- the runner ------------------------------------------------------------------------------------
 
 
-def run_waiting_jobs(predict: Sequence[str] = PREDICT, token: str = "") -> None:
-    """Run the waiting jobs; return when none is left, or if another runner has the lease."""
+def run_waiting_jobs(predict: Sequence[str] = PREDICT, begun: Callable[[], object] = lambda: None) -> None:
+    """Run the waiting jobs; return when none is left, or if there is another runner. Calls `begun` if there is none."""
     tried: set[str] = set()  # else a job whose end cannot be written would begin again and again
 
     def next_job() -> Job | None:
         return next((job for job in waiting_jobs() if job.id not in tried), None)
 
-    token = token or take_lease()
-    while token and renew_lease(token, ""):
-        if job := next_job():
-            tried.add(job.id)
-            state, message = _run_job(job, predict, token)
-            with suppress(StoreError):
-                if renew_lease(token, job.id):  # else another runner is at it
+    while next_job():  # again for what is submitted at the last moment
+        with store.hold_lock(RUNNER, timeout=1.0) as held:
+            if not held:
+                return
+            begun()
+            while job := next_job():
+                tried.add(job.id)
+                state, message = _run_job(job, predict)
+                with suppress(StoreError):
                     _end_job(job.id, state, message)
-                tried.remove(job.id)
-        else:
-            end_lease(token)
-            token = take_lease() if next_job() else ""  # submitted at the last moment
+                    tried.remove(job.id)
+            _note_work("", 0)
+
+
+def _note_work(job: str, pid: int) -> None:
+    """Store what this runner works at, if the store can be written."""
+    with suppress(StoreError), store.open_store() as base:
+        base.execute("DELETE FROM runner")
+        base.execute("INSERT INTO runner (job, pid) VALUES (?, ?)", (job, pid))
 
 
 def _end_job(name: str, state: State, message: str) -> None:
@@ -194,16 +167,16 @@ def _end_job(name: str, state: State, message: str) -> None:
     JOBS.change(name, lambda job: replace(job, state=state, message=message) if job.state == "waiting" else job)
 
 
-def _run_job(job: Job, predict: Sequence[str], token: str) -> tuple[State, str]:
+def _run_job(job: Job, predict: Sequence[str]) -> tuple[State, str]:
     """Predict what is left of a job, again after a crash; return how it ended and why."""
     for _ in range(MAX_CRASHES):
-        code, state, message = _run_prediction(job, predict, token)
-        if code not in CRASHES or not _may_go_on(job, token):
+        code, state, message = _run_prediction(job, predict)
+        if code not in CRASHES or not _may_go_on(job):
             return state, message
     return "failed", f"the prediction crashed {MAX_CRASHES} times (signal {-code}); resume to go on behind these rows"
 
 
-def _run_prediction(job: Job, predict: Sequence[str], token: str) -> tuple[int, State, str]:
+def _run_prediction(job: Job, predict: Sequence[str]) -> tuple[int, State, str]:
     """Predict what is left of a job once; return the process's exit code, how it ended and why."""
     log = JOBS.folder(job.id) / "log"
     try:
@@ -217,9 +190,10 @@ def _run_prediction(job: Job, predict: Sequence[str], token: str) -> tuple[int, 
             )
     except OSError as error:
         return 1, "failed", f"the prediction cannot be started: {error.strerror or error}; make room and resume"
+    _note_work(job.id, process.pid)
     with process:
         while process.poll() is None:
-            if not _may_go_on(job, token, process.pid):
+            if not _may_go_on(job):
                 process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(BEAT_SECONDS)
@@ -231,11 +205,11 @@ def _run_prediction(job: Job, predict: Sequence[str], token: str) -> tuple[int, 
     return code, "failed", _last_error(log, job)
 
 
-def _may_go_on(job: Job, token: str, pid: int = 0) -> bool:
-    """Renew the lease; return whether the job still waits to be done, and no other runner has taken over."""
+def _may_go_on(job: Job) -> bool:
+    """Return whether the job still waits to be done."""
     try:
-        return renew_lease(token, job.id, pid) and job.id in {other.id for other in waiting_jobs()}
-    except StoreError:  # a full disk or a busy store is no reason to stop
+        return job.id in {other.id for other in waiting_jobs()}
+    except StoreError:  # a busy store is no reason to stop
         return True
 
 
@@ -254,4 +228,4 @@ def _last_error(log: Path, job: Job) -> str:
 if __name__ == "__main__":
     if hasattr(os, "nice"):
         os.nice(NICE)
-    run_waiting_jobs(sys.argv[2:], sys.argv[1])
+    run_waiting_jobs(sys.argv[1:], lambda: os.write(1, b"\n"))

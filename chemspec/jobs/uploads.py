@@ -1,0 +1,237 @@
+"""Read uploaded files as rows of text, within limits of memory and time; no file of the shown name is opened.
+
+A few bytes of Parquet or a workbook can decompress to gigabytes inside the library that reads them, and a damaged file
+or a structure that crashes RDKit can end the whole process. So these are read by a process of their own, of this module
+as a program; only that one ends.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from itertools import islice
+
+import msgspec
+
+from chemspec import chem
+from chemspec.chem.names import reagents
+from chemspec.io import columns as column_names
+from chemspec.io import lines as smiles_lists
+from chemspec.io import spreadsheets, structures
+from chemspec.io.lines import FileError, split_lines
+from chemspec.io.readers import TABLES, TEXTS, decode_text, decompress, read_table
+from chemspec.plan import prices, stock
+from chemspec.settings import Task
+from chemspec.system.forked import limit_process
+
+MEMORY = 512_000_000  # bytes on top of what Python and the libraries take
+MAX_MB = 10  # of a file
+MAX_STOCK_MB = 20  # of a list of what can be bought; as many as the server takes (.streamlit/config.toml)
+MAX_TEXT = 20_000_000  # bytes of a file once it is unpacked
+MAX_ROWS = 10_000
+MAX_COLUMNS = 50
+STRUCTURES = ".sdf"  # stands for all files of structures
+PRICES, STOCK = "prices", "stock"  # price lists, and lists of building blocks with or without prices
+# Kinds of files that are read by a process of their own: a library to import before the limits hold, and seconds of
+# computing.
+KINDS = {
+    ".parquet": ("pyarrow.parquet", 20),
+    spreadsheets.ENDING: ("openpyxl", 20),
+    STRUCTURES: ("chemspec.io.structures", 120),
+    PRICES: ("chemspec.plan.prices", 300),
+    STOCK: ("chemspec.plan.stock", 300),
+}
+COMPRESSED = (".parquet", spreadsheets.ENDING)
+ENDINGS = tuple(ending[1:] for ending in (*TABLES, *TEXTS, *structures.ENDINGS, *COMPRESSED, ".gz"))
+LIMITS = (
+    f"CSV, TSV, XLSX, SDF, RDF, MOL, RXN, CDXML, KET, SMI, TXT or Parquet, also as .gz; up to {MAX_MB} MB "
+    f"({MAX_TEXT // 1_000_000} MB unpacked), {MAX_ROWS:,} rows, {MAX_COLUMNS} columns"
+)
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What a file holds; a plain list of SMILES has one column, without a name."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+    def texts(self, column: int) -> list[str]:
+        """Return a column."""
+        return ["" if row[column].strip() in column_names.EMPTY else row[column] for row in self.rows]
+
+
+def read_upload(raw: bytes, name: str) -> Sheet:
+    """Return the rows of a file.
+
+    Args:
+        raw: its bytes.
+        name: tells by its ending how to read it.
+
+    Raises:
+        FileError: if it cannot be read or is beyond a limit, saying which.
+    """
+    if len(raw) > MAX_MB * 1_000_000:
+        raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MAX_MB} are the limit, so split it")
+    stem, ending = _split_ending(name)
+    if ending == ".gz":
+        raw = decompress(raw, "the file", MAX_TEXT)
+        ending = _split_ending(stem)[1]
+    if ending in COMPRESSED:
+        rows = map(json.loads, _read_limited(raw, ending).splitlines())
+        return _make_sheet(rows, header=ending == ".parquet")
+    if ending not in (*TABLES, *TEXTS, *structures.ENDINGS):
+        supported = ", ".join((*TABLES, *TEXTS, *structures.ENDINGS, *COMPRESSED))
+        raise FileError(f"files that end in {ending or 'nothing'} cannot be read here; take {supported}")
+    text = decode_text(raw)
+    if "\0" in text:
+        raise FileError("the file holds no text; a spreadsheet must be saved as CSV first")
+    first_lines = text.split("\n", smiles_lists.HEAD)[: smiles_lists.HEAD]
+    if ending in structures.ENDINGS or (ending in TEXTS and smiles_lists.is_structure_file(first_lines)):
+        if (count := text.count("$$$$") + text.count("$RFMT") + text.count("$MFMT")) > 2 * MAX_ROWS:
+            raise FileError(f"the file has about {count:,} records; {MAX_ROWS:,} are the limit, so split it")
+        lines = _read_limited(text.encode("utf-8", errors="replace"), STRUCTURES).splitlines()
+        return _make_sheet(map(json.loads, lines), header=True)
+    if ending in TABLES:
+        return _make_sheet(read_table(text, ending, "the file"))
+    queries = smiles_lists.read_list(split_lines(text.rstrip()))
+    return _make_sheet(iter([[""], *([query] for query in queries)]), header=True)
+
+
+def guess_query_column(columns: Sequence[str], rows: Sequence[Sequence[str]], task: Task | None = None) -> int:
+    """Return the index of the query column, by its name, or else by the molecules in these rows."""
+    if len(named := column_names.find_query_columns(columns, task)) == 1:
+        return named[0]
+
+    def molecules(index: int) -> int:
+        # A number such as 1 is no SMILES, but a name such as I or CO may be one: longer ones count more.
+        words = [(row[index], row[index].split()) for row in rows]
+        smiles = sum(len(word[0]) for _, word in words if word and chem.is_valid(word[0]))
+        return smiles or sum(bool(reagents.find_by_name(text)) for text, _ in words)
+
+    return max(range(len(columns)), key=molecules)
+
+
+def _split_ending(name: str) -> tuple[str, str]:
+    stem, point, ending = name.lower().rpartition(".")
+    return stem, point + ending if point else ""
+
+
+def read_stock(raw: bytes, name: str, kind: str) -> bytes:
+    """Return what `_encode_stock` makes of a file in a process of its own; raises FileError."""
+    if len(raw) > MAX_STOCK_MB * 1_000_000:
+        raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MAX_STOCK_MB} are the limit")
+    return _read_limited(raw, kind, "".join(filter(str.isprintable, name)))
+
+
+def _read_limited(raw: bytes, kind: str, name: str = "") -> bytes:
+    """Return the output of `main` for a file, in a process of its own."""
+    try:
+        process = subprocess.run(
+            [sys.executable, "-m", "chemspec.jobs.uploads", kind, name],
+            input=raw,
+            capture_output=True,
+            timeout=3 * KINDS[kind][1],
+        )
+    except subprocess.TimeoutExpired:
+        raise FileError("the file takes too long to read; split it, or save it as CSV") from None
+    if process.returncode == 3:
+        message = process.stderr.decode(errors="replace")
+        raise FileError(message if name else f"the file cannot be used: {message}")
+    if process.returncode:
+        raise FileError("the file is damaged, or takes more memory or time than a file may")
+    return process.stdout
+
+
+def _make_sheet(lines: Iterator[list[str]], *, header: bool = False) -> Sheet:
+    """Return the lines of a table; the first one holds the names of its columns, unless its query is a molecule."""
+    rows = [tuple(line) for line in islice(lines, MAX_ROWS + 2)]
+    names = rows[0]
+    if len(names) > MAX_COLUMNS:
+        raise FileError(f"the file has {len(names):,} columns; {MAX_COLUMNS} are the limit")
+    query = names[guess_query_column(names, rows[1:50])]
+    if header or len(query) < 3 or not chem.is_valid(query):  # a short name may also be read as a molecule
+        del rows[0]
+    else:
+        names = tuple(f"column {k}" for k in range(1, len(names) + 1))
+    if len(rows) > MAX_ROWS:
+        raise FileError(f"the file has more than {MAX_ROWS:,} rows, the limit; split it")
+    if not rows:
+        raise FileError("the file holds no rows")
+    return Sheet(names, tuple(rows))
+
+
+# --- the process of its own ------------------------------------------------------------------------
+
+
+def main(kind: str, name: str) -> str:
+    """Print the rows of standard input as JSON, one a line; return what is wrong with the file, if anything."""
+    raw = sys.stdin.buffer.read()
+    os.environ["ARROW_DEFAULT_MEMORY_POOL"] = "system"  # the others reserve more than they use
+    library, seconds = KINDS[kind]
+    import_module(library)
+    limit_process(seconds, MEMORY)
+    try:
+        if kind in (PRICES, STOCK):
+            sys.stdout.buffer.write(_encode_stock(kind, raw, name))
+            return ""
+        left = MAX_TEXT
+        for row in read_rows(kind, raw):
+            line = json.dumps(row, ensure_ascii=False) + "\n"
+            left -= sys.stdout.buffer.write(line.encode("utf-8", errors="backslashreplace"))
+            if left < 0:
+                return f"it holds more than {MAX_TEXT // 1_000_000} MB of text"
+    except MemoryError:
+        return "it decompresses to more memory than a file may take"
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def read_rows(kind: str, raw: bytes) -> Iterator[list[str]]:
+    """Yield the rows of a file, the header first.
+
+    Raises:
+        ValueError: if it cannot be read.
+        MemoryError: if it decompresses to more than there is memory for.
+    """
+    if kind == ".parquet":
+        return _parquet_rows(raw)
+    if kind == spreadsheets.ENDING:
+        return spreadsheets.read_workbook_rows(raw, "it")
+    return structures.read_structure_rows(raw.decode("utf-8"), "the file")
+
+
+def _parquet_rows(raw: bytes) -> Iterator[list[str]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    pyarrow.set_cpu_count(1)
+    try:
+        file = parquet.ParquetFile(pyarrow.BufferReader(raw), pre_buffer=False)
+        yield file.schema_arrow.names
+        for batch in file.iter_batches(batch_size=64, use_threads=False):
+            columns = [column.to_pylist() for column in batch.columns]
+            yield from (["" if cell is None else str(cell) for cell in row] for row in zip(*columns, strict=True))
+    except pyarrow.lib.ArrowMemoryError:
+        raise MemoryError from None
+    except (pyarrow.ArrowException, OSError, ValueError) as error:
+        raise ValueError(f"it is no parquet file that can be read ({' '.join(str(error).split())[:200]})") from error
+
+
+def _encode_stock(kind: str, raw: bytes, name: str) -> bytes:
+    """Return the offers of a price list as JSON; of a list of building blocks without prices, its InChIKeys as JSON."""
+    if kind == PRICES:
+        return msgspec.json.encode(prices.read_price_list(raw, name, keep=False))
+    if offers := stock.parse_offers(raw, name, keep=False):
+        return msgspec.json.encode(offers)
+    return msgspec.json.encode([key.decode() for key in stock.parse_stock(raw, name, keep=False).tolist()])
+
+
+if __name__ == "__main__":
+    if problem := main(*sys.argv[1:]):
+        sys.stderr.write(problem)
+        sys.exit(3)

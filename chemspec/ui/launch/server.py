@@ -1,0 +1,65 @@
+"""Serve the app: Streamlit's server behind checks of hosts and limits, with styles in the page."""
+
+import logging
+import sys
+from threading import Thread
+from typing import Any
+
+import streamlit as st
+import uvicorn.config
+from starlette.middleware import Middleware
+
+from chemspec.asset_files import app_script, assets_folder
+from chemspec.system import connections
+from chemspec.system.host_check import ANY_INTERFACE, AllowedHosts, HostCheck
+from chemspec.ui.launch.middleware import SecurityHeaders, StyledPage, UploadLimits
+
+EARLY = ("theme.css", "scheme.css", "answers.css", "early.css")  # of assets/web; the first page is Predict
+LOG = logging.getLogger("chemspec.app")
+
+
+def run_server(allowed: AllowedHosts, *, host: str, port: int, headless: bool, watch: bool) -> None:
+    """Serve until stopped; the working directory has Streamlit's settings.
+
+    Args:
+        allowed: the server's names.
+        host: address to listen on.
+        port: port to listen on.
+        headless: open no browser.
+        watch: rerun pages when a source file changes.
+    """
+    sys.argv = [str(app_script())]  # which Streamlit takes for what was started
+    refused = connections.Refusals(
+        lambda counts: LOG.warning("refused: %s", ", ".join(f"{count} {what}" for what, count in counts.items()))
+    )
+    # Streamlit starts uvicorn itself and has no option for its protocol.
+    limited: Any = connections.limited_protocol(refused, connections.connection_limit())
+    uvicorn.config.HTTP_PROTOCOLS["auto"] = limited
+    web = assets_folder() / "web"
+    styles = "".join((web / name).read_text(encoding="utf-8") for name in EARLY)
+    around = [
+        Middleware(SecurityHeaders),
+        Middleware(HostCheck, allowed=allowed, links=True, refused=refused),
+        Middleware(UploadLimits, refused=refused),
+        Middleware(StyledPage, styles=f"<style>{styles}</style>"),
+    ]
+    app: Any = st.App(app_script(), middleware=around)
+    Thread(target=_warm_up, daemon=True, name="warm up").start()
+    app.run(
+        config={
+            "server.address": host,
+            "server.port": port,
+            "server.headless": headless,
+            "server.fileWatcherType": "auto" if watch else "none",
+            "server.allowedHosts": ["*"],  # looked at before; the settings file has those for `streamlit run`
+            "browser.gatherUsageStats": False,  # independent of the settings file
+            # Without it Streamlit queries external servers for this machine's address, to print it at the start.
+            "browser.serverAddress": "localhost" if host in ANY_INTERFACE else host,
+        }
+    )
+
+
+def _warm_up() -> None:
+    from chemspec.ui.common import queued_engine  # here, so that the server is there before all of it is imported
+
+    queued_engine.warm_up_models()

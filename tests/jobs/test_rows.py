@@ -1,0 +1,171 @@
+"""The rows of a job: predicted and reviewed by the worker, and exported with what the cards of Predict say."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small import tiny_folder
+
+from chemspec import chem, precedents
+from chemspec.io import spreadsheets
+from chemspec.io.writers import result_document, settings_stamp
+from chemspec.jobs import jobs, rows, uploads, worker
+from chemspec.jobs.jobs import Job
+from chemspec.jobs.uploads import Sheet
+from chemspec.model.checkpoint import digest_of_folder
+from chemspec.plan.prices import Offer, PriceList, inchikey
+from chemspec.plan.stock import Stock
+from chemspec.review.forward_check import StepChecker
+from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult, Hypothesis
+
+
+@pytest.fixture(autouse=True)
+def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path / "home"))
+
+
+def make(*cells: tuple[str, ...], columns: tuple[str, ...], **more: Any) -> Job:
+    """A job for the column "smiles" of a table."""
+    facts = {"file": "f", "column": columns.index("smiles"), "model": "m", "digest": "d1", "task": "retro"}
+    how = DecodeSettings(decoder="greedy", n=1)
+    return jobs.create_job(Sheet(columns, cells), **{"settings": how, **facts, **more})
+
+
+class Answering:
+    """As much of an engine as the worker needs; its answer is C, and x is no molecule."""
+
+    digest, dtype = "d1", "fp32"
+
+    def prefetch(self, queries: Sequence[str]) -> None: ...
+
+    def predict(self, queries: Sequence[str], *_: Any, **__: Any) -> list[DecodeResult]:
+        answer = Hypothesis("C", "C", True, ("C",), (-0.5,), -0.5, 0.6)
+        return [
+            DecodeResult(query, "invalid", "x is no atom") if query == "x" else DecodeResult(query, "ok", "", (answer,))
+            for query in queries
+        ]
+
+
+ENGINE: Any = Answering()
+
+
+@pytest.mark.filterwarnings("ignore:forward passes are computed by torch")
+def test_the_worker_answers_a_job_as_its_settings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_NATIVE", "0")  # compiling takes longer
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path / "none"))
+    folder = tiny_folder(tmp_path / "tiny")
+    queries, digest = ["CCO", "CC(", "", "c1ccccc1"], digest_of_folder(folder)
+    settings = DecodeSettings(decoder="sbs", n=2, drafter="copy", max_len=20)
+    job = make(*((query,) for query in queries), columns=("smiles",), model=str(folder), settings=settings)
+    worker.run_job(job)
+    lines = rows.JsonLines(jobs.answers_file(job)).update()
+    written = lines.read(range(len(lines)))
+    assert [row["query"] for row in written] == queries
+    assert ["review" in row for row in written] == [True] * 4  # also in those that cannot be read
+    assert lines.errors() == [1, 2]
+    side = json.loads(jobs.answers_file(job).with_name("rows.jsonl.settings.json").read_text())
+    assert side == {**settings_stamp(digest, side["dtype"], settings), "review": ["suggestions"]}
+
+
+def test_a_review_that_breaks_costs_no_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = make(("C",), ("CC",), columns=("smiles",))
+    reviewed = worker.review_result
+
+    def break_once(task: Any, result: DecodeResult, *rest: Any, **more: Any) -> Any:
+        if result.query == "C":
+            raise RuntimeError("broken")
+        return reviewed(task, result, *rest, **more)
+
+    monkeypatch.setattr(worker, "review_result", break_once)
+    worker.predict_rows(job, ENGINE, partial(worker.review_rows, job, StepChecker(None), Stock({})))
+    first, second = csv.DictReader(io.StringIO(rows.answers_as_csv(job).decode()))
+    assert first["smiles_1"] == second["smiles_1"] == "C"
+    assert not first["class_1"] and second["class_1"]
+
+
+def test_downloads_hold_the_uploaded_columns_and_the_answers() -> None:
+    job = make(("@a", "C", "-1"), ("b", "x", "=1"), columns=("=name", "smiles", "ω"))
+    assert rows.answers_as_jsonl(job) == b""
+    assert len(rows.answers_as_csv(job).splitlines()) == 1
+    worker.predict_rows(job, ENGINE, lambda results: [({}, [])] * len(results))
+    table = list(csv.DictReader(io.StringIO(rows.answers_as_csv(job).decode("utf-8-sig"))))
+    assert [[row["row"], row["'=name"], row["ω"]] for row in table] == [["1", "'@a", "-1"], ["2", "b", "'=1"]]
+    assert [row["smiles_1"] for row in table] == ["C", ""]
+    assert [row["status"] for row in table] == ["ok", "invalid"]
+    assert (table[0]["probability_1"], table[0]["log_prob_1"]) == ("0.6", "-0.5")
+    assert (table[0]["chance_1"], table[0]["note_1"]) == ("", "")
+    lines = [*spreadsheets.read_workbook_rows(rows.answers_as_xlsx(job), "it")]
+    assert lines[0] == [name.removeprefix("'") for name in table[0]]
+    assert lines[1][:5] == ["1", "@a", "-1", "C", "ok"]
+    records = uploads.read_upload(rows.answers_as_sdf(job), "a.sdf")
+    (record,) = [dict(zip(records.columns, cells, strict=True)) for cells in records.rows]
+    assert (record["smiles"], record["row"], record["rank"], record["_name"]) == ("C", "1", "1", "@a")
+    lines = [json.loads(line) for line in rows.answers_as_jsonl(job).splitlines()]
+    assert [line["input"] for line in lines] == [{"=name": "@a", "ω": "-1"}, {"=name": "b", "ω": "=1"}]
+    assert [line["row"] for line in lines] == [1, 2]
+    assert lines[0]["hypotheses"][0]["canonical"] == "C"
+
+
+def test_a_table_tells_class_stock_and_the_verdict_of_the_forward_model() -> None:
+    amide = "CC(=O)Nc1ccccc1"
+    prices = PriceList({inchikey("Nc1ccccc1"): Offer(12.5, "EUR/g", "Acme")}, (), 1)
+    job = make((amide,), columns=("smiles",), prices=prices, cards=2)
+    answers = [
+        Hypothesis(one, chem.canonical(one) or "", True, (one,), (-1,), -1, 0.2, "eos", 0.25)
+        for one in ("CC(=O)Cl.Nc1ccccc1", "CC(=O)O.Nc1ccccc1", "CCN")
+    ]
+    asked: list[list[str]] = []
+
+    class Forward:
+        def predict(self, reactants: Sequence[str], _: DecodeSettings) -> list[DecodeResult]:
+            asked.append(list(reactants))
+            return [
+                DecodeResult(one, "ok", "", (Hypothesis(amide, amide, True, (), (), 0, 0.93, "eos"),))
+                for one in reactants
+            ]
+
+    checker, (_, stock) = StepChecker(Forward(), index=precedents.installed()), worker.load_review(job, 1)
+    review, _ = worker.review_rows(job, checker, stock, [DecodeResult(amide, "ok", "", tuple(answers))])[0]
+    document = result_document(DecodeResult(amide, "ok", "", tuple(answers))) | {"review": review}
+    jobs.answers_file(job).write_text(json.dumps(document) + "\n")
+    (row,) = csv.DictReader(io.StringIO(rows.answers_as_csv(job).decode("utf-8-sig")))
+    assert row["smiles_1"] == "CC(=O)Cl.Nc1ccccc1" and row["alike_1"] == "CC(=O)O.Nc1ccccc1"  # one strategy
+    assert (row["class_1"], row["chance_1"], row["probability_1"]) == ("Amide formation", "0.5", "0.2")
+    assert row["forward_model_1"] == row["forward_model_2"] == "agrees (93 %)"
+    assert int(row["patent_reactions_1"]) > 100 and row["patents_1"].count("US") == 3
+    assert row["stock_1"] == "○ in no list; ● buy, 12.50 EUR/g, Acme"
+    assert row["conditions_1"] and row["conditions_1"].isascii()
+    assert "cannot supply" in row["note_2"] and "smiles_3" not in row
+    assert rows.answers_as_sdf(job).count(b"$$$$") == 2
+    before = rows.answers_as_csv(job), len(asked)
+    assert (rows.answers_as_csv(job), len(asked)) == before  # a download looks nothing up
+
+
+def test_half_a_line_is_left_for_later(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    lines = rows.JsonLines(path)
+    assert len(lines.update()) == 0
+    path.write_bytes(b'{"status": "ok"}\n{"stat')
+    assert len(lines.update()) == 1
+    path.write_bytes(b'{"status": "ok"}\n{"status": "invalid"}\n')
+    assert lines.update().kinds == ["ok", "invalid"]
+    assert lines.read([1, 0]) == [{"status": "invalid"}, {"status": "ok"}]
+
+
+def test_the_pace_counts_only_what_was_seen_to_grow(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"status": "ok"}\n' * 10)
+    lines = rows.JsonLines(path).update()
+    assert lines.pace(growing=True, now=100) is None
+    path.write_bytes(b'{"status": "ok"}\n' * 12)
+    assert lines.update().pace(growing=True, now=103) == 1.5
+    assert lines.pace(growing=False, now=111) is None
+    assert lines.pace(growing=True, now=112) is None

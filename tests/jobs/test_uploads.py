@@ -1,0 +1,212 @@
+"""Uploaded files: what is read as what, and nothing in one can do harm."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+import tracemalloc
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from chemspec import chem
+from chemspec.chem import formats
+from chemspec.io import structures
+from chemspec.io.readers import FileError
+from chemspec.jobs import uploads
+from chemspec.jobs.uploads import Sheet
+
+
+def parquet_of(**columns: Any) -> bytes:
+    buffer = io.BytesIO()
+    parquet.write_table(pyarrow.table(columns), buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def book_of(lines: list[list[Any]]) -> bytes:
+    book, buffer = openpyxl.Workbook(), io.BytesIO()
+    for line in lines:
+        book.active.append(line)
+    book.save(buffer)
+    return buffer.getvalue()
+
+
+def zip_of(**parts: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, part in parts.items():
+            archive.writestr(name, part)
+    return buffer.getvalue()
+
+
+def with_part(book: bytes, name: str, part: bytes) -> bytes:
+    """A workbook with another content of one of its parts."""
+    with zipfile.ZipFile(io.BytesIO(book)) as archive:
+        return zip_of(**{each: part if each == name else archive.read(each) for each in archive.namelist()})
+
+
+SHEET = "xl/worksheets/sheet1.xml"
+LAUGHS = b"""<?xml version="1.0"?><!DOCTYPE a [<!ENTITY a "ha">%s]><worksheet
+xmlns="http://schemas.openxmlformats.org/spreadsheetml/2006/main"><sheetData><row><c t="str"><v>&a9;</v></c></row>
+</sheetData></worksheet>""" % b"".join(
+    b'<!ENTITY a%d "%s">' % (k, b"&a%d;" % (k - 1) * 10 if k else b"&a;" * 10) for k in range(10)
+)
+SDF = formats.to_sdf(
+    [{"smiles": "CCO", "name": "spirit", "price": 3}, {"smiles": "[Na+].[OH-]", "name": "", "price": ""}]
+)
+SDF_ROWS = (("CCO", "spirit", "CCO", "spirit", "3"), ("[Na+].[OH-]", "", "[Na+].[OH-]", "", ""))
+TABLE = b"id,smiles\n1,CCO\n2,\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "columns", "cells"),
+    [
+        ("a.csv", TABLE, ("id", "smiles"), (("1", "CCO"), ("2", ""))),
+        ("A.CSV.GZ", gzip.compress(TABLE, mtime=0), ("id", "smiles"), (("1", "CCO"), ("2", ""))),
+        ("../../a.tsv", b"a\tb\nC\t\n", ("a", "b"), (("C", ""),)),
+        ("<script>.smi", b"CCO ethanol\n\nCC\n", ("",), (("CCO ethanol",), ("",), ("CC",))),
+        ("a.txt", b"CCO\r\nCC", ("",), (("CCO",), ("CC",))),
+        ("a.parquet", parquet_of(id=[1, 2], s=["CCO", None]), ("id", "s"), (("1", "CCO"), ("2", ""))),
+        ("a.parquet.gz", gzip.compress(parquet_of(s=['a,"b"\n']), mtime=0), ("s",), (('a,"b"\n',),)),
+        ("a.parquet", parquet_of(**{"s;t;u": ["C", "C;C"]}), ("s;t;u",), (("C",), ("C;C",))),
+        (
+            "a.xlsx",
+            book_of([["id", "name"], [], [1, "aniline"], [2.5]]),
+            ("id", "name"),
+            (("1", "aniline"), ("2.5", "")),
+        ),
+        ("a.xlsx", book_of([["a", "b"], ["=1+1", "CC"]]), ("a", "b"), (("", "CC"),)),  # no formula is computed
+        ("a.sdf", SDF.encode(), ("smiles", "name", "smiles_given", "name_given", "price"), SDF_ROWS),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",  # pytest would name a test by its bytes
+)
+def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> None:
+    assert uploads.read_upload(raw, name) == Sheet(columns, cells)
+
+
+@pytest.mark.parametrize(
+    ("name", "raw", "part"),
+    [
+        ("a.csv", b"x" * 50_000_000, "50 MB; 10 are the limit"),
+        ("a.csv.gz", gzip.compress(b"C\n" * 15_000_000, mtime=0), "more than 20 MB"),
+        ("a.csv.gz", b"PK\x03\x04", "cannot be unpacked"),
+        ("a.smi", b"C\n" * 10_001, "more than 10,000 rows"),
+        ("a.smi", b"C\r" * 10_001, "more than 10,000 rows"),
+        ("a.csv", b"s\n" + b"C\n" * 10_001, "more than 10,000 rows"),
+        ("a.parquet", parquet_of(s=["C"] * 10_001), "more than 10,000 rows"),
+        ("a.csv", b"a," * 50 + b"\n", "51 columns"),
+        ("a.parquet", parquet_of(**{f"c{k}": ["C"] for k in range(51)}), "51 columns"),
+        ("a.csv", b"a,b\n1,2,3\n", "3 cells"),
+        ("a.csv", b'a,b\n"1,2\n', "not a table"),
+        ("a.csv", b'a\n"' + b"C" * 200_000, "not a table"),
+        ("a.csv", b"smiles\n", "no rows"),
+        ("a.smi", b"\n \n", "no rows"),
+        ("a.csv", b"", "is empty"),
+        ("a.csv", b"PK\x03\x04\0\0\0", "no text"),
+        ("a.parquet", b"PAR1 nothing PAR1", "no parquet"),
+        ("a.xlsx", b"PK", "not a readable workbook"),
+        ("a.xlsx", zip_of(a=b"C"), "not a readable workbook"),
+        ("a.xlsx", book_of([]), "is empty"),
+        ("a.xlsx", book_of([["a"], ["C", "C"]]), "row 2 has 2 cells, the header 1"),
+        ("a.xlsx", book_of([["C"] * 51]), "51 columns"),
+        ("a.xlsx", with_part(book_of([["a"]]), SHEET, LAUGHS), "not a readable workbook|memory|damaged"),
+        ("a.xlsx", with_part(book_of([["a"]]), SHEET, bytes(250_000_000)), "decompresses to 25. MB; the limit is 200"),
+        ("a.sdf", b"", "no records"),
+        ("a.sdf", b"$$$$\n" * 20_001, "20,001 records"),
+        ("a.xls", b"\xd0\xcf\x11\xe0", "cannot be read here"),
+        ("a.zip", b"PK", "cannot be read here"),
+        ("gz", b"PK", "cannot be read here"),
+        ("a.gz", gzip.compress(b"C\n", mtime=0), "cannot be read here"),
+        ("a.csv.gz.gz", gzip.compress(gzip.compress(b"C\n", mtime=0), mtime=0), "cannot be read here"),
+    ],
+    ids=lambda part: part if isinstance(part, str) else "",  # as above
+)
+def test_a_file_beyond_a_limit_is_refused(name: str, raw: bytes, part: str) -> None:
+    with pytest.raises(FileError, match=part):
+        uploads.read_upload(raw, name)
+
+
+def test_a_file_that_unfolds_to_gigabytes_takes_no_memory_here() -> None:
+    zipped = gzip.compress(bytes(1_000_000) * 300, 1, mtime=0)
+    strings = pyarrow.array(["C" * 1_000_000])
+    table = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 5000, pyarrow.int32()), strings)
+    bomb = parquet_of(smiles=table)  # 5 GB in a few hundred bytes
+    long = parquet_of(
+        smiles=pyarrow.DictionaryArray.from_arrays(
+            pyarrow.array([0] * 64, pyarrow.int32()), pyarrow.array(["C" * 20_000_000])
+        )
+    )
+    tracemalloc.start()
+    with pytest.raises(FileError, match="more than 20 MB, the limit"):
+        uploads.read_upload(zipped, "a.csv.gz")
+    with pytest.raises(FileError, match="more than 20 MB of text"):
+        uploads.read_upload(bomb, "a.parquet")
+    with pytest.raises(FileError, match="memory"):
+        uploads.read_upload(long, "a.parquet")
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 250_000_000
+
+
+@pytest.mark.parametrize("name", ["a.sdf", "a.sdf.gz", "a.txt"])
+def test_files_of_structures_are_read_by_a_process_of_their_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(structures, "read_structure_rows", None)  # whoever reads them in this process fails
+    raw = gzip.compress(SDF.encode(), mtime=0) if name.endswith(".gz") else SDF.encode()
+    assert uploads.read_upload(raw, name).rows == SDF_ROWS
+
+
+@pytest.mark.parametrize(
+    ("fate", "seconds", "words"), [("kill -SEGV $$", 200, "damaged"), ("exec sleep 600", 0.1, "too long")]
+)
+def test_a_reader_that_dies_or_hangs_is_told(
+    fate: str, seconds: float, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\n{fate}\n")
+    python.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setitem(uploads.KINDS, uploads.STRUCTURES, ("json", seconds))
+    with pytest.raises(FileError, match=words):
+        uploads.read_upload(SDF.encode(), "a.sdf")
+
+
+def test_a_record_that_cannot_be_read_keeps_its_text_so_that_its_fault_is_told() -> None:
+    broken = SDF.replace(" O  ", " Xx ", 1)
+    first, second = uploads.read_upload(broken.encode(), "a.sdf").texts(0)
+    assert "M  END" in first and second == "[Na+].[OH-]"
+    fault = formats.read_any(first, task="forward")
+    assert isinstance(fault, chem.Fault) and "Xx" in fault.message
+
+
+def test_reactions_of_an_rdf_are_rows() -> None:
+    whole = ["CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1", "CCO>>CC=O"]
+    records = [f"$RFMT\n{formats.to_rxn(*one.split('>>'))}$DTYPE yield\n$DATUM 9{n}\n" for n, one in enumerate(whole)]
+    read = uploads.read_upload(f"$RDFILE 1\n$DATM now\n{''.join(records)}".encode(), "a.rdf")
+    assert read == Sheet(("smiles", "name", "yield"), ((whole[0], "", "90"), (whole[1], "", "91")))
+
+
+def test_a_first_line_may_be_a_row() -> None:
+    assert uploads.read_upload(b"CCO,a\nCC,b\n", "a.csv").rows == (("CCO", "a"), ("CC", "b"))
+    assert uploads.read_upload(b"CN,a\nCC,b\n", "a.csv").rows == (("CC", "b"),)
+    assert uploads.read_upload(b"SMILES,CNS\nCC,b\n", "a.csv").columns == ("SMILES", "CNS")
+
+
+@pytest.mark.parametrize(
+    ("columns", "cells", "place"),
+    [
+        (("id", "SMILES "), ("CCO", "x"), 1),
+        (("id", "name", "structure"), ("1", "CO", "CC(=O)Nc1ccccc1"), 2),
+        (("a", "b"), ("", ""), 0),
+        (("product", "smiles"), ("C", "C"), 1),
+        (("id", "compound"), ("1", "acetyl chloride"), 1),
+        (("reactants", "product"), ("C.N", "CN"), 0),
+    ],
+)
+def test_the_column_is_guessed(columns: Any, cells: Any, place: int) -> None:
+    assert uploads.guess_query_column(columns, [cells]) == place
