@@ -13,7 +13,6 @@ def draw_page() -> None:
     st.title("Models")
     remote_engine.note_local_models()
     folders = cards.list_model_cards()
-    cards.show_summary()
     if not folders:
         st.info("No model is installed. Train one with `chemspec train`, or add a folder as described below.")
     for card in folders:

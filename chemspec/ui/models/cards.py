@@ -2,7 +2,6 @@
 
 import json
 import math
-import platform
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
-import torch
 from safetensors import SafetensorError, safe_open
 
 from chemspec import evaluation
@@ -21,7 +19,6 @@ from chemspec.engine.registry import models_dir
 from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve
 from chemspec.settings import ModelConfig, Task
-from chemspec.system.threads import usable_cores
 from chemspec.tasks import TASKS
 from chemspec.tokenizer import Tokenizer
 from chemspec.ui.common.escaping import markdown_table, plain_text
@@ -193,12 +190,6 @@ def show_heading(card: ModelCard) -> None:
         st.caption(plain_text(task), width="content")
         if card.problem:
             st.badge("✕ cannot be used", color="orange")
-
-
-def show_summary() -> None:
-    """Show what models run on."""
-    computing = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{usable_cores()} CPU cores"
-    st.caption(f"Computed on {plain_text(computing)}; Python {platform.python_version()}, torch {torch.__version__}.")
 
 
 PRECISION = {
