@@ -162,7 +162,6 @@ def test_a_detail_of_the_first_answer_colours_target_and_answer() -> None:
     assert not page.exception
     text = html(page)
     assert text.count("coloured by origin") == 3  # the target and two reactants
-    assert "tokens are pieces of your molecule" in text and "The model itself chose" in text
 
 
 @weights
