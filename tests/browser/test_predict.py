@@ -176,26 +176,6 @@ def test_the_text_of_the_first_answer_tells_its_passes_and_colours_its_atoms(app
     expect(views(page)).to_have_count(0)  # it belongs to the question before
 
 
-def test_an_example_is_one_click_also_at_night(app: Any) -> None:
-    page = app.open(color_scheme="dark")
-    assert loaded(page)
-    page.get_by_role("button", name="Williamson ether synthesis").click()
-    expect(answers(page).first).to_contain_text("Brc1ccc(OCc2ccccc2)cc1")
-    expect(page.get_by_text("K₂CO₃, acetone")).to_be_visible()
-    expect(page.get_by_text("Aldehyde and amine")).not_to_be_visible(timeout=1)  # gone at once
-    app.settle(page)
-    body = page.locator("[data-testid=stApp]").evaluate("e => getComputedStyle(e).backgroundColor")
-    assert max(map(int, re.findall(r"\d+", body)[:3])) < 60
-    ink = page.get_by_alt_text("drawing of Brc1ccc(OCc2ccccc2)cc1").first.get_attribute("src")
-    assert ink != _light_ink()
-
-
-def _light_ink() -> str:
-    from chemspec.depict.molecules import Depiction
-
-    return Depiction("Brc1ccc(OCc2ccccc2)cc1").data_uri
-
-
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_a_phone_never_scrolls_sideways(task: str, app: Any) -> None:
     page = app.open(viewport={"width": 390, "height": 844})

@@ -129,10 +129,3 @@ def test_the_other_parts_open(part: str, words: str) -> None:
     assert words in " ".join(item.value for item in app.markdown)
     if part == "Papers":
         assert len(app.expander) == len(lessons.text_sections("faq"))
-
-
-@pytest.mark.ui
-def test_a_page_that_lost_its_part_opens_with_the_first_one() -> None:
-    """As Streamlit may leave it where the browser goes back."""
-    app = pages.open_page("learn", state={"part": None})
-    assert [item.value for item in app.subheader] == [item.value for item in page(part="Idea").subheader]
