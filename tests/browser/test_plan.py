@@ -43,6 +43,10 @@ def test_from_a_typed_target_to_a_step_used_instead(app: Any) -> None:
     first = other.locator(".cs-route").first
     first.focus()
     assert first.evaluate("element => element === document.activeElement")
+    wide = other.locator(".cs-route").evaluate_all(
+        "frames => frames.map(frame => [frame.scrollWidth > frame.clientWidth, !!frame.previousSibling.offsetHeight])"
+    )
+    assert [True, True] in wide and all(scrolls == hinted for scrolls, hinted in wide), "a hint where it scrolls"
 
 
 def test_a_bond_is_kept_by_a_click_and_all_routes_are_saved(app: Any) -> None:
@@ -87,7 +91,16 @@ def test_a_search_can_be_stopped_at_any_moment_and_goes_on(app: Any) -> None:
         stop.wait_for()
         page.wait_for_timeout(50 * moment**2)
         stop.click()
-        page.get_by_text(re.compile(r"[1-9]\d* expansions, .* s; stopped\)")).wait_for()
+        page.get_by_text(re.compile(r"\d+ expansions, .* s; stopped\)")).wait_for()
         app.settle(page)
         assert page.locator("[data-testid=stException]").all_inner_texts() == []
     assert page.locator(".cs-route img").count() >= 1
+    assert (
+        int(
+            page.get_by_text(re.compile(r"\d+ molecules expanded"))
+            .inner_text()
+            .split(" molecules expanded")[0]
+            .split()[-1]
+        )
+        >= 1
+    )

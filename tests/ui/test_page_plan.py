@@ -25,7 +25,8 @@ from toy import AMIDE, BOUGHT, Toy, retro, stock
 from chemspec import chem
 from chemspec.chem.guide import bonds_by_name
 from chemspec.plan import stock as lists
-from chemspec.plan.routes import plan_to_markdown
+from chemspec.plan.expand import Proposal
+from chemspec.plan.routes import Node, Route, plan_to_markdown
 from chemspec.system import extras
 from chemspec.ui.common import queued_engine
 from chemspec.ui.plan import plan_view, search_form
@@ -122,10 +123,30 @@ def test_an_intermediate_and_a_substructure_are_constraints_also_by_link() -> No
     assert "cannot be read" in bad.error[0].value.replace("\\", "") and not bad.subheader
 
 
-def test_a_search_is_continued_with_doubled_limits() -> None:
+def test_routes_are_compared_with_the_numbers_of_the_page_and_searched_on() -> None:
     page = pages.open_page("plan", {"smi": SMILES})
+    page.segmented_control(key="plan_view").set_value("Compare").run()
+    assert not page.exception
+    chosen = page.multiselect[-1].value
+    assert chosen and [one.value for one in page.subheader] == chosen
+    leaves = [str(one.proto) for one in page.main if one.type == "html" and "cs-leaves" in str(one.proto)]
+    texts = [one.value.replace("\\", "") for one in page.markdown]
+    assert len(leaves) == len(chosen) == sum("Weakest step" in text and "In no list" in text for text in texts)
+    assert any("Amide formation, 50 %" in text for text in texts)
+    assert "in mine.smi" in leaves[0] and "methylamine" in leaves[0]
+    page.multiselect[-1].set_value(page.multiselect[-1].options[-1:]).run()
+    assert [one.value for one in page.subheader] == page.multiselect[-1].options[-1:]
     press(page, "Continue search")
     assert page.number_input(key="plan_expansions").value == 200
+
+
+def test_what_a_comparison_shows_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[str] = []
+    monkeypatch.setattr(plan_view.st, "html", drawn.append)
+    monkeypatch.setattr(plan_view.st, "markdown", drawn.append)
+    leaf = Node("CO", "<script>, 1.00 EUR/g")
+    plan_view._show_facts(Route(Node("CCO", "", Proposal(("CO",), 0.5), (leaf,))))
+    assert "<script" not in "".join(drawn) and "in &lt;script&gt;, 1.00 EUR/g" in drawn[-1]
 
 
 def test_bonds_can_be_kept_also_by_link() -> None:

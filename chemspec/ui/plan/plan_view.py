@@ -24,10 +24,11 @@ from chemspec.plan.routes import Node, Plan, Route
 from chemspec.plan.search import Search
 from chemspec.plan.search import plan as plan_routes
 from chemspec.precedents import Precedents, installed, installed_if_usable
+from chemspec.review.suggestions import format_percent
 from chemspec.ui.common import queued_engine, scheme, theme
 from chemspec.ui.common.escaping import markdown_table, plain_text
 from chemspec.ui.common.queued_engine import QueuedEngine
-from chemspec.ui.common.tags import tag
+from chemspec.ui.common.tags import Html, tag
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.plan import search_form
 from chemspec.ui.plan.search_form import SearchRequest
@@ -35,6 +36,8 @@ from chemspec.ui.plan.search_form import SearchRequest
 CSS = web_file("plan.css")
 REDRAW_SECONDS = 2.0  # between two drawings of the best route
 FIRST_GROUPS = 5  # groups that are shown at once
+MOST_COMPARED = 3  # routes side by side
+VIEWS = ("Routes", "Compare")
 ENDINGS = {"Markdown": "md"}
 Titled = tuple[str, Route]
 
@@ -49,6 +52,7 @@ def show_plan(plan: Plan, models: Expander) -> None:
         return
     titled = sorted(zip(values.route_titles(plan.routes), plan.routes, strict=True), key=_group_number)
     with st.container(horizontal=True, vertical_alignment="center"):
+        view = st.segmented_control("View", VIEWS, default=VIEWS[0], key="plan_view", label_visibility="collapsed")
         about = "Resumes a stopped search; otherwise doubles the limits."
         st.button("Continue search", on_click=search_form.continue_search, help=about)
         if titled:
@@ -58,12 +62,16 @@ def show_plan(plan: Plan, models: Expander) -> None:
                     JSON=lambda: json.dumps(values.plan_document(plan, _evidence(plan.routes)), indent=1),
                     Markdown=lambda: values.plan_to_markdown(plan, _evidence(plan.routes)),
                 )
-    _show_groups(titled, models)
+    if view == "Compare" and titled:
+        _show_comparison(titled)
+    else:
+        _show_groups(titled, models)
     st.caption(
         "Ranked by the product of the steps' calibrated probabilities, reduced to a tenth where the forward model, "
         "without reagents and with proposed ones, predicts another product. Conditions are those of the nearest patent "
         "reactions, else proposed by a model. The address of this page holds the target and your constraints. "
-        + ("" if precedent_index() else "No index of patent reactions is installed, so steps come without precedents.")
+        + ("" if precedent_index() else "No index of patent reactions is installed, so steps come without precedents. ")
+        + _effort(plan)
     )
 
 
@@ -102,12 +110,27 @@ def precedent_index() -> Precedents | None:
         return None
 
 
+def _effort(plan: Plan) -> str:
+    """Return what the models did for the search, in words."""
+    counts = plan.counts
+    text = f"{plan.expansions} molecules expanded, {counts.molecules} of them decoded now, the others known"
+    text += f"; {counts.checks} steps checked; {counts.calls} calls of the models, {counts.seconds:.1f} s"
+    if counts.passes:
+        text += f"; {counts.tokens / counts.passes:.2f} tokens a pass (standard decoding: 1)"
+    return f"{text}."
+
+
 def show_route_scheme(route: Route, title: str) -> None:
-    """Draw a route; where it is wider than the page, it scrolls in its own frame."""
+    """Draw a route; where it is wider than the page, it scrolls in its own frame, and a hint says so."""
+    svg = _route_svg(route, theme.is_dark())
+    width = svg.partition(' width="')[2].partition('"')[0]
     start = ", ".join(name_of(leaf.smiles) or leaf.smiles for leaf in route.leaves)
-    alt = f"{title}: {route.summary}; from {start}"
-    picture = scheme.picture_html(svg_data_uri(_route_svg(route, theme.is_dark())), alt)
-    st.html(tag("div.cs-route", picture, tabindex="0"))
+    picture = scheme.picture_html(svg_data_uri(svg), f"{title}: {route.summary}; from {start}")
+    hint = tag(f"div.cs-route-hint.cs-wider-{width}", "scroll sideways to the target →")
+    st.html(
+        f"<style>@container (max-width: {width}px) {{.cs-route-frame .cs-wider-{width} {{display: block}}}}</style>"
+        + tag("div.cs-route-frame", hint, tag("div.cs-route", picture, tabindex="0"))
+    )
 
 
 @lru_cache(maxsize=500)
@@ -134,6 +157,46 @@ def _show_route(route: Route, title: str, models: Expander, *, similar: int = 0)
     if chosen:
         _show_step(route, int(chosen) - 1, models, key)
     return more
+
+
+def _show_comparison(titled: Sequence[Titled]) -> None:
+    """Draw up to three routes side by side: steps, the weakest, what no list has, classes and building blocks."""
+    titles = [title for title, _ in titled]
+    first = [title for title in titles if "variant" not in title]
+    chosen = st.multiselect("Routes to compare", titles, first[:MOST_COMPARED], max_selections=MOST_COMPARED)
+    shown = [pair for pair in titled if pair[0] in chosen]  # in the order of their ranks
+    for column, (title, route) in zip(st.columns(max(1, len(shown))), shown, strict=False):
+        with column.container(border=True, height="stretch", key=f"plan_route_facts_{title.replace(' ', '_')}"):
+            st.subheader(title, anchor=False)
+            _show_facts(route)
+
+
+def _show_facts(route: Route) -> None:
+    evidence = _evidence([route])
+    unlisted = [name_of(leaf.smiles) or leaf.smiles for leaf in route.leaves if not leaf.stock]
+    line = f", longest line {route.depth}" * (route.depth < len(route.steps))
+    facts = {
+        "Steps": f"{len(route.steps)}{line}",
+        "Weakest step": format_percent(route.weakest),
+        "In no list": ", ".join(unlisted) or "nothing",
+    }
+    st.markdown("  \n".join(f":gray[{name}] {plain_text(fact)}" for name, fact in facts.items()))
+    for number, node in enumerate(route.steps, 1):
+        if node.step:
+            step = f"{values.step_class(node) or 'One step'}, {values.step_percent(node.step)}"
+            conditions = plain_text(values.step_conditions(node, evidence))
+            st.markdown(f"{number}. {plain_text(step)}" + (f"  \n:gray[{conditions}]" if conditions else ""))
+    leaves = []
+    for leaf in route.leaves:
+        mark = tag("span.cs-listed" if leaf.stock else "span.cs-unlisted", values.stock_text(leaf.stock))
+        name = name_of(leaf.smiles)
+        caption = tag("figcaption", name, tag("br"), mark) if name else tag("figcaption", mark)
+        leaves.append(tag("figure", _picture(leaf.smiles, 110, 74) or leaf.smiles, caption))
+    st.html(tag("div.cs-leaves", *leaves))
+
+
+def _picture(smiles: str, width: int, height: int, alt: str = "") -> Html:
+    return scheme.picture_html(Depiction(smiles, width, height, dark=theme.is_dark()).data_uri, alt or smiles)
 
 
 def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
