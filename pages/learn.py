@@ -14,7 +14,7 @@ def show_idea() -> None:
         st.subheader(f"{number}  {title}")
         wide = draw is lesson_figures.draw_storyboard
         words, picture = (st.container(), st.container()) if wide else st.columns([5, 7], gap="medium")
-        words.markdown(lessons.fill_numbers(text))
+        words.markdown(text)
         with picture:
             draw()
         if wide and st.button("Step through this example", key="learn_step"):

@@ -12,7 +12,6 @@ def draw_page() -> None:
     """Draw the page."""
     st.title("Models")
     folders = cards.list_model_cards()
-    cards.show_summary()
     if not folders:
         st.info("No model is installed. Train one with `chemspec train`, or add a folder as described below.")
     for card in folders:

@@ -39,7 +39,6 @@ SHOWN = ["predict-light", "step-light", "replay"]
 RACED = "CCN(CC)CC(=O)Nc1c(C)cccc1C"
 TALLEST = 2200  # pixels; what lies below is more of the same
 STEPS = 4  # passes of Step through, after which its picture is taken
-CUT = {"step": 1240}  # below are times, which say more of the machine than of the page
 
 
 def settle(page: Page) -> None:
@@ -99,7 +98,7 @@ def main(folder: Path, wanted: list[str]) -> None:
                     page.goto(server.url + address)
                     settle(page)
                     prepare(page, name)
-                    take(page, folder / f"{name}-{look}.png", width, CUT.get(name, TALLEST))
+                    take(page, folder / f"{name}-{look}.png", width, TALLEST)
                     page.close()
         finally:
             browser.close()

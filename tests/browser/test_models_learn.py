@@ -43,16 +43,3 @@ def test_the_race_plays_again_and_the_example_can_be_stepped_through(app: Any) -
     page.get_by_role("button", name="Step through this example").click()
     page.wait_for_url("**/step?**")
     assert "task=forward" in page.url and "smi=" in page.url
-
-
-def test_the_sliders_work_by_keyboard_and_the_address_names_the_part(app: Any) -> None:
-    page = app.open("/learn?part=Speed-up")
-    page.locator("[data-testid=stVegaLiteChart] canvas, [data-testid=stVegaLiteChart] svg").first.wait_for()
-    page.get_by_text("The best is 8 tokens").wait_for()
-    slider = page.get_by_role("slider").nth(2)  # c
-    slider.focus()
-    page.keyboard.press("End")
-    page.get_by_text("no draft pays").wait_for()
-    page.get_by_role("radio", name="Papers").click()
-    page.get_by_text("Can I trust an answer?").wait_for()
-    assert "part=Papers" in page.url

@@ -6,7 +6,6 @@ import re
 import time
 from collections.abc import Callable
 from io import BytesIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -121,14 +120,6 @@ def test_it_fits_a_phone_in_the_dark(url: str, new_page: Any) -> None:
     assert "invert" in sketch.inside.evaluate(ground)
     sketch.ring(-40, 80)
     sketch.soon(lambda: sketch.drawn()[1], "CCO.c1ccccc1")
-
-
-def test_without_the_files_a_line_says_why(new_server: Any, new_page: Any, tmp_path: Path) -> None:
-    (tmp_path / "why.txt").write_text("Node.js was not found <b>")
-    page = new_page()
-    page.goto(new_server(PAGE, CHEMSPEC_VENDOR=str(tmp_path)).url)
-    line = page.get_by_test_id("stCaptionContainer").inner_text()
-    assert re.match(r"Node.js was not found <b> \(with Node", line)
 
 
 @pytest.mark.skipif(bool(web_files.missing_reason("3dmol")), reason=web_files.missing_reason("3dmol"))

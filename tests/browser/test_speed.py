@@ -59,13 +59,6 @@ def test_a_race_is_run_and_replayed(app: Any) -> None:
     assert page.locator("[data-testid=stDataFrame]:visible").count() == 1
 
 
-def test_the_page_races_by_itself_and_the_replay_is_on_the_first_screen(app: Any) -> None:
-    page = race(app, "/speed", viewport={"width": 1280, "height": 800})
-    last = page.locator(".race .lane").nth(1).bounding_box()
-    assert last["y"] + last["height"] <= 800
-    assert page.get_by_label("The molecule to make").input_value()
-
-
 def test_whoever_wants_no_motion_sees_the_end_on_a_phone_in_the_dark(app: Any) -> None:
     page = race(app, viewport={"width": 390, "height": 844}, color_scheme="dark", reduced_motion="reduce")
     assert page.locator(".lane.done").count() == 2

@@ -9,7 +9,7 @@ import pytest
 
 from chemspec.review.forward_check import ForwardCheck, StepChecker, gives_target
 from chemspec.settings import DecodeSettings
-from chemspec.types import DecodeResult, Hypothesis
+from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 
 TARGET, ACID = "CC(=O)Nc1ccccc1", "CC(=O)O.Nc1ccccc1"
 
@@ -116,3 +116,20 @@ def test_old_checks_are_dropped() -> None:
 def test_stereochemistry_counts_and_by_products_do_not() -> None:
     assert gives_target("C[C@H](O)CC", "C[C@H](O)CC") and not gives_target("C[C@H](O)CC", "C[C@@H](O)CC")
     assert gives_target(TARGET, f"{TARGET}.O") and not gives_target(TARGET, "")
+
+
+def test_passes_of_checks_and_proposals_are_counted_once() -> None:
+    step = Pass(1, 1, 0, 1, 0, 1.0, 1, 0.0, 0.001)
+
+    class Timed(Table):
+        def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+            trace = Trace((), {"exactness": "exact bit for bit"}, (step, step), 0.1)
+            return [replace(result, trace=trace) for result in super().predict(queries, settings)]
+
+    forward, reagents = Timed({}), Timed({}, ("CCN", 0.5))
+    checker = StepChecker(forward, reagents)
+    for _ in range(2):
+        checker.check([(TARGET, ACID)])
+        saved = checker.savings([(TARGET, ACID)])
+        assert saved.passes == saved.standard == 2 * (len(forward.asked) + len(reagents.asked)) == 8
+    assert checker.savings([("CCO", "CO")]).passes == 0

@@ -460,10 +460,7 @@ def test_an_example_is_one_click() -> None:
 
 
 @weights
-@pytest.mark.parametrize(
-    ("smiles", "words"),
-    [("CC(=O)Nc1ccc(O)cc", "never closed"), ("C" * 1200, "1200 characters are too many"), ("[Rf]", "[Rf]")],
-)
+@pytest.mark.parametrize(("smiles", "words"), [("CC(=O)Nc1ccc(O)cc", "never closed"), ("[Rf]", "[Rf]")])
 def test_what_cannot_be_predicted_is_refused_in_words(smiles: str, words: str) -> None:
     page = open_page(smi=smiles)
     assert words in html(page) + pages.words(page) and not page.code
@@ -570,14 +567,6 @@ def verdict(monkeypatch: pytest.MonkeyPatch, asked: query_panel.Question, found:
     reviewing.show_reaction_verdict(asked, found)
     monkeypatch.undo()
     return shown[0][0], unescaped(" ".join(text for _, text in shown))
-
-
-def test_a_reaction_that_the_model_expects_is_confirmed(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, cards, found = looked_at(WHOLE, "forward", "CC(=O)Nc1ccccc1", "CC(=O)N(C(C)=O)c1ccccc1")
-    assert asked.text == WHOLE
-    kind, text = verdict(monkeypatch, asked, found)
-    assert kind == "success" and "its first answer (37 %)" in text
-    assert ["your product" in card_parts.card_header(asked, card) for card in cards] == [True, False]
 
 
 def test_a_reaction_that_it_expects_later_is_shown_where_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:

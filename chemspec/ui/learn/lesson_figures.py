@@ -155,34 +155,23 @@ ORANGE = theme.SPANS[5]
 def speedup_chart(alpha: float, gamma: int, c: float) -> Any:
     """Return expected speed-up against draft length: the curve, its best point, the chosen one, the line of no gain."""
     gains = [expected_speedup(alpha, length, c) for length in range(MAX_GAMMA + 1)]
-    sides = ("faster", "slower than standard")
-    rows = [{"gamma": length, "gain": gain, "side": sides[gain < 1]} for length, gain in enumerate(gains)]
-    lengths = alt.Scale(domain=[0, MAX_GAMMA])
+    rows = [{"gamma": length, "gain": gain} for length, gain in enumerate(gains)]
     curve = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("gamma:Q", title="draft length γ", scale=lengths, axis=alt.Axis(tickMinStep=1)),
+        x=alt.X("gamma:Q", title="draft length γ", axis=alt.Axis(tickMinStep=1)),
         y=alt.Y("gain:Q", title="times as fast as standard", scale=alt.Scale(domain=[0, max(2.0, 1.12 * max(gains))])),
         tooltip=[
             alt.Tooltip("gamma:Q", title="draft length"),
             alt.Tooltip("gain:Q", title="times as fast", format=".2f"),
         ],
     )
-    note, ink, accent = alt.Chart(alt.Data(values=[{}])), theme.text_color(), theme.accent_color()
-    best = best_gamma(alpha, c)
+    ink, best = theme.text_color(), best_gamma(alpha, c)
     optimum = curve.transform_filter(alt.datum.gamma == best)
-    align, shift = ("left", 4) if best < 0.7 * MAX_GAMMA else ("right", -4)
-    label = f"best: γ = {best}" if best else "best: no drafts"
-    shape = alt.Shape("side:N", legend=None, scale=alt.Scale(domain=sides, range=["circle", "cross"]))
     return alt.layer(
-        note.mark_rect(color=ORANGE, opacity=0.09).encode(
-            x=alt.datum(0), x2=alt.datum(MAX_GAMMA), y=alt.datum(0), y2=alt.datum(1)
-        ),
-        note.mark_rule(strokeDash=[5, 4], color=ink, opacity=0.7).encode(y=alt.datum(1)),
-        note.mark_text(text=sides[1], align="right", dx=-6, dy=-10, color=ink, opacity=0.75).encode(
-            x=alt.datum(MAX_GAMMA), y=alt.datum(0)
-        ),
-        curve.mark_line(color=accent, strokeWidth=2.5),
-        curve.mark_point(filled=True, size=34, opacity=1, color=accent).encode(shape=shape),
+        alt.Chart(alt.Data(values=[{}])).mark_rule(strokeDash=[5, 4], color=ink).encode(y=alt.datum(1)),
+        curve.mark_line(color=theme.accent_color(), strokeWidth=2.5, point=True),
         optimum.mark_point(filled=True, size=170, opacity=1, color=ink, shape="diamond"),
-        optimum.mark_text(text=label, align=align, dx=shift, dy=-15, color=ink, fontWeight="bold"),
+        optimum.mark_text(
+            text=f"best: γ = {best}" if best else "best: no drafts", dy=-15, color=ink, fontWeight="bold"
+        ),
         curve.transform_filter(alt.datum.gamma == gamma).mark_point(size=230, opacity=1, strokeWidth=2.5, color=ORANGE),
     ).properties(height=340)

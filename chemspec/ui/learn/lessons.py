@@ -5,10 +5,8 @@ The examples are traces recorded from the shipped models, never made up; assets/
 
 import re
 from functools import cache
-from string import Template
 
 from chemspec.asset_files import assets_folder
-from chemspec.metrics import speed_numbers
 from chemspec.types import DecodeResult, result_from_json
 from chemspec.ui.learn import walltime
 
@@ -31,32 +29,6 @@ def text_sections(name: str) -> tuple[tuple[str, str], ...]:
 def read_text(name: str) -> str:
     """Return a text in assets/learn that has no sections."""
     return (assets_folder() / "learn" / f"{name}.md").read_text(encoding="utf-8")
-
-
-@cache
-def example_facts() -> dict[str, str]:
-    """Return the numbers that the texts name, counted in the examples."""
-    names = ("boc-copy", "boc-none", "amide-beam-copy", "amide-beam-none")
-    drafted, standard, ahead, beam = (speed_numbers([recorded_example(name).trace]) for name in names)
-    exact, relaxed = recorded_example("amide-beam-none").hypotheses, recorded_example("amide-sbs").hypotheses
-    agree = sum(answer.smiles == other.smiles for answer, other in zip(exact, relaxed, strict=False))
-    return {
-        "tokens": str(drafted.emitted),
-        "copied": str(drafted.accepted),
-        "passes": str(drafted.passes),
-        "standard": str(standard.passes),
-        "beam_passes": str(ahead.passes),
-        "beam_standard": str(beam.passes),
-        "beam_nodes": f"{ahead.nodes_per_pass:.0f}",
-        "beam_standard_nodes": f"{beam.nodes_per_pass:.0f}",
-        "agree": str(agree),
-        "answers": str(len(exact)),
-    }
-
-
-def fill_numbers(text: str) -> str:
-    """Return a text with its numbers put in."""
-    return Template(text).substitute(example_facts())
 
 
 def describe_setting(alpha: float, gamma: int, c: float) -> str:

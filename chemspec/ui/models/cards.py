@@ -1,8 +1,6 @@
 """Model folders as plain values, harmless whatever lies there, and what the page Models shows of them."""
 
 import json
-import math
-import platform
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -12,8 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
-import torch
-from safetensors import SafetensorError, safe_open
 
 from chemspec import evaluation
 from chemspec.engine.engine import Engine
@@ -21,14 +17,11 @@ from chemspec.engine.registry import models_dir
 from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve
 from chemspec.settings import ModelConfig, Task
-from chemspec.system.threads import usable_cores
 from chemspec.tasks import TASKS
-from chemspec.tokenizer import Tokenizer
 from chemspec.ui.common.escaping import markdown_table, plain_text
 
 CARD = 100_000  # characters of a card that are read
-SMALL = 1_000_000  # bytes: no config or vocabulary is larger
-CHECKED = 300_000_000  # bytes of weights that are read to be checked; larger ones are checked when loaded
+SMALL = 1_000_000  # bytes of measurements that are read
 FILES = ("config.json", "vocab.json", "model.safetensors", "card.md", evaluation.MEASUREMENTS_FILE)
 
 Share = tuple[str, float, float, float]  # name; percent, and its interval
@@ -44,7 +37,6 @@ class ModelCard:
     task: Task | None = None
     config: ModelConfig | None = None
     parameters: int = 0  # numbers in the weights; 0 where unreadable
-    stored: str = ""  # how, as in "F16"
     vocabulary: int = 0  # tokens known
     digest: str = ""  # of weights and config, as `Engine.digest`; empty where they are not all there
     title: str = ""  # the card's first heading
@@ -73,58 +65,25 @@ def read_model_card(folder: Path) -> ModelCard:
 
 @lru_cache(maxsize=100)
 def _read_cached(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> ModelCard:
-    sizes = {name: size for name, size, _ in stamps}
     text = ""
     with suppress(OSError), (folder / "card.md").open(encoding="utf-8", errors="replace") as lines:
         text = lines.read(CARD)
     title, sections = split_card(text)
     accuracy, classes = read_accuracy(folder)
-    card = ModelCard(
-        folder.name,
-        folder,
-        bytes=sum(sizes.values()),
-        title=title,
-        sections=sections,
-        accuracy=accuracy,
-        classes=classes,
-    )
-    if missing := [name for name in FILES[:3] if name not in sizes]:
-        return replace(card, problem=f"missing: {', '.join(missing)}")
+    size = sum(size for _, size, _ in stamps)
+    card = ModelCard(folder.name, folder, size, title=title, sections=sections, accuracy=accuracy, classes=classes)
     try:
-        return _with_weights(card, sizes)
-    except (ValueError, OSError, SafetensorError, RuntimeError, MemoryError, RecursionError) as error:
+        loaded = checkpoint.load(folder)
+        _ = loaded.model  # which is checked when it is made
+    except (ValueError, OSError, RuntimeError, MemoryError, RecursionError) as error:
         return replace(card, problem=str(error) or type(error).__name__)
-
-
-def _with_weights(card: ModelCard, sizes: dict[str, int]) -> ModelCard:
-    folder = card.folder
-    for name in FILES[:2]:
-        if sizes[name] > SMALL:
-            raise ValueError(f"{name} has {sizes[name]:,} bytes, which cannot be right")
-    weights = folder / "model.safetensors"
-    task, config = checkpoint.read_config(folder)
-    try:
-        opened = safe_open(weights, framework="pt")
-    except SafetensorError as error:
-        raise ValueError(f"{weights} cannot be read: {error}") from error
-    with opened as file:
-        slices = [file.get_slice(name) for name in file.keys()]  # noqa: SIM118  it is no dict
-        # A config with more layers than tensors is refused: building them could take forever.
-        if config.encoder_layers + config.decoder_layers > len(slices):
-            raise ValueError(f"config.json has more layers than {weights.name} holds")
-        parameters = sum(math.prod(tensor.get_shape()) for tensor in slices)
-        kinds = sorted({str(tensor.get_dtype()) for tensor in slices})
-    vocabulary = len(Tokenizer.load(folder / "vocab.json"))
-    if sizes["model.safetensors"] <= CHECKED:
-        _ = checkpoint.load(folder).model  # which is checked when it is made
     return replace(
         card,
-        task=task,
-        config=config,
-        parameters=parameters,
-        stored=", ".join(kinds),
-        vocabulary=vocabulary,
-        digest=checkpoint.digest_of_folder(folder),
+        task=loaded.task,
+        config=loaded.config,
+        parameters=sum(tensor.size for tensor in loaded.weights.tensors.values()),
+        vocabulary=len(loaded.tokenizer),
+        digest=loaded.digest,
     )
 
 
@@ -195,26 +154,13 @@ def show_heading(card: ModelCard) -> None:
             st.badge("✕ cannot be used", color="orange")
 
 
-def show_summary() -> None:
-    """Show what models run on."""
-    computing = torch.cuda.get_device_name() if torch.cuda.is_available() else f"{usable_cores()} CPU cores"
-    st.caption(f"Computed on {plain_text(computing)}; Python {platform.python_version()}, torch {torch.__version__}.")
-
-
-PRECISION = {
-    "F16": "half precision (fp16)",
-    "BF16": "bfloat16",
-    "BF16, F32": "bfloat16 (vectors in fp32)",
-    "F32": "single precision (fp32)",
-}
 RUNTIME = {"native": "chemspec's own CPU code", "torch": "PyTorch", "graphs": "PyTorch, CUDA graphs"}
 
 
 def facts_table(card: ModelCard, engine: Engine | None) -> str:
     """Return what a model is and where it runs, as a Markdown table."""
-    stored = PRECISION.get(card.stored, card.stored)
     rows = {
-        "Size": f"{format_size(card.parameters, '')} parameters, {format_size(card.bytes)} on disk in {stored}",
+        "Size": f"{format_size(card.parameters, '')} parameters, {format_size(card.bytes)} on disk",
         "Network": describe_architecture(card.config) if card.config else "",
         "Vocabulary": f"{card.vocabulary} tokens",
         "Runs on": "loaded at first use",

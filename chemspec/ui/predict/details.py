@@ -1,7 +1,7 @@
 """The details of an answer, of which a card shows one: precursors, precedents, why it was predicted, and more."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp
 
 import streamlit as st
@@ -9,7 +9,7 @@ import streamlit as st
 from chemspec import chem, precedents
 from chemspec.chem import formats
 from chemspec.chem.names.short_names import without_subscripts
-from chemspec.chem.strategy import families, family_of, strategy
+from chemspec.chem.strategy import strategy
 from chemspec.depict.schemes import Side, scheme_sides, scheme_to_cdxml, scheme_to_png, scheme_to_svg
 from chemspec.engine.forks import Fork, find_forks
 from chemspec.model.checkpoint import CheckpointError
@@ -27,7 +27,7 @@ from chemspec.types import Hypothesis
 from chemspec.ui.common import queued_engine, scheme
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.common.tags import Html, join, tag
-from chemspec.ui.predict import query_panel, query_view, reviewing, token_origins, view3d
+from chemspec.ui.predict import query_panel, reviewing, token_origins, view3d
 from chemspec.ui.predict.card_parts import card_drawing, conditions_over_arrow
 from chemspec.ui.predict.query_panel import Question
 from chemspec.ui.predict.token_origins import Picture
@@ -54,13 +54,9 @@ def show_precursors(answer: Answer) -> None:
         for number, part in enumerate(parts):
             with st.container(width="content", horizontal_alignment="center"):
                 st.html(tag("div.cs-scheme.cs-tight", scheme.side_html(Side(part))))
-                _ask_button("Find precursors", f"{answer.key}_next_{number}", query_panel.submit_text, part, "retro")
-
-
-def _ask_button(label: str, key: str, action: Callable[..., None], *args: object) -> None:
-    """Draw a button that changes the question, so that the whole page is drawn again."""
-    if st.button(label, key=key, on_click=action, args=args):
-        st.rerun()
+                key, ask = f"{answer.key}_next_{number}", (part, "retro")
+                if st.button("Find precursors", key=key, on_click=query_panel.submit_text, args=ask):
+                    st.rerun()  # the whole page, not this card alone
 
 
 def precedents_footnote() -> str:
@@ -152,7 +148,8 @@ def show_origins(answer: Answer) -> None:
     if picture:
         target = token_origins.coloured_target(picture, question.smiles) if question.task == "retro" else ""
         drawn = card_drawing(question, answer.card, picture, wide=True)
-        st.html(join(target, drawn, token_origins.origins_html(picture.view, question.task)))
+        st.html(join(target, drawn))
+        st.caption("Numbers on the atoms: the pass that accepted them; dashed rings: the model's own choice.")
 
 
 def show_why(answer: Answer) -> None:
@@ -197,10 +194,6 @@ def show_more(answer: Answer) -> None:
     question, card = answer.question, answer.card
     if card.step:
         st.caption(plain_text(card.step.sentence))
-        if question.task == "retro" and (family := family_of(card.step)) in families():
-            only = replace(query_view.current_guide(question.smiles), only=(family,))
-            label = f"Only this class: {families()[family]}"
-            _ask_button(label, f"{answer.key}_only", query_view.set_guide, question.smiles, only)
     if card.alternatives:
         rows = []
         for twin, change in card.alternatives:

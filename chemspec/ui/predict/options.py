@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import streamlit as st
 
-from chemspec.engine.queries import MAX_CHARS, MAX_TOKENS
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import queued_engine
@@ -28,7 +27,7 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
         model = names[0] if names else ""
         if len(names) > 1:
             model = offered_choice("Model", {name: name for name in names}, key=f"predict_model_{task}")
-        offered, missing = queued_engine.usable_drafters(model)
+        offered, _ = queued_engine.usable_drafters(model)
         search = offered_choice("Search", decoder_labels(offered), key="predict_search")
         greedy = search == "greedy"
         count = st.number_input(
@@ -41,8 +40,6 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
             disabled=greedy,
         )
         drafter = offered_choice("Drafts", drafter_labels(search, offered), key="predict_drafter")
-        if missing:
-            st.caption(missing)
         longest = st.slider(
             "Longest answer, in tokens", 20, 400, 200, 20, key="predict_max_len", persist_state="session"
         )
@@ -65,11 +62,6 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
             distinct=True,
         )
         st.caption(GUARANTEES[settings.guarantee])
-        if settings.augment > 1:
-            st.caption("With augmentation this holds for each SMILES variant; the results are merged.")
-        st.caption(
-            f"Limits: queries of {MAX_CHARS:,} characters and {MAX_TOKENS} tokens, {queued_engine.MAX_ANSWERS} answers."
-        )
     return model, settings, int(count)
 
 

@@ -33,7 +33,6 @@ class Question:
     task: Task
     smiles: str  # the query, its molecules in the order in which they were typed
     settings: DecodeSettings
-    notes: tuple[str, ...] = ()  # what was changed in reading it
     cards: int = 5  # answers, or ideas, to show
     least: int = 0  # of these, at least this number, set by the button below the list
     expected: str = ""  # the other side, where a whole reaction was typed
@@ -161,12 +160,10 @@ def _update_question(task: Task, model: str, settings: DecodeSettings, cards: in
 # --- what visitors do ------------------------------------------------------------------------------
 
 
-def submit_text(text: str, task: Task | None = None, *, model: str = "") -> None:
+def submit_text(text: str, task: Task | None = None) -> None:
     """Put a text into the box and predict; a callback for buttons."""
     if task is not None:
         st.session_state.predict_task = task
-    if model:
-        _choose_model(model)
     BOX.set_text(text)
     _submit_query()
 
@@ -177,8 +174,7 @@ def _submit_query() -> None:
     read = formats.read_any(text, task=task) if text.strip() else None
     state.predict_stopped = state.predict_question = None
     if isinstance(read, formats.Input):
-        notes = _reading_notes(read, task)
-        state.predict_question = Question("", task, read.ordered, DecodeSettings(), notes, expected=read.other)
+        state.predict_question = Question("", task, read.ordered, DecodeSettings(), expected=read.other)
 
 
 def show_more_cards(count: int) -> None:

@@ -5,12 +5,13 @@ from dataclasses import replace
 
 import streamlit as st
 
-from chemspec.replay.savings import summary_line
+from chemspec.replay.savings import describe_savings, sum_savings, summary_line
 from chemspec.review.suggestions import Suggestion
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import nav, query_box
 from chemspec.ui.common.escaping import plain_text
+from chemspec.ui.predict import reviewing
 from chemspec.ui.predict.query_panel import Question
 from chemspec.ui.predict.token_origins import card_of_greedy_answer, greedy_settings
 from chemspec.ui.speed.race_page import race_against_standard
@@ -19,12 +20,17 @@ from chemspec.ui.speed.race_page import race_against_standard
 def show_searches(
     question: Question, result: DecodeResult, first: DecodeResult | None, cards: Sequence[Suggestion]
 ) -> None:
-    """Draw a line on the forward passes of each search, and the buttons for the pages Speed and Step through."""
+    """Draw a line on the forward passes of each search and of the page, and buttons for Speed and Step through."""
     shown = card_of_greedy_answer(first, cards[: question.cards])
     lines = [f"**{_search_name(result)}:** {plain_text(summary_line(result, terminal=False))}."]
     if first is not None and first is not result and first.status == "ok":  # where the search is greedy, it is the same
         other = "" if shown else " It gives another first prediction than the beam, so no card shows its passes."
         lines.insert(0, f"**First answer, greedy:** {plain_text(summary_line(first, terminal=False))}.{other}")
+    total = sum_savings([result] if first is None or first is result else [first, result])
+    if question.task == "retro":
+        total += reviewing.session_checker().savings(card.reaction for card in cards)
+        words = plain_text(describe_savings(total, queries="the queries"))
+        lines.append(f"**All searches of this page, forward checks and proposed reagents included:** {words}.")
     with st.container(horizontal=True, vertical_alignment="top", gap="small", key="predict_speed"):
         st.caption("  \n".join(lines), width="stretch")
         search = displayed_search(question, result, first if shown else None)

@@ -22,7 +22,6 @@ from chemspec.ui.common import scheme, theme
 from chemspec.ui.common.tags import Html, tag
 
 UNDERLINES = ("solid", "double", "dashed", "dotted")
-MAX_NAMED = 6  # tokens of the model's own that a sentence names
 
 
 @dataclass(frozen=True)
@@ -116,28 +115,6 @@ def passes_line(picture: Picture, *, legend: bool = False) -> Html:
     """Return the tokens and passes in words, as safe HTML, with a `legend` of the marks."""
     key = (tag("span.cs-run", "CC"), " accepted in one pass ", tag("span.cs-own", "C"), " chosen by the model itself")
     return tag("div.cs-tell", describe_savings(picture.savings), tag("span.cs-key", *key) if legend else "")
-
-
-def origins_html(view: TraceView, task: str) -> Html:
-    """Return how many tokens were copied, drafted from learned phrases, or chosen by the model, as safe HTML."""
-    tokens = [token for token in view.answers[0].tokens if token.text != END]
-    copied = sum(token.source is not None for token in tokens)
-    learned = sum(token.origin == "ahead" for token in tokens)
-    chosen = [token for token in tokens if token.origin == "own"]
-    whose = "your molecule" if task == "retro" else "your flask"
-    phrases = f", {learned} of learned phrases" if learned else ""
-    named: list[str] = []
-    for token in chosen[:MAX_NAMED]:
-        chance = "" if token.probability is None else f" {format_percent(token.probability)}"
-        named += [" · " if named else "", tag("span.cs-own", token.text), chance]
-    more = f" and {len(chosen) - MAX_NAMED} more" if len(chosen) > MAX_NAMED else ""
-    chose = (f" The model itself chose {len(chosen)}: ", *named, f"{more}.")
-    return tag(
-        "p.cs-said",
-        f"{copied} of {len(tokens)} tokens are pieces of {whose}{phrases}.",
-        *(chose if chosen else (" The model chose only where to end.",)),
-        " Numbers on the atoms: the pass that accepted them; dashed rings: the model’s own choice.",
-    )
 
 
 def answer_colouring(view: TraceView, drawn: str) -> Colouring:

@@ -105,7 +105,6 @@ DECODER_HELP = (
     "Greedy writes the best token at every step. Beam search keeps the n best texts. Both are exact: drafts never "
     "change the answer. SBS (Andronov et al. 2024) is relaxed: its drafts can change the answers."
 )
-_KEY = "speed_lane1"  # in the session: the settings of the lane with drafts
 
 
 def choose_lanes(offered: Sequence[str]) -> Lanes:
@@ -118,16 +117,16 @@ def choose_lanes(offered: Sequence[str]) -> Lanes:
             comparable_decoders(),
             format_func=lambda name: DECODERS[name].label,
             help=DECODER_HELP,
-            key=f"{_KEY}_decoder",
+            key="speed_decoder",
             **keep,
         )
-        st.session_state.setdefault(f"{_KEY}_n", 5)
+        st.session_state.setdefault("speed_n", 5)
         greedy = decoder == "greedy"
-        n = count.number_input("Answers", 1, MAX_ANSWERS, key=f"{_KEY}_n", disabled=greedy, **keep)
+        n = count.number_input("Answers", 1, MAX_ANSWERS, key="speed_n", disabled=greedy, **keep)
         titles = {name: DRAFTERS[name].title for name in offered if name != "none"}
         with drafts:
             about = "Drafting method. The page How it works compares them."
-            drafter = widgets.offered_choice("Drafter", titles, key=f"{_KEY}_drafter", help=about)
+            drafter = widgets.offered_choice("Drafter", titles, key="speed_drafter", help=about)
     drafted = DecodeSettings(decoder=decoder, n=1 if greedy else int(n), drafter=drafter)
     return timing.standard_of(drafted), drafted
 
@@ -136,8 +135,8 @@ def race_against_standard(settings: DecodeSettings) -> None:
     """Race these settings against standard decoding as soon as the page Speed opens."""
     decoder = settings.decoder if settings.decoder in comparable_decoders() else "greedy"
     drafter = "auto" if settings.drafter == "none" else settings.drafter
-    lane = {"decoder": decoder, "n": min(settings.n, MAX_ANSWERS), "drafter": drafter}
-    st.session_state.update({f"{_KEY}_{field}": value for field, value in lane.items()} | {START_FLAG: True})
+    lane = {"speed_decoder": decoder, "speed_n": min(settings.n, MAX_ANSWERS), "speed_drafter": drafter}
+    st.session_state.update({**lane, START_FLAG: True})
 
 
 def comparable_decoders() -> list[str]:

@@ -1,7 +1,7 @@
 """What a visitor of the page "Step through" asks for: widgets in, a question out."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -52,12 +52,12 @@ def current_question(names: list[str]) -> Question | None:
         st.session_state.update(step_link=linked, step_shown=None)
         set_question(linked[0] if linked[0] in names else (names or [""])[0], linked[1], _linked_search())
     elif names and not linked[1]:
-        _show_first_example(names)
+        _show_first_example()
         if BOX.is_new and (address := st.session_state.get("step_address")):  # back on this page by its link
             st.query_params.from_dict(address)
     if names:
         _show_form(names)
-        _show_examples(names)
+        _show_examples()
     shown: Question | None = st.session_state.get("step_shown")
     return shown
 
@@ -155,31 +155,20 @@ def step_examples() -> tuple[dict[str, Any], ...]:
     return tuple(json.loads((assets_folder() / "examples" / "step.json").read_text(encoding="utf-8")))
 
 
-def _show_examples(names: list[str]) -> None:
+def _show_examples() -> None:
     """Offer the examples that an installed model can answer, in one row."""
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="step_examples"):
         st.caption("Examples", width="content")
         for example in step_examples():
-            title = example["title"]
-            able = _models_for(example, names)
-            st.button(
-                title,
-                key=f"step_example_{title}",
-                help=example["line"],
-                disabled=not able,
-                on_click=set_question,
-                args=(able[0] if able else "", example["query"], example),
-            )
+            title, able = example["title"], queued_engine.model_names(example["task"])
+            question = (able[0] if able else "", example["query"], example)
+            options: Any = {"help": example["line"], "disabled": not able, "on_click": set_question, "args": question}
+            st.button(title, key=f"step_example_{title}", **options)
 
 
-def _models_for(example: Mapping[str, Any], names: Sequence[str]) -> list[str]:
-    able = [name for name in queued_engine.model_names(example["task"]) if name in names]
-    return [name for name in able if name == example.get("model", name)]
-
-
-def _show_first_example(names: list[str]) -> None:
+def _show_first_example() -> None:
     """Put the first example on show, for who comes without a question; the address stays as it is."""
     first = step_examples()[0]
-    able = _models_for(first, names)
+    able = queued_engine.model_names(first["task"])
     if able and "step_text" not in st.session_state:
         set_question(able[0], first["query"], {"decoder": first["decoder"]}, linked=False)

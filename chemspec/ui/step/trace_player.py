@@ -126,7 +126,7 @@ def draw_acceptance_by_offset(view: TraceView) -> None:
         x="offset",
         y="share",
         x_label="token of the draft",
-        y_label="% of the passes with such a token",
+        y_label="accepted, %",
         color=theme.accent_color(),
         height=230,
         alt=alt,
