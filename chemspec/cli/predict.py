@@ -121,7 +121,6 @@ class OutputFiles:
         receipts: add to every row of a .jsonl what `chemspec verify` needs to decode it again.
         review: review the answers: strategies, problems, forward check, reagents, patent precedents and stock; also
             with --json and in a .csv or .jsonl.
-        write_every: queries between two writes to --out; 0: a few batches.
     """
 
     out: Path | None = None
@@ -129,11 +128,8 @@ class OutputFiles:
     receipts: bool = False
     review: bool = False
     stock: list[str] | None = None
-    write_every: int = 0
 
     def __post_init__(self) -> None:
-        if self.write_every < 0:
-            raise ValueError(f"--write-every {self.write_every}; give at least 1, or 0 for a few batches")
         if self.stock and not self.review:
             raise ValueError("--stock goes with --review")
         if self.receipts and (self.out is None or self.out.suffix.lower() != ".jsonl"):
@@ -212,8 +208,8 @@ def predict(
     if within is not None and (files.out or files.trace or cluster.ray or files.review):
         raise ValueError("--within is for answers on the screen; leave out --out, --trace, --review and --ray")
     if cluster.ray:
-        if files.trace is not None or files.receipts or files.review or workers > 0 or files.write_every:
-            raise ValueError("--trace, --receipts, --review, --workers and --write-every do not go with --ray")
+        if files.trace is not None or files.receipts or files.review or workers > 0:
+            raise ValueError("--trace, --receipts, --review and --workers do not go with --ray")
         return cluster.predict(source, decoding, runtime, files)
     settings = decoding.settings()
     opt.check_parent_folders(files.out, files.trace)
@@ -275,7 +271,6 @@ def _write_predictions(
             trace=files.trace,
             receipts=files.receipts,
             review=writers.RowReview(ANSWER_COLUMNS, reviewer.rows) if reviewer else None,
-            every=files.write_every,
         )
     summary = _format_counts(counts)
     if answered:

@@ -70,9 +70,8 @@ def measure_calibration(
     if keep_numbers:
         measured = {**document, "numbers": calibration.NUMBERS}
         opt.store_measurements(engine.folder, ["reliability"], engine.digest, measured)
-    names = ("probability", "used", *calibration.NUMBERS)
-    rows = calibration.format_table_rows(result.table, calibration.NUMBERS)
-    show.print_rows([dict(zip(names, row, strict=True)) for row in rows])
+    methods = result.table["sequence"].items()
+    show.print_rows([{"used": used, **{name: f"{value:.3f}" for name, value in row.items()}} for used, row in methods])
     return document
 
 

@@ -20,7 +20,6 @@ from chemspec import evaluation
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.engine.registry import model_folder
-from chemspec.evaluation.calibration import format_table_rows
 from chemspec.io import tables
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.tasks import TASKS
@@ -169,7 +168,11 @@ def roundtrip(section: Section) -> str:
 
 def reliability(section: Section) -> str:
     """Return calibration errors before and after, held out."""
-    rows = format_table_rows(section["table"], section["numbers"])
+    rows = [
+        (kind, method, *(f"{measured[name]:.3f}" for name in section["numbers"]))
+        for kind, methods in section["table"].items()
+        for method, measured in methods.items()
+    ]
     return (
         f"On {section['queries']} validation queries with {section['answers']} different valid answers; "
         f"fits made on one half and measured on the other, both ways. Stored: slope {section['slope']:.3f}, "

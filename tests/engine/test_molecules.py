@@ -86,7 +86,7 @@ def test_ctrl_c_ends_the_command_which_goes_on_when_it_is_given_again(tiny_retro
     texts = [f"{'C' * (number % 20 + 1)}O{'C' * (number // 20)}" for number in range(500)]
     (tmp_path / "in.smi").write_text("\n".join(texts))
     outs = [tmp_path / "a.csv", tmp_path / "b.csv"]
-    options = ("-t", "retro", "-m", str(tiny_retro), "--max-len", "12", "--write-every", "25", "--threads", "1")
+    options = ("-t", "retro", "-m", str(tiny_retro), "--max-len", "12", "--batch-size", "3", "--threads", "1")
     command = (sys.executable, "-m", "chemspec.cli", "predict", str(tmp_path / "in.smi"), *options)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     # What is started in a script's background ignores Ctrl-C, and so would this.

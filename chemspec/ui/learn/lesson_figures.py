@@ -18,7 +18,7 @@ from chemspec.ui.learn.lessons import recorded_example
 from chemspec.ui.learn.walltime import MAX_GAMMA, Cost, best_gamma, expected_speedup, flat_cost
 from chemspec.ui.step.trace_player import Frame, show_figure
 
-SECONDS = ("draft_seconds", "model_seconds", "waited_seconds", "seconds", "host_share")  # not shown of an example
+SECONDS = ("draft_seconds", "model_seconds", "seconds")  # not shown of an example
 
 
 def draw_certainty() -> None:
