@@ -52,7 +52,7 @@ class QuerySource:
 
         if not self.smiles and sys.stdin.isatty():
             raise ValueError('nothing to predict; give a SMILES, a file or "-" for standard input')
-        task = opt.parse_task(self.task) if self.task else task_of_model(self.model)
+        task = questions.check_task(self.task) if self.task else task_of_model(self.model)
         queries, source = opt.read_texts(self.smiles or ["-"], self.column, task)
         if not queries:
             raise ValueError(f"nothing to predict: there is no query in {source}")
@@ -176,7 +176,7 @@ class Cluster:
                 address=self.ray,
                 progress=report,
                 note=show.print_note,
-                task=opt.parse_task(source.task) if source.task else None,
+                task=questions.check_task(source.task) if source.task else None,
                 column=source.column,
                 shard_rows=self.shard_rows,
                 most=self.engines,

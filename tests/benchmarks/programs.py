@@ -33,6 +33,7 @@ from chemspec.io import tables
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import set_torch_threads, usable_cores
+from chemspec.tasks import check_task
 from chemspec.tokenizer import UNK
 from chemspec.types import Draft, Prefix
 
@@ -231,7 +232,7 @@ def main(
 ) -> None:
     """Time programs on the same queries and weights, by turns; prints a table in Markdown."""
     plan = speed.BenchSettings(
-        tasks=("forward", "retro") if task == "both" else (opt.parse_task(task),),
+        tasks=("forward", "retro") if task == "both" else (check_task(task),),
         source=source,
         limit=limit,
         widths=opt.parse_integers("widths", widths),
