@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import pytest
-from small import QUERIES, tiny_folder
-
-from chemspec.bench.sweep import Row, Setting, decode_untimed, sweep_settings
-from chemspec.engine.engine import Engine
+from chemspec.bench.sweep import Row, Setting, sweep_settings
 from chemspec.settings import DecodeSettings
 
 PLAIN = DecodeSettings(decoder="greedy", n=1, drafter="none")
@@ -28,13 +24,3 @@ def test_rows_know_their_baselines_and_progress_ends_at_the_total() -> None:
     assert all(row.baseline is rows[0] for row in rows[2:6])
     assert [rows[place].same() for place in (0, 2, 4, 5)] == [[True] * 2, [False] * 2, [True] * 2, [True]]
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
-
-
-def test_counting_needs_no_clock(tmp_path: Any) -> None:
-    engine = Engine.load(tiny_folder(tmp_path / "retro"), device="cpu", threads=1)
-    (row,) = decode_untimed(engine, QUERIES[:2], Setting("plain", PLAIN))
-    assert [result.query for result in row.results] == list(QUERIES[:2])
-    assert row.answers == [[answer.tokens for answer in result.hypotheses] for result in row.results]
-    assert row.counted.queries == 2 and row.seconds == ()
-    with pytest.raises(ValueError, match="no values"):
-        _ = row.times
