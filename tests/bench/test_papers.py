@@ -8,7 +8,6 @@ import json
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -117,7 +116,7 @@ def made(name: str, seconds: list[float], answers: list[str], *, passes: int = 4
         for place, text in enumerate(answers)
     )
     setting = Setting(name, DecodeSettings(decoder="greedy", n=1, batch_size=1), "standard")
-    return Row.of(setting, results, seconds=tuple(seconds), sizes=(1,) * len(seconds), peak_mb=100.0)
+    return Row.of(setting, results, seconds=tuple(seconds), sizes=(1,) * len(seconds))
 
 
 def test_a_row_that_was_cut_short_is_compared_on_its_own_queries() -> None:
@@ -150,26 +149,6 @@ def test_a_speedup_that_rests_on_little_stands_in_brackets(queries: int, timings
     assert papers_tables._format_speedup({**row, "speedup": None}) is None
     answered = papers_tables.display_row(row)["answered"]
     assert answered == (str(queries) if queries == timings else f"{queries} in {timings}")
-
-
-def test_rows_take_turns_until_their_seconds_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    order: list[str] = []
-    clock = iter(range(10_000))
-    monkeypatch.setattr(papers.time, "perf_counter", lambda: next(clock))  # every call takes a second
-
-    def predict(queries: list[str], settings: DecodeSettings) -> tuple[DecodeResult, ...]:
-        order.append(settings.drafter)
-        return made("answers", [1.0], queries).results
-
-    how = DecodeSettings(decoder="greedy", n=1, batch_size=1)
-    entries: Any = [
-        (SimpleNamespace(predict=predict), Setting(name, replace(how, drafter=name))) for name in ("none", "copy")
-    ]
-    rows = papers.race_settings(entries, QUERIES[:3], seconds=1.5)
-    # One untimed answer each, then by turns; two answers are more than one and a half seconds.
-    assert order == ["none", "copy", "none", "copy", "copy", "none"]
-    assert [len(row.results) for row in rows] == [2, 2]
-    assert rows[1].baseline is rows[0] and rows[0].baseline is None
 
 
 # Slow: a process that loads PyTorch.
