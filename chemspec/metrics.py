@@ -48,7 +48,6 @@ class SpeedNumbers:
         draft_calls: Forward passes of the drafter's own models; one shared by several queries counts once for each.
         draft_seconds: Time spent drafting; a batch's time is divided evenly among its queries.
         model_seconds: Time spent in the decoder, divided likewise.
-        waited_seconds: Time for which queries waited for the decoder; in a batch every query waits for the whole pass.
         seconds: Time from the start of decoding to the last pass, everything included.
         margin: Smallest log-prob gap between the best and the second-best token: rounding below it cannot change a
             greedy output; beams and samples have other ties, too.
@@ -64,7 +63,6 @@ class SpeedNumbers:
     draft_calls: int
     draft_seconds: float
     model_seconds: float
-    waited_seconds: float
     seconds: float
     margin: float
 
@@ -103,11 +101,6 @@ class SpeedNumbers:
         """Accepted / (accepted + refused): acceptance probability given that earlier tokens were (Leviathan et al.)."""
         return _ratio_or_zero(self.accepted, self.accepted + self.refused)
 
-    @property
-    def host_share(self) -> float:
-        """Share of the waiting time spent outside the model."""
-        return _ratio_or_zero(self.seconds - self.waited_seconds, self.seconds)
-
 
 def _rejects_draft(item: Pass) -> bool:
     """Return whether every draft was rejected before its end (in the last pass, eos may have cut it)."""
@@ -118,7 +111,7 @@ def speed_numbers(traces: Sequence[Trace]) -> SpeedNumbers:
     """Return the metrics of several traces together.
 
     In a batch, the seconds of a pass are divided evenly among its queries (`model_seconds`), while every query waits
-    for the whole pass (`waited_seconds`, `seconds`).
+    for the whole pass (`seconds`).
     """
     passes = [item for trace in traces for item in trace.passes]
     return SpeedNumbers(
@@ -132,7 +125,6 @@ def speed_numbers(traces: Sequence[Trace]) -> SpeedNumbers:
         draft_calls=sum(item.draft_calls for item in passes),
         draft_seconds=sum(item.draft_seconds / item.width for item in passes),
         model_seconds=sum(item.model_seconds / item.width for item in passes),
-        waited_seconds=sum(item.model_seconds for item in passes),
         seconds=sum(trace.seconds for trace in traces),
         margin=min((item.margin for item in passes), default=float("inf")),
     )

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
-from small import QUERIES
+from command_line import call
+from small import QUERIES, TOKENIZER, tiny_folder
+from tiny import tiny_model
 
 from chemspec import asset_files
-from chemspec.bench import speed
+from chemspec.bench import papers, speed
+from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
 
 
@@ -20,3 +25,32 @@ def bench_in_small(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
     monkeypatch.setattr(asset_files, "bench_queries", lambda _: short)
     monkeypatch.setattr(speed, "DecodeSettings", lambda **options: replace(answer, **options))
+
+
+def folder_with_drafters(folder: Path) -> Path:
+    """A forward and a retro model, the latter with drafters."""
+    target = tiny_folder(folder / "retro", task="retro")
+    tiny_folder(folder / "forward", task="forward")
+    for seed, kind in enumerate(("ar", "medium")):
+        tiny_folder(target / "drafters" / kind, seed=5 + seed)
+    config = checkpoint.read_config(target)[1]
+    filler = tiny_model(7, config.vocab_size + 1, d_model=32, heads=4, feedforward=32, max_positions=1024).float()
+    checkpoint.save_drafter(target / "drafters" / "spec_drafter", filler, TOKENIZER, kind="spec_drafter", length=20)
+    return folder
+
+
+def papers_in_small(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `bench papers` take the models of a folder, few widths and batches, short answers, and no process."""
+    few = partial(papers.PapersSettings, widths=(2,), batches=(1, 2), memory=(2,))
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
+    monkeypatch.setattr(asset_files, "bench_queries", lambda _: tuple(QUERIES))
+    monkeypatch.setattr(papers, "measure_in_child", papers.measure_memory)
+    monkeypatch.setattr(papers, "DecodeSettings", lambda **how: DecodeSettings(**{"max_len": 10, **how}))
+    monkeypatch.setattr(papers, "PapersSettings", few)
+
+
+def bench_papers(out: Path, *words: str) -> Any:
+    """Run `bench papers` with two queries."""
+    done = call("bench", "papers", "--out", out, "--limit", 2, "--seconds", 0.01, "--threads", 1, *words)
+    assert done.exit_code == 0, done.output
+    return done

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
-from random import Random
 from statistics import fmean, median
 from typing import Any
 
@@ -23,7 +22,7 @@ import torch
 from chemspec import evaluation
 from chemspec.bench.counts import target_megabytes
 from chemspec.bench.speed import describe_machine, peak_memory_mb, read_queries, reset_peak_memory
-from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio
+from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio, race_settings
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable_drafters
 from chemspec.evaluation.accuracy import RANKS, rank_of_truth, top_accuracies
@@ -32,7 +31,6 @@ from chemspec.metrics import Spread
 from chemspec.model.checkpoint import drafter_folder
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings, Task
-from chemspec.types import DecodeResult
 
 ACCURATE = (*RANKS, 25)
 MIN_QUERIES = 30  # with fewer queries a speed-up is shown in brackets, and accuracy is left out
@@ -114,38 +112,6 @@ def settings_by_table(suite: PapersSettings, task: Task, have: Sequence[str]) ->
         return {"forward": read_table_settings("forward"), "curve": curve, "learned": learned}
     beams = [setting for n in suite.widths for setting in read_table_settings("beams", n=n)]
     return {"retro": read_table_settings("retro") + beams, "learned": learned}
-
-
-def race_settings(entries: Sequence[tuple[Engine, Setting]], queries: Sequence[str], *, seconds: float) -> list[Row]:
-    """Decode queries in batches, alternating between settings, after an untimed batch of the shortest query.
-
-    Queries are batched by length to minimise padding; batches come in random order, so that the first ones are
-    representative. No batch of a setting is started after `seconds`. Returns one row per entry; all have one batch
-    size, and the first is the baseline.
-    """
-    size = entries[0][1].settings.batch_size
-    ordered = sorted(queries, key=len) if size > 1 else list(queries)
-    batches = [ordered[start : start + size] for start in range(0, len(ordered), size)]
-    if size > 1:
-        Random(0).shuffle(batches)
-    for engine, setting in entries:
-        engine.predict([min(queries, key=len)] * min(size, len(queries)), setting.settings)
-    spent: list[list[float]] = [[] for _ in entries]
-    results: list[list[DecodeResult]] = [[] for _ in entries]
-    for turn, batch in enumerate(batches):
-        for offset in range(len(entries)):
-            which = (offset + turn) % len(entries)
-            if sum(spent[which]) > seconds:
-                continue
-            engine, setting = entries[which]
-            began = time.perf_counter()
-            results[which] += engine.predict(batch, setting.settings)
-            spent[which].append(time.perf_counter() - began)
-    rows = [
-        Row.of(setting, answered, seconds=tuple(times), sizes=tuple(map(len, batches[: len(times)])))
-        for (_, setting), answered, times in zip(entries, results, spent, strict=True)
-    ]
-    return [rows[0], *(replace(row, baseline=rows[0]) for row in rows[1:])]
 
 
 def measure_tables(suite: PapersSettings, *, progress: Progress = lambda *_: None) -> dict[str, Any]:

@@ -21,25 +21,22 @@ COLUMNS = {
     "same answers": "{same}",
 }
 UNDRAFTED = "nothing drafted"
-VARYING = {"engine": "{engine}", "batch": "{batch}"}  # columns shown if the values differ
 
 
 def build_table(report: Mapping[str, Any]) -> Table:
-    """Build the table for a terminal, in 100 columns unless programs or batch sizes differ."""
+    """Build the table for a terminal, in 100 columns unless batch sizes differ."""
     rows = [_narrow_row(row) for row in report["rows"]]
-    varying = {name: form for name, form in VARYING.items() if len({row[name] for row in rows}) > 1}
-    notes = dict.fromkeys([*report["notes"], *(row["note"] for row in report["rows"])])
-    return tables.terminal({**varying, **COLUMNS}, rows, remarks=list(filter(None, notes)))
+    batches = {"batch": "{batch}"} if len({row["batch"] for row in rows}) > 1 else {}
+    return tables.terminal({**batches, **COLUMNS}, rows)
 
 
 def _narrow_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row for the narrow table; a baseline has no speed-up, nor has a search without drafts."""
     if _is_standard(row):
         return {**row, "decoder": _decoder_label(row), "faster": None, "same": None}
-    interval = None
     if _is_undrafted(row):
         interval = UNDRAFTED
-    elif row["speedup"] is not None:
+    else:
         interval = f"{row['speedup']:.2f} ({row['speedup_low']:.2f} to {row['speedup_high']:.2f})"
     same = f"{_count_identical(row)} of {row['queries']}"
     return {**row, "decoder": _decoder_label(row), "faster": interval, "same": same}
@@ -47,11 +44,10 @@ def _narrow_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def summary_sentence(report: Mapping[str, Any]) -> str:
     """Summarise the speed-ups by decoder, smallest and largest; empty if no drafter was timed."""
-    drafted = [row for row in report["rows"] if row["engine"] == "chemspec" and not _is_standard(row)]
+    drafted = [row for row in report["rows"] if not _is_standard(row)]
     gains: dict[str, list[float]] = {}
     for row in drafted:
-        if row["speedup"] is not None:
-            gains.setdefault(_decoder_label(row), []).extend([] if _is_undrafted(row) else [row["speedup"]])
+        gains.setdefault(_decoder_label(row), []).extend([] if _is_undrafted(row) else [row["speedup"]])
     if not gains:
         return ""
     gain = ", ".join(f"{decoder} {_format_range(values) if values else UNDRAFTED}" for decoder, values in gains.items())
@@ -60,7 +56,7 @@ def summary_sentence(report: Mapping[str, Any]) -> str:
 
 
 def _is_standard(row: Mapping[str, Any]) -> bool:
-    return bool(row["engine"] == "chemspec" and row["drafter"] == "none")
+    return bool(row["drafter"] == "none")
 
 
 def _is_undrafted(row: Mapping[str, Any]) -> bool:

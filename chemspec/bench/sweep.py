@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import inf
+from random import Random
+from statistics import fmean
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -39,8 +43,6 @@ class Row:
     results: tuple[DecodeResult, ...] = ()  # if decoded by chemspec
     seconds: tuple[float, ...] = ()  # of every batch, if timed; means over rounds
     sizes: tuple[int, ...] = ()  # of every batch
-    peak_mb: float = 0.0  # memory of the process; 0 if not measured
-    facts: Mapping[str, Any] = field(default_factory=dict)  # further columns of the report
     baseline: Row | None = None  # row to compare with
 
     @classmethod
@@ -77,37 +79,61 @@ class Row:
 
 
 Progress = Callable[[int, int], None]
-Measure = Callable[[Engine, Sequence[str], Setting], Sequence[Row]]
-
-
-def decode_untimed(engine: Engine, queries: Sequence[str], setting: Setting) -> Sequence[Row]:
-    """Decode the queries without timing."""
-    return [Row.of(setting, engine.predict(queries, setting.settings))]
 
 
 def sweep_settings(
-    engine: Engine,
-    queries: Sequence[str],
-    settings: Sequence[Setting],
-    *,
-    measure: Measure = decode_untimed,
-    progress: Progress = lambda *_: None,
+    engine: Engine, queries: Sequence[str], settings: Sequence[Setting], *, progress: Progress = lambda *_: None
 ) -> list[Row]:
-    """Decode queries under every setting; returns the rows in their order, each with its baseline.
+    """Decode queries under every setting, without timing; returns a row for each with its baseline, an earlier setting.
 
-    A baseline comes before the settings compared with it. `measure` returns the rows of one setting, several if
-    programs race; `progress` is called with the number of finished settings and the total.
+    `progress` is called with the number of finished settings and the total.
     """
-    rows: list[Row] = []
-    first: dict[str, Row] = {}
+    rows: dict[str, Row] = {}
     for done, setting in enumerate(settings, 1):
-        measured = measure(engine, queries, setting)
-        if setting.baseline in first:
-            measured = [replace(row, baseline=first[setting.baseline]) for row in measured]
-        first.setdefault(setting.name, measured[0])
-        rows += measured
+        row = Row.of(setting, engine.predict(queries, setting.settings), baseline=rows.get(setting.baseline))
+        rows[setting.name] = row
         progress(done, len(settings))
-    return rows
+    return list(rows.values())
+
+
+def race_settings(
+    entries: Sequence[tuple[Engine, Setting]], queries: Sequence[str], *, rounds: int = 1, seconds: float = inf
+) -> list[Row]:
+    """Decode queries in batches, alternating between settings, after an untimed batch of the longest queries.
+
+    Queries are batched by length to minimise padding; batches come in random order, so that the first ones are
+    representative. The time of a batch is the mean over `rounds`; no batch of a setting is started after `seconds`.
+    Returns one row per entry; all have one batch size, and the first is the baseline.
+    """
+    size = entries[0][1].settings.batch_size
+    by_length = sorted(queries, key=len)
+    ordered = by_length if size > 1 else list(queries)
+    batches = [ordered[start : start + size] for start in range(0, len(ordered), size)]
+    if size > 1:
+        Random(0).shuffle(batches)
+    for engine, setting in entries:
+        engine.predict(by_length[-size:], setting.settings)
+    spent: list[list[float]] = [[] for _ in entries]
+    results: list[list[DecodeResult]] = [[] for _ in entries]
+    for number, batch in enumerate(batches):
+        times: dict[int, list[float]] = {which: [] for which, past in enumerate(spent) if sum(past) <= seconds}
+        for turn in range(rounds * len(entries)):
+            which = (number + turn) % len(entries)
+            if which not in times:
+                continue
+            engine, setting = entries[which]
+            began = time.perf_counter()
+            answered = engine.predict(batch, setting.settings)
+            times[which].append(time.perf_counter() - began)
+            if len(times[which]) == 1:
+                results[which] += answered
+        for which, taken in times.items():
+            spent[which].append(fmean(taken))
+    rows = [
+        Row.of(setting, answered, seconds=tuple(taken), sizes=tuple(map(len, batches[: len(taken)])))
+        for (_, setting), answered, taken in zip(entries, results, spent, strict=True)
+    ]
+    return [rows[0], *(replace(row, baseline=rows[0]) for row in rows[1:])]
 
 
 def paired_ratio(slow: Sequence[float], fast: Sequence[float]) -> tuple[float, float, float]:

@@ -13,6 +13,7 @@ from chemspec.cli import show
 from chemspec.cli.base import app, command, refuse_group_options
 from chemspec.io import tables
 from chemspec.system import gpu
+from chemspec.tasks import check_task
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.bench.speed import BenchSettings
@@ -50,7 +51,7 @@ class SpeedRows(opt.Runtime):
         on_cpu = self.device in ("auto", "cpu") and self.runtime in ("auto", "native")
         both = self.dtype == "auto" and on_cpu and not gpu.gpu_available()
         return BenchSettings(
-            tasks=("forward", "retro") if self.task == "both" else (opt.parse_task(self.task),),
+            tasks=("forward", "retro") if self.task == "both" else (check_task(self.task),),
             source=self.source,
             limit=self.limit,
             widths=opt.parse_integers("widths", self.widths),

@@ -7,6 +7,7 @@ from typing import Any
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
+from chemspec.tasks import TASKS, check_task
 
 
 @command("models", "Answers")
@@ -53,7 +54,7 @@ def import_checkpoint(
         raise ValueError(f"{path} is missing")
     if unknown not in ("refuse", "unk"):
         raise ValueError(f"--unknown {unknown!r} is not refuse or unk")
-    options = LoadOptions(opt.parse_task(task) if task else None, template, "", vocab, unknown == "unk")
+    options = LoadOptions(check_task(task) if task else None, template, "", vocab, unknown == "unk")
     loaded = model_formats.load(path, options)
     write_imported_model(loaded, path, out, license_text=license_text, command=opt.command_line())
     for name, value in loaded.details.items():
@@ -98,7 +99,7 @@ def evaluate_model(
     from chemspec.evaluation import accuracy
 
     file = file or opt.find_test_file(source, task, "give a file of held-out reactions with --file")
-    reactions = accuracy.read_known_reactions(file, opt.parse_task(task), limit=limit, seed=seed)
+    reactions = accuracy.read_known_reactions(file, check_task(task), limit=limit, seed=seed)
     engine = runtime.load(task, model)
     special = {"distinct": settings.distinct, "augmented": settings.augment > 1, "int8": engine.dtype == "int8"}
     names = _measurement_names(task, file, special, keep=keep_numbers)
@@ -121,7 +122,6 @@ def evaluate_model(
 
 def _measurement_names(task: str, file: Path, special: dict[str, bool], *, keep: bool) -> list[str]:
     from chemspec.data import holdout
-    from chemspec.tasks import TASKS
 
     if file.name == holdout.FILE and TASKS.lookup(task).test:  # then these are the task's test set
         if keep and any(special.values()):

@@ -222,13 +222,6 @@ def require_data_folder(source: Path | None) -> Path:
     return source
 
 
-def parse_task(name: str) -> Task:
-    """Return the task with this name; ValueError if there is none."""
-    if name not in TASKS:
-        raise ValueError(f"no task {name!r}; there are {tasks.task_names()}")
-    return TASKS[name].name
-
-
 def build_decode_settings(decoder: str, n: int, exact: bool, drafter: str = "auto", **others: Any) -> DecodeSettings:
     """Return decoding settings; a relaxed decoder requires `exact` to be false."""
     others["drafter"] = DRAFTERS.load(drafter)
@@ -239,8 +232,8 @@ def load_engine(task: str, model: str, **options: Any) -> Engine:
     """Load the requested model, or the task's default; ValueError if it was trained for another task."""
     from chemspec.engine.engine import Engine
 
-    task_name = parse_task(task) if task else None
-    engine = Engine.load(model or task_name or parse_task(task), task=task_name, **options)
+    task_name = tasks.check_task(task) if task else None
+    engine = Engine.load(model or task_name or tasks.check_task(task), task=task_name, **options)
     if task_name and engine.task != task_name:
         raise ValueError(
             f"model {engine.name!r} is a {engine.task} model, not one for {task}; choose another with --model"
@@ -262,12 +255,12 @@ def read_test_reactions(
     file = find_test_file(source, task, remedy)
     file = file.with_name(file.name.replace("_test.", f"_{part}."))
     left_out = ("overlaps_test",) if part == "val" else ()
-    return accuracy.read_known_reactions(file, parse_task(task), leave_out=left_out, **which)
+    return accuracy.read_known_reactions(file, tasks.check_task(task), leave_out=left_out, **which)
 
 
 def find_test_file(source: Path | None, task: str, remedy: str = "") -> Path:
     """Return a task's standard test file; a ValueError without one has the advice `remedy`, or names other tasks."""
-    spec = TASKS[parse_task(task)]
+    spec = TASKS[tasks.check_task(task)]
     if not spec.test:
         able = " or ".join(entry.name for entry in TASKS.values() if entry.test)
         remedy = remedy or f"this command needs one, as there is for {able}"

@@ -61,7 +61,7 @@ class SearchLimits:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Models:
+class Models(opt.Hardware):
     """Models of a search, and where they run.
 
     Attributes:
@@ -74,19 +74,15 @@ class Models:
     check: bool = True
     drafter: str = opt.DEFAULT.drafter
     model: str = ""
-    dtype: str = "auto"
-    device: str = "auto"
-    threads: int = 0
 
-    def load(self, index: Precedents | None) -> Expander:
+    def load_expander(self, index: Precedents | None) -> Expander:
         """Load the models, that of reagents if it is installed."""
         from chemspec.plan.expand import Expander
         from chemspec.review.review import load_engines, load_fastest
 
-        hardware: dict[str, Any] = {"device": self.device, "dtype": self.dtype, "threads": self.threads}
         load = partial(opt.load_engine, "retro")  # which checks the task of the model
-        retro = load_fastest(self.model or "retro", load=load, **hardware)
-        others = load_engines(("forward", "reagents") if self.check else ("reagents",), **hardware)
+        retro = load_fastest(self.model or "retro", load=load, **self.loading)
+        others = load_engines(("forward", "reagents") if self.check else ("reagents",), **self.loading)
         if self.check and "forward" not in others:
             raise ValueError("no model named forward is installed to check the steps; leave them unchecked: --no-check")
         settings = DecodeSettings(n=self.n, drafter=self.drafter)
@@ -126,7 +122,7 @@ def plan_routes(
     queries = _read_targets(targets, column)
     can_buy = load_stock(stock or BUILT_IN)
     index = installed()
-    expander = models.load(index)
+    expander = models.load_expander(index)
     report = _Report()
     for target in queries:
         with show.progress_bar("expanding") as progress:

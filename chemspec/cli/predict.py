@@ -51,7 +51,7 @@ class QuerySource:
 
         if not self.smiles and sys.stdin.isatty():
             raise ValueError('nothing to predict; give a SMILES, a file or "-" for standard input')
-        task = opt.parse_task(self.task) if self.task else task_of_model(self.model)
+        task = questions.check_task(self.task) if self.task else task_of_model(self.model)
         queries, source = opt.read_texts(self.smiles or ["-"], self.column, task)
         if not queries:
             raise ValueError(f"nothing to predict: there is no query in {source}")
@@ -120,7 +120,6 @@ class OutputFiles:
         receipts: add to every row of a .jsonl what `chemspec verify` needs to decode it again.
         review: review the answers: strategies, problems, forward check, reagents, patent precedents and stock; also
             with --json and in a .csv or .jsonl.
-        write_every: queries between two writes to --out; 0: a few batches.
     """
 
     out: Path | None = None
@@ -128,11 +127,8 @@ class OutputFiles:
     receipts: bool = False
     review: bool = False
     stock: list[str] | None = None
-    write_every: int = 0
 
     def __post_init__(self) -> None:
-        if self.write_every < 0:
-            raise ValueError(f"--write-every {self.write_every}; give at least 1, or 0 for a few batches")
         if self.out is not None and self.trace is not None:
             raise ValueError("--trace is for answers on the screen; leave out --out")
         if self.stock and not self.review:
@@ -181,7 +177,7 @@ class Cluster:
                 address=self.ray,
                 progress=report,
                 note=show.print_note,
-                task=opt.parse_task(source.task) if source.task else None,
+                task=questions.check_task(source.task) if source.task else None,
                 column=source.column,
                 shard_rows=self.shard_rows,
                 most=self.engines,
@@ -211,8 +207,8 @@ def predict(
     if within is not None and (files.out or files.trace or cluster.ray or files.review):
         raise ValueError("--within is for answers on the screen; leave out --out, --trace, --review and --ray")
     if cluster.ray:
-        if files.receipts or files.review or files.write_every:
-            raise ValueError("--receipts, --review and --write-every do not go with --ray")
+        if files.receipts or files.review:
+            raise ValueError("--receipts and --review do not go with --ray")
         return cluster.predict(source, decoding, runtime, files)
     settings = decoding.settings()
     opt.check_parent_folders(files.out, files.trace)
@@ -273,7 +269,6 @@ def _write_predictions(
             written=lambda results: answered.append(savings.sum_savings(results)),
             receipts=files.receipts,
             review=writers.RowReview(ANSWER_COLUMNS, reviewer.rows) if reviewer else None,
-            every=files.write_every,
         )
     summary = _format_counts(counts)
     if answered:

@@ -11,7 +11,7 @@ from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.cli.train import train
 from chemspec.settings import DecodeSettings
-from chemspec.tasks import TASKS
+from chemspec.tasks import TASKS, check_task
 
 
 @command("average", "Models", train)
@@ -50,11 +50,11 @@ def measure_calibration(
     from chemspec.evaluation import accuracy, calibration
 
     reactions: list[Any] = []
-    if not heldout or (source and TASKS[opt.parse_task(task)].test):
+    if not heldout or (source and TASKS[check_task(task)].test):
         remedy = "give held-out reactions with --heldout"
         reactions += opt.read_test_reactions(source, task, "val", remedy, limit=queries, seed=seed)
     if heldout:
-        reactions += accuracy.read_known_reactions(heldout, opt.parse_task(task), limit=queries, seed=seed)
+        reactions += accuracy.read_known_reactions(heldout, check_task(task), limit=queries, seed=seed)
     engine = opt.load_engine(task, model, threads=threads)
     made = f"chemspec train calibration --task {engine.task} --queries {queries} --seed {seed} -n {n}"
     made += f" --heldout {heldout.name}" if heldout else ""
@@ -70,9 +70,8 @@ def measure_calibration(
     if keep_numbers:
         measured = {**document, "numbers": calibration.NUMBERS}
         opt.store_measurements(engine.folder, ["reliability"], engine.digest, measured)
-    names = ("probability", "used", *calibration.NUMBERS)
-    rows = calibration.format_table_rows(result.table, calibration.NUMBERS)
-    show.print_rows([dict(zip(names, row, strict=True)) for row in rows])
+    methods = result.table["sequence"].items()
+    show.print_rows([{"used": used, **{name: f"{value:.3f}" for name, value in row.items()}} for used, row in methods])
     return document
 
 
@@ -97,7 +96,7 @@ def distil_model(
     """
     from chemspec.train import distil
 
-    folder = data_dir or Path("data") / opt.parse_task(task)
+    folder = data_dir or Path("data") / check_task(task)
     target = out or Path("data") / f"{task}-distilled"
     engine = opt.load_engine(task, model, threads=threads, device=device)
     settings = DecodeSettings(decoder="greedy", n=1, batch_size=batch_size, max_len=max_len)

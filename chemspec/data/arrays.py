@@ -64,11 +64,6 @@ class RaggedArray:
             out[np.arange(len(index_array)), lengths + 1] = EOS
         return torch.from_numpy(out)
 
-    def part(self, start: int, stop: int) -> RaggedArray:
-        """Return the sequences from `start` up to `stop`."""
-        offsets = self.offsets[start : stop + 1]
-        return RaggedArray(self.flat[offsets[0] : offsets[-1]], offsets - offsets[0])
-
     def pick(self, indices: NDArray[np.int64]) -> RaggedArray:
         """Return the sequences with these indices."""
         starts, lengths = self.offsets[indices], self.lengths[indices]
@@ -95,7 +90,7 @@ class Pairs:
 
     def part(self, start: int, stop: int) -> Pairs:
         """Return the pairs from `start` up to `stop`."""
-        return Pairs(self.sources.part(start, stop), self.targets.part(start, stop))
+        return self.pick(np.arange(start, min(stop, len(self))))
 
     def pick(self, indices: NDArray[np.int64]) -> Pairs:
         """Return the pairs with these indices."""

@@ -40,19 +40,6 @@ class CalibrationReport:
 
 
 NUMBERS = tuple(f"{which}: {what}" for which in ("first", "all") for what in ("loss", "ece by width", "ece by mass"))
-
-
-def format_table_rows(
-    table: Mapping[str, Mapping[str, Mapping[str, float]]], names: Sequence[str]
-) -> list[tuple[str, ...]]:
-    """Format a report's table: score, method, and the named numbers."""
-    return [
-        (kind, method, *(f"{measured[name]:.3f}" for name in names))
-        for kind, methods in table.items()
-        for method, measured in methods.items()
-    ]
-
-
 RAW, TEMPERATURE = "as it is", "temperature"
 
 

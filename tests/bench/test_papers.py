@@ -7,25 +7,20 @@ import gzip
 import json
 from dataclasses import replace
 from datetime import date
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
-from xml.etree import ElementTree
 
 import pytest
-from command_line import call
 from rich.console import Console
-from small import QUERIES, TOKENIZER, tiny_folder
-from tiny import tiny_model
+from small import QUERIES
+from small_bench import bench_papers, folder_with_drafters, papers_in_small
 
-from chemspec import asset_files, evaluation
+from chemspec import evaluation
 from chemspec.bench import papers, papers_tables
 from chemspec.bench.papers import PapersSettings
 from chemspec.bench.sweep import Row, Setting
 from chemspec.cli import show
 from chemspec.engine.engine import Engine
-from chemspec.model import checkpoint
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
@@ -35,26 +30,12 @@ SMALL = {"limit": 3, "seconds": 0.01, "widths": (2,), "batches": (1, 2), "memory
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    target = tiny_folder(folder / "retro", task="retro")
-    tiny_folder(folder / "forward", task="forward")
-    for seed, kind in enumerate(("ar", "medium")):
-        tiny_folder(target / "drafters" / kind, seed=5 + seed)
-    config, width = checkpoint.read_config(target)[1], 32
-    filler = tiny_model(7, config.vocab_size + 1, d_model=width, heads=4, feedforward=32, max_positions=1024)
-    checkpoint.save_drafter(
-        target / "drafters" / "spec_drafter", filler.float(), TOKENIZER, kind="spec_drafter", length=20
-    )
-    return folder
+    return folder_with_drafters(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(autouse=True)
 def _home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
-    monkeypatch.setattr(asset_files, "bench_queries", lambda _: tuple(QUERIES))
-    # Without the seconds that a process takes to start.
-    monkeypatch.setattr(papers, "measure_in_child", papers.measure_memory)
-    monkeypatch.setattr(papers, "DecodeSettings", lambda **how: DecodeSettings(**{"max_len": 10, **how}))
+    papers_in_small(home, monkeypatch)
 
 
 def sets_in(folder: Path) -> Path:
@@ -68,21 +49,8 @@ def sets_in(folder: Path) -> Path:
     return folder
 
 
-@pytest.fixture
-def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave widths and batches out that take long."""
-    monkeypatch.setattr(papers, "PapersSettings", partial(PapersSettings, widths=(2,), batches=(1, 2), memory=(2,)))
-
-
-def command(out: Path, *words: str) -> Any:
-    done = call("bench", "papers", "--out", out, "--limit", 2, "--seconds", 0.01, "--threads", 1, *words)
-    assert done.exit_code == 0, done.output
-    return done
-
-
-@pytest.mark.usefixtures("few")
 def test_the_command_writes_the_numbers(tmp_path: Path) -> None:
-    report = json.loads(command(tmp_path, "--json").stdout)
+    report = json.loads(bench_papers(tmp_path, "--json").stdout)
     assert json.loads((tmp_path / "papers.json").read_text(encoding="utf-8")) == report
     with (tmp_path / "papers.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
@@ -93,36 +61,13 @@ def test_the_command_writes_the_numbers(tmp_path: Path) -> None:
     assert used["added_mb"] == used["spec_drafter_mb"] - used["none_mb"] and used["none_mb"] > 50
 
 
-@pytest.mark.usefixtures("few")
-def test_page_and_charts_are_made_of_the_numbers_and_the_rest_of_the_page_stays(tmp_path: Path) -> None:
-    pytest.importorskip("vl_convert", reason="vl-convert is not installed (extra bench)")
-    from benchmarks import papers_page
-
-    command(tmp_path)
-    page = tmp_path / "docs" / "measurements.md"
-    page.parent.mkdir()
-    page.write_text(f"# Before\n\n{papers_page.BEGIN}\nold\n{papers_page.END}\n\n# After\n", encoding="utf-8")
-    papers_page.main(tmp_path / "papers.json", page.parent)
-    text = page.read_text(encoding="utf-8")
-    assert text.startswith(f"# Before\n\n{papers_page.BEGIN}\n## The papers")
-    assert text.endswith(f"{papers_page.END}\n\n# After\n")
-    assert max(len(line) for line in text.splitlines() if not line.startswith(("|", "!"))) <= 120
-    assert "\nold\n" not in text and "2.37 (A2)" in text and papers.NO_TRUTH in text
-    for name in ("forward-times", "retro-times", "learned-times", "latency", "speedups-time", "speedups-passes"):
-        assert f"(charts/{name}.svg)" in text
-        ElementTree.fromstring((page.parent / "charts" / f"{name}.svg").read_text(encoding="utf-8"))
-    with pytest.raises(ValueError, match=papers_page.END):
-        papers_page._put(f"{papers_page.BEGIN}\nopen", "new", page)
-
-
-@pytest.mark.usefixtures("few")
 def test_the_command_prints_tables_of_100_columns_with_the_papers_figures(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(show, "answers", Console(width=100, force_terminal=True, color_system=None))
-    done = command(Path("here"))
+    done = bench_papers(Path("here"))
     assert not Path("assets").exists()
     assert not any(line.startswith("{") for line in done.stdout.splitlines())
     assert max(map(len, done.stdout.splitlines())) <= 100
@@ -171,7 +116,7 @@ def made(name: str, seconds: list[float], answers: list[str], *, passes: int = 4
         for place, text in enumerate(answers)
     )
     setting = Setting(name, DecodeSettings(decoder="greedy", n=1, batch_size=1), "standard")
-    return Row.of(setting, results, seconds=tuple(seconds), sizes=(1,) * len(seconds), peak_mb=100.0)
+    return Row.of(setting, results, seconds=tuple(seconds), sizes=(1,) * len(seconds))
 
 
 def test_a_row_that_was_cut_short_is_compared_on_its_own_queries() -> None:
@@ -204,26 +149,6 @@ def test_a_speedup_that_rests_on_little_stands_in_brackets(queries: int, timings
     assert papers_tables._format_speedup({**row, "speedup": None}) is None
     answered = papers_tables.display_row(row)["answered"]
     assert answered == (str(queries) if queries == timings else f"{queries} in {timings}")
-
-
-def test_rows_take_turns_until_their_seconds_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    order: list[str] = []
-    clock = iter(range(10_000))
-    monkeypatch.setattr(papers.time, "perf_counter", lambda: next(clock))  # every call takes a second
-
-    def predict(queries: list[str], settings: DecodeSettings) -> tuple[DecodeResult, ...]:
-        order.append(settings.drafter)
-        return made("answers", [1.0], queries).results
-
-    how = DecodeSettings(decoder="greedy", n=1, batch_size=1)
-    entries: Any = [
-        (SimpleNamespace(predict=predict), Setting(name, replace(how, drafter=name))) for name in ("none", "copy")
-    ]
-    rows = papers.race_settings(entries, QUERIES[:3], seconds=1.5)
-    # One untimed answer each, then by turns; two answers are more than one and a half seconds.
-    assert order == ["none", "copy", "none", "copy", "copy", "none"]
-    assert [len(row.results) for row in rows] == [2, 2]
-    assert rows[1].baseline is rows[0] and rows[0].baseline is None
 
 
 # Slow: a process that loads PyTorch.

@@ -1,40 +1,74 @@
-"""One loop for all benchmarks: rows in order, each beside its baseline."""
+"""Two loops for all benchmarks: rows in order, each beside its baseline, and timed rows by turns."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from small import QUERIES, tiny_folder
 
-from chemspec.bench.sweep import Row, Setting, decode_untimed, sweep_settings
-from chemspec.engine.engine import Engine
+from chemspec.bench import sweep
+from chemspec.bench.sweep import Setting, race_settings, sweep_settings
 from chemspec.settings import DecodeSettings
+from chemspec.types import DecodeResult, Hypothesis
 
-PLAIN = DecodeSettings(decoder="greedy", n=1, drafter="none")
+PLAIN = DecodeSettings(decoder="greedy", n=1, drafter="none", batch_size=1)
+
+
+def answering(order: list[tuple[str, str]]) -> Any:
+    """An engine whose answers are the queries, or their first letters with the drafter `copy`."""
+
+    def predict(queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+        order.extend((settings.drafter, query) for query in queries)
+        texts = [query[: 1 if settings.drafter == "copy" else None] for query in queries]
+        return [
+            DecodeResult(text, "ok", "", (Hypothesis(text, text, True, tuple(text), (-1.0,), -1.0, 0.4),))
+            for text in texts
+        ]
+
+    return SimpleNamespace(predict=predict)
 
 
 def test_rows_know_their_baselines_and_progress_ends_at_the_total() -> None:
-    def measure(_: Any, queries: Sequence[str], setting: Setting) -> list[Row]:
-        answers = [[(query, setting.name[0])] for query in queries]
-        return [Row(setting, answers), Row(setting, answers[:1])]
-
-    settings = [Setting("a", PLAIN, "a"), Setting("b", PLAIN, "a"), Setting("ab", PLAIN, "a"), Setting("c", PLAIN)]
+    short = replace(PLAIN, drafter="copy")
+    settings = [Setting("a", PLAIN, "a"), Setting("b", short, "a"), Setting("c", PLAIN, "a"), Setting("d", PLAIN)]
     seen: list[tuple[int, int]] = []
-    rows = sweep_settings(None, ["x", "y"], settings, measure=measure, progress=lambda *done: seen.append(done))  # type: ignore[arg-type]
-    assert [row.setting.name for row in rows] == ["a", "a", "b", "b", "ab", "ab", "c", "c"]
-    assert [row.baseline is not None for row in rows] == [False, False, True, True, True, True, False, False]
-    assert all(row.baseline is rows[0] for row in rows[2:6])
-    assert [rows[place].same() for place in (0, 2, 4, 5)] == [[True] * 2, [False] * 2, [True] * 2, [True]]
+    rows = sweep_settings(answering([]), ["x", "yy"], settings, progress=lambda *done: seen.append(done))
+    assert [row.setting.name for row in rows] == ["a", "b", "c", "d"]
+    assert [row.baseline for row in rows] == [None, rows[0], rows[0], None]
+    assert [row.same() for row in rows] == [[True, True], [True, False], [True, True], [True, True]]
     assert seen == [(1, 4), (2, 4), (3, 4), (4, 4)]
-
-
-def test_counting_needs_no_clock(tmp_path: Any) -> None:
-    engine = Engine.load(tiny_folder(tmp_path / "retro"), device="cpu", threads=1)
-    (row,) = decode_untimed(engine, QUERIES[:2], Setting("plain", PLAIN))
-    assert [result.query for result in row.results] == list(QUERIES[:2])
-    assert row.answers == [[answer.tokens for answer in result.hypotheses] for result in row.results]
-    assert row.counted.queries == 2 and row.seconds == ()
+    assert rows[0].seconds == ()
     with pytest.raises(ValueError, match="no values"):
-        _ = row.times
+        _ = rows[0].times
+
+
+ENTRIES = [Setting(name, replace(PLAIN, drafter=name)) for name in ("none", "copy")]
+
+
+def test_rows_take_turns_until_their_seconds_are_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, order = iter(range(10_000)), list[tuple[str, str]]()
+    monkeypatch.setattr(sweep.time, "perf_counter", lambda: next(clock))  # every call takes a second
+    engine = answering(order)
+    rows = race_settings([(engine, entry) for entry in ENTRIES], ["x", "yy", "z"], seconds=1.5)
+    # One untimed answer to the longest each, then by turns; two answers are more than one and a half seconds.
+    assert order == [(who, query) for query in ("yy", "x") for who in ("none", "copy")] + [
+        ("copy", "yy"),
+        ("none", "yy"),
+    ]
+    assert [(len(row.results), row.seconds, row.sizes) for row in rows] == [(2, (1, 1), (1, 1))] * 2
+    assert rows[1].baseline is rows[0] and rows[0].baseline is None
+
+
+def test_a_round_is_decoded_by_all_before_the_next() -> None:
+    order: list[tuple[str, str]] = []
+    queries, engine = ["C" * length for length in range(1, 9)], answering(order)
+    batched = [entry._replace(settings=replace(entry.settings, batch_size=4)) for entry in ENTRIES]
+    rows = race_settings([(engine, entry) for entry in batched], queries, rounds=3)
+    assert [len(row.results) for row in rows] == [8, 8] and rows[0].sizes == (4, 4)
+    timed = order[8:]  # a warm-up of the longest comes first
+    assert [who for who, _ in timed[::4]] == ["none", "copy"] * 3 + ["copy", "none"] * 3
+    assert sorted(timed) == sorted((who, query) for who in ("none", "copy") for query in queries * 3)
+    assert [result.query for result in rows[0].results] == [query for who, query in timed[:4] + timed[28:32]]

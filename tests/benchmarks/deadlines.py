@@ -15,11 +15,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts import option, script
 
 from chemspec.asset_files import bench_queries
-from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.engine.deadline import predict_within
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
+from chemspec.tasks import check_task
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def main(
 ) -> None:
     """Predict built-in queries within several deadlines of processor time, with one thread."""
     engine = Engine.load(task, device="cpu", dtype=dtype, threads=1)
-    queries = bench_queries(opt.parse_task(task))[:limit]
+    queries = bench_queries(check_task(task))[:limit]
     for query in queries[:3]:  # what a first prediction costs is no part of a deadline
         predict_within(engine, query, 1.0, DecodeSettings(n=n), clock=time.process_time)
     headings = ("deadline, ms", "with a list", "full width", "median width", "abandoned", "worst lateness, ms", "same")

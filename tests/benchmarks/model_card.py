@@ -17,13 +17,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts import script
 
 from chemspec import evaluation
-from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.engine.registry import model_folder
-from chemspec.evaluation.calibration import format_table_rows
 from chemspec.io import tables
 from chemspec.model.checkpoint import digest_of_folder
-from chemspec.tasks import TASKS
+from chemspec.tasks import TASKS, check_task
 
 SHARES = {
     "invalid": "answers that are no valid SMILES",
@@ -169,7 +167,11 @@ def roundtrip(section: Section) -> str:
 
 def reliability(section: Section) -> str:
     """Return calibration errors before and after, held out."""
-    rows = format_table_rows(section["table"], section["numbers"])
+    rows = [
+        (kind, method, *(f"{measured[name]:.3f}" for name in section["numbers"]))
+        for kind, methods in section["table"].items()
+        for method, measured in methods.items()
+    ]
     return (
         f"On {section['queries']} validation queries with {section['answers']} different valid answers; "
         f"fits made on one half and measured on the other, both ways. Stored: slope {section['slope']:.3f}, "
@@ -206,7 +208,7 @@ SECTIONS: dict[str, Callable[[Section], str]] = {
 
 def main(task: str, model: str = "") -> None:
     """Write the tables of a model's card anew, from what other commands stored with --keep."""
-    folder = model_folder(model or opt.parse_task(task))
+    folder = model_folder(model or check_task(task))
     for problem in fill(folder, digest_of_folder(folder)):
         show.print_note(problem)
     show.print_line(str(folder / "card.md"))

@@ -34,6 +34,7 @@ from chemspec.importers.chemformer import read_tokens
 from chemspec.importers.hf import HfTokenizer, load_network
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import set_torch_threads
+from chemspec.tasks import check_task
 from chemspec.tokenizer import BOS, EOS, PAD
 
 Answers = list[str]  # SMILES, best first
@@ -344,7 +345,7 @@ def main(
     as_json: bool = False,
 ) -> None:
     """Answer the same queries with another program's decoder and with ours, on the same weights."""
-    how: dict[str, Any] = {"task": opt.parse_task(task) if task else None, "template": template, "vocab": vocab or ""}
+    how: dict[str, Any] = {"task": check_task(task) if task else None, "template": template, "vocab": vocab or ""}
     engine = Engine.load(checkpoint, threads=threads, device=device, dtype=dtype, runtime=runtime, **how)
     queries = [one.query for one in speed.read_queries(engine, source, limit)]
     with show.progress_bar("racing") as report:

@@ -1,16 +1,17 @@
 """Other programs and decoders beside ours, on the same weights: `python tests/benchmarks/programs.py --help`.
 
 chemspec is compared with a drafter that was told the answer (oracle), a decoder
-without a cache (naive) and CTranslate2 on one core and on all (ctranslate2, ctranslate2-all).
+without a cache (naive) and CTranslate2 on one core and on all (ctranslate2, ctranslate2-all). Programs alternate batch
+by batch, so that other load on the machine affects all of them alike.
 """
 
 from __future__ import annotations
 
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,22 +25,62 @@ from scripts import option, script
 
 from chemspec import tasks
 from chemspec.bench import speed
-from chemspec.bench.speed import Answers, Program, chemspec_program, drafted_programs
 from chemspec.bench.sweep import Row, Setting, paired_ratio
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.engine.engine import Engine
 from chemspec.io import tables
+from chemspec.metrics import speed_numbers
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import set_torch_threads, usable_cores
+from chemspec.tasks import check_task
 from chemspec.tokenizer import UNK
-from chemspec.types import Draft, Prefix
+from chemspec.types import Draft, Prefix, Trace
+from chemspec.version import __version__
 
 EARLY = "CTranslate2 stops once an ended candidate has led a step and n have ended: lower places may differ from ours"
 SPINNING = 0.25  # seconds; threads of OpenMP look for work for 0.2
 ORACLE = "oracle: a drafter that was told the answer, which no drafter can surpass on this machine"
+WARM_UP_QUERIES = 5  # untimed queries (at least one batch): the longest
+Answers = list[list[tuple[int, ...]]]  # per query, best first: token ids without bos and eos
 PRECISIONS = {"float32": "fp32", "int8": "int8"}  # CTranslate2's names, and ours
+
+
+@dataclass
+class Program:
+    """A decoder to time, of chemspec or another program, in one precision, with one drafter."""
+
+    name: str
+    version: str
+    runtime: str
+    dtype: str
+    device: str
+    answer: Callable[[Sequence[str], DecodeSettings], Answers]  # decodes a batch of queries
+    drafter: str = "none"
+    note: str = ""  # remark on its rows
+    prepare: Callable[[Sequence[str], DecodeSettings], None] = lambda *_: None  # untimed preparation of a batch
+    pause: float = 0.0  # seconds to wait after each answer, until its spinning threads sleep
+    traces: list[Trace] = field(default_factory=list)  # of all answers, if available
+
+
+def chemspec_program(engine: Engine, drafter: str, **options: Any) -> Program:
+    """Return a program for an engine with a drafter; `options` are further settings."""
+    ids = {token: index for index, token in enumerate(engine.tokenizer.tokens)}
+    traces: list[Trace] = []
+
+    def answer(queries: Sequence[str], settings: DecodeSettings) -> Answers:
+        results = engine.predict(queries, settings, drafter=drafter, **options)
+        traces.extend(result.trace for result in results)
+        return [[tuple(ids[token] for token in item.tokens) for item in result.hypotheses] for result in results]
+
+    runs = engine.runtime, engine.dtype, engine.device
+    return Program("chemspec", __version__, *runs, answer, drafter, traces=traces)
+
+
+def chemspec_programs(engine: Engine, drafters: Sequence[str]) -> list[Program]:
+    """Return programs for an engine, one per drafter; the first decodes without drafts and is the baseline."""
+    return [chemspec_program(engine, drafter) for drafter in dict.fromkeys(("none", *drafters))]
 
 
 def oracle(engine: Engine) -> list[Program]:
@@ -112,7 +153,7 @@ def ctranslate2(engine: Engine, cores: int) -> list[Program]:
 
 # By name, in the order in which they run; what is compared with others in every precision comes first.
 ENGINES: dict[str, Callable[[Engine, int, Sequence[str]], list[Program]]] = {
-    "chemspec": lambda engine, _, drafters: drafted_programs([engine], speed.BenchSettings(drafters=drafters), []),
+    "chemspec": lambda engine, _, drafters: chemspec_programs(engine, drafters),
     "oracle": lambda engine, *_: oracle(engine),
     "naive": lambda engine, threads, _: naive(engine, threads),
     "ctranslate2": lambda engine, *_: ctranslate2(engine, 1),
@@ -127,12 +168,43 @@ def _bare(tokens: Sequence[int]) -> tuple[int, ...]:
 # --- the race ------------------------------------------------------------------------------------
 
 
-def run(plan: speed.BenchSettings, engines: Sequence[str], **options: Any) -> dict[str, Any]:
-    """Measure as `speed.run` does, with the programs named; one that cannot run here is noted and left out."""
-    for name in engines:
+@dataclass(frozen=True)
+class ProgramRow(Row):
+    """A row with the facts of its program."""
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def run(
+    plan: speed.BenchSettings, names: Sequence[str], *, progress: Callable[[int, int], None] = lambda *_: None
+) -> dict[str, Any]:
+    """Measure as `speed.run_benchmark`, with the programs named; one that cannot run here is noted and left out."""
+    for name in names:
         if name not in ENGINES:
             raise ValueError(f"no engine {name!r}; there are {', '.join(ENGINES)}")
-    return speed.run_benchmark(plan, programs=partial(programs, names=engines), race=race, **options)
+    rows: list[dict[str, Any]] = []
+    notes: list[str] = []
+    loading: dict[str, Any] = {name: getattr(plan, name) for name in ("device", "threads", "runtime")}
+    total, done = sum(len(plan.settings(task)) for task in plan.tasks), 0
+    for task in plan.tasks:
+        engines = [Engine.load(task, dtype=dtype, **loading) for dtype in plan.dtypes]
+        queries = [question.query for question in speed.read_queries(engines[0], plan.source, plan.limit)]
+        able = programs(engines, plan, notes, names=names)
+        for setting in plan.settings(task):
+            rows += [_report_row(row, task) for row in race(engines[0], queries, setting, programs=able)]
+            done += 1
+            progress(done, total)
+    machine = {**speed.describe_machine(plan.threads), "plan": asdict(plan)}
+    return {"machine": machine, "notes": list(dict.fromkeys(notes)), "rows": rows}
+
+
+def _report_row(row: ProgramRow, task: str) -> dict[str, Any]:
+    """Return a row of the report; a speed-up is against chemspec's standard decoder, or missing."""
+    report = {"task": task, **speed.report_row(row), **row.facts}
+    standard: Any = row.baseline or row
+    if standard.facts["engine"] != "chemspec":
+        report |= dict.fromkeys(("speedup", "speedup_low", "speedup_high"))
+    return report
 
 
 def programs(
@@ -152,23 +224,91 @@ def programs(
 SLOW = {"naive": {"greedy": 20, "beam": 3}}  # slow and steady: so many queries tell its speed, by decoder
 
 
-def race(engine: Engine, queries: Sequence[str], setting: Setting, *, programs: Sequence[Program]) -> list[Row]:
-    """Race as `speed.race_programs` does, and compare our rows with CTranslate2's of their precision.
+def race(engine: Engine, queries: Sequence[str], setting: Setting, *, programs: Sequence[Program]) -> list[ProgramRow]:
+    """Time programs by turns, and compare our rows with CTranslate2's of their precision.
 
     The oracle decodes greedily only, slow programs one query at a time, by themselves, after the others.
     """
     settings = setting.settings
     together = [each for each in programs if each.name not in SLOW and (settings.n == 1 or each.drafter != "oracle")]
-    rows = speed.race_programs(engine, queries, setting, programs=together) if together else []
+    rows = race_programs(engine, queries, setting, programs=together) if together else []
     for program in programs if settings.batch_size == 1 else ():
         if program.name in SLOW:
             few = queries[: SLOW[program.name][settings.decoder]]
-            measured = speed.race_programs(engine, few, setting, programs=[program], rounds=1)
+            measured = race_programs(engine, few, setting, programs=[program], rounds=1)
             rows += [replace(row, baseline=rows[0] if rows else None) for row in measured]
     return [replace(row, facts={**row.facts, **_peer(row, rows)}) for row in rows]
 
 
-def _peer(row: Row, rows: Sequence[Row]) -> dict[str, Any]:
+def race_programs(
+    engine: Engine, queries: Sequence[str], setting: Setting, *, programs: Sequence[Program], rounds: int = 0
+) -> list[ProgramRow]:
+    """Time programs, and compare each row with that of the standard decoder: of chemspec in its own precision."""
+    rows: list[ProgramRow] = []
+    for program, row in zip(programs, time_programs(programs, queries, setting, rounds=rounds), strict=True):
+        names = ("version", "runtime", "drafter", "dtype", "device", "note")
+        facts = {"engine": program.name, "model": engine.name, **{name: getattr(program, name) for name in names}}
+        alike = [other for other in rows if other.facts["dtype"] == program.dtype]
+        standard = (alike if program.name == "chemspec" else rows)[:1]
+        facts |= {**row.facts, **_pass_counts(program)}
+        rows.append(replace(row, facts=facts, baseline=standard[0] if standard else None))
+    return rows
+
+
+def time_programs(
+    programs: Sequence[Program], queries: Sequence[str], setting: Setting, *, rounds: int = 0
+) -> list[ProgramRow]:
+    """Time programs batch by batch in turn: one row each, with mean seconds, and memory of the longest batch.
+
+    Every batch is decoded in each of the `rounds`; 0: as many as give `MIN_TIMINGS`.
+    """
+    plain, batch = setting.settings, setting.settings.batch_size
+    by_length = sorted(queries, key=len)
+    ordered = by_length if batch > 1 else list(queries)
+    parts = [ordered[start : start + batch] for start in range(0, len(ordered), batch)]
+    rounds = rounds or -(-speed.MIN_TIMINGS // len(parts))
+    peaks = []
+    for program in programs:
+        longest = by_length[-max(WARM_UP_QUERIES, batch) :]
+        program.prepare(longest, plain)
+        speed.reset_peak_memory()
+        program.answer(longest, plain)
+        program.traces.clear()
+        peaks.append(speed.peak_memory_mb())
+    answers: list[Answers] = [[] for _ in programs]
+    seconds: list[list[float]] = [[] for _ in programs]
+    for number, part in enumerate(parts):
+        for program in programs:
+            program.prepare(part, plain)
+        spent: list[list[float]] = [[] for _ in programs]
+        for turn in range(rounds * len(programs)):
+            which = (number + turn) % len(programs)
+            began = time.perf_counter()
+            answered = programs[which].answer(part, plain)
+            spent[which].append(time.perf_counter() - began)
+            time.sleep(programs[which].pause)
+            if len(spent[which]) == 1:
+                answers[which].extend(answered)
+        for every, times in zip(seconds, spent, strict=True):
+            every.append(sum(times) / rounds)
+    sizes = tuple(map(len, parts))
+    return [
+        ProgramRow(setting, given, seconds=tuple(every), sizes=sizes, facts={"peak_mb": peak})
+        for given, every, peak in zip(answers, seconds, peaks, strict=True)
+    ]
+
+
+def _pass_counts(program: Program) -> dict[str, float | None]:
+    """Return counts from the traces of a program's answers, None for one without traces."""
+    names = ("passes_per_query", "nodes_per_pass", "tokens_per_pass", "acceptance_rate")
+    if not program.traces:
+        return dict.fromkeys((*names, "drafted_per_query"))
+    counted = speed_numbers(program.traces)
+    counts = {name: getattr(counted, name) for name in names}
+    return {**counts, "drafted_per_query": counted.drafted / counted.queries}
+
+
+def _peer(row: ProgramRow, rows: Sequence[ProgramRow]) -> dict[str, Any]:
     """Return how many times as fast as the faster CTranslate2 of its precision a row of ours is, with its interval."""
     peers = [
         other
@@ -231,7 +371,7 @@ def main(
 ) -> None:
     """Time programs on the same queries and weights, by turns; prints a table in Markdown."""
     plan = speed.BenchSettings(
-        tasks=("forward", "retro") if task == "both" else (opt.parse_task(task),),
+        tasks=("forward", "retro") if task == "both" else (check_task(task),),
         source=source,
         limit=limit,
         widths=opt.parse_integers("widths", widths),

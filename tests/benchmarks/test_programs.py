@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,7 +13,7 @@ from benchmarks import programs
 from small import two_tiny_folders
 from small_bench import bench_in_small
 
-from chemspec.bench.speed import BenchSettings, Program
+from chemspec.bench.speed import BenchSettings
 from chemspec.bench.sweep import Setting
 from chemspec.settings import DecodeSettings
 
@@ -60,7 +61,7 @@ def test_ctranslate2_runs_on_the_same_weights() -> None:
 
 
 def test_what_cannot_run_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: Any) -> list[Program]:
+    def missing(*_: Any) -> list[programs.Program]:
         raise ModuleNotFoundError("CTranslate2 is not installed")
 
     monkeypatch.setitem(programs.ENGINES, "ctranslate2", missing)
@@ -75,12 +76,12 @@ def test_other_programs_take_turns_too_and_are_compared_in_their_precision() -> 
     """Slow programs that a few queries suffice for come last, by themselves."""
     seen: list[str] = []
 
-    def racer(name: str, dtype: str) -> Program:
+    def racer(name: str, dtype: str) -> programs.Program:
         def answer(queries: Sequence[str], settings: DecodeSettings) -> list[list[tuple[int, ...]]]:
             seen.append(name + dtype)
             return [[(1,)] for _ in queries]
 
-        return Program(name, "1", "runtime", dtype, "cpu", answer)
+        return programs.Program(name, "1", "runtime", dtype, "cpu", answer)
 
     racers = [
         racer("chemspec", "fp32"),
@@ -102,3 +103,26 @@ def test_other_programs_take_turns_too_and_are_compared_in_their_precision() -> 
 def test_an_unknown_program_is_refused() -> None:
     with pytest.raises(ValueError, match="no engine 'steam'; there are chemspec, oracle"):
         programs.run(BenchSettings(), ("steam",))
+
+
+def test_racers_of_a_heat_take_turns_and_few_batches_are_run_again() -> None:
+    seen: list[tuple[str, str]] = []
+
+    def racer(drafter: str) -> Any:
+        def answer(queries: Sequence[str], settings: DecodeSettings) -> list[list[tuple[int, ...]]]:
+            seen.extend((drafter, query) for query in queries)
+            return [[(len(query),)] for query in queries]
+
+        return programs.Program("x", "1", "runtime", "fp32", "cpu", answer, drafter)
+
+    queries = [f"C{'C' * number}" for number in range(40)]
+    plain = DecodeSettings(decoder="greedy", n=1, batch_size=4)
+    told: list[str] = []
+    last = replace(racer("copy"), prepare=lambda part, _: told.extend(part))
+    one, other = programs.time_programs([racer("none"), last], queries, Setting("", plain))
+    assert told == [*queries[-programs.WARM_UP_QUERIES :], *queries]  # before the clock starts
+    assert one.answers == other.answers == [[(len(query),)] for query in queries]
+    timed = seen[2 * programs.WARM_UP_QUERIES :]  # a warm-up of the longest comes first
+    assert {query for _, query in seen[: 2 * programs.WARM_UP_QUERIES]} == set(queries[-programs.WARM_UP_QUERIES :])
+    assert [who for who, _ in timed[:32:4]] == ["none", "copy"] * 2 + ["copy", "none"] * 2
+    assert sorted(timed) == sorted((who, query) for who in ("none", "copy") for query in queries * 2)

@@ -25,7 +25,7 @@ from chemspec.engine.registry import model_folder
 from chemspec.evaluation.accuracy import normalise_result, read_known_reactions, read_predictions
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import Task
-from chemspec.tasks import TASKS
+from chemspec.tasks import TASKS, check_task
 
 Answer = Mapping[str, Any]  # of `writers.result_document`
 
@@ -141,7 +141,7 @@ def main(
     keep_numbers: bool = False,
 ) -> None:
     """Count the kinds of wrong first answers, and print the surest example of each."""
-    name = opt.parse_task(task)
+    name = check_task(task)
     asked = read_known_reactions(file or opt.find_test_file(source, task), name, limit=limit, seed=seed)
     results = [normalise_result(result, name) for result in read_predictions(predictions, asked)]
     faults = count_error_kinds([(item.query, item.answer) for item in asked], results, name)

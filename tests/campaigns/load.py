@@ -26,6 +26,7 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.client import Client, ServiceError
 from chemspec.io import readers
+from chemspec.tasks import check_task
 from chemspec.types import DecodeResult
 
 Answers = tuple[tuple[str, float], ...]  # SMILES and log-probs, best first
@@ -161,7 +162,7 @@ def main(
 
     Exit code 1 if any request failed or any answer differs.
     """
-    asked = list(dict.fromkeys(readers.read_queries(queries, column, opt.parse_task(task), show.print_note)))[
+    asked = list(dict.fromkeys(readers.read_queries(queries, column, check_task(task), show.print_note)))[
         : limit or None
     ]
     engine = opt.load_engine(task, model, threads=threads)

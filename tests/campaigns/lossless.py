@@ -17,6 +17,7 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.engine.registry import task_of_model
 from chemspec.io import readers
+from chemspec.tasks import check_task
 
 
 def main(
@@ -53,7 +54,7 @@ def main(
     opt.check_parent_folders(markdown)
     # As many drafts as the budget allows: the planner would leave most out of beams, and nothing would be compared.
     settings = opt.build_decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size, drafting="fixed")
-    task_of_queries = opt.parse_task(task) if task else task_of_model(model)
+    task_of_queries = check_task(task) if task else task_of_model(model)
     given = None if file is None else readers.read_queries(file, column, task_of_queries, show.print_note)
     engine = opt.load_engine(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
     queries = compare.queries_for(engine, given, limit=limit, seed=seed, skip=skip)

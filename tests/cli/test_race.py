@@ -1,30 +1,21 @@
-"""The race: lanes fill in the order of the recorded passes, hold the answer, and what is said of them is true."""
+"""The race: both lanes hold the answer, and what is said of them is true."""
 
 from __future__ import annotations
 
-import io
-import re
 import sys
-from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import command_line
 import pytest
 from command_line import last
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as some
-from rich.console import Console
-from rich.text import Text
 from small import QUERIES
 
 import chemspec
 from chemspec.cli import race
 from chemspec.engine.engine import Engine
-from chemspec.replay import terminal, timing
-from chemspec.replay.timing import Lane, Token
+from chemspec.replay import timing
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
@@ -38,36 +29,6 @@ def rounds(home: Path) -> list[list[DecodeResult]]:
     return race.alternate_runs(Engine.load(home / "retro", threads=1), QUERY, how)
 
 
-def shown(drawn: list[Lane], now: float, width: int) -> list[str]:
-    """Lines of a frame without what they are folded to."""
-    return [part.plain for part in terminal.render_frame(drawn, now, width, 1).renderables if isinstance(part, Text)]
-
-
-def written(text: str) -> str:
-    return text.replace(" ", "")
-
-
-lane_strategy = some.lists(some.tuples(some.sampled_from(["C", "[C@@H]", "Cl", "("]), some.booleans()), min_size=1)
-
-
-@given(drawn=lane_strategy, width=some.integers(20, 90), now=some.floats(0, 40))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_frame_shows_the_passes_that_had_ended_and_always_fits(
-    drawn: list[tuple[str, bool]], width: int, now: float
-) -> None:
-    tokens, last = [], 0
-    for at, (text, new) in enumerate(drawn):
-        last += new and at > 0
-        tokens.append(Token(text, "copied" if new else "own", last))
-    lane = Lane("x", tuple(tokens), tuple(float(end) for end in range(1, last + 2)))
-    head, *lines, _, _legend = shown([lane], now, width)
-    assert max(map(len, lines)) <= width
-    assert written("".join(lines)) == "".join(token.text for token in tokens if token.written_by + 1 <= now)
-    assert f" {min(int(now), last + 1)} of {last + 1} passes" in head
-    assert len(shown([lane], 0, width)) == len(shown([lane], 99, width)) == len(lines) + 3
-    assert [len(line) for line in shown([lane], 99, width)[1:-2]] == list(map(len, lines))
-
-
 def test_at_the_end_both_lanes_hold_the_answer(rounds: list[list[DecodeResult]]) -> None:
     standard, drafted = timing.median_lanes(rounds)
     answer = rounds[0][0].hypotheses[0]
@@ -78,29 +39,6 @@ def test_at_the_end_both_lanes_hold_the_answer(rounds: list[list[DecodeResult]])
     assert [token.written_by for token in standard.tokens] == list(range(len(expected)))
     accepted = sum(step.accepted for step in rounds[1][0].trace.passes)
     assert sum(token.kind != "own" for token in drafted.tokens) == accepted
-
-
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_the_replay_shows_frame_after_frame_and_always_the_cursor_again(
-    rounds: list[list[DecodeResult]], monkeypatch: pytest.MonkeyPatch, interrupted: bool
-) -> None:
-    drawn, now = timing.median_lanes(rounds), [0.0]
-
-    def sleep(seconds: float) -> None:
-        if interrupted:
-            raise KeyboardInterrupt
-        now[0] += seconds
-
-    console = Console(width=60, file=io.StringIO(), force_terminal=True, color_system=None, legacy_windows=False)
-    monkeypatch.setattr(terminal, "time", SimpleNamespace(perf_counter=lambda: now[0], sleep=sleep))
-    with pytest.raises(KeyboardInterrupt) if interrupted else nullcontext():
-        terminal.play_lanes(console, drawn)
-    out = console.file.getvalue()  # type: ignore[attr-defined]
-    assert out.endswith("\x1b[?25h")
-    seen = [int(count) for count in re.findall(r"standard +(\d+) of", out)]
-    assert seen == sorted(seen) and (seen[0], seen[-1]) == (0, 0 if interrupted else len(drawn[0].ends))
-    if not interrupted:
-        assert terminal.PLAY_SECONDS <= now[0] < terminal.PLAY_SECONDS + 2 * terminal.FRAME_SECONDS
 
 
 def test_identical_is_found_out_and_not_claimed(rounds: list[list[DecodeResult]]) -> None:

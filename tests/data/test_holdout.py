@@ -6,7 +6,6 @@ import csv
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from test_data import retro_rows, write
@@ -113,18 +112,3 @@ def test_a_vocabulary_is_extended_behind_that_of_the_model(tmp_path: Path) -> No
     assert list(tokens[len(known) :]) == sorted(tokens[len(known) :]) != []
     with pytest.raises(ValueError, match=r"its vocab\.json with --vocab"):
         prepare([file], tmp_path / "other", settings, workers=1)
-
-
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        ({"hold_out": {"a.csv": 0}}, "hold_out of a.csv is 0"),
-        ({"variants_of": {"a.csv": 0}}, "variants_of of a.csv is 0"),
-        ({"share_of": {"a.csv": 1.0}}, "shares lie between 0 and 1"),
-        ({"share_of": {"a.csv": 0.5, "b.csv": 0.5}}, "leave something over"),
-        ({"apart_from": "tests.csv"}, "is a tuple; write"),
-    ],
-)
-def test_impossible_settings_are_refused(fault: dict[str, Any], message: str) -> None:
-    with pytest.raises(ValueError, match=message):
-        replace(RETRO, **fault)

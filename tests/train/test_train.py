@@ -166,15 +166,6 @@ def test_a_resumed_run_ends_with_the_very_same_weights(
     assert [row["step"] for row in log(tmp_path / "two")] == ["40", "40"]
 
 
-def test_the_same_seed_gives_the_same_model_and_another_does_not(data: Path, tmp_path: Path) -> None:
-    short = replace(SHORT, steps=5)
-    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        torch.rand(len(name))
-        fit(data, tmp_path / name, replace(short, seed=seed))
-    assert equal(weights(tmp_path / "a"), weights(tmp_path / "b"))
-    assert not equal(weights(tmp_path / "a"), weights(tmp_path / "c"))
-
-
 # --- stopping ------------------------------------------------------------------------------------
 
 
