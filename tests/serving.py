@@ -138,8 +138,8 @@ class Running:
 
 
 @contextmanager
-def serving(devices: Sequence[Mapping[str, Any]], **limits: Any) -> Iterator[Running]:
-    """Run a service in this process; its engines are there already."""
+def serving(engines: Mapping[str, Any], **limits: Any) -> Iterator[Running]:
+    """Run a service in this process."""
     import uvicorn
 
     from chemspec.service import api
@@ -147,7 +147,7 @@ def serving(devices: Sequence[Mapping[str, Any]], **limits: Any) -> Iterator[Run
     from chemspec.service.limits import Endpoint, Limits
     from chemspec.service.service import Service
 
-    service = Service(devices, Limits(**limits))
+    service = Service(engines, Limits(**limits))
     app = api.create_app(service)
     server = uvicorn.Server(http.build_server_config(service, app, Endpoint(port=0)))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -156,7 +156,7 @@ def serving(devices: Sequence[Mapping[str, Any]], **limits: Any) -> Iterator[Run
     try:
         yield Running(service, server, server.servers[0].sockets[0].getsockname()[1])
     finally:
-        for engine in {id(one): one for device in devices for one in device.values()}.values():
+        for engine in engines.values():
             if isinstance(engine, Gated):
                 engine.gate.set()
         server.should_exit = True

@@ -173,7 +173,7 @@ def test_the_real_package_searches_as_a_client_without_our_dependencies(tmp_path
     pytest.importorskip("fastapi")
     engine = Engine.load(tiny_folder(tmp_path / "tiny", task="retro", seed=3), threads=1)
     (tmp_path / "stock.txt").write_text(Chem.MolToInchiKey(Chem.MolFromSmiles("C")) + "\n")
-    with serving([{"retro": engine}]) as service:
+    with serving({"retro": engine}) as service:
         ours = {"type": "chemspec.planners.aizynth.ChemspecExpansion", "server": service.url, "n": 8}
         config = {
             "expansion": {"ours": ours},

@@ -63,7 +63,7 @@ def test_a_model_with_a_deadline_gives_the_answers_of_a_beam(folder: Path, engin
     calls = model([Molecule(query) for query in QUERIES], num_results=4)
     assert [told(reactions) for reactions in calls] == [expected(engine, query, 4) for query in QUERIES]
     assert ChemspecBackward(str(folder), threads=1, within=1e-6)([Molecule("CCN")], num_results=4) == [[]]
-    with serving([{"retro": engine}]) as service:
+    with serving({"retro": engine}) as service:
         remote = Source("retro", server=service.url, within=60.0)
         assert remote.predict_steps(QUERIES, 4) == Source("retro", model=str(folder), threads=1).predict_steps(
             QUERIES, 4
@@ -103,7 +103,7 @@ def test_a_service_answers_alike(folder: Path, engine: Engine) -> None:
     pytest.importorskip("fastapi")
 
     molecules = [Molecule(query) for query in QUERIES]
-    with serving([{"tiny": engine}]) as service:
+    with serving({"tiny": engine}) as service:
         remote = ChemspecBackward("tiny", server=service.url)(molecules, num_results=8)
         assert service.count("batch_queries_sum", model="tiny") == len(QUERIES)
         assert service.count("batch_queries_count", model="tiny") == 1

@@ -56,7 +56,7 @@ def test_reviews_come_with_the_verdict_of_the_forward_model(running: Running) ->
 
 
 def test_a_service_that_takes_few_queries_at_once_is_asked_more_often(engines: dict[str, Engine]) -> None:
-    with serving([dict(engines)], queries=2) as service:
+    with serving(dict(engines), queries=2) as service:
         client = service.client()
         found = client.predict(QUERIES, task="retro", n=2, max_len=12)
         assert [result.query for result in found] == QUERIES and len(QUERIES) > 2
@@ -77,7 +77,7 @@ def test_the_address_and_the_key_may_come_from_the_environment(
     monkeypatch.setenv("CHEMSPEC_SERVER", running.url + "/")
     assert Client().ready()
     monkeypatch.setenv("CHEMSPEC_API_KEY", "open sesame")
-    with serving([dict(running.service.devices[0])], keys=frozenset({"open sesame"})) as locked:
+    with serving(dict(running.service.engines), keys=frozenset({"open sesame"})) as locked:
         assert Client(locked.url, patience=0).models()
         with pytest.raises(ServiceError):
             Client(locked.url, key="another", patience=0).models()
@@ -110,7 +110,7 @@ def test_a_service_that_says_nothing_is_left_after_the_timeout() -> None:
 
 
 def test_a_connection_that_the_service_has_closed_is_opened_again(engines: dict[str, Engine]) -> None:
-    with serving([engines]) as service:
+    with serving(engines) as service:
         service.server.config.timeout_keep_alive = 0.01
         client = service.client()
         first = client.predict("CCO", task="retro", n=1, max_len=5)
