@@ -11,7 +11,6 @@ batching a batch takes as many passes as its longest output.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +29,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Pass
 
 STOPPED = "the service was stopped before this query was finished; try again"
-PACE_WEIGHT = 0.02  # weight of the last result in the running mean of seconds per query
+RETRY_AFTER = 2  # seconds after which a client may try again if the queue is full
 PASSING_QUERIES = 8  # queries of other clients that may pass a client's next query, per waiting query of the client
 
 
@@ -62,9 +61,9 @@ class Search:
     widest: bool = False  # whether the widest list is searched until the deadline (`chemspec.engine.deadline`)
 
 
-def _queue_full_error(after: int, waiting_of_client: int = 0) -> RefusedError:
+def _queue_full_error(waiting_of_client: int = 0) -> RefusedError:
     cause = f"{waiting_of_client} of your queries are waiting" if waiting_of_client else "too many queries are waiting"
-    return RefusedError(429, "queue_full", f"{cause}; try again in {after} s", after=after)
+    return RefusedError(429, "queue_full", f"{cause}; try again in {RETRY_AFTER} s", after=RETRY_AFTER)
 
 
 def stopping_error() -> RefusedError:
@@ -132,7 +131,6 @@ class Scheduler:
         self._changed = Condition()
         self._closed = False
         self._arrivals = count()
-        self._pace = 0.05  # recent seconds per query
         self._decoding = 0  # queries being decoded
         metrics.waiting.set_function(lambda: len(self._waiting))
         metrics.decoding.set_function(lambda: self._decoding)
@@ -151,20 +149,16 @@ class Scheduler:
                 raise stopping_error()
             if len(self._waiting) + len(jobs) > self._limits.queue:
                 # An empty queue always has room, since it is at least as long as a request.
-                raise _queue_full_error(self._estimate_wait(len(self._waiting)))
+                raise _queue_full_error()
             waiting_by_client = Counter(job.client for job in self._waiting)
             for client, new in Counter(job.client for job in jobs).items():
                 if waiting_by_client[client] + new > self._limits.per_client:
-                    raise _queue_full_error(self._estimate_wait(waiting_by_client[client]), waiting_by_client[client])
+                    raise _queue_full_error(waiting_by_client[client])
             for job in jobs:
                 job.priority = next(self._arrivals) + PASSING_QUERIES * waiting_by_client[job.client]
                 waiting_by_client[job.client] += 1
             self._waiting.extend(jobs)
             self._changed.notify_all()
-
-    def _estimate_wait(self, waiting: int) -> int:
-        """Estimate the seconds until `waiting` queries are finished."""
-        return min(60, max(1, math.ceil(waiting * self._pace)))
 
     def abandon(self, jobs: Iterable[Job], reason: str) -> None:
         """Stop decoding these queries, for which no client waits."""
@@ -199,14 +193,11 @@ class Scheduler:
                 room = max(1, self._limits.batch_size // first.search.settings.augment)
                 batch = self._take_batch(1 if first.decoded_alone else room, first)
             self._metrics.batch.labels(first.search.model).observe(len(batch))
-            last = began = time.monotonic()
+            began = time.monotonic()
             with suppress(_AbandonedError):
                 for job, result in self._decode_batch(first.search.engine, batch):
                     self._metrics.count_results(job.search.model, [result])
                     self._deliver(job, result)
-                    now = time.monotonic()
-                    self._pace += PACE_WEIGHT * (now - last - self._pace)
-                    last = now
             self._decoding = 0
             self._metrics.engine_seconds.labels(first.search.model).observe(time.monotonic() - began)
 
