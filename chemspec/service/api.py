@@ -141,7 +141,11 @@ def _add_review_route(router: APIRouter, service: Service) -> None:
                 for other in COMPANIONS
                 if other in tasks
             }
-            reviews = await asyncio.to_thread(_review, task, models, results)
+
+            def review_all() -> list[Review]:
+                return Reviewer(task, models, _cached_stock(BUILT_IN), precedents.installed()).review(results)
+
+            reviews = await asyncio.to_thread(review_all)
         documents = [
             result_document(result) | {"review": review_document(review)}
             for result, review in zip(results, reviews, strict=True)
@@ -175,10 +179,6 @@ class _QueuedModel:
         if not self.deadline.left:  # a check that was not finished is no verdict
             raise RefusedError(504, "timeout", self.deadline.message)
         return results
-
-
-def _review(task: Task, models: dict[Task, _QueuedModel], results: Sequence[DecodeResult]) -> list[Review]:
-    return Reviewer(task, models, _cached_stock(BUILT_IN), precedents.installed()).review(results)
 
 
 def _add_askcos_route(router: APIRouter, service: Service) -> None:
