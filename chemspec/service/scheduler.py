@@ -131,9 +131,7 @@ class Scheduler:
         self._changed = Condition()
         self._closed = False
         self._arrivals = count()
-        self._decoding = 0  # queries being decoded
         metrics.waiting.set_function(lambda: len(self._waiting))
-        metrics.decoding.set_function(lambda: self._decoding)
         self._thread = Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
 
@@ -198,7 +196,6 @@ class Scheduler:
                 for job, result in self._decode_batch(first.search.engine, batch):
                     self._metrics.count_results(job.search.model, [result])
                     self._deliver(job, result)
-            self._decoding = 0
             self._metrics.engine_seconds.labels(first.search.model).observe(time.monotonic() - began)
 
     def _next_job(self) -> Job:
@@ -222,7 +219,6 @@ class Scheduler:
         """Decode a batch and the queries that join it; yields each as soon as it is finished."""
         first, settings = batch[0], batch[0].search.settings
         under_way = list(batch)
-        self._decoding = len(under_way)
 
         def before_pass() -> None:
             if all(job.abandoned for job in under_way):
@@ -246,7 +242,6 @@ class Scheduler:
                     if self._waiting and _can_share_batch(other := self._next_job(), first):
                         queue.extend(self._take_batch(room, other))
                 under_way.extend(queue)
-                self._decoding = len(under_way)
             return [queue.popleft() for _ in range(min(room, len(queue)))]
 
         try:
@@ -254,7 +249,6 @@ class Scheduler:
                 next_queries, attrgetter("ready"), settings, before_pass=before_pass
             ):
                 under_way.remove(job)
-                self._decoding = len(under_way)
                 yield job, result
         except Exception:
             remaining = list(under_way)  # find the failing queries

@@ -143,10 +143,9 @@ def test_what_is_no_molecule_has_no_outcome(strategy: Any) -> None:
 
 def test_what_is_remembered_has_an_end(strategy: Any, plugin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugin, "CACHE_SIZE", 1)
-    strategy.get_actions([Molecule("CCO"), Molecule("CCN")])
-    strategy.get_actions([Molecule("CCN")])
-    strategy.get_actions([Molecule("CCO")])
-    assert strategy.source.asked == [["CCO", "CCN"], ["CCO"]]
+    for molecules in ([Molecule("CCO"), Molecule("CCN")], [Molecule("CCN")], [Molecule("CCN")]):
+        strategy.get_actions(molecules)
+    assert strategy.source.asked == [["CCO", "CCN"], ["CCN"]]
 
 
 CODE = """
