@@ -219,18 +219,6 @@ class Client:
         listed: list[dict[str, Any]] = self.request("GET", "/v1/models")["models"]
         return listed
 
-    def ready(self) -> bool:
-        """Return whether the service is ready for requests."""
-        try:
-            self._send("GET", "/readyz")
-        except (ServiceError, HTTPError):
-            return False
-        return True
-
-    def close(self) -> None:
-        """Close the connections; the next request opens another."""
-        self._pool.clear()
-
     def request(self, method: str, path: str, body: Any = None) -> Any:
         """Send `body` as JSON and return the JSON response; retries while the service is busy or unreachable.
 

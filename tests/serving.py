@@ -90,20 +90,11 @@ class Gated(Wrapped):
             raise
         self.ended.append(None)
 
-    def decode(self, ready: Sequence[Any], settings: Any, *, before_pass: Callable[[], None]) -> Any:
-        """Decode when the gate opens; until then, act as if passes were being run."""
-        self.batches.append([one.text for one in ready])
-        try:
-            while not self.gate.wait(0.002):
-                before_pass()
-            if self.break_over in self.batches[-1]:
-                raise RuntimeError("broken")
-            results = self._engine.decode(ready, settings, before_pass=before_pass)
-        except BaseException as error:
-            self.ended.append(error)
-            raise
-        self.ended.append(None)
-        return results
+    def decode(self, ready: Sequence[Any], settings: Any, **how: Any) -> Any:
+        """Decode what was broken over once more."""
+        if self.break_over in [one.text for one in ready]:
+            raise RuntimeError("broken")
+        return self._engine.decode(ready, settings, **how)
 
 
 class Running:
@@ -138,8 +129,8 @@ class Running:
 
 
 @contextmanager
-def serving(devices: Sequence[Mapping[str, Any]], **limits: Any) -> Iterator[Running]:
-    """Run a service in this process; its engines are there already."""
+def serving(engines: Mapping[str, Any], **limits: Any) -> Iterator[Running]:
+    """Run a service in this process."""
     import uvicorn
 
     from chemspec.service import api
@@ -147,7 +138,7 @@ def serving(devices: Sequence[Mapping[str, Any]], **limits: Any) -> Iterator[Run
     from chemspec.service.limits import Endpoint, Limits
     from chemspec.service.service import Service
 
-    service = Service(devices, Limits(**limits))
+    service = Service(engines, Limits(**limits))
     app = api.create_app(service)
     server = uvicorn.Server(http.build_server_config(service, app, Endpoint(port=0)))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -156,7 +147,7 @@ def serving(devices: Sequence[Mapping[str, Any]], **limits: Any) -> Iterator[Run
     try:
         yield Running(service, server, server.servers[0].sockets[0].getsockname()[1])
     finally:
-        for engine in {id(one): one for device in devices for one in device.values()}.values():
+        for engine in engines.values():
             if isinstance(engine, Gated):
                 engine.gate.set()
         server.should_exit = True

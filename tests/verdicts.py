@@ -118,7 +118,7 @@ def by_command_line(engines: Engines, results: Sequence[DecodeResult], n: int) -
 
 
 def by_http(engines: Engines, results: Sequence[DecodeResult], n: int) -> Verdicts:
-    with serving([{engine.name: engine for engine in engines.values()}]) as service:
+    with serving({engine.name: engine for engine in engines.values()}) as service:
         queries = [result.query for result in results]
         reviews = service.client().review(queries, task="retro", n=n, distinct=True, drafter="none")
     return {

@@ -122,8 +122,8 @@ def verify_answers(path: Path, sample: int = 0, seed: int = 0, model: str = "", 
 
     with show.progress_bar("verifying") as report:
         differences = list(verify_receipts(rows, load, progress=report))
-    for item in differences:
-        show.print_line(f"row {item.number}, {show.query_heading(item.query)}: {item.reason}")
+    for row, reason in differences:
+        show.print_line(f"row {row.number}, {show.query_heading(row.row['query'])}: {reason}")
     show.print_line(f"{len(differences)} of {len(rows)} differ", "bold")
-    documents = [{"row": item.number, "query": item.query, "reason": item.reason} for item in differences]
+    documents = [{"row": row.number, "query": row.row["query"], "reason": reason} for row, reason in differences]
     return Outcome({"rows": len(rows), "differences": documents}, 1 if differences else 0)

@@ -43,7 +43,7 @@ def serve_models(
     *,
     endpoint: Endpoint,
     model: list[str] | None = None,
-    device: list[str] | None = None,
+    device: str = "auto",
     dtype: str = "auto",
     threads: int = 0,
     runtime: str = "auto",
@@ -55,7 +55,6 @@ def serve_models(
 
     Options:
         model -m: model folder or installed name; repeatable; default: all installed models.
-        device: device: auto, cpu, cuda, cuda:0, ...; repeatable, with one engine each.
         keys: file of API keys, a line each; also CHEMSPEC_API_KEYS, with commas.
     """
     extras.require_packages("fastapi", "uvicorn", "prometheus_client", what="the service")
@@ -63,18 +62,16 @@ def serve_models(
     from chemspec.service.service import Service
 
     all_limits = Limits(**vars(limits), keys=server.read_keys(keys))
-    models, devices = server.folders_by_name(model or []), device or ["auto"]
-    options: dict[str, Any] = {"dtype": dtype, "threads": threads, "runtime": runtime}
+    models = server.folders_by_name(model or [])
+    options: dict[str, Any] = {"device": device, "dtype": dtype, "threads": threads, "runtime": runtime}
     address = f"{', '.join(models)} on {endpoint.address}"
     if not replicas.ray:
         show.print_note(f"serving {address}; Ctrl-C ends it")
-        engines = server.load_engines(models, devices, **options)
+        engines = server.load_engines(models, **options)
         server.run_service(Service(engines, all_limits), endpoint)
         return
     extras.require_packages("ray", what="--ray")
     from chemspec.cluster import service_on_ray
 
-    if len(devices) > 1:
-        raise ValueError("with --ray every engine gets a device of its own; give --device once: cuda, cpu or auto")
     show.print_note(f"serving {address} by engines on Ray; Ctrl-C ends it")
-    service_on_ray.run_on_ray(models, all_limits, endpoint, replicas, device=devices[0], **options)
+    service_on_ray.run_on_ray(models, all_limits, endpoint, replicas, **options)

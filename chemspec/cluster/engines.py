@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -153,6 +153,10 @@ class RayEngines:
         self._gpu = engines_get_gpu(ray, device)
         options |= {"device": "cuda" if self._gpu else "cpu", "threads": self._threads}
         self._loading = model, tuple(options.items())
+        # Ray keeps the process of a task, and with it the loaded model, for the next one; on a GPU it ends it.
+        resources = {"num_cpus": self._threads, "num_gpus": int(self._gpu)}
+        self._load_facts = ray.remote(load_facts).options(**resources, max_retries=STARTS)
+        self._predict_piece = ray.remote(predict_piece).options(**resources, max_retries=0)
         self._in_progress: dict[Any, Piece] = {}
         self._facts: dict[str, str] = {}
 
@@ -163,7 +167,7 @@ class RayEngines:
         """
         self.size()
         try:
-            self._facts = self._get_result(self._run(load_facts, *self._loading, retries=STARTS))
+            self._facts = self._get_result(self._load_facts.remote(*self._loading))
         except _DeathError as death:
             raise ClusterError(f"no engine lives long enough to load, at last: {death}") from death
         return self._facts
@@ -184,7 +188,8 @@ class RayEngines:
 
     def give(self, piece: Piece) -> None:
         """Start to process a piece."""
-        self._in_progress[self._run(predict_piece, *self._loading, self._facts, piece, self._settings)] = piece
+        ref = self._predict_piece.remote(*self._loading, self._facts, piece, self._settings)
+        self._in_progress[ref] = piece
 
     def wait(self) -> list[Finished[pyarrow.Table]]:
         """Wait for pieces in progress, at most some seconds; ValueError for settings that an engine refuses."""
@@ -196,12 +201,6 @@ class RayEngines:
             return Finished(piece, self._get_result(ref))
         except _DeathError as death:
             return Finished(piece, None, str(death))
-
-    def _run(self, function: Callable[..., Any], *arguments: Any, retries: int = 0) -> Any:
-        """Run a function where there is room, in a process that Ray keeps for the next call (not on a GPU)."""
-        task = self._ray.remote(function)
-        options = {"num_cpus": self._threads, "num_gpus": int(self._gpu), "max_retries": retries}
-        return task.options(**options).remote(*arguments)
 
     def _get_result(self, ref: Any) -> Any:
         errors = self._ray.exceptions

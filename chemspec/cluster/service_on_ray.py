@@ -36,7 +36,7 @@ class Replica:
     ) -> None:
         """Load the models; requests arrive after this returns."""
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._service, self._names = Service(server.load_engines(models, [device], **options), limits), names
+        self._service, self._names = Service(server.load_engines(models, device=device, **options), limits), names
 
     def __serve_build_asgi_app__(self) -> Any:
         """Return the application; Ray Serve calls this and runs its lifespan."""

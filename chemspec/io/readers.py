@@ -260,11 +260,6 @@ def _choose_columns(names: Sequence[str], column: str, path: Path, task: Task | 
     return [0]
 
 
-def find_smiles_column(names: Sequence[str]) -> int | None:
-    """Return the index of the column with SMILES of any task, by its name."""
-    return next(iter(columns.find_query_columns(names)), None)
-
-
 def looks_like_file(text: str) -> bool:
     """Return whether an argument is a file rather than a SMILES."""
     path = Path(text)

@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -109,56 +110,40 @@ def _parse_row(number: int, line: str, path: Path) -> ReceiptRow:
     return ReceiptRow(number, row)
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A row that differs from its repetition: its line in the file, its query, and what differs."""
-
-    number: int
-    query: str
-    reason: str
-
-
 def verify_receipts(
     rows: Sequence[ReceiptRow], load: Callable[[str, str, str], Engine], *, progress: Callable[[int, int], None]
-) -> Iterator[Difference]:
-    """Decode rows again by standard decoding, one query at a time, and yield those that differ.
+) -> Iterator[tuple[ReceiptRow, str]]:
+    """Decode rows again by standard decoding, one query at a time; yield those that differ, and what differs.
 
     `load` takes name, precision and runtime and returns the model, once for each combination. `progress` is called with
     the number of rows done and in total.
     """
-    engines: dict[tuple[str, str, str], Engine] = {}
+    load = cache(load)
     for done, row in enumerate(rows):
         progress(done, len(rows))
-        receipt = row.receipt
-        loading = (str(receipt.get("model")), str(receipt.get("dtype")), str(receipt.get("runtime") or "auto"))
-        reason = "" if row.is_unchanged else "the row was changed after it was written"
-        if not reason:
-            if loading not in engines:
-                engines[loading] = load(*loading)
-            reason = _compare_row(row, engines[loading])
-        if reason:
-            yield Difference(row.number, str(row.row["query"]), reason)
+        if reason := _describe_difference(row, load):
+            yield row, reason
     progress(len(rows), len(rows))
 
 
-def _compare_row(row: ReceiptRow, engine: Engine) -> str:
+def _describe_difference(row: ReceiptRow, load: Callable[[str, str, str], Engine]) -> str:
+    """Return how the repetition of a row differs from it; empty for no more than rounding."""
+    if not row.is_unchanged:
+        return "the row was changed after it was written"
     receipt = row.receipt
+    engine = load(str(receipt.get("model")), str(receipt.get("dtype")), str(receipt.get("runtime") or "auto"))
     if engine.digest != receipt["digest"]:
         return f"the installed model {engine.name} has other weights ({engine.digest}, not {receipt['digest']})"
     try:
         result = engine.predict(row.row["query"], row.settings())
     except (ValueError, TypeError) as error:
         return f"its settings cannot be used: {error}"
-    return describe_difference(row.row, result, TOLERANCES[engine.runtime_config.exactness])
-
-
-def describe_difference(row: Mapping[str, Any], result: DecodeResult, tolerance: float) -> str:
-    """Return how a result differs from the row of an earlier one; differences up to `tolerance` nats are none."""
-    if result.status != row["status"]:
-        return f"status {result.status}, not {row['status']}"
-    stated, repeated = row["hypotheses"], result.hypotheses
+    if result.status != row.row["status"]:
+        return f"status {result.status}, not {row.row['status']}"
+    stated, repeated = row.row["hypotheses"], result.hypotheses
     if len(stated) != len(repeated):
         return f"{len(repeated)} predictions, not {len(stated)}"
+    tolerance = TOLERANCES[engine.runtime_config.exactness]
     for rank, (old, new) in enumerate(zip(stated, repeated, strict=True), 1):
         if old["smiles"] != new.smiles:
             return f"prediction {rank} is {new.smiles}, not {old['smiles']}"

@@ -13,6 +13,7 @@ from rdkit import Chem, rdBase
 from chemspec.chem import formats
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.io import readers, spreadsheets
+from chemspec.io.columns import find_query_columns
 from chemspec.system import cache
 
 KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
@@ -119,7 +120,8 @@ def price_list_from_rows(rows: Iterable[Sequence[str]], name: str) -> PriceList:
 
 def find_molecule_column(names: Sequence[str]) -> int | None:
     """Return the index of the column with InChIKeys or else SMILES, by its name in lower case."""
-    return next((names.index(column) for column in COLUMNS if column in names), readers.find_smiles_column(names))
+    indices = [names.index(column) for column in COLUMNS if column in names] or find_query_columns(names)
+    return indices[0] if indices else None
 
 
 def _find_columns(head: Sequence[str]) -> dict[str, int]:

@@ -11,7 +11,6 @@ In its YAML:
 With a service, this module needs `chemspec.client` and RDKit, which AiZynthFinder brings along.
 """
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -23,7 +22,7 @@ from aizynthfinder.utils.exceptions import MoleculeException
 from chemspec.chem.salts import split_keeping_salts
 from chemspec.planners.source import Source, Step
 
-CACHE_SIZE = 100_000  # molecules whose steps are cached, over all targets
+CACHE_SIZE = 100_000  # molecules whose steps are cached, over all targets; then the cache begins again
 
 
 class SaltKeepingReaction(SmilesBasedRetroReaction):  # type: ignore[misc]
@@ -57,7 +56,7 @@ class ChemspecExpansion(ExpansionStrategy):  # type: ignore[misc]
         super().__init__(key, config, **options)
         self._n, self._cutoff = int(options.pop("n", 10)), float(options.pop("cutoff", 0.0))
         self.source = Source("retro", **options)
-        self._steps_of: OrderedDict[str, list[Step]] = OrderedDict()
+        self._steps_of: dict[str, list[Step]] = {}
 
     def get_actions(
         self, molecules: Sequence[TreeMolecule], cache_molecules: Sequence[TreeMolecule] | None = None
@@ -77,15 +76,13 @@ class ChemspecExpansion(ExpansionStrategy):  # type: ignore[misc]
                 }
                 actions.append(SaltKeepingReaction(molecule, metadata=metadata, reactants_str=step.smiles))
                 priors.append(step.probability)
-        while len(self._steps_of) > CACHE_SIZE:
-            self._steps_of.popitem(last=False)
         return actions, priors
 
     def _cache_steps(self, queries: Sequence[str]) -> None:
+        if len(self._steps_of) > CACHE_SIZE:
+            self._steps_of.clear()
         missing = [smiles for smiles in dict.fromkeys(queries) if smiles not in self._steps_of]
         for smiles, steps in zip(missing, self.source.predict_steps(missing, self._n), strict=True):
             self._steps_of[smiles] = [
                 step for step in steps if step.probability >= self._cutoff and smiles not in step.parts
             ]
-        for smiles in queries:
-            self._steps_of.move_to_end(smiles)

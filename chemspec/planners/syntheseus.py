@@ -1,22 +1,15 @@
-"""Backward and forward model for Syntheseus: searches, evaluation and commands.
+"""Backward and forward model for Syntheseus.
 
-    from chemspec.planners.syntheseus import ChemspecBackward
-    from syntheseus import Molecule
+from chemspec.planners.syntheseus import ChemspecBackward
+from syntheseus import Molecule
 
-    model = ChemspecBackward()
-    (reactions,) = model([Molecule("CC(=O)Nc1ccc(O)cc1")], num_results=10)
-
-Its commands accept models of a closed list only; `python -m chemspec.planners.syntheseus search ...` and `... eval ...`
-are the same commands with chemspec's models in the list.
+model = ChemspecBackward()
+(reactions,) = model([Molecule("CC(=O)Nc1ccc(O)cc1")], num_results=10)
 """
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Literal
 
-from omegaconf import MISSING
 from syntheseus.interface.bag import Bag
 from syntheseus.interface.models import BackwardReactionModel, ForwardReactionModel
 from syntheseus.interface.molecule import Molecule
@@ -109,73 +102,3 @@ def _read_reaction(tree: Mapping[str, Any]) -> SingleProductReaction:
     reactants = Bag([Molecule(part["smiles"]) for part in step["children"]])
     metadata = {"probability": step.get("metadata", {}).get("policy_probability", 0.0)}
     return SingleProductReaction(product=Molecule(tree["smiles"]), reactants=reactants, metadata=metadata)
-
-
-class BackwardClass(Enum):
-    """Backward models for the commands."""
-
-    Chemspec = ChemspecBackward
-
-
-class ForwardClass(Enum):
-    """Forward models for the commands."""
-
-    Chemspec = ChemspecForward
-
-
-def search(arguments: Sequence[str]) -> None:
-    """Run `syntheseus search` with chemspec's models; arguments are `key=value` and `--config`."""
-    from syntheseus.cli import search as command
-
-    # Imported as a module, because annotations of config classes are evaluated there.
-    model, forward = _model_config(BackwardClass, "retro"), _model_config(ForwardClass, MISSING)
-    filtering = _combine_configs(forward, command.ForwardFilterConfig)
-    config = _combine_configs(model, command.BaseSearchConfig, forward_filter=filtering)
-    plain = {"use_gpu": "false", "num_routes_to_plot": "0"}  # an engine selects its device; plots need graphviz
-    command.main([*_unset_defaults(plain, arguments), *arguments], config_cls=config)
-
-
-def evaluate(arguments: Sequence[str]) -> None:
-    """Run `syntheseus eval-single-step` with chemspec's models; salts are split, as in its data sets."""
-    from syntheseus.cli import eval_single_step as command
-    from syntheseus.reaction_prediction.utils.config import get_config
-
-    model, forward = _model_config(BackwardClass, "retro"), _model_config(ForwardClass, MISSING)
-    config = _combine_configs(model, command.BaseEvalConfig, back_translation_config=forward)
-    plain = {"num_gpus": "0", "model_kwargs.keep_salts": "false"}
-    command.run_from_config(
-        get_config(argv=[*_unset_defaults(plain, arguments), *arguments], config_cls=config), extra_steps=[]
-    )
-
-
-def _unset_defaults(values: dict[str, str], arguments: Sequence[str]) -> list[str]:
-    names_set = {argument.partition("=")[0] for argument in arguments}
-    return [f"{name}={value}" for name, value in values.items() if name not in names_set]
-
-
-def _model_config(classes: type[Enum], folder: str) -> Any:
-    from syntheseus.reaction_prediction.inference.config import ModelConfig
-
-    default = next(iter(classes)) if folder is not MISSING else MISSING
-    body = {"__annotations__": {"model_class": classes, "model_dir": str}, "model_class": default, "model_dir": folder}
-    return dataclass(type("OurModelConfig", (ModelConfig,), body))
-
-
-def _combine_configs(model: Any, base: Any, **nested: Any) -> Any:
-    from dataclasses import field
-
-    body: dict[str, Any] = {"__annotations__": nested}
-    body |= {name: field(default_factory=kind) for name, kind in nested.items()}
-    return dataclass(type("OurConfig", (model, base), body))
-
-
-def main() -> None:
-    """Run a command."""
-    commands = {"search": search, "eval": evaluate}
-    if len(sys.argv) < 2 or sys.argv[1] not in commands:
-        raise SystemExit("usage: python -m chemspec.planners.syntheseus search|eval KEY=VALUE ... [--config FILE]")
-    commands[sys.argv[1]](sys.argv[2:])
-
-
-if __name__ == "__main__":
-    main()

@@ -91,7 +91,7 @@ def _add_routes(router: APIRouter, service: Service) -> None:
             name: getattr(limits, name) for name in ("queries", "answers", "body", "timeout", "queue", "batch_size")
         }
         return {
-            "models": [_model_info(service, name, engine) for name, engine in sorted(service.devices[0].items())],
+            "models": [_model_info(name, engine) for name, engine in sorted(service.engines.items())],
             "version": __version__,
             "limits": limit_values,
         }
@@ -135,13 +135,17 @@ def _add_review_route(router: APIRouter, service: Service) -> None:
             raise RefusedError(400, "wrong_task", message)
         with watch_disconnect(request.receive) as gone:
             results = await _predict(service, search, question.queries, request, gone)
-            loop, tasks = asyncio.get_running_loop(), {other.task for other in service.devices[0].values()}
+            loop, tasks = asyncio.get_running_loop(), {other.task for other in service.engines.values()}
             models = {
                 other: _QueuedModel(service, other, search.deadline, loop, gone)
                 for other in COMPANIONS
                 if other in tasks
             }
-            reviews = await asyncio.to_thread(_review, task, models, results)
+
+            def review_all() -> list[Review]:
+                return Reviewer(task, models, _cached_stock(BUILT_IN), precedents.installed()).review(results)
+
+            reviews = await asyncio.to_thread(review_all)
         documents = [
             result_document(result) | {"review": review_document(review)}
             for result, review in zip(results, reviews, strict=True)
@@ -175,10 +179,6 @@ class _QueuedModel:
         if not self.deadline.left:  # a check that was not finished is no verdict
             raise RefusedError(504, "timeout", self.deadline.message)
         return results
-
-
-def _review(task: Task, models: dict[Task, _QueuedModel], results: Sequence[DecodeResult]) -> list[Review]:
-    return Reviewer(task, models, _cached_stock(BUILT_IN), precedents.installed()).review(results)
 
 
 def _add_askcos_route(router: APIRouter, service: Service) -> None:
@@ -298,14 +298,14 @@ def _add_probes(app: FastAPI, service: Service) -> None:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
 
 
-def _model_info(service: Service, name: str, engine: Engine) -> dict[str, Any]:
+def _model_info(name: str, engine: Engine) -> dict[str, Any]:
     return {
         "name": name,
         "task": engine.task,
         "digest": engine.digest,
         "dtype": engine.dtype,
         "runtime": engine.runtime,
-        "devices": [engines[name].device for engines in service.devices],
+        "devices": [engine.device],
         "exactness": engine.runtime_config.exactness,
         "longest_query": engine.longest_query,
         "drafters": usable_drafters(engine.folder),

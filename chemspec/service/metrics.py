@@ -28,7 +28,6 @@ class Metrics:
         self.refused = counter("refused_requests", "Refused requests", "reason")
         self.abandoned = counter("abandoned_queries", "Abandoned queries", "reason")
         self.waiting = Gauge("chemspec_queue_queries", "Waiting queries", registry=registry)
-        self.decoding = Gauge("chemspec_decoding_queries", "Queries being decoded", registry=registry)
         self.waited = histogram("queue_seconds", "Time from a query's arrival to the start of its batch", SECONDS)
         self.batch = histogram("batch_queries", "Queries in a batch", (1, 2, 4, 8, 12, 16, 32, 64, 128), "model")
         self.engine_seconds = histogram("engine_seconds", "Time of the engine for a batch", SECONDS, "model")

@@ -1,6 +1,6 @@
-"""Scheduler: one queue, from which idle devices take the oldest query with similar ones as a batch.
+"""Scheduler: a queue, from which a thread takes the oldest query with similar ones as a batch.
 
-A batch is formed as soon as a device is idle: without load a query never waits, and under load batches fill up. With
+A batch is formed as soon as the thread is idle: without load a query never waits, and under load batches fill up. With
 continuous batching (`decode.generate`) a query joins the running batch as soon as there is room, if it has the same
 model and settings and is next in the queue. The oldest query is served first, but for each waiting query of a client,
 its next one lets some queries of other clients pass: large requests do not delay others, and no query starves. The
@@ -11,10 +11,9 @@ batching a batch takes as many passes as its longest output.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import count
@@ -30,8 +29,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Pass
 
 STOPPED = "the service was stopped before this query was finished; try again"
-PACE_WEIGHT = 0.02  # weight of the last result in the running mean of seconds per query
-Engines = Mapping[str, Engine]  # by model name
+RETRY_AFTER = 2  # seconds after which a client may try again if the queue is full
 PASSING_QUERIES = 8  # queries of other clients that may pass a client's next query, per waiting query of the client
 
 
@@ -57,15 +55,15 @@ class Search:
     """What the queries of a request have in common."""
 
     model: str
-    engine: Engine  # any engine of the model; an idle one will decode
+    engine: Engine
     settings: DecodeSettings
     deadline: Deadline
     widest: bool = False  # whether the widest list is searched until the deadline (`chemspec.engine.deadline`)
 
 
-def _queue_full_error(after: int, waiting_of_client: int = 0) -> RefusedError:
+def _queue_full_error(waiting_of_client: int = 0) -> RefusedError:
     cause = f"{waiting_of_client} of your queries are waiting" if waiting_of_client else "too many queries are waiting"
-    return RefusedError(429, "queue_full", f"{cause}; try again in {after} s", after=after)
+    return RefusedError(429, "queue_full", f"{cause}; try again in {RETRY_AFTER} s", after=RETRY_AFTER)
 
 
 def stopping_error() -> RefusedError:
@@ -123,31 +121,24 @@ class Job:
 
 
 class Scheduler:
-    """Threads, one per device, that decode the queries of one queue."""
+    """A thread that decodes the queries of a queue."""
 
-    def __init__(self, devices: Sequence[Engines], limits: Limits, metrics: Metrics) -> None:
-        """Start the threads; requires a running event loop, which receives the results."""
+    def __init__(self, limits: Limits, metrics: Metrics) -> None:
+        """Start the thread; requires a running event loop, which receives the results."""
         self._limits, self._metrics = limits, metrics
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[Job] = deque()
         self._changed = Condition()
         self._closed = False
         self._arrivals = count()
-        self._pace = 0.05  # recent seconds of a device per query
-        self._busy = [0] * len(devices)
         metrics.waiting.set_function(lambda: len(self._waiting))
-        metrics.decoding.set_function(lambda: sum(self._busy))
-        self._threads = [
-            Thread(target=self._run_device, args=(number, engines), name=f"device-{number}", daemon=True)
-            for number, engines in enumerate(devices)
-        ]
-        for thread in self._threads:
-            thread.start()
+        self._thread = Thread(target=self._run, name="scheduler", daemon=True)
+        self._thread.start()
 
     @property
     def alive(self) -> bool:
-        """Whether all threads are running."""
-        return all(thread.is_alive() for thread in self._threads)
+        """Whether the thread is running."""
+        return self._thread.is_alive()
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue queries, all or none; raises RefusedError if the queue is full or the service is stopping."""
@@ -156,20 +147,16 @@ class Scheduler:
                 raise stopping_error()
             if len(self._waiting) + len(jobs) > self._limits.queue:
                 # An empty queue always has room, since it is at least as long as a request.
-                raise _queue_full_error(self._estimate_wait(len(self._waiting)))
+                raise _queue_full_error()
             waiting_by_client = Counter(job.client for job in self._waiting)
             for client, new in Counter(job.client for job in jobs).items():
                 if waiting_by_client[client] + new > self._limits.per_client:
-                    raise _queue_full_error(self._estimate_wait(waiting_by_client[client]), waiting_by_client[client])
+                    raise _queue_full_error(waiting_by_client[client])
             for job in jobs:
                 job.priority = next(self._arrivals) + PASSING_QUERIES * waiting_by_client[job.client]
                 waiting_by_client[job.client] += 1
             self._waiting.extend(jobs)
             self._changed.notify_all()
-
-    def _estimate_wait(self, waiting: int) -> int:
-        """Estimate the seconds until `waiting` queries are finished."""
-        return min(60, max(1, math.ceil(waiting * self._pace / len(self._threads))))
 
     def abandon(self, jobs: Iterable[Job], reason: str) -> None:
         """Stop decoding these queries, for which no client waits."""
@@ -182,21 +169,19 @@ class Scheduler:
         self._metrics.abandoned.labels(reason).inc(len(pending))
 
     def close(self, seconds: float) -> None:
-        """Refuse new queries, let the threads finish for at most `seconds`, and end them."""
+        """Refuse new queries, let the thread finish for at most `seconds`, and end it."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        deadline = time.monotonic() + seconds
-        for thread in self._threads:
-            thread.join(max(0.0, deadline - time.monotonic()))
+        self._thread.join(seconds)
         with self._changed:
             late, self._waiting = list(self._waiting), deque()
         for job in late:
             self._deliver(job, DecodeResult(job.ready.text, "failed", STOPPED))
 
-    # In the threads ----------------------------------------------------------------------------------
+    # In the thread -----------------------------------------------------------------------------------
 
-    def _run_device(self, number: int, engines: Engines) -> None:
+    def _run(self) -> None:
         while True:
             with self._changed:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
@@ -206,15 +191,11 @@ class Scheduler:
                 room = max(1, self._limits.batch_size // first.search.settings.augment)
                 batch = self._take_batch(1 if first.decoded_alone else room, first)
             self._metrics.batch.labels(first.search.model).observe(len(batch))
-            last = began = time.monotonic()
+            began = time.monotonic()
             with suppress(_AbandonedError):
-                for job, result in self._decode_batch(number, engines[first.search.model], batch):
+                for job, result in self._decode_batch(first.search.engine, batch):
                     self._metrics.count_results(job.search.model, [result])
                     self._deliver(job, result)
-                    now = time.monotonic()
-                    self._pace += PACE_WEIGHT * (now - last - self._pace)
-                    last = now
-            self._busy[number] = 0
             self._metrics.engine_seconds.labels(first.search.model).observe(time.monotonic() - began)
 
     def _next_job(self) -> Job:
@@ -234,11 +215,10 @@ class Scheduler:
             self._metrics.waited.observe(now - job.arrived)
         return batch
 
-    def _decode_batch(self, number: int, engine: Engine, batch: list[Job]) -> Iterator[tuple[Job, DecodeResult]]:
+    def _decode_batch(self, engine: Engine, batch: list[Job]) -> Iterator[tuple[Job, DecodeResult]]:
         """Decode a batch and the queries that join it; yields each as soon as it is finished."""
         first, settings = batch[0], batch[0].search.settings
         under_way = list(batch)
-        self._busy[number] = len(under_way)
 
         def before_pass() -> None:
             if all(job.abandoned for job in under_way):
@@ -262,7 +242,6 @@ class Scheduler:
                     if self._waiting and _can_share_batch(other := self._next_job(), first):
                         queue.extend(self._take_batch(room, other))
                 under_way.extend(queue)
-                self._busy[number] = len(under_way)
             return [queue.popleft() for _ in range(min(room, len(queue)))]
 
         try:
@@ -270,7 +249,6 @@ class Scheduler:
                 next_queries, attrgetter("ready"), settings, before_pass=before_pass
             ):
                 under_way.remove(job)
-                self._busy[number] = len(under_way)
                 yield job, result
         except Exception:
             remaining = list(under_way)  # find the failing queries

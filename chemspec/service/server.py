@@ -53,17 +53,14 @@ def folders_by_name(models: Sequence[str]) -> dict[str, Path]:
     return by_name
 
 
-def load_engines(models: Mapping[str, Path], devices: Sequence[str], **options: Any) -> list[dict[str, Engine]]:
-    """Load every model on every device and warm it up, so that the first request is not delayed."""
-    engines_of_devices = []
-    for device in devices:
-        engines = {name: Engine.load(folder, device=device, **options) for name, folder in models.items()}
-        for engine in engines.values():
-            engine.cost()  # measured once per machine and cached on disk
-            for decoder in ("greedy", "beam"):
-                engine.predict(["CCO"], DecodeSettings(decoder=decoder, n=1 + (decoder == "beam"), max_len=8))
-        engines_of_devices.append(engines)
-    return engines_of_devices
+def load_engines(models: Mapping[str, Path], **options: Any) -> dict[str, Engine]:
+    """Load models and warm them up, so that the first request is not delayed; options are those of `Engine.load`."""
+    engines = {name: Engine.load(folder, **options) for name, folder in models.items()}
+    for engine in engines.values():
+        engine.cost()  # measured once per machine and cached on disk
+        for decoder in ("greedy", "beam"):
+            engine.predict(["CCO"], DecodeSettings(decoder=decoder, n=1 + (decoder == "beam"), max_len=8))
+    return engines
 
 
 class _Server(uvicorn.Server):
@@ -77,7 +74,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             port = self.servers[0].sockets[0].getsockname()[1]
-            LOG.info("ready", extra={"log_fields": {"port": port, "models": sorted(self._service.devices[0])}})
+            LOG.info("ready", extra={"log_fields": {"port": port, "models": sorted(self._service.engines)}})
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._service.stopping = True

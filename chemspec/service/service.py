@@ -32,9 +32,9 @@ _usable_drafters = lru_cache(usable_drafters)  # which reads many files
 class Service:
     """Engines behind one queue; `start` and `stop` it where an event loop runs."""
 
-    def __init__(self, devices: Sequence[Mapping[str, Engine]], limits: Limits | None = None) -> None:
-        """Configure a service on the engines of every device by model name."""
-        self.devices = devices
+    def __init__(self, engines: Mapping[str, Engine], limits: Limits | None = None) -> None:
+        """Configure a service on engines by model name."""
+        self.engines = engines
         self.limits = limits or Limits()
         self.metrics = Metrics()
         self.stopping = False
@@ -43,7 +43,7 @@ class Service:
     def start(self) -> None:
         """Accept requests; called in the event loop that answers them."""
         parsing.APART.start()
-        self._scheduler = Scheduler(self.devices, self.limits, self.metrics)
+        self._scheduler = Scheduler(self.limits, self.metrics)
 
     async def stop(self) -> None:
         """Refuse new requests and finish accepted ones."""
@@ -60,7 +60,7 @@ class Service:
     def broken(self) -> str:
         """The error that requires a restart; empty if there is none."""
         alive = self._scheduler is None or self._scheduler.alive
-        return "" if alive else "a thread that decodes has ended"
+        return "" if alive else "the thread that decodes has ended"
 
     def search(self, options: DecodeOptions, within: float | None = None) -> Search:
         """Return model, settings and deadline of a request, which may have a shorter time limit than the service.
@@ -80,7 +80,7 @@ class Service:
         Raises:
             RefusedError: if there is none, or it has another task.
         """
-        engines = self.devices[0]
+        engines = self.engines
         names = ", ".join(sorted(engines))
         if model is not None:
             if model not in engines:

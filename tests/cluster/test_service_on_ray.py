@@ -62,7 +62,7 @@ def test_the_same_routes_answer_as_an_engine_does(
     from chemspec.service import api
     from chemspec.service.service import Service
 
-    routes = api.create_app(Service([])).openapi()
+    routes = api.create_app(Service({})).openapi()
     assert json.dumps(client.request("GET", "/openapi.json", None)) == json.dumps(routes)
 
 

@@ -22,6 +22,7 @@ from small import QUERIES
 
 from chemspec.chem import formats
 from chemspec.io import readers, spreadsheets, writers
+from chemspec.io.columns import find_query_columns
 from chemspec.io.lines import split_lines
 from chemspec.io.readers import FileError, decode_text, read_queries
 from chemspec.io.writers import predict_file
@@ -149,9 +150,11 @@ def test_the_rows_of_a_table_are_as_long_as_its_header(text: str, rows: list[lis
     assert list(readers.read_table(text, ".csv", "it")) == rows
 
 
-@pytest.mark.parametrize(("names", "place"), [(["id", "Smiles "], 1), (["product", "smiles"], 1), (["a", "b"], None)])
-def test_a_column_is_known_by_its_name(names: list[str], place: int | None) -> None:
-    assert readers.find_smiles_column(names) == place
+@pytest.mark.parametrize(
+    ("names", "place"), [(["id", "Smiles "], (1,)), (["product", "smiles"], (1,)), (["a", "b"], ())]
+)
+def test_a_column_is_known_by_its_name(names: list[str], place: tuple[int, ...]) -> None:
+    assert find_query_columns(names) == place
 
 
 SIDES = {"id": "1", "reactants": "C.N", "Products": "CN"}

@@ -46,7 +46,7 @@ def save(rows: Rows, path: Path) -> None:
 def verify(path: Path, engine: Engine) -> dict[int, str]:
     rows = receipts.read_receipts(path)
     differences = receipts.verify_receipts(rows, lambda *_: engine, progress=lambda *_: None)
-    return {item.number: item.reason for item in differences}
+    return {row.number: reason for row, reason in differences}
 
 
 def signed(row: dict[str, Any]) -> dict[str, Any]:

@@ -143,10 +143,9 @@ def test_what_is_no_molecule_has_no_outcome(strategy: Any) -> None:
 
 def test_what_is_remembered_has_an_end(strategy: Any, plugin: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plugin, "CACHE_SIZE", 1)
-    strategy.get_actions([Molecule("CCO"), Molecule("CCN")])
-    strategy.get_actions([Molecule("CCN")])
-    strategy.get_actions([Molecule("CCO")])
-    assert strategy.source.asked == [["CCO", "CCN"], ["CCO"]]
+    for molecules in ([Molecule("CCO"), Molecule("CCN")], [Molecule("CCN")], [Molecule("CCN")]):
+        strategy.get_actions(molecules)
+    assert strategy.source.asked == [["CCO", "CCN"], ["CCN"]]
 
 
 CODE = """
@@ -173,7 +172,7 @@ def test_the_real_package_searches_as_a_client_without_our_dependencies(tmp_path
     pytest.importorskip("fastapi")
     engine = Engine.load(tiny_folder(tmp_path / "tiny", task="retro", seed=3), threads=1)
     (tmp_path / "stock.txt").write_text(Chem.MolToInchiKey(Chem.MolFromSmiles("C")) + "\n")
-    with serving([{"retro": engine}]) as service:
+    with serving({"retro": engine}) as service:
         ours = {"type": "chemspec.planners.aizynth.ChemspecExpansion", "server": service.url, "n": 8}
         config = {
             "expansion": {"ours": ours},

@@ -1,9 +1,7 @@
-"""Our models inside Syntheseus: its interface, its searches, its commands."""
+"""Our models inside Syntheseus, and in one of its searches."""
 
 from __future__ import annotations
 
-import json
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +14,10 @@ from chemspec.engine.engine import Engine
 pytest.importorskip("syntheseus")
 
 from syntheseus import Bag, Molecule
+from syntheseus.search.algorithms.best_first.retro_star import MolIsPurchasableCost, RetroStarSearch
+from syntheseus.search.mol_inventory import SmilesListInventory
+from syntheseus.search.node_evaluation.common import ConstantNodeEvaluator, ReactionModelLogProbCost
 
-from chemspec.planners import syntheseus
 from chemspec.planners.source import Source, Step
 from chemspec.planners.syntheseus import ChemspecBackward, ChemspecForward
 
@@ -63,7 +63,7 @@ def test_a_model_with_a_deadline_gives_the_answers_of_a_beam(folder: Path, engin
     calls = model([Molecule(query) for query in QUERIES], num_results=4)
     assert [told(reactions) for reactions in calls] == [expected(engine, query, 4) for query in QUERIES]
     assert ChemspecBackward(str(folder), threads=1, within=1e-6)([Molecule("CCN")], num_results=4) == [[]]
-    with serving([{"retro": engine}]) as service:
+    with serving({"retro": engine}) as service:
         remote = Source("retro", server=service.url, within=60.0)
         assert remote.predict_steps(QUERIES, 4) == Source("retro", model=str(folder), threads=1).predict_steps(
             QUERIES, 4
@@ -103,7 +103,7 @@ def test_a_service_answers_alike(folder: Path, engine: Engine) -> None:
     pytest.importorskip("fastapi")
 
     molecules = [Molecule(query) for query in QUERIES]
-    with serving([{"tiny": engine}]) as service:
+    with serving({"tiny": engine}) as service:
         remote = ChemspecBackward("tiny", server=service.url)(molecules, num_results=8)
         assert service.count("batch_queries_sum", model="tiny") == len(QUERIES)
         assert service.count("batch_queries_count", model="tiny") == 1
@@ -118,39 +118,14 @@ def test_salts_stay_together_and_can_be_taken_apart(monkeypatch: pytest.MonkeyPa
         assert sorted(one.smiles for one in reaction.reactants) == expected
 
 
-def test_the_search_command_runs_with_our_model(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "stock.smi").write_text("C\nN\nO\n")
-    arguments = [
-        f"model_dir={folder}",
-        "model_kwargs.threads=1",
-        "search_target=CCN",
-        f"inventory_smiles_file={tmp_path / 'stock.smi'}",
-        f"results_dir={tmp_path}",
-        "append_timestamp_to_dir=false",
-        "num_top_results=5",
-        "limit_iterations=3",
-        "time_limit_s=30",
-    ]
-    syntheseus.search(arguments)
-    stats = json.loads((tmp_path / "Chemspec" / "stats.json").read_text())
-    assert stats["rxn_model_calls_used"] >= 1
-    assert threading.active_count() < 20
-
-
-def test_the_evaluation_command_runs_with_our_model(folder: Path, tmp_path: Path, engine: Engine) -> None:
-    (truth, _), *_ = expected(engine, "CCN", 8)
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "test.smi").write_text(f"{truth}>>CCN\nCO>>CCF\n")
-    arguments = [
-        f"model_dir={folder}",
-        "model_kwargs.threads=1",
-        f"data_dir={tmp_path / 'data'}",
-        f"results_dir={tmp_path}",
-        "num_top_results=8",
-        "print_idxs=[1,3]",
-    ]
-    syntheseus.evaluate(arguments)
-    (file,) = tmp_path.rglob("*.json")
-    found = json.loads(file.read_text())
-    assert found["num_samples"] == 2
-    assert found["top_k"][0] == 0.5
+def test_a_search_of_syntheseus_runs_with_our_model(folder: Path) -> None:
+    search = RetroStarSearch(
+        reaction_model=ChemspecBackward(str(folder), threads=1, use_cache=True, default_num_results=5),
+        mol_inventory=SmilesListInventory(["C", "N", "O"]),
+        or_node_cost_fn=MolIsPurchasableCost(),
+        and_node_cost_fn=ReactionModelLogProbCost(),
+        value_function=ConstantNodeEvaluator(0.0),
+        limit_iterations=3,
+    )
+    graph, iterations = search.run_from_mol(Molecule("CCN"))
+    assert iterations >= 1 and len(graph) > 1

@@ -30,5 +30,5 @@ def engines(folders: dict[str, Path]) -> dict[str, Engine]:
 @pytest.fixture(scope="session")
 def running(engines: dict[str, Engine]) -> Iterator[Running]:
     pytest.importorskip("fastapi")
-    with serving([engines]) as service:
+    with serving(engines) as service:
         yield service

@@ -5,13 +5,11 @@ from __future__ import annotations
 import ast
 import socket
 import sys
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from paths import ROOT
-from serving import HURRY, Running, serving, start, until
+from serving import Running, serving, until
 from small import QUERIES
 
 from chemspec import client as module
@@ -56,7 +54,7 @@ def test_reviews_come_with_the_verdict_of_the_forward_model(running: Running) ->
 
 
 def test_a_service_that_takes_few_queries_at_once_is_asked_more_often(engines: dict[str, Engine]) -> None:
-    with serving([dict(engines)], queries=2) as service:
+    with serving(dict(engines), queries=2) as service:
         client = service.client()
         found = client.predict(QUERIES, task="retro", n=2, max_len=12)
         assert [result.query for result in found] == QUERIES and len(QUERIES) > 2
@@ -75,9 +73,9 @@ def test_the_address_and_the_key_may_come_from_the_environment(
     running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CHEMSPEC_SERVER", running.url + "/")
-    assert Client().ready()
+    assert Client().models()
     monkeypatch.setenv("CHEMSPEC_API_KEY", "open sesame")
-    with serving([dict(running.service.devices[0])], keys=frozenset({"open sesame"})) as locked:
+    with serving(dict(running.service.engines), keys=frozenset({"open sesame"})) as locked:
         assert Client(locked.url, patience=0).models()
         with pytest.raises(ServiceError):
             Client(locked.url, key="another", patience=0).models()
@@ -97,7 +95,6 @@ def test_a_service_that_is_not_there_is_told_after_the_patience() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     client = Client(f"http://127.0.0.1:{port}", patience=0.1)
-    assert not client.ready()
     with pytest.raises(ServiceError, match="cannot be reached"):
         client.models()
 
@@ -110,20 +107,9 @@ def test_a_service_that_says_nothing_is_left_after_the_timeout() -> None:
 
 
 def test_a_connection_that_the_service_has_closed_is_opened_again(engines: dict[str, Engine]) -> None:
-    with serving([engines]) as service:
+    with serving(engines) as service:
         service.server.config.timeout_keep_alive = 0.01
         client = service.client()
         first = client.predict("CCO", task="retro", n=1, max_len=5)
         until(lambda: not service.server.server_state.connections, "the closed connection")
         assert client.predict("CCO", task="retro", n=1, max_len=5).answers == first.answers
-
-
-def test_threads_may_share_a_client(running: Running) -> None:
-    client, found = running.client(), dict[str, Any]()
-
-    def ask(query: str) -> None:
-        found[query] = client.predict(query, task="retro", n=2, max_len=12)
-
-    for thread in [start(partial(ask, query)) for query in QUERIES]:
-        thread.join(HURRY)
-    assert {query: result.query for query, result in found.items()} == {query: query for query in QUERIES}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import pytest
@@ -66,7 +65,7 @@ def test_a_query_that_breaks_the_model_does_not_harm_its_batch(engines: dict[str
     gated = Gated(engines["retro"])
     gated.break_over = "CCO"
     gated.gate.set()
-    with serving([{"retro": gated}]) as service:
+    with serving({"retro": gated}) as service:
         results = service.client().predict(QUERIES, task="retro", n=2, max_len=12)
     assert [result.status for result in results] == ["failed" if query == "CCO" else "ok" for query in QUERIES]
     assert "broken" in results[QUERIES.index("CCO")].message
@@ -80,7 +79,7 @@ def test_what_waits_joins_a_batch_that_is_being_decoded(
     monkeypatch.setattr(compiled_loop, "MAX_NATIVE_SECONDS", 0.0)
     gated = Gated(engines["retro"])
     found: dict[str, Result] = {}
-    with serving([{"retro": gated}], batch_size=3) as service:
+    with serving({"retro": gated}, batch_size=3) as service:
 
         def ask(query: str, n: int = 2) -> threading.Thread:
             def run() -> None:
@@ -108,19 +107,6 @@ def test_what_waits_joins_a_batch_that_is_being_decoded(
     for query, result in found.items():
         own = engines["retro"].predict(query, n=2 if len(result.answers) == 2 else 1, max_len=12, decoder="beam")
         assert result.answers[0].smiles == own.hypotheses[0].smiles
-
-
-def test_several_devices_share_one_queue(engines: dict[str, Engine]) -> None:
-    one, other = Gated(engines["retro"]), Gated(engines["retro"])
-    with serving([{"retro": one}, {"retro": other}], batch_size=1) as service:
-        ask = partial(service.client().predict, task="retro", max_len=5)
-        threads = [start(partial(ask, query)) for query in ("CCO", "CCN")]
-        until(lambda: one.batches and other.batches, "a batch on each device")
-        one.gate.set()
-        other.gate.set()
-        for thread in threads:
-            thread.join()
-        assert service.send("GET", "/v1/models")[1]["models"][0]["devices"] == ["cpu", "cpu"]
 
 
 # --- streams -------------------------------------------------------------------------------------
@@ -169,7 +155,7 @@ def test_whoever_stops_reading_a_stream_stops_the_decoding(engines: dict[str, En
             finally:
                 closed.set()
 
-    with serving([{"retro": Endless(engines["retro"])}]) as service:
+    with serving({"retro": Endless(engines["retro"])}) as service:
         events = service.client().stream("CCO", task="retro", n=1)
         next(events)
         events.close()  # type: ignore[attr-defined]

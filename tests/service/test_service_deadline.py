@@ -52,7 +52,7 @@ def test_with_enough_time_the_whole_beam_comes_and_is_marked(running: Running, e
 
 def test_a_beam_under_way_at_the_deadline_is_abandoned_and_the_greedy_answer_comes(engines: dict[str, Engine]) -> None:
     stalled = Stalled(engines["retro"])
-    with serving([{"retro": stalled}]) as service:
+    with serving({"retro": stalled}) as service:
         status, document, _ = service.send("POST", "/v1/predict", {**ASKED, "within": 1.5})
         assert status == 200, document
         (result,) = document["results"]
@@ -67,7 +67,7 @@ def test_a_beam_under_way_at_the_deadline_is_abandoned_and_the_greedy_answer_com
 
 def test_a_query_that_waits_past_its_deadline_says_that_nothing_was_complete(engines: dict[str, Engine]) -> None:
     gated = Gated(engines["retro"])
-    with serving([{"retro": gated}]) as service:
+    with serving({"retro": gated}) as service:
         busy = start(lambda: service.client().predict("CCO", task="retro", n=2, max_len=12))
         until(lambda: gated.batches, "the first batch")
         began = time.monotonic()

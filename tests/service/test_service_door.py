@@ -107,7 +107,7 @@ def small_room(engines: Mapping[str, Engine], monkeypatch: pytest.MonkeyPatch) -
     """A service with room for eight connections, whose model waits for its gate."""
     monkeypatch.setattr(connections, "connection_limit", lambda: 8)
     gated = Gated(engines["retro"])
-    with serving([{"retro": gated}]) as service:  # type: ignore[dict-item]
+    with serving({"retro": gated}) as service:  # type: ignore[dict-item]
         yield service, gated
 
 
@@ -153,7 +153,7 @@ def test_what_is_refused_is_logged_without_who_asked(
 ) -> None:
     monkeypatch.setattr(connections, "LOG_SECONDS", 0.01)
     monkeypatch.setattr(server.LOG, "propagate", True)
-    with caplog.at_level(logging.WARNING, server.LOG.name), serving([engines]) as service:
+    with caplog.at_level(logging.WARNING, server.LOG.name), serving(engines) as service:
         for _ in range(3):
             rawhttp.get(service.port, "/healthz?q=CCO", {"Host": "evil.example"})
         told = until(lambda: [one.log_fields for one in caplog.records if sum_of(caplog.records) >= 3], "the log")

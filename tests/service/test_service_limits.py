@@ -72,7 +72,7 @@ def test_a_query_may_be_long_and_a_request_have_many_up_to_a_limit(running: Runn
 
 def test_a_full_queue_says_when_to_come_back_and_then_goes_on(engines: dict[str, Engine]) -> None:
     gated = Gated(engines["retro"])
-    with serving([{"retro": gated}], queue=2, queries=2, batch_size=1) as service:
+    with serving({"retro": gated}, queue=2, queries=2, batch_size=1) as service:
         done: list[Any] = []
 
         def ask(query: str, patience: float = 0.0) -> threading.Thread:
@@ -101,7 +101,7 @@ HOW: dict[str, Any] = {"task": "retro", "n": 2, "max_len": 8}
 
 def test_who_waits_too_long_is_told_and_is_decoded_no_further(engines: dict[str, Engine]) -> None:
     gated = Gated(engines["retro"])
-    with serving([{"retro": gated}]) as service:
+    with serving({"retro": gated}) as service:
         replies: list[Any] = []
         late = start(lambda: replies.append(service.send("POST", "/v1/predict", {**ASK, "timeout": 1.0})))
         until(lambda: gated.batches, "the batch")  # else it gave up before there was anything to end
@@ -131,7 +131,7 @@ class SlowReader(Wrapped):
 
 def test_reading_queries_ends_at_the_deadline_too(engines: dict[str, Engine]) -> None:
     slow = SlowReader(engines["retro"])
-    with serving([{"retro": slow}]) as service:
+    with serving({"retro": slow}) as service:
         status, document, _ = service.send("POST", "/v1/predict", {**ASK, "queries": ["CC("] * 200, "timeout": 0.5})
     assert status == 200 and slow.read <= 10
     assert [one["status"] for one in document["results"]] == ["invalid"] * slow.read + ["failed"] * (200 - slow.read)
@@ -139,9 +139,9 @@ def test_reading_queries_ends_at_the_deadline_too(engines: dict[str, Engine]) ->
 
 
 def test_a_server_may_allow_fewer_answers_and_less_time(engines: dict[str, Engine]) -> None:
-    with serving([{"retro": Gated(engines["retro"])}], timeout=0.05) as service:
+    with serving({"retro": Gated(engines["retro"])}, timeout=0.05) as service:
         assert service.send("POST", "/v1/predict", {**ASK, "timeout": 1000})[0] == 504
-    with serving([{"retro": engines["retro"]}], answers=3) as service:
+    with serving({"retro": engines["retro"]}, answers=3) as service:
         for path, field in (("/v1/predict", "queries"), ("/v1/stream", "query")):
             status, document, _ = service.send("POST", path, {"task": "retro", field: "CCO", "n": 4})
             assert (status, document["code"]) == (422, "too_many_answers")
@@ -152,7 +152,7 @@ def test_a_server_may_allow_fewer_answers_and_less_time(engines: dict[str, Engin
 
 def test_who_leaves_is_decoded_no_further(engines: dict[str, Engine]) -> None:
     gated = Gated(engines["retro"])
-    with serving([{"retro": gated}], batch_size=1) as service:
+    with serving({"retro": gated}, batch_size=1) as service:
         with rawhttp.connected(service.port) as client:
             client.sendall(rawhttp.post("/v1/predict", json.dumps({**ASK, "queries": ["CCO", "CCN"]}).encode()))
             until(lambda: gated.batches, "the batch")
@@ -165,7 +165,7 @@ def test_who_leaves_is_decoded_no_further(engines: dict[str, Engine]) -> None:
 
 def test_who_leaves_does_not_take_the_others_of_the_batch_along(engines: dict[str, Engine]) -> None:
     gated = Gated(engines["retro"])
-    with serving([{"retro": gated}]) as service:
+    with serving({"retro": gated}) as service:
         found: list[Any] = []
         first = start(lambda: service.client().predict("CCC", **HOW))
         until(lambda: gated.batches, "a batch")
@@ -184,7 +184,7 @@ def test_who_leaves_does_not_take_the_others_of_the_batch_along(engines: dict[st
 
 @pytest.fixture(scope="module")
 def locked(engines: dict[str, Engine]) -> Any:
-    with serving([engines], keys=frozenset({"open sesame", "other"})) as service:
+    with serving(engines, keys=frozenset({"open sesame", "other"})) as service:
         yield service
 
 
@@ -274,7 +274,7 @@ def test_a_fault_of_ours_is_told_without_what_was_asked(
 
 
 def test_metrics_count_what_was_done(engines: dict[str, Engine]) -> None:
-    with serving([engines]) as service:
+    with serving(engines) as service:
         results = service.client().predict(["CCO", "CC(=O)Nc1ccccc1", "CC("], task="retro", n=1, max_len=20)
         text = service.send("GET", "/metrics")[1]
 
@@ -299,12 +299,12 @@ def test_a_service_whose_thread_has_died_says_so(engines: dict[str, Engine]) -> 
             raise SystemExit  # ends a thread without a word
 
     # Long enough for the thread to begin: what is given up before kills nobody.
-    with serving([{"retro": Dying(engines["retro"])}], timeout=2.0) as service:
+    with serving({"retro": Dying(engines["retro"])}, timeout=2.0) as service:
         service.send("POST", "/v1/predict", ASK)
         until(lambda: service.service.broken, "the end of the thread")
         assert service.send("GET", "/healthz")[0] == 503
         status, document, _ = service.send("GET", "/readyz")
-        assert status == 503 and document["detail"] == "a thread that decodes has ended"
+        assert status == 503 and document["detail"] == "the thread that decodes has ended"
 
 
 @pytest.mark.parametrize("wrong", [{"queue": 0}, {"batch_size": -1}, {"timeout": float("nan")}, {"queries": 2000}])
@@ -321,7 +321,7 @@ def test_limits_that_make_no_sense_are_refused(wrong: dict[str, Any]) -> None:
 def test_one_client_cannot_take_the_queue_of_the_others(engines: dict[str, Engine]) -> None:
     gated = Gated(engines["retro"])
     keys = frozenset({"a key", "another key"})
-    with serving([{"retro": gated}], queue=40, queries=4, each=4, batch_size=1, keys=keys) as service:
+    with serving({"retro": gated}, queue=40, queries=4, each=4, batch_size=1, keys=keys) as service:
         done: list[str] = []
 
         def ask(key: str, queries: list[str]) -> threading.Thread:
@@ -354,7 +354,7 @@ def test_a_stream_that_waits_is_kept_open(engines: dict[str, Engine], monkeypatc
 
     monkeypatch.setattr(api, "HEARTBEAT", 0.01)
     gated = Gated(engines["retro"])
-    with serving([{"retro": gated}], batch_size=1) as service:
+    with serving({"retro": gated}, batch_size=1) as service:
         first = start(lambda: service.client().predict(["CCO", "CN"], **HOW))
         until(lambda: gated.batches and service.count("queue_queries") == 1, "one that waits")
         connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=HURRY)

@@ -8,14 +8,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
-from campaigns import load
 from paths import ROOT
-from serving import HURRY, Load, Process, Running, until
+from serving import HURRY, Load, Process, until
 from small import QUERIES
 
 from chemspec.client import ServiceError
@@ -105,25 +102,3 @@ def test_what_cannot_be_served_is_said_at_once(tmp_path: Path, options: list[str
     )
     assert done.returncode == 2
     assert part in done.stderr
-
-
-def test_the_load_test_tells_right_answers_from_wrong_ones(running: Running, engines: dict[str, Engine]) -> None:
-    def tally(expected: Any, how: Any, seen: Callable[[Any], Any], **options: Any) -> Any:
-        """What clients saw: of longer and longer tests, until they have seen it."""
-        for seconds in (0.5, 4.0, 32.0):
-            found = load.run(running.url, expected, how, seconds=seconds, **options)
-            if seen(found):
-                break
-        return found
-
-    expected = load.told(engines["retro"].predict(QUERIES, n=2, max_len=12, decoder="beam"))
-    how = {"task": "retro", "n": 2, "max_len": 12}
-    fine = tally(expected, how, lambda one: one.seconds, clients=4, size=2)
-    assert fine.right == 2 * len(fine.seconds) > 0
-    assert not fine.wrong and not fine.errors
-    assert 0 < fine.quantile(0.5) <= fine.quantile(0.95) <= fine.elapsed
-    (text, log_prob), *rest = expected["CCO"]
-    spoilt = {**expected, "CCO": ((text, log_prob - 0.01), *rest)}
-    assert set(tally(spoilt, how, lambda one: one.wrong, clients=4).wrong) == {"CCO"}
-    refused = tally(expected, {**how, "model": "nobody"}, lambda one: one.errors.total() >= 2, clients=2)
-    assert refused.errors.total() >= 2 and not refused.right

@@ -37,7 +37,7 @@ def test_schemathesis_finds_nothing(engines: dict[str, Engine]) -> None:
     # Some values fit their fields and not each other (a relaxed decoder where exactness is wanted): 422 is right.
     options = ["--exclude-checks", "positive_data_acceptance"]
     environment = {"PATH": os.environ["PATH"], "HOME": "/tmp"}
-    with serving([engines], body=100_000_000) as service:  # it does not know that a body may be too large
+    with serving(engines, body=100_000_000) as service:  # it does not know that a body may be too large
         words = [SCHEMATHESIS, "run", f"{service.url}/openapi.json", "--max-examples=25", "--seed=1", "--no-color"]
         done = subprocess.run([*words, *options], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
