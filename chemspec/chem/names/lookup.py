@@ -150,14 +150,14 @@ def with_descriptor(smiles: str, sign: str) -> str | None:
         elements = [element for element in FindPotentialStereo(mol) if element.type == kind]
         if len(elements) != 1:
             return None
-        for way in (0, 1):
+        for number in (0, 1):
             if sign in "EZ":
                 bond, ends = mol.GetBondWithIdx(elements[0].centeredOn), elements[0].controllingAtoms
                 bond.SetStereoAtoms(ends[0], ends[2])
-                bond.SetStereo((Chem.BondStereo.STEREOCIS, Chem.BondStereo.STEREOTRANS)[way])
+                bond.SetStereo((Chem.BondStereo.STEREOCIS, Chem.BondStereo.STEREOTRANS)[number])
             else:
                 tags = Chem.ChiralType.CHI_TETRAHEDRAL_CW, Chem.ChiralType.CHI_TETRAHEDRAL_CCW
-                mol.GetAtomWithIdx(elements[0].centeredOn).SetChiralTag(tags[way])
+                mol.GetAtomWithIdx(elements[0].centeredOn).SetChiralTag(tags[number])
             isomer = mol_from_smiles(Chem.MolToSmiles(mol))
             codes = [atom.GetProp("_CIPCode") for atom in isomer.GetAtoms() if atom.HasProp("_CIPCode")]
             if sign in codes or any(str(bond.GetStereo()) == f"STEREO{sign}" for bond in isomer.GetBonds()):
