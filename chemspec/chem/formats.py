@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import count
 from typing import Any
 from xml.etree import ElementTree
@@ -51,29 +52,19 @@ def to_rxn(reactants: str, product: str) -> str:
     sides = [chem.canonical_parts(smiles) for smiles in (reactants, product)]
     if None in sides:
         return ""
-    reaction, right = rdChemReactions.ChemicalReaction(), 0.0
+    reaction = rdChemReactions.ChemicalReaction()
     adders = reaction.AddReactantTemplate, reaction.AddProductTemplate
-    for parts, add in zip(sides, adders, strict=True):
-        for part in parts or ():
-            mol = _with_coordinates(part)
-            if mol is None:
-                return ""
-            # The reaction writer would keep aromatic bonds, and [nH] would lose its hydrogen.
-            Chem.Kekulize(mol, clearAromaticFlags=True)
-            right = _shift_molecule(mol, right)
-            add(mol)
-        right += 3.0  # room for the arrow
-    with rdBase.BlockLogs():
+    with rdBase.BlockLogs(), suppress(*RDKIT_ERRORS):
+        for parts, add in zip(sides, adders, strict=True):
+            for mol in map(mol_from_smiles, parts or ()):
+                if mol is None or mol.GetNumAtoms() > MOST_ATOMS:
+                    return ""
+                # The reaction writer would keep aromatic bonds, and [nH] would lose its hydrogen.
+                Chem.Kekulize(mol, clearAromaticFlags=True)
+                add(mol)
+        rdChemReactions.Compute2DCoordsForReaction(reaction, spacing=1.5, updateProps=False)
         return str(rdChemReactions.ReactionToRxnBlock(reaction))
-
-
-def _shift_molecule(mol: Any, left: float) -> float:
-    """Move a molecule to start at `left`; returns the start of the next one."""
-    conformer = mol.GetConformer()
-    coordinates = conformer.GetPositions()  # (atoms, 3)
-    coordinates[:, 0] += left - coordinates[:, 0].min()
-    conformer.SetPositions(coordinates)
-    return float(coordinates[:, 0].max()) + 1.5
+    return ""
 
 
 _BOND = 14.4  # bond length in points in a ChemDraw file

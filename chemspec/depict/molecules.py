@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
-from math import atan2, cos, hypot, pi, sin
+from itertools import pairwise
+from math import atan2, cos, dist, pi, sin
 from typing import Any
 
 import numpy as np
@@ -214,26 +215,14 @@ def svg_size(svg: str) -> tuple[float, float]:
 
 
 SIZE = 11  # pixels of the font
-TURNS, REACHES = 24, (1, 5, 9, 14, 20)  # directions, and pixels from the atom, that are tried
-
-Disc = tuple[float, float, float]  # middle and radius
+GAP = 3  # pixels between an atom and its label
+WIDE_ANGLE = 1.9  # radians between two bonds, more than in a ring of five atoms
 Box = tuple[float, float, float, float]  # middle, half the width, half the height
 
 
 def add_labels(svg: str, mol: Any, points: Sequence[Any], labels: Sequence[tuple[int, str]], color: str) -> str:
-    """Return a drawing, atoms at `points`, with labels (atom, text), the most important first, enlarged to fit."""
-    hydrogens = [min(2, atom.GetTotalNumHs()) if atom.GetSymbol() != "C" else 0 for atom in mol.GetAtoms()]
-    discs = [(at.x, at.y, 7.0 + 6.0 * count) for at, count in zip(points, hydrogens, strict=True)]
-    taken = list(discs)
-    for bond in mol.GetBonds():
-        a, b = points[bond.GetBeginAtomIdx()], points[bond.GetEndAtomIdx()]
-        taken += [(a.x + (b.x - a.x) * k / 8, a.y + (b.y - a.y) * k / 8, 1.5) for k in range(1, 8)]
-    for ring in mol.GetRingInfo().AtomRings():  # a label inside could be of any of its atoms
-        taken.append((*(sum(discs[atom][axis] for atom in ring) / len(ring) for axis in (0, 1)), 14.0))  # type: ignore[arg-type]
-    boxes: list[Box] = []
-    for atom, text in labels:
-        near = [discs[other.GetIdx()] for other in mol.GetAtomWithIdx(atom).GetNeighbors()]
-        boxes.append(_best_box(text, discs[atom], near, taken, boxes))
+    """Return a drawing, atoms at `points`, with labels (atom, text), enlarged to fit."""
+    boxes = [_label_box(text, mol.GetAtomWithIdx(atom), points) for atom, text in labels]
     width, height = svg_size(svg)
     left, top = min(0.0, *(x - w for x, _, w, _ in boxes)), min(0.0, *(y - h for _, y, _, h in boxes))
     wide = max(width, *(x + w for x, _, w, _ in boxes)) - left
@@ -248,21 +237,20 @@ def add_labels(svg: str, mol: Any, points: Sequence[Any], labels: Sequence[tuple
     return svg.replace("</svg>", f"{texts}</svg>")
 
 
-def _best_box(text: str, atom: Disc, near: Sequence[Disc], taken: Sequence[Disc], boxes: Sequence[Box]) -> Box:
-    """Return the box of a label: as free as possible, near its atom, and away from the neighbours of it."""
-    x, y, radius = atom
-    away = atan2(sum(y - v for _, v, _ in near), sum(x - u for u, _, _ in near))
+def _label_box(text: str, atom: Any, points: Sequence[Any]) -> Box:
+    """Return the box of a label: between two bonds of its atom with room, where that leads out of the molecule."""
+    at = points[atom.GetIdx()]
+    centre = sum(point.x for point in points) / len(points), sum(point.y for point in points) / len(points)
+    ends = [points[other.GetIdx()] for other in atom.GetNeighbors()]
+    angles = sorted(atan2(end.y - at.y, end.x - at.x) for end in ends) or [pi]
+
+    def rank(gap: tuple[float, float]) -> tuple[float, float]:
+        middle = (gap[0] + gap[1]) / 2
+        outside = at.x + LENGTH * cos(middle), at.y + LENGTH * sin(middle)
+        return min(gap[1] - gap[0], WIDE_ANGLE), dist(outside, centre)
+
+    first, second = max(pairwise((*angles, angles[0] + 2 * pi)), key=rank)
+    out = (first + second) / 2
     wide, high = 0.35 * SIZE * len(text), 0.55 * SIZE  # in the widest of the usual fonts, DejaVu
-    tries = []
-    for reach in REACHES:
-        for turn in range(TURNS):
-            dx, dy = cos(away + 2 * pi * turn / TURNS), sin(away + 2 * pi * turn / TURNS)
-            box = x + dx * (radius + reach + wide), y + dy * (radius + reach + high), wide, high
-            tries.append((_covered(box, taken, boxes), reach + 12 * min(turn, TURNS - turn) / TURNS, box))
-    return min(tries)[2]
-
-
-def _covered(box: Box, taken: Sequence[Disc], boxes: Sequence[Box]) -> int:
-    x, y, wide, high = box
-    discs = sum(hypot(max(0, abs(u - x) - wide), max(0, abs(v - y) - high)) < radius for u, v, radius in taken)
-    return discs + 5 * sum(abs(u - x) < wide + w + 2 and abs(v - y) < high + h + 1 for u, v, w, h in boxes)
+    far = 7.0 + GAP + (6.0 * min(2, atom.GetTotalNumHs()) if atom.GetSymbol() != "C" else 0.0)
+    return at.x + cos(out) * (far + wide), at.y + sin(out) * (far + high), wide, high

@@ -16,6 +16,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import torch
 
 import chemspec.tasks as tasks
@@ -129,16 +130,11 @@ def _folder_settings(folder: Path) -> dict[str, Any]:
     if not file.is_file():
         return {}
     try:
-        values = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise CheckpointError(f"{file} is not valid JSON: {error}") from error
-    if not isinstance(values, dict) or not all(isinstance(value, str) for value in values.values()):
-        raise CheckpointError(f"{file} must be a JSON object of strings")
-    if unknown := sorted(set(values) - {"task", "template"}):
-        raise CheckpointError(f"{file}: {unknown[0]!r} is not task or template")
-    try:
+        values = msgspec.json.decode(file.read_bytes(), type=dict[str, str])
+        if unknown := sorted(set(values) - {"task", "template"}):
+            raise ValueError(f"{unknown[0]!r} is not task or template")
         tasks.check_task(values.get("task", "forward"))
-    except ValueError as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{file}: {error}") from error
     return values
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import chemspec.chem as chem
 from chemspec.chem import formats
 from chemspec.chem.read import chemdraw, reaction_files
-from chemspec.chem.read.chemdraw import check_cdxml
+from chemspec.chem.read.chemdraw import parse_cdxml
 from chemspec.chem.read.molfile import split_lines as numbered_lines
 from chemspec.chem.read.values import WHOLE, side_note
 from chemspec.io.lines import FileError, split_lines
@@ -40,8 +40,8 @@ def read_structure_rows(text: str, where: object, note: Callable[[str], None] = 
 def _records(text: str) -> Iterator[tuple[str, str, Fields]]:
     start = text.lstrip("\ufeff \t\r\n")
     if start.startswith("<"):  # CDXML has no properties
-        clean = check_cdxml(text)
-        for part in [text] if isinstance(clean, chem.Fault) else chemdraw.split_steps(clean, MOST_STEPS):
+        root = parse_cdxml(text)
+        for part in [text] if isinstance(root, chem.Fault) else chemdraw.split_steps(root, MOST_STEPS):
             yield part, "", {}
     elif start.startswith("{"):
         yield text, "", {}

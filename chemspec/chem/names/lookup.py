@@ -15,7 +15,7 @@ from rdkit.Chem import FindPotentialStereo
 import chemspec.chem.names.reagents as reagents
 import chemspec.chem.names.spelling as spelling
 from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.query import canonical, is_valid
+from chemspec.chem.query import canonical, drop_stereo, is_valid
 
 WORDS = Path(__file__).with_name("words.txt")  # ordinary words that are trade names as well
 LONGEST = 200  # characters of a name
@@ -152,37 +152,27 @@ def split_descriptor(name: str) -> tuple[str, str] | None:
 
 def with_descriptor(smiles: str, sign: str) -> str | None:
     """Return the stereoisomer that a descriptor means; None unless the molecule has just one such stereo element."""
-    mol = mol_from_smiles(smiles)
-    if mol is None:
-        return None
+    flat = drop_stereo(smiles)
+    if flat is None or sign == "rac":
+        return flat
     with rdBase.BlockLogs():
-        Chem.RemoveStereochemistry(mol)
-        if sign == "rac":
-            return str(Chem.MolToSmiles(mol))
+        mol = mol_from_smiles(flat)
         kind = Chem.StereoType.Bond_Double if sign in "EZ" else Chem.StereoType.Atom_Tetrahedral
         elements = [element for element in FindPotentialStereo(mol) if element.type == kind]
         if len(elements) != 1:
             return None
-        if sign in "EZ":
-            bond = mol.GetBondWithIdx(elements[0].centeredOn)
-            ends = [
-                next(a.GetIdx() for a in atom.GetNeighbors() if a.GetIdx() != other.GetIdx())
-                for atom, other in ((bond.GetBeginAtom(), bond.GetEndAtom()), (bond.GetEndAtom(), bond.GetBeginAtom()))
-            ]
-            bond.SetStereoAtoms(*ends)
-            for stereo in (Chem.BondStereo.STEREOCIS, Chem.BondStereo.STEREOTRANS):
-                bond.SetStereo(stereo)
-                again = mol_from_smiles(Chem.MolToSmiles(mol))
-                Chem.AssignStereochemistry(again, force=True, cleanIt=True)
-                if any(b.GetStereo() == getattr(Chem.BondStereo, f"STEREO{sign}") for b in again.GetBonds()):
-                    return str(Chem.MolToSmiles(again))
-            return None
-        atom = mol.GetAtomWithIdx(elements[0].centeredOn)
-        for tag in (Chem.ChiralType.CHI_TETRAHEDRAL_CW, Chem.ChiralType.CHI_TETRAHEDRAL_CCW):
-            atom.SetChiralTag(tag)
-            Chem.AssignStereochemistry(mol, force=True, cleanIt=True)
-            if atom.HasProp("_CIPCode") and atom.GetProp("_CIPCode") == sign:
-                return str(Chem.MolToSmiles(mol))
+        for number in (0, 1):
+            if sign in "EZ":
+                bond, ends = mol.GetBondWithIdx(elements[0].centeredOn), elements[0].controllingAtoms
+                bond.SetStereoAtoms(ends[0], ends[2])
+                bond.SetStereo((Chem.BondStereo.STEREOCIS, Chem.BondStereo.STEREOTRANS)[number])
+            else:
+                tags = Chem.ChiralType.CHI_TETRAHEDRAL_CW, Chem.ChiralType.CHI_TETRAHEDRAL_CCW
+                mol.GetAtomWithIdx(elements[0].centeredOn).SetChiralTag(tags[number])
+            isomer = mol_from_smiles(Chem.MolToSmiles(mol))
+            codes = [atom.GetProp("_CIPCode") for atom in isomer.GetAtoms() if atom.HasProp("_CIPCode")]
+            if sign in codes or any(str(bond.GetStereo()) == f"STEREO{sign}" for bond in isomer.GetBonds()):
+                return str(Chem.MolToSmiles(isomer))
     return None
 
 

@@ -2,75 +2,52 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
-from typing import Any
+from io import StringIO
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from xml.parsers import expat
 
 from chemspec.chem import LONGEST
+from chemspec.chem.parsing import TOO_MANY_ATOMS
 from chemspec.chem.read.drawn_arrows import CROSSED_OUT, Arrow, Point, middle_of
-from chemspec.chem.read.values import EXPORT, RefusedError
+from chemspec.chem.read.values import EXPORT
 from chemspec.chem.smiles_syntax import Fault
 
 _DEEPEST = 50  # nesting of elements; ChemDraw uses about ten
 _MOST = 20_000  # elements
-_DOCTYPE = re.compile(r"""<!DOCTYPE(?:"[^"]*"|'[^']*'|[^"'\[>])*>""")  # a quoted address may hold >
 
 
-def check_cdxml(text: str) -> str | Fault:
-    """Return a CDXML file without its document type, or its fault if it is hostile, too large or no XML."""
-    parser = expat.ParserCreate()
+def parse_cdxml(text: str) -> Element | Fault:
+    """Return the root of a CDXML file, or its fault if it is hostile, too large or no XML."""
+    if "<!ENTITY" in text:
+        return Fault("entities are refused; save the file again in ChemDraw", 0, len(text), "other")
+    whole = text.encode("utf-8", errors="replace").decode().strip("\ufeff \t\r\n")  # half a surrogate pair is no text
+    root: Element | None = None
     depth = elements = nodes = 0
-
-    def refuse(message: str) -> None:
-        raise RefusedError(f"line {parser.CurrentLineNumber}: {message}")
-
-    def doctype(_name: str, _system: str | None, _public: str | None, internal: int) -> None:
-        if internal:
-            refuse("document types with definitions are refused; save the file again in ChemDraw")
-
-    def start(name: str, _attributes: dict[str, str]) -> None:
-        nonlocal depth, elements, nodes
-        if not depth and name != "CDXML":
-            what = {"html": "a web page", "svg": "a picture"}.get(name.lower(), f"XML of the kind {name[:40]}")
-            refuse(f"this is {what}, not CDXML; {EXPORT}")
-        depth += 1
-        elements += 1
-        nodes += name == "n"
-        if depth > _DEEPEST or elements > _MOST:
-            refuse("this file is built too deep or too large for one query")
-        if nodes > LONGEST:
-            refuse(f"more than {LONGEST} atoms are too many")
-
-    def end(_name: str) -> None:
-        nonlocal depth
-        depth -= 1
-
-    def entity(*_: Any) -> None:
-        refuse("entities are refused; save the file again in ChemDraw")
-
-    parser.StartDoctypeDeclHandler = doctype
-    parser.EntityDeclHandler = entity
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    # The text is decoded already, so its encoding declaration is ignored.
-    whole = text.encode("utf-8", errors="replace").decode()  # half a surrogate pair is no text
-    clean = re.sub(r"^\ufeff?\s*<\?xml.*?\?>", "", whole, count=1).strip()
     try:
-        parser.Parse(clean.encode(), True)
-    except RefusedError as error:
-        return Fault(str(error), 0, len(text), "other")
-    except expat.ExpatError as error:
-        message = f"line {error.lineno}: this is not well-formed XML ({expat.ErrorString(error.code)})"
+        for event, element in ElementTree.iterparse(StringIO(whole), ("start", "end")):
+            if event == "end":
+                depth -= 1
+                continue
+            if not depth and element.tag != "CDXML":
+                name = element.tag.rpartition("}")[2]
+                what = {"html": "a web page", "svg": "a picture"}.get(name.lower(), f"XML of the kind {name[:40]}")
+                return Fault(f"this is {what}, not CDXML; {EXPORT}", 0, len(text), "other")
+            root = element if root is None else root
+            depth, elements, nodes = depth + 1, elements + 1, nodes + (element.tag == "n")
+            if depth > _DEEPEST or elements > _MOST:
+                return Fault("this file is built too deep or too large for one query", 0, len(text), "other")
+            if nodes > LONGEST:
+                return Fault(TOO_MANY_ATOMS, 0, len(text), "other")
+    except ElementTree.ParseError as error:
+        message = f"line {error.position[0]}: this is not well-formed XML ({expat.ErrorString(error.code)})"
         return Fault(f"{message}; was the file cut off?", 0, len(text), "syntax")
-    if not nodes:
+    if root is None or not nodes:
         return Fault("this ChemDraw file holds no atoms", 0, len(text), "empty")
-    # ChemDraw refers to a document type on its server, which must not be loaded.
-    return _DOCTYPE.sub("", clean, count=1)
+    return root
 
 
 _ROLES = {
@@ -101,9 +78,9 @@ class Drawing:
     elements: dict[str, Element] = field(default_factory=dict)  # by id
 
     @classmethod
-    def of(cls, clean: str) -> Drawing:
-        """Return the drawing in a file that was checked."""
-        drawing = cls(ElementTree.fromstring(clean))
+    def of(cls, root: Element) -> Drawing:
+        """Return the drawing in a file, by its root."""
+        drawing = cls(root)
         drawing._walk(drawing.root, ())
         return drawing
 
@@ -254,14 +231,12 @@ def alone(drawing: Drawing, fragments: Iterable[Item]) -> str:
     return ElementTree.tostring(root, encoding="unicode")
 
 
-def split_steps(clean: str, most: int) -> list[str]:
+def split_steps(root: Element, most: int) -> list[str]:
     """Return a file for each reaction step, at most `most`; the file itself if it has but one."""
-    count = len(Drawing.of(clean).steps())
-    if count < 2:
-        return [clean]
+    count = len(Drawing.of(root).steps())
     files = []
-    for number in range(min(count, most)):
-        drawing = Drawing.of(clean)
+    for number in range(min(max(count, 1), most)):
+        drawing = Drawing.of(deepcopy(root))
         others = {id(step) for at, step in enumerate(drawing.steps()) if at != number}
         for scheme in [*drawing.root.iter("scheme")]:
             for step in [step for step in scheme if id(step) in others]:

@@ -30,10 +30,10 @@ _NO_NARROW_END = {"Bold", "Hash", "HollowWedgeBegin", "HollowWedgeEnd", "Dash", 
 def read_cdxml(text: str, side: str) -> Molecules | Fault:
     """Return the molecules of a ChemDraw file, or one side of the reaction in it."""
     whole = 0, len(text)
-    clean = chemdraw.check_cdxml(text)
-    if isinstance(clean, Fault):
-        return clean
-    drawing = chemdraw.Drawing.of(clean)
+    root = chemdraw.parse_cdxml(text)
+    if isinstance(root, Fault):
+        return root
+    drawing = chemdraw.Drawing.of(root)
     reaction = drawing.reaction()
     if isinstance(reaction, str):
         return Fault(reaction, *whole, "reaction")
