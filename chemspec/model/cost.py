@@ -4,10 +4,10 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import cycle, islice, pairwise
 
-from chemspec.model.runner import Backend, NodeBatch, Runner
+from chemspec.model.runner import Backend
 from chemspec.model.session import Session
 from chemspec.settings import ModelConfig, ModelDims
 from chemspec.system import cache, host
@@ -75,7 +75,7 @@ def measure_cost_curve(
         for branch in range(min(branches, len(tokens))):
             grown = base + tuple(islice(cycle(tokens), branch, branch + size))
             nodes, _ = session.new_nodes([[grown]] * queries)
-            run = _prepare_pass(session.runner, nodes)
+            run = session.runner.prepare(nodes)  # compiled decoding hands the arrays of the nodes to the kernel
             began = clock()
             run()
             seconds.append(clock() - began)
@@ -102,11 +102,6 @@ def _typical_source(config: Dimensions) -> tuple[range, list[int]]:
     """Return the ids that are not special, and a source of typical length."""
     tokens = range(len(SPECIALS), config.vocab_size)
     return tokens, list(islice(cycle(tokens), max(1, min(SOURCE, config.max_positions - 2))))
-
-
-def _prepare_pass(runner: Runner, nodes: NodeBatch) -> Callable[[], object]:
-    """Return a function that runs one pass; compiled decoding hands the arrays of the nodes to the kernel."""
-    return runner.start(nodes) if runner.kernel_pass else partial(runner.run, nodes)
 
 
 def cached_curve(
