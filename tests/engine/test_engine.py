@@ -135,18 +135,6 @@ def test_every_number_of_a_hypothesis_fits_the_others(engine: Engine, how: Decod
 
 
 @DECODERS
-def test_the_trace_adds_up(engine: Engine, how: DecodeSettings) -> None:
-    for result in engine.predict(QUERIES, replace(how, batch_size=4, drafter="none")):
-        steps = max(len(item.token_log_probs) for item in result.hypotheses)
-        passes = result.trace.passes
-        assert sum(item.emitted for item in passes) >= steps
-        assert all(item.emitted == 1 for item in passes)
-        assert "".join(result.trace.query) == chem.canonical(result.query)
-        assert result.trace.seconds > 0
-        assert result.trace.settings["model"] == engine.name
-
-
-@DECODERS
 @pytest.mark.parametrize(
     "drafter", sorted(name for name, spec in DRAFTERS.items() if name != "none" and not spec.companions)
 )
