@@ -153,15 +153,6 @@ def test_the_guides_have_commands_to_run() -> None:
     assert any("sbs" in words for words in COMPLETE.values())
 
 
-def test_a_command_that_would_fail_is_noticed() -> None:
-    text = "`chemspec train papers`, `chemspec predict --widths\n5`\n\n    x | chemspec bench papers --limit 5 > file\n"
-    drafts, widths, right = sorted(commands(text), key=len)[0], *sorted(commands(text), key=len)[1:]
-    for words in (drafts, widths):
-        with pytest.raises(Exception, match=r"no command papers|No such option: --widths"):
-            parse(words)
-    parse(right)
-
-
 def words_marked_in(page: str) -> str:
     """The words of a page in code or bold, outside blocks of code."""
     text = re.sub(r"^```.*?^```", "", (DOCS / f"{page}.md").read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)

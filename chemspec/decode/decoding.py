@@ -73,8 +73,7 @@ class Decoding:
     def __iter__(self) -> Iterator[list[Event]]:
         """Run one forward pass after the other; yields the records of all queries in it."""
         while numbers := self._session.queries:
-            self.start_pass()
-            self.finish_pass()
+            self._loop.run_pass()
             yield [(number, self._loop.recorded_passes(number)[-1]) for number in numbers]
 
     @property
@@ -115,14 +114,6 @@ class Decoding:
             first, began = search.passes, search.seconds
         loop.discard_query(query)
         return done[-1]._replace(earlier=tuple(done[:-1]))
-
-    def start_pass(self) -> None:
-        """Launch a forward pass; host work done before `finish_pass` overlaps with the device."""
-        self._loop.start_pass()
-
-    def finish_pass(self) -> None:
-        """Wait for the forward pass and advance the decoders."""
-        self._loop.finish_pass()
 
     def run_passes(self) -> None:
         """Run one forward pass, or several in a row for some milliseconds if no query finishes."""

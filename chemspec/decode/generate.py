@@ -1,18 +1,16 @@
 """Token ids to finished sequences: one wiring of model, decoders, drafter and planner for every caller.
 
-`open_decoding` starts the decoders of a batch. `continuous_batching` replaces finished queries at once, and on a GPU
-alternates two half-batches, so that host and device work overlap. `BatchDecoder` does both for decoding settings.
+`open_decoding` starts the decoders of a batch. `continuous_batching` replaces finished queries at once. `BatchDecoder`
+does both for decoding settings.
 """
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, islice, pairwise
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from chemspec.decode import registry as decoders
-from chemspec.decode.compiled.loop import can_run_compiled
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
@@ -28,7 +26,6 @@ from chemspec.types import FinishedSequence
 Row = TypeVar("Row")
 Join = Callable[[Sequence[Row]], Sequence[int]]  # adds queries to a session; returns their numbers
 Searches = Sequence[DecodeSettings]  # searches of one query with increasing width; each reuses the one before
-SPLIT_BATCH_FROM = 32  # batch size from which it is split: the host then takes about as long as a GPU's forward pass
 REFILL_DIVISOR = 8  # queries are added once 1/8 of the batch is free, so that their sources are encoded together
 MAX_QUERIES_PER_SESSION = 4096  # every forward pass iterates over the numbers of all queries so far
 
@@ -69,31 +66,11 @@ def open_decoding(
     return Decoding(sources, decoders, session, drafter if in_loop is None else in_loop, **options)
 
 
-def should_split_batch(count: int, backend: object, decoder: Decoder, drafter: Drafter) -> bool:
-    """Return whether a batch is decoded in halves: if it is large and the device computes asynchronously."""
-    return count >= SPLIT_BATCH_FROM and getattr(backend, "overlaps", False) and can_run_compiled([decoder], drafter)
-
-
-@dataclass
-class _SubBatch(Generic[Row]):
-    """A half-batch: its decoding, its unfinished queries by number, and the number of queries so far."""
-
-    decoding: Decoding
-    join: Join[Row]
-    rows: dict[int, Row]
-    seen: int
-
-    def take_finished(self) -> Iterator[tuple[Row, Decoded]]:
-        for number in self.decoding.finished_queries():
-            yield self.rows.pop(number), self.decoding.take_result(number)
-
-
 def continuous_batching(
     more: Callable[[int], Sequence[Row]],
     begin: Callable[[Sequence[Row]], tuple[Decoding, Join[Row]]],
     *,
     size: int,
-    parts: int = 1,
     before_pass: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Row, Decoded]]:
     """Decode queries with continuous batching; yields each query when it has finished.
@@ -104,44 +81,25 @@ def continuous_batching(
     session. A query's output does not depend on its batch, nor does its number of forward passes, unless the drafter
     depends on the batch size.
 
-    At most `size` queries are unfinished, over all parts, which alternate: while the device computes the pass of
-    one, the host works on the others. `before_pass` is called before every forward pass, or every few milliseconds if
-    they are fast; its exceptions end the run.
+    At most `size` queries are unfinished. `before_pass` is called before every forward pass, or every few milliseconds
+    if they are fast; its exceptions end the run.
     """
-    most = -(-size // parts)  # per part
-    under_way: deque[_SubBatch[Row]] = deque()
-
-    def room() -> int:
-        return min(most, size - sum(len(part.rows) for part in under_way))
-
-    def go_on(part: _SubBatch[Row]) -> None:
-        if not part.decoding.is_finished:
-            if parts > 1:  # computed while the host works on the other parts
+    while chosen := more(size):
+        decoding, join = begin(chosen)
+        rows, seen = dict(enumerate(chosen)), len(chosen)
+        while True:
+            for number in decoding.finished_queries():  # a decoder may finish without a forward pass
+                yield rows.pop(number), decoding.take_result(number)
+            free = size - len(rows)
+            refill = decoding.can_add_queries and seen < MAX_QUERIES_PER_SESSION and free * REFILL_DIVISOR >= size
+            if refill and (chosen := more(free)):
+                rows.update(zip(join(chosen), chosen, strict=True))
+                seen += len(chosen)
+            elif rows:
                 before_pass()
-                part.decoding.start_pass()
-            under_way.append(part)
-
-    while True:
-        while len(under_way) < parts and (free := room()) and (rows := more(free)):
-            part = _SubBatch(*begin(rows), dict(enumerate(rows)), len(rows))
-            yield from part.take_finished()  # a decoder may finish without a forward pass
-            go_on(part)
-        if not under_way:
-            return
-        part = under_way.popleft()
-        if parts > 1:
-            part.decoding.finish_pass()
-        else:
-            before_pass()
-            part.decoding.run_passes()
-        yield from part.take_finished()
-        free = room() - len(part.rows)
-        refill = part.seen < MAX_QUERIES_PER_SESSION and free * REFILL_DIVISOR >= most
-        if part.decoding.can_add_queries and refill and (rows := more(free)):
-            part.rows.update(zip(part.join(rows), rows, strict=True))
-            part.seen += len(rows)
-            yield from part.take_finished()
-        go_on(part)
+                decoding.run_passes()
+            else:
+                break
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,7 +238,7 @@ class BatchDecoder:
         queries: int = 0,
         before_pass: Callable[[], None] = lambda: None,
     ) -> Iterator[tuple[Row, Decoded]]:
-        """Decode rows by `continuous_batching`, in two halves if `should_split_batch`.
+        """Decode rows by `continuous_batching`.
 
         `source` returns the query of a row; for `searches`, `enough` and `queries` see `start`, for the others
         `continuous_batching`.
@@ -290,12 +248,7 @@ class BatchDecoder:
             decoding, join = self.start(list(map(source, chosen)), searches, enough, queries=queries)
             return decoding, lambda others: join(list(map(source, others)))
 
-        parts = 1
-        if size >= SPLIT_BATCH_FROM:
-            drafter = as_drafter(self.build_drafter(searches[0], self.inputs))
-            decoder = decoders.build_decoder((), searches[0], drafter)
-            parts += should_split_batch(size, self.backend, decoder, drafter)
-        return continuous_batching(more, begin, size=size, parts=parts, before_pass=before_pass)
+        return continuous_batching(more, begin, size=size, before_pass=before_pass)
 
     def _build_drafting(self, settings: DecodeSettings, queries: int) -> tuple[Drafter, Drafter, Planner | None]:
         """Return the drafter of a run, the drafter of its loop, and the planner, if drafts are planned."""

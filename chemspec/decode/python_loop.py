@@ -44,10 +44,7 @@ class PythonLoop:
         """Delete the records of a finished query."""
         del self._queries[query]
 
-    def start_pass(self) -> None:
-        """Do nothing: `finish_pass` runs the whole forward pass."""
-
-    def finish_pass(self) -> None:
+    def run_pass(self) -> None:
         """Run one forward pass: draft, score, resume the decoders, and record the outcome."""
         clock, planner = self._options.clock, self._options.planner
         began, calls = clock(), self._drafter.calls
@@ -99,7 +96,7 @@ class PythonLoop:
             query.seconds = now
         self._release_and_compact()
 
-    run_passes = finish_pass  # see `CompiledLoop.run_passes`
+    run_passes = run_pass  # see `CompiledLoop.run_passes`
 
     def _build_draft_trees(self, active: Sequence[QueryState], missing: Sequence[Sequence[Prefix]]) -> list[DraftTree]:
         """Build one draft tree per query for the next forward pass."""

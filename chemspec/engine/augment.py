@@ -10,14 +10,12 @@ from itertools import zip_longest
 
 from chemspec.types import DecodeResult, Hypothesis, Merged, Pass, Trace, Vote
 
-ALPHA = 1.0  # of root-aligned SMILES (Zhong et al. 2022); their code, score.py, has the same default
 
-
-def rank_by_votes(lists: Sequence[Sequence[Hypothesis]], *, alpha: float = ALPHA) -> list[Hypothesis]:
+def rank_by_votes(lists: Sequence[Sequence[Hypothesis]]) -> list[Hypothesis]:
     """Return the distinct valid predictions, best first, each with the SMILES of the variant that ranked it best.
 
-    The score of a prediction is the sum of 1 / (1 + alpha * rank) over the variants that predicted it. Ranks start at 0
-    and count distinct valid predictions only (Zhong et al. 2022, root-aligned SMILES).
+    The score of a prediction is the sum of 1 / (1 + rank) over the variants that predicted it. Ranks start at 0 and
+    count distinct valid predictions only (Zhong et al. 2022, root-aligned SMILES, with alpha = 1 as in their code).
     """
     rankings: dict[str, list[tuple[int, int, Hypothesis]]] = {}  # canonical SMILES -> (rank, variant, prediction)
     for number, answers in enumerate(lists):
@@ -30,7 +28,7 @@ def rank_by_votes(lists: Sequence[Sequence[Hypothesis]], *, alpha: float = ALPHA
     merged = []
     for ranks in rankings.values():
         best_rank, number, best = min(ranks, key=lambda ranking: (ranking[0], -ranking[2].log_prob, ranking[1]))
-        score = sum(1 / (1 + alpha * rank) for rank, _, _ in ranks)
+        score = sum(1 / (1 + rank) for rank, _, _ in ranks)
         cast = Vote(score, len(ranks), best_rank + 1, number)
         # The confidence was measured without augmentation, so it does not apply to merged lists.
         merged.append(replace(best, vote=cast, confidence=None))

@@ -4,7 +4,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from itertools import cycle, islice, pairwise
 
 from chemspec.model.runner import Backend
@@ -76,8 +76,7 @@ def measure_cost_curve(
         for branch in range(min(branches, len(tokens))):
             grown = base + tuple(islice(cycle(tokens), branch, branch + size))
             nodes, _ = session.new_nodes([[grown]] * queries)
-            runner = session.runner  # compiled decoding hands the arrays of the nodes to the kernel
-            run = runner.start(nodes) if runner.kernel_pass else partial(runner.run, nodes)
+            run = session.runner.prepare(nodes)  # compiled decoding hands the arrays of the nodes to the kernel
             began = clock()
             run()
             seconds.append(clock() - began)

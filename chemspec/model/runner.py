@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.floating]
-Finish = Callable[[], tuple[Ints, Floats]]  # waits for the result of `Runner.run`
 
 
 @dataclass
@@ -95,12 +94,8 @@ class Runner(ABC):
         Returns the k best next tokens of every node and their log-probs, best first, ties by id; both (R, k).
         """
 
-    def start(self, nodes: NodeBatch) -> Finish:
-        """Launch the forward pass of new nodes on a device that computes asynchronously.
-
-        The returned function is called before the session launches its next pass; other sessions may launch passes in
-        between. A synchronous runner computes when it is called.
-        """
+    def prepare(self, nodes: NodeBatch) -> Callable[[], tuple[Ints, Floats]]:
+        """Return a function that runs the forward pass of new nodes, whose arrays may be prepared now."""
         return partial(self.run, nodes)
 
     def join(self, sources: Sequence[Sequence[int]]) -> None:

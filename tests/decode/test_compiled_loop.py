@@ -304,13 +304,13 @@ class Watched:
 
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Runner:
         runner: Any = self.backend.open(sources, top_k=top_k)
-        start = runner.start
+        run = runner.run
 
         def counted(nodes: Any) -> Any:
             self.called += 1
-            return start(nodes)
+            return run(nodes)
 
-        runner.start = counted
+        runner.run = counted
         if not self.in_a_row:
             runner.kernel_pass = None
         return runner

@@ -1,4 +1,4 @@
-"""Queries that join a running batch, or halves of one in turn: answers, passes and bits of those decoded alone."""
+"""Queries that join a running batch,: answers, passes and bits of those decoded alone."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ from chemspec.decode import generate
 from chemspec.decode import registry as decoders
 from chemspec.decode.compiled import build
 from chemspec.decode.decoding import Decoded, Decoding
-from chemspec.decode.generate import SPLIT_BATCH_FROM, continuous_batching, should_split_batch
+from chemspec.decode.generate import continuous_batching
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.windows import Windows
-from chemspec.model.runner import Backend, NodeBatch
-from chemspec.model.runners.cuda_graphs import GraphBackend
+from chemspec.model.runner import Backend
 from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
@@ -72,7 +71,6 @@ def decode(
     size: int,
     *,
     compiled: bool | None = None,
-    parts: int = 1,
     most: Sequence[int] = (),
 ) -> list[Decoded]:
     """Decode a batch, at most `size` at a time; when they are asked for, at most `most` come, in turn."""
@@ -103,7 +101,7 @@ def decode(
         assert room > 0
         return list(islice(waiting, min(room, next(come, room))))
 
-    found = dict(continuous_batching(more, begin, size=size, parts=parts))
+    found = dict(continuous_batching(more, begin, size=size))
     assert sorted(found) == list(range(len(batch)))
     return [found[number] for number in range(len(batch))]
 
@@ -141,20 +139,19 @@ def test_who_joins_is_decoded_as_if_alone(runner: str, name: str, settings: Deco
 @given(
     batch=st.lists(st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=8).map(tuple), min_size=1, max_size=8),
     size=st.integers(1, 5),
-    parts=st.integers(1, 2),
     most=st.lists(st.integers(1, 3), max_size=5),
     name=st.sampled_from(sorted(DRAFTERS)),
     settings=st.sampled_from((GREEDY, BEAM)),
     seed=st.integers(0, 20),
 )
 def test_whenever_they_come(
-    batch: Batch, size: int, parts: int, most: list[int], name: str, settings: DecodeSettings, seed: int
+    batch: Batch, size: int, most: list[int], name: str, settings: DecodeSettings, seed: int
 ) -> None:
     """Tables check that every node's parent, depth and query are right."""
     expected = bits(decode(Table(seed, vocab_size=VOCAB), batch, settings, DRAFTERS[name], len(batch), compiled=False))
     for compiled in [False, True] if build.loop_library() else [False]:
         table = Table(seed, vocab_size=VOCAB)
-        found = decode(table, batch, settings, DRAFTERS[name], size, compiled=compiled, parts=parts, most=most)
+        found = decode(table, batch, settings, DRAFTERS[name], size, compiled=compiled, most=most)
         assert bits(found) == expected
 
 
@@ -187,78 +184,3 @@ def test_a_session_ends_before_it_has_seen_too_many(monkeypatch: pytest.MonkeyPa
 def test_seconds_count_from_joining() -> None:
     found = decode(Table(0, vocab_size=VOCAB), batch_of(5), GREEDY, NoDrafts(), 2)  # on a clock that stands at 1
     assert [own.seconds for own in found] == [1.0, 1.0, 0.0, 0.0, 0.0]
-
-
-# --- two halves of a batch in turn ----------------------------------------------------------------
-
-
-class Device:
-    """Stands in for a GPU, and counts how often one pass is under way when the host waits for another."""
-
-    overlaps = True
-
-    def __init__(self, backend: Backend) -> None:
-        self.backend = backend
-        self.under_way = self.overlapped = 0
-
-    def open(self, sources: Sequence[Sequence[int]], *, top_k: int) -> Any:
-        runner: Any = self.backend.open(sources, top_k=top_k)
-        start = runner.start
-
-        def counted(nodes: NodeBatch) -> Callable[[], Any]:
-            self.under_way += 1
-            finish = start(nodes)
-
-            def wait() -> Any:
-                self.under_way -= 1
-                self.overlapped += self.under_way > 0
-                return finish()
-
-            return wait
-
-        runner.start, runner.kernel_pass = counted, None
-        return runner
-
-
-def graphs() -> Backend:
-    return GraphBackend(model(), record=lambda function, _: function)
-
-
-def in_turn(backend: Any, batch: Batch, settings: DecodeSettings, drafter: Drafter, parts: int = 2) -> list[Decoded]:
-    return decode(backend, batch, settings, drafter, len(batch), parts=parts)
-
-
-def texts(decoded: Sequence[Decoded]) -> Any:
-    return [[(one.tokens, one.ended) for one in own.answers] for own in decoded]
-
-
-@needs_compiler
-@pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
-@pytest.mark.parametrize("drafter", ["none", "copy"])
-@pytest.mark.parametrize("name", ["native", "graphs"])
-def test_halves_in_turn_are_the_undivided_batch(name: str, drafter: str, settings: DecodeSettings) -> None:
-    batch, backend = batch_of(5), graphs() if name == "graphs" else BACKENDS[name]()
-    whole = in_turn(backend, batch, settings, DRAFTERS[drafter], 1)
-    device = Device(backend)
-    halves = in_turn(device, batch, settings, DRAFTERS[drafter])
-    assert [passes for _, passes in bits(halves)] == [passes for _, passes in bits(whole)]
-    assert texts(halves) == texts(whole) and (name == "graphs" or bits(halves) == bits(whole))
-    # Until one half is done, a pass is under way whenever the host waits for the other's.
-    shorter = min(max(len(own.passes) for own in part) for part in (whole[:3], whole[3:]))
-    assert device.overlapped >= 2 * shorter - 1 and not device.under_way
-
-
-@needs_compiler
-def test_only_large_batches_on_a_device_that_the_compiled_loop_knows_are_divided() -> None:
-    class Strange(NoDrafts):
-        has_hooks = True
-
-    decoder = decoders.build_decoder((4, 5), GREEDY, NoDrafts())
-    device = Device(TorchBackend(model()))
-    assert should_split_batch(SPLIT_BATCH_FROM, device, decoder, NoDrafts())
-    assert not should_split_batch(SPLIT_BATCH_FROM - 1, device, decoder, NoDrafts())
-    assert not should_split_batch(SPLIT_BATCH_FROM, TorchBackend(model()), decoder, NoDrafts())
-    assert not should_split_batch(SPLIT_BATCH_FROM, device, decoder, Strange())
-    sampled = decoders.build_decoder((4, 5), DecodeSettings(decoder="sample", n=2), NoDrafts())
-    assert not should_split_batch(SPLIT_BATCH_FROM, device, sampled, NoDrafts())
-    assert not graphs().overlaps  # on a CPU

@@ -21,13 +21,12 @@ from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import NoDrafts
-from chemspec.draft.rejection import sampling_distribution
 from chemspec.model.runner import Backend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.testing import naive_beam, naive_greedy
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import FinishedSequence, Prefix, Scores
+from chemspec.types import FinishedSequence, Prefix
 
 VOCAB = 12
 LOOPS = (False, True) if COMPILES else (False,)  # in Python, compiled
@@ -233,16 +232,3 @@ def test_samples_are_different_and_best_first(source: list[int], seed: int, max_
             for place, token in enumerate(answer.tokens)
         ]
         assert answer.log_probs == tuple(own)
-
-
-@given(st.lists(st.floats(-30, 0), min_size=1, max_size=8), st.floats(0.05, 5), st.floats(0.01, 1))
-def test_a_nucleus_is_the_smallest_that_reaches_top_p(logits: list[float], temperature: float, top_p: float) -> None:
-    scores = Scores(range(len(logits)), sorted(logits, reverse=True))
-    whole = sampling_distribution(scores, temperature=temperature, top_p=1.0)
-    kept = sampling_distribution(scores, temperature=temperature, top_p=top_p)
-    size = int((kept > 0).sum())
-    assert kept.sum() == pytest.approx(1)
-    assert size >= 1
-    assert (kept[:size] > 0).all()
-    assert whole[:size].sum() >= top_p - 1e-9 or size == int((whole > 0).sum())
-    assert whole[: size - 1].sum() < top_p + 1e-9

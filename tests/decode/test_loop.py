@@ -26,7 +26,7 @@ from chemspec.model.runner import DENSE, Backend, CompactionThreshold
 from chemspec.model.runners.torch_runner import TorchBackend, TorchRunner
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
-from chemspec.testing import Target, naive_beam, naive_greedy
+from chemspec.testing import Target, naive_greedy
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, FinishedSequence, Pass, Prefix, Scores
 
@@ -177,28 +177,6 @@ def test_drafts_never_change_an_answer_of_a_model(
             patch.setattr(TorchRunner, "compaction_threshold", EAGER)
         model = model_of(seed)
         check(batch, TorchBackend(model), model, decoder, drafter, max_len=max_len, budget=budget)
-
-
-@given(batches, st.integers(0, 5), drafters, st.integers(1, 9))
-def test_drafted_answers_are_the_naive_ones(batch: list[list[int]], seed: int, drafter: str, max_len: int) -> None:
-    """Against the oracle itself, which shares no code with the loop."""
-    model = model_of(seed)
-    make = DRAFTERS[drafter](model)
-    lines, _ = run(lambda _: greedy_search(max_len=max_len), batch, TorchBackend(model), make, max_len=max_len)
-    assert_same(lines, [[naive_greedy(model, source, max_len)] for source in batch])
-    beams, _ = run(
-        lambda _: beam_search(width=3, max_len=max_len), batch[:2], TorchBackend(model), make, max_len=max_len, top_k=4
-    )
-    assert_same(beams, [naive_beam(model, source, 3, max_len) for source in batch[:2]])
-
-
-def test_different_decoders_may_share_a_session() -> None:
-    table, batch = (Table(5, vocab_size=VOCAB, copying=3.0), [[4, 5, 6, 7], [8, 9], [4, 6], [5, 5, 5, 5, 5]])
-    makes = [DECODERS[name](12) for name in ("greedy", "beam of 5", "samples", "beam of 2")]
-    answers, _ = run(lambda query: makes[query](query), batch, table, DRAFTERS["all"](table), max_len=12)
-    for query, source in enumerate(batch):
-        alone, _ = run(lambda _, query=query: makes[query](query), [source], table, NoDrafts(), max_len=12)
-        assert alone == [answers[query]]
 
 
 # Speed in passes and nodes -----------------------------------------------------------------------

@@ -16,7 +16,7 @@ from test_loop import VOCAB
 from chemspec.asset_files import bench_queries
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy_search
-from chemspec.decode.planner import BY_LEVEL, BY_PLACE, LONGEST_PAUSE, NODES, AcceptanceRecord, LookAheadPlan, Planner
+from chemspec.decode.planner import BY_LEVEL, BY_PLACE, LONGEST_PAUSE, NODES, LookAheadPlan, Planner
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.mixed import Mixed
@@ -150,14 +150,6 @@ def test_a_drafter_that_is_always_wrong_is_asked_ever_more_rarely(width: int) ->
 
 
 # Parts -------------------------------------------------------------------------------------------
-
-
-def test_a_record_counts_hits_and_tries() -> None:
-    record = AcceptanceRecord([0.5, 0.25], weight=10)
-    assert record.class_rates == (0.5, 0.25)
-    record.add_outcome(0, True)
-    record.add_outcome(1, False)
-    assert record.class_rates == (6 / 11, 2.5 / 11)
 
 
 def begun(cost: CostCurve, *, asked: int = 1, queries: int = 1) -> Planner:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 from adversaries import RandomDrafts
-from benchmarks import spec_verification
 from small import QUERIES, tiny_folder
 from table import Table, run
 from tiny import tiny_model
@@ -21,7 +20,6 @@ from chemspec.cli.__main__ import app
 from chemspec.decode.relaxed.spec_verification import TopBeta, relaxed_greedy
 from chemspec.draft.registry import Copy
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.accuracy import KnownReaction
 from chemspec.io import tables
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings
@@ -131,24 +129,6 @@ def test_the_engine_says_that_it_is_relaxed(engine: Engine) -> None:
     # None drafts, none departs.
     alone = engine.predict(QUERIES, DecodeSettings(decoder="greedy", drafter="none", max_len=20, beta=20, tau=9.0))
     assert [r.hypotheses[0].tokens for r in one] == [r.hypotheses[0].tokens for r in alone]
-
-
-def test_the_grid_counts_against_the_exact_answers(engine: Engine) -> None:
-    plain = engine.predict(QUERIES, DecodeSettings(decoder="greedy", drafter="none"))
-    asked = [
-        KnownReaction(query, result.hypotheses[0].canonical if number % 2 else "C")
-        for number, (query, result) in enumerate(zip(QUERIES, plain, strict=True))
-    ]
-    rows = spec_verification.spec_verification(engine, asked, ["copy"], betas=[1, 20], taus=[0.5, 9.0])
-    assert [(row["beta"], row["tau"], row["exact"]) for row in rows] == [
-        (1, 0.0, True),
-        (20, 0.5, False),
-        (20, 9.0, False),
-    ]
-    assert rows[0]["agreement"]["value"] == 1
-    assert rows[2]["agreement"]["value"] < 1
-    assert rows[2]["agreement"]["value"] <= rows[1]["agreement"]["value"]
-    assert "| copy | 20 | 0.5 | relaxed |" in spec_verification.rule_table(rows)
 
 
 def test_drafters_are_counted_and_compares_answers(engine: Engine) -> None:

@@ -216,21 +216,6 @@ def test_bad_settings_are_told() -> None:
         build_drafter(DecodeSettings(drafter="ar"), DrafterInputs(lambda: lambda _: 1.0))
 
 
-@pytest.mark.parametrize(
-    ("drafter", "kind", "remedy"),
-    [("ar", "ar", "`-m retro` has one"), ("hierarchy", "medium", "train --recipe retro-medium`")],
-)
-def test_a_model_without_the_drafter(folder: Path, tmp_path: Path, drafter: str, kind: str, remedy: str) -> None:
-    copytree(folder, tmp_path / "retro")
-    for file in (tmp_path / "retro" / "drafters" / kind).iterdir():
-        file.unlink()
-    (tmp_path / "retro" / "drafters" / kind).rmdir()
-    engine = Engine.load(tmp_path / "retro", device="cpu", threads=1, runtime="torch")
-    with pytest.raises(ValueError, match=f"no drafter '{kind}'.*{remedy}.*, or choose another"):
-        engine.predict(QUERIES, replace(GREEDY, drafter=drafter))
-    assert engine.predict(QUERIES[:1], GREEDY)[0].status == "ok"
-
-
 def test_a_drafter_with_another_vocabulary(folder: Path, tmp_path: Path) -> None:
     copytree(folder, tmp_path / "retro")
     other = Tokenizer((*SPECIALS, *TOKENIZER.tokens[:3:-1]))

@@ -96,14 +96,6 @@ def steps_after(table: EditNgramTable, source: list[int], text: list[int]) -> di
     return dict(table.next_edits(tracker.text, tracker.state_after(prefix), prefix))
 
 
-@given(queries, texts)
-def test_chances_are_chances_likeliest_first(source: list[int], text: list[int]) -> None:
-    found = steps_after(TABLE, source, text)
-    assert 1 <= len(found) <= 3
-    assert sum(found.values()) <= 1 + 1e-9
-    assert all(one >= other for one, other in pairwise(found.values()))
-
-
 @given(st.integers(0, 10**6))
 def test_a_table_survives_the_disk(seed: int) -> None:
     table = random_table(Random(seed))
@@ -305,15 +297,6 @@ def test_the_tree_has_the_likeliest_nodes(source: list[int], text: list[int], no
     assert len({draft.tokens for draft in drafts}) == len(drafts)
     promised = [sum(everything[draft.tokens[:end]] for end in range(1, len(draft.tokens) + 1)) for draft in drafts]
     assert all(one >= other - 1e-9 for one, other in pairwise(promised))
-
-
-def test_a_tree_has_no_more_paths_and_no_longer_ones_than_it_may() -> None:
-    source = [3, 4, 6, 5, 7, 4, 6]
-    assert len(Mixed(TABLE, count=1, nodes=50).propose(source, (BOS, 3, 4, 6), 99)) == 1
-    drafts = Mixed(TABLE, length=2, nodes=50).propose(source, (BOS, 3, 4), 99)
-    assert max(len(draft.tokens) for draft in drafts) == 2
-    with pytest.raises(ValueError, match="0 nodes"):
-        Mixed(TABLE, nodes=0)
 
 
 # Compiled ----------------------------------------------------------------------------------------

@@ -237,13 +237,6 @@ def test_a_drafter_may_have_options(kind: str, tiny_retro: Path) -> None:
             chemspec.DecodeSettings(drafter=wrong)
 
 
-def test_options_follow_the_name_of_a_file_too(file: Path) -> None:
-    file.write_text("def propose(source, prefix, room, length=1):\n    return [list(source[:length])]\n")
-    assert chemspec.DRAFTERS.load(f"{file}:propose:length=4") == f"{file}:propose:length=4"
-    drafter = chemspec.DRAFTERS.lookup(f"{file}:propose:length=4").build(chemspec.DecodeSettings(), None)
-    assert drafter.propose((5, 6, 7, 8, 9), (BOS,), 9) == [[5, 6, 7, 8]]
-
-
 def test_a_decoder_may_have_options(tiny_retro: Path) -> None:
     def build(_: Any, settings: chemspec.DecodeSettings, shorter: int = 0) -> Any:
         return greedy_search(max_len=settings.max_len - shorter)
@@ -273,16 +266,6 @@ def test_a_function_in_a_file_is_a_drafter(tiny_retro: Path, file: Path) -> None
         assert result.trace.settings["drafter"] == ("in-step" if name == "named" else f"{file}:{name}")
     again = engine.predict(QUERIES[0], drafter=f"{file}:named", **options)  # loaded once
     assert again.hypotheses == result.hypotheses
-
-
-def test_the_command_takes_a_file(tiny_retro: Path, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHEMSPEC_MODELS", str(tiny_retro.parent))
-    words = ["predict", "CCO", "--task", "retro", "--threads", "1", "--max-len", "20", "--json", "--drafter"]
-    found = invoke([*words, f"{file}:propose"])
-    assert found.exit_code == 0, found.output
-    assert json.loads(found.stdout)["settings"]["drafter"] == f"{file}:propose"
-    found = invoke([*words, f"{file}:number"])
-    assert found.exit_code == 2 and "cannot be loaded" in found.output.replace("\n", " ")
 
 
 @pytest.mark.parametrize("name", ["missing.py:propose", "no_such_module:propose", "json:loads_not", "json:__name__"])

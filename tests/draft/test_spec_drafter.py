@@ -19,7 +19,7 @@ from chemspec.draft.registry import NoDrafts
 from chemspec.model.runner import CompactionThreshold
 from chemspec.model.runners.native.runner import NativeRunner
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.spec_drafter import MaskFiller, copy_target_layers, drafter_config, fill_masks, true_tokens
+from chemspec.model.spec_drafter import MaskFiller, copy_target_layers, drafter_config, fill_masks
 from chemspec.model.transformer import Transformer
 from chemspec.testing import naive_greedy
 from chemspec.tokenizer import BOS, EOS, PAD, UNK
@@ -90,12 +90,6 @@ def test_masks_know_nothing_of_what_stands_where_they_are_and_right_of_them() ->
     shown = torch.tensor([[[False, False, True, False]]])
     seen = fill_masks(model, memory, real, target, starts, K, shown)
     assert (seen[0, 0, [0, 1, 3]] - one[0, 0, [0, 1, 3]]).abs().amax(-1).min() > 1e-4
-
-
-def test_answers_end_in_padding() -> None:
-    target = pad([[BOS, 4, EOS], [BOS, EOS]])
-    places = torch.tensor([[[1, 2, 3]], [[1, 2, 9]]])
-    assert true_tokens(target, places).tolist() == [[[4, EOS, PAD]], [[EOS, PAD, PAD]]]
 
 
 @pytest.mark.parametrize("runtime", ["torch", "native"])

@@ -9,8 +9,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from recompute import recompute
 from small import QUERIES, tiny_folder
 
@@ -49,12 +47,6 @@ def test_the_score_sums_one_over_one_plus_rank() -> None:
     assert [scores[name].best_rank for name in "ABC"] == [1, 1, 2]
 
 
-def test_alpha_weighs_ranks_against_votes() -> None:
-    lists = [[answer("A"), answer("B")], [answer("C"), answer("B")], [answer("D"), answer("B")]]
-    assert names(augment.rank_by_votes(lists, alpha=1.0))[0] == "B"  # 3 / 2 against 1
-    assert names(augment.rank_by_votes(lists, alpha=9.0))[-1] == "B"  # 3 / 10 against 1
-
-
 def test_text_and_log_prob_are_of_the_spelling_that_ranked_it_best() -> None:
     lists = [
         [answer("B", -0.1), answer("A", -0.2, "first")],
@@ -64,24 +56,6 @@ def test_text_and_log_prob_are_of_the_spelling_that_ranked_it_best() -> None:
     best = augment.rank_by_votes(lists)[0]
     assert (best.canonical, best.smiles, best.log_prob) == ("A", "third", -4.0)
     assert best.vote is not None and (best.vote.spelling, best.vote.best_rank) == (2, 1)
-
-
-lists = st.lists(st.lists(st.builds(answer, st.sampled_from("AB!CD"), st.floats(-9, 0)), max_size=5), max_size=4)
-
-
-@given(lists, st.randoms())
-def test_the_order_of_spellings_does_not_change_the_order_of_answers(
-    given_: list[list[Hypothesis]], rng: Random
-) -> None:
-    other = given_[:]
-    rng.shuffle(other)
-    one, two = augment.rank_by_votes(given_), augment.rank_by_votes(other)
-    assert {a.canonical: round(a.vote.score, 9) for a in one if a.vote} == {
-        a.canonical: round(a.vote.score, 9) for a in two if a.vote
-    }
-    assert sum(a.vote.spellings for a in one if a.vote) == sum(
-        len({a.canonical for a in own if a.valid}) for own in given_
-    )
 
 
 def result(*answers: Hypothesis) -> DecodeResult:
@@ -248,8 +222,3 @@ def test_files_hold_votes(engine: Engine, tmp_path: Path, ending: str) -> None:
         assert row["merged"]["spellings"] == len(found.spellings)
         votes = [one.vote.spellings if one.vote else None for one in found.hypotheses]
         assert [one["votes"] for one in row["hypotheses"]] == votes
-
-
-def test_nobody_can_ask_for_no_spelling() -> None:
-    with pytest.raises(ValueError, match="augment is 0; it must be between 1 and 100"):
-        DecodeSettings(augment=0)

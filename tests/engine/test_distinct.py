@@ -133,13 +133,3 @@ def test_a_guide_that_cannot_be_used_is_told_per_query() -> None:
     assert refused.status == "invalid" and "retro" in refused.message
     with pytest.raises(ValueError, match="distinct"):
         DecodeSettings(guide="only amide")
-
-
-@weights
-@pytest.mark.parametrize("guide", ["", "only amide"])
-def test_a_query_may_be_typed_in_any_way(guide: str) -> None:
-    engine = chemspec.load("retro-50k")
-    plain, named = engine.predict(["CC(=O)Nc1ccc(O)cc1", "paracetamol"], n=5, distinct=True, guide=guide)
-    assert named.query == "paracetamol" and plain.hypotheses
-    assert [one.canonical for one in named.hypotheses] == [one.canonical for one in plain.hypotheses]
-    assert named.distinct == plain.distinct

@@ -15,9 +15,7 @@ from hypothesis import strategies as st
 from small import BAD, QUERIES, tiny_folder
 
 from chemspec import asset_files, chem
-from chemspec.decode.compiled.loop import can_run_compiled
-from chemspec.decode.generate import continuous_batching
-from chemspec.draft.registry import DRAFTERS, NoDrafts
+from chemspec.draft.registry import DRAFTERS
 from chemspec.engine.engine import Engine, installed_models, model_folder
 from chemspec.engine.queries import MAX_CHARS, MAX_TOKENS
 from chemspec.model.checkpoint import CheckpointError
@@ -134,18 +132,6 @@ def test_every_number_of_a_hypothesis_fits_the_others(engine: Engine, how: Decod
                 assert item.canonical == (chem.canonical(item.smiles) or "")
             else:
                 assert not item.valid
-
-
-@DECODERS
-def test_the_trace_adds_up(engine: Engine, how: DecodeSettings) -> None:
-    for result in engine.predict(QUERIES, replace(how, batch_size=4, drafter="none")):
-        steps = max(len(item.token_log_probs) for item in result.hypotheses)
-        passes = result.trace.passes
-        assert sum(item.emitted for item in passes) >= steps
-        assert all(item.emitted == 1 for item in passes)
-        assert "".join(result.trace.query) == chem.canonical(result.query)
-        assert result.trace.seconds > 0
-        assert result.trace.settings["model"] == engine.name
 
 
 @DECODERS
@@ -307,24 +293,3 @@ def test_a_model_with_few_positions_refuses_what_it_cannot_hold(tmp_path: Path) 
     long, short = engine.predict(["C" * 80, "CCO"], replace(GREEDY, max_len=200))
     assert long.status == "too_long"
     assert short.status == "ok"
-
-
-def test_a_large_batch_on_a_device_is_decoded_in_halves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A stand-in for a device: torch, said to compute beside the host."""
-    engine = Engine.load(tiny_folder(tmp_path / "m"), device="cpu", runtime="torch", threads=1)
-    expected = engine.predict(QUERIES, decoder="greedy", max_len=9, drafter="copy")
-    taken: list[int] = []
-
-    def counted(*args: Any, parts: int, **options: Any) -> Any:
-        taken.append(parts)
-        return continuous_batching(*args, parts=parts, **options)
-
-    monkeypatch.setattr(engine.backend, "overlaps", True, raising=False)
-    monkeypatch.setattr("chemspec.decode.generate.SPLIT_BATCH_FROM", 3)
-    monkeypatch.setattr("chemspec.decode.generate.continuous_batching", counted)
-    found = engine.predict(QUERIES, decoder="greedy", max_len=9, drafter="copy", batch_size=4)
-    assert [[one.tokens for one in result.hypotheses] for result in found] == [
-        [one.tokens for one in result.hypotheses] for result in expected
-    ]
-    assert all(0 < result.trace.seconds < 60 for result in found)
-    assert taken == [2 if can_run_compiled([], NoDrafts()) else 1]

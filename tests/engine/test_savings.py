@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from small import QUERIES
 
-from chemspec.asset_files import bench_queries
-from chemspec.engine.engine import Engine, installed_models
+from chemspec.engine.engine import Engine
 from chemspec.metrics import Savings, count_savings
-from chemspec.settings import RULES, DecodeSettings, Task
+from chemspec.settings import RULES, DecodeSettings
 from chemspec.types import DecodeResult, result_from_json, to_json
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -48,15 +47,6 @@ def tiny(tiny_retro: Path) -> Engine:
 @pytest.mark.parametrize("way", WAYS)
 def test_standard_passes_are_those_of_a_run_without_drafts(way: str, batch_size: int, tiny: Engine) -> None:
     check(tiny, QUERIES, DecodeSettings(drafter="mixed", max_len=30, batch_size=batch_size, **WAYS[way]))
-
-
-@pytest.mark.skipif(not {"forward", "retro"} <= {one.name for one in installed_models()}, reason="no models")
-@pytest.mark.parametrize("way", ["greedy", "beam", "different answers"])
-@pytest.mark.parametrize("task", ["forward", "retro"])
-def test_they_are_on_the_built_in_queries_too(task: Task, way: str) -> None:
-    engine, settings = Engine.load(task, threads=1), DecodeSettings(drafter="mixed", drafting="fixed", **WAYS[way])
-    saved = check(engine, list(bench_queries(task)[:6]), settings)
-    assert saved.standard and saved.passes < saved.standard / 2 and saved.copied > 0
 
 
 def test_a_list_of_different_answers_counts_all_its_searches(tiny: Engine) -> None:

@@ -85,23 +85,6 @@ def test_lists_are_those_of_the_wide_beams_alone(
         assert together < apart
 
 
-@pytest.mark.parametrize(("runtime", "dtype"), [("native", "fp32"), ("native", "int8"), ("torch", "fp32")])
-def test_they_are_so_with_every_runtime(runtime: str, dtype: str, tiny_retro: Path) -> None:
-    """One query at a time, in passes of other sizes than alone: torch adds up in another order then."""
-    engine = Engine.load(tiny_retro, threads=1, runtime=runtime, dtype=dtype)
-    how = replace(HOW, batch_size=1, drafter="none")
-    results = engine.predict(QUERIES, how)
-    if runtime == "native":
-        check(engine, results, how)
-    else:
-        for result in results:
-            alone = from_scratch(engine, result, how)[:-1]
-            for narrow, other in zip(searches(result), alone, strict=False):
-                assert [one.tokens for one in narrow.hypotheses] == [one.tokens for one in other.hypotheses]
-    together, apart = fewer_nodes(engine, results, how)
-    assert together < apart
-
-
 @pytest.mark.parametrize("rules", RULES[1:])
 def test_beams_by_the_rules_of_others_go_on_too(rules: str, tiny: Engine) -> None:
     how = replace(HOW, rules=rules, drafter="none")

@@ -7,8 +7,6 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tiny import tiny_model
 
 from chemspec.model import cost
@@ -35,23 +33,6 @@ def test_a_curve_goes_through_its_points_in_straight_lines_and_beyond() -> None:
     assert [CURVE(count) for count in (1, 1.5, 2, 3, 4, 6, 7, 8)] == [1.0, 1.25, 1.5, 1.75, 2.0, 3.0, 3.5, 4.0]
     assert [CURVE(count) for count in (16, 100)] == [8.0, 50.0]
     assert CURVE(0) == 0.5 and CURVE(-100) > 0
-
-
-@st.composite
-def curves(draw: st.DrawFn) -> CostCurve:
-    nodes = sorted(draw(st.sets(st.integers(1, 300), min_size=2, max_size=8)))
-    steps = st.floats(1e-6, 1e-2)
-    seconds = [draw(steps)]
-    seconds += [seconds[-1] + sum(draw(steps) for _ in range(2)) for _ in nodes[1:]]
-    for index in range(1, len(seconds)):
-        seconds[index] = max(seconds[index], seconds[index - 1] * 1.001)
-    return CostCurve(tuple(nodes), tuple(seconds))
-
-
-@given(curves(), st.floats(0, 1000), st.floats(0, 1000))
-def test_more_nodes_never_cost_less(curve: CostCurve, some: float, other: float) -> None:
-    low, high = sorted((some, other))
-    assert 0 < curve(low) <= curve(high) * (1 + 1e-9)
 
 
 # Kept on disk ------------------------------------------------------------------------------------

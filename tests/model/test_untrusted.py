@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -44,28 +43,6 @@ def rewrite(file: Path, **values: Any) -> None:
 def refused(load: Callable[[], Any], error: type[Exception] = CheckpointError) -> str:
     """The reason; within two seconds, and without a gigabyte."""
     return outcome(load, error, seconds=2, size=1_000_000_000)
-
-
-def test_what_takes_too_long_or_too_much_is_not_refused() -> None:
-    """Or else the tests below could not fail."""
-
-    def takes(work: Callable[[], Any]) -> Callable[[], None]:
-        def taken() -> None:
-            work()
-            raise CheckpointError("late")
-
-        return taken
-
-    def spin() -> None:
-        while True:
-            pass
-
-    assert refused(takes(lambda: bytearray(100_000_000))) == "late"
-    for work in (takes(lambda: bytearray(3_000_000_000)), lambda: None):
-        with pytest.raises(AssertionError, match="exit code"):
-            refused(work)
-    with pytest.raises(AssertionError, match=f"exit code -{signal.SIGKILL:d}"):
-        outcome(spin, CheckpointError, seconds=0, size=1_000_000_000)  # a second is the least
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Run the compiled loop: two calls per forward pass, or one for several passes; records are read on demand."""
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from ctypes import POINTER, byref, c_double, c_int32, c_void_p, cast
 from dataclasses import dataclass, field
 from itertools import chain
@@ -101,7 +101,6 @@ class CompiledLoop:
         self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.spec), c_void_p(proposals.planner)))
         _check_memory(self._loop.value)
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
-        self._begun: tuple[float, float, Callable[[], tuple[Any, ...]]]
         self._times: list[tuple[float, float, float]] = []  # per pass: seconds of drafting and of the model, end time
         self._queries: dict[int, _QueryRecords] = {}  # until `discard_query`
         self._joined = 0
@@ -126,17 +125,15 @@ class CompiledLoop:
         _check_memory(code.chemspec_loop_begin(self._loop))
         self._release_and_compact()
 
-    def start_pass(self) -> None:
-        """Draft and launch the forward pass, if the device computes asynchronously."""
+    def run_pass(self) -> None:
+        """Run one forward pass: draft, score and advance the decoders."""
         began = self._clock()
         if (done := self._code.chemspec_loop_draft(self._loop)) != FINE:
             self._raise_error(done)
-        self._begun = began, self._clock(), self._start_forward_pass(self._state.columns, self._state.rows)
-
-    def finish_pass(self) -> None:
-        """Wait for the scores and advance the decoders."""
-        began, drafted, finish = self._begun
-        scores = finish()
+        drafted, count = self._clock(), self._state.rows
+        flat = read_array("i", self._state.columns, 4 * count)
+        nodes = NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count)))
+        scores = _array_addresses(*self._session.runner.run(nodes))
         scored = self._clock()
         if (done := self._code.chemspec_loop_take(self._loop, *scores[:4])) != FINE:
             self._raise_error(done)
@@ -147,8 +144,7 @@ class CompiledLoop:
     def run_passes(self) -> None:
         """Run one forward pass, or several in a row for some milliseconds if the model is compiled code too."""
         if self._kernel is None:
-            self.start_pass()
-            self.finish_pass()
+            self.run_pass()
             return
         state, began = self._state, self._clock()
         if (done := self._code.chemspec_loop_run(self._loop, *self._kernel, MAX_NATIVE_SECONDS)) != FINE:
@@ -157,12 +153,6 @@ class CompiledLoop:
         self._times += zip(times[::3], times[1::3], [began + end for end in times[2::3]], strict=True)
         if state.released or state.compacted:
             self._release_and_compact()
-
-    def _start_forward_pass(self, columns: int, count: int) -> Callable[[], tuple[Any, ...]]:
-        """Launch the forward pass of the new nodes; returns a function that waits for its scores."""
-        flat = read_array("i", columns, 4 * count)
-        finish = self._session.runner.start(NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count))))
-        return lambda: _array_addresses(*finish())
 
     def _release_and_compact(self) -> None:
         code, state = self._code, self._state

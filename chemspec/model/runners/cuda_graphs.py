@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from chemspec.model.runner import Finish, Floats, Ints
+from chemspec.model.runner import Floats, Ints
 from chemspec.model.runners.torch_runner import Mask, TorchBackend, TorchRunner, sorted_tokens, source_batch, write_kv
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import BOS, PAD
@@ -94,17 +94,6 @@ class CudaGraphs:
 def pinned(tensor: Tensor) -> Tensor:
     """Return zeros like a tensor on the host, in pinned memory if the tensor is on a GPU."""
     return torch.zeros(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
-
-
-def record_event(device: torch.device) -> Function:
-    """Record an event on the device's stream; returns a function that waits for it."""
-    if device.type != "cuda":
-        return lambda: None
-    with torch.cuda.device(device):
-        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-        event.record()
-    wait: Function = event.synchronize
-    return wait
 
 
 class Arena:
@@ -188,7 +177,6 @@ class RecordedPass(Recorded):
         self.inputs = torch.zeros(3, rows, nodes, dtype=torch.int64, device=device)  # tokens, depths, slots
         self.attention_mask = torch.zeros(rows, nodes, used + nodes, dtype=torch.bool, device=device)
         self.staging = [pinned(tensor) for tensor in (self.inputs, self.attention_mask)]  # host copies of the inputs
-        self.host_best: Tensor | None = None  # a copy of ids and log-probs on the host
         self.rows = torch.arange(rows, device=device)[:, None]
         self.outputs: tuple[Tensor, ...] = ()  # ids and log-probs (2, B, N, k); last hidden states (B, N, D), if kept
 
@@ -207,8 +195,8 @@ class RecordedPass(Recorded):
         for output, result in zip(self.outputs, results, strict=True):
             output.copy_(result)
 
-    def start(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints, record: Recorder) -> Function:
-        """Fill the inputs of a pass that is no larger and launch it; returns a function that waits for it."""
+    def run(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints, record: Recorder) -> Tensor:
+        """Run a pass that is no larger; returns its ids and log-probs (2, B, N, k) on the host."""
         nodes = self.inputs.shape[2]
         count, width = tokens.shape
         cached = attention_mask.shape[2] - width
@@ -224,10 +212,7 @@ class RecordedPass(Recorded):
         for tensor, staged in zip((self.inputs, self.attention_mask), self.staging, strict=True):
             tensor.copy_(staged, non_blocking=True)
         self.repeat(self.inputs.device, record)
-        if self.host_best is None:
-            self.host_best = pinned(self.outputs[0])
-        self.host_best.copy_(self.outputs[0], non_blocking=True)
-        return record_event(self.inputs.device)
+        return self.outputs[0].cpu()
 
 
 class GraphBackend(TorchBackend):
@@ -239,9 +224,8 @@ class GraphBackend(TorchBackend):
     def __init__(self, model: Transformer, *, record: Recorder | None = None, idle_bytes: int = 0) -> None:
         super().__init__(model)
         self.record = record or CudaGraphs()
-        self.overlaps = self.device.type == "cuda"
         self.computing = Lock()
-        total = torch.cuda.get_device_properties(self.device).total_memory if self.overlaps else 1 << 30
+        total = torch.cuda.get_device_properties(self.device).total_memory if self.device.type == "cuda" else 1 << 30
         self.idle_bytes = idle_bytes or int(IDLE_SHARE * total)
         # No lock: sessions release arenas when garbage-collected, which may happen anywhere, also in `acquire`.
         self._idle: deque[Arena] = deque()  # most recently used last
@@ -315,11 +299,9 @@ class GraphRunner(TorchRunner):
         if slots > have:
             self._move(np.arange(self.count), max(round_up(slots, SLOTS), 2 * have))
 
-    start = TorchRunner.begin
-
     @torch.inference_mode()
-    def begin_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> Finish:
-        """Launch the forward pass of new nodes; see `TorchRunner.begin_padded`."""
+    def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
+        """Run the forward pass of new nodes; see `TorchRunner.run_padded`."""
         count, width = tokens.shape
         nodes, used = padded_size(width, NODES), round_up(attention_mask.shape[2] - width, SLOTS)
         self.reserve(max(used, int(slot_offsets.max()) + nodes))
@@ -329,18 +311,11 @@ class GraphRunner(TorchRunner):
             if key not in arena.passes:
                 arena.passes[key] = RecordedPass(self.graphs.model, arena, *key)
             recorded_pass = arena.passes[key]
-            wait = recorded_pass.start(tokens, depths, attention_mask, slot_offsets, self.graphs.record)
-
-        @torch.inference_mode()
-        def finish() -> tuple[Ints, Floats]:
-            wait()
+            best = recorded_pass.run(tokens, depths, attention_mask, slot_offsets, self.graphs.record)
             if self.keeps_states:
                 self.hidden_states = recorded_pass.outputs[1][:count, :width].clone()  # the next pass writes there
-            assert recorded_pass.host_best is not None
-            ids, log_probs = recorded_pass.host_best[:, :count, :width].numpy()
-            return ids.astype(np.int64), log_probs.copy()
-
-        return finish
+        ids, log_probs = best[:, :count, :width].numpy()
+        return ids.astype(np.int64), log_probs.copy()
 
     def gather_rows(self, rows: Sequence[int]) -> None:
         """Keep these rows of the batch, in this order."""

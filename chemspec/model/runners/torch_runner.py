@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from chemspec.data.arrays import pad
-from chemspec.model.runner import Finish, Floats, Ints, NodeBatch, Runner
+from chemspec.model.runner import Floats, Ints, NodeBatch, Runner
 from chemspec.model.transformer import Transformer, log_softmax
 
 Mask = NDArray[np.bool_]
@@ -104,10 +104,6 @@ class TorchRunner(Runner):
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes; see `Runner.run`."""
-        return self.begin(nodes)()
-
-    def begin(self, nodes: NodeBatch) -> Finish:
-        """Launch the forward pass of new nodes; see `Runner.start`."""
         if len(self._rows) < self._width and len(self._rows) <= self.REPACK_BELOW * self._width:
             self.gather_rows(list(self._rows.values()))
             self._rows = {query: row for row, query in enumerate(self._rows)}
@@ -133,17 +129,12 @@ class TorchRunner(Runner):
             start += count
         self.reserve(used + width)
         # Keys and values of a Spec-Drafter's mask tokens lie past the slots in use; the next pass overwrites them.
-        finish = self.begin_padded(tokens, depths, mask, slot_offsets)
+        ids, log_probs = self.run_padded(tokens, depths, mask, slot_offsets)
         rows = np.repeat([self._rows[query] for query in counts], list(counts.values()))
         columns = np.concatenate([np.arange(count) for count in counts.values()])
-
-        def finish_nodes() -> tuple[Ints, Floats]:
-            ids, log_probs = finish()
-            if self.hidden_states is not None:
-                self.hidden_states = self.hidden_states[rows, columns]
-            return ids[rows, columns], log_probs[rows, columns]
-
-        return finish_nodes
+        if self.hidden_states is not None:
+            self.hidden_states = self.hidden_states[rows, columns]
+        return ids[rows, columns], log_probs[rows, columns]
 
     def release(self, query: int) -> None:
         """Free the memory of a finished query; see `Runner.release`."""
@@ -158,12 +149,12 @@ class TorchRunner(Runner):
             self.cache = grown
 
     @torch.inference_mode()
-    def begin_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> Finish:
-        """Launch the forward pass, which caches keys and values, and sets `hidden_states` if requested.
+    def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
+        """Run the forward pass, which caches keys and values, and sets `hidden_states` if requested.
 
-        Returns a function that waits for the k best next tokens of every node and their log-probs, both (B, N, k).
-        Tokens and depths are (B, N), right-padded; the mask (B, N, C + N) says which slots in use and new nodes each
-        node attends to; `slot_offsets` (B,) are the slots of each query's first new node.
+        Returns the k best next tokens of every node and their log-probs, both (B, N, k). Tokens and depths are (B, N),
+        right-padded; the mask (B, N, C + N) says which slots in use and new nodes each node attends to; `slot_offsets`
+        (B,) are the slots of each query's first new node.
         """
         used = attention_mask.shape[2] - tokens.shape[1]
         states: list[Tensor] | None = [] if self.keeps_states else None
@@ -175,8 +166,7 @@ class TorchRunner(Runner):
         columns = torch.arange(new_kv.shape[4], device=self.backend.device)
         rows = torch.arange(len(slot_offsets), device=self.backend.device)[:, None]
         write_kv(self.cache, new_kv, rows, self.to_device(slot_offsets)[:, None] + columns)
-        best = best_tokens(logits, self.top_k, self.backend.model.log_softmax)
-        return lambda: best
+        return best_tokens(logits, self.top_k, self.backend.model.log_softmax)
 
     def to_device(self, array: NDArray[Any]) -> Tensor:
         """Copy an array to the model's device."""

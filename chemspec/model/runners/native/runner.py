@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from chemspec.model.runner import SPARSE, Finish, Floats, Ints, KernelPass, NodeBatch, Runner
+from chemspec.model.runner import SPARSE, Floats, Ints, KernelPass, NodeBatch, Runner
 from chemspec.model.runners.native.build import load_kernel
 from chemspec.model.weights import Array, Weights, quantise_rows
 from chemspec.settings import ModelConfig
@@ -218,10 +218,10 @@ class NativeRunner(Runner):
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes; see `Runner.run`."""
-        return self.start(nodes)()
+        return self.prepare(nodes)()
 
-    def start(self, nodes: NodeBatch) -> Finish:
-        """Prepare the arrays of a pass, which the returned function computes; see `Runner.start`."""
+    def prepare(self, nodes: NodeBatch) -> Callable[[], tuple[Ints, Floats]]:
+        """Prepare the arrays of a pass, which the returned function computes; see `Runner.prepare`."""
         columns = (nodes.queries, nodes.tokens, nodes.depths, nodes.parents, nodes.blocks or nodes.queries)
         inputs = np.array(columns, dtype=np.int32)  # (5, R)
         count = inputs.shape[1]
