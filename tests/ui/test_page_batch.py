@@ -107,13 +107,15 @@ def test_hostile_cells_reach_the_page_as_text_only() -> None:
     assert not any("<script>" in item.value for item in (*app.markdown, *app.caption, *app.subheader))
 
 
-def test_the_question_chooses_the_column() -> None:
-    app = uploaded("a.csv", b"reactants,product\nCO.CC(=O)O,COC(C)=O\n")
-    read = {}
-    for task in ("retro", "forward"):
-        app.segmented_control[0].set_value(task).run()
-        read[task] = shown(app)[0]["query"]
-    assert read == {"forward": "CO.CC(=O)O", "retro": "COC(C)=O"}
+def test_a_job_is_cancelled_and_resumed(place: Path) -> None:
+    app = uploaded("a.smi", b"hold\nC\n")
+    app.button(key="batch_start").click().run()
+    until(app, (place / "held").exists)
+    app.button(key="batch_cancel").click().run()
+    assert "Stopped" in pages.words(app) and "**0** of 2 rows" in pages.words(app)
+    (place / "go").touch()
+    app.button(key="batch_resume").click().run()
+    until(app, lambda: "**2** of 2 rows" in pages.words(app))
 
 
 @pytest.mark.parametrize(
