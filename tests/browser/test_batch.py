@@ -92,7 +92,7 @@ def test_the_sample_is_one_click_away_in_the_dark(app: Any) -> None:
     page = app.new_page(color_scheme="dark")
     page.set_default_timeout(300_000)  # a job has a low priority and loads its model first
     page.goto(app.url + "/batch")
-    page.get_by_role("button", name="Use the sample file").click()
+    page.get_by_text("Use the sample file").click()
     page.get_by_role("button", name="Predict 12 rows").click()
     page.get_by_text("12 of 12 rows, 1 with an error").wait_for()
     page.get_by_text("Done", exact=True).wait_for()

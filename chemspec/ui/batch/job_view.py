@@ -31,7 +31,7 @@ ROW = 92  # pixels
 # The tables' own download holds pictures, and cells as they came; ours are made for reading elsewhere.
 _DOWNLOAD = '[data-testid="stElementToolbarButton"]:has([aria-label^="Download"])'
 STYLE = f'<style>[class*="st-key-batch_"] {_DOWNLOAD} {{display: none}}</style>'
-STATES = {
+STATES: dict[str, tuple[str, Any]] = {  # words and colours
     "waiting": ("Waiting", "gray"),
     "running": ("Running", "blue"),
     "stopped": ("Stopped", "orange"),
@@ -74,19 +74,6 @@ def submit_to_queue(job: Job) -> None:
     job_queue.submit_job(job.id, digest_of_folder(model_folder(job.model)))
 
 
-def remember_job(name: str) -> None:
-    """Add a job to this visit's list."""
-    names: list[str] = st.session_state.setdefault("batch_jobs", [])
-    if name not in names:
-        names.insert(0, name)
-
-
-def show_badge(view: JobView) -> None:
-    """Show the state of a job, as a word on a coloured ground."""
-    word, color = STATES[view.state]
-    st.badge(word, color=color)  # type: ignore[arg-type]
-
-
 def show_job(name: str) -> None:
     """Show a job by its id: how far it is, what can be done with it, its answers."""
     try:
@@ -95,7 +82,7 @@ def show_job(name: str) -> None:
         _show_heading("No job")
         st.error(f"This job cannot be opened: {escaping.plain_text(str(error))}.")
         return
-    remember_job(name)
+    st.session_state.setdefault("batch_jobs", set()).add(name)  # those of this visit
     _show_heading(escaping.plain_text(view.job.file))
     st.caption(_job_facts(view.job))
     st.fragment(run_every=1.0 if view.active else None)(_show_progress)(name, view.active)
@@ -134,7 +121,8 @@ def _show_progress(name: str, was_active: bool) -> None:
         st.rerun()
     # Always the same containers in the same order: so nothing jumps when a job begins or ends.
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        show_badge(view)
+        word, color = STATES[view.state]
+        st.badge(word, color=color)
         st.markdown(progress_line(view, lines), width="content")
     with st.container():
         if view.state != "done":
@@ -159,25 +147,12 @@ def progress_line(view: JobView, lines: rows.JsonLines) -> str:
     text += f", **{bad:,}** with an error" if bad else ""
     if view.state == "waiting":
         text += f"; {view.ahead} job{'s' * (view.ahead != 1)} before this one"
-    pace = lines.pace(growing=view.state == "running", now=time.monotonic())
-    if view.state == "running":
-        left = pace and format_duration(pace * (view.job.total - len(lines)))
-        text += f"; {left} left" if left else "; estimating the time left …"
     return text
 
 
 def count_rows(number: int) -> str:
     """Return a number of rows in words."""
     return f"{number:,} row{'s' * (number != 1)}"
-
-
-def format_duration(seconds: float) -> str:
-    """Return an estimated duration in words."""
-    if seconds < 60:
-        return f"about {max(1, round(seconds))} s"
-    if seconds < 5400:
-        return f"about {round(seconds / 60)} min"
-    return f"about {seconds / 3600:.1f} h"
 
 
 def _job_buttons(view: JobView) -> None:
@@ -225,7 +200,6 @@ def _try_action(action: Callable[[], None]) -> None:
 
 def _delete_job(name: str) -> None:
     job_queue.delete_job(name)
-    st.session_state["batch_jobs"] = [other for other in st.session_state.get("batch_jobs", []) if other != name]
     st.query_params.pop("job", None)
 
 
