@@ -100,7 +100,7 @@ def test_the_sample_is_one_click_away_in_the_dark(app: Any) -> None:
     frame = page.get_by_test_id("stDataFrame").first
     frame.hover()
     assert not page.get_by_role("button", name=re.compile("Download as CSV")).is_visible()
-    # A tick in front of a row shows all of its answers, and the way to the page Predict.
+    # A tick in front of a row shows the way to the page Predict.
     frame.click(position={"x": 17, "y": 84})
-    page.get_by_role("button", name="Open in Predict").click()
+    page.get_by_role("button", name="Open row 1 in Predict").click()
     page.wait_for_url(re.compile(r"/\?task=retro&smi="))
