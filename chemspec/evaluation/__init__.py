@@ -37,15 +37,12 @@ def store_measurement(
     write_bytes_atomic(folder / MEASUREMENTS_FILE, msgspec.json.format(msgspec.json.encode(measurements), indent=1))
 
 
-def usable_precisions(folder: Path) -> tuple[str, ...]:
-    """Return the precisions of the compiled kernel, the default first: int8 if its card shows the same accuracy."""
+def int8_is_usable(folder: Path) -> bool:
+    """Return whether a model's card shows the same accuracy in int8; the page Models reports a card that is damaged."""
     try:
-        measurements = read_measurements(folder)
-        if "int8" not in measurements:
-            return ("fp32",)
-        return ("int8", "fp32") if int8_is_as_good(measurements) else ("fp32", "int8")
+        return int8_is_as_good(read_measurements(folder))
     except (KeyError, TypeError, ValueError):
-        return ("fp32",)  # the page Models reports what is wrong with the measurements
+        return False
 
 
 def int8_is_as_good(measurements: Mapping[str, Mapping[str, Any]]) -> bool:

@@ -198,7 +198,7 @@ def _run_prediction(job: Job, predict: Sequence[str]) -> tuple[int, State, str]:
             with suppress(subprocess.TimeoutExpired):
                 process.wait(BEAT_SECONDS)
     code = process.returncode
-    if jobs.is_answered(job):
+    if code == 0:
         return 0, "done", ""
     if code < 0:
         return code, "failed", f"the prediction was ended by the system (signal {-code}); resume to try again"

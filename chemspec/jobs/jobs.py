@@ -103,9 +103,3 @@ def prices_file(job: Job) -> Path:
 def answers_file(job: Job) -> Path:
     """Return the file of the answers; it exists once the first rows are answered."""
     return JOBS.folder(job.id) / "rows.jsonl"
-
-
-def is_answered(job: Job) -> bool:
-    """Return whether all rows are on disk."""
-    path = answers_file(job)
-    return path.is_file() and path.read_bytes().count(b"\n") == job.total

@@ -40,26 +40,10 @@ class JsonLines:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._starts = [0]
-        self._began: tuple[float, int] | None = None  # when this run was first seen, and with how many lines
         self.kinds: list[str] = []  # the status of every line that has one
 
     def __len__(self) -> int:
         return len(self._starts) - 1
-
-    def pace(self, *, growing: bool, now: float) -> float | None:
-        """Return the seconds a line takes, once the file was seen to grow; call it after every update.
-
-        Args:
-            growing: whether a prediction is writing the file.
-            now: seconds on any clock.
-        """
-        if not growing:
-            self._began = None
-        elif self._began is None:
-            self._began = (now, len(self))
-        elif len(self) > self._began[1]:
-            return (now - self._began[0]) / (len(self) - self._began[1])
-        return None
 
     def update(self) -> JsonLines:
         """Look at what was added; half a line at the end is left for later."""
@@ -203,10 +187,6 @@ def answers_as_jsonl(job: Job) -> bytes:
 
 def _answered_rows(job: Job) -> Iterator[tuple[int, tuple[str, ...], dict[str, Any]]]:
     """Yield (number from 1, uploaded cells, answer) of every row answered so far."""
-    path = jobs.answers_file(job)
-    if not path.is_file():
-        return
-    with path.open("rb") as file:
-        for number, (cells, line) in enumerate(zip(jobs.uploaded_rows(job), file, strict=False), 1):
-            if line.endswith(b"\n"):
-                yield number, cells, json.loads(line)
+    lines = JsonLines(jobs.answers_file(job)).update()
+    for number, (cells, row) in enumerate(zip(jobs.uploaded_rows(job), lines.read(range(len(lines))), strict=False), 1):
+        yield number, cells, row

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
+from pathlib import PurePath
 
 import msgspec
 
@@ -59,10 +60,6 @@ class Sheet:
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
 
-    def texts(self, column: int) -> list[str]:
-        """Return a column."""
-        return ["" if row[column].strip() in column_names.EMPTY else row[column] for row in self.rows]
-
 
 def read_upload(raw: bytes, name: str) -> Sheet:
     """Return the rows of a file.
@@ -76,10 +73,10 @@ def read_upload(raw: bytes, name: str) -> Sheet:
     """
     if len(raw) > MAX_MB * 1_000_000:
         raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MAX_MB} are the limit, so split it")
-    stem, ending = _split_ending(name)
-    if ending == ".gz":
-        raw = decompress(raw, "the file", MAX_TEXT)
-        ending = _split_ending(stem)[1]
+    path = PurePath(name.lower())
+    if path.suffix == ".gz":
+        raw, path = decompress(raw, "the file", MAX_TEXT), path.with_suffix("")
+    ending = path.suffix
     if ending in COMPRESSED:
         rows = map(json.loads, _read_limited(raw, ending).splitlines())
         return _make_sheet(rows, header=ending == ".parquet")
@@ -113,11 +110,6 @@ def guess_query_column(columns: Sequence[str], rows: Sequence[Sequence[str]], ta
         return smiles or sum(bool(reagents.find_by_name(text)) for text, _ in words)
 
     return max(range(len(columns)), key=molecules)
-
-
-def _split_ending(name: str) -> tuple[str, str]:
-    stem, point, ending = name.lower().rpartition(".")
-    return stem, point + ending if point else ""
 
 
 def read_stock(raw: bytes, name: str, kind: str) -> bytes:

@@ -48,7 +48,7 @@ def predict_rows(job: Job, engine: Engine, review: Review) -> None:
 
 
 def load_review(job: Job, threads: int) -> tuple[StepChecker, Stock]:
-    """Load the models and precedents of a job's review, and the building blocks that can be bought."""
+    """Load the models and precedents of a job's review, and its building blocks."""
     engines = load_engines(("forward", "reagents"), threads=threads) if job.task == "retro" else {}
     prices = jobs.prices_file(job)
     offers = msgspec.json.decode(prices.read_bytes(), type=PriceList).offers if prices.is_file() else {}

@@ -263,7 +263,7 @@ def load_fastest(
     """Load a model; by default in int8 on a CPU, if its card allows it and the compiled kernel is available."""
     options = {"device": device, "threads": threads}
     on_cpu = RuntimeConfig.find(device=device, dtype="auto", runtime="auto", threads=threads).device == "cpu"
-    if dtype == "auto" and on_cpu and evaluation.usable_precisions(model_folder(name))[0] == "int8":
+    if dtype == "auto" and on_cpu and evaluation.int8_is_usable(model_folder(name)):
         with suppress(ValueError):  # without the compiled kernel
             return load(name, dtype="int8", **options)
     return load(name, dtype=dtype, **options)

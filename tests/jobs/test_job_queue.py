@@ -365,7 +365,7 @@ def test_a_job_whose_end_cannot_be_written_is_not_begun_again_and_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(JOBS.__class__, "_write", full)
-        job_queue.run_waiting_jobs([sys.executable, "-c", "print('error: nothing')"])
+        job_queue.run_waiting_jobs([sys.executable, "-c", "raise SystemExit(1)"])
     assert job_queue.view_job(job.id).state == "waiting"
 
 

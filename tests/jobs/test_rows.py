@@ -158,14 +158,3 @@ def test_half_a_line_is_left_for_later(tmp_path: Path) -> None:
     path.write_bytes(b'{"status": "ok"}\n{"status": "invalid"}\n')
     assert lines.update().kinds == ["ok", "invalid"]
     assert lines.read([1, 0]) == [{"status": "invalid"}, {"status": "ok"}]
-
-
-def test_the_pace_counts_only_what_was_seen_to_grow(tmp_path: Path) -> None:
-    path = tmp_path / "rows.jsonl"
-    path.write_bytes(b'{"status": "ok"}\n' * 10)
-    lines = rows.JsonLines(path).update()
-    assert lines.pace(growing=True, now=100) is None
-    path.write_bytes(b'{"status": "ok"}\n' * 12)
-    assert lines.update().pace(growing=True, now=103) == 1.5
-    assert lines.pace(growing=False, now=111) is None
-    assert lines.pace(growing=True, now=112) is None

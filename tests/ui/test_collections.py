@@ -75,7 +75,7 @@ def test_what_is_kept_comes_back_changed_and_once(store: Answers) -> None:
         ({"structure": "c1ccncc1"}, ["Suzuki"]),
         ({"structure": "[NX3][CX3]=O"}, ["Amide"]),
         ({"structure": "C(=O)Cl"}, ["Amide"]),
-        ({"status": "tried"}, []),
+        ({"text": "tried"}, []),
     ],
 )
 def test_search(store: Answers, how: dict[str, str], labels: list[str]) -> None:

@@ -71,8 +71,7 @@ def shown(app: AppTest) -> list[dict[str, Any]]:
 def test_limits_are_told_and_the_sample_with_its_bad_row_is_predicted() -> None:
     app = opened()
     assert all(limit in pages.words(app) for limit in ("10 MB", "10,000 rows", "400 tokens"))
-    assert [item.label for item in app.button] == ["Use the sample file"]
-    app.button(key="batch_use_sample").click().run()
+    app.toggle(key="batch_sample").set_value(True).run()
     assert app.selectbox[0].value == 2
     assert shown(app)[4]["check"].startswith("✗ ring 1 is opened")
     assert all(row["drawing"].startswith("data:image/svg") for row in shown(app)[:4])
@@ -88,6 +87,8 @@ def test_limits_are_told_and_the_sample_with_its_bad_row_is_predicted() -> None:
     assert [row["row"] for row in shown(app)] == [5]
     (job,) = JOBS.all()
     assert len(shown(opened(job=job))) == job_view.PAGE
+    app.button(key="batch_back").click().run()
+    app.selectbox(key="batch_own").set_value(job).run()
     app.button(key="batch_delete").click().run()
     assert not app.exception
     assert not JOBS.all() and not JOBS.folder(job).exists()
@@ -107,13 +108,15 @@ def test_hostile_cells_reach_the_page_as_text_only() -> None:
     assert not any("<script>" in item.value for item in (*app.markdown, *app.caption, *app.subheader))
 
 
-def test_the_question_chooses_the_column() -> None:
-    app = uploaded("a.csv", b"reactants,product\nCO.CC(=O)O,COC(C)=O\n")
-    read = {}
-    for task in ("retro", "forward"):
-        app.segmented_control[0].set_value(task).run()
-        read[task] = shown(app)[0]["query"]
-    assert read == {"forward": "CO.CC(=O)O", "retro": "COC(C)=O"}
+def test_a_job_is_cancelled_and_resumed(place: Path) -> None:
+    app = uploaded("a.smi", b"hold\nC\n")
+    app.button(key="batch_start").click().run()
+    until(app, (place / "held").exists)
+    app.button(key="batch_cancel").click().run()
+    assert "Stopped" in pages.words(app) and "**0** of 2 rows" in pages.words(app)
+    (place / "go").touch()
+    app.button(key="batch_resume").click().run()
+    until(app, lambda: "**2** of 2 rows" in pages.words(app))
 
 
 @pytest.mark.parametrize(
@@ -171,10 +174,3 @@ def test_a_job_that_cannot_be_kept_is_told(monkeypatch: pytest.MonkeyPatch) -> N
     app.button(key="batch_start").click().run()
     assert not app.exception
     assert "could not be started: no room" in app.error[0].value
-
-
-@pytest.mark.parametrize(
-    ("seconds", "words"), [(0.2, "about 1 s"), (42.4, "about 42 s"), (100, "about 2 min"), (7200, "about 2.0 h")]
-)
-def test_the_time_left_is_told_in_words(seconds: float, words: str) -> None:
-    assert job_view.format_duration(seconds) == words

@@ -14,13 +14,14 @@ from chemspec.chem.salts import group_salts
 from chemspec.engine.queries import MAX_CHARS, MAX_TOKENS
 from chemspec.engine.registry import model_folder
 from chemspec.io.readers import FileError
-from chemspec.jobs import job_queue, jobs, uploads
+from chemspec.jobs import jobs, uploads
+from chemspec.jobs.jobs import JOBS
 from chemspec.jobs.store import StoreError
 from chemspec.jobs.uploads import Sheet
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.batch import job_view
-from chemspec.ui.batch.job_view import count_rows, indexed_lines, molecule_cell, remember_job, table_with_drawings
+from chemspec.ui.batch.job_view import count_rows, molecule_cell, table_with_drawings
 from chemspec.ui.common import escaping, queued_engine, stock_menu, widgets
 from chemspec.ui.common.query_box import TASK_LABELS
 from chemspec.ui.predict.options import DEFAULT_ANSWERS, search_width
@@ -35,11 +36,7 @@ _cached_sheet = st.cache_data(max_entries=4, ttl=600, show_spinner=False)(upload
 def choose_file() -> tuple[str, bytes] | None:
     """Return the visitor's file, or the sample: its name and what it holds."""
     given = st.file_uploader(
-        "File with one query per row",
-        type=list(uploads.ENDINGS),
-        max_upload_size=uploads.MAX_MB,
-        key="batch_file",
-        on_change=lambda: st.session_state.pop("batch_sample", None),
+        "File with one query per row", type=list(uploads.ENDINGS), max_upload_size=uploads.MAX_MB, key="batch_file"
     )
     st.caption(
         f"{uploads.LIMITS}. A query may have {MAX_CHARS:,} characters and {MAX_TOKENS} tokens; a row that has more, or "
@@ -48,13 +45,8 @@ def choose_file() -> tuple[str, bytes] | None:
     if given:
         return given.name, given.getvalue()
     sample = (assets_folder() / "examples" / SAMPLE).read_bytes()
-    used = bool(st.session_state.get("batch_sample"))
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        label = f"Using the sample file **{escaping.plain_text(SAMPLE)}**" if used else "No file at hand?"
-        st.markdown(label, width="content")
-        if st.button("Remove" if used else "Use the sample file", key="batch_use_sample"):
-            st.session_state["batch_sample"] = not used
-            st.rerun()
+        used = st.toggle("Use the sample file", key="batch_sample")
         st.download_button("Download the sample", sample, SAMPLE, "text/csv", on_click="ignore", type="tertiary")
     return (SAMPLE, sample) if used else None
 
@@ -175,31 +167,20 @@ def start_job(sheet: Sheet, *, model: str, **facts: Any) -> None:
     except (ValueError, OSError) as error:
         st.error(f"The job could not be started: {escaping.plain_text(str(error))}.")
         return
-    st.session_state.pop("batch_sample", None)
     open_job(job.id)
 
 
 def open_job(name: str) -> None:
-    """Show a job, and add it to this visit's list."""
-    remember_job(name)
+    """Show a job."""
     st.query_params["job"] = name
     st.rerun()
 
 
 def show_own_jobs() -> None:
-    """Show the jobs that this visit began or opened."""
-    views = []
-    for name in st.session_state.get("batch_jobs", []):
-        with suppress(StoreError):
-            view = job_queue.view_job(name)
-            views.append((view, len(indexed_lines(jobs.answers_file(view.job)))))
-    if not views:
-        return
-    st.subheader("Your jobs", anchor=False)
-    for view, done in views:
-        with st.container(border=True, horizontal=True, vertical_alignment="center"):
-            job_view.show_badge(view)
-            st.text(f"{view.job.file[:80]}: {done:,} of {count_rows(view.job.total)}, {view.job.task}")
-            if st.button("Open", key=f"batch_open_{view.job.id}"):
-                open_job(view.job.id)
-    st.caption("This list lasts as long as this browser tab. Copy a job's link to return later.")
+    """Offer the jobs that this visit began or opened."""
+    names = st.session_state.get("batch_jobs", [])
+    with suppress(StoreError):
+        files = {name: job.file[:80] for name, job in JOBS.all().items() if name in names}
+        label = "Jobs of this browser tab"
+        if files and (name := st.selectbox(label, [*files], None, format_func=files.__getitem__, key="batch_own")):
+            open_job(name)

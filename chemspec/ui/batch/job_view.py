@@ -31,7 +31,7 @@ ROW = 92  # pixels
 # The tables' own download holds pictures, and cells as they came; ours are made for reading elsewhere.
 _DOWNLOAD = '[data-testid="stElementToolbarButton"]:has([aria-label^="Download"])'
 STYLE = f'<style>[class*="st-key-batch_"] {_DOWNLOAD} {{display: none}}</style>'
-STATES = {
+STATES: dict[str, tuple[str, Any]] = {  # words and colours
     "waiting": ("Waiting", "gray"),
     "running": ("Running", "blue"),
     "stopped": ("Stopped", "orange"),
@@ -47,11 +47,10 @@ ABOUT_CHANCE = {
     "forward": "Probability: how often products with this score were right, in validation reactions",
     "retro": "Matches the record: how often answers with this score were the recorded route, in validation reactions",
 }
-ANSWER_LABELS = {  # columns of an answer; those that are empty are left out
+ANSWER_LABELS = {  # columns of an answer
     "class": "Class",
     "forward_model": "Forward model",
     "stock": "Stock",
-    "note": "Warnings",
     "conditions": "Conditions",
     "patents": "Patents",
     "alike": "The same strategy",
@@ -74,19 +73,6 @@ def submit_to_queue(job: Job) -> None:
     job_queue.submit_job(job.id, digest_of_folder(model_folder(job.model)))
 
 
-def remember_job(name: str) -> None:
-    """Add a job to this visit's list."""
-    names: list[str] = st.session_state.setdefault("batch_jobs", [])
-    if name not in names:
-        names.insert(0, name)
-
-
-def show_badge(view: JobView) -> None:
-    """Show the state of a job, as a word on a coloured ground."""
-    word, color = STATES[view.state]
-    st.badge(word, color=color)  # type: ignore[arg-type]
-
-
 def show_job(name: str) -> None:
     """Show a job by its id: how far it is, what can be done with it, its answers."""
     try:
@@ -95,7 +81,7 @@ def show_job(name: str) -> None:
         _show_heading("No job")
         st.error(f"This job cannot be opened: {escaping.plain_text(str(error))}.")
         return
-    remember_job(name)
+    st.session_state.setdefault("batch_jobs", set()).add(name)  # those of this visit
     _show_heading(escaping.plain_text(view.job.file))
     st.caption(_job_facts(view.job))
     st.fragment(run_every=1.0 if view.active else None)(_show_progress)(name, view.active)
@@ -134,16 +120,18 @@ def _show_progress(name: str, was_active: bool) -> None:
         st.rerun()
     # Always the same containers in the same order: so nothing jumps when a job begins or ends.
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        show_badge(view)
+        word, color = STATES[view.state]
+        st.badge(word, color=color)
         st.markdown(progress_line(view, lines), width="content")
     with st.container():
         if view.state != "done":
             st.progress(min(1.0, len(lines) / max(1, view.job.total)))
         if view.active:
-            st.caption("You can close this page: the job continues on the server. Return by its address.")
+            st.caption("You can close this page: the job continues on the server.")
         if view.state == "failed":
             st.error(f"{_as_sentence(view.job.message)} Completed rows are saved.")
     _job_buttons(view)
+    st.caption(f"The address of this page leads back to the job; with it anyone can see or delete it. {jobs.KEEPING}")
     with st.container():
         _show_answers(view, lines)
 
@@ -159,25 +147,12 @@ def progress_line(view: JobView, lines: rows.JsonLines) -> str:
     text += f", **{bad:,}** with an error" if bad else ""
     if view.state == "waiting":
         text += f"; {view.ahead} job{'s' * (view.ahead != 1)} before this one"
-    pace = lines.pace(growing=view.state == "running", now=time.monotonic())
-    if view.state == "running":
-        left = pace and format_duration(pace * (view.job.total - len(lines)))
-        text += f"; {left} left" if left else "; estimating the time left …"
     return text
 
 
 def count_rows(number: int) -> str:
     """Return a number of rows in words."""
     return f"{number:,} row{'s' * (number != 1)}"
-
-
-def format_duration(seconds: float) -> str:
-    """Return an estimated duration in words."""
-    if seconds < 60:
-        return f"about {max(1, round(seconds))} s"
-    if seconds < 5400:
-        return f"about {round(seconds / 60)} min"
-    return f"about {seconds / 3600:.1f} h"
 
 
 def _job_buttons(view: JobView) -> None:
@@ -205,9 +180,6 @@ def _job_buttons(view: JobView) -> None:
                 help=about,
                 icon=":material/download:",
             )
-        with st.popover("Link"):
-            st.markdown("The address of this page leads back to the job. Who has it can see, stop and delete the job.")
-            st.caption(jobs.KEEPING)
         with st.popover("Delete"):
             st.markdown("Delete this job with all its answers? This cannot be undone.")
             if st.button("Delete it", key="batch_delete", type="primary"):
@@ -225,7 +197,6 @@ def _try_action(action: Callable[[], None]) -> None:
 
 def _delete_job(name: str) -> None:
     job_queue.delete_job(name)
-    st.session_state["batch_jobs"] = [other for other in st.session_state.get("batch_jobs", []) if other != name]
     st.query_params.pop("job", None)
 
 
@@ -252,90 +223,50 @@ def _show_answers(view: JobView, lines: rows.JsonLines) -> None:
 
 
 def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> None:
-    """Show some rows with their best answers; a tick at one shows all of its answers."""
+    """Show some rows with their best answers; a tick at one leads to all of its answers."""
     given = indexed_lines(jobs.uploaded_file(job)).read(numbers)
-    others = rows.other_columns(job)
-    answer_columns, shown = _answer_columns(job.task), []
-    labels = ("class", "forward_model", "stock")
+    others, shown = rows.other_columns(job), []
     for number, cells, row in zip(numbers, given, answers, strict=True):
         best = next(iter(rows.answer_cells(job, row)), {})
         reading = [note for note in row["message"][:500].split("; ") if not note.startswith(SEARCH_NOTES)]
         notes = [str(note).rstrip(".") for note in (rows.warning_of(row), best.get("note"), *reading) if note]
         status = [STATUSES.get(row["status"], row["status"]), "; ".join(notes)]
         shown.append(
-            {
+            best
+            | {
                 "row": number + 1,
                 "query": molecule_cell(job.task, row["query"], 185),
                 "best": molecule_cell(job.task, str(best["smiles"]), 205) if best else None,
                 "chance": _percent(best),
                 "status": ": ".join(filter(None, status)),
-                **{name: best.get(name) for name in labels},
                 **{f"own_{position}": cells[position][:200] for position in others},
-                "smiles": str(best.get("smiles", ""))[:1000],
                 "text": row["query"][:1000],
             }
         )
+    about = f"{ABOUT_CHANCE[job.task]}; of a model without calibration, its own probability."
     columns = {
         "row": column.NumberColumn("Row", width=45),
         "query": column.ImageColumn("Query", width=185),
         "best": column.ImageColumn("Best answer", width=205),
-        "chance": answer_columns["chance"],
+        "chance": column.TextColumn(CHANCE_LABELS[job.task], help=about, width=130),
         "status": column.TextColumn("Status", width=215),
-        **{name: answer_columns[name] for name in labels},
+        **{name: column.TextColumn(label, width=140) for name, label in ANSWER_LABELS.items()},
         **{f"own_{position}": column.TextColumn(job.columns[position]) for position in others},
         "smiles": column.TextColumn("Best answer, SMILES", width=240),
         "text": column.TextColumn("Query, text", width=240),
     }
     alt = f"Answers of rows {numbers[0] + 1} to {numbers[-1] + 1}" if numbers else "No rows"
     event = table_with_drawings(shown, columns, alt, on_select="rerun", selection_mode="single-row", key=key)
-    st.caption(f"Tick a row to see all of its answers below. {ABOUT_CHANCE[job.task]}.")
-    picked: list[int] = event.selection.rows
-    if picked and picked[0] < len(answers):
-        _show_row(job, numbers[picked[0]] + 1, answers[picked[0]])
-
-
-def _answer_columns(task: Task) -> dict[str, Any]:
-    about = f"{ABOUT_CHANCE[task]}; of a model without calibration, its own probability."
-    return {
-        "chance": column.TextColumn(CHANCE_LABELS[task], help=about, width=130),
-        **{name: column.TextColumn(label, width=140) for name, label in ANSWER_LABELS.items()},
-        "smiles": column.TextColumn("SMILES", width=320),
-    }
+    st.caption(f"Tick a row to open it in Predict, with all of its answers. {ABOUT_CHANCE[job.task]}.")
+    picked = [position for position in event.selection.rows if position < len(answers)]
+    if picked and st.button(f"Open row {numbers[picked[0]] + 1} in Predict", key="batch_predict"):
+        nav.open_page("predict", task=job.task, smi=answers[picked[0]]["query"][:2000])
 
 
 def _percent(cells: dict[str, Any]) -> str | None:
     """Return the calibrated probability of an answer, or that of a model without calibration, in words."""
     odds = [cells[name] for name in ("chance", "probability") if cells.get(name, "") != ""]
     return format_percent(odds[0]) if odds else None
-
-
-def _show_row(job: Job, number: int, row: dict[str, Any]) -> None:
-    with st.container(border=True):
-        with st.container(horizontal=True, vertical_alignment="center"):
-            st.markdown(f"**Row {number}**")
-            if st.button("Open in Predict", key="batch_predict"):
-                nav.open_page("predict", task=job.task, smi=row["query"][:2000])
-        if not row["hypotheses"]:
-            st.code(row["query"][:2000], language=None)
-            st.text(row["message"])
-            return
-        if text := rows.warning_of(row):
-            st.caption(f"⚠ {escaping.plain_text(text)}")
-        answers = [
-            {
-                "rank": rank,
-                "drawing": molecule_cell(job.task, str(cells["smiles"]), 260),
-                **cells,
-                "chance": _percent(cells),
-            }
-            for rank, cells in enumerate(rows.answer_cells(job, row), 1)
-        ]
-        columns = {
-            "rank": column.NumberColumn("Rank", width=50),
-            "drawing": column.ImageColumn("Answer", width=260),
-            **_answer_columns(job.task),
-        }
-        table_with_drawings(answers, columns, f"All answers of row {number}")
 
 
 def table_with_drawings(shown: list[dict[str, Any]], columns: dict[str, Any], alt: str, **more: Any) -> Any:

@@ -46,10 +46,8 @@ class SavedAnswer:
 ANSWERS = Documents("answers", "saved answer", SavedAnswer, most=5000)
 
 
-def find_matching(
-    answers: Iterable[SavedAnswer], *, text: str = "", structure: str = "", status: str = ""
-) -> list[SavedAnswer]:
-    """Return the answers that match all words, a substructure (SMILES or SMARTS) and a status.
+def find_matching(answers: Iterable[SavedAnswer], *, text: str = "", structure: str = "") -> list[SavedAnswer]:
+    """Return the answers that match all words, also of the status, and a substructure (SMILES or SMARTS).
 
     Raises:
         ValueError: if the structure cannot be read.
@@ -60,9 +58,9 @@ def find_matching(
     for answer in answers:
         texts = (answer.question, answer.note, answer.label, answer.status, answer.query, answer.answer)
         about = " ".join(texts).lower()
-        if (status and answer.status != status) or not all(word in about for word in words):
-            continue
-        if pattern is None or any(has_substructure(smiles, pattern) for smiles in (answer.query, answer.answer)):
+        if all(word in about for word in words) and (
+            pattern is None or any(has_substructure(smiles, pattern) for smiles in (answer.query, answer.answer))
+        ):
             matches.append(answer)
     return matches
 

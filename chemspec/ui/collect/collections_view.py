@@ -50,19 +50,14 @@ def show_collections() -> None:
 
 
 def _show_search(answers: Sequence[SavedAnswer]) -> list[SavedAnswer]:
-    left, middle, right = st.columns([3, 3, 2])
-    text = left.text_input("Words", key="collect_text", placeholder="in names, notes, classes", max_chars=200)
-    structure = middle.text_input(
-        "Substructure", key="collect_structure", placeholder="SMILES or SMARTS", max_chars=500
-    )
-    status = right.selectbox(
-        "Status", ["", *STATUSES], format_func=lambda choice: choice or "any", key="collect_status"
-    )
+    left, right = st.columns(2)
+    text = left.text_input("Words", key="collect_text", placeholder="in names, notes, classes, status", max_chars=200)
+    structure = right.text_input("Substructure", key="collect_structure", placeholder="SMILES or SMARTS", max_chars=500)
     try:
-        return find_matching(answers, text=text, structure=structure, status=status)
+        return find_matching(answers, text=text, structure=structure)
     except ValueError as error:
         st.warning(f"Not searched by structure: {escaping.plain_text(str(error))}.")
-        return find_matching(answers, text=text, status=status)
+        return find_matching(answers, text=text)
 
 
 def _show_answer(documents: Documents[SavedAnswer], answer: SavedAnswer) -> None:

@@ -1,6 +1,5 @@
 """The stock of building blocks that a visitor chose: built-in lists and an uploaded price list."""
 
-import hashlib
 from typing import Any
 
 import msgspec
@@ -26,7 +25,7 @@ def built_in_stock(names: tuple[str, ...]) -> Stock:
 def visitor_lists() -> tuple[tuple[str, ...], prices.PriceList | None]:
     """Return the names of the built-in lists that the visitor chose, and the visitor's own price list."""
     state = st.session_state
-    return tuple(state.get(_LISTS, lists.BUILT_IN)), (state.get(_OWN) or (None, None))[1]
+    return tuple(state.get(_LISTS, lists.BUILT_IN)), state.get(_OWN, (None, None))[1]
 
 
 def visitor_stock() -> Stock:
@@ -65,8 +64,7 @@ def show_stock_menu() -> None:
 
 def _show_price_list(name: str, price_list: prices.PriceList) -> None:
     priced = sum(offer.price is not None for offer in price_list.offers.values())
-    title, count = escaping.plain_text(name.split("/", 1)[1]), len(price_list.offers)
-    st.markdown(f"**{title}**: {count:,} molecules, {priced:,} with a price")
+    st.markdown(f"**{escaping.plain_text(name)}**: {len(price_list.offers):,} molecules, {priced:,} with a price")
     if price_list.faults:
         st.warning("Not read:\n\n" + "\n".join(f"- {escaping.plain_text(fault)}" for fault in price_list.faults))
     if st.button("Remove this list", key="stock_forget"):
@@ -90,7 +88,7 @@ def _read_uploaded_list() -> None:
     if not price_list.offers:
         state.stock_fault = f"{name} cannot be used: none of its {price_list.lines:,} lines is a molecule"
         return
-    state[_OWN] = (f"{hashlib.sha256(raw).hexdigest()[:8]}/{name}", price_list)
+    state[_OWN] = (name, price_list)
 
 
 def read_price_list(raw: bytes, name: str) -> prices.PriceList:

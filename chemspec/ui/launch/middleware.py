@@ -1,9 +1,7 @@
-"""ASGI applications around Streamlit: security headers, limits of uploads, styles in the page; and log redaction.
+"""ASGI applications around Streamlit: security headers and limits of uploads; and log redaction.
 
 Streamlit keeps each uploaded file until its visitor takes it away or has been gone for some minutes, however many there
-are. What `st.html` sends arrives after the first pieces of a page are drawn, which then jump to where they belong; and
-the placeholder that Streamlit draws until a script speaks is narrower than the page. Styles in the page itself are
-there before anything is drawn.
+are.
 """
 
 import logging
@@ -13,7 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from streamlit import runtime
@@ -67,51 +65,6 @@ def uploaded_files() -> dict[str, dict[str, Any]]:
     """Return the files that Streamlit keeps, by session and name."""
     storage: Mapping[str, Mapping[str, Any]] = runtime.get_instance().uploaded_file_mgr.file_storage  # type: ignore[attr-defined]
     return {session: dict(uploads) for session, uploads in list(storage.items())}
-
-
-# Behind the styles that Streamlit adds to the head, which would win; before those of the page, dark ones above all.
-_START = b"<body>"
-# The page must come whole and unpacked: an answer "not modified" would be the page of an earlier version.
-_LEFT_OUT = (b"accept-encoding", b"if-none-match", b"if-modified-since", b"range")
-
-
-class StyledPage:
-    """An ASGI application around another, whose HTML gets `styles` at the start of its body."""
-
-    def __init__(self, app: ASGIApp, styles: str) -> None:
-        self.app = app
-        self.styles = styles.encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request; only HTML pages are changed."""
-        accepted = Headers(scope=scope).getlist("accept") if scope["type"] == "http" else []
-        if not any("text/html" in kinds for kinds in accepted):
-            await self.app(scope, receive, send)
-            return
-        headers = [pair for pair in scope["headers"] if pair[0] not in _LEFT_OUT]
-        start: Message = {}
-        body = b""
-
-        async def whole(message: Message) -> None:
-            nonlocal start, body
-            if message["type"] == "http.response.start":
-                start = message
-                return
-            if message["type"] != "http.response.body":
-                await send(message)
-                return
-            body += message.get("body", b"")
-            if message.get("more_body"):
-                return
-            if dict(start["headers"]).get(b"content-type", b"").startswith(b"text/html"):
-                body = body.replace(_START, _START + self.styles, 1)
-            answer = MutableHeaders(scope=start)
-            del answer["etag"]
-            answer["content-length"] = str(len(body))
-            await send(start)
-            await send({"type": "http.response.body", "body": body})
-
-        await self.app({**scope, "headers": headers}, receive, whole)
 
 
 # Streamlit's own pages need inline scripts, and its charts and the sketcher `eval`. What this stops: scripts, frames,

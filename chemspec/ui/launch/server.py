@@ -1,18 +1,22 @@
-"""Serve the app: Streamlit's server behind checks of hosts and limits, with styles in the page."""
+"""Serve the app: Streamlit's server behind checks of hosts and limits, with the app's styles in the page."""
 
 import logging
 import sys
+from pathlib import Path
 from threading import Thread
 from typing import Any
 
 import streamlit as st
 import uvicorn.config
 from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
 
 from chemspec.asset_files import app_script, assets_folder
 from chemspec.system import connections
 from chemspec.system.host_check import ANY_INTERFACE, AllowedHosts, HostCheck
-from chemspec.ui.launch.middleware import SecurityHeaders, StyledPage, UploadLimits
+from chemspec.ui.launch.middleware import SecurityHeaders, UploadLimits
 
 EARLY = ("theme.css", "scheme.css", "answers.css", "early.css")  # of assets/web; the first page is Predict
 LOG = logging.getLogger("chemspec.app")
@@ -35,15 +39,12 @@ def run_server(allowed: AllowedHosts, *, host: str, port: int, headless: bool, w
     # Streamlit starts uvicorn itself and has no option for its protocol.
     limited: Any = connections.limited_protocol(refused, connections.connection_limit())
     uvicorn.config.HTTP_PROTOCOLS["auto"] = limited
-    web = assets_folder() / "web"
-    styles = "".join((web / name).read_text(encoding="utf-8") for name in EARLY)
     around = [
         Middleware(SecurityHeaders),
         Middleware(HostCheck, allowed=allowed, links=True, refused=refused),
         Middleware(UploadLimits, refused=refused),
-        Middleware(StyledPage, styles=f"<style>{styles}</style>"),
     ]
-    app: Any = st.App(app_script(), middleware=around)
+    app: Any = st.App(app_script(), middleware=around, routes=page_routes())
     Thread(target=_warm_up, daemon=True, name="warm up").start()
     app.run(
         config={
@@ -57,6 +58,25 @@ def run_server(allowed: AllowedHosts, *, host: str, port: int, headless: bool, w
             "browser.serverAddress": "localhost" if host in ANY_INTERFACE else host,
         }
     )
+
+
+def page_routes() -> list[Route]:
+    """Return a route to each page of the app: Streamlit's HTML with styles, which are there before anything is drawn.
+
+    What `st.html` sends arrives after the first pieces of a page are drawn, which then jump to where they belong; and
+    the placeholder that Streamlit draws until a script speaks is narrower than the page.
+    """
+    web = assets_folder() / "web"
+    styles = "".join((web / name).read_text(encoding="utf-8") for name in EARLY)
+    html = Path(st.__file__).with_name("static").joinpath("index.html").read_text(encoding="utf-8")
+    # Behind the styles that Streamlit adds to the head, which would win; before those of the page, dark ones above all.
+    html = html.replace("<body>", f"<body><style>{styles}</style>", 1)
+
+    async def send_page(_: Request) -> Response:
+        return HTMLResponse(html, headers={"cache-control": "no-cache"})  # each its own: middleware changes the headers
+
+    names = ("", *(file.stem for file in app_script().parent.glob("pages/*.py")))
+    return [Route(f"/{name}", send_page) for name in names]
 
 
 def _warm_up() -> None:
