@@ -7,11 +7,11 @@ from functools import partial
 from typing import Any
 
 from chemspec.engine.engine import Engine
+from chemspec.jobs import job_queue
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
-from chemspec.ui.batch import job_queue
 from chemspec.ui.common import queued_engine
 
 # Gets the share done (0 to 1) and one line; it is one Streamlit call, at which a stop takes effect.
