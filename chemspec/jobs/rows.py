@@ -171,20 +171,6 @@ def _suggestion_cells(job: Job, suggestion: dict[str, Any]) -> dict[str, Cell]:
     }
 
 
-def answers_as_jsonl(job: Job) -> bytes:
-    """Return the answers so far for programs: one JSON a line, with every text exactly as uploaded.
-
-    A line is `chemspec.io.writers.result_document` with the number of the `row`, and the other uploaded cells as
-    `input`.
-    """
-    lines = []
-    with report_damage():
-        for number, cells, row in _answered_rows(job):
-            given = {job.columns[position]: cells[position] for position in other_columns(job)}
-            lines.append(json.dumps({"row": number, **({"input": given} if given else {}), **row}) + "\n")
-    return "".join(lines).encode("ascii")
-
-
 def _answered_rows(job: Job) -> Iterator[tuple[int, tuple[str, ...], dict[str, Any]]]:
     """Yield (number from 1, uploaded cells, answer) of every row answered so far."""
     lines = JsonLines(jobs.answers_file(job)).update()

@@ -38,11 +38,6 @@ STATES: dict[str, tuple[str, Any]] = {  # words and colours
     "done": ("Done", "green"),
     "failed": ("Failed", "red"),
 }
-FOR_SPREADSHEETS = (
-    "For spreadsheets: your columns, then the answers. A cell that a spreadsheet would take for a formula (it begins "
-    "with = + - @ and is no number) gets a leading apostrophe."
-)
-CHANCE_LABELS = {"forward": "Probability", "retro": "Matches the record"}
 ABOUT_CHANCE = {
     "forward": "Probability: how often products with this score were right, in validation reactions",
     "retro": "Matches the record: how often answers with this score were the recorded route, in validation reactions",
@@ -165,19 +160,13 @@ def _job_buttons(view: JobView) -> None:
             _try_action(lambda: submit_to_queue(job))
         part = "" if view.state == "done" else " so far"
         stem = re.sub(r"[^A-Za-z0-9-]+", "_", job.file.split(".")[0])[:40].strip("_") or "batch"
-        for label, make, ending, about in (
-            ("CSV", rows.answers_as_csv, "csv", FOR_SPREADSHEETS),
-            ("XLSX", rows.answers_as_xlsx, "xlsx", "The same table as a workbook; no cell is a formula."),
-            ("SDF", rows.answers_as_sdf, "sdf", "All answers, each with its row, rank and the columns of the table."),
-            ("JSONL", rows.answers_as_jsonl, "jsonl", "For programs: one JSON a row, every text exactly as uploaded."),
-        ):
+        for label, make in (("CSV", rows.answers_as_csv), ("XLSX", rows.answers_as_xlsx), ("SDF", rows.answers_as_sdf)):
             st.download_button(
                 label + part,
                 partial(make, job),  # on click
-                f"{stem}_answers.{ending}",
-                key=f"batch_{ending}",
+                f"{stem}_answers.{label.lower()}",
+                key=f"batch_{label.lower()}",
                 on_click="ignore",
-                help=about,
                 icon=":material/download:",
             )
         with st.popover("Delete"):
@@ -248,7 +237,7 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
         "row": column.NumberColumn("Row", width=45),
         "query": column.ImageColumn("Query", width=185),
         "best": column.ImageColumn("Best answer", width=205),
-        "chance": column.TextColumn(CHANCE_LABELS[job.task], help=about, width=130),
+        "chance": column.TextColumn(about.partition(":")[0], help=about, width=130),
         "status": column.TextColumn("Status", width=215),
         **{name: column.TextColumn(label, width=140) for name, label in ANSWER_LABELS.items()},
         **{f"own_{position}": column.TextColumn(job.columns[position]) for position in others},

@@ -258,7 +258,6 @@ def _job(case: bytes, _: Tools) -> None:
     assert b",=1+1" not in csv
     rows.answers_as_xlsx(job)
     rows.answers_as_sdf(job)
-    rows.answers_as_jsonl(job)
 
 
 def ways() -> Sequence[Way]:
