@@ -177,29 +177,18 @@ class Client:
     ) -> Any:
         if isinstance(queries, str):
             return self._results(path, [queries], parse, options)[0]
-        parts = self.in_parts(
-            queries, lambda part: self.request("POST", path, {"queries": part, **_without_blanks(options)})
-        )
-        return [parse(document) for response in parts for document in response["results"]]
-
-    def in_parts(self, queries: Sequence[str], ask: Callable[[list[str]], Document]) -> Iterator[Document]:
-        """Yield the responses of `ask` for batches of the queries, with smaller batches if the service requires it.
-
-        Raises:
-            ServiceError: if `ask` raises it, except for too large batches.
-        """
-        start = 0
-        while start < len(queries):
-            part = list(queries[start : start + self._part])
+        results: list[Any] = []
+        while len(results) < len(queries):
+            part = list(queries[len(results) :][: self._part])
             try:
-                response = ask(part)
+                response = self.request("POST", path, {"queries": part, **_without_blanks(options)})
             except ServiceError as error:
                 if error.code != "too_many_queries" or len(part) == 1:
                     raise
-                self._part = len(part) // 2
+                self._part = len(part) // 2  # the service takes fewer at once
             else:
-                yield response
-                start += len(part)
+                results += map(parse, response["results"])
+        return results
 
     def stream(self, query: str, **options: Any) -> Iterator[dict[str, Any] | Result]:
         """Predict for one query, with the options of `predict`; yields a record of every pass, then the result.
