@@ -66,11 +66,11 @@ def test_the_worker_answers_a_job_as_its_settings_say(tmp_path: Path, monkeypatc
     settings = DecodeSettings(decoder="sbs", n=2, drafter="copy", max_len=20)
     job = make(*((query,) for query in queries), columns=("smiles",), model=str(folder), settings=settings)
     worker.run_job(job)
-    lines = rows.JsonLines(jobs.answers_file(job)).update()
-    written = lines.read(range(len(lines)))
+    lines = rows.whole_lines(jobs.answers_file(job))
+    written = rows.parse_rows(lines)
     assert [row["query"] for row in written] == queries
     assert ["review" in row for row in written] == [True] * 4  # also in those that cannot be read
-    assert lines.errors() == [1, 2]
+    assert rows.failed_rows(lines) == [1, 2]
     side = json.loads(jobs.answers_file(job).with_name("rows.jsonl.settings.json").read_text())
     assert side == {**settings_stamp(digest, side["dtype"], settings), "review": ["suggestions"]}
 
@@ -146,10 +146,7 @@ def test_a_table_tells_class_stock_and_the_verdict_of_the_forward_model() -> Non
 
 def test_half_a_line_is_left_for_later(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    lines = rows.JsonLines(path)
-    assert len(lines.update()) == 0
+    assert rows.whole_lines(path) == []
     path.write_bytes(b'{"status": "ok"}\n{"stat')
-    assert len(lines.update()) == 1
-    path.write_bytes(b'{"status": "ok"}\n{"status": "invalid"}\n')
-    assert lines.update().kinds == ["ok", "invalid"]
-    assert lines.read([1, 0]) == [{"status": "invalid"}, {"status": "ok"}]
+    assert rows.parse_rows(rows.whole_lines(path)) == [{"status": "ok"}]
+    assert rows.failed_rows([json.dumps({"query": '"status": "ok"', "status": "invalid"}).encode()]) == [0]

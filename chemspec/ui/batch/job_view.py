@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -107,7 +106,7 @@ def _show_progress(name: str, was_active: bool) -> None:
     start_pending_jobs()
     try:
         view = job_queue.view_job(name)  # before the lines are read: a job that is done then has them all
-        lines = indexed_lines(jobs.answers_file(view.job))
+        lines = rows.whole_lines(jobs.answers_file(view.job))
     except (StoreError, OSError, ValueError) as error:
         st.error(f"This job cannot be read: {escaping.plain_text(str(error))}.")
         return
@@ -135,9 +134,9 @@ def _as_sentence(text: str) -> str:
     return escaping.plain_text(text[:1].upper() + text[1:]) + "."
 
 
-def progress_line(view: JobView, lines: rows.JsonLines) -> str:
+def progress_line(view: JobView, lines: list[bytes]) -> str:
     """Return in words how far a job is."""
-    bad = len(lines.errors())
+    bad = len(rows.failed_rows(lines))
     text = f"**{len(lines):,}** of {count_rows(view.job.total)}"
     text += f", **{bad:,}** with an error" if bad else ""
     if view.state == "waiting":
@@ -189,18 +188,12 @@ def _delete_job(name: str) -> None:
     st.query_params.pop("job", None)
 
 
-def indexed_lines(path: Path) -> rows.JsonLines:
-    """Return the lines of a job's file, with their index cached for this visit."""
-    indexes: dict[Path, rows.JsonLines] = st.session_state.setdefault("batch_lines", {})
-    return indexes.setdefault(path, rows.JsonLines(path)).update()
-
-
-def _show_answers(view: JobView, lines: rows.JsonLines) -> None:
-    if not len(lines):
+def _show_answers(view: JobView, lines: list[bytes]) -> None:
+    if not lines:
         if view.active:
             st.skeleton(height=200)
         return
-    errors = lines.errors()
+    errors = rows.failed_rows(lines)
     only = bool(errors) and st.toggle("Only rows with errors", key=f"batch_errors_{view.job.id}")
     chosen = errors if only else range(len(lines))
     pages = -(-len(chosen) // PAGE)
@@ -208,12 +201,18 @@ def _show_answers(view: JobView, lines: rows.JsonLines) -> None:
     page = st.pagination(pages, key=f"batch_page_{view.job.id}_{only}") if pages > 1 else 1
     numbers = [*chosen[(page - 1) * PAGE : page * PAGE]]
     with above:
-        show_rows(view.job, numbers, lines.read(numbers), f"batch_table_{view.job.id}_{only}_{page}")
+        show_rows(
+            view.job,
+            numbers,
+            rows.parse_rows(lines[number] for number in numbers),
+            f"batch_table_{view.job.id}_{only}_{page}",
+        )
 
 
 def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> None:
     """Show some rows with their best answers; a tick at one leads to all of its answers."""
-    given = indexed_lines(jobs.uploaded_file(job)).read(numbers)
+    uploaded = rows.whole_lines(jobs.uploaded_file(job))
+    given = rows.parse_rows(uploaded[number] for number in numbers)
     others, shown = rows.other_columns(job), []
     for number, cells, row in zip(numbers, given, answers, strict=True):
         best = next(iter(rows.answer_cells(job, row)), {})
