@@ -360,10 +360,3 @@ def test_a_job_whose_end_cannot_be_written_is_not_begun_again_and_again(
         patch.setattr(JOBS.__class__, "_write", full)
         job_queue.run_waiting_jobs([sys.executable, "-c", "raise SystemExit(1)"])
     assert job_queue.view_job(job.id).state == "waiting"
-
-
-def test_too_many_waiting_jobs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_queue, "MAX_WAITING", 1)
-    submit(make(["hold"]), make(["C"]))
-    with pytest.raises(StoreError, match="try again later"):
-        submit(make(["C"]))

@@ -139,7 +139,7 @@ def test_the_task_is_guessed_from_the_heading_or_the_rows(lines: list[str], task
 def test_a_list_of_targets_opens_with_the_question_how_they_are_made() -> None:
     app = uploaded("a.smi", b"CC(=O)Nc1ccccc1\nCC(=O)Oc1ccccc1C(=O)O\n")
     assert app.segmented_control[0].value == "retro"
-    assert any("Retro is proposed: 2 of the first 2 rows are one molecule" in item.value for item in app.caption)
+    assert any("Retro is proposed: one molecule in 2 of the first 2 rows" in item.value for item in app.caption)
     app.segmented_control[0].set_value("forward").run()
     assert app.segmented_control[0].value == "forward"
     app = uploaded("a.smi", b"CCO.CC(=O)O\n")
