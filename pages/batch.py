@@ -2,9 +2,8 @@
 
 import streamlit as st
 
-from chemspec.jobs.store import StoreError, ensure_home
 from chemspec.ui.batch import job_form, job_view
-from chemspec.ui.common import escaping, nav
+from chemspec.ui.common import nav
 
 
 def draw_page() -> None:
@@ -19,11 +18,6 @@ def draw_page() -> None:
         "Predict for a whole file. The job goes on when you close the page; its link brings you back. Predictions on "
         "the other pages go first."
     )
-    try:
-        ensure_home()
-    except StoreError as error:
-        st.error(f"Jobs cannot be stored: {escaping.plain_text(str(error))}.")
-        return
     show_new_job()
     job_form.show_own_jobs()
 

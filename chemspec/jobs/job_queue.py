@@ -23,7 +23,6 @@ from chemspec.jobs.jobs import JOBS, Job, State
 from chemspec.jobs.store import StoreError
 from chemspec.system.files import OTHERS_BITS, open_private
 
-MAX_WAITING = 20
 PREDICT = (sys.executable, "-m", "chemspec.jobs.worker")
 RUNNER = "runner.lock"
 NICE = 10  # a tenth of the time that a visitor's request gets
@@ -52,15 +51,13 @@ class JobView:
 def submit_job(name: str, digest: str) -> None:
     """Put a new or stopped job at the end of the queue, unless it is queued already.
 
-    Raises StoreError if too many wait, `digest` is not that of the job's model, or the store cannot be written.
+    Raises StoreError if `digest` is not that of the job's model, or the store cannot be written.
     """
     view = view_job(name)
     if digest != view.job.digest:
         message = f"the model {view.job.model} is not the one that this job began with"
         raise StoreError(f"{message}; start a new job with the file")
     if not view.active:
-        if len(waiting_jobs()) > MAX_WAITING:
-            raise StoreError(f"{MAX_WAITING} jobs are waiting already; try again later")
         JOBS.save(name, replace(view.job, state="waiting", message=""))
     ensure_runner()
 

@@ -1,9 +1,9 @@
-"""The rows of a job: read by number from growing files, their answers as cells of tables, and exported."""
+"""The rows of a job: read from growing files, their answers as cells of tables, and exported."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -34,46 +34,20 @@ def report_damage() -> Iterator[None]:
         raise StoreError(f"the job's rows are damaged ({error!r}); start a new job with the file") from error
 
 
-class JsonLines:
-    """An index of a growing file of JSON lines; each line is looked at once."""
+def whole_lines(path: Path) -> list[bytes]:
+    """Return the lines of a growing file of JSON lines; half a line at the end is left for later."""
+    return path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._starts = [0]
-        self.kinds: list[str] = []  # the status of every line that has one
 
-    def __len__(self) -> int:
-        return len(self._starts) - 1
+def failed_rows(lines: Sequence[bytes]) -> list[int]:
+    """Return the numbers of the rows without an answer."""
+    return [number for number, line in enumerate(lines) if b'"status": "ok"' not in line]
 
-    def update(self) -> JsonLines:
-        """Look at what was added; half a line at the end is left for later."""
-        if not self._path.is_file():
-            return self
-        with self._path.open("rb") as file:
-            file.seek(self._starts[-1])
-            for line in file:
-                if not line.endswith(b"\n"):
-                    break
-                with report_damage():
-                    value = json.loads(line)
-                    self.kinds.append(str(value["status"]) if isinstance(value, dict) else "")
-                self._starts.append(self._starts[-1] + len(line))
-        return self
 
-    def errors(self) -> list[int]:
-        """Return the numbers of the lines without an answer."""
-        return [number for number, kind in enumerate(self.kinds) if kind != "ok"]
-
-    def read(self, numbers: Iterable[int]) -> list[Any]:
-        """Read the lines of these numbers, counted from 0."""
-        if not len(self):
-            return []
-        documents = []
-        with report_damage(), self._path.open("rb") as file:
-            for number in numbers:
-                file.seek(self._starts[number])
-                documents.append(json.loads(file.read(self._starts[number + 1] - self._starts[number])))
-        return documents
+def parse_rows(lines: Iterable[bytes]) -> list[Any]:
+    """Return the content of lines; raises StoreError if they are damaged."""
+    with report_damage():
+        return [json.loads(line) for line in lines]
 
 
 def other_columns(job: Job) -> list[int]:
@@ -171,22 +145,8 @@ def _suggestion_cells(job: Job, suggestion: dict[str, Any]) -> dict[str, Cell]:
     }
 
 
-def answers_as_jsonl(job: Job) -> bytes:
-    """Return the answers so far for programs: one JSON a line, with every text exactly as uploaded.
-
-    A line is `chemspec.io.writers.result_document` with the number of the `row`, and the other uploaded cells as
-    `input`.
-    """
-    lines = []
-    with report_damage():
-        for number, cells, row in _answered_rows(job):
-            given = {job.columns[position]: cells[position] for position in other_columns(job)}
-            lines.append(json.dumps({"row": number, **({"input": given} if given else {}), **row}) + "\n")
-    return "".join(lines).encode("ascii")
-
-
 def _answered_rows(job: Job) -> Iterator[tuple[int, tuple[str, ...], dict[str, Any]]]:
     """Yield (number from 1, uploaded cells, answer) of every row answered so far."""
-    lines = JsonLines(jobs.answers_file(job)).update()
-    for number, (cells, row) in enumerate(zip(jobs.uploaded_rows(job), lines.read(range(len(lines))), strict=False), 1):
+    answers = parse_rows(whole_lines(jobs.answers_file(job)))
+    for number, (cells, row) in enumerate(zip(jobs.uploaded_rows(job), answers, strict=False), 1):
         yield number, cells, row

@@ -97,12 +97,10 @@ def guess_task(sheet: Sheet) -> tuple[str, str]:
     read = [item for item in reads if isinstance(item, formats.Input)]
     single = sum(not item.other and len(group_salts(item.smiles.split("."))) == 1 for item in read)
     several = len(read) - single
-    if not read:
-        return "", ""
     rows = f"of the first {count_rows(len(texts))}"
     if single > several:
-        return "retro", f"{single} {rows} {'are' if single > 1 else 'is'} one molecule"
-    return "forward", f"{several} {rows} {'hold' if several > 1 else 'holds'} several molecules, or a reaction"
+        return "retro", f"one molecule in {single} {rows}"
+    return ("forward", f"several molecules, or a reaction, in {several} {rows}") if read else ("", "")
 
 
 def choose_column(sheet: Sheet, task: Task | None) -> int:

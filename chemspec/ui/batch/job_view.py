@@ -5,7 +5,6 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -38,11 +37,6 @@ STATES: dict[str, tuple[str, Any]] = {  # words and colours
     "done": ("Done", "green"),
     "failed": ("Failed", "red"),
 }
-FOR_SPREADSHEETS = (
-    "For spreadsheets: your columns, then the answers. A cell that a spreadsheet would take for a formula (it begins "
-    "with = + - @ and is no number) gets a leading apostrophe."
-)
-CHANCE_LABELS = {"forward": "Probability", "retro": "Matches the record"}
 ABOUT_CHANCE = {
     "forward": "Probability: how often products with this score were right, in validation reactions",
     "retro": "Matches the record: how often answers with this score were the recorded route, in validation reactions",
@@ -112,7 +106,7 @@ def _show_progress(name: str, was_active: bool) -> None:
     start_pending_jobs()
     try:
         view = job_queue.view_job(name)  # before the lines are read: a job that is done then has them all
-        lines = indexed_lines(jobs.answers_file(view.job))
+        lines = rows.whole_lines(jobs.answers_file(view.job))
     except (StoreError, OSError, ValueError) as error:
         st.error(f"This job cannot be read: {escaping.plain_text(str(error))}.")
         return
@@ -140,9 +134,9 @@ def _as_sentence(text: str) -> str:
     return escaping.plain_text(text[:1].upper() + text[1:]) + "."
 
 
-def progress_line(view: JobView, lines: rows.JsonLines) -> str:
+def progress_line(view: JobView, lines: list[bytes]) -> str:
     """Return in words how far a job is."""
-    bad = len(lines.errors())
+    bad = len(rows.failed_rows(lines))
     text = f"**{len(lines):,}** of {count_rows(view.job.total)}"
     text += f", **{bad:,}** with an error" if bad else ""
     if view.state == "waiting":
@@ -165,19 +159,13 @@ def _job_buttons(view: JobView) -> None:
             _try_action(lambda: submit_to_queue(job))
         part = "" if view.state == "done" else " so far"
         stem = re.sub(r"[^A-Za-z0-9-]+", "_", job.file.split(".")[0])[:40].strip("_") or "batch"
-        for label, make, ending, about in (
-            ("CSV", rows.answers_as_csv, "csv", FOR_SPREADSHEETS),
-            ("XLSX", rows.answers_as_xlsx, "xlsx", "The same table as a workbook; no cell is a formula."),
-            ("SDF", rows.answers_as_sdf, "sdf", "All answers, each with its row, rank and the columns of the table."),
-            ("JSONL", rows.answers_as_jsonl, "jsonl", "For programs: one JSON a row, every text exactly as uploaded."),
-        ):
+        for label, make in (("CSV", rows.answers_as_csv), ("XLSX", rows.answers_as_xlsx), ("SDF", rows.answers_as_sdf)):
             st.download_button(
                 label + part,
                 partial(make, job),  # on click
-                f"{stem}_answers.{ending}",
-                key=f"batch_{ending}",
+                f"{stem}_answers.{label.lower()}",
+                key=f"batch_{label.lower()}",
                 on_click="ignore",
-                help=about,
                 icon=":material/download:",
             )
         with st.popover("Delete"):
@@ -200,18 +188,12 @@ def _delete_job(name: str) -> None:
     st.query_params.pop("job", None)
 
 
-def indexed_lines(path: Path) -> rows.JsonLines:
-    """Return the lines of a job's file, with their index cached for this visit."""
-    indexes: dict[Path, rows.JsonLines] = st.session_state.setdefault("batch_lines", {})
-    return indexes.setdefault(path, rows.JsonLines(path)).update()
-
-
-def _show_answers(view: JobView, lines: rows.JsonLines) -> None:
-    if not len(lines):
+def _show_answers(view: JobView, lines: list[bytes]) -> None:
+    if not lines:
         if view.active:
             st.skeleton(height=200)
         return
-    errors = lines.errors()
+    errors = rows.failed_rows(lines)
     only = bool(errors) and st.toggle("Only rows with errors", key=f"batch_errors_{view.job.id}")
     chosen = errors if only else range(len(lines))
     pages = -(-len(chosen) // PAGE)
@@ -219,12 +201,18 @@ def _show_answers(view: JobView, lines: rows.JsonLines) -> None:
     page = st.pagination(pages, key=f"batch_page_{view.job.id}_{only}") if pages > 1 else 1
     numbers = [*chosen[(page - 1) * PAGE : page * PAGE]]
     with above:
-        show_rows(view.job, numbers, lines.read(numbers), f"batch_table_{view.job.id}_{only}_{page}")
+        show_rows(
+            view.job,
+            numbers,
+            rows.parse_rows(lines[number] for number in numbers),
+            f"batch_table_{view.job.id}_{only}_{page}",
+        )
 
 
 def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> None:
     """Show some rows with their best answers; a tick at one leads to all of its answers."""
-    given = indexed_lines(jobs.uploaded_file(job)).read(numbers)
+    uploaded = rows.whole_lines(jobs.uploaded_file(job))
+    given = rows.parse_rows(uploaded[number] for number in numbers)
     others, shown = rows.other_columns(job), []
     for number, cells, row in zip(numbers, given, answers, strict=True):
         best = next(iter(rows.answer_cells(job, row)), {})
@@ -248,7 +236,7 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
         "row": column.NumberColumn("Row", width=45),
         "query": column.ImageColumn("Query", width=185),
         "best": column.ImageColumn("Best answer", width=205),
-        "chance": column.TextColumn(CHANCE_LABELS[job.task], help=about, width=130),
+        "chance": column.TextColumn(about.partition(":")[0], help=about, width=130),
         "status": column.TextColumn("Status", width=215),
         **{name: column.TextColumn(label, width=140) for name, label in ANSWER_LABELS.items()},
         **{f"own_{position}": column.TextColumn(job.columns[position]) for position in others},

@@ -12,7 +12,7 @@ from pathlib import Path
 import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
-from chemspec.asset_files import assets_folder
+from chemspec.asset_files import app_script, assets_folder
 from chemspec.ui.common import login, queued_engine, theme
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.launch import middleware
@@ -67,7 +67,4 @@ def run_page(body: Callable[[], None]) -> None:
 
 def open_page(name: str, **query: str) -> None:
     """Open another page with query parameters, as a link to it would."""
-    context = get_script_run_ctx()
-    main = Path(context.main_script_path) if context else Path()
-    folder = main.parent if main.name == "app.py" else main.parent.parent
-    st.switch_page(folder / "pages" / f"{name}.py", query_params=query)
+    st.switch_page(app_script().parent / "pages" / f"{name}.py", query_params=query)
