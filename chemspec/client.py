@@ -16,13 +16,11 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, overload
+from typing import Any, overload
 from urllib.parse import urlsplit
 
 from urllib3 import BaseHTTPResponse, PoolManager
 from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError
-
-Document = TypeVar("Document")
 
 PART = 64  # queries per request, at most
 RETRIED = (429, 502, 503)  # retried; requests are idempotent
@@ -134,9 +132,6 @@ class Client:
         self._pool = PoolManager(maxsize=THREADS, headers=headers, timeout=timeout, retries=False)
         self._patience, self._part = patience, PART
 
-    def __repr__(self) -> str:
-        return f"<Client {self.url}>"
-
     @overload
     def predict(self, queries: str, **options: Any) -> Result: ...
 
@@ -197,7 +192,7 @@ class Client:
             ServiceError: if the service rejects the request, is unreachable, or the connection is lost.
         """
         body = {"query": query, **_without_blanks(options)}
-        response = self._with_retries(lambda: self._send("POST", "/v1/stream", body, preload_content=False))
+        response = self._send("POST", "/v1/stream", body, preload_content=False)
         try:
             name = ""
             for raw in response:
@@ -225,34 +220,30 @@ class Client:
         Raises:
             ServiceError: if the service rejects it, or retrying takes longer than `patience`.
         """
-        return self._with_retries(lambda: self._send(method, path, body).json())
+        return self._send(method, path, body).json()
 
-    def _with_retries(self, ask: Callable[[], Document]) -> Document:
-        """Call `ask`, retrying while the service is busy or unreachable; see `request`."""
+    def _send(self, method: str, path: str, body: Any = None, **options: Any) -> BaseHTTPResponse:
+        """Return the response to a request, retrying while the service is busy or unreachable; see `request`."""
+        json_body = {} if body is None else {"json": body}
         ends = time.monotonic() + self._patience
         pause = 0.05
         while True:
             try:
-                return ask()
+                response = self._pool.request(method, self.url + path, **json_body, **options)
             except LOST as error:
-                failure, wait = ServiceError(f"{self.url} cannot be reached: {error!r}"), pause
+                failure = ServiceError(f"{self.url} cannot be reached: {error!r}")
             except HTTPError as error:  # probably a timeout: retrying would only add load
                 raise ServiceError(f"{self.url}: {error}") from error
-            except ServiceError as error:
-                if error.status not in RETRIED and (error.status != NO_CODE or error.code):
-                    raise
-                failure, wait = error, error.after or pause
+            else:
+                if response.status < 400:
+                    return response
+                failure = _service_error(response)
+                if failure.status not in RETRIED and (failure.status != NO_CODE or failure.code):
+                    raise failure
             if time.monotonic() >= ends:
                 raise failure
-            time.sleep(max(0.0, min(wait, ends - time.monotonic())))
+            time.sleep(max(0.0, min(failure.after or pause, ends - time.monotonic())))
             pause = min(2.0, 2 * pause)
-
-    def _send(self, method: str, path: str, body: Any = None, **options: Any) -> BaseHTTPResponse:
-        json_body = {} if body is None else {"json": body}
-        response = self._pool.request(method, self.url + path, **json_body, **options)
-        if response.status >= 400:
-            raise _service_error(response)
-        return response
 
 
 def _service_error(response: BaseHTTPResponse) -> ServiceError:

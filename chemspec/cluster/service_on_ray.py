@@ -31,12 +31,10 @@ NAME = "chemspec"
 class Replica:
     """One engine per model, and the service's application, in a separate process."""
 
-    def __init__(
-        self, models: Mapping[str, Path], device: str, options: Any, limits: Limits, names: AllowedHosts
-    ) -> None:
+    def __init__(self, models: Mapping[str, Path], options: Any, limits: Limits, names: AllowedHosts) -> None:
         """Load the models; requests arrive after this returns."""
         prometheus_client.disable_created_metrics()  # type: ignore[no-untyped-call]
-        self._service, self._names = Service(server.load_engines(models, device=device, **options), limits), names
+        self._service, self._names = Service(server.load_engines(models, **options), limits), names
 
     def __serve_build_asgi_app__(self) -> Any:
         """Return the application; Ray Serve calls this and runs its lifespan."""
@@ -79,14 +77,19 @@ def run_on_ray(
         if not hasattr(DeploymentHandle, "broadcast"):
             raise ClusterError(f"Ray {ray.__version__} is too old for the service, which needs 2.60")
         gpu, threads = engines.engines_get_gpu(ray, device), threads or 1
-        scaling = _replica_range(replicas, engines.count_fitting_engines(ray, gpu, threads), gpu=gpu, threads=threads)
+        fewest, room = replicas.min_engines, engines.count_fitting_engines(ray, gpu, threads)
+        if fewest > room:
+            each = "a GPU" if gpu else f"{threads} cores"
+            raise ClusterError(f"only {room} engines of {each} fit on this cluster, not {fewest}")
         port = endpoint.port or _free_port(endpoint.host)
         deployment = serve.deployment(
-            serve.ingress()(Replica), name=NAME, **_deployment_options(limits, gpu, threads, *scaling)
+            serve.ingress()(Replica),
+            name=NAME,
+            **_deployment_options(limits, gpu, threads, fewest, replicas.engines or room),
         )
-        engine_options = {"threads": threads, **options}
+        engine_options = {"device": "cuda" if gpu else "cpu", "threads": threads, **options}
         names = AllowedHosts.of(endpoint.host, endpoint.allowed_host or ())
-        bound = deployment.bind(dict(models), "cuda" if gpu else "cpu", engine_options, limits, names)
+        bound = deployment.bind(dict(models), engine_options, limits, names)
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
         http = {"host": endpoint.host, "port": port, "request_timeout_s": limits.timeout + MARGIN}
@@ -116,16 +119,6 @@ def _deployment_options(limits: Limits, gpu: bool, threads: int, fewest: int, mo
             "downscale_delay_s": DOWN,
         },
     }
-
-
-def _replica_range(replicas: Replicas, room: int, *, gpu: bool, threads: int) -> tuple[int, int]:
-    fewest, most = replicas.min_engines, replicas.engines or max(room, replicas.min_engines)
-    if not 1 <= fewest <= most:
-        raise ValueError(f"from {fewest} to {most} engines is not a range; give --min-engines from 1 to --engines")
-    if fewest > room:
-        each = "a GPU" if gpu else f"{threads} cores"
-        raise ClusterError(f"only {room} engines of {each} fit on this cluster, not {fewest}")
-    return fewest, most
 
 
 def _free_port(host: str) -> int:

@@ -26,15 +26,14 @@ def cells(columns: Columns, row: Row) -> list[str]:
     return [template.format_map(filled) for template in columns.values()]
 
 
-def markdown(columns: Columns, rows: Iterable[Row], *, head: bool = True) -> str:
-    """Return rows as a Markdown table, without a final line break; without headings if `head` is false."""
-    return lines([list(columns), *(cells(columns, row) for row in rows)], head=head)
+def markdown(columns: Columns, rows: Iterable[Row]) -> str:
+    """Return rows as a Markdown table, without a final line break."""
+    return lines([list(columns), *(cells(columns, row) for row in rows)])
 
 
-def lines(rows: Sequence[Sequence[str]], *, head: bool = True) -> str:
-    """Return rows of cells as a Markdown table; the first row are the headings, left out if `head` is false."""
-    rule = ["---"] * len(rows[0])
-    return "\n".join(f"| {' | '.join(row)} |" for row in ([rows[0], rule, *rows[1:]] if head else rows[1:]))
+def lines(rows: Sequence[Sequence[str]]) -> str:
+    """Return rows of cells as a Markdown table; the first row are the headings."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in [rows[0], ["---"] * len(rows[0]), *rows[1:]])
 
 
 def terminal(columns: Columns, rows: Iterable[Row], *, title: str = "", remarks: Sequence[str] = ()) -> Table:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from fastapi import APIRouter, FastAPI, Path, Request, Security
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from fastapi.security import APIKeyHeader
+from prometheus_client import generate_latest
 
 from chemspec import precedents
 from chemspec.engine.engine import Engine
@@ -112,7 +114,8 @@ async def _predict(
     """Return the results of a request, whose log line gets their number; `gone`: the client has disconnected."""
     jobs = await service.submit(search, [queries] if isinstance(queries, str) else queries)
     results = await service.results(jobs, gone)
-    request.state.log_fields.update(model=search.model, queries=len(jobs), **_count_statuses(results))
+    statuses: Counter[str] = Counter(result.status for result in results)
+    request.state.log_fields.update(model=search.model, queries=len(jobs), **statuses)
     return results
 
 
@@ -229,7 +232,7 @@ def _add_stream_route(router: APIRouter, service: Service) -> None:
                         yield b": waiting\n\n"
                 try:
                     (result,) = answer.result()
-                    request.state.log_fields.update(_count_statuses([result]))
+                    request.state.log_fields[result.status] = 1
                     yield _format_event("result", result_document(result))
                 except RefusedError as error:
                     yield _format_event("error", {"detail": str(error), "code": error.code})
@@ -295,7 +298,7 @@ def _add_probes(app: FastAPI, service: Service) -> None:
     @app.get("/metrics", response_class=Response, tags=["probes"], responses={200: {"content": {"text/plain": {}}}})
     async def metrics() -> Response:
         """Return Prometheus metrics."""
-        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4")
+        return Response(generate_latest(service.metrics.registry), media_type="text/plain; version=0.0.4")
 
 
 def _model_info(name: str, engine: Engine) -> dict[str, Any]:
@@ -337,7 +340,3 @@ def _add_error_handlers(app: FastAPI, service: Service) -> None:
 
 def _format_event(name: str, data: Any) -> bytes:
     return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()
-
-
-def _count_statuses(results: list[DecodeResult]) -> dict[str, int]:
-    return {status: sum(result.status == status for result in results) for status in {item.status for item in results}}

@@ -103,3 +103,5 @@ class Replicas:
     def __post_init__(self) -> None:
         if not self.ray and (self.engines or self.min_engines != 1):
             raise ValueError("--engines and --min-engines go with --ray")
+        if not 1 <= self.min_engines <= (self.engines or self.min_engines):
+            raise ValueError(f"--min-engines is {self.min_engines}; give a number from 1 to --engines")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from chemspec.metrics import searches_behind, speed_numbers
 from chemspec.types import DecodeResult
@@ -49,7 +49,3 @@ class Metrics:
         total = speed_numbers([search.trace for result in results for search in searches_behind(result)])
         for name in ("passes", "emitted", "computed", "drafted", "accepted"):
             getattr(self, name).labels(model).inc(getattr(total, name))
-
-    def text(self) -> bytes:
-        """Return all metrics in the text format of Prometheus."""
-        return generate_latest(self.registry)

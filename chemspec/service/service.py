@@ -1,7 +1,6 @@
 """Service logic without HTTP: models, validation of requests, waiting for results."""
 
 import asyncio
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,12 +18,11 @@ from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.engine.registry import usable_drafters
 from chemspec.service.limits import Limits, RefusedError
 from chemspec.service.metrics import Metrics
-from chemspec.service.scheduler import Deadline, Job, Scheduler, Search
+from chemspec.service.scheduler import Deadline, Job, Scheduler, Search, stopping_error
 from chemspec.service.schema import DecodeOptions
 from chemspec.settings import DecodeSettings, Task, decode_settings
 from chemspec.types import DecodeResult, Pass
 
-LOG = logging.getLogger("chemspec.service")
 CLIENT: ContextVar[str] = ContextVar("client", default="")  # anonymous client name set by `guard`, for a fair queue
 _usable_drafters = lru_cache(usable_drafters)  # which reads many files
 
@@ -129,6 +127,8 @@ class Service:
         or in the queue, or the service is stopping.
         """
         assert self._scheduler is not None
+        if self.stopping:
+            raise stopping_error()
         if not queries:
             raise RefusedError(422, "no_query", "there is no query in the request")
         if len(queries) > self.limits.queries:

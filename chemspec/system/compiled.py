@@ -52,12 +52,18 @@ def load_library(source: Path, *flags: str) -> ctypes.CDLL:
 
 
 def _build_library(source: Path, flags: Sequence[str]) -> Path:
+    """Return the compiled library of a source, from the cache if it is there; atomic, also for concurrent processes."""
     extra = os.environ.get("CHEMSPEC_CXXFLAGS", "").split()  # sanitizers, see .ci/sanitize
     command = [*_compiler(), *FLAGS, *flags, *extra, str(source)]
-    name = f"{source.stem}-{_compilation_key(source, command)}"
-    return next(filter(_is_undamaged, sorted(library_folder().glob(f"{name}-*.so"))), None) or run_compiler(
-        command, library_folder() / name
-    )
+    folder, name = library_folder(), f"{source.stem}-{_compilation_key(source, command)}"
+    if library := next(filter(_is_undamaged, sorted(folder.glob(f"{name}-*.so"))), None):
+        return library
+    with tempfile.TemporaryDirectory(prefix=name, dir=folder, ignore_cleanup_errors=True) as build_folder:
+        partial = Path(build_folder, "library.so")  # for Windows compilers write debugging files to its folder, too
+        subprocess.run([*command, "-o", str(partial)], capture_output=True, check=True, timeout=COMPILE_SECONDS)
+        path = folder / f"{name}-{_hex_digest(partial.read_bytes())}.so"
+        partial.replace(path)
+    return path
 
 
 def _compiler() -> list[str]:
@@ -85,20 +91,6 @@ def library_folder() -> Path:
     shared = not WINDOWS and (status.st_uid != os.getuid() or status.st_mode & 0o022)
     if not S_ISDIR(status.st_mode) or shared:
         raise OSError(f"{path} is not a folder that only you can write to; remove it, or set CHEMSPEC_CACHE to another")
-    return path
-
-
-def run_compiler(command: list[str], base: Path) -> Path:
-    """Run a compiler command and return its output, `base`-DIGEST.so; atomic, also for concurrent processes.
-
-    Raises:
-        OSError, subprocess.SubprocessError: if that fails.
-    """
-    with tempfile.TemporaryDirectory(prefix=base.name, dir=base.parent, ignore_cleanup_errors=True) as folder:
-        partial = Path(folder, "library.so")  # for Windows compilers write debugging files to its folder, too
-        subprocess.run([*command, "-o", str(partial)], capture_output=True, check=True, timeout=COMPILE_SECONDS)
-        path = base.with_name(f"{base.name}-{_hex_digest(partial.read_bytes())}.so")
-        partial.replace(path)
     return path
 
 

@@ -13,6 +13,7 @@ from threading import Condition
 
 MAX_WAITING = 100  # that wait
 MAX_OF_ONE_VISITOR = 8  # of one visitor
+REPORT_SECONDS = 0.1  # seconds between two reports of a position
 LATER = 100  # others that may come before a visitor's next question, for each question that waits; so none can starve
 
 
@@ -31,30 +32,22 @@ class _Ticket:
 class FairQueue:
     """A queue of threads; the first one may run."""
 
-    def __init__(self, *, most: int = MAX_WAITING, most_each: int = MAX_OF_ONE_VISITOR) -> None:
-        """Make an empty queue.
-
-        Args:
-            most: threads that may wait at once.
-            most_each: of these, those of one visitor.
-        """
+    def __init__(self) -> None:
         self._changed = Condition()
         self._line: list[_Ticket] = []
         self._at_work: _Ticket | None = None
         self._numbers = count()
-        self._most, self._most_each = most, most_each
 
     @contextmanager
     def wait_for_turn(
-        self, *, visitor: Hashable = None, waiting: Callable[[int], None] = lambda _: None, every: float = 0.1
+        self, *, visitor: Hashable = None, waiting: Callable[[int], None] = lambda _: None
     ) -> Iterator[None]:
         """Wait for a turn and hold it.
 
         Args:
             visitor: id of the visitor; None for an unknown one, who counts as a new visitor.
-            waiting: called every `every` seconds while waiting, with the number of turns that come first; what it
+            waiting: called every `REPORT_SECONDS` while waiting, with the number of turns that come first; what it
                 raises leaves the queue.
-            every: seconds between two such calls.
 
         Raises:
             BusyError: if too many wait, in all or of this visitor.
@@ -63,14 +56,14 @@ class FairQueue:
             number = next(self._numbers)
             who = number if visitor is None else visitor
             waiting_count = sum(other.visitor == who for other in self._line)
-            if waiting_count >= self._most_each:
-                raise BusyError(f"{self._most_each} of your queries are waiting already; wait for one, or stop one")
-            if len(self._line) >= self._most:
-                raise BusyError(f"{self._most} queries are waiting already; try again in a minute")
+            if waiting_count >= MAX_OF_ONE_VISITOR:
+                raise BusyError(f"{MAX_OF_ONE_VISITOR} of your queries are waiting already; wait for one, or stop one")
+            if len(self._line) >= MAX_WAITING:
+                raise BusyError(f"{MAX_WAITING} queries are waiting already; try again in a minute")
             ticket = _Ticket(number + waiting_count * LATER, who)
             self._line.append(ticket)
         try:
-            while not self._is_next(ticket, every):
+            while not self._is_next(ticket):
                 waiting(self._count_before(ticket))
             yield
         finally:
@@ -86,10 +79,10 @@ class FairQueue:
         with self._changed:
             return len(self._line) + (self._at_work is not None)
 
-    def _is_next(self, ticket: _Ticket, timeout: float) -> bool:
+    def _is_next(self, ticket: _Ticket) -> bool:
         with self._changed:
             free = self._changed.wait_for(
-                lambda: self._at_work is None and min(self._line, key=attrgetter("order")) is ticket, timeout
+                lambda: self._at_work is None and min(self._line, key=attrgetter("order")) is ticket, REPORT_SECONDS
             )
             if free:
                 self._line.remove(ticket)

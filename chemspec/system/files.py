@@ -55,10 +55,10 @@ def make_private_folder(path: Path) -> Path:
     return path
 
 
-def open_private(path: Path, mode: str, **options: Any) -> IO[Any]:
+def open_private(path: Path, mode: str) -> IO[Any]:
     """Open a file for writing that only its owner may read, regardless of the umask; an existing one is restricted."""
     opener = partial(os.open, mode=PRIVATE_FILE)
-    file = open(path, mode, opener=opener, **options)  # noqa: SIM115
+    file = open(path, mode, opener=opener)  # noqa: SIM115
     if os.fstat(file.fileno()).st_mode & OTHERS_BITS:
         with suppress(PermissionError):  # owned by another account, or a disk without permission bits
             path.chmod(PRIVATE_FILE)

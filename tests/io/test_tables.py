@@ -28,7 +28,6 @@ def test_markdown_has_a_line_a_row() -> None:
         "| a |  | 1.23x | 50% |",
         "| b |  | 1.23x | 50% |",
     ]
-    assert tables.markdown(COLUMNS, [ROW], head=False) == "| a |  | 1.23x | 50% |"
 
 
 def test_remarks_stand_below_a_table_for_a_terminal() -> None:

@@ -292,6 +292,14 @@ def test_metrics_count_what_was_done(engines: dict[str, Engine]) -> None:
         assert service.count("requests_total", route="/v1/predict", status="200") == 1
 
 
+def test_a_service_that_stops_takes_nothing_on(engines: dict[str, Engine]) -> None:
+    with serving(engines) as service:
+        service.service.stopping = True
+        status, document, headers = service.send("POST", "/v1/predict", ASK)
+        assert (status, document["code"]) == (503, "stopping") and int(headers["retry-after"]) >= 1
+        assert service.send("GET", "/readyz")[0] == 503
+
+
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
 def test_a_service_whose_thread_has_died_says_so(engines: dict[str, Engine]) -> None:
     class Dying(Gated):

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -67,19 +66,6 @@ def test_killed_and_started_again_under_load_clients_that_ask_again_lose_nothing
 def right(load: Load, expected: dict[str, list[str]]) -> bool:
     """Whether every answer is complete and that of the engine."""
     return all([one.smiles for one in result.answers] == expected[result.query] for result in load.answered)
-
-
-@pytest.mark.slow  # starts a process, which imports torch
-def test_fifty_clients_at_once_get_no_error_and_no_wrong_answer(
-    tmp_path: Path, folders: dict[str, Path], expected: dict[str, list[str]]
-) -> None:
-    with Process(tmp_path, [folders["retro"]]) as process:
-        load = Load(process.url, 50, patience=0.0)
-        ends = time.monotonic() + 10
-        until(lambda: len(load.answered) > 500 and time.monotonic() > ends, "many answers")
-        load.end()
-        assert process.stop() == 0
-    assert not load.failed and right(load, expected)
 
 
 @pytest.mark.slow  # starts processes, which import torch

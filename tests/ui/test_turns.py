@@ -12,6 +12,7 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
+from chemspec.system import fair_queue
 from chemspec.system.fair_queue import BusyError, FairQueue
 
 
@@ -30,7 +31,7 @@ class Line:
 
         def ask() -> None:
             told = self.places.setdefault(name, [])
-            with self.turns.wait_for_turn(visitor=visitor, waiting=told.append, every=0.005):
+            with self.turns.wait_for_turn(visitor=visitor, waiting=told.append):
                 self.go.wait(60)
                 self.done.append(name)
 
@@ -55,15 +56,18 @@ def test_who_has_many_tabs_gets_one_turn_before_others_who_wait_have_had_one() -
     assert line.finish() == ["a1", "b1", "c1", "e1", "a2", "b2", "a3"]
 
 
-def test_unknown_visitors_are_nobody_else() -> None:
-    line = Line(FairQueue(most_each=1))
+def test_unknown_visitors_are_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair_queue, "MAX_OF_ONE_VISITOR", 1)
+    line = Line(FairQueue())
     for name in "abc":
         line.add(name, None)
     assert line.finish() == ["a", "b", "c"]
 
 
-def test_too_many_questions_are_refused_at_once_and_others_go_on() -> None:
-    turns = FairQueue(most=3, most_each=2)
+def test_too_many_questions_are_refused_at_once_and_others_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fair_queue, "MAX_WAITING", 3)
+    monkeypatch.setattr(fair_queue, "MAX_OF_ONE_VISITOR", 2)
+    turns = FairQueue()
     line = Line(turns)
     line.add("a1", "a")
     line.add("a2", "a")
@@ -80,20 +84,15 @@ def test_too_many_questions_are_refused_at_once_and_others_go_on() -> None:
 def page() -> None:
     import streamlit as st
 
-    from chemspec.system.fair_queue import FairQueue
     from chemspec.ui.common import login, queued_engine
 
-    queue = FairQueue(most=0)
-    queued_engine.shared_queue = lambda: queue
     st.write(login.visitor_id())
     with queued_engine.hold_turn():
         st.write("never reached")
 
 
 def test_a_page_says_that_it_is_full_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    from chemspec.ui.common import queued_engine
-
-    monkeypatch.setattr(queued_engine, "shared_queue", queued_engine.shared_queue)  # put back at the end
+    monkeypatch.setattr(fair_queue, "MAX_WAITING", 0)
     app = AppTest.from_function(page).run()
     assert not app.exception
     assert "0 queries are waiting already; try again in a minute" in app.error[0].value
