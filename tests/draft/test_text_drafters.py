@@ -18,7 +18,7 @@ from chemspec.decode.greedy import greedy_search
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample_sequences
-from chemspec.draft.copy import TokenClasses, align_pointer
+from chemspec.draft.copy import MAX_MATCH, TokenClasses, align_pointer
 from chemspec.draft.registry import (
     DRAFTERS,
     Copy,
@@ -281,13 +281,13 @@ def test_with_marks_drafts_are_the_query_but_for_ring_labels(
             assert one == other or {one, other} <= set(MARKS.rings)
 
 
-@given(queries, texts, st.integers(1, 8))
-def test_every_match_is_one_and_the_longest_come_first(source: list[int], text: list[int], context: int) -> None:
-    found = Copy(context=context).rank_positions(source, (BOS, *text))
+@given(queries, texts)
+def test_every_match_is_one_and_the_longest_come_first(source: list[int], text: list[int]) -> None:
+    found = Copy().rank_positions(source, (BOS, *text))
     ends = {
         end: max(
             length
-            for length in range(min(end, len(text), context) + 1)
+            for length in range(min(end, len(text), MAX_MATCH) + 1)
             if length == 0 or source[end - length : end] == text[-length:]
         )
         for end in range(1, len(source) + 1)
