@@ -18,7 +18,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from opponent import Opponent, convert
+from benchmarks.opponent import Opponent, convert
 from recompute import recompute
 from scripts import option, script
 

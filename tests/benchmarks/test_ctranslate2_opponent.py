@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import torch
-from opponent import Answer, Opponent, convert
+from benchmarks.opponent import Answer, Opponent, convert
 from paths import SHARED
 from recompute import decode_single
 from safetensors.torch import load_file
