@@ -299,26 +299,6 @@ def test_every_match_is_one_and_the_longest_come_first(source: list[int], text: 
     assert keys == sorted(keys)
 
 
-@pytest.mark.parametrize(
-    ("written", "place"),
-    [
-        ([], 0),
-        ([4, 5], 2),
-        ([4, 5, 6, 7, 8, 9], 6),
-        ([9, 4, 5], 2),  # an insertion: 9 lies too far ahead
-        ([4, 6], 3),  # small deletions
-        ([4, 7], 4),
-        ([4, 8], 5),
-        ([4, 9], 1),  # too large a one
-        ([4, 4, 5], 2),
-        ([5, 4, 6], 3),
-        ([4, 5, 6, 7, 8, 9, 4, 5], 6),  # never back, never beyond the end
-    ],
-)
-def test_the_pointer_follows_the_copying(written: list[int], place: int) -> None:
-    assert align_pointer([4, 5, 6, 7, 8, 9], written) == place
-
-
 # Lossless ----------------------------------------------------------------------------------------
 
 
