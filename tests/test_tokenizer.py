@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
 import json
-from itertools import islice
 from pathlib import Path
 
 import pytest
 from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import SHARED
 
 from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, TokenError, Tokenizer, split_smiles
 
@@ -24,20 +20,6 @@ HARD = dict(table("hard_tokens"))
 def test_hard_smiles_split_into_the_expected_number_of_tokens(smiles: str) -> None:
     assert "".join(split_smiles(smiles)) == smiles
     assert len(split_smiles(smiles)) == HARD[smiles]
-
-
-def test_ten_thousand_real_smiles_are_restored() -> None:
-    file = SHARED / "data" / "retro_train.csv.gz"
-    if not file.exists():
-        pytest.skip(f"{file} is absent; set CHEMSPEC_SHARED to the folder that holds data/")
-    with gzip.open(file, "rt", encoding="utf-8") as rows:
-        names = ("product", "reactants", "mapped_rxn")
-        texts = [row[name] for row in islice(csv.DictReader(rows), 3400) for name in names]
-    assert len(texts) >= 10_000
-    tokenizer = Tokenizer.build(texts)
-    for text in texts:
-        assert "".join(split_smiles(text)) == text
-        assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
 @given(st.text() | st.text(alphabet="CNOclBr[]()=#@+-123%/\\.>nH \n"))

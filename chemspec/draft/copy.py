@@ -98,7 +98,6 @@ class Copy(Drafter):
 
     length: int = 12  # maximum draft length in tokens
     count: int = 1  # maximum number of positions, merged into one tree
-    context: int = MAX_MATCH  # maximum match length that is compared
     token_classes: TokenClasses = TokenClasses()  # special tokens of the vocabulary
 
     def __post_init__(self) -> None:
@@ -135,7 +134,7 @@ class Copy(Drafter):
         renamed: dict[int, int] = {}  # label in the query -> label in the output
         original: dict[int, int] = {}  # label in the output -> label in the query
         length = 0
-        while length < min(self.context, end, len(written)):
+        while length < min(MAX_MATCH, end, len(written)):
             theirs, ours = source[end - 1 - length], written[-1 - length]
             if theirs in is_ring and ours in is_ring:
                 if renamed.setdefault(theirs, ours) != ours or original.setdefault(ours, theirs) != theirs:

@@ -53,15 +53,13 @@ class DrafterSpec:
 
 
 def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str = "ours") -> DrafterSpec:
-    """Return a spec for a function `propose`, or a class created once per run; their defaults are the options."""
+    """Return a spec for a function `propose`, whose defaults are the options."""
     if not callable(propose):
-        raise TypeError(f"it is no DrafterSpec, function or class but {propose!r:.60}")
+        raise TypeError(f"it is no DrafterSpec or function but {propose!r:.60}")
     parameters = _check_signature(propose)
     first_line = (propose.__doc__ or propose.__name__).strip().partition("\n")[0].rstrip(".")
 
     def build(*_: Any, **options: Any) -> Drafter:
-        if isinstance(propose, type):
-            return propose(**options)  # type: ignore[no-any-return]
         return FunctionDrafter(name, partial(propose, **options) if options else propose)
 
     options = {each.name: each.default for each in parameters if each.default is not each.empty}
@@ -69,18 +67,16 @@ def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str
 
 
 def _check_signature(propose: Any) -> list[inspect.Parameter]:
-    """Return the parameters of a function that takes source, prefix and max_new_tokens, or of a class that has it."""
+    """Return the parameters of a function that takes source, prefix and max_new_tokens."""
+    if isinstance(propose, type):
+        raise TypeError(f"{propose.__name__} is a class; give a DrafterSpec whose `build` returns an object of it")
     try:
         signature = inspect.signature(propose)
-        if isinstance(propose, type):
-            signature.bind()
-            inspect.signature(propose.propose).bind(*[None] * 4)  # type: ignore[attr-defined]
-        else:
-            signature.bind(*[None] * 3)
-    except (TypeError, AttributeError) as error:
+        signature.bind(*[None] * 3)
+    except TypeError as error:
         raise TypeError(
-            f"{propose.__name__} is no drafter ({error}); give `propose(source, prefix, max_new_tokens)`, a class "
-            "without arguments that has it, or a DrafterSpec"
+            f"{propose.__name__} is no drafter ({error}); give `propose(source, prefix, max_new_tokens)` or a "
+            "DrafterSpec"
         ) from error
     except ValueError:  # a built-in function without a signature
         return []
@@ -90,7 +86,7 @@ def _check_signature(propose: Any) -> list[inspect.Parameter]:
 def drafter(name: str, *, label: str = "", reference: str = "ours") -> Callable[[F], F]:
     """Decorate a function `propose(source, prefix, max_new_tokens)` to register it as a drafter.
 
-    The function returns lists of token ids, or drafts, best first. A class with `propose` works too.
+    The function returns lists of token ids, or drafts, best first.
 
     Args:
         name: value of `--drafter` and `DecodeSettings.drafter`.

@@ -16,13 +16,13 @@ from test_loop import VOCAB
 from chemspec.asset_files import bench_queries
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy_search
-from chemspec.decode.planner import BY_LEVEL, BY_PLACE, LONGEST_PAUSE, NODES, LookAheadPlan, Planner
+from chemspec.decode.planner import NODES, LookAheadPlan, Planner
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.tree.builder import TreeLimits, TreeNode, build_tree
 from chemspec.draft.tree.copy_state import CopyTracker
-from chemspec.draft.tree.edit_ngrams import COPY_ONLY, chance_class
+from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.engine.engine import Engine
 from chemspec.model.cost import CostCurve
 from chemspec.settings import DecodeSettings
@@ -188,15 +188,6 @@ def test_dearer_nodes_and_busier_passes_never_get_more() -> None:
     assert [planner.drafts_may_pay for planner in loads] == [True, True, False]
 
 
-def test_what_is_observed_is_counted_once_a_pass_up_to_the_first_mistake() -> None:
-    planner = begun(FREE)
-    kinds = [chance_class(chance) for chance in (0.97, 0.3, 0.6)]
-    for tokens in ((4, 5, 6), (4, 6, 6)):
-        planner.observe_draft(Draft(tokens, "any", chances=(0.97, 0.3, 0.6)), 0, 1)
-    assert [planner.by_chance.tries[kind] - 100 for kind in kinds] == [1, 2, 0]
-    assert planner.by_chance.hits[kinds[1]] < planner.by_chance.tries[kinds[1]]
-
-
 def levels(planner: Planner, count: int, width: int, chance: float, *, budget: int = 10**6) -> LookAheadPlan:
     plan = LookAheadPlan(planner, 1, budget)
     for depth in range(2, count + 2):
@@ -214,25 +205,6 @@ def test_a_look_ahead_goes_as_deep_as_it_pays() -> None:
     sizes = [levels(begun(TILES, asked=4), 40, 4, chance).best for chance in (0.5, 0.8, 0.97, 1.0)]
     assert sizes == sorted(sizes)
     assert levels(begun(FREE, asked=4), 6, 4, 1.0, budget=7).best == 4  # a level that is cut is of little use
-
-
-def test_a_drafter_without_probabilities_is_not_asked_where_its_rate_says_no() -> None:
-    planner = Planner(AVX2, foresees=False)
-    planner.begin_pass(20, 1, waiting=20, width=20)
-    assert not planner.look_ahead_pays(20)
-    certain = Planner(TILES)
-    certain.begin_pass(3, 1, waiting=3, width=3)
-    assert certain.look_ahead_pays(3)
-
-
-def test_losses_make_pauses_that_grow_and_gains_end_them() -> None:
-    planner, asked = Planner(TILES), []
-    for _ in range(300):
-        asked.append(planner.begin_pass(5, 1, waiting=5, width=5))
-        planner.record_pass(25 if asked[-1] else 5, 1, 0)
-    assert asked[0] and sum(asked) < 40
-    assert not any(asked[-LONGEST_PAUSE // 2 :]) or sum(asked[-LONGEST_PAUSE:]) <= 2
-    assert len(BY_PLACE) == 5 and list(BY_LEVEL) == sorted(BY_LEVEL)
 
 
 # On the shipped weights --------------------------------------------------------------------------

@@ -15,12 +15,10 @@ from table import Table, run
 from tiny import tiny_model
 from typer.testing import CliRunner
 
-from chemspec.bench import counts
 from chemspec.cli.__main__ import app
 from chemspec.decode.relaxed.spec_verification import TopBeta, relaxed_greedy
 from chemspec.draft.registry import Copy
 from chemspec.engine.engine import Engine
-from chemspec.io import tables
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings
 from chemspec.testing import naive_greedy, naive_log_probs
@@ -129,18 +127,6 @@ def test_the_engine_says_that_it_is_relaxed(engine: Engine) -> None:
     # None drafts, none departs.
     alone = engine.predict(QUERIES, DecodeSettings(decoder="greedy", drafter="none", max_len=20, beta=20, tau=9.0))
     assert [r.hypotheses[0].tokens for r in one] == [r.hypotheses[0].tokens for r in alone]
-
-
-def test_drafters_are_counted_and_compares_answers(engine: Engine) -> None:
-    rows = counts.count_by_drafter(engine, QUERIES, ["none", "copy"], widths=[1, 2])
-    assert [(row["n"], row["drafter"]) for row in rows] == [(1, "none"), (1, "copy"), (2, "none"), (2, "copy")]
-    assert all(row["same"] for row in rows)
-    assert rows[0]["tokens_per_pass"] == pytest.approx(1)
-    assert rows[1]["tokens_per_pass"] >= 1
-    assert [tables.cells(counts.DRAFTER_COLUMNS, counts.display_row(row))[0] for row in rows] == ["greedy"] * 2 + [
-        "beam2"
-    ] * 2
-    assert counts.target_megabytes(engine) > 0
 
 
 def test_the_command_asks_for_relaxed(engine: Engine, tmp_path: Path) -> None:

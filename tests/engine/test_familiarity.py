@@ -13,7 +13,7 @@ from small import tiny_folder
 
 from chemspec.engine import familiarity
 from chemspec.engine.engine import Engine
-from chemspec.engine.familiarity import Familiarity, ProductFingerprints, nearest_products
+from chemspec.engine.familiarity import Familiarity, ProductFingerprints
 from chemspec.precedents.rows import product_fingerprint
 from chemspec.settings import DecodeSettings
 
@@ -38,13 +38,6 @@ def test_what_is_unlike_is_said_in_words() -> None:
     salts = replace(SEEN, rare={".": 0, "[Na+]": 2})
     (told,) = salts.unfamiliarity_notes(["[Na+]", ".", "[Na+]", ".", "C"], None)
     assert told.endswith("it has [Na+] (in 2 queries), several molecules (in no query)")
-
-
-def test_the_index_that_ships_knows_its_own_products() -> None:
-    index = nearest_products()
-    assert index is not None
-    assert index.nearest_similarity("CC(=O)Nc1ccc(O)cc1") > 0.6
-    assert index.nearest_similarity("[Na+]") < 0.3
 
 
 def test_an_engine_notes_what_is_unlike(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from paths import ROOT
 from safetensors.torch import save_file
 
 from chemspec.model.transformer import Transformer
-from chemspec.model.weights import CheckpointError, quantise_rows, read_tensors, tensor_shapes
+from chemspec.model.weights import quantise_rows, read_tensors, tensor_shapes
 from chemspec.settings import ModelConfig
 
 OPTIONS = ("final_norms", "shared_embedding", "tied_output", "output_bias", "stored_positions")
@@ -61,13 +61,6 @@ def test_every_kind_of_floats_is_read_as_torch_reads_it(tmp_path: Path, kind: to
     for name, tensor in stored.items():
         assert read[name].dtype == np.float32 and read[name].shape == tuple(tensor.shape)
         assert np.array_equal(read[name].view(np.uint32), tensor.float().numpy().view(np.uint32)), name
-
-
-def test_other_kinds_are_told(tmp_path: Path) -> None:
-    for kind in (torch.int8, torch.bool, torch.float8_e4m3fn):
-        save_file({"a": torch.zeros(3).to(kind)}, tmp_path / "x.safetensors")
-        with pytest.raises(CheckpointError, match=r"x\.safetensors: a holds (I8|BOOL|F8_E4M3), not floating-point"):
-            read_tensors(tmp_path / "x.safetensors")
 
 
 def test_matrices_are_rounded_as_in_torch() -> None:

@@ -25,7 +25,7 @@ typedef int (*ProposeBack)(void* loop, int query, const int32_t* prefix, int wri
 struct DrafterArgs {
   int32_t kind;
   int32_t name, copy_name;  // of the drafts
-  int32_t length, count, context;  // of `Copy`
+  int32_t length, count;  // of `Copy`
   int32_t dot, prompt_length, labels;
   const int32_t* rings;  // as `TokenClasses.rings`
   const Table* table;  // of `mixed`, or null
@@ -132,7 +132,7 @@ class QueryDrafter {
   }
 
   int match_at(int end) {
-    const int most = std::min({spec_.context, end, int(written_.size()) - 1});
+    const int most = std::min({MAX_MATCH, end, int(written_.size()) - 1});
     renamed_.clear();
     int length = 0;
     for (; length < most; length++) {

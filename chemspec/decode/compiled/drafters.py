@@ -30,7 +30,7 @@ class CompiledDrafter:
         self._kept: list[Any] = []  # keeps alive what the structures point to
         self.spec = spec = DrafterArgs(kind=self.kind, name=min(self.kind, MIXED), copy_name=COPY)
         if isinstance(drafter, Copy):
-            spec.length, spec.count, spec.context = drafter.length, drafter.count, drafter.context
+            spec.length, spec.count = drafter.length, drafter.count
         elif isinstance(drafter, Mixed):
             spec.table = self._keep_alive(TableStruct.from_table(drafter.edit_table))
             limits = drafter.limits

@@ -51,7 +51,7 @@ class DrafterArgs(ctypes.Structure):
     """Description of a drafter."""
 
     _fields_ = (
-        *_fields_of("int kind name copy_name length count context dot prompt_length labels"),
+        *_fields_of("int kind name copy_name length count dot prompt_length labels"),
         *_fields_of("pointer rings table limits"),
         ("propose", ProposeBack),
     )
