@@ -84,8 +84,8 @@ def permission_warning() -> str:
         path = home_folder()
         if os.name == "posix" and path.stat().st_mode & OTHERS_BITS:
             return (
-                f"other accounts of this machine can look into {path}, where chemspec keeps jobs, searches and "
-                "collections; what it makes there is private all the same. "
+                f"other accounts of this machine can look into {path}, where chemspec keeps jobs and collections; "
+                "what it makes there is private all the same. "
                 f"To close it: chmod 700 {shlex.quote(str(path))}"
             )
     return ""

@@ -31,7 +31,7 @@ class Race:
     machine: str  # what the times depend on, as one line
     quiet: bool  # whether the machine seems to have done nothing else
     rounds: list[list[DecodeResult]]  # of each lane its results, in order of the rounds
-    problem: str = ""  # why there are none, as with drafts that are longer than the drafter can write
+    problem: str = ""  # why it could not be run to its end
 
 
 def run_race(model: Engine, query: str, lanes: Lanes, progress: Progress) -> Race:
