@@ -1,5 +1,6 @@
 """Convert rows of reaction CSVs to aligned (source, target) texts: the only module of this package with RDKit."""
 
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -71,8 +72,11 @@ def reagents_pair(row: Row) -> Pair:
     return f"{core}{ARROW}{product}", other_reagents(row.get("reactants_and_reagents") or "", core)
 
 
-def align_reagents_row(row: Row, _guess: bool) -> WritePair | None:
-    """Return a function that writes query and reagents of a row; None without core reactants, product or reagents."""
+def align_reagents_row(row: Row, guess: bool) -> WritePair | None:
+    """Return a function that writes query and reagents of a row, or None; `guess` finds unknown core reactants."""
+    if guess and not row.get("core_reactants"):
+        mixture, product = row.get("reactants_and_reagents") or "", row.get("main_product") or ""
+        row = {**row, "core_reactants": _guess_core(mixture, product)}
     query, answer = reagents_pair(row)
     core, _, product = query.partition(ARROW)
     if not (core and product and answer):
@@ -85,6 +89,15 @@ def align_reagents_row(row: Row, _guess: bool) -> WritePair | None:
         return (ARROW.join(filter(None, texts)), answer) if all(texts) else None
 
     return write
+
+
+def _guess_core(flask: str, product: str) -> str:
+    """Return the molecules of a mixture that contribute atoms to the product, by guessed atom maps; else empty."""
+    guessed = guess_maps(flask, product) if flask and product else None
+    if guessed is None:
+        return ""
+    have, idle = (Counter(map(canonical, parts)) for parts in (flask.split("."), guessed[1]))
+    return ".".join(filter(None, (have - idle).elements()))
 
 
 def _write_randomly(side: str, rng: Random) -> str | None:
