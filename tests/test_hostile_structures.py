@@ -72,16 +72,6 @@ def stock(_: Any) -> Callable[[str, str], object]:
     return lambda text, name: (prices.inchikey(text), refused(lambda: lists.parse_stock(text.encode(), f"x.{name}")))
 
 
-def prices(_: Any) -> Callable[[str, str], object]:
-    from chemspec.ui.common import stock_menu
-
-    def read(text: str, name: str) -> None:
-        cell = text.replace('"', '""')
-        refused(lambda: stock_menu.read_price_list(f'smiles,price\n"{cell}",1\n'.encode(), "x.csv"))
-
-    return read
-
-
 def upload(_: Any) -> Callable[[str, str], object]:
     from chemspec.jobs import uploads
 
@@ -149,14 +139,6 @@ def drawing(_: Any) -> Callable[[str, str], object]:
     return read
 
 
-def planner(tools: Any) -> Callable[[str, str], object]:
-    from chemspec.chem.salts import split_keeping_salts
-    from chemspec.planners.source import Source
-
-    source = Source("retro", model=str(tools.model), device="cpu", threads=1, max_len=4)
-    return lambda text, _: (source.predict_steps([text], 1), split_keeping_salts(text))
-
-
 def trace(tools: Any) -> Callable[[str, str], object]:
     from chemspec.depict import schemes
     from chemspec.replay import trace_view
@@ -174,13 +156,13 @@ def trace(tools: Any) -> Callable[[str, str], object]:
 
 
 QUICK = {one.__name__: one for one in (box, names, stock, collection, drawing)}
-DOORS = QUICK | {one.__name__: one for one in (prices, upload, file, link, http, planner, trace)}
-SMILES_ONLY = {"names", "stock", "collection", "drawing", "planner", "trace"}
+DOORS = QUICK | {one.__name__: one for one in (upload, file, link, http, trace)}
+SMILES_ONLY = {"names", "stock", "collection", "drawing", "trace"}
 
 
 def formats_of(door: str) -> tuple[str, ...]:
     """The formats that a door takes."""
-    return ("smi",) if door in SMILES_ONLY else ("smi", "mol", "cdxml") if door in ("link", "prices") else FORMATS
+    return ("smi",) if door in SMILES_ONLY else ("smi", "mol", "cdxml") if door == "link" else FORMATS
 
 
 def refused(reading: Callable[[], object]) -> None:
@@ -226,7 +208,7 @@ def attack(door: str, seconds: float) -> None:
     from campaigns.fuzzing.tools import Tools
 
     with tempfile.TemporaryDirectory() as home:
-        reading = DOORS[door](Tools(Path(home)) if door in ("file", "link", "http", "planner", "trace") else None)
+        reading = DOORS[door](Tools(Path(home)) if door in ("file", "link", "http", "trace") else None)
         reading("CCO", "smi")  # what is imported when it is needed first
         for structure in STRUCTURES:
             for name in formats_of(door):

@@ -127,16 +127,23 @@ class Expander:
         key = [VERSION, models, settings, [len(index), index.files] if index else None]
         name = f"plan-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}.sqlite"
         path = cache.cache_dir() / name
-        try:
-            cache.make_cache_folder()
-            store = sqlite3.connect(make_private_file(path), check_same_thread=False, isolation_level=None)
-            store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
-        except (OSError, sqlite3.OperationalError):  # disk full, no permission, or locked
-            return None
-        except sqlite3.Error:  # damaged: the next search begins an empty one
-            path.unlink(missing_ok=True)
-            return None
-        return store
+        for _ in range(2):
+            try:
+                cache.make_cache_folder()
+                store = sqlite3.connect(make_private_file(path), check_same_thread=False, isolation_level=None)
+            except (OSError, sqlite3.Error):
+                return None
+            try:
+                store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
+                return store
+            except sqlite3.OperationalError:  # disk full, no permission, or locked
+                store.close()
+                return None
+            except sqlite3.Error:  # damaged: start with an empty one
+                store.close()
+                with suppress(OSError):
+                    path.unlink()
+        return None
 
     def _read(self, question: str) -> Any:
         if self._store is not None:
