@@ -5,11 +5,9 @@ module that registers the built-in specs (set in `chemspec/__init__.py`), then b
 (groups `chemspec.drafters`, `chemspec.decoders` and `chemspec.importers`).
 """
 
-import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from functools import partial
 from importlib import import_module
 from pkgutil import resolve_name
 from threading import RLock
@@ -28,7 +26,6 @@ class Named(Protocol):
 
 
 S = TypeVar("S", bound=Named)
-OPTIONS = re.compile(r"(?::[a-z_]\w*=[^:]*)+$")
 BUILT_IN: dict[str, str] = {}  # kind of a registry -> module that registers its built-in specs on import
 
 
@@ -56,17 +53,16 @@ class Registry(Mapping[str, S]):
     def load(self, path: str) -> str:
         """Register the spec or plain function that "module:NAME" or "file.py:NAME" names; returns its name.
 
-        Other names are returned as they are, and options may follow. Loading runs the module, so never pass a name that
-        came over a network. Raises ValueError if there is no such module or name, or it is no spec.
+        Other names are returned as they are. Loading runs the module, so never pass a name that came over a network.
+        Raises ValueError if there is no such module or name, or it is no spec.
         """
-        path, options = _split_options(path)
         source, _, name = path.rpartition(":")
         if not source or (path in self and not source.endswith(".py")):
-            return path + options
+            return path
         try:
             module = _import_source(source)
             if (loaded := self._loaded.get((module.__name__, name))) in self._specs:
-                return loaded + options
+                return loaded
             if not hasattr(module, name):
                 names = ", ".join(each for each in vars(module) if not each.startswith("_"))
                 raise ValueError(f"{source} has no {name!r}; it defines {names}")
@@ -84,7 +80,7 @@ class Registry(Mapping[str, S]):
         if self._specs.get(spec.name) is not spec:
             self.register(spec)
         self._loaded[module.__name__, name] = spec.name
-        return spec.name + options
+        return spec.name
 
     @property
     def _spec_type(self) -> type[Any]:
@@ -92,11 +88,7 @@ class Registry(Mapping[str, S]):
         return type(next(iter(self._specs.values())))
 
     def lookup(self, name: str) -> S:
-        """Return the spec with a name, which options may follow: "name:option=value:option=value"; else ValueError."""
-        if name in self._specs:
-            return self._specs[name]
-        whole = name
-        name, options = _split_options(whole)
+        """Return the spec with a name; ValueError if there is none."""
         if name not in self._specs:
             self._import_built_in()
         if name not in self._specs:  # plug-ins are loaded only if needed
@@ -104,12 +96,10 @@ class Registry(Mapping[str, S]):
         if name not in self._specs:
             hint = f"; of a file give {name}:NAME" if name.endswith(".py") else ""
             raise ValueError(f"no {self.kind} {name!r}; there are {', '.join(self)}{hint}")
-        return _with_options(self._specs[name], whole, options, self.kind) if options else self._specs[name]
+        return self._specs[name]
 
     def __getitem__(self, name: str) -> S:
         self._load_plugins()
-        if name not in self._specs and _split_options(name)[0] in self._specs:
-            return self.lookup(name)
         return self._specs[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -144,34 +134,6 @@ class Registry(Mapping[str, S]):
     def _import_built_in(self) -> None:
         if self.kind in BUILT_IN:
             import_module(BUILT_IN[self.kind])
-
-
-def _split_options(name: str) -> tuple[str, str]:
-    """Split "name:option=value:option=value" into the name and the options."""
-    start = OPTIONS.search(name)
-    return (name[: start.start()], start[0]) if start else (name, "")
-
-
-def _with_options(spec: Any, name: str, options: str, kind: str) -> Any:
-    """Return a spec whose `build` is called with these options."""
-    from dataclasses import replace  # which imports inspect
-
-    values = {}
-    for option, _, text in (part.partition("=") for part in options[1:].split(":")):
-        if option not in spec.options:
-            names = ", ".join(spec.options) or "none"
-            raise ValueError(f"the {kind} {spec.name!r} has no option {option!r}; its options: {names}")
-        default = spec.options[option]
-        try:
-            values[option] = {"false": False, "true": True}[text] if isinstance(default, bool) else type(default)(text)
-        except (KeyError, TypeError, ValueError) as error:
-            what = f"the option {option!r} of the {kind} {spec.name!r}"
-            raise ValueError(f"{what} is {text!r}; it must be of type {type(default).__name__}") from error
-    build = spec.build
-    partial_build = (
-        partial(build, **values) if callable(build) else replace(build, build=partial(build.build, **values))
-    )
-    return replace(spec, name=name, build=partial_build)
 
 
 def _import_source(source: str) -> ModuleType:

@@ -4,10 +4,10 @@ A decoder does not see drafts, which is why drafts cannot change its output. Tho
 `DraftAwareDecoder`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from random import Random
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import chemspec.plugins as plugins
 from chemspec.decode.beam import beam_search
@@ -53,8 +53,6 @@ class DecoderSpec:
         relaxed: used instead of `build` if `DecodeSettings.beta` is above 1; None if there is no such variant.
         hypotheses: number of hypotheses that each step extends, from the settings; 0 if it varies.
         look_ahead: whether its requests carry a look-ahead (`ScoreRequest.of`); drafts are then judged by its gain.
-        options: default values of its own options, by name; `build` is called with those that are set as keywords
-            (`decoder="name:option=value"`).
     """
 
     name: str
@@ -68,7 +66,6 @@ class DecoderSpec:
     relaxed: DraftAwareDecoder | None = None
     hypotheses: Callable[[DecodeSettings], int] = lambda _: 0
     look_ahead: bool = False
-    options: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.guarantee not in get_args(Guarantee):

@@ -1,8 +1,8 @@
 """Registry of the drafters. A new one needs an entry here, or an entry point `chemspec.drafters` in another package."""
 
 import inspect
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -33,8 +33,6 @@ class DrafterSpec:
             no distribution.
         reads: fields of `DecodeSettings` that it depends on, of `draft_length`, `draft_count` and `dilation`.
         companions: kinds of learned models that it needs in the subfolder `drafters` of the target's folder.
-        options: default values of its own options, by name; `build` is called with those that are set as keywords
-            (`drafter="name:option=value"`).
     """
 
     name: str
@@ -44,7 +42,6 @@ class DrafterSpec:
     build_sampled: BuildDrafter | None = None
     reads: tuple[str, ...] = ("draft_length", "draft_count")
     companions: tuple[str, ...] = ()
-    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -53,34 +50,27 @@ class DrafterSpec:
 
 
 def spec_of_function(name: str, propose: Any, *, label: str = "", reference: str = "ours") -> DrafterSpec:
-    """Return a spec for a function `propose`, whose defaults are the options."""
+    """Return a spec for a function `propose`."""
     if not callable(propose):
         raise TypeError(f"it is no DrafterSpec or function but {propose!r:.60}")
-    parameters = _check_signature(propose)
+    _check_signature(propose)
     first_line = (propose.__doc__ or propose.__name__).strip().partition("\n")[0].rstrip(".")
-
-    def build(*_: Any, **options: Any) -> Drafter:
-        return FunctionDrafter(name, partial(propose, **options) if options else propose)
-
-    options = {each.name: each.default for each in parameters if each.default is not each.empty}
-    return DrafterSpec(name, label or first_line, reference, build, reads=(), options=options)
+    return DrafterSpec(name, label or first_line, reference, lambda *_: FunctionDrafter(name, propose), reads=())
 
 
-def _check_signature(propose: Any) -> list[inspect.Parameter]:
-    """Return the parameters of a function that takes source, prefix and max_new_tokens."""
+def _check_signature(propose: Any) -> None:
+    """Raise TypeError for anything but a function that takes source, prefix and max_new_tokens."""
     if isinstance(propose, type):
         raise TypeError(f"{propose.__name__} is a class; give a DrafterSpec whose `build` returns an object of it")
     try:
-        signature = inspect.signature(propose)
-        signature.bind(*[None] * 3)
+        inspect.signature(propose).bind(*[None] * 3)
     except TypeError as error:
         raise TypeError(
             f"{propose.__name__} is no drafter ({error}); give `propose(source, prefix, max_new_tokens)` or a "
             "DrafterSpec"
         ) from error
     except ValueError:  # a built-in function without a signature
-        return []
-    return list(signature.parameters.values())
+        return
 
 
 def drafter(name: str, *, label: str = "", reference: str = "ours") -> Callable[[F], F]:

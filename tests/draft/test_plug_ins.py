@@ -194,60 +194,7 @@ def test_a_broken_plug_in_is_named_and_harms_nobody(
     assert "copy" in chemspec.DRAFTERS
 
 
-# Functions, files, options -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["function", "spec"])
-def test_a_drafter_may_have_options(kind: str, tiny_retro: Path) -> None:
-    heard: list[tuple[int, float, bool]] = []
-
-    def propose(source: Any, prefix: Prefix, room: int, length: int = 2, share: float = 0.5, back: bool = False) -> Any:
-        heard.append((length, share, back))
-        return [list(source[:length])]
-
-    class Class:
-        def __init__(self, length: int = 2, share: float = 0.5, back: bool = False) -> None:
-            self.options = length, share, back
-
-        def propose(self, source: Sequence[int], prefix: Prefix, room: int) -> Any:
-            return propose(source, prefix, room, *self.options)
-
-    defaults = {"length": 2, "share": 0.5, "back": False}
-    spec = chemspec.DrafterSpec("head", "", "ours", lambda _, __, **options: Class(**options), options=defaults)
-    if kind == "spec":
-        chemspec.DRAFTERS.register(spec)
-    else:
-        chemspec.drafter("head")(propose)
-    engine = chemspec.load(tiny_retro, threads=1)
-    how: dict[str, Any] = {"decoder": "greedy", "n": 1, "max_len": 12, "drafting": "fixed"}
-    plain = engine.predict(QUERIES[0], **{**how, "drafter": "none"})
-    for name, expected in {"head": (2, 0.5, False), "head:length=3:back=true": (3, 0.5, True)}.items():
-        heard.clear()
-        result = engine.predict(QUERIES[0], **how, drafter=name)
-        assert result.hypotheses == plain.hypotheses and set(heard) == {expected}
-        assert result.trace.settings["drafter"] == name
-    assert chemspec.DRAFTERS["head:share=1"].label == chemspec.DRAFTERS["head"].label
-    for wrong, message in {
-        "head:size=3": "the drafter 'head' has no option 'size'; its options: length, share, back",
-        "head:length=x": "the option 'length' of the drafter 'head' is 'x'; it must be of type int",
-        "head:back=1": "it must be of type bool",
-        "copy:length=3": "the drafter 'copy' has no option 'length'; its options: none",
-    }.items():
-        with pytest.raises(ValueError, match=message):
-            chemspec.DecodeSettings(drafter=wrong)
-
-
-def test_a_decoder_may_have_options(tiny_retro: Path) -> None:
-    def build(_: Any, settings: chemspec.DecodeSettings, shorter: int = 0) -> Any:
-        return greedy_search(max_len=settings.max_len - shorter)
-
-    chemspec.DECODERS.register(chemspec.DecoderSpec("short", "", "", "exact", build, options={"shorter": 0}))
-    engine = chemspec.load(tiny_retro, threads=1)
-    lengths = [
-        len(engine.predict(QUERIES[0], decoder=name, n=1, max_len=9).hypotheses[0].tokens)
-        for name in ("short", "short:shorter=8")
-    ]
-    assert lengths[1] == 1 < lengths[0]
+# Functions, files -----------------------------------------------------------------------
 
 
 def test_a_decoder_that_is_given_the_drafter_cannot_be_called_exact() -> None:
