@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -28,6 +29,7 @@ from chemspec.depict import molecules, schemes
 from chemspec.depict.molecules import Depiction
 from chemspec.engine.engine import model_folder
 from chemspec.engine.forks import Fork
+from chemspec.evaluation import MEASUREMENTS_FILE, int8_is_usable
 from chemspec.io import spreadsheets
 from chemspec.plan import depict as route_drawing
 from chemspec.plan.routes import Node, Route
@@ -489,7 +491,8 @@ def test_a_broken_model_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 def test_options_change_the_search() -> None:
     page = open_page(task="retro", smi="CC(=O)Nc1ccccc1")
     engine = queued_engine.loaded_engines()[model_folder("retro")]
-    assert engine.dtype == ("int8" if engine.runtime == "native" else "fp32")
+    fast = engine.runtime == "native" and int8_is_usable(model_folder("retro"))
+    assert engine.dtype == ("int8" if fast else "fp32")
     page.selectbox(key="predict_search").select("greedy").run()
     assert not page.exception and len(page.code) == 1
 
@@ -667,6 +670,19 @@ def test_a_doubt_is_told_with_both_probabilities_and_the_other_way_drawn() -> No
     assert "<b>Cl</b> 71 %, <b>Br</b> 25 %" in told and "answer 3 of this page" in told
     assert "drawing of CCBr" in told
     assert "No low-margin choices" in details.forks_html(answer, [], {})
+
+
+def test_why_names_the_accuracy_of_the_class(tmp_path: Path) -> None:
+    flask, product = "CC(=O)O.NCc1ccccc1.CCN=C=NCCCN(C)C", "CC(=O)NCc1ccccc1"
+    amide = suggestions.Suggestion("forward", flask, 1, hypothesis(product), strategy(flask, product))
+    assert details.describe_class_accuracy(tmp_path, amide) == ""
+    top = {"1": {"value": 0.91, "low": 0.87, "high": 0.94}}
+    measured = {"top": top, "classes": {"Amide formation": {"reactions": 266, "top": top}}}
+    (tmp_path / MEASUREMENTS_FILE).write_text(json.dumps({"accuracy": measured}))
+    assert details.describe_class_accuracy(tmp_path, amide) == (
+        "Amide formation: of 266 test reactions 91 % had the recorded answer first ([all classes](/models))."
+    )
+    assert details.describe_class_accuracy(tmp_path, replace(amide, step=None)) == ""
 
 
 def test_a_pasted_file_is_folded_to_its_name() -> None:

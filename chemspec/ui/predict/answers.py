@@ -1,6 +1,7 @@
 """The answers to a question: predicted with progress, drawn as cards, and shared as files."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 from urllib.parse import urlencode
@@ -44,29 +45,43 @@ SCALE = 1.35  # of the drawing with percentages, so that its numbers are as larg
 def predict_with_progress(model: Engine, question: Question) -> tuple[DecodeResult, DecodeResult | None] | None:
     """Predict, with progress and a stop button if it takes longer than a moment; None if the visitor stopped.
 
-    Also returns the greedy answer, whose passes a card shows.
+    Also returns the greedy answer, whose passes a card shows; the page shows it while the search goes on.
     """
     if st.session_state.get("predict_stopped") == question:
         st.info("Stopped. Submit the query again to restart.")
         return None
     slot, greedy = st.empty(), token_origins.greedy_settings(question.settings)
-    lines: list[Any] = []  # the line of progress, once there is one
+    first: DecodeResult | None = None
+    drawn: list[Any] = []  # the line of progress, and until it is filled the container of the first answer
 
     def report(text: str) -> None:
-        if not lines:
-            with slot.container(horizontal=True, vertical_alignment="center"):
-                lines.append(st.empty())
-                stop = partial(st.session_state.update, predict_stopped=question)
-                st.button("Stop", key="predict_stop", on_click=stop)
-        lines[0].caption(text)
+        if not drawn:
+            with slot.container():
+                with st.container(horizontal=True, vertical_alignment="center"):
+                    drawn.append(st.empty())
+                    stop = partial(st.session_state.update, predict_stopped=question)
+                    st.button("Stop", key="predict_stop", on_click=stop)
+                drawn.append(st.container())
+        if first and len(drawn) == 2:
+            with drawn.pop():
+                _preview_answer(question, first)
+        drawn[0].caption(text)
 
-    first = queued_engine.cached_prediction(model, question.smiles, greedy, report=report) if greedy else None
+    if greedy:
+        first = queued_engine.cached_prediction(model, question.smiles, greedy, report=report)
     if first and greedy == question.settings:
         result = first
     else:
         result = queued_engine.cached_prediction(model, question.smiles, question.settings, report=report)
     slot.empty()
     return result, first
+
+
+def _preview_answer(question: Question, first: DecodeResult) -> None:
+    cards = reviewing.review_answers(replace(question, cards=1), first, described=1, models=False).suggestions
+    if picture := token_origins.picture_of_greedy(first, cards):
+        st.html("<h2>The first answer; alternatives follow</h2>")
+        show_still_card(question, cards[0], picture)
 
 
 def answers_heading(question: Question, cards: Sequence[Suggestion]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp
+from pathlib import Path
 
 import streamlit as st
 
@@ -27,6 +28,7 @@ from chemspec.types import Hypothesis
 from chemspec.ui.common import queued_engine, scheme
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.common.tags import Html, join, tag
+from chemspec.ui.models.cards import read_accuracy
 from chemspec.ui.predict import query_panel, reviewing, token_origins, view3d
 from chemspec.ui.predict.card_parts import card_drawing, conditions_over_arrow
 from chemspec.ui.predict.query_panel import Question
@@ -169,6 +171,8 @@ def show_why(answer: Answer) -> None:
     key = (engine.digest, engine.dtype, question.smiles, card.best.smiles)
     ranks = {other.canonical: suggestion.rank for suggestion in answer.others for other in suggestion.members}
     st.html(forks_html(card.best, queued_engine.session_cached("_forks", key, look), ranks))
+    if accuracy := describe_class_accuracy(engine.folder, card):
+        st.caption(accuracy)
 
 
 def forks_html(answer: Hypothesis, forks: Sequence[Fork], ranks: dict[str, int]) -> Html:
@@ -187,6 +191,17 @@ def forks_html(answer: Hypothesis, forks: Sequence[Fork], ranks: dict[str, int])
         drawn = tag("div.cs-scheme.cs-tight", scheme.side_html(Side(fork.smiles)))
         parts.append(tag("section.cs-fork", written, tag("p", tag("b", token), *sentence), drawn))
     return join(*parts)
+
+
+def describe_class_accuracy(folder: Path, card: Suggestion) -> str:
+    """Return how often a model was right on test reactions of an answer's class; empty if that was not measured."""
+    for name, count, shares in read_accuracy(folder)[1]:
+        if card.step is not None and name == card.name and shares:
+            return (
+                f"{plain_text(name)}: of {count} test reactions {shares[0][1]:.0f} % had the recorded answer first "
+                "([all classes](/models))."
+            )
+    return ""
 
 
 def show_more(answer: Answer) -> None:

@@ -8,7 +8,7 @@ from chemspec import chem
 from chemspec.asset_files import assets_folder
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, result_from_json
-from chemspec.ui.common import query_box, scheme
+from chemspec.ui.common import nav, query_box, scheme
 from chemspec.ui.common.tags import tag
 from chemspec.ui.predict import answers, query_panel, reviewing, token_origins
 
@@ -40,10 +40,14 @@ def show_example(task: Task) -> None:
     question = query_panel.Question(task, task, result.query, DecodeSettings(), cards=3 if task == "retro" else 1)
     cards = reviewing.review_answers(question, result, described=question.cards, models=False).suggestions
     picture = token_origins.picture_of_greedy(recorded_answer(task, "first"), cards)
-    st.markdown(
-        "**Several times fewer passes through the model, the same answer to the last character**: one pass checks "
-        "a whole piece copied from your molecules."
-    )
+    with st.container(horizontal=True, vertical_alignment="center", gap="small", key="predict_faster"):
+        st.markdown(
+            "**Several times fewer passes through the model, the same answer to the last character**: one pass checks "
+            "a whole piece copied from your molecules.",
+            width="content",
+        )
+        if st.button("See how", key="predict_see_how", type="tertiary"):
+            nav.open_page("step", task=task, smi=result.query, decoder="greedy", n="1", drafts="auto")
     with st.container(horizontal=True, vertical_alignment="center", key="predict_title"):
         st.html(tag("h2", f"Example: {answers.answers_heading(question, cards)}"), width="stretch")
         ask = (result.query, task)
