@@ -172,7 +172,7 @@ def _position_report(report: Report) -> Callable[[int], None]:
             shown, at = ahead, time.monotonic()
             report(f"In queue: {ahead} ahead of you")
         else:
-            _ = "" in st.session_state  # ends the script if the visitor has stopped it, and draws nothing
+            _ = "_answers" in st.session_state  # ends the script if the visitor has stopped it, and draws nothing
 
     return show
 
