@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import streamlit as st
 import uvicorn
+from starlette.requests import Request
 
 from chemspec.asset_files import app_script, assets_folder
 from chemspec.jobs import uploads
@@ -46,6 +47,9 @@ def test_the_app_is_served_with_its_styles_and_options(monkeypatch: pytest.Monke
         "server.allowedHosts": ["*"],
     }
     assert {route.path for route in routes} == {"/", *(f"/{name}" for name, _ in nav.PAGES)}
+    (first,) = (route for route in routes if route.path == f"/{server.FIRST_PAGE}" == f"/{nav.PAGES[0][0]}")
+    asked = Request({"type": "http", "path": first.path, "query_string": b"task=retro&smi=CC%23N", "headers": []})
+    assert asyncio.run(first.endpoint(asked)).headers["location"] == "./?task=retro&smi=CC%23N"
     response, other = (asyncio.run(routes[0].endpoint(None)) for _ in range(2))
     assert response is not other, "middleware changes the headers of a response"
     page = response.body.decode()

@@ -10,7 +10,7 @@ import streamlit as st
 import uvicorn.config
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from chemspec.asset_files import app_script, assets_folder
@@ -18,7 +18,8 @@ from chemspec.system import connections
 from chemspec.system.host_check import ANY_INTERFACE, AllowedHosts, HostCheck
 from chemspec.ui.launch.middleware import SecurityHeaders, UploadLimits
 
-EARLY = ("theme.css", "scheme.css", "answers.css", "early.css")  # of assets/web; the first page is Predict
+FIRST_PAGE = "predict"
+EARLY = ("theme.css", "scheme.css", "answers.css", "early.css")  # of assets/web, for the first page
 LOG = logging.getLogger("chemspec.app")
 
 
@@ -75,8 +76,12 @@ def page_routes() -> list[Route]:
     async def send_page(_: Request) -> Response:
         return HTMLResponse(html, headers={"cache-control": "no-cache"})  # each its own: middleware changes the headers
 
-    names = ("", *(file.stem for file in app_script().parent.glob("pages/*.py")))
-    return [Route(f"/{name}", send_page) for name in names]
+    async def open_first_page(request: Request) -> Response:
+        return RedirectResponse(f"./?{request.url.query}")  # Streamlit knows the first page by this address alone
+
+    names = (file.stem for file in app_script().parent.glob("pages/*.py"))
+    pages = (Route(f"/{name}", open_first_page if name == FIRST_PAGE else send_page) for name in names)
+    return [Route("/", send_page), *pages]
 
 
 def _warm_up() -> None:
