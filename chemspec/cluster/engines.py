@@ -153,10 +153,11 @@ class RayEngines:
         self._gpu = engines_get_gpu(ray, device)
         options |= {"device": "cuda" if self._gpu else "cpu", "threads": self._threads}
         self._loading = model, tuple(options.items())
-        # Ray keeps the process of a task, and with it the loaded model, for the next one; on a GPU it ends it.
+        # Ray keeps the process of a task, and with it the loaded model, for the next one: on a GPU too with `max_calls`.
         resources = {"num_cpus": self._threads, "num_gpus": int(self._gpu)}
-        self._load_facts = ray.remote(load_facts).options(**resources, max_retries=STARTS)
-        self._predict_piece = ray.remote(predict_piece).options(**resources, max_retries=0)
+        keep_process = ray.remote(max_calls=0)
+        self._load_facts = keep_process(load_facts).options(**resources, max_retries=STARTS)
+        self._predict_piece = keep_process(predict_piece).options(**resources, max_retries=0)
         self._in_progress: dict[Any, Piece] = {}
         self._facts: dict[str, str] = {}
 
