@@ -153,7 +153,7 @@ class RayEngines:
         self._gpu = engines_get_gpu(ray, device)
         options |= {"device": "cuda" if self._gpu else "cpu", "threads": self._threads}
         self._loading = model, tuple(options.items())
-        # Ray keeps the process of a task, and with it the loaded model, for the next one: on a GPU too with `max_calls`.
+        # Ray keeps the process of a task, and with it the loaded model, for the next one; `max_calls`: on a GPU too.
         resources = {"num_cpus": self._threads, "num_gpus": int(self._gpu)}
         keep_process = ray.remote(max_calls=0)
         self._load_facts = keep_process(load_facts).options(**resources, max_retries=STARTS)
