@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import Any
 
+import altair as alt
 import pandas as pd
 import streamlit as st
 
@@ -120,14 +121,14 @@ def draw_acceptance_by_offset(view: TraceView) -> None:
     frame["share"] = 100 * frame.accepted / frame.passes
     st.markdown("##### Acceptance rate by draft position")
     right = f"the first token was right in {frame.accepted[0]} of {frame.passes[0]} passes"
-    alt = f"Acceptance by position in the draft: {right}."
-    st.bar_chart(
-        frame,
-        x="offset",
-        y="share",
-        x_label="token of the draft",
-        y_label="accepted, %",
-        color=theme.accent_color(),
-        height=230,
-        alt=alt,
+    text = f"Acceptance by position in the draft: {right}."
+    chart = (
+        alt.Chart(frame)
+        .mark_bar(color=theme.accent_color())
+        .encode(
+            x=alt.X("offset:O", title="token of the draft", axis=alt.Axis(labelAngle=0)),
+            y=alt.Y("share:Q", title="accepted, %", scale=alt.Scale(domain=[0, 100])),
+            tooltip=["offset", "passes", "accepted"],
+        )
     )
+    st.altair_chart(chart, height=230, alt=text)
