@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from table import Table, TableRunner
 from test_loop import DRAFTERS as ADVERSARIAL
-from test_loop import EAGER, VOCAB, Illegal, model_of
+from test_loop import EAGER, VOCAB, Illegal
 from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search
 from chemspec.decode.compiled import loop as compiled_loop
-from chemspec.decode.decoding import Decoding
+from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.greedy import greedy_search
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder
@@ -34,15 +34,14 @@ from chemspec.engine.engine import Engine
 from chemspec.model.cost import CostCurve
 from chemspec.model.runner import Backend, Runner
 from chemspec.model.runners.native import runner as native
-from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings
-from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, Prefix
+from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Prefix
 
 pytestmark = needs_compiler
 
-Outcome = tuple[list[list[FinishedSequence]], list[list[Pass]]]
+Search = tuple[int, int, float]  # width, 0 for greedy decoding; most tokens; length penalty
 
 
 def decode(
@@ -58,8 +57,8 @@ def decode(
     top_k: int = 1_000_000,
     record: bool = True,
     threads: int = 1,
-) -> Outcome:
-    """Answers and passes, without their seconds."""
+) -> list[list[Decoded]]:
+    """Every search of every query, one after the other, without seconds."""
     ticks = count()
     run = Decoding(
         batch,
@@ -75,14 +74,17 @@ def decode(
         threads=threads,
         compiled=compiled,
     )
-    answers = run.run_to_end()
+    run.run_to_end()
     assert all(step.draft_seconds > 0 and step.model_seconds > 0 for passes in run.passes_by_query for step in passes)
     ends = [run._loop.finished_searches(query)[-1].seconds for query in range(len(batch))]
     assert all(bool(end) is bool(passes) for end, passes in zip(ends, run.passes_by_query, strict=True))
-    timeless = [
-        [replace(step, draft_seconds=0.0, model_seconds=0.0) for step in passes] for passes in run.passes_by_query
-    ]
-    return answers, timeless
+    results = [run.take_result(query) for query in range(len(batch))]
+    return [[timeless(search) for search in (*result.earlier, result)] for result in results]
+
+
+def timeless(search: Decoded) -> Decoded:
+    passes = [replace(step, draft_seconds=0.0, model_seconds=0.0) for step in search.passes]
+    return search._replace(passes=passes, seconds=0.0, earlier=())
 
 
 @cache
@@ -165,23 +167,37 @@ tables = st.builds(
 )
 batches = st.lists(st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=14), min_size=1, max_size=5)
 searches = st.tuples(st.sampled_from((0, 0, 1, 2, 5)), st.integers(1, 16), st.sampled_from((0.0, 0.6, 1.3)))
+plans = st.lists(searches, min_size=1, max_size=3)  # of the searches of a query, one after the other
 
 
-def search(width: int, max_len: int, length_penalty: float) -> Decoder:
-    """Greedy decoding, or a beam."""
-    if not width:
-        return greedy_search(max_len=max_len)
-    return beam_search(width=width, max_len=max_len, length_penalty=length_penalty)
+def search(first: Search, *others: Search) -> Decoder:
+    """Greedy decoding or a beam, and the searches that go on from it."""
+    width, max_len, length_penalty = first
+    if width:
+        decoder = beam_search(width=width, max_len=max_len, length_penalty=length_penalty)
+    else:
+        decoder = greedy_search(max_len=max_len)
+    if others:
+        decoder.next_search = lambda answers: search(*others) if answers else None  # type: ignore[attr-defined]
+    return decoder
 
 
-@given(batches, tables, cases, st.lists(searches, min_size=5, max_size=5), st.data())
+def bits(answers: Sequence[FinishedSequence]) -> list[tuple[Prefix, list[str], str]]:
+    return [(one.tokens, [value.hex() for value in one.log_probs], one.ended) for one in answers]
+
+
+@given(batches, tables, cases, st.lists(plans, min_size=5, max_size=5), st.data())
 def test_the_compiled_loop_does_what_the_one_in_python_does(
-    batch: list[list[int]], table: Table, case: Case, searched: list[tuple[int, int, float]], data: st.DataObject
+    batch: list[list[int]], table: Table, case: Case, planned: list[list[Search]], data: st.DataObject
 ) -> None:
-    """Queries of a batch may differ in decoder, width and length; some are over before others."""
+    """Queries of a batch may differ in decoder, width and length; some are over before others.
+
+    Every search finds what it finds alone and without drafts, and no node is computed twice.
+    """
     alike = data.draw(st.booleans())
+    planned = [planned[0 if alike else query] for query in range(len(batch))]
     given_ = {
-        "max_len": max(length for _, length, _ in searched),
+        "max_len": max(length for plan in planned for _, length, _ in plan),
         "budget": data.draw(st.sampled_from((0, 3, 64))),
         "top_k": data.draw(st.sampled_from((6, 1_000_000))),
         "record": data.draw(st.booleans()),
@@ -192,36 +208,49 @@ def test_the_compiled_loop_does_what_the_one_in_python_does(
             patch.setattr(TableRunner, "compaction_threshold", EAGER)
         for compiled in (False, True):
             table.calls.clear()
-            decoders = [search(*searched[0 if alike else query]) for query in range(len(batch))]
+            decoders = [search(*plan) for plan in planned]
             drafter = case.build(table)
             outcome = decode(compiled, batch, decoders, table, drafter, planner=case.planner(drafter), **given_)
-            found.append((*outcome, list(table.calls)))
+            found.append((outcome, list(table.calls)))
     assert found[0] == found[1]
+    outcome, calls = found[0]
+    computed = [node for call in calls for node in call]
+    if len(set(map(tuple, batch))) == len(batch):  # the table tells queries by their sources
+        passes = [step for own in outcome for one in own for step in one.passes]
+        assert len(set(computed)) == len(computed) == sum(step.computed for step in passes)
+    for source, plan, own in zip(batch, planned, outcome, strict=True):
+        for one, (width, max_len, length_penalty) in zip(own, plan, strict=True):
+            alone = [search((width, max_len, length_penalty))]
+            ((fresh,),) = decode(False, [source], alone, table, NoDrafts(), max_len=max_len, top_k=max(2, width + 1))
+            assert bits(one.answers) == bits(fresh.answers)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_what_raises_over_the_answers_comes_through(compiled: bool) -> None:
+    def refuse(_: list[FinishedSequence]) -> Decoder | None:
+        raise KeyboardInterrupt
+
+    decoder = beam_search(width=2, max_len=4)
+    decoder.next_search = refuse  # type: ignore[attr-defined]
+    with pytest.raises(KeyboardInterrupt):
+        decode(compiled, [[4]], [decoder], Table(0, vocab_size=VOCAB), NoDrafts(), max_len=4)
+
+
+@pytest.mark.parametrize("length", [63, 64, 65, 200, 520])
 @pytest.mark.parametrize("planned", [False, True])
-@pytest.mark.parametrize("drafter", [*OWN, "bushy"])
-def test_on_a_transformer_and_with_threads_too(drafter: str, planned: bool) -> None:
-    """Enough prefixes a pass that threads share them."""
-    random, model = Random(3), model_of(1)
-    batch = [[random.randrange(4, VOCAB) for _ in range(random.randint(4, 12))] for _ in range(9)]
-    case = Case(drafter, 6, 3, 0, 12, TokenClasses(4, (5, 6)), True, 1e-3, planned=planned)
-    found = []
-    for compiled in (False, True):
-        made = case.build(model)
-        outcome = decode(
-            compiled,
-            batch,
-            [beam_search(width=5, max_len=14) for _ in batch],
-            TorchBackend(model),
-            made,
-            planner=case.planner(made),
-            max_len=14,
-            top_k=6,
-            threads=2,
-        )
-        found.append(outcome)
-    assert found[0] == found[1]
+def test_long_queries_are_drafted_the_same(length: int, planned: bool) -> None:
+    """Few different tokens, so that long pieces come again."""
+    random, table = Random(length), Table(1, vocab_size=VOCAB, copying=9.0)
+    batch = [[random.randrange(3, 3 + kinds) for _ in range(length)] for kinds in (2, 3, 7)]
+    for learned in (False, True):
+        case = Case("mixed", 24, 16, 0, 40, TokenClasses(4, (5, 6, 7)), learned, 1e-3, planned=planned)
+        found = []
+        for compiled in (False, True):
+            drafter = case.build(table)
+            decoders = [search((0, 90, 0.0)) for _ in batch]
+            planner = case.planner(drafter)
+            found.append(decode(compiled, batch, decoders, table, drafter, planner=planner, max_len=90, top_k=6))
+        assert found[0] == found[1]
 
 
 CHEAP = CostCurve((1, 128), (1e-3, 1.2e-3))  # nodes cost next to nothing: beams look ahead
@@ -315,25 +344,29 @@ class Watched:
         return runner
 
 
-@pytest.mark.parametrize("seconds", [0.0, 60.0])
+@pytest.mark.parametrize(("seconds", "planned"), [(0.0, False), (60.0, False), (60.0, True)])
 @pytest.mark.parametrize("drafter", [*OWN, "bushy"])
-@pytest.mark.parametrize("width", [0, 3])
+@pytest.mark.parametrize("width", [0, 5])
 def test_passes_in_a_row_are_those_that_python_does_one_by_one(
-    width: int, drafter: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+    width: int, drafter: str, seconds: float, planned: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whether they are broken off after each or not at all, and with caches that are cleared all the time."""
+    """Whether they are broken off after each or not at all, and with caches that are cleared all the time.
+
+    There are enough prefixes in a pass that threads share them.
+    """
     monkeypatch.setattr(compiled_loop, "MAX_NATIVE_SECONDS", seconds)
     monkeypatch.setattr(native.NativeRunner, "compaction_threshold", EAGER)
     random, model = Random(5), small_model()
-    batch = [[random.randrange(4, VOCAB) for _ in range(random.randint(4, 12))] for _ in range(5)]
-    case = Case(drafter, 6, 3, 0, 12, TokenClasses(4, (5, 6)), True, 1e-3)
-    by_python, in_a_row = (Watched(native.NativeBackend(model, threads=1), in_a_row=each) for each in (False, True))
-    found = [
-        decode(True, batch, [search(width, 14, 0.6) for _ in batch], backend, case.build(model), max_len=14, top_k=6)
-        for backend in (by_python, in_a_row)
-    ]
-    assert found[0] == found[1]
-    assert by_python.called and not in_a_row.called
+    batch = [[random.randrange(4, VOCAB) for _ in range(random.randint(4, 12))] for _ in range(9)]
+    case = Case(drafter, 6, 3, 0, 12, TokenClasses(4, (5, 6)), True, 1e-3, planned=planned)
+    found = []
+    for compiled, in_a_row in ((False, False), (True, False), (True, True)):
+        backend, made = Watched(native.NativeBackend(model, threads=1), in_a_row=in_a_row), case.build(model)
+        decoders = [search((width, 14, 0.6)) for _ in batch]
+        options = {"planner": case.planner(made), "max_len": 14, "top_k": 6, "threads": 2}
+        found.append(decode(compiled, batch, decoders, backend, made, **options))
+        assert bool(backend.called) is not in_a_row
+    assert found[0] == found[1] == found[2]
 
 
 @pytest.mark.parametrize("in_a_row", [False, True])
@@ -368,9 +401,9 @@ def test_a_source_beyond_the_vocabulary_is_not_drafted() -> None:
 def test_a_decoder_that_it_does_not_know_is_left_to_python() -> None:
     table = Table(0, vocab_size=VOCAB)
 
-    def answers(compiled: bool | None) -> list[list[FinishedSequence]]:
+    def answers(compiled: bool | None) -> list[list[Decoded]]:
         drawn = sample_sequences(count=1, max_len=5, rng=Random(0))
-        return decode(compiled, [[4]], [drawn], table, NoDrafts(), max_len=5)[0]
+        return decode(compiled, [[4]], [drawn], table, NoDrafts(), max_len=5)
 
     assert answers(None) == answers(False)
     with pytest.raises(ValueError, match="the compiled loop cannot run"):

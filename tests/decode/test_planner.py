@@ -16,12 +16,10 @@ from test_loop import VOCAB
 from chemspec.asset_files import bench_queries
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy_search
-from chemspec.decode.planner import NODES, LookAheadPlan, Planner
+from chemspec.decode.planner import Planner
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.mixed import Mixed
-from chemspec.draft.tree.builder import TreeLimits, TreeNode, build_tree
-from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.engine.engine import Engine
 from chemspec.model.cost import CostCurve
@@ -147,64 +145,6 @@ def test_a_drafter_that_is_always_wrong_is_asked_ever_more_rarely(width: int) ->
     seconds, standard = (sum(TILES(step.computed) for step in steps) for steps in (passes, plain))
     assert seconds <= 1.1 * standard + 10 * TILES(max(1, width))
     assert drafter.asked <= len(plain) * max(1, width)
-
-
-# Parts -------------------------------------------------------------------------------------------
-
-
-def begun(cost: CostCurve, *, asked: int = 1, queries: int = 1) -> Planner:
-    planner = Planner(cost)
-    assert planner.begin_pass(asked, queries, waiting=asked, width=asked)
-    return planner
-
-
-def tree_after(prefix: Prefix, limits: TreeLimits) -> list[TreeNode]:
-    mixed = Mixed(COPY_ONLY)
-    return build_tree(mixed.edit_table, CopyTracker(SOURCE, mixed.token_classes), prefix, limits)
-
-
-def test_a_tree_grows_no_further_than_the_best_rate() -> None:
-    """As many of the likeliest nodes as make (1 + sum of chances) / seconds largest."""
-    planner = begun(CostCurve((1, 128), (1.15, 1.15 + 127 * 0.15)))
-    limits = Mixed(COPY_ONLY, nodes=NODES, length=24).limits
-    whole = tree_after((3, 4), limits._replace(accept_rates=planner.by_chance.class_rates))
-    rates, tokens = [1 / planner.pass_seconds[0]], 1.0
-    for count, node in enumerate(whole, 1):
-        tokens += node.path_chance
-        rates.append(tokens / planner.pass_seconds[count])
-    grown = tree_after((3, 4), planner.tree_limits(limits))
-    assert len(grown) == rates.index(max(rates)) > 0
-
-
-def test_dearer_nodes_and_busier_passes_never_get_more() -> None:
-    sizes = []
-    for slope in (1e-6, 0.02, 0.1, 0.3, 1.0):
-        planner = begun(CostCurve((1, 128), (1.0, 1.0 + 127 * slope)))
-        limits = planner.tree_limits(Mixed(COPY_ONLY, length=24).limits)
-        sizes.append(len(tree_after((3, 4), limits)))
-    assert sizes == sorted(sizes, reverse=True)
-    assert sizes[0] > 5
-    loads = [begun(CostCurve((1, 32, 33, 512), (1.0, 1.0001, 2.0, 17.0)), asked=n, queries=n) for n in (1, 8, 32)]
-    assert [planner.drafts_may_pay for planner in loads] == [True, True, False]
-
-
-def levels(planner: Planner, count: int, width: int, chance: float, *, budget: int = 10**6) -> LookAheadPlan:
-    plan = LookAheadPlan(planner, 1, budget)
-    for depth in range(2, count + 2):
-        for _ in range(width):
-            plan.add_guess(chance)
-        if not all(plan.add_node(depth) for _ in range(width)):
-            return plan
-    plan.close_last_level()
-    return plan
-
-
-def test_a_look_ahead_goes_as_deep_as_it_pays() -> None:
-    assert levels(begun(FREE, asked=4), 6, 4, 1.0).best == 24
-    assert levels(begun(DEAR, asked=4), 6, 4, 0.1).best == 0
-    sizes = [levels(begun(TILES, asked=4), 40, 4, chance).best for chance in (0.5, 0.8, 0.97, 1.0)]
-    assert sizes == sorted(sizes)
-    assert levels(begun(FREE, asked=4), 6, 4, 1.0, budget=7).best == 4  # a level that is cut is of little use
 
 
 # On the shipped weights --------------------------------------------------------------------------

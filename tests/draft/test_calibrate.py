@@ -21,15 +21,6 @@ from chemspec.train.fit_drafters import calibrate
 GREEDY = DecodeSettings(decoder="greedy", n=1)
 
 
-def test_a_damaged_file_is_told_when_a_drafter_wants_it(tmp_path: Path) -> None:
-    folder = tiny_folder(tmp_path / "tiny")
-    (folder / FILE).write_text("{")
-    engine = Engine.load(folder, threads=1)
-    engine.predict(["CCO"], replace(GREEDY, drafter="copy"))
-    with pytest.raises(ValueError, match="chemspec train calibrate"):
-        engine.predict(["CCO"], replace(GREEDY, drafter="mixed"))
-
-
 def prepared(folder: Path, count: int = 60, *, validation: bool = True) -> Path:
     """Prepared data in which every answer is its query, backwards and forwards."""
     rng = np.random.default_rng(0)

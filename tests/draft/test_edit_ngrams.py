@@ -12,22 +12,21 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from compiled_trees import NativeTreeBuilder
-from compilers import needs_compiler
-from hypothesis import given, settings
+from compilers import COMPILES
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 from small import TOKENIZER
+from table import Table, run
 
 from chemspec import asset_files
-from chemspec.decode.compiled.build import loop_library
-from chemspec.draft.calibration import BY_CHANCE, FILE, TABLE_FILE, DrafterCalibration, default_table, source_of_edits
+from chemspec.decode.greedy import greedy_search
+from chemspec.draft.calibration import FILE, TABLE_FILE, DrafterCalibration, default_table, source_of_edits
 from chemspec.draft.copy import TokenClasses, align_pointer
 from chemspec.draft.registry import Copy, Mixed
-from chemspec.draft.tree import builder
-from chemspec.draft.tree.builder import MIN_CHANCE, PROBES, TreeLimits
+from chemspec.draft.tree.builder import MIN_CHANCE
 from chemspec.draft.tree.copy_state import CopyTracker
-from chemspec.draft.tree.edit_ngrams import COPY, COPY_ONLY, EDGES, EditNgramTable, count_edits
+from chemspec.draft.tree.edit_ngrams import COPY, EditNgramTable, count_edits
 from chemspec.draft.tree.table_file import COLUMNS, load_shared_table, load_table, save_shared_table, save_table
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.model.cost import CostCurve
@@ -96,15 +95,6 @@ def steps_after(table: EditNgramTable, source: list[int], text: list[int]) -> di
     return dict(table.next_edits(tracker.text, tracker.state_after(prefix), prefix))
 
 
-@given(st.integers(0, 10**6))
-def test_a_table_survives_the_disk(seed: int) -> None:
-    table = random_table(Random(seed))
-    with TemporaryDirectory() as folder:
-        save_table(Path(folder) / "table", table)
-        assert load_table(Path(folder) / "table", VOCAB) == table
-        assert [file.name for file in Path(folder).iterdir()] == ["table"]
-
-
 def columns_of(table: EditNgramTable) -> dict[str, list[int]]:
     children, starts = ([end - begin for begin, end in pairwise(ends)] for ends in (table.children, table.starts))
     columns = children, list(table.entries), starts, list(table.tokens), list(table.thousandths)
@@ -159,7 +149,7 @@ def test_a_file_with_any_damage_is_refused_or_harmless(tmp_path: Path) -> None:
     """Whatever is read leads to some node and to tokens of the vocabulary, in compiled code too."""
     random, file = Random(3), tmp_path / "table"
     save_table(file, TABLE)
-    whole, can_compile = file.read_bytes(), loop_library() is not None
+    whole, model = file.read_bytes(), Table(0, vocab_size=VOCAB, copying=4.0)
     read = 0
     for _ in range(400):
         raw = bytearray(whole)
@@ -171,11 +161,13 @@ def test_a_file_with_any_damage_is_refused_or_harmless(tmp_path: Path) -> None:
         except ValueError:
             continue
         read += 1
-        source, limits = random.choices(range(3, VOCAB), k=20), TreeLimits(40, 16, 24)
-        expected = builder.build_tree(table, CopyTracker(source, TokenClasses()), (BOS, *source[:4]), limits)
-        if can_compile:
-            compiled = NativeTreeBuilder(table, source, TokenClasses())
-            assert compiled((BOS, *source[:4]), limits) == expected
+        source = random.choices(range(3, VOCAB), k=20)
+        drafts = []
+        for compiled in (False, True) if COMPILES else (False,):
+            options = {"max_len": 16, "top_k": 2, "record": True, "compiled": compiled}
+            _, (passes,) = run(lambda _: greedy_search(max_len=16), [source], model, Mixed(table), **options)
+            drafts.append([step.drafts for step in passes])
+        assert drafts[0] and drafts[0] == drafts[-1]
     assert read > 10
 
 
@@ -299,43 +291,12 @@ def test_the_tree_has_the_likeliest_nodes(source: list[int], text: list[int], no
     assert all(one >= other - 1e-9 for one, other in pairwise(promised))
 
 
-# Compiled ----------------------------------------------------------------------------------------
-
-
-@needs_compiler
-@settings(max_examples=400)
-@given(st.integers(0, 10**6))
-def test_compiled_code_grows_the_same_trees(seed: int) -> None:
-    """The same nodes and the same numbers to the last bit, for tables and limits of all kinds, ring labels among the
-    tokens."""
-    random = Random(seed)
-    edit_table = random.choice((random_table(random), COPY_ONLY))
-    token_classes = random.choice((TokenClasses(), TokenClasses(4, (5, 6, 7), random.randrange(3))))
-    few = random.randrange(4, VOCAB + 1)  # fewer tokens make longer matches
-    source = random.choices(range(3, few), k=random.choice((1, 5, 30, 63, 64, 70, 200, 520)))
-    place = random.randrange(len(source))
-    texts = random.choices(range(3, few), k=random.randrange(9)), source[place : place + 80]
-    prefix = (BOS, *random.choice(texts), *random.choice(texts))
-    curve = sorted(random.random() + 0.01 for _ in range(64 + PROBES[-1] + 1))
-    limits = TreeLimits(
-        max_nodes=random.choice((1, 2, 20, 64)),
-        max_paths=random.choice((1, 2, 16)),
-        max_length=random.choice((1, 3, 32)),
-        min_chance=random.choice((0.0001, MIN_CHANCE, 0.3)),
-        accept_rates=random.choice(((), [random.random() for _ in range(len(EDGES) + 1)], BY_CHANCE)),
-        pass_seconds=random.choice(((), curve, [1 + node / 50 for node in range(len(curve))])),
-    )
-    tracker = CopyTracker(source, token_classes)
-    expected = builder.build_tree(edit_table, tracker, prefix, limits)
-    assert NativeTreeBuilder(edit_table, source, token_classes)(prefix, limits) == expected
-
-
 # What is stored ----------------------------------------------------------------------------------
 
 
 def test_knowledge_survives_the_disk(tmp_path: Path) -> None:
     assert DrafterCalibration.load(tmp_path, vocab_size=VOCAB) == DrafterCalibration()
-    known = DrafterCalibration((0.5,) * 11, COPY_ONLY, "a command")
+    known = DrafterCalibration((0.5,) * 11, TABLE, "a command")
     known.save(tmp_path)
     assert DrafterCalibration.load(tmp_path, vocab_size=VOCAB) == known
     assert sorted(file.name for file in tmp_path.iterdir()) == [FILE, TABLE_FILE]

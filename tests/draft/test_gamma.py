@@ -8,14 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.draft.learned.gamma import (
-    LONGEST,
-    AdaptiveGamma,
-    FixedGamma,
-    best_draft_length,
-    check_draft_length,
-    wall_time_improvement,
-)
+from chemspec.draft.learned.gamma import LONGEST, AdaptiveGamma, best_draft_length, wall_time_improvement
 
 RATES = st.floats(0.02, 0.99)
 PRICES = st.floats(0.005, 1.5)
@@ -65,11 +58,3 @@ def test_an_adapting_length_converges_to_the_best_one(a: float, c: float) -> Non
     wanted = best_draft_length(a, c)
     last = [length for length in lengths[-1000:] if length or not wanted]
     assert sum(abs(length - wanted) <= 1 for length in last) >= 0.85 * len(last)
-
-
-@pytest.mark.parametrize("length", [0, -3, LONGEST + 1, 1000])
-def test_lengths_out_of_range_are_refused(length: int) -> None:
-    for use in (check_draft_length, FixedGamma, lambda longest: AdaptiveGamma(0.1, longest=longest)):
-        with pytest.raises(ValueError, match=f"draft length {length}.*1 to {LONGEST}"):
-            use(length)
-    assert FixedGamma(LONGEST).next_length() == LONGEST

@@ -219,28 +219,6 @@ def test_draws_are_independent_of_each_other() -> None:
     )
 
 
-# Seeded choices ---------------------------------------------------------------------------------------
-
-
-def test_a_seed_repeats_its_draws_and_other_queries_do_not_matter() -> None:
-    batch = ([3, 4], [4, 4, 3], [3])
-
-    def draws(chosen: tuple[list[int], ...], seed: int) -> list[list[FinishedSequence]]:
-        # As the engine does it: an rng of each query's own.
-        drafter = Sampled(drawer("ar", Nucleus()), GAMMAS["adaptive"], name="ar")
-
-        def decoder(query: int):  # type: ignore[no-untyped-def]
-            name = f"{seed}/{chosen[query]}"
-            request = drafter.open_request(chosen[query], Seeded(f"{name}/drafts"))
-            return speculative_sample(count=4, max_len=6, request=request, rng=Seeded(name))
-
-        return run(decoder, chosen, TARGET, drafter, max_len=6)[0]
-
-    together = draws(batch, 7)
-    assert together == draws(batch, 7) == [draws((source,), 7)[0] for source in batch]
-    assert together != draws(batch, 8)
-
-
 def test_good_guesses_save_passes() -> None:
     """A small model that is the target itself: every guess is kept, and a pass yields gamma + 1 tokens."""
     same_model = DraftModelSession(DraftModel(TARGET, 64, VOCAB, lambda: lambda _: 1.0), top_k=VOCAB)

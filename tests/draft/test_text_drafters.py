@@ -18,7 +18,7 @@ from chemspec.decode.greedy import greedy_search
 from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample_sequences
-from chemspec.draft.copy import MAX_MATCH, TokenClasses, align_pointer
+from chemspec.draft.copy import TokenClasses
 from chemspec.draft.registry import (
     DRAFTERS,
     Copy,
@@ -139,9 +139,6 @@ def test_a_drafter_refuses_options_out_of_range(make: Callable[..., Drafter], op
     (value,) = options.values()
     with pytest.raises(ValueError, match=f"{value}.*at least 1"):
         make(**options)
-
-
-def test_windows_refuse_their_own_options_out_of_range() -> None:
     with pytest.raises(ValueError, match="dilation -1"):
         Windows(dilation=-1)
 
@@ -258,47 +255,6 @@ def test_copy_labels_rings_as_the_answer_needs_them(query: str, written: str, ex
     assert smiles_after(query, written, token_classes=MARKS) == [expected]
 
 
-SMILES = st.lists(st.sampled_from(("C", "c", "1", "2", "3", ".", "(", "N")), min_size=1, max_size=15)
-
-
-@given(SMILES, SMILES, st.integers(1, 20), st.integers(1, 4), st.integers(1, 20))
-def test_with_marks_drafts_are_the_query_but_for_ring_labels(
-    query: list[str], text: list[str], length: int, count: int, max_new_tokens: int
-) -> None:
-    source, written = (list(TOKENIZER.encode("".join(part))) for part in (query, text))
-    copy, prefix = Copy(length=length, count=count, token_classes=MARKS), (BOS, *written)
-    drafts = copy.propose(source, prefix, max_new_tokens)
-    assert drafts == copy.propose(source, prefix, max_new_tokens)
-    assert 1 <= len(drafts) <= count
-    for draft in drafts:
-        assert 1 <= len(draft.tokens) <= min(length, max_new_tokens)
-        assert draft.span is not None
-        copied = source[slice(*draft.span)]
-        if draft.tokens[-1] == EOS:
-            assert draft.span[1] == len(source)
-            copied = [*copied, EOS]
-        for one, other in zip(draft.tokens, copied, strict=True):
-            assert one == other or {one, other} <= set(MARKS.rings)
-
-
-@given(queries, texts)
-def test_every_match_is_one_and_the_longest_come_first(source: list[int], text: list[int]) -> None:
-    found = Copy().rank_positions(source, (BOS, *text))
-    ends = {
-        end: max(
-            length
-            for length in range(min(end, len(text), MAX_MATCH) + 1)
-            if length == 0 or source[end - length : end] == text[-length:]
-        )
-        for end in range(1, len(source) + 1)
-    }
-    expected = {(end, length) for end, length in ends.items() if length}
-    aligned = align_pointer(source, text)
-    assert set(found) == (expected or {(aligned, 0)})
-    keys = [(-length, abs(end - aligned), end) for end, length in found]
-    assert keys == sorted(keys)
-
-
 # Lossless ----------------------------------------------------------------------------------------
 
 
@@ -346,6 +302,3 @@ def test_drafts_of_a_table_that_copies_save_most_passes(name: str) -> None:
         assert len(others) == 24
         assert len(own) <= 4
         assert all(span.span is not None for step in own for span in step.spans)
-
-
-# Looking ahead -----------------------------------------------------------------------------------

@@ -136,14 +136,6 @@ def test_every_spelling_is_decoded_exactly(engine: Engine, how: DecodeSettings) 
             assert one.trace.settings["augment"] == 1 and one.trace.settings["exact"]
 
 
-def test_the_canonical_spelling_is_the_plain_result(engine: Engine) -> None:
-    plain = engine.predict(QUERIES, replace(HOW, augment=1))
-    for one, found in zip(plain, engine.predict(QUERIES, HOW), strict=True):
-        assert texts(found.spellings[0]) == texts(one)
-        assert (found.query, found.trace.query) == (one.query, one.trace.query)
-        assert one.merged is None and not one.spellings and all(h.vote is None for h in one.hypotheses)
-
-
 @pytest.mark.parametrize("size", [1, 3, 16])
 def test_the_batch_changes_nothing(engine: Engine, size: int) -> None:
     alone = [texts(engine.predict([query], HOW)[0]) for query in QUERIES]

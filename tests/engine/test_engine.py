@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from small import BAD, QUERIES, tiny_folder
 
 from chemspec import asset_files, chem
-from chemspec.draft.registry import DRAFTERS
 from chemspec.engine.engine import Engine, installed_models, model_folder
 from chemspec.engine.queries import MAX_CHARS, MAX_TOKENS
 from chemspec.model.checkpoint import CheckpointError
@@ -132,15 +131,6 @@ def test_every_number_of_a_hypothesis_fits_the_others(engine: Engine, how: Decod
                 assert item.canonical == (chem.canonical(item.smiles) or "")
             else:
                 assert not item.valid
-
-
-@DECODERS
-@pytest.mark.parametrize(
-    "drafter", sorted(name for name, spec in DRAFTERS.items() if name != "none" and not spec.companions)
-)
-def test_a_drafter_never_changes_an_answer(engine: Engine, how: DecodeSettings, drafter: str) -> None:
-    plain = engine.predict(QUERIES, replace(how, drafter="none", batch_size=3))
-    close(engine.predict(QUERIES, replace(how, drafter=drafter, batch_size=3)), plain, 1e-3)
 
 
 # --- stream, compare, threads --------------------------------------------------------------------

@@ -168,15 +168,3 @@ def test_ties_go_to_the_smaller_id(kind: str) -> None:
     for top_k in (VOCAB, 5):
         (scores,) = Session(backend, [[4, 5]], top_k=top_k).score([[(BOS, 4), (BOS, 5, 6)]])
         assert all(list(score.ids) == expected[:top_k] for score in scores.values())
-
-
-def test_pruning_keeps_what_lies_below_a_wanted_prefix() -> None:
-    session = Session(Table(0), [[4, 5]], top_k=1)
-    session.compaction_threshold = EAGER
-    session.score([[(BOS, 4, 5, 6), (BOS, 4, 7), (BOS, 6, 7)]])
-    session.compact({0: [(BOS, 4, 5), (BOS, 4, 8)]})  # the latter has no node yet, so nothing below
-    assert list(session.trees[0].slots) == [(BOS,), (BOS, 4), (BOS, 4, 5), (BOS, 4, 5, 6)]
-    session.compact({0: [(BOS, 4)]})
-    assert len(session.trees[0].slots) == 4
-    session.compact({0: [(BOS, 8)]})
-    assert list(session.trees[0].slots) == [(BOS,)]
