@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from case_tables import table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem
@@ -12,12 +13,7 @@ from chemspec.chem.atom_maps import guess_maps, map_atoms
 from chemspec.chem.root_align import align_forward
 
 # Precursors, product, and the product as it must be written after them.
-REACTIONS = {
-    "amide": ("CN.C[C@H](F)C(=O)O.ClCCl", "CNC(=O)[C@H](C)F", "C[C@H](F)C(=O)NC"),
-    "ester": ("CCO.O=C(O)c1ccccc1", "CCOC(=O)c1ccccc1", "O=C(c1ccccc1)OCC"),
-    "Suzuki": ("Brc1ccncc1.COc1ccc(B(O)O)cc1.[Na+].[OH-]", "COc1ccc(-c2ccncc2)cc1", "COc1ccc(-c2ccncc2)cc1"),
-    "deprotection": ("CC(C)(C)OC(=O)NCc1ccccc1.ClCCl", "NCc1ccccc1", "NCc1ccccc1"),
-}
+REACTIONS = dict(table("chem/textbook_maps"))
 
 MOLECULES = (
     "CCO",

@@ -398,16 +398,7 @@ def test_every_name_has_its_formula_and_means_one_thing() -> None:
 AMIDE = "CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1"
 
 
-@pytest.mark.parametrize(
-    ("text", "agents"),
-    [
-        ("aniline.acetyl chloride>>acetanilide", ""),
-        ("acetyl chloride . aniline>>acetanilide", ""),
-        ("aniline, AcCl > pyridine > acetanilide", "c1ccncc1"),
-        ("Nc1ccccc1 + acetyl chloride \N{RIGHTWARDS ARROW} acetanilide", ""),
-        ("AcCl.Nc1ccccc1>pyridine.DCM>CC(=O)Nc1ccccc1", "ClCCl.c1ccncc1"),
-    ],
-)
+@pytest.mark.parametrize(("text", "agents"), table("chem/reactions_by_name"))
 def test_each_side_of_a_reaction_may_have_names(text: str, agents: str) -> None:
     whole, flask, target = (read_any(text, task=task) for task in ("reagents", "forward", "retro"))
     assert isinstance(whole, Input) and isinstance(flask, Input) and isinstance(target, Input)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,18 +25,9 @@ def test_every_molecule_is_in_one_group_and_every_salt_is_neutral(parts: list[st
     assert not (any(left == 1 for left in alone) and any(left == -1 for left in alone))
 
 
-@pytest.mark.parametrize(
-    ("flask", "groups"),
-    [
-        ("[K+] [K+] O=C([O-])[O-] [Cs+] [F-]", [(0, 1, 2), (3, 4)]),
-        ("C#C [Cu+2] O=S(=O)([O-])[O-] [Na+] CC(=O)[O-]", [(0,), (1, 2), (3, 4)]),  # a click reaction
-        ("CC(=O)[O-] CC(=O)[O-] [Pd+2] [Na+] [OH-]", [(0, 1, 2), (3, 4)]),
-        ("[Na+] [Cl-] C [K+]", [(0, 1), (2,), (3,)]),
-        ("C N", [(0,), (1,)]),
-    ],
-)
-def test_salts_of_known_flasks(flask: str, groups: list[tuple[int, ...]]) -> None:
-    assert list(group_salts(flask.split())) == groups
+@pytest.mark.parametrize(("flask", "groups"), table("chem/salts_of_flasks"))
+def test_salts_of_known_flasks(flask: str, groups: tuple[tuple[int, ...], ...]) -> None:
+    assert tuple(group_salts(flask.split())) == groups
 
 
 @given(st.permutations([*FLASK[:5], "ClCCl"]))
@@ -76,19 +68,7 @@ def test_a_reaction_is_read_with_both_sides() -> None:
     assert len(half.notes) == 1
 
 
-@pytest.mark.parametrize(
-    ("reagents", "whole"),
-    [
-        ("", ""),
-        ("CCO.Cl", "CCO.Cl"),
-        ("[Na+].[OH-]", "[Na+].[OH-]"),
-        ("CCO.O=C([O-])[O-].[K+]", "CCO.O=C([O-])[O-].[K+].[K+]"),
-        ("CC(=O)[O-].[Pd+2]", "CC(=O)[O-].CC(=O)[O-].[Pd+2]"),
-        ("O=C([O-])[O-].[K+].[Na+].[OH-]", "O=C([O-])[O-].[K+].[K+].[Na+].[OH-]"),
-        ("[Na+]", "[Na+]"),
-        ("O=P([O-])([O-])[O-].[Ca+2]", "O=P([O-])([O-])[O-].[Ca+2]"),
-    ],
-)
+@pytest.mark.parametrize(("reagents", "whole"), table("chem/counted_ions"))
 def test_ions_stand_as_often_as_their_charges_need(reagents: str, whole: str) -> None:
     assert balance_charges(reagents) == whole
     assert normal_form(whole) == normal_form(reagents)

@@ -15,6 +15,7 @@ import foreign
 import numpy as np
 import pytest
 import torch
+from case_tables import table
 from compilers import needs_compiler
 from foreign import CHEMFORMER, ONMT, TT
 from paths import SHARED
@@ -303,21 +304,7 @@ def test_code_in_a_pickle_is_refused_and_not_run(legacy: bool, tmp_path: Path) -
     assert mark.exists()
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        ("builtins", "eval"),
-        ("builtins", "getattr"),
-        ("torch", "load"),
-        ("torch.hub", "load"),
-        ("subprocess", "Popen"),
-        ("operator", "attrgetter"),
-        ("torch.serialization", "load"),
-        ("torch._utils", "_rebuild_wrapper_subclass"),
-        ("importlib", "import_module"),
-        ("collections", "abc.sys.modules"),
-    ],
-)
+@pytest.mark.parametrize("call", table("importers/refused_names"))
 def test_every_other_name_is_refused(call: tuple[str, str]) -> None:
     with pytest.raises(pickled.RefusedError, match="which no checkpoint needs"):
         pickled.Unpickler(_empty()).find_class(*call)
@@ -398,20 +385,7 @@ def test_another_vocabulary_size_is_refused_with_both_sizes(tmp_path: Path) -> N
         model_formats.load(file)
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        {"self_attn_type": "average"},
-        {"copy_attn": True},
-        {"generator_function": "sparsemax"},
-        {"encoder_type": "rnn"},
-        {"max_relative_positions": 20},
-        {"layer_norm": "rms"},
-        {"pos_ffn_activation_fn": "gated-gelu"},
-        {"position_encoding": False},
-        {"num_kv": 2},
-    ],
-)
+@pytest.mark.parametrize("option", table("importers/refused_options"))
 def test_an_unsupported_option_is_named(option: dict[str, Any], tmp_path: Path) -> None:
     file = foreign.onmt(tmp_path / "model.pt", foreign.network(len(ONMT), **PRE, **EPS), **option)
     ((name, value),) = option.items()

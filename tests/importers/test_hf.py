@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from case_tables import table
 from compilers import needs_compiler, skip_without_compiler
 from small import check_lossless
 from typer.testing import CliRunner
@@ -444,17 +445,7 @@ def test_the_folder_may_say_what_the_model_is_for(tmp_path: Path) -> None:
         hf.load(folder)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"config.json": '{"model_type": "gpt2"}'}, "'gpt2' is not supported.*t5, mt5, bart, mbart"),
-        ({"tokenizer.json": None}, "has no tokenizer"),
-        ({"tokenizer.json": "{"}, "the tokenizer cannot be read"),
-        ({"model.safetensors": None}, "model.safetensors is missing"),
-        ({"model.safetensors": None, "pytorch_model.bin": "x"}, "can contain code.*save_pretrained"),
-        ({"model.safetensors": "nonsense"}, "the model cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), table("importers/unusable_folders"))
 def test_an_unusable_folder_is_refused(tmp_path: Path, change: Any, message: str) -> None:
     folder = copy_of("bart", tmp_path / "broken")
     for name, content in change.items():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from case_tables import table
 from precedents_index import make, write
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
@@ -100,34 +101,18 @@ def test_conditions_are_those_of_the_nearest(index: Precedents) -> None:
     assert index.find("COC(=O)c1ccncc1", "O=C(O)c1ccncc1").conditions[0].text == "NaOH, MeOH"
 
 
-@pytest.mark.parametrize(
-    ("recorded", "first"),
-    [
-        (["N", "N", "B.C.P.S", "C.F.P.S", "Br.C.P.S", "C.I.P.S", "C.P.S.[K+]"], "B.C.P.S"),  # each once, but alike
-        (["N", "N", "N", "B.C.P.S", "C.F.P.S", "Br.C.P.S"], "N"),
-        (["Cl", "Cl", "Cl", "C.N"], "C.N"),  # work-up alone tells nothing
-        (["Cl", "Cl", "O"], "Cl"),  # unless that is all there is
-    ],
-)
-def test_sets_vote_for_what_they_share(monkeypatch: pytest.MonkeyPatch, recorded: list[str], first: str) -> None:
+@pytest.mark.parametrize(("recorded", "first"), table("precedents/votes"))
+def test_sets_vote_for_what_they_share(monkeypatch: pytest.MonkeyPatch, recorded: tuple[str, ...], first: str) -> None:
     monkeypatch.setattr(search, "NEAR", 2.0)
     assert search.vote_conditions((reagents, 1.0) for reagents in recorded)[0].reagents == first
 
 
-@pytest.mark.parametrize(
-    ("recorded", "similarities", "order"),
-    [
-        (["N", "C", "C", "P"], [0.7, 0.7, 0.3, 0.3], ["N", "C", "P"]),
-        (["N", "C", "C", "P"], [0.69, 0.69, 0.3, 0.3], ["C", "N", "P"]),  # not near enough: the vote
-        (["Cl", "N", "C", "C"], [1, 0.9, 0.9, 0.5], ["N", "C"]),  # not work-up
-        (["", "N", "C", "C"], [1, 0.6, 0.6, 0.6], ["C", "N"]),  # the near one has no reagents on record
-    ],
-)
+@pytest.mark.parametrize(("recorded", "similarities", "order"), table("precedents/near_sets"))
 def test_the_set_of_a_near_reaction_comes_before_the_vote(
-    recorded: list[str], similarities: list[float], order: list[str]
+    recorded: tuple[str, ...], similarities: tuple[float, ...], order: tuple[str, ...]
 ) -> None:
     voted = search.vote_conditions(zip(recorded, similarities, strict=True))
-    assert [item.reagents for item in voted] == order
+    assert tuple(item.reagents for item in voted) == order
 
 
 def test_a_group_does_not_lend_its_conditions_to_another() -> None:
