@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 from campaigns.fuzzing import graphs
+from case_tables import table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem
@@ -80,21 +81,9 @@ def test_rows_that_go_on_in_the_next_line_are_counted() -> None:
     assert parsing.molblock_refusal("\n".join(cut)) == parsing.TOO_MANY_RINGS
 
 
-@pytest.mark.parametrize(
-    ("smiles", "labels"),
-    [
-        ("C" * 60, 0),
-        ("[13CH3:99]" * 60, 0),
-        ("C1CC1" * 30, 60),
-        ("C%10CC%10" * 30, 60),
-        ("C%(100)CC%(100)" * 30, 60),
-        ("C=1CC=1" * 30, 60),
-        ("[Fe]->1[NH2][NH2]1" * 30, 60),
-        ("C(C)1CC1" * 30, 60),
-    ],
-)
-def test_what_is_a_label(smiles: str, labels: int) -> None:
-    assert sum(parsing.ring_labels(smiles)) == labels
+@pytest.mark.parametrize(("piece", "times", "labels"), table("chem/ring_labels"))
+def test_what_is_a_label(piece: str, times: int, labels: int) -> None:
+    assert sum(parsing.ring_labels(piece * times)) == labels
 
 
 @pytest.mark.parametrize(

@@ -13,10 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.plan import prices
-from chemspec.plan.prices import inchikey
 from chemspec.plan.stock import load_stock
-
-ETHANOL, ANILINE = inchikey("CCO"), inchikey("Nc1ccccc1")
 
 
 def offer(text: str, name: str = "a.csv") -> str:
