@@ -4,54 +4,24 @@ from __future__ import annotations
 
 import random
 import time
-from typing import Literal
 
 import pytest
 from case_tables import table
 from hypothesis import example, given
 from hypothesis import strategies as st
+from paths import TESTS
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions, rdMolDescriptors
+from reading import fault, read
 
 from chemspec import chem
-from chemspec.chem import Fault
 from chemspec.chem.formats import LARGEST, Input, read_any, to_rxn, to_sdf
 from chemspec.chem.names import reagents
 from chemspec.depict.molecules import Depiction
 
 # Rings, [nH], stereo of atoms and bonds, charges, isotopes, salts, metals, nitro, azide.
-MOLECULES = tuple(
-    str(chem.canonical(smiles))
-    for smiles in (
-        "CCO",
-        "C[C@H](N)C(=O)O",
-        "F/C=C/Br",
-        "c1ccc2[nH]ccc2c1",
-        "[2H]C([2H])([2H])O",
-        "CC(=O)[O-].[Na+]",
-        "CN1CCC[C@H]1c1cccnc1",
-        "O=[N+]([O-])c1ccccc1N=[N+]=[N-]",
-        "C[C@]12CC[C@H]3[C@@H](CCc4cc(O)ccc34)[C@@H]1CC[C@@H]2O",
-        "CC1(C)S[C@@H]2[C@H](NC(=O)Cc3ccccc3)C(=O)N2[C@H]1C(=O)O",
-        "Cn1c(=O)c2c(ncn2C)n(C)c1=O",
-        "COc1ccc2c(Nc3ccc4cn[nH]c4c3)c(C#N)cnc2c1",
-        "CC[Mg]Br",
-        "C[Si](C)(C)Cl",
-    )
-)
+MOLECULES = tuple(str(chem.canonical(smiles)) for smiles in table("chem/round_trips"))
 REACTANTS, PRODUCT = "CC(=O)O.CCO", "CCOC(C)=O"
-
-
-def read(text: str | bytes, task: Literal["forward", "retro"] = "retro") -> Input:
-    found = read_any(text, task=task)
-    assert isinstance(found, Input), found
-    return found
-
-
-def fault(text: str | bytes, task: Literal["forward", "retro"] = "retro") -> Fault:
-    found = read_any(text, task=task)
-    assert isinstance(found, Fault), found
-    return found
 
 
 def molfile(smiles: str = "C[C@H](N)C(=O)O") -> str:
@@ -154,55 +124,14 @@ def test_relative_stereo_is_noted() -> None:
     assert any("and/or" in note for note in found.notes)
 
 
-NODE = (
-    '<CDXML><page id="1"><fragment id="2"><n id="3" p="0 0"/><n id="4" p="14 0" NodeType="{}"><t><s>{}</s></t>{}</n>'
-    '<b id="5" B="3" E="4"/></fragment></page></CDXML>'
-)
-METHOXY = (
-    '<fragment id="9"><n id="10" p="14 0" Element="8"/><n id="11" p="28 0"/><n id="12" p="10 0" '
-    'NodeType="ExternalConnectionPoint"/><b id="13" B="10" E="11"/><b id="14" B="10" E="12"/></fragment>'
-)
-SCHEME = """<?xml version="1.0" encoding="UTF-8" ?>
-<!DOCTYPE CDXML SYSTEM "http://www.cambridgesoft.com/xml/cdxml.dtd" >
-<CDXML BondLength="14.4"><page id="1">
-<fragment id="10"><n id="11" p="0 0"/><n id="12" p="12 7"/><n id="13" p="24 0" Element="8" NumHydrogens="1"/>
-<b id="14" B="11" E="12"/><b id="15" B="12" E="13"/></fragment>
-<fragment id="20"><n id="21" p="200 0"/><n id="22" p="212 7"/><n id="23" p="224 0" Element="8"/>
-<b id="24" B="21" E="22"/><b id="25" B="22" E="23" Order="2"/></fragment>
-<arrow id="30" Head3D="150 0 0" Tail3D="60 0 0"/><t id="31" p="80 -20"><s>PCC, DCM</s></t>
-<scheme id="40"><step id="41" ReactionStepReactants="10" ReactionStepProducts="20" ReactionStepArrows="30"
-ReactionStepObjectsAboveArrow="31"/></scheme></page></CDXML>"""
-
-
-def test_chemdraw_labels() -> None:
-    assert read(NODE.format("Fragment", "OMe", METHOXY)).smiles == "COC"
-    assert "'Boc' is not expanded" in fault(NODE.format("Nickname", "Boc", "")).message
-    assert "'R'" in fault(NODE.format("GenericNickname", "R", "")).message
-
-
 @pytest.mark.parametrize(
     "text",
-    [
-        '<?xml version="1.0"?><!DOCTYPE CDXML [<!ENTITY a "aaaa">]><CDXML>&a;</CDXML>',
-        '<!DOCTYPE CDXML [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
-        '<CDXML><page><fragment><n id="1"/>&a;</fragment></page></CDXML>',
-        '<!DOCTYPE CDXML [<!ENTITY a "b"><!ENTITY b "&a;&a;&a;&a;&a;">]><CDXML>&b;</CDXML>',
-        "<CDXML>" + "<group>" * 10_000,
-        "<CDXML>" + '<n id="1"/>' * 10_000 + "</CDXML>",
-        "<CDXML>&undefined;</CDXML>",
-        "<CDXML/>",
-        "<CDXML>",
-        "<html><body>CCO</body></html>",
-        "<svg/>",
-    ],
+    [*table("chem/foreign_xml"), "<CDXML>" + "<group>" * 10_000, "<CDXML>" + '<n id="1"/>' * 10_000 + "</CDXML>"],
 )
 def test_hostile_and_foreign_xml(text: str) -> None:
     start = time.thread_time()
     assert fault(text).message
     assert time.thread_time() - start < 1
-
-
-NITROGEN = " N   0"  # in the atom's line of `molfile()`
 
 
 @pytest.mark.parametrize(
@@ -218,16 +147,7 @@ NITROGEN = " N   0"  # in the atom's line of `molfile()`
         ("C" * (LARGEST + 1), "Batch page"),
         (b"C" * (LARGEST + 1), "Batch page"),
         ("C" * 1001, "too many"),
-        (molfile().replace(NITROGEN, " A   0"), "any atom"),
-        (molfile().replace(NITROGEN, " R#  0"), "R group"),
-        (molfile().replace(NITROGEN, " Boc 0"), "expand it"),
-        (molfile().replace(NITROGEN, " OS  0"), "written Os"),
-        (molfile().replace("  2  3  1", "  2  3  8"), "any bond"),
-        (molfile().replace("  2  3  1", "  2  9  1"), "only 6"),
-        (molfile().replace("  2  3  1", "  2  3  3"), "C (atom 2) has 5 bonds"),
-        (molfile().replace("M  END", "M  RGP  1   1   1\nM  END"), "R group"),
-        (molfile().replace("M  END", "M  STY  1   1 SRU\nM  END"), "polymer"),
-        (molfile().replace("M  END", ""), "cut off"),
+        *((molfile().replace(old, new), words) for old, new, words in table("chem/refused_molfiles")),
         (molfile("CC").replace("  1  2  1  0\n", "").replace("  2  1  0", "  2  0  0"), "no bonds"),
         (to_sdf([{"smiles": ""}]), "no atoms"),
         (v3000("CCN").replace(" N ", " [C,N] "), "list of atoms"),
@@ -243,7 +163,7 @@ def test_refusals_say_what_is_wrong(text: str | bytes, words: str) -> None:
 
 
 def test_faults_of_molfiles_point_at_the_line() -> None:
-    text = molfile().replace(NITROGEN, " R#  0")
+    text = molfile().replace(" N   0", " R#  0")
     found = fault("\n" + text)  # one line too many above
     place = next(k for k, line in enumerate(("\n" + text).split("\n"), 1) if " R# " in line)
     assert found.message.startswith(f"line {place}: ")
@@ -269,15 +189,12 @@ def test_every_reagent_is_a_molecule() -> None:
 def test_formulas_of_reagents(name: str, formula: str) -> None:
     found = reagents.find_by_name(name)
     assert found is not None
-    mol = Chem.MolFromSmiles(found[0])
-    from rdkit.Chem.rdMolDescriptors import CalcMolFormula
-
-    assert CalcMolFormula(mol) == formula
+    assert rdMolDescriptors.CalcMolFormula(Chem.MolFromSmiles(found[0])) == formula
 
 
 @given(st.one_of(st.text(max_size=200), st.binary(max_size=200)))
 def test_any_text_or_bytes(text: str | bytes) -> None:
-    assert isinstance(read_any(text, task="forward"), Input | Fault)
+    assert isinstance(read_any(text, task="forward"), Input | chem.Fault)
 
 
 VALID = (
@@ -288,7 +205,7 @@ VALID = (
     v3000_rxn(),
     "$RDFILE 1\n$DATM x\n$RFMT\n" + to_rxn("CCO", "CC=O"),
     cdxml("CC(=O)Nc1ccccc1"),
-    SCHEME,
+    (TESTS / "chem" / "cases" / "scheme.cdxml").read_text(),
     "InChI=1S/C8H9NO/c1-7(10)9-8-5-3-2-4-6-8/h2-6H,1H3,(H,9,10)",
     "[CH3:1]O>Cl>[CH3:1]Br",
     "DMF, CCO; TEA",
@@ -398,19 +315,9 @@ def test_every_name_has_its_formula_and_means_one_thing() -> None:
 AMIDE = "CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1"
 
 
-@pytest.mark.parametrize(
-    ("text", "agents"),
-    [
-        ("aniline.acetyl chloride>>acetanilide", ""),
-        ("acetyl chloride . aniline>>acetanilide", ""),
-        ("aniline, AcCl > pyridine > acetanilide", "c1ccncc1"),
-        ("Nc1ccccc1 + acetyl chloride \N{RIGHTWARDS ARROW} acetanilide", ""),
-        ("AcCl.Nc1ccccc1>pyridine.DCM>CC(=O)Nc1ccccc1", "ClCCl.c1ccncc1"),
-    ],
-)
+@pytest.mark.parametrize(("text", "agents"), table("chem/reactions_by_name"))
 def test_each_side_of_a_reaction_may_have_names(text: str, agents: str) -> None:
-    whole, flask, target = (read_any(text, task=task) for task in ("reagents", "forward", "retro"))
-    assert isinstance(whole, Input) and isinstance(flask, Input) and isinstance(target, Input)
+    whole, flask, target = (read(text, task) for task in ("reagents", "forward", "retro"))
     assert (whole.smiles, whole.agents) == (">>".join(AMIDE), agents)
     assert set(flask.smiles.split(".")) == set(filter(None, (*AMIDE[0].split("."), *agents.split("."))))
     assert (target.smiles, flask.other) == (AMIDE[1], AMIDE[1])
@@ -429,13 +336,11 @@ def test_each_side_of_a_reaction_may_have_names(text: str, agents: str) -> None:
     ],
 )
 def test_a_fault_in_a_reaction_with_names_is_pointed_at(text: str, start: int, part: str) -> None:
-    fault = read_any(text, task="reagents")
-    assert isinstance(fault, Fault)
-    assert fault.start == start and part in fault.message
+    found = fault(text, "reagents")
+    assert found.start == start and part in found.message
 
 
 def test_a_drawn_reaction_is_whole_too() -> None:
-    read = read_any(to_rxn(*AMIDE), task="reagents")
-    assert isinstance(read, Input)
-    assert (read.smiles, read.kind, read.notes) == (">>".join(AMIDE), "RXN", ())
-    assert set(read.reaction.split(">>")[0].split(".")) == set(AMIDE[0].split("."))
+    found = read(to_rxn(*AMIDE), "reagents")
+    assert (found.smiles, found.kind, found.notes) == (">>".join(AMIDE), "RXN", ())
+    assert set(found.reaction.split(">>")[0].split(".")) == set(AMIDE[0].split("."))

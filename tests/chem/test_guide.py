@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -19,20 +20,7 @@ def fits(text: str, reactants: str, target: str = LIDOCAINE) -> bool:
     return guide.guide_predicate(guide.parse_guide(text), chem.canonical(target) or "")(chem.canonical(reactants) or "")
 
 
-@pytest.mark.parametrize(
-    ("text", "amide", "alkylation"),
-    [
-        ("", True, True),
-        ("break C6-N8", True, False),
-        ("keep C6-N8", False, True),
-        ("break N2-C5, C6-N8", True, True),  # one of them is enough
-        ("break N2-C5, C6-N8; keep N2-C5", True, False),
-        ("only amide", True, False),
-        ("only amide, alkylation", True, True),
-        ("only cross-coupling", False, False),
-        ("keep C9-C10", True, True),  # nobody makes it
-    ],
-)
+@pytest.mark.parametrize(("text", "amide", "alkylation"), table("chem/guided_cuts"))
 def test_bonds_and_classes(text: str, amide: bool, alkylation: bool) -> None:
     assert (fits(text, AMIDE), fits(text, ALKYLATION)) == (amide, alkylation)
 
@@ -51,15 +39,7 @@ def test_a_step_that_cannot_be_read_does_not_fit() -> None:
     assert not fits("keep C6-N8", "no molecule")
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("cut C1-N2", "write as in"),
-        ("break", "write as in"),
-        ("only magic", "no class of steps 'magic'; there are ring, cross-coupling"),
-        ("break C1-N9", "no bond C1-N9 in .*; there are C0-C1, "),
-    ],
-)
+@pytest.mark.parametrize(("text", "told"), table("chem/guide_faults"))
 def test_what_cannot_be_understood_is_told(text: str, told: str) -> None:
     with pytest.raises(ValueError, match=told):
         fits(text, AMIDE)

@@ -12,11 +12,11 @@ from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 from rdkit import Chem
+from reading import read
 from slowness import slowness
 
 from chemspec import chem
 from chemspec.asset_files import assets_folder
-from chemspec.chem.formats import Input, read_any
 from chemspec.chem.names import reagents
 
 
@@ -57,14 +57,12 @@ def test_the_tables_by_hand_and_the_rules_agree_with_the_list() -> None:
 
 @pytest.mark.parametrize(("text", "smiles"), table("chem/typed_names"))
 def test_names_and_numbers_that_chemists_type(text: str, smiles: str) -> None:
-    found = read_any(text, task="retro")
-    assert isinstance(found, Input) and found.kind == "name"
-    assert found.smiles == chem.canonical(smiles)
+    found = read(text)
+    assert (found.kind, found.smiles) == ("name", chem.canonical(smiles))
 
 
 def test_names_numbers_and_smiles_in_one_flask() -> None:
-    found = read_any("121-33-5, p-anisaldehyde; piperidine + CCO", task="forward")
-    assert isinstance(found, Input)
+    found = read("121-33-5, p-anisaldehyde; piperidine + CCO", "forward")
     assert found.smiles == chem.canonical("COc1cc(C=O)ccc1O.COc1ccc(C=O)cc1.C1CCNCC1.CCO")
     assert "121-33-5: vanillin" in found.notes
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from reading import fault, read
 
-from chemspec.chem import Fault, formats
 from chemspec.chem.names import lookup
 
 NAMES = {"spiro[4.5]decan-8-one": "O=C1CCC2(CCCC2)CC1"}
@@ -32,14 +32,14 @@ def test_a_systematic_name_is_read_alone_and_in_a_list(java: None) -> None:
         ("spiro[4.5]decan-8-one", "O=C1CCC2(CCCC2)CC1"),
         ("spiro[4.5]decan-8-one; NaBH4; MeOH", "CO.O=C1CCC2(CCCC2)CC1.[BH4-].[Na+]"),
     ):
-        read = formats.read_any(text, task="forward")
-        assert isinstance(read, formats.Input) and read.smiles == smiles
-        assert any("read by OPSIN" in note for note in read.notes)
+        found = read(text, "forward")
+        assert found.smiles == smiles
+        assert any("read by OPSIN" in note for note in found.notes)
 
 
 def test_words_that_nobody_knows_cost_two_starts_of_java_at_most(tmp_path: Path, java: None) -> None:
     many = "; ".join(f"{letter}anolane" for letter in "qwxyz")
-    assert isinstance(formats.read_any(many, task="forward"), Fault)
+    assert fault(many, "forward")
     assert not (tmp_path / "asked").exists()
-    assert isinstance(formats.read_any("qanolane; wanolane; CCO", task="forward"), Fault)
+    assert fault("qanolane; wanolane; CCO", "forward")
     assert len((tmp_path / "asked").read_text().splitlines()) <= 2

@@ -12,6 +12,7 @@ from case_tables import table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem, rdBase
+from reading import fault, read
 from slowness import slowness
 
 from chemspec.chem import (
@@ -50,12 +51,11 @@ def rdkit_accepts(text: str) -> bool:
 
 
 def test_agents_of_a_whole_reaction_are_read_and_left_out() -> None:
-    read = read_any("CO.CC(=O)O>OS(=O)(=O)O.[OH2:1]>COC(C)=O", task="reagents")
-    assert isinstance(read, Input)
-    assert (read.smiles, set(read.agents.split("."))) == ("CC(=O)O.CO>>COC(C)=O", {"O", "O=S(=O)(O)O"})
-    assert read.notes == ("the agents are left out",)
-    fault = read_any("CO>CC(>COC", task="reagents")
-    assert isinstance(fault, Fault) and (fault.start, fault.message) == (5, "this ( is never closed")
+    found = read("CO.CC(=O)O>OS(=O)(=O)O.[OH2:1]>COC(C)=O", "reagents")
+    assert (found.smiles, set(found.agents.split("."))) == ("CC(=O)O.CO>>COC(C)=O", {"O", "O=S(=O)(O)O"})
+    assert found.notes == ("the agents are left out",)
+    open_ = fault("CO>CC(>COC", "reagents")
+    assert (open_.start, open_.message) == (5, "this ( is never closed")
 
 
 ALPHABET = "CCCNOPSFIBclrbnos()()[]==##-+123%@@/\\.:H*~$>XZ05& \u2212\u0421"
@@ -112,9 +112,9 @@ def test_explain_finds_a_fault_exactly_where_rdkit_does_and_seldom_shrugs() -> N
     texts = [text for text in texts if text and text.isascii() and " " not in text]
     texts = [text for text in texts if text.isprintable()]
     faults = [explain(text) for text in texts]
-    assert [fault is None for fault in faults] == [rdkit_accepts(text) for text in texts]
-    assert [fault is None for fault in faults] == [is_valid(text) for text in texts]
-    assert sum(fault is not None and fault.kind == "other" for fault in faults) <= 2
+    assert [found is None for found in faults] == [rdkit_accepts(text) for text in texts]
+    assert [found is None for found in faults] == [is_valid(text) for text in texts]
+    assert sum(found is not None and found.kind == "other" for found in faults) <= 2
 
 
 @given(st.text(max_size=30), st.sampled_from([None, "forward", "retro"]))
@@ -128,17 +128,17 @@ def test_any_text_gives_a_query_or_a_fault(text: str, task: Task | None) -> None
     ("smiles", "blamed", "start", "kind"), [*table("chem/faults"), ("C" * (LONGEST + 5), "C" * 5, LONGEST, "length")]
 )
 def test_a_fault_points_at_its_cause(smiles: str, blamed: str, start: int, kind: str) -> None:
-    fault = explain(smiles)
-    assert fault is not None
-    assert (smiles[fault.start : fault.end], fault.start, fault.kind) == (blamed, start, kind)
+    found = explain(smiles)
+    assert found is not None
+    assert (smiles[found.start : found.end], found.start, found.kind) == (blamed, start, kind)
 
 
 @pytest.mark.parametrize(
     ("smiles", "hint"), [("CC(=O)ONa", "[Na]"), ("CCCL", "Cl"), ("[D]C", "[2H]"), ("Cc1ccccn1C", "[nH]")]
 )
 def test_a_common_slip_comes_with_its_remedy(smiles: str, hint: str) -> None:
-    fault = explain(smiles)
-    assert fault is not None and hint in fault.message
+    found = explain(smiles)
+    assert found is not None and hint in found.message
 
 
 def test_the_pointer_draws_carets_below_the_fault() -> None:
@@ -175,9 +175,7 @@ def test_a_query_says_what_was_changed(text: str, smiles: str, note: str | None)
 
 @pytest.mark.parametrize(("text", "forward", "retro"), table("chem/sides_of_reactions"))
 def test_each_task_takes_its_side_of_a_reaction(text: str, forward: str, retro: str) -> None:
-    for task, smiles in (("forward", forward), ("retro", retro)):
-        answer = read_any(text, task="forward" if task == "forward" else "retro")
-        assert isinstance(answer, Input)
+    for answer, smiles in ((read(text, "forward"), forward), (read(text, "retro"), retro)):
         assert answer.smiles == strict(smiles)
         assert any("reaction" in note for note in answer.notes)
 

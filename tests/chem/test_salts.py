@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
+from reading import read
 
 from chemspec import chem
-from chemspec.chem import formats
 from chemspec.chem.salts import balance_charges, charge_of, group_salts, in_typed_order, normal_form
 
 FLASK = ["CCO", "Nc1ccccc1", "[Na+]", "[K+]", "[OH-]", "[Cl-]", "O=C([O-])[O-]", "[Cu+2]", "CC(=O)[O-]", "[Al+3]"]
@@ -24,29 +25,19 @@ def test_every_molecule_is_in_one_group_and_every_salt_is_neutral(parts: list[st
     assert not (any(left == 1 for left in alone) and any(left == -1 for left in alone))
 
 
-@pytest.mark.parametrize(
-    ("flask", "groups"),
-    [
-        ("[K+] [K+] O=C([O-])[O-] [Cs+] [F-]", [(0, 1, 2), (3, 4)]),
-        ("C#C [Cu+2] O=S(=O)([O-])[O-] [Na+] CC(=O)[O-]", [(0,), (1, 2), (3, 4)]),  # a click reaction
-        ("CC(=O)[O-] CC(=O)[O-] [Pd+2] [Na+] [OH-]", [(0, 1, 2), (3, 4)]),
-        ("[Na+] [Cl-] C [K+]", [(0, 1), (2,), (3,)]),
-        ("C N", [(0,), (1,)]),
-    ],
-)
-def test_salts_of_known_flasks(flask: str, groups: list[tuple[int, ...]]) -> None:
-    assert list(group_salts(flask.split())) == groups
+@pytest.mark.parametrize(("flask", "groups"), table("chem/salts_of_flasks"))
+def test_salts_of_known_flasks(flask: str, groups: tuple[tuple[int, ...], ...]) -> None:
+    assert tuple(group_salts(flask.split())) == groups
 
 
 @given(st.permutations([*FLASK[:5], "ClCCl"]))
 def test_the_order_is_that_of_the_text_with_salts_in_one_piece(parts: list[str]) -> None:
     typed = ".".join(parts)
-    read = formats.read_any(typed, task="forward")
-    assert isinstance(read, formats.Input)
-    assert chem.canonical(read.ordered) == read.smiles
+    found = read(typed, "forward")
+    assert chem.canonical(found.ordered) == found.smiles
     neutral = [part for part in parts if not charge_of(part)]
-    assert [part for part in read.ordered.split(".") if not charge_of(part)] == neutral
-    assert in_typed_order(typed, read.smiles) == read.ordered
+    assert [part for part in found.ordered.split(".") if not charge_of(part)] == neutral
+    assert in_typed_order(typed, found.smiles) == found.ordered
 
 
 def test_lists_of_names_and_mapped_reactions_keep_their_order() -> None:
@@ -54,41 +45,22 @@ def test_lists_of_names_and_mapped_reactions_keep_their_order() -> None:
         ("aniline, CC(=O)Cl, K2CO3, DCM", "Nc1ccccc1.CC(=O)Cl.O=C([O-])[O-].[K+].[K+].ClCCl"),
         ("[NH2:4]c1ccccc1.[CH3:1][C:2](=[O:3])Cl>>[CH3:1][C:2](=[O:3])[NH:4]c1ccccc1", "Nc1ccccc1.CC(=O)Cl"),
     ):
-        read = formats.read_any(text, task="forward")
-        assert isinstance(read, formats.Input)
-        assert read.ordered == order
+        assert read(text, "forward").ordered == order
 
 
 def test_a_reaction_is_read_with_both_sides() -> None:
     text = "Nc1ccccc1.CC(=O)Cl>ClCCl>CC(=O)Nc1ccccc1"
     whole = "Nc1ccccc1.CC(=O)Cl.ClCCl>>CC(=O)Nc1ccccc1"
-    for task in ("forward", "retro"):
-        read = formats.read_any(text, task=task)
-        assert isinstance(read, formats.Input)
-        assert read.reaction == whole
-    half = formats.read_any("CCO>>", task="forward")
-    assert isinstance(half, formats.Input)
+    assert read(text, "forward").reaction == read(text, "retro").reaction == whole
+    half = read("CCO>>", "forward")
     assert half.reaction == ""
-    bad = formats.read_any("CCO>>C(", task="forward")  # the half that is asked about can be read
-    assert isinstance(bad, formats.Input)
+    bad = read("CCO>>C(", "forward")  # the half that is asked about can be read
     assert bad.reaction == ""
     assert any(note.startswith("the other side cannot be read: ") for note in bad.notes)
     assert len(half.notes) == 1
 
 
-@pytest.mark.parametrize(
-    ("reagents", "whole"),
-    [
-        ("", ""),
-        ("CCO.Cl", "CCO.Cl"),
-        ("[Na+].[OH-]", "[Na+].[OH-]"),
-        ("CCO.O=C([O-])[O-].[K+]", "CCO.O=C([O-])[O-].[K+].[K+]"),
-        ("CC(=O)[O-].[Pd+2]", "CC(=O)[O-].CC(=O)[O-].[Pd+2]"),
-        ("O=C([O-])[O-].[K+].[Na+].[OH-]", "O=C([O-])[O-].[K+].[K+].[Na+].[OH-]"),
-        ("[Na+]", "[Na+]"),
-        ("O=P([O-])([O-])[O-].[Ca+2]", "O=P([O-])([O-])[O-].[Ca+2]"),
-    ],
-)
+@pytest.mark.parametrize(("reagents", "whole"), table("chem/counted_ions"))
 def test_ions_stand_as_often_as_their_charges_need(reagents: str, whole: str) -> None:
     assert balance_charges(reagents) == whole
     assert normal_form(whole) == normal_form(reagents)

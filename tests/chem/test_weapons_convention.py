@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 from case_tables import table
 from rdkit import Chem
+from reading import fault, read
 
-from chemspec import chem
-from chemspec.chem import formats
 from chemspec.chem.weapons_convention import TABLE, refusal, scheduled_entry
 from chemspec.engine import distinct
 from chemspec.settings import Task
@@ -29,50 +26,41 @@ def test_refused_in_every_question(number: str, smiles: str) -> None:
     tasks: tuple[Task, ...] = ("forward", "retro", "reagents")
     for task in tasks:
         text = f"CO.{smiles}>>{smiles}" if task == "reagents" else f"CO.{smiles}" if task == "forward" else smiles
-        read: Any = formats.read_any(text, task=task)
-        assert isinstance(read, chem.Fault), task
-        assert read.kind == "regulated"
-        assert f"entry {number} of the schedules of the Chemical Weapons Convention" in read.message
+        why = fault(text, task)
+        assert why.kind == "regulated"
+        assert f"entry {number} of the schedules of the Chemical Weapons Convention" in why.message
 
 
 @pytest.mark.parametrize(("number", "smiles"), TARGET)
 def test_everyday_reagents_are_refused_as_a_target_only(number: str, smiles: str) -> None:
     entry = scheduled_entry(smiles)
     assert entry is not None and (entry.number, entry.where) == (number, "target")
-    assert isinstance(formats.read_any(f"OCc1ccccc1.{smiles}", task="forward"), formats.Input)
+    assert read(f"OCc1ccccc1.{smiles}", "forward")
     questions: tuple[tuple[str, Task], ...] = (
         (smiles, "retro"),
         (f"CO>>{smiles}", "retro"),
         (f"CO>>{smiles}", "forward"),
     )
     for text, task in questions:
-        read: Any = formats.read_any(text, task=task)
-        assert isinstance(read, chem.Fault) and read.kind == "regulated", (text, task)
+        assert fault(text, task).kind == "regulated", (text, task)
 
 
 @pytest.mark.parametrize("name", NEAR_MISSES)
 def test_near_misses_are_not_refused(name: str) -> None:
     assert scheduled_entry(NEAR_MISSES[name]) is None
-    tasks: tuple[Task, ...] = ("forward", "retro")
-    for task in tasks:
-        assert isinstance(formats.read_any(NEAR_MISSES[name], task=task), formats.Input)
+    assert read(NEAR_MISSES[name], "forward") and read(NEAR_MISSES[name], "retro")
 
 
 def test_every_format_is_refused() -> None:
     mol = Chem.MolFromSmiles("CC(C)OP(C)(=O)F")
     inchi = "InChI=1S/C4H10FO2P/c1-4(2)7-8(3,5)6/h4H,1-3H3"
-    texts = ["sarin", "VX", inchi, Chem.MolToMolBlock(mol), "C C ( C ) O P ( C ) ( = O ) F"]
-    reads = [formats.read_any(text, task="retro") for text in texts]
-    assert all(isinstance(read, chem.Fault) for read in reads)
-    kinds = [
-        read.kind for text, read in zip(texts, reads, strict=True) if isinstance(read, chem.Fault) and text != "VX"
-    ]
-    assert kinds == ["regulated"] * 4
+    assert fault("VX").message
+    for text in ("sarin", inchi, Chem.MolToMolBlock(mol), "C C ( C ) O P ( C ) ( = O ) F"):
+        assert fault(text).kind == "regulated"
 
 
 def test_an_agent_over_the_arrow_is_refused_in_a_retro_question_too() -> None:
-    read = formats.read_any("CO>CC(C)OP(C)(=O)F>COC", task="retro")
-    assert isinstance(read, chem.Fault) and read.kind == "regulated"
+    assert fault("CO>CC(C)OP(C)(=O)F>COC").kind == "regulated"
 
 
 def test_answers_with_such_chemicals_are_withheld_and_that_is_noted() -> None:

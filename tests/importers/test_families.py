@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import lzma
 import os
@@ -15,6 +16,7 @@ import foreign
 import numpy as np
 import pytest
 import torch
+from case_tables import table
 from compilers import needs_compiler
 from foreign import CHEMFORMER, ONMT, TT
 from paths import SHARED
@@ -95,9 +97,8 @@ def test_by_its_rules_beams_are_those_that_opennmt_0_4_1_wrote(tmp_path: Path) -
     wanted = iter((folder / "pred.txt").read_text().splitlines())
     for line in (folder / "s3.txt").read_text().splitlines():
         answers = engine.generate_ids([engine.tokenizer.encode("".join(line.split()))], how)[0]
-        assert [" ".join(engine.tokenizer.token_texts(one.tokens)) for one in answers] == [
-            next(wanted) for _ in answers
-        ]
+        written = [" ".join(engine.tokenizer.token_texts(one.tokens)) for one in answers]
+        assert written == [next(wanted) for _ in answers]
 
 
 def test_greedy_tokens_are_those_that_the_other_program_wrote(tmp_path: Path) -> None:
@@ -303,34 +304,14 @@ def test_code_in_a_pickle_is_refused_and_not_run(legacy: bool, tmp_path: Path) -
     assert mark.exists()
 
 
-@pytest.mark.parametrize(
-    "call",
-    [
-        ("builtins", "eval"),
-        ("builtins", "getattr"),
-        ("torch", "load"),
-        ("torch.hub", "load"),
-        ("subprocess", "Popen"),
-        ("operator", "attrgetter"),
-        ("torch.serialization", "load"),
-        ("torch._utils", "_rebuild_wrapper_subclass"),
-        ("importlib", "import_module"),
-        ("collections", "abc.sys.modules"),
-    ],
-)
+@pytest.mark.parametrize("call", table("importers/refused_names"))
 def test_every_other_name_is_refused(call: tuple[str, str]) -> None:
     with pytest.raises(pickled.RefusedError, match="which no checkpoint needs"):
-        pickled.Unpickler(_empty()).find_class(*call)
-
-
-def _empty() -> Any:
-    import io
-
-    return io.BytesIO()
+        pickled.Unpickler(io.BytesIO()).find_class(*call)
 
 
 def test_a_pickle_cannot_change_what_stands_for_a_name() -> None:
-    known = pickled.Unpickler(_empty())
+    known = pickled.Unpickler(io.BytesIO())
     build = known.find_class("torch._utils", "_rebuild_tensor_v2")
     for change in (lambda: setattr(build, "name", "x"), lambda: build.__setstate__({"name": "x"})):
         with pytest.raises(pickle.UnpicklingError, match="modifies a function"):
@@ -381,11 +362,8 @@ def test_a_missing_vocabulary_is_named(tmp_path: Path) -> None:
     new = tmp_path / "v2.json"
     new.write_text(json.dumps({"properties": {}, "vocabulary": list(CHEMFORMER)}))
     one, two = model_formats.load(other), model_formats.load(other, LoadOptions(vocab=new))
-    assert one.tokenizer == two.tokenizer and one.tokenizer.tokens[4:7] == (
-        "<MASK>",
-        "<SEP>",
-        "LogD_change_(-0.1, 0.1]",
-    )
+    assert one.tokenizer == two.tokenizer
+    assert one.tokenizer.tokens[4:7] == ("<MASK>", "<SEP>", "LogD_change_(-0.1, 0.1]")
 
 
 def test_another_vocabulary_size_is_refused_with_both_sizes(tmp_path: Path) -> None:
@@ -398,20 +376,7 @@ def test_another_vocabulary_size_is_refused_with_both_sizes(tmp_path: Path) -> N
         model_formats.load(file)
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        {"self_attn_type": "average"},
-        {"copy_attn": True},
-        {"generator_function": "sparsemax"},
-        {"encoder_type": "rnn"},
-        {"max_relative_positions": 20},
-        {"layer_norm": "rms"},
-        {"pos_ffn_activation_fn": "gated-gelu"},
-        {"position_encoding": False},
-        {"num_kv": 2},
-    ],
-)
+@pytest.mark.parametrize("option", table("importers/refused_options"))
 def test_an_unsupported_option_is_named(option: dict[str, Any], tmp_path: Path) -> None:
     file = foreign.onmt(tmp_path / "model.pt", foreign.network(len(ONMT), **PRE, **EPS), **option)
     ((name, value),) = option.items()
@@ -427,18 +392,12 @@ def test_a_vocabulary_of_other_pieces_than_atoms_is_refused(token: str, tmp_path
         model_formats.load(file)
 
 
-def test_numbers_that_are_not_finite_are_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("number", "why"), [(float("nan"), "infinite or undefined"), (0, "do not depend on the text")])
+def test_a_network_of_useless_numbers_is_refused(number: float, why: str, tmp_path: Path) -> None:
     model = foreign.network(len(TT), **POST)
-    model.decoder.layers[0].linear1.weight[0, 0] = float("nan")
-    with pytest.raises(CheckpointError, match="infinite or undefined"):
-        model_formats.load(foreign.translation_transformer(tmp_path / "last.ckpt", model))
-
-
-def test_a_network_of_zeros_is_refused(tmp_path: Path) -> None:
-    model = foreign.network(len(TT), **POST)
-    for weight in model.parameters():
-        weight.data.zero_()
-    with pytest.raises(CheckpointError, match="do not depend on the text"):
+    for weight in model.parameters() if number == 0 else [model.decoder.layers[0].linear1.weight[0, 0]]:
+        weight.data.fill_(number)
+    with pytest.raises(CheckpointError, match=why):
         model_formats.load(foreign.translation_transformer(tmp_path / "last.ckpt", model))
 
 

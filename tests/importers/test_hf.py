@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 import torch
+from case_tables import table
 from compilers import needs_compiler, skip_without_compiler
 from small import check_lossless
 from typer.testing import CliRunner
@@ -45,6 +46,7 @@ transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
 
 KINDS = ("t5 v1.0", "t5 v1.1", "bart", "mbart")
+NETWORKS = {kind: (name, options) for kind, name, options in table("importers/small_networks")}
 QUERIES = ["CC(=O)Oc1ccccc1", "CCO", "BrCCN", "C", "CC(=O)NCC(=O)O", "ClC1CCC1"]
 MAX_LEN = 24
 
@@ -78,53 +80,14 @@ def write_tokenizer(folder: Path, kind: str, *, blanks: bool = False) -> int:
 
 def network(kind: str, size: int) -> Any:
     torch.manual_seed(0)
-    if "t5" in kind:
-        new = kind == "t5 v1.1"
-        # The distances of half of the test's texts are beyond the last bucket, and 3 * 16 is not 32.
-        model = transformers.T5ForConditionalGeneration(
-            transformers.T5Config(
-                vocab_size=size + 3,
-                d_model=32,
-                d_kv=16,
-                d_ff=32,
-                num_layers=2,
-                num_decoder_layers=2,
-                num_heads=3,
-                relative_attention_num_buckets=8,
-                relative_attention_max_distance=10,
-                dropout_rate=0.0,
-                feed_forward_proj="gated-gelu" if new else "relu",
-                tie_word_embeddings=not new,
-                decoder_start_token_id=0,
-                pad_token_id=0,
-                eos_token_id=1,
-            )
-        )
-        if new:
-            model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
-        return model
-    name = "MBart" if kind == "mbart" else "Bart"
-    config = getattr(transformers, f"{name}Config")(
-        vocab_size=size + 3,
-        d_model=32,
-        encoder_layers=1,
-        decoder_layers=2,
-        encoder_attention_heads=4,
-        decoder_attention_heads=2 if kind == "uneven" else 4,
-        encoder_ffn_dim=32,
-        decoder_ffn_dim=32,
-        max_position_embeddings=64,
-        dropout=0.0,
-        scale_embedding=True,
-        init_std=0.15,
-        decoder_start_token_id=2,
-        bos_token_id=0,
-        pad_token_id=1,
-        eos_token_id=2,
-    )
+    name, options = NETWORKS[kind]
+    config = getattr(transformers, f"{name}Config")(vocab_size=size + 3, **options)
     model = getattr(transformers, f"{name}ForConditionalGeneration")(config)
-    model.generation_config.forced_eos_token_id = None  # see the test of answers that are cut
-    model.final_logits_bias = 0.5 * torch.randn(1, size + 3)
+    if kind == "t5 v1.1":
+        model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
+    if name != "T5":
+        model.generation_config.forced_eos_token_id = None  # see the test of answers that are cut
+        model.final_logits_bias = 0.5 * torch.randn(1, size + 3)
     return model
 
 
@@ -208,8 +171,13 @@ def engine(kind: str) -> Engine:
     return found
 
 
-def copy_of(kind: str, folder: Path) -> Path:
-    return Path(shutil.copytree(folder_of(kind), folder))
+def copy_of(kind: str, folder: Path, file: str = "", **changes: Any) -> Path:
+    """A copy of a model's folder, of which one file of JSON has other values."""
+    shutil.copytree(folder_of(kind), folder)
+    if file:
+        values = json.loads((folder / file).read_text())
+        (folder / file).write_text(json.dumps({**values, **changes}))
+    return folder
 
 
 # --- against transformers --------------------------------------------------------------------------
@@ -343,14 +311,11 @@ def test_by_its_rules_beams_are_those_of_generate_to_the_last_place(kind: str, p
 
 
 def test_a_forced_first_token_comes_first(tmp_path: Path) -> None:
-    folder = copy_of("bart", tmp_path / "forced")
-    rules = json.loads((folder / "generation_config.json").read_text())
-    (folder / "generation_config.json").write_text(json.dumps({**rules, "forced_bos_token_id": 9}))
+    folder = copy_of("bart", tmp_path / "forced", "generation_config.json", forced_bos_token_id=9)
     found = theirs_of(folder)
-    native, _ = hf.load(folder, LoadOptions(task="retro")).backend(RuntimeConfig("cpu", "fp32", "auto", 1))
-    torch_, _ = hf.load(folder, LoadOptions(task="retro")).backend(RuntimeConfig("cpu", "fp32", "torch", 1))
-    for text in QUERIES[:3]:
-        for backend in (native, torch_):
+    for runtime in ("auto", "torch"):
+        backend, _ = hf.load(folder, LoadOptions(task="retro")).backend(RuntimeConfig("cpu", "fp32", runtime, 1))
+        for text in QUERIES[:3]:
             (answer,) = ours(found, text, greedy_search(max_len=MAX_LEN), 2, backend)
             tokens = in_theirs(found, answer)
             assert tokens[0] == 9 and answer.log_probs[0] == 0.0
@@ -396,10 +361,7 @@ def test_a_query_that_the_tokenizer_cannot_restore_is_refused(tmp_path: Path) ->
         loaded("bart").tokenizer.encode("CCI")
     (result,) = engine("bart").predict(["CCI"])
     assert result.status == "invalid" and "never seen 'I'" in result.message
-    folder = copy_of("bart", tmp_path / "lower")
-    values = json.loads((folder / "tokenizer.json").read_text())
-    values["normalizer"] = {"type": "Lowercase"}
-    (folder / "tokenizer.json").write_text(json.dumps(values))
+    folder = copy_of("bart", tmp_path / "lower", "tokenizer.json", normalizer={"type": "Lowercase"})
     with pytest.raises(TokenError, match="reads 'CCO' as 'cco'"):
         hf.load(folder, LoadOptions(task="retro")).tokenizer.encode("CCO")
 
@@ -444,17 +406,7 @@ def test_the_folder_may_say_what_the_model_is_for(tmp_path: Path) -> None:
         hf.load(folder)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"config.json": '{"model_type": "gpt2"}'}, "'gpt2' is not supported.*t5, mt5, bart, mbart"),
-        ({"tokenizer.json": None}, "has no tokenizer"),
-        ({"tokenizer.json": "{"}, "the tokenizer cannot be read"),
-        ({"model.safetensors": None}, "model.safetensors is missing"),
-        ({"model.safetensors": None, "pytorch_model.bin": "x"}, "can contain code.*save_pretrained"),
-        ({"model.safetensors": "nonsense"}, "the model cannot be read"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), table("importers/unusable_folders"))
 def test_an_unusable_folder_is_refused(tmp_path: Path, change: Any, message: str) -> None:
     folder = copy_of("bart", tmp_path / "broken")
     for name, content in change.items():
@@ -479,11 +431,8 @@ def test_a_model_that_transformers_computes_otherwise_is_refused(monkeypatch: py
 
 
 def test_an_architecture_that_is_not_supported_is_refused_with_the_feature(tmp_path: Path) -> None:
-    folder = copy_of("t5 v1.1", tmp_path / "silu")
-    config = json.loads((folder / "config.json").read_text())
-    (folder / "config.json").write_text(
-        json.dumps({**config, "feed_forward_proj": "gated-silu", "dense_act_fn": "silu"})
-    )
+    silu = {"feed_forward_proj": "gated-silu", "dense_act_fn": "silu"}
+    folder = copy_of("t5 v1.1", tmp_path / "silu", "config.json", **silu)
     with pytest.raises(CheckpointError, match="not support this architecture: its activation is silu"):
         hf.load(folder, LoadOptions(task="retro"))
     size = write_tokenizer(tmp_path / "uneven", "bart")
@@ -493,10 +442,7 @@ def test_an_architecture_that_is_not_supported_is_refused_with_the_feature(tmp_p
 
 
 def test_settings_of_generate_that_are_not_applied_are_told(tmp_path: Path) -> None:
-    folder = copy_of("bart", tmp_path / "rules")
-    rules = json.loads((folder / "generation_config.json").read_text())
-    rules |= {"no_repeat_ngram_size": 3, "num_beams": 4}
-    (folder / "generation_config.json").write_text(json.dumps(rules))
+    folder = copy_of("bart", tmp_path / "rules", "generation_config.json", no_repeat_ngram_size=3, num_beams=4)
     found = Engine.load(folder, task="retro", device="cpu", threads=1)
     (result,) = found.predict(["CCO"], DecodeSettings(decoder="greedy", n=1, drafter="none", max_len=5))
     assert result.notes == ("options of the checkpoint that are not applied: no_repeat_ngram_size=3",)

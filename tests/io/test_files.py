@@ -14,7 +14,7 @@ from typing import Any
 import openpyxl
 import pyarrow
 import pytest
-from case_tables import Case, read_cases
+from case_tables import Case, read_cases, table
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
@@ -22,7 +22,6 @@ from small import QUERIES
 
 from chemspec.chem import formats
 from chemspec.io import readers, spreadsheets, writers
-from chemspec.io.columns import find_query_columns
 from chemspec.io.lines import split_lines
 from chemspec.io.readers import FileError, decode_text, read_queries
 from chemspec.io.writers import predict_file
@@ -66,59 +65,32 @@ def run(
     return predict_file(engine or Fake(), queries, out, how, **more)
 
 
-TABLE = 'id,smiles,name\n1,CCO,ethanol\n2,,nothing\n3,"C,C",odd\n'
+@pytest.mark.parametrize(("name", "text", "encoding", "column", "queries"), table("io/queries_of_files"))
+def test_the_queries_of_a_file(
+    tmp_path: Path, name: str, text: str, encoding: str, column: str, queries: tuple[str, ...]
+) -> None:
+    raw = text.encode(encoding)
+    (tmp_path / name).write_bytes(gzip.compress(raw, mtime=0) if name.endswith(".gz") else raw)
+    assert tuple(read_queries(tmp_path / name, column)) == queries
+
+
+def test_bytes_that_are_not_all_of_one_encoding_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes("C\u2212C\n".encode() + b"CC \xe9\x85\n")
+    assert read_queries(tmp_path / "a.txt") == ["C\u2212C", "CC é\x85"]
 
 
 @pytest.mark.parametrize(
-    ("name", "raw", "column", "queries"),
+    ("name", "content", "column", "part"),
     [
-        ("a.csv", TABLE.encode(), "", ["CCO", "", "C,C"]),
-        ("a.CSV", TABLE.encode(), "name", ["ethanol", "nothing", "odd"]),
-        ("a.csv.gz", gzip.compress(TABLE.encode(), mtime=0), "", ["CCO", "", "C,C"]),
-        ("a.csv", TABLE.replace("\n", "\r\n").encode(), "", ["CCO", "", "C,C"]),
-        ("a.csv", TABLE.encode("utf-8-sig"), "id", ["1", "2", "3"]),
-        ("a.csv", TABLE.encode("utf-16"), "id", ["1", "2", "3"]),
-        ("a.csv", b"smiles;name\nCCO;\xe9thanol\n", "", ["CCO"]),
-        ("a.csv", b"smiles,name\nCCO,\xe9thanol\n", "name", ["éthanol"]),
-        ("a.csv", b"\n\nsmiles\n\nCCO\n\n\nCC\n\n", "", ["CCO", "CC"]),
-        ("a.csv", b"name,smiles\nshort\n1,CC,\n", "", ["", "CC"]),
-        ("a.csv", b"smiles,smiles\nC,N\n", "", ["C"]),
-        ("a.csv", b"Product\nNA\nnan\nN\nNa\n", "", ["", "", "N", "Na"]),
-        ("a.tsv", b"x\tsmiles\n1\tC,C\n", "", ["C,C"]),
-        ("a.smi", b"CCO ethanol\n\nCC\tethane\n\n\n", "", ["CCO ethanol", "", "CC\tethane"]),
-        ("a.smi.gz", gzip.compress(b"CCO\nCC", mtime=0), "", ["CCO", "CC"]),
-        ("a.txt", b"CCO\r\nCC\rC\n", "", ["CCO", "CC", "C"]),
-        ("a.txt", "C\u2212C\n".encode() + b"CC \xe9\x85\n", "", ["C\u2212C", "CC é\x85"]),
-        ("a.smi", b"", "", []),
-        ("a.smi", b"\n \n\n", "", []),
-        ("a.csv", b"smiles\n", "", []),
-        ("noending", b"C\nN\n", "", ["C", "N"]),
-    ],
-)
-def test_the_queries_of_a_file(tmp_path: Path, name: str, raw: bytes, column: str, queries: list[str]) -> None:
-    (tmp_path / name).write_bytes(raw)
-    assert read_queries(tmp_path / name, column) == queries
-
-
-@pytest.mark.parametrize(
-    ("name", "raw", "column", "part"),
-    [
-        ("a.csv", TABLE.encode(), "SMILES", "it has id, smiles, name"),
-        ("a.csv", b"foo,bar\n1,2\n", "", "foo, bar. Choose one with --column"),
-        ("a.csv", b"", "", "is empty"),
-        ("a.csv", b"\n\n", "", "is empty"),
-        ("a.csv", b"CCO\nCC\n", "", "no header"),
-        ("a.csv", b"smiles,x\nCC,1\nC,C,C\n", "", "line 3 has 3 cells"),
-        ("a.csv", b'smiles,x\n"CC,1\nC,1\n', "", "not a table"),
-        ("a.smi", b"C\n", "smiles", "no columns"),
-        ("a.parquet", b"PAR1 no", "", "cannot be read"),
-        ("a.csv.gz", b"no gzip", "", "cannot be read"),
-        ("a.csv.gz", gzip.compress(TABLE.encode(), mtime=0)[:-9], "", "cannot be read"),
+        *table("io/refused_files"),
+        ("a.csv.gz", gzip.compress(b"smiles\nCCO\nCC\n", mtime=0)[:-9], "", "cannot be read"),
         ("a.csv.gz", gzip.compress(b"x" * 99, mtime=0)[:12] + b"\xff" * 30, "", "cannot be read"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_said(tmp_path: Path, name: str, raw: bytes, column: str, part: str) -> None:
-    (tmp_path / name).write_bytes(raw)
+def test_what_is_wrong_with_a_file_is_said(
+    tmp_path: Path, name: str, content: str | bytes, column: str, part: str
+) -> None:
+    (tmp_path / name).write_bytes(content.encode() if isinstance(content, str) else content)
     with pytest.raises(FileError, match=part) as caught:
         read_queries(tmp_path / name, column)
     assert name in str(caught.value)
@@ -143,43 +115,8 @@ def test_the_queries_of_a_file_of_the_table(tmp_path: Path, case: Case) -> None:
             assert read_queries(path, task=check_task(task)) == expected.split(" | ")
 
 
-@pytest.mark.parametrize(
-    ("text", "rows"), [("a,b\n1,2\n\n3\n4,5,\n", [["a", "b"], ["1", "2"], ["3", ""], ["4", "5"]]), ("a\n", [["a"]])]
-)
-def test_the_rows_of_a_table_are_as_long_as_its_header(text: str, rows: list[list[str]]) -> None:
-    assert list(readers.read_table(text, ".csv", "it")) == rows
-
-
-@pytest.mark.parametrize(
-    ("names", "place"), [(["id", "Smiles "], (1,)), (["product", "smiles"], (1,)), (["a", "b"], ())]
-)
-def test_a_column_is_known_by_its_name(names: list[str], place: tuple[int, ...]) -> None:
-    assert find_query_columns(names) == place
-
-
-SIDES = {"id": "1", "reactants": "C.N", "Products": "CN"}
-FLASK = {"reactants_and_reagents": "C.N.O", "product": "CN", "main_product": "CN", "core_reactants": "C.N"}
-
-
 @pytest.mark.parametrize("ending", [".csv", ".parquet"])
-@pytest.mark.parametrize(
-    ("task", "row", "query", "told"),
-    [
-        ("forward", SIDES, "C.N", "from reactants, not from Products; --column"),
-        ("retro", SIDES, "CN", "from Products, not from reactants; --column"),
-        ("reagents", SIDES, "C.N>>CN", "from reactants>>Products; --column"),
-        ("forward", FLASK, "C.N.O", "from reactants_and_reagents, not from product, main_product, core_reactants;"),
-        ("retro", FLASK, "CN", "from product, not from reactants_and_reagents, main_product, core_reactants;"),
-        ("reagents", FLASK, "C.N>>CN", "from core_reactants>>main_product, not from reactants_and_reagents, product;"),
-        ("retro", {"product": "CN", "core_reactants": "C"}, "CN", "not from core_reactants"),
-        ("reagents", {"Rxn SMILES": "C.N>O>CN", "product": "CN"}, "C.N>O>CN", "from Rxn SMILES, not from product"),
-        ("retro", {"id": "1", "reaction": "C.N>O>CN"}, "C.N>O>CN", ""),  # the parser takes the task's side
-        ("forward", {"product_smiles": "CN", "smiles": "C.N"}, "C.N", "from smiles, not from product_smiles"),
-        ("forward", {"source": "US1", "reactant": "C"}, "C", ""),
-        ("reagents", {"reactants": "", "product": ""}, "", "from reactants>>product"),
-        ("forward", {"product": "CN"}, "CN", "from product, its only column"),
-    ],
-)
+@pytest.mark.parametrize(("task", "row", "query", "told"), table("io/columns_of_tasks"))
 def test_the_task_says_which_column_is_read(
     tmp_path: Path, ending: str, task: Task, row: dict[str, str], query: str, told: str
 ) -> None:
@@ -294,27 +231,18 @@ def _one_query_a_write(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_a_last_line_cut_anywhere_is_redone_and_no_other(tmp_path: Path, suffix: str) -> None:
+def test_a_header_or_a_last_line_cut_anywhere_is_redone_and_nothing_else(tmp_path: Path, suffix: str) -> None:
     out = tmp_path / f"out{suffix}"
     run(ODD, out)
     whole = out.read_bytes()
-    last = whole.rindex(b"\n", 0, -1) + 1
-    for end in range(last, len(whole)):
+    header = range(whole.index(b"\n") + 1 if suffix == ".csv" else 0)
+    last_line = range(whole.rindex(b"\n", 0, -1) + 1, len(whole))
+    for end in (*header, *last_line):
         out.write_bytes(whole[:end])
         engine = Fake()
         run(ODD, out, engine)
         assert out.read_bytes() == whole
-        assert engine.asked == ODD[-1:]
-
-
-def test_a_header_cut_anywhere_is_redone(tmp_path: Path) -> None:
-    out = tmp_path / "out.csv"
-    run(["C"], out)
-    whole = out.read_bytes()
-    for end in range(whole.index(b"\n") + 1):
-        out.write_bytes(whole[:end])
-        run(["C"], out)
-        assert out.read_bytes() == whole
+        assert engine.asked == (ODD if end in header else ODD[-1:])
 
 
 @pytest.mark.parametrize("suffix", writers.WRITERS)
@@ -367,30 +295,37 @@ def test_a_file_made_in_another_way_is_refused_and_kept(
     assert out.read_bytes() == before
 
 
-@pytest.mark.parametrize("suffix", [".csv", ".jsonl"])
-def test_somebody_elses_file_is_refused_and_kept(tmp_path: Path, suffix: str) -> None:
+@pytest.mark.parametrize(
+    ("suffix", "queries", "added", "part"),
+    [
+        (".csv", None, b"precious\n", "its settings are unknown"),
+        (".jsonl", None, b"precious\n", "its settings are unknown"),
+        (".csv", ODD, b"\xff\xfe\n", "damaged"),
+        (".jsonl", ODD, b"{}\n", "damaged"),
+        (".jsonl", ODD, b"3\n", "damaged"),
+    ],
+)
+def test_somebody_elses_or_a_damaged_file_is_refused_and_kept(
+    tmp_path: Path, suffix: str, queries: list[str] | None, added: bytes, part: str
+) -> None:
     out = tmp_path / f"o{suffix}"
-    out.write_text("precious\n")
-    with pytest.raises(FileError, match="its settings are unknown"):
-        run(ODD, out)
-    assert out.read_text() == "precious\n"
-
-
-@pytest.mark.parametrize(("suffix", "junk"), [(".csv", b"\xff\xfe\n"), (".jsonl", b"{}\n"), (".jsonl", b"3\n")])
-def test_a_damaged_file_is_refused_and_kept(tmp_path: Path, suffix: str, junk: bytes) -> None:
-    out = tmp_path / f"o{suffix}"
-    run(ODD, out)
-    out.write_bytes(out.read_bytes() + junk)
+    if queries:
+        run(queries, out)
+    with out.open("ab") as file:
+        file.write(added)
     before = out.read_bytes()
-    with pytest.raises(FileError, match="damaged"):
+    with pytest.raises(FileError, match=part):
         run(ODD, out)
     assert out.read_bytes() == before
 
 
-def test_an_unknown_ending_is_refused_before_any_work(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "part"), [("o.xlsx", r"\.csv, \.jsonl, \.parquet"), ("none/o.csv", "cannot be written")]
+)
+def test_a_file_that_cannot_be_is_refused_before_any_work(tmp_path: Path, name: str, part: str) -> None:
     engine = Fake()
-    with pytest.raises(FileError, match=r"\.csv, \.jsonl, \.parquet"):
-        run(ODD, tmp_path / "o.xlsx", engine)
+    with pytest.raises(FileError, match=part):
+        run(ODD, tmp_path / name, engine)
     assert engine.asked == []
 
 
@@ -421,11 +356,6 @@ def test_a_full_disk_is_told_and_what_is_there_stays_valid(tmp_path: Path, monke
     run(ODD, out, engine)
     assert engine.asked == ODD[2:]
     assert [row["query"] for row in rows_of(out)] == list(map(spreadsheets.single_line, ODD))
-
-
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="cannot be written"):
-        run(ODD, tmp_path / "none" / "o.csv")
 
 
 def test_progress_counts_what_was_there_before(tmp_path: Path) -> None:

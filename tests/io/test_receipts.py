@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small import QUERIES, tiny_folder
+from small import QUERIES
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
@@ -23,15 +23,8 @@ Rows = list[dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("models")
-    tiny_folder(folder / "retro")
-    return folder
-
-
-@pytest.fixture(scope="module")
-def engine(models: Path) -> Engine:
-    return Engine.load(models / "retro", threads=1)
+def engine(tiny_retro: Path) -> Engine:
+    return Engine.load(tiny_retro, threads=1)
 
 
 def write(engine: Engine, path: Path, settings: DecodeSettings = BEAM) -> Rows:
@@ -73,10 +66,6 @@ def test_what_was_written_is_decoded_again(settings: DecodeSettings, engine: Eng
     assert all(row["receipt"]["digest"] == engine.digest for row in rows)
     assert all(row["receipt"]["passes"] > 0 and row["receipt"]["margin"] >= 0 for row in rows[:-1])
     assert rows[-1]["receipt"]["margin"] is None
-
-
-def receipts_of(path: Path) -> Rows:
-    return [row.row for row in receipts.read_receipts(path)]
 
 
 def _with_hypothesis(row: dict[str, Any], **values: Any) -> dict[str, Any]:
@@ -143,8 +132,8 @@ def test_a_file_is_not_resumed_without_its_receipts(engine: Engine, tmp_path: Pa
         writers.predict_file(engine, QUERIES, tmp_path / "a.csv", BEAM, receipts=True)
 
 
-def test_the_commands(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CHEMSPEC_MODELS", str(models))
+def test_the_commands(tiny_retro: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tiny_retro.parent))
     queries, path = tmp_path / "q.smi", tmp_path / "a.jsonl"
     queries.write_text("\n".join(QUERIES))
     run = CliRunner().invoke
@@ -155,6 +144,7 @@ def test_the_commands(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     path.write_text(path.read_text().replace('"receipt"', '"note": 1, "receipt"').replace('"n": 2', '"n": 3', 1))
     done = run(app, ["verify", str(path), "--json"])
     assert (done.exit_code, [item["row"] for item in json.loads(done.stdout)["differences"]]) == (1, [1])
-    save([signed({**row, "receipt": {**row["receipt"], "model": "/tmp"}}) for row in receipts_of(path)], path)
+    rows = [row.row for row in receipts.read_receipts(path)]
+    save([signed({**row, "receipt": {**row["receipt"], "model": "/tmp"}}) for row in rows], path)
     assert "model '/tmp', which wrote these rows, is not installed" in run(app, ["verify", str(path)]).output
     assert run(app, ["predict", "C", "-t", "retro", "--receipts"]).exit_code != 0

@@ -91,8 +91,6 @@ def test_without_a_forward_model_it_says_how_to_go_on(call: Any, monkeypatch: py
         (["-o", "route.pdf"], ".json, .md, .svg, .png"),
         (["--stock", "nowhere.smi"], "nowhere.smi"),
         (["--expansions", "0"], "expansions is 0"),
-        (["--through", "C(("], "cannot be read"),
-        (["--avoid", "C(("], "is not a SMARTS"),
     ],
 )
 def test_what_cannot_be_done_is_said(call: Any, words: list[str], told: str) -> None:

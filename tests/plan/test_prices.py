@@ -8,14 +8,12 @@ from pathlib import Path
 
 import openpyxl
 import pytest
+from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.plan import prices
-from chemspec.plan.prices import inchikey
 from chemspec.plan.stock import load_stock
-
-ETHANOL, ANILINE = inchikey("CCO"), inchikey("Nc1ccccc1")
 
 
 def offer(text: str, name: str = "a.csv") -> str:
@@ -23,22 +21,7 @@ def offer(text: str, name: str = "a.csv") -> str:
     return str(found)
 
 
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("SMILES,Price,Currency,Amount,Supplier\nCCO,12.50,EUR,g,Acme", "12.50 EUR/g, Acme"),
-        (f"inchikey;EUR/g;vendor\n{ETHANOL};1.250,00;X", "1,250.00 EUR/g, X"),
-        ("smiles;price\nCCO;€ 12,5/kg", "12.50 EUR/kg"),
-        ("smiles,price_usd_per_g\nCCO,3", "3.00 USD/g"),
-        ("smiles,price (EUR per mmol)\nCCO,7", "7.00 EUR/mmol"),
-        ("smiles,price,pack\nCCO,CHF 7.5,25 ml", "7.50 CHF/25 ml"),
-        ("smiles,price\nCCO,1'000", "1,000.00"),
-        ('smiles,price\nCCO,"1,000"', "1,000.00"),
-        ("name,price\nethanol,3 EUR/g", "3.00 EUR/g"),
-        ("smiles,vendor\nCCO,Acme", "Acme"),
-        ("smiles,price,vendor\nCCO,9 EUR/g,A\nOCC,8 EUR/g,B\nCCO,1 EUR/kg,C", "8.00 EUR/g, B"),
-    ],
-)
+@pytest.mark.parametrize(("text", "told"), table("plan/offers"))
 def test_a_line_of_any_country_is_an_offer(text: str, told: str) -> None:
     assert offer(text) == told
 

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from case_tables import table
 
 pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
@@ -147,32 +148,18 @@ def test_what_the_forward_model_denies_it_is_asked_about_with_proposed_reagents(
     models = Expander(retro(), forward, reagents=reagents, keep=False)
     models.run_checks([(smiles, way) for way in ways])
     agreed, helped, denied = (models.with_checks(smiles, way) for way in ways[:3])
-    assert (agreed.round_trip, agreed.reagents) == (pytest.approx(0.9), "")
+    assert (agreed.round_trip, agreed.reagents, agreed.prior(smiles)) == (pytest.approx(0.9), "", ways[0].prior(smiles))
     assert (helped.round_trip, helped.reagents) == (pytest.approx(0.8), "CCN(CC)CC")
     assert (denied.round_trip, denied.reagents) == (0, "")
+    assert denied.prior(smiles) == pytest.approx(ways[2].prior(smiles) * DISAGREEMENT_FACTOR)
+    assert len(forward.asked) == 3, "alone, and what was denied with usual and with proposed reagents"
     assert reagents.asked == [[way.reaction(smiles) for way in ways[1:]]], "only where it was denied"
     found = plan(AMIDE, models, stock(tmp_path))
     told = [row for route in found.routes for row in step_table(route)]
     assert any(row.get("proposed reagents") == "Et₃N" for row in told), "of the routes found every step is asked about"
-    asked = len(reagents.asked)
+    asked = len(forward.asked), len(reagents.asked)
     plan(AMIDE, models, stock(tmp_path))
-    assert len(reagents.asked) == asked, "what is known is not asked again"
-
-
-def test_a_step_that_the_forward_model_denies_counts_a_tenth() -> None:
-    smiles = str(chem.canonical(AMIDE))
-    expander = Expander(retro(), Toy({}), keep=False)
-    (ways,) = expander.expand([smiles])
-    forward = Toy({".".join(one.reactants): [(smiles, 0.9)] for one in ways[1:]} | {".".join(ways[0].reactants): []})
-    expander.forward = forward
-    expander.run_checks([(smiles, way) for way in ways])
-    denied, agreed = (expander.with_checks(smiles, way) for way in ways[:2])
-    assert denied.round_trip == 0 and denied.prior(smiles) == pytest.approx(ways[0].prior(smiles) * DISAGREEMENT_FACTOR)
-    assert agreed.round_trip == pytest.approx(0.9) and agreed.prior(smiles) == ways[1].prior(smiles)
-    asked = [*forward.asked]
-    assert len(asked) == 2, "alone, and the denied one with the usual reagents of its class"
-    expander.run_checks([(smiles, way) for way in ways])
-    assert forward.asked == asked, "what is known is not asked again"
+    assert (len(forward.asked), len(reagents.asked)) == asked, "what is known is not asked again"
 
 
 def test_without_a_route_the_closest_is_shown(tmp_path: Path) -> None:
@@ -194,16 +181,7 @@ def test_the_closest_route_ends_where_the_fewest_atoms_are_missing(tmp_path: Pat
         assert [leaf.smiles for leaf in route.leaves if not leaf.stock] == [chem.canonical(missing)]
 
 
-@pytest.mark.parametrize(
-    ("target", "status", "words"),
-    [
-        ("CC(", "refused", "("),
-        ("CCO.CCN", "refused", "several molecules"),
-        ("C[Si](C)(C)C", "refused", "[Si]"),
-        ("CCCCCC", "open", "no valid step"),
-        ("CN", "open", "itself is in stock (mine.smi)"),
-    ],
-)
+@pytest.mark.parametrize(("target", "status", "words"), table("plan/unplannable"))
 def test_what_cannot_be_planned_is_said(tmp_path: Path, target: str, status: str, words: str) -> None:
     found = search(tmp_path, target=target)
     assert found.status == status and words in found.message
@@ -392,22 +370,19 @@ def test_a_far_deadline_changes_no_route_and_a_solution_is_noticed(tmp_path: Pat
     assert 0 < solved_at[0] < found.expansions
 
 
-def test_it_stops_when_asked_with_what_it_has(tmp_path: Path) -> None:
+def test_it_stops_when_asked_or_interrupted_with_what_it_has(tmp_path: Path) -> None:
     seen: list[int] = []
 
     def watch(now: Search) -> bool:
         seen.append(now.expansions)
         return now.expansions == 4
 
-    found = plan(AMIDE, Expander(retro(), keep=False), stock(tmp_path), PlanSettings(), watch)
-    assert seen == [0, 1, 2, 3, 4] and "stopped" in found.message and found.routes
-
-
-def test_ctrl_c_shows_what_was_found(tmp_path: Path) -> None:
-    def watch(now: Search) -> bool:
+    def interrupt(now: Search) -> bool:
         if now.expansions == 5:
             raise KeyboardInterrupt
         return False
 
-    found = plan(AMIDE, Expander(retro(), keep=False), stock(tmp_path), PlanSettings(), watch)
-    assert "interrupted" in found.message and found.routes
+    for told, said in ((watch, "stopped"), (interrupt, "interrupted")):
+        found = plan(AMIDE, Expander(retro(), keep=False), stock(tmp_path), PlanSettings(), told)
+        assert said in found.message and found.routes
+    assert seen == [0, 1, 2, 3, 4]

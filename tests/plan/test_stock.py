@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import openpyxl
 import pytest
+from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,17 +18,7 @@ from chemspec.plan.stock import BUILT_IN, Stock, load_stock, parse_stock
 ETHANOL, ANILINE = "LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "PAYRUJLWNCNPSJ-UHFFFAOYSA-N"
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("a.txt", f"{ETHANOL}\n{ANILINE}\n"),
-        ("a.smi", "CCO ethanol\nOCC again\nno molecule\n\nNc1ccccc1\r\n"),
-        ("a.csv", "name,SMILES,price\nethanol,CCO,1\naniline,Nc1ccccc1,2\n"),
-        ("a.csv", f"id;InChI_Key\n1;{ETHANOL}\n2;{ANILINE}\n"),
-        ("a.csv", "CCO\nNc1ccccc1\n"),
-        ("a.tsv", "smiles\tn\nCCO\t1\nc1ccccc1N\t2\n"),
-    ],
-)
+@pytest.mark.parametrize(("name", "text"), table("plan/stock_formats"))
 def test_every_format_gives_the_same_keys(name: str, text: str) -> None:
     wanted = sorted([ETHANOL, ANILINE])
     assert [key.decode() for key in parse_stock(text.encode(), name)] == wanted

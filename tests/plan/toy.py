@@ -7,21 +7,15 @@ from dataclasses import dataclass, field
 from math import log
 from pathlib import Path
 
+from case_tables import table
+
 from chemspec import chem
 from chemspec.plan.stock import Stock, load_stock
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Trace
 
 AMIDE, ESTER_AMIDE, ACID_AMIDE = "CC(=O)Nc1ccc(C(=O)NC)cc1", "COC(=O)c1ccc(NC(C)=O)cc1", "CC(=O)Nc1ccc(C(=O)O)cc1"
-RETRO = {
-    AMIDE: [(f"{ACID_AMIDE}.CN", 0.5), (f"{ESTER_AMIDE}.CN", 0.3), ("CC(=O)Cl.CNC(=O)c1ccc(N)cc1", 0.15)],
-    ACID_AMIDE: [(f"{ESTER_AMIDE}.[OH-].[Na+]", 0.7), ("CC(=O)Cl.Nc1ccc(C(=O)O)cc1", 0.2), (ACID_AMIDE, 0.05)],
-    ESTER_AMIDE: [("CC(=O)Cl.COC(=O)c1ccc(N)cc1", 0.8), ("CC(=O)O.COC(=O)c1ccc(N)cc1", 0.1)],
-    "CNC(=O)c1ccc(N)cc1": [("CN.Nc1ccc(C(=O)O)cc1", 0.6), ("CNC(=O)c1ccc([N+](=O)[O-])cc1", 0.3)],
-    "COC(=O)c1ccc(N)cc1": [("COC(=O)c1ccc([N+](=O)[O-])cc1", 0.6), ("CO.Nc1ccc(C(=O)O)cc1", 0.3), ("C(", 0.05)],
-    "COC(=O)c1ccc([N+](=O)[O-])cc1": [("CO.O=C(O)c1ccc([N+](=O)[O-])cc1", 0.9)],
-    "CNC(=O)c1ccc([N+](=O)[O-])cc1": [("CN.O=C(O)c1ccc([N+](=O)[O-])cc1", 0.9), ("CN", 0.05)],
-}
+RETRO = dict(table("plan/toy_reactions"))
 BOUGHT = ["CN", "CO", "CC(=O)Cl", "O=C(O)c1ccc([N+](=O)[O-])cc1", "[Na+].[OH-]"]
 
 

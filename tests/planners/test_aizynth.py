@@ -112,7 +112,6 @@ def test_all_molecules_of_a_call_are_one_batch_and_are_remembered(strategy: Any)
     assert strategy.source.asked == [["CCO", "CCN"]]  # also those that are only to be remembered
     assert {action.mol.smiles for action in actions} == {"CCO"}  # and answered for those asked about
     strategy.get_actions([Molecule("CCN")])
-    strategy.reset_cache = getattr(strategy, "reset_cache", lambda: None)
     assert len(strategy.source.asked) == 1
     assert len(actions) == len(priors)
 

@@ -52,30 +52,33 @@ def arrays(index: Path) -> files.Arrays:
     return {name: np.array(array) for name, array in files.read_index(index)[0].items()}
 
 
+RETRO = {"files": ["retro_train"]}
+
+
+def empty(own: files.Arrays) -> files.Arrays:
+    return {name: array[:0] for name, array in own.items()} | {"starts": np.zeros(1), "blocks": np.zeros(1)}
+
+
 @pytest.mark.parametrize(
-    ("name", "change"),
+    ("change", "about", "why"),
     [
-        ("starts", lambda array: array + 1),
-        ("starts", lambda array: array[:-1]),
-        ("blocks", lambda array: array * 2),
-        ("blocks", lambda array: array[:0]),
-        ("flags", lambda array: array[:-1]),
-        ("prints", lambda array: array.ravel()),
+        (lambda own: {"starts": own["starts"] + 1}, RETRO, "is not an index of precedents"),
+        (lambda own: {"starts": own["starts"][:-1]}, RETRO, "is not an index of precedents"),
+        (lambda own: {"blocks": own["blocks"] * 2}, RETRO, "is not an index of precedents"),
+        (lambda own: {"blocks": own["blocks"][:0]}, RETRO, "is not an index of precedents"),
+        (lambda own: {"flags": own["flags"][:-1]}, RETRO, "is not an index of precedents"),
+        (lambda own: {"prints": own["prints"].ravel()}, RETRO, "is not an index of precedents"),
+        (lambda _: {}, {}, "is not an index of precedents"),
+        (lambda _: {}, {"files": [1]}, "is not an index of precedents"),
+        (lambda _: {}, {"files": None}, "is not an index of precedents"),
+        (empty, {"files": []}, "contains no reaction"),
     ],
 )
-def test_parts_that_do_not_fit_are_refused(index: Path, name: str, change) -> None:  # type: ignore[no-untyped-def]
+def test_parts_that_do_not_fit_are_refused(index: Path, change, about, why: str) -> None:  # type: ignore[no-untyped-def]
     """Sums can be right, and the file made by somebody who wants to lead a look-up astray."""
     own = arrays(index)
-    files.write_index(index, own | {name: change(own[name])}, {"files": ["retro_train"]})
-    with pytest.raises(ValueError, match="is not an index of precedents"):
-        Precedents(index)
-
-
-def test_an_index_without_reactions_is_refused(index: Path) -> None:
-    own = arrays(index)
-    empty = {name: array[:0] for name, array in own.items()} | {"starts": np.zeros(1), "blocks": np.zeros(1)}
-    files.write_index(index, empty, {"files": []})
-    with pytest.raises(ValueError, match="contains no reaction"):
+    files.write_index(index, own | change(own), about)
+    with pytest.raises(ValueError, match=why):
         Precedents(index)
 
 
@@ -86,14 +89,6 @@ def test_texts_that_cannot_be_unpacked_are_told(index: Path, text: bytes) -> Non
     files.write_index(index, changed, {"files": ["retro_train", "forward_train"]})
     with pytest.raises(ValueError, match="is damaged"):
         Precedents(index).find("CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1")
-
-
-def test_about_is_checked(index: Path) -> None:
-    own = arrays(index)
-    for about in ({}, {"files": [1]}, {"files": None}):
-        files.write_index(index, own, about)
-        with pytest.raises(ValueError, match="is not an index of precedents"):
-            Precedents(index)
 
 
 def test_the_users_own_index_is_found_and_opened_once(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from case_tables import table
 from precedents_index import make, write
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
@@ -41,11 +42,6 @@ def test_what_is_only_of_the_kind_is_told_so(index: Precedents) -> None:
     assert not any(one.close for one in found.nearest)
 
 
-def test_one_is_singular(index: Precedents) -> None:
-    assert index.find("COC(=O)c1ccccc1", "O=C(O)c1ccccc1").in_words.endswith("make this change")
-    assert "2 patent" in index.find("COC(=O)c1ccccc1", "O=C(O)c1ccccc1").in_words
-
-
 def test_the_very_reaction_comes_first_and_is_told(index: Precedents) -> None:
     found = index.find(*AMIDE, n=1)
     assert found.same == found.nearest[0]
@@ -68,7 +64,9 @@ def test_a_close_reaction_stands_before_a_more_similar_one_of_the_kind(tmp_path:
         "CCCCCCCCCCCC(=O)Cl.Nc1ccc(C(F)(F)F)cc1>>CCCCCCCCCCCC(=O)Nc1ccc(C(F)(F)F)cc1",
         "Cc1ccccc1C(=O)Cl.Nc1ccccc1>>Cc1ccccc1C(=O)Nc1ccccc1",
     )
-    far, near = index.find("CCC(=O)Cl.Nc1ccccc1", "CCC(=O)Nc1ccccc1").nearest
+    found = index.find("CCC(=O)Cl.Nc1ccccc1", "CCC(=O)Nc1ccccc1")
+    assert found.in_words == "1 patent reaction makes this change"
+    far, near = found.nearest
     assert far.close and not near.close and far.similarity < near.similarity
 
 
@@ -100,34 +98,18 @@ def test_conditions_are_those_of_the_nearest(index: Precedents) -> None:
     assert index.find("COC(=O)c1ccncc1", "O=C(O)c1ccncc1").conditions[0].text == "NaOH, MeOH"
 
 
-@pytest.mark.parametrize(
-    ("recorded", "first"),
-    [
-        (["N", "N", "B.C.P.S", "C.F.P.S", "Br.C.P.S", "C.I.P.S", "C.P.S.[K+]"], "B.C.P.S"),  # each once, but alike
-        (["N", "N", "N", "B.C.P.S", "C.F.P.S", "Br.C.P.S"], "N"),
-        (["Cl", "Cl", "Cl", "C.N"], "C.N"),  # work-up alone tells nothing
-        (["Cl", "Cl", "O"], "Cl"),  # unless that is all there is
-    ],
-)
-def test_sets_vote_for_what_they_share(monkeypatch: pytest.MonkeyPatch, recorded: list[str], first: str) -> None:
+@pytest.mark.parametrize(("recorded", "first"), table("precedents/votes"))
+def test_sets_vote_for_what_they_share(monkeypatch: pytest.MonkeyPatch, recorded: tuple[str, ...], first: str) -> None:
     monkeypatch.setattr(search, "NEAR", 2.0)
     assert search.vote_conditions((reagents, 1.0) for reagents in recorded)[0].reagents == first
 
 
-@pytest.mark.parametrize(
-    ("recorded", "similarities", "order"),
-    [
-        (["N", "C", "C", "P"], [0.7, 0.7, 0.3, 0.3], ["N", "C", "P"]),
-        (["N", "C", "C", "P"], [0.69, 0.69, 0.3, 0.3], ["C", "N", "P"]),  # not near enough: the vote
-        (["Cl", "N", "C", "C"], [1, 0.9, 0.9, 0.5], ["N", "C"]),  # not work-up
-        (["", "N", "C", "C"], [1, 0.6, 0.6, 0.6], ["C", "N"]),  # the near one has no reagents on record
-    ],
-)
+@pytest.mark.parametrize(("recorded", "similarities", "order"), table("precedents/near_sets"))
 def test_the_set_of_a_near_reaction_comes_before_the_vote(
-    recorded: list[str], similarities: list[float], order: list[str]
+    recorded: tuple[str, ...], similarities: tuple[float, ...], order: tuple[str, ...]
 ) -> None:
     voted = search.vote_conditions(zip(recorded, similarities, strict=True))
-    assert [item.reagents for item in voted] == order
+    assert tuple(item.reagents for item in voted) == order
 
 
 def test_a_group_does_not_lend_its_conditions_to_another() -> None:
@@ -138,14 +120,9 @@ def test_a_group_does_not_lend_its_conditions_to_another() -> None:
     assert search._lost_atoms("[2H]CBr.[NH3+]C", "CNC[2H]") == search._lost_atoms("CI.NC", "CNC") == {"X": 1}
 
 
-def test_names_and_what_has_none() -> None:
-    assert in_words("") == ""
-    assert in_words("CS(C)=O.[Na+]") == "DMSO"
-    assert in_words("CCO.[Cl-].[OH-]") == "EtOH"
-    assert in_words("[K+].[K+].O=C([O-])[O-].CN(C)C=O") == "K₂CO₃, DMF"
-    assert in_words("CCN(CC)CC.O=C1CCC(=O)N1O.O=C1CCC(=O)N1O") == "Et₃N, N-hydroxysuccinimide"
-    assert in_words("[I][Cu][I].[Na+]") == "CuI, NaI"
-    assert in_words("CS(=O)[O-].[Na+]") == "CS(=O)[O-].[Na+]"  # one salt, though without a name
+@pytest.mark.parametrize(("reagents", "words"), table("precedents/sets_in_words"))
+def test_names_and_what_has_none(reagents: str, words: str) -> None:
+    assert in_words(reagents) == words
 
 
 @pytest.mark.parametrize(
