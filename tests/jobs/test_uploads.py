@@ -13,6 +13,7 @@ from typing import Any
 import openpyxl
 import pyarrow
 import pytest
+from case_tables import table
 from pyarrow import parquet
 
 from chemspec import chem
@@ -197,16 +198,6 @@ def test_a_first_line_may_be_a_row() -> None:
     assert uploads.read_upload(b"SMILES,CNS\nCC,b\n", "a.csv").columns == ("SMILES", "CNS")
 
 
-@pytest.mark.parametrize(
-    ("columns", "cells", "place"),
-    [
-        (("id", "SMILES "), ("CCO", "x"), 1),
-        (("id", "name", "structure"), ("1", "CO", "CC(=O)Nc1ccccc1"), 2),
-        (("a", "b"), ("", ""), 0),
-        (("product", "smiles"), ("C", "C"), 1),
-        (("id", "compound"), ("1", "acetyl chloride"), 1),
-        (("reactants", "product"), ("C.N", "CN"), 0),
-    ],
-)
+@pytest.mark.parametrize(("columns", "cells", "place"), table("jobs/guessed_columns"))
 def test_the_column_is_guessed(columns: Any, cells: Any, place: int) -> None:
     assert uploads.guess_query_column(columns, [cells]) == place

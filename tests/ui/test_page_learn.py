@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from case_tables import table
 from paths import ROOT
 
 import pages
@@ -73,15 +74,7 @@ def test_texts_name_the_numbers_of_the_examples() -> None:
         assert told in text, told
 
 
-@pytest.mark.parametrize(
-    ("alpha", "gamma", "c", "words"),
-    [
-        (0.8, 5, 0.05, "2.95 times as fast"),
-        (0.1, 5, 0.5, "no draft pays"),
-        (0.6, 20, 0.2, "slower than standard"),
-        (0.9, 5, 0.0, "longest considered"),
-    ],
-)
+@pytest.mark.parametrize(("alpha", "gamma", "c", "words"), table("ui/speed_verdicts"))
 def test_the_verdict_says_what_the_numbers_say(alpha: float, gamma: int, c: float, words: str) -> None:
     assert words in lessons.describe_setting(alpha, gamma, c)
 

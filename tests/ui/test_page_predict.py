@@ -15,6 +15,7 @@ import numpy as np
 import openpyxl
 import pytest
 import streamlit as st
+from case_tables import table
 from rdkit import Chem
 from rdkit.Chem import rdDepictor
 from streamlit.testing.v1 import AppTest
@@ -126,28 +127,7 @@ def test_what_the_forward_model_doubts_counts_a_fifth() -> None:
     assert not sure.problems
 
 
-@pytest.mark.parametrize(
-    ("task", "query", "answer", "words"),
-    [
-        ("forward", "CC(=O)Cl.N", "CC(N)=O", []),  # nothing is wrong, nothing is said
-        ("forward", "CCN", "CCBr", ["cannot supply 1 Br"]),
-        ("forward", "CC(=O)O.F[P-](F)(F)(F)(F)F", "CC(=O)F", ["1 F of the product could only come from a solvent"]),
-        (
-            "forward",
-            CLICK,
-            "O=C1O[C@H]([C@@H](O)CO)C(O)=C1c1ccccc1",
-            ["3 O of the product could only come from a solvent"],
-        ),
-        ("forward", "CCO.CN", "CCO", ["returns a starting material"]),
-        ("retro", "CC(=O)OC", "CO", ["cannot supply 2 C, 1 O"]),
-        ("forward", "CCO", "C(", ["not a valid SMILES: this ( is never closed (character 2)"]),
-        ("retro", "Cc1ccccc1", "Cc1ccccc1Br", ["removes a halogen"]),
-        ("retro", "COc1ccccc1", "O=C([O-])[O-].Oc1ccccc1", ["1 C of the product could only come from a solvent"]),
-        ("retro", "CCCc1ccc(C)cc1", "CCCBr.Cc1ccccc1", []),
-        ("forward", "CN(C)C=O.COc1ccccc1.O=P(Cl)(Cl)Cl", "COc1ccc(C=O)cc1", []),  # the solvent of others reacts
-        ("retro", "C/C=C/CC(=O)O", "C/C=C\\CC(=O)OC", ["wrong geometry: double bond 2=3 would have to turn"]),
-    ],
-)
+@pytest.mark.parametrize(("task", "query", "answer", "words"), table("ui/badges"))
 def test_badges_are_for_trouble_only(task: Any, query: str, answer: str, words: list[str]) -> None:
     (card,) = suggestions.group_answers(task, query, result(answer))
     found = card.problems
@@ -161,29 +141,13 @@ def test_a_cut_answer_says_so() -> None:
     assert suggestions.Suggestion("forward", "CC", 1, cut, None).problems == ("cut after 3 tokens",)
 
 
-@pytest.mark.parametrize(
-    ("odds", "told", "words"),
-    [
-        (0.0001, "under 1 %", "low confidence"),
-        (0.4, "40 %", "medium confidence"),
-        (0.97, "97 %", "high confidence"),
-        (1.0, "over 99 %", "high confidence"),  # nothing is certain
-    ],
-)
+@pytest.mark.parametrize(("odds", "told", "words"), table("ui/chances_in_words"))
 def test_chances_in_words(odds: float, told: str, words: str) -> None:
     assert (suggestions.format_percent(odds), suggestions.confidence_word(odds)) == (told, words)
 
 
 @weights
-@pytest.mark.parametrize(
-    ("smiles", "words"),
-    [
-        ("Cl", ""),
-        ("O.c1ccccc1", "Low confidence"),
-        ("CCN(C(C)C)C(C)C", "nothing for it to react with"),
-        ("COC(=O)c1ccc(Br)cc1.OB(O)c1ccc(F)cc1.O=C([O-])[O-].[Na+].[Na+].Cc1ccccc1.CCO", None),
-    ],
-)
+@pytest.mark.parametrize(("smiles", "words"), table("ui/doubtful_lists"))
 def test_a_list_that_deserves_doubt_says_so(smiles: str, words: str | None) -> None:
     banner = [item.value for item in open_page(smi=smiles).warning]
     assert len(banner) == (words is not None)
@@ -247,15 +211,7 @@ def test_what_cannot_be_drawn_is_written(monkeypatch: pytest.MonkeyPatch) -> Non
 # --- the scheme -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("flask", "keep", "drawn", "names"),
-    [
-        ("Brc1ccccc1.OB(O)c1ccccc1.O=C([O-])[O-].[K+].[K+].C1CCOC1", (), (0, 1), ("K₂CO₃", "THF")),
-        ("CO.CC(=O)Cl", ("CO",), (0, 1), ()),  # a reagent that gives atoms
-        ("CCO.[Na+].[OH-].[Na+].Cc1ccc(S(=O)(=O)[O-])cc1", (), (1, 4), ("EtOH", "NaOH")),  # no ion of another salt
-        ("O.CO", (), (0, 1), ()),  # nothing is hidden where all have names
-    ],
-)
+@pytest.mark.parametrize(("flask", "keep", "drawn", "names"), table("ui/over_the_arrow"))
 def test_reagents_stand_over_the_arrow(flask: str, keep: Any, drawn: Any, names: Any) -> None:
     assert short_names.split_drawn_and_named(flask.split("."), keep=keep) == (drawn, names)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
+from case_tables import table
 from paths import ROOT
 from slowness import slowness
 
@@ -248,19 +249,7 @@ def test_the_wheel_carries_it(tmp_path: Path, hook: ModuleType) -> None:
 # --- the sketcher's contract, without a browser --------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("a", "b", "alike"),
-    [
-        ("c1ccccc1", "C1C=CC=CC=1", True),
-        ("OCC.CC(=O)Cl>>CCOC(C)=O", "CC(Cl)=O.CCO>>CC(OCC)=O", True),
-        ("A>>B", "A>>B", True),
-        ("CCO>>CC=O", "CCO>[O]>CC=O", False),
-        ("N[C@@H](C)O", "N[C@H](C)O", False),
-        ("", "", True),
-        ("CC(", "CC", False),
-        ("[NH3]->[Cu]", "[NH3]->[Cu]", True),
-    ],
-)
+@pytest.mark.parametrize(("a", "b", "alike"), table("ui/compared_texts"))
 def test_texts_are_compared_as_molecules(a: str, b: str, alike: bool) -> None:
     assert (sketcher.canonical_sides(a) == sketcher.canonical_sides(b)) is alike
 
