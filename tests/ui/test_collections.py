@@ -69,8 +69,8 @@ def test_what_is_kept_comes_back_changed_and_once(store: Answers) -> None:
 
 
 @pytest.mark.parametrize(("how", "labels"), table("ui/collection_searches"))
-def test_search(store: Answers, how: dict[str, str], labels: list[str]) -> None:
-    assert [one.label for one in find_matching(stored(store), **how)] == labels
+def test_search(store: Answers, how: dict[str, str], labels: tuple[str, ...]) -> None:
+    assert tuple(one.label for one in find_matching(stored(store), **how)) == labels
 
 
 def test_a_structure_that_cannot_be_read_is_told(store: Answers) -> None:

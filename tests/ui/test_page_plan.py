@@ -168,12 +168,6 @@ def test_nothing_to_buy_is_said() -> None:
     assert "No route from stock" in page.warning[0].value.replace("\\", "")
 
 
-def test_prices_of_an_uploaded_list_are_kept() -> None:
-    stock = search_form._read_own_stock(b"smiles,price,currency,amount,supplier\nCCO,5,EUR,1 g,Acme\n", "mine.csv")
-    assert "Acme" in stock.source("CCO")
-    assert search_form._read_own_stock(b"CCO\n", "mine.smi").source("CCO") == "mine.smi"
-
-
 def test_without_the_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "is_installed", lambda _: False)
     assert "chemspec[plan]" in pages.open_page("plan").info[0].value

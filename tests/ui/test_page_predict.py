@@ -473,11 +473,6 @@ def test_long_work_shows_its_progress_and_a_stop_button_and_stays_stopped(monkey
     assert not page.exception and "Stopped" in page.info[0].value
 
 
-def test_an_unknown_model_in_a_link_is_named() -> None:
-    page = open_page(task="sideways", smi="CCO")
-    assert "sideways" in page.warning[0].value
-
-
 # --- files ----------------------------------------------------------------------------------------------
 
 

@@ -162,6 +162,10 @@ def test_a_detail_of_the_first_answer_colours_target_and_answer() -> None:
     assert not page.exception
     text = html(page)
     assert text.count("coloured by origin") == 3  # the target and two reactants
+    assert text.count('"cs-runs"') == 1
+    page.session_state["predict_text"] = "CC(=O)Nc1ccccc1"
+    page.button(key="predict_ask").click().run()
+    assert not page.exception and "coloured by origin" not in html(page), "it belongs to the question before"
 
 
 @weights
