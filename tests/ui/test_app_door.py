@@ -21,6 +21,10 @@ from watched import Watch
 
 pytest.importorskip("streamlit")
 
+from chemspec.asset_files import assets_folder
+from chemspec.ui.common import nav
+from chemspec.ui.launch import server
+
 PROXY = "chem.example.org"
 COMMAND = ("chemspec.cli", "app", "--headless", "--port", "0")
 STREAMLIT = ("streamlit", "run", "app.py", "--server.headless", "true", "--server.port", "0")
@@ -115,6 +119,16 @@ def test_pages_are_sent_under_the_names_of_the_server_only(app: App, path: str) 
     assert rawhttp.get(app.port, path, {**own, "Sec-Fetch-Mode": "navigate"})[0] == 200
     assert rawhttp.get(app.port, path, {**own, "Sec-Fetch-Mode": "no-cors"})[0] == 403
     assert rawhttp.get(app.port, path, {**own, "Origin": "http://evil.example"})[0] == 403
+
+
+def test_every_page_comes_with_its_styles_and_the_first_by_its_name_too(app: App) -> None:
+    styles = [(assets_folder() / "web" / name).read_bytes().decode("latin-1") for name in server.EARLY]
+    for path in ("/", *(f"/{name}" for name, _ in nav.PAGES[1:])):
+        status, text = rawhttp.get(app.port, path, {"Host": "localhost"})
+        early = text.partition("<body><style>")[2]
+        assert status == 200 and all(style in early for style in styles)
+    status, text = rawhttp.get(app.port, f"/{nav.PAGES[0][0]}?task=retro&smi=CC%23N", {"Host": "localhost"})
+    assert status == 307 and "location: ./?task=retro&smi=CC%23N" in text
 
 
 def test_headers_without_an_end_are_refused(app: App) -> None:
