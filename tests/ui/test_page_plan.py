@@ -18,7 +18,6 @@ pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 sys.path.append(str(TESTS / "plan"))
 
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 from toy import AMIDE, BOUGHT, Toy, retro, stock
 
@@ -178,7 +177,7 @@ def test_an_empty_page_offers_examples() -> None:
     assert {one.label for one in page.button} >= {"Search", *search_form.EXAMPLES}
 
 
-def test_what_a_stopped_search_found_is_read_once_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_stopped_search_found_is_read_once_it_has_ended(state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ended, seen = Event(), []
     asked: Any = SimpleNamespace(key="one")
 
@@ -186,11 +185,7 @@ def test_what_a_stopped_search_found_is_read_once_it_has_ended(monkeypatch: pyte
         seen.append((how, ended.is_set()))
         return "what was found"
 
-    class State(dict):  # type: ignore[type-arg]
-        __getattr__, __setattr__ = dict.__getitem__, dict.__setitem__
-
-    state = State(plan_stopped="one", plan_under_way=("one", SimpleNamespace(result=result), ended))
-    monkeypatch.setattr(st, "session_state", state)
+    state |= {"plan_stopped": "one", "plan_under_way": ("one", SimpleNamespace(result=result), ended)}
     waits = ended.wait
     monkeypatch.setattr(ended, "wait", lambda *_: (ended.set(), waits(0)))  # the old script ends while this one waits
     assert plan_view.run_search(asked, None) == "what was found"  # type: ignore[arg-type]
