@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 import rawhttp
+from app_server import wait_for_address
 from paths import ROOT
 from serving import HURRY, until
 from watched import Watch
@@ -56,22 +57,10 @@ def started(folder: Path, *options: str, command: tuple[str, ...] = COMMAND, fil
     with log.open("wb") as out:
         process = subprocess.Popen(words, stdout=out, stderr=out, cwd=ROOT, env=settings)
     try:
-
-        def port() -> int | None:
-            assert process.poll() is None, log.read_text()
-            found = re.search(r"URL: http://\S+:(\d+)", log.read_text())
-            return int(found[1]) if found and is_open(int(found[1])) else None
-
-        yield App(process, until(port, "the app", 4 * HURRY), log, watch)
+        yield App(process, int(wait_for_address(log, process).rpartition(":")[2]), log, watch)
     finally:
         process.kill()
         process.wait()
-
-
-def is_open(port: int) -> bool:
-    """Whether somebody listens there."""
-    with socket.socket() as asks:
-        return asks.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="module")
@@ -183,5 +172,6 @@ def test_who_kills_the_app_ends_its_server(tmp_path: Path, number: int) -> None:
         assert not rawhttp.listening(app.port)  # and at its own address
         app.process.send_signal(number)
         app.process.wait(HURRY)
-        until(lambda: not is_open(app.port), "the end of the server")
+        with socket.socket() as asks:
+            until(lambda: asks.connect_ex(("127.0.0.1", app.port)), "the end of the server")
         assert app.watch.outside() == []

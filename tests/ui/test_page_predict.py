@@ -299,7 +299,7 @@ def test_a_page_that_lost_its_task_opens_with_the_first_one() -> None:
 
 
 @weights
-def test_a_link_is_answered_with_ideas() -> None:
+def test_a_link_is_answered_with_ideas_and_options_change_the_search() -> None:
     page = open_page(task="retro", smi="CC(=O)Nc1ccccc1")
     assert "CC(=O)Cl.Nc1ccccc1" in " ".join(item.value for item in page.code) + html(page) or "acid" in html(page)
     text = html(page)
@@ -309,6 +309,11 @@ def test_a_link_is_answered_with_ideas() -> None:
     assert "chance to be the recorded route" in text
     assert "atoms that change are highlighted" in text
     assert page.button(key="predict_measure").label == "Race on the page Speed"
+    engine = queued_engine.loaded_engines()[model_folder("retro")]
+    fast = engine.runtime == "native" and int8_is_usable(model_folder("retro"))
+    assert engine.dtype == ("int8" if fast else "fp32")
+    page.selectbox(key="predict_search").select("greedy").run()
+    assert not page.exception and len(page.code) == 1
     page.session_state["predict_text"] = LIDOCAINE
     page.run()
     assert "belong to an earlier query" in page.warning[0].value
@@ -366,7 +371,13 @@ def test_the_recorded_example_is_what_the_model_says(task: Any) -> None:
 
 
 @weights
-def test_the_cuts_of_one_target_are_not_drawn_into_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_is_one_run_of_the_page_with_few_values_in_the_session_and_cuts_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs: list[None] = []
+    panel = query_panel.show_query_panel
+    monkeypatch.setattr(query_panel, "show_query_panel", lambda: (runs.append(None), panel())[1])
+    monkeypatch.setattr(details, "find_forks", None)  # only where somebody opens "Why?"
     drawn: list[tuple[str, tuple[int, ...]]] = []
     picker = bond_picker.show_bond_picker
 
@@ -376,6 +387,13 @@ def test_the_cuts_of_one_target_are_not_drawn_into_the_next(monkeypatch: pytest.
 
     monkeypatch.setattr(bond_picker, "show_bond_picker", watched)
     page = open_page(task="retro", smi=LIDOCAINE)
+    assert len(runs) == 1 and page.session_state["predict_question"].link == {"task": "retro", "smi": LIDOCAINE}
+    state: Any = page.session_state._state._state
+    values = {key for key in (*state._old_state, *state._new_session_state) if not key.startswith("$$")}
+    assert len(values) <= 12, "what is no widget's, and three that are"
+    widgets = [key for key in state._new_widget_state.widget_metadata if "INTERNAL" not in key]
+    assert len(widgets) <= 35, "with five cards, of which each has one control and one button"
+
     assert max(drawn[-1][1]) > 5
     drawn.clear()
     page.session_state["predict_text"] = "CCOC(C)=O"  # as "Find precursors" puts it
@@ -383,21 +401,6 @@ def test_the_cuts_of_one_target_are_not_drawn_into_the_next(monkeypatch: pytest.
     assert not page.exception
     ((target, atoms),) = drawn  # once a run, when the answers are known
     assert target == "CCOC(C)=O" and atoms and max(atoms) <= 5
-
-
-@weights
-def test_a_question_is_one_run_of_the_page_and_few_values_in_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs: list[None] = []
-    panel = query_panel.show_query_panel
-    monkeypatch.setattr(query_panel, "show_query_panel", lambda: (runs.append(None), panel())[1])
-    monkeypatch.setattr(details, "find_forks", None)  # only where somebody opens "Why?"
-    page = open_page(task="retro", smi=LIDOCAINE)
-    assert len(runs) == 1 and page.session_state["predict_question"].link == {"task": "retro", "smi": LIDOCAINE}
-    state: Any = page.session_state._state._state
-    values = {key for key in (*state._old_state, *state._new_session_state) if not key.startswith("$$")}
-    assert len(values) <= 12, "what is no widget's, and three that are"
-    widgets = [key for key in state._new_widget_state.widget_metadata if "INTERNAL" not in key]
-    assert len(widgets) <= 35, "with five cards, of which each has one control and one button"
 
 
 @weights
@@ -441,16 +444,6 @@ def test_a_broken_model_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     page = open_page(smi="CCO")
     assert "The model forward cannot be used" in page.error[0].value
     st.cache_resource.clear()
-
-
-@weights
-def test_options_change_the_search() -> None:
-    page = open_page(task="retro", smi="CC(=O)Nc1ccccc1")
-    engine = queued_engine.loaded_engines()[model_folder("retro")]
-    fast = engine.runtime == "native" and int8_is_usable(model_folder("retro"))
-    assert engine.dtype == ("int8" if fast else "fp32")
-    page.selectbox(key="predict_search").select("greedy").run()
-    assert not page.exception and len(page.code) == 1
 
 
 def test_long_work_shows_its_progress_and_a_stop_button_and_stays_stopped(monkeypatch: pytest.MonkeyPatch) -> None:

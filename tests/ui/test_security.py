@@ -103,11 +103,6 @@ def opened(
 
 
 @pytest.mark.ui
-def test_without_the_setting_nobody_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert opened("", monkeypatch, None).title[0].value == "Predict"
-
-
-@pytest.mark.ui
 @pytest.mark.parametrize("page", ["", "batch", "plan"])
 def test_who_has_not_logged_in_sees_a_button_and_nothing_else(monkeypatch: pytest.MonkeyPatch, page: str) -> None:
     asked: list[bool] = []
@@ -130,16 +125,17 @@ def test_a_login_that_is_not_set_up_lets_nobody_in(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize(
     ("wanted", "user", "enters"),
     [
+        ("", None, True),  # without the setting nobody is asked
         ("1", {"sub": "x"}, True),
         ("@example.org", {"email": "Jane@Example.org", "email_verified": True}, True),
         ("@example.org", {"email": "jane@example.org", "email_verified": False}, False),
         ("@example.org", {"sub": "x"}, False),
     ],
 )
-def test_who_has_logged_in_enters_if_invited(
-    monkeypatch: pytest.MonkeyPatch, wanted: str, user: dict[str, Any], enters: bool
+def test_who_has_logged_in_enters_if_invited_and_everybody_without_the_setting(
+    monkeypatch: pytest.MonkeyPatch, wanted: str, user: dict[str, Any] | None, enters: bool
 ) -> None:
-    app = opened(wanted, monkeypatch, {"is_logged_in": True, **user})
+    app = opened(wanted, monkeypatch, user and {"is_logged_in": True, **user})
     assert app.title[0].value == ("Predict" if enters else "chemspec")
     assert bool(app.error) != enters
 
