@@ -7,15 +7,13 @@ from urllib.parse import quote
 
 import pytest
 
-from chemspec.engine.engine import installed_models
 from chemspec.ui.common.nav import PAGES
+from pages import weights
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
-pytestmark = pytest.mark.skipif(
-    not {"forward", "retro"} <= {folder.name for folder in installed_models()}, reason="no models in assets/models"
-)
+pytestmark = weights
 TITLES = dict(PAGES)
 ASKED = {"predict": "CC(=O)Nc1ccccc1", "plan": "CC(=O)Nc1ccc(O)cc1", "step": "CCOC(=O)c1ccccc1", "speed": "CCOc1ccccc1"}
 

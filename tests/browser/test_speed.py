@@ -5,15 +5,10 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
-import pytest
-
 from chemspec import chem
-from chemspec.engine.engine import installed_models
+from pages import weights
 
-pytestmark = pytest.mark.skipif(
-    {"forward", "retro"} - {folder.name for folder in installed_models()} != set(),
-    reason="needs the models forward and retro in assets/models",
-)
+pytestmark = weights
 LINK = "/speed?task=forward&smi=" + quote("CC(=O)Cl.Nc1ccccc1")
 
 

@@ -7,13 +7,11 @@ from urllib.parse import quote
 
 import pytest
 
-from chemspec.engine.engine import installed_models
+from pages import weights
 
 QUERY = "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1"
 
-pytestmark = pytest.mark.skipif(
-    not {"forward", "retro"} <= {folder.name for folder in installed_models()}, reason="no models in assets/models"
-)
+pytestmark = weights
 ADDRESS = f"/step?task=forward&smi={quote(QUERY)}"
 
 

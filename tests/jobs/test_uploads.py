@@ -13,6 +13,7 @@ from typing import Any
 import openpyxl
 import pyarrow
 import pytest
+from case_tables import table
 from pyarrow import parquet
 
 from chemspec import chem
@@ -93,35 +94,24 @@ def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> 
 @pytest.mark.parametrize(
     ("name", "raw", "part"),
     [
+        *((name, text.encode(), part) for name, text, part in table("jobs/refused_texts")),
         ("a.csv", b"x" * 50_000_000, "50 MB; 10 are the limit"),
         ("a.csv.gz", gzip.compress(b"C\n" * 15_000_000, mtime=0), "more than 20 MB"),
-        ("a.csv.gz", b"PK\x03\x04", "cannot be unpacked"),
         ("a.smi", b"C\n" * 10_001, "more than 10,000 rows"),
         ("a.smi", b"C\r" * 10_001, "more than 10,000 rows"),
         ("a.csv", b"s\n" + b"C\n" * 10_001, "more than 10,000 rows"),
         ("a.parquet", parquet_of(s=["C"] * 10_001), "more than 10,000 rows"),
         ("a.csv", b"a," * 50 + b"\n", "51 columns"),
         ("a.parquet", parquet_of(**{f"c{k}": ["C"] for k in range(51)}), "51 columns"),
-        ("a.csv", b"a,b\n1,2,3\n", "3 cells"),
-        ("a.csv", b'a,b\n"1,2\n', "not a table"),
         ("a.csv", b'a\n"' + b"C" * 200_000, "not a table"),
-        ("a.csv", b"smiles\n", "no rows"),
-        ("a.smi", b"\n \n", "no rows"),
-        ("a.csv", b"", "is empty"),
-        ("a.csv", b"PK\x03\x04\0\0\0", "no text"),
-        ("a.parquet", b"PAR1 nothing PAR1", "no parquet"),
-        ("a.xlsx", b"PK", "not a readable workbook"),
         ("a.xlsx", zip_of(a=b"C"), "not a readable workbook"),
         ("a.xlsx", book_of([]), "is empty"),
         ("a.xlsx", book_of([["a"], ["C", "C"]]), "row 2 has 2 cells, the header 1"),
         ("a.xlsx", book_of([["C"] * 51]), "51 columns"),
         ("a.xlsx", with_part(book_of([["a"]]), SHEET, LAUGHS), "not a readable workbook|memory|damaged"),
         ("a.xlsx", with_part(book_of([["a"]]), SHEET, bytes(250_000_000)), "decompresses to 25. MB; the limit is 200"),
-        ("a.sdf", b"", "no records"),
         ("a.sdf", b"$$$$\n" * 20_001, "20,001 records"),
         ("a.xls", b"\xd0\xcf\x11\xe0", "cannot be read here"),
-        ("a.zip", b"PK", "cannot be read here"),
-        ("gz", b"PK", "cannot be read here"),
         ("a.gz", gzip.compress(b"C\n", mtime=0), "cannot be read here"),
         ("a.csv.gz.gz", gzip.compress(gzip.compress(b"C\n", mtime=0), mtime=0), "cannot be read here"),
     ],
@@ -197,16 +187,6 @@ def test_a_first_line_may_be_a_row() -> None:
     assert uploads.read_upload(b"SMILES,CNS\nCC,b\n", "a.csv").columns == ("SMILES", "CNS")
 
 
-@pytest.mark.parametrize(
-    ("columns", "cells", "place"),
-    [
-        (("id", "SMILES "), ("CCO", "x"), 1),
-        (("id", "name", "structure"), ("1", "CO", "CC(=O)Nc1ccccc1"), 2),
-        (("a", "b"), ("", ""), 0),
-        (("product", "smiles"), ("C", "C"), 1),
-        (("id", "compound"), ("1", "acetyl chloride"), 1),
-        (("reactants", "product"), ("C.N", "CN"), 0),
-    ],
-)
+@pytest.mark.parametrize(("columns", "cells", "place"), table("jobs/guessed_columns"))
 def test_the_column_is_guessed(columns: Any, cells: Any, place: int) -> None:
     assert uploads.guess_query_column(columns, [cells]) == place

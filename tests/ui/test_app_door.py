@@ -15,11 +15,16 @@ from pathlib import Path
 
 import pytest
 import rawhttp
+from app_server import wait_for_address
 from paths import ROOT
 from serving import HURRY, until
 from watched import Watch
 
 pytest.importorskip("streamlit")
+
+from chemspec.asset_files import assets_folder
+from chemspec.ui.common import nav
+from chemspec.ui.launch import server
 
 PROXY = "chem.example.org"
 COMMAND = ("chemspec.cli", "app", "--headless", "--port", "0")
@@ -52,22 +57,10 @@ def started(folder: Path, *options: str, command: tuple[str, ...] = COMMAND, fil
     with log.open("wb") as out:
         process = subprocess.Popen(words, stdout=out, stderr=out, cwd=ROOT, env=settings)
     try:
-
-        def port() -> int | None:
-            assert process.poll() is None, log.read_text()
-            found = re.search(r"URL: http://\S+:(\d+)", log.read_text())
-            return int(found[1]) if found and is_open(int(found[1])) else None
-
-        yield App(process, until(port, "the app", 4 * HURRY), log, watch)
+        yield App(process, int(wait_for_address(log, process).rpartition(":")[2]), log, watch)
     finally:
         process.kill()
         process.wait()
-
-
-def is_open(port: int) -> bool:
-    """Whether somebody listens there."""
-    with socket.socket() as asks:
-        return asks.connect_ex(("127.0.0.1", port)) == 0
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +108,16 @@ def test_pages_are_sent_under_the_names_of_the_server_only(app: App, path: str) 
     assert rawhttp.get(app.port, path, {**own, "Sec-Fetch-Mode": "navigate"})[0] == 200
     assert rawhttp.get(app.port, path, {**own, "Sec-Fetch-Mode": "no-cors"})[0] == 403
     assert rawhttp.get(app.port, path, {**own, "Origin": "http://evil.example"})[0] == 403
+
+
+def test_every_page_comes_with_its_styles_and_the_first_by_its_name_too(app: App) -> None:
+    styles = [(assets_folder() / "web" / name).read_bytes().decode("latin-1") for name in server.EARLY]
+    for path in ("/", *(f"/{name}" for name, _ in nav.PAGES[1:])):
+        status, text = rawhttp.get(app.port, path, {"Host": "localhost"})
+        early = text.partition("<body><style>")[2]
+        assert status == 200 and all(style in early for style in styles)
+    status, text = rawhttp.get(app.port, f"/{nav.PAGES[0][0]}?task=retro&smi=CC%23N", {"Host": "localhost"})
+    assert status == 307 and "location: ./?task=retro&smi=CC%23N" in text
 
 
 def test_headers_without_an_end_are_refused(app: App) -> None:
@@ -169,5 +172,6 @@ def test_who_kills_the_app_ends_its_server(tmp_path: Path, number: int) -> None:
         assert not rawhttp.listening(app.port)  # and at its own address
         app.process.send_signal(number)
         app.process.wait(HURRY)
-        until(lambda: not is_open(app.port), "the end of the server")
+        with socket.socket() as asks:
+            until(lambda: asks.connect_ex(("127.0.0.1", app.port)), "the end of the server")
         assert app.watch.outside() == []

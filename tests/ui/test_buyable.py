@@ -12,7 +12,6 @@ import pytest
 
 pytest.importorskip("streamlit")
 
-import streamlit as st
 
 from chemspec.io.readers import FileError
 from chemspec.jobs import uploads
@@ -23,22 +22,6 @@ from chemspec.system import cache
 from chemspec.ui.common import stock_menu
 
 LIST = "smiles,price,currency,amount,supplier\nNc1ccccc1,12.50,EUR,g,Acme\nxx,1,EUR,g,A\nCC(=O)[O-].[Na+],3,EUR,kg,B\n"
-
-
-@pytest.fixture
-def state(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A visitor's session."""
-
-    class State(dict[str, Any]):
-        def __getattr__(self, name: str) -> Any:
-            return self[name]
-
-        def __setattr__(self, name: str, value: Any) -> None:
-            self[name] = value
-
-    kept = State()
-    monkeypatch.setattr(st, "session_state", kept)
-    return kept
 
 
 def upload(state: Any, name: str, raw: bytes) -> None:

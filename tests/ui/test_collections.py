@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_tables import table
 
 import pages
 
@@ -67,19 +68,9 @@ def test_what_is_kept_comes_back_changed_and_once(store: Answers) -> None:
     assert [one.label for one in stored(store)] == ["Suzuki"]
 
 
-@pytest.mark.parametrize(
-    ("how", "labels"),
-    [
-        ({}, ["Suzuki", "Amide"]),
-        ({"text": "lido amide"}, ["Amide"]),
-        ({"structure": "c1ccncc1"}, ["Suzuki"]),
-        ({"structure": "[NX3][CX3]=O"}, ["Amide"]),
-        ({"structure": "C(=O)Cl"}, ["Amide"]),
-        ({"text": "tried"}, []),
-    ],
-)
-def test_search(store: Answers, how: dict[str, str], labels: list[str]) -> None:
-    assert [one.label for one in find_matching(stored(store), **how)] == labels
+@pytest.mark.parametrize(("how", "labels"), table("ui/collection_searches"))
+def test_search(store: Answers, how: dict[str, str], labels: tuple[str, ...]) -> None:
+    assert tuple(one.label for one in find_matching(stored(store), **how)) == labels
 
 
 def test_a_structure_that_cannot_be_read_is_told(store: Answers) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from case_tables import table
 from paths import TESTS
 from small import tiny_folder
 
@@ -118,19 +119,7 @@ def test_a_job_is_cancelled_and_resumed(place: Path) -> None:
     until(app, lambda: "**2** of 2 rows" in pages.words(app))
 
 
-@pytest.mark.parametrize(
-    ("lines", "task"),
-    [
-        (["smiles", "CC(=O)Nc1ccccc1", "CCO", "CO.CC(=O)O"], "retro"),
-        (["smiles", "CC(=O)[O-].[Na+]", "C[NH3+].[Cl-]"], "retro"),  # a salt is one molecule
-        (["smiles", "CO.CC(=O)O", "CCO.CC(=O)Cl"], "forward"),
-        (["smiles", "CO.CC(=O)O>>COC(C)=O"], "forward"),
-        (["smiles", "no molecule"], ""),
-        (["PRODUCT", "CO.CC(=O)O"], "retro"),
-        (["Target SMILES", "CCO"], "retro"),
-        (["reactants", "CCO"], "forward"),
-    ],
-)
+@pytest.mark.parametrize(("lines", "task"), table("ui/guessed_tasks"))
 def test_the_task_is_guessed_from_the_heading_or_the_rows(lines: list[str], task: str) -> None:
     guess, reason = job_form.guess_task(uploads.read_upload("\n".join(lines).encode(), "a.csv"))
     assert (guess, bool(reason)) == (task, bool(task))

@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 
 import pytest
+from case_tables import table
+from hypothesis import given
+from hypothesis import strategies as st
 from paths import ROOT
 
 import pages
@@ -73,17 +76,26 @@ def test_texts_name_the_numbers_of_the_examples() -> None:
         assert told in text, told
 
 
-@pytest.mark.parametrize(
-    ("alpha", "gamma", "c", "words"),
-    [
-        (0.8, 5, 0.05, "2.95 times as fast"),
-        (0.1, 5, 0.5, "no draft pays"),
-        (0.6, 20, 0.2, "slower than standard"),
-        (0.9, 5, 0.0, "longest considered"),
-    ],
-)
+@pytest.mark.parametrize(("alpha", "gamma", "c", "words"), table("ui/speed_verdicts"))
 def test_the_verdict_says_what_the_numbers_say(alpha: float, gamma: int, c: float, words: str) -> None:
     assert words in lessons.describe_setting(alpha, gamma, c)
+
+
+@given(st.floats(0, 0.999), st.integers(0, 40))
+def test_expected_tokens_are_the_closed_form_of_the_papers(alpha: float, gamma: int) -> None:
+    closed = (1 - alpha ** (gamma + 1)) / (1 - alpha)
+    assert walltime.expected_tokens(alpha, gamma) == pytest.approx(closed, rel=1e-9)
+    assert walltime.expected_tokens(1, gamma) == gamma + 1  # all accepted, and the model's own token
+
+
+@given(st.floats(0, 1), st.floats(0, 2))
+def test_drafting_pays_exactly_where_alpha_exceeds_c(alpha: float, c: float) -> None:
+    """Leviathan et al., corollary 3.9, and by how much at least."""
+    gain = walltime.expected_speedup(alpha, walltime.best_gamma(alpha, c), c)
+    if alpha > c:
+        assert gain >= (1 + alpha) / (1 + c) * (1 - 1e-12)
+    else:
+        assert gain <= 1 + 1e-12
 
 
 # --- the page -------------------------------------------------------------------------------------

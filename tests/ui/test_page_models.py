@@ -141,13 +141,6 @@ def test_headings_stand_below_those_of_the_page() -> None:
     assert escaping.without_images("# one\n\n### two\n#three", under=3) == "#### one\n\n###### two\n#three"
 
 
-@pytest.mark.parametrize(
-    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (5_600_000, "5.6 MB"), (234e9, "234 GB")]
-)
-def test_sizes_in_words(count: float, text: str) -> None:
-    assert cards.format_size(count) == text
-
-
 # --- the page -------------------------------------------------------------------------------------
 
 

@@ -18,7 +18,6 @@ pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 sys.path.append(str(TESTS / "plan"))
 
-import streamlit as st
 from streamlit.testing.v1 import AppTest
 from toy import AMIDE, BOUGHT, Toy, retro, stock
 
@@ -168,12 +167,6 @@ def test_nothing_to_buy_is_said() -> None:
     assert "No route from stock" in page.warning[0].value.replace("\\", "")
 
 
-def test_prices_of_an_uploaded_list_are_kept() -> None:
-    stock = search_form._read_own_stock(b"smiles,price,currency,amount,supplier\nCCO,5,EUR,1 g,Acme\n", "mine.csv")
-    assert "Acme" in stock.source("CCO")
-    assert search_form._read_own_stock(b"CCO\n", "mine.smi").source("CCO") == "mine.smi"
-
-
 def test_without_the_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "is_installed", lambda _: False)
     assert "chemspec[plan]" in pages.open_page("plan").info[0].value
@@ -184,7 +177,7 @@ def test_an_empty_page_offers_examples() -> None:
     assert {one.label for one in page.button} >= {"Search", *search_form.EXAMPLES}
 
 
-def test_what_a_stopped_search_found_is_read_once_it_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_stopped_search_found_is_read_once_it_has_ended(state: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     ended, seen = Event(), []
     asked: Any = SimpleNamespace(key="one")
 
@@ -192,11 +185,7 @@ def test_what_a_stopped_search_found_is_read_once_it_has_ended(monkeypatch: pyte
         seen.append((how, ended.is_set()))
         return "what was found"
 
-    class State(dict):  # type: ignore[type-arg]
-        __getattr__, __setattr__ = dict.__getitem__, dict.__setitem__
-
-    state = State(plan_stopped="one", plan_under_way=("one", SimpleNamespace(result=result), ended))
-    monkeypatch.setattr(st, "session_state", state)
+    state |= {"plan_stopped": "one", "plan_under_way": ("one", SimpleNamespace(result=result), ended)}
     waits = ended.wait
     monkeypatch.setattr(ended, "wait", lambda *_: (ended.set(), waits(0)))  # the old script ends while this one waits
     assert plan_view.run_search(asked, None) == "what was found"  # type: ignore[arg-type]

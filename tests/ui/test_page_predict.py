@@ -15,6 +15,7 @@ import numpy as np
 import openpyxl
 import pytest
 import streamlit as st
+from case_tables import table
 from rdkit import Chem
 from rdkit.Chem import rdDepictor
 from streamlit.testing.v1 import AppTest
@@ -126,28 +127,7 @@ def test_what_the_forward_model_doubts_counts_a_fifth() -> None:
     assert not sure.problems
 
 
-@pytest.mark.parametrize(
-    ("task", "query", "answer", "words"),
-    [
-        ("forward", "CC(=O)Cl.N", "CC(N)=O", []),  # nothing is wrong, nothing is said
-        ("forward", "CCN", "CCBr", ["cannot supply 1 Br"]),
-        ("forward", "CC(=O)O.F[P-](F)(F)(F)(F)F", "CC(=O)F", ["1 F of the product could only come from a solvent"]),
-        (
-            "forward",
-            CLICK,
-            "O=C1O[C@H]([C@@H](O)CO)C(O)=C1c1ccccc1",
-            ["3 O of the product could only come from a solvent"],
-        ),
-        ("forward", "CCO.CN", "CCO", ["returns a starting material"]),
-        ("retro", "CC(=O)OC", "CO", ["cannot supply 2 C, 1 O"]),
-        ("forward", "CCO", "C(", ["not a valid SMILES: this ( is never closed (character 2)"]),
-        ("retro", "Cc1ccccc1", "Cc1ccccc1Br", ["removes a halogen"]),
-        ("retro", "COc1ccccc1", "O=C([O-])[O-].Oc1ccccc1", ["1 C of the product could only come from a solvent"]),
-        ("retro", "CCCc1ccc(C)cc1", "CCCBr.Cc1ccccc1", []),
-        ("forward", "CN(C)C=O.COc1ccccc1.O=P(Cl)(Cl)Cl", "COc1ccc(C=O)cc1", []),  # the solvent of others reacts
-        ("retro", "C/C=C/CC(=O)O", "C/C=C\\CC(=O)OC", ["wrong geometry: double bond 2=3 would have to turn"]),
-    ],
-)
+@pytest.mark.parametrize(("task", "query", "answer", "words"), table("ui/badges"))
 def test_badges_are_for_trouble_only(task: Any, query: str, answer: str, words: list[str]) -> None:
     (card,) = suggestions.group_answers(task, query, result(answer))
     found = card.problems
@@ -161,29 +141,13 @@ def test_a_cut_answer_says_so() -> None:
     assert suggestions.Suggestion("forward", "CC", 1, cut, None).problems == ("cut after 3 tokens",)
 
 
-@pytest.mark.parametrize(
-    ("odds", "told", "words"),
-    [
-        (0.0001, "under 1 %", "low confidence"),
-        (0.4, "40 %", "medium confidence"),
-        (0.97, "97 %", "high confidence"),
-        (1.0, "over 99 %", "high confidence"),  # nothing is certain
-    ],
-)
+@pytest.mark.parametrize(("odds", "told", "words"), table("ui/chances_in_words"))
 def test_chances_in_words(odds: float, told: str, words: str) -> None:
     assert (suggestions.format_percent(odds), suggestions.confidence_word(odds)) == (told, words)
 
 
 @weights
-@pytest.mark.parametrize(
-    ("smiles", "words"),
-    [
-        ("Cl", ""),
-        ("O.c1ccccc1", "Low confidence"),
-        ("CCN(C(C)C)C(C)C", "nothing for it to react with"),
-        ("COC(=O)c1ccc(Br)cc1.OB(O)c1ccc(F)cc1.O=C([O-])[O-].[Na+].[Na+].Cc1ccccc1.CCO", None),
-    ],
-)
+@pytest.mark.parametrize(("smiles", "words"), table("ui/doubtful_lists"))
 def test_a_list_that_deserves_doubt_says_so(smiles: str, words: str | None) -> None:
     banner = [item.value for item in open_page(smi=smiles).warning]
     assert len(banner) == (words is not None)
@@ -247,15 +211,7 @@ def test_what_cannot_be_drawn_is_written(monkeypatch: pytest.MonkeyPatch) -> Non
 # --- the scheme -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("flask", "keep", "drawn", "names"),
-    [
-        ("Brc1ccccc1.OB(O)c1ccccc1.O=C([O-])[O-].[K+].[K+].C1CCOC1", (), (0, 1), ("K₂CO₃", "THF")),
-        ("CO.CC(=O)Cl", ("CO",), (0, 1), ()),  # a reagent that gives atoms
-        ("CCO.[Na+].[OH-].[Na+].Cc1ccc(S(=O)(=O)[O-])cc1", (), (1, 4), ("EtOH", "NaOH")),  # no ion of another salt
-        ("O.CO", (), (0, 1), ()),  # nothing is hidden where all have names
-    ],
-)
+@pytest.mark.parametrize(("flask", "keep", "drawn", "names"), table("ui/over_the_arrow"))
 def test_reagents_stand_over_the_arrow(flask: str, keep: Any, drawn: Any, names: Any) -> None:
     assert short_names.split_drawn_and_named(flask.split("."), keep=keep) == (drawn, names)
 
@@ -343,7 +299,7 @@ def test_a_page_that_lost_its_task_opens_with_the_first_one() -> None:
 
 
 @weights
-def test_a_link_is_answered_with_ideas() -> None:
+def test_a_link_is_answered_with_ideas_and_options_change_the_search() -> None:
     page = open_page(task="retro", smi="CC(=O)Nc1ccccc1")
     assert "CC(=O)Cl.Nc1ccccc1" in " ".join(item.value for item in page.code) + html(page) or "acid" in html(page)
     text = html(page)
@@ -353,6 +309,11 @@ def test_a_link_is_answered_with_ideas() -> None:
     assert "chance to be the recorded route" in text
     assert "atoms that change are highlighted" in text
     assert page.button(key="predict_measure").label == "Race on the page Speed"
+    engine = queued_engine.loaded_engines()[model_folder("retro")]
+    fast = engine.runtime == "native" and int8_is_usable(model_folder("retro"))
+    assert engine.dtype == ("int8" if fast else "fp32")
+    page.selectbox(key="predict_search").select("greedy").run()
+    assert not page.exception and len(page.code) == 1
     page.session_state["predict_text"] = LIDOCAINE
     page.run()
     assert "belong to an earlier query" in page.warning[0].value
@@ -410,7 +371,13 @@ def test_the_recorded_example_is_what_the_model_says(task: Any) -> None:
 
 
 @weights
-def test_the_cuts_of_one_target_are_not_drawn_into_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_is_one_run_of_the_page_with_few_values_in_the_session_and_cuts_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runs: list[None] = []
+    panel = query_panel.show_query_panel
+    monkeypatch.setattr(query_panel, "show_query_panel", lambda: (runs.append(None), panel())[1])
+    monkeypatch.setattr(details, "find_forks", None)  # only where somebody opens "Why?"
     drawn: list[tuple[str, tuple[int, ...]]] = []
     picker = bond_picker.show_bond_picker
 
@@ -420,6 +387,13 @@ def test_the_cuts_of_one_target_are_not_drawn_into_the_next(monkeypatch: pytest.
 
     monkeypatch.setattr(bond_picker, "show_bond_picker", watched)
     page = open_page(task="retro", smi=LIDOCAINE)
+    assert len(runs) == 1 and page.session_state["predict_question"].link == {"task": "retro", "smi": LIDOCAINE}
+    state: Any = page.session_state._state._state
+    values = {key for key in (*state._old_state, *state._new_session_state) if not key.startswith("$$")}
+    assert len(values) <= 12, "what is no widget's, and three that are"
+    widgets = [key for key in state._new_widget_state.widget_metadata if "INTERNAL" not in key]
+    assert len(widgets) <= 35, "with five cards, of which each has one control and one button"
+
     assert max(drawn[-1][1]) > 5
     drawn.clear()
     page.session_state["predict_text"] = "CCOC(C)=O"  # as "Find precursors" puts it
@@ -427,21 +401,6 @@ def test_the_cuts_of_one_target_are_not_drawn_into_the_next(monkeypatch: pytest.
     assert not page.exception
     ((target, atoms),) = drawn  # once a run, when the answers are known
     assert target == "CCOC(C)=O" and atoms and max(atoms) <= 5
-
-
-@weights
-def test_a_question_is_one_run_of_the_page_and_few_values_in_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
-    runs: list[None] = []
-    panel = query_panel.show_query_panel
-    monkeypatch.setattr(query_panel, "show_query_panel", lambda: (runs.append(None), panel())[1])
-    monkeypatch.setattr(details, "find_forks", None)  # only where somebody opens "Why?"
-    page = open_page(task="retro", smi=LIDOCAINE)
-    assert len(runs) == 1 and page.session_state["predict_question"].link == {"task": "retro", "smi": LIDOCAINE}
-    state: Any = page.session_state._state._state
-    values = {key for key in (*state._old_state, *state._new_session_state) if not key.startswith("$$")}
-    assert len(values) <= 12, "what is no widget's, and three that are"
-    widgets = [key for key in state._new_widget_state.widget_metadata if "INTERNAL" not in key]
-    assert len(widgets) <= 35, "with five cards, of which each has one control and one button"
 
 
 @weights
@@ -487,16 +446,6 @@ def test_a_broken_model_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     st.cache_resource.clear()
 
 
-@weights
-def test_options_change_the_search() -> None:
-    page = open_page(task="retro", smi="CC(=O)Nc1ccccc1")
-    engine = queued_engine.loaded_engines()[model_folder("retro")]
-    fast = engine.runtime == "native" and int8_is_usable(model_folder("retro"))
-    assert engine.dtype == ("int8" if fast else "fp32")
-    page.selectbox(key="predict_search").select("greedy").run()
-    assert not page.exception and len(page.code) == 1
-
-
 def test_long_work_shows_its_progress_and_a_stop_button_and_stays_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     def spying(model: object, query: str, settings: DecodeSettings, *, report: Any) -> None:
         report("7 tokens written in 1 passes")
@@ -515,11 +464,6 @@ def test_long_work_shows_its_progress_and_a_stop_button_and_stays_stopped(monkey
     assert page.caption[0].value == "7 tokens written in 1 passes"
     page.button(key="predict_stop").click().run()
     assert not page.exception and "Stopped" in page.info[0].value
-
-
-def test_an_unknown_model_in_a_link_is_named() -> None:
-    page = open_page(task="sideways", smi="CCO")
-    assert "sideways" in page.warning[0].value
 
 
 # --- files ----------------------------------------------------------------------------------------------

@@ -74,10 +74,6 @@ def test_the_link_chooses_model_and_query() -> None:
     app = pages.open_page("speed", {"task": "retro", "smi": "c1ccncc1"})
     assert app.session_state["speed_model"] == "retro"
     assert app.session_state["speed_text"] == "c1ccncc1"
-    app.query_params["task"] = "nobody"
-    app.query_params["smi"] = "CC"
-    app.run()
-    assert "nobody" in app.warning[0].value
 
 
 # --- races
@@ -155,9 +151,3 @@ def test_a_question_of_another_page_is_raced_at_once(monkeypatch: pytest.MonkeyP
         race_page.race_against_standard(DecodeSettings(decoder="beam", n=20, drafter="auto"))
     race = opened(**state).session_state["speed_race"]
     assert [(lane.decoder, lane.n, lane.drafter) for lane in race.lanes] == [("beam", 20, "none"), ("beam", 20, "auto")]
-
-
-def test_names_and_files_are_read_as_on_predict_and_what_was_done_is_said() -> None:
-    said = html(opened(speed_text="aniline, 4-bromobenzoyl chloride, Et3N"))
-    assert "Et3N: triethylamine; read as a list" in said
-    assert "⚠" not in said

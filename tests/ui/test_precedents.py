@@ -19,7 +19,7 @@ from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
 from chemspec.ui.predict import card_parts, details, query_panel, reviewing
 
-AMIDE = "CC(=O)Cl.Nc1ccccc1"
+AMIDE, PRODUCT = "CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1"
 EVIL = "<img src=x onerror=alert(1)>"
 
 
@@ -35,18 +35,11 @@ def question(task: Task, query: str, answer: str) -> tuple[query_panel.Question,
 
 def test_a_card_tells_how_often_its_change_was_made() -> None:
     asked, card = question("retro", "CCC(=O)Nc1ccc(Cl)cc1", "CCC(=O)Cl.Nc1ccc(Cl)cc1")
+    drawing = card_parts.card_drawing(asked, card, wide=True)
     assert "3 precedents" in card_parts.card_footer(asked, card)
-    assert "DCM, Et₃N" in card_parts.card_drawing(asked, card, wide=True)
-    assert "from precedents" in card_parts.card_drawing(asked, card, wide=True)
+    assert "DCM, Et₃N" in drawing and "from precedents" in drawing
     # What the class usually takes is not told beside what was recorded.
     assert "usual:" not in card_parts.card_footer(asked, card)
-
-
-def test_a_reaction_of_the_training_data_is_told_so() -> None:
-    asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    assert "this very reaction is in the training data" in card_parts.card_footer(asked, card)
-    asked, card = question("forward", f"{AMIDE}.CCN(CC)CC", "CC(=O)Nc1ccccc1")
-    assert "this very reaction is in the training data" in card_parts.card_footer(asked, card)
 
 
 def nearest(monkeypatch: pytest.MonkeyPatch, asked: query_panel.Question, card: Suggestion) -> str:
@@ -59,25 +52,24 @@ def nearest(monkeypatch: pytest.MonkeyPatch, asked: query_panel.Question, card: 
     return "\n".join(shown)
 
 
-def test_the_nearest_are_drawn_with_reagents_and_patent(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    found = card.precedents
-    assert found is not None
+def test_a_reaction_of_the_training_data_is_told_so() -> None:
+    for asked, card in (question("retro", PRODUCT, AMIDE), question("forward", f"{AMIDE}.CCN(CC)CC", PRODUCT)):
+        assert "this very reaction is in the training data" in card_parts.card_footer(asked, card)
+
+
+def test_the_nearest_are_drawn_with_reagents_and_patent_which_files_hold_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, card = question("retro", PRODUCT, AMIDE)
     shown = nearest(monkeypatch, asked, card)
     assert shown.count("cs-precedent") == 3
     assert "the same reaction · US01000001 · DCM, Et₃N" in shown
     assert "similarity 0." in shown and "reagents not recorded" in shown
-
-
-def test_files_hold_conditions_and_patents() -> None:
-    _, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
     row = details.answer_record(card)
     assert (row["patent_reactions"], row["conditions"]) == (3, "DCM, Et3N")
     assert str(row["patents"]).startswith("US01000001")
 
 
 def test_a_scheme_for_a_slide_has_the_conditions_over_its_arrow() -> None:
-    _, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
+    _, card = question("retro", PRODUCT, AMIDE)
     over, whose = card_parts.conditions_over_arrow(card)
     assert whose == "from precedents"
     assert ">DCM, Et₃N</text>" in schemes.scheme_to_svg(*card.sides, card.step, over)
@@ -97,9 +89,7 @@ def test_what_an_index_says_cannot_become_html(tmp_path: Path, monkeypatch: pyte
     own = {name: np.array(array) for name, array in arrays.items()} | {"text": text, "blocks": blocks}
     index_file.write_index(evil, own, {"files": [f"{EVIL}"] * len(about["files"])})
     monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(evil))
-    asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
-    found = card.precedents
-    assert found is not None
+    asked, card = question("retro", PRODUCT, AMIDE)
     precedents = nearest(monkeypatch, asked, card)
     for shown in (precedents, card_parts.card_drawing(asked, card, wide=True), card_parts.card_footer(asked, card)):
         assert "<img src=x" not in shown
@@ -112,7 +102,7 @@ def test_without_an_index_the_page_is_as_before(what: str, tmp_path: Path, monke
     if what == "damaged":
         path.write_bytes(b"nothing of the kind")
     monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(path))
-    asked, card = question("retro", "CC(=O)Nc1ccccc1", AMIDE)
+    asked, card = question("retro", PRODUCT, AMIDE)
     assert "patent" not in card_parts.card_footer(asked, card)
     assert "from precedents" not in card_parts.card_drawing(asked, card, wide=True)
     assert "chemspec precedents build" in details.precedents_footnote()
@@ -130,7 +120,7 @@ def test_an_answer_that_is_no_molecule_has_none() -> None:
 @pytest.fixture
 def asked_for(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What the forward model is asked, and what it answers."""
-    told: dict[str, Any] = {"answers": ["CC(=O)Nc1ccccc1"]}
+    told: dict[str, Any] = {"answers": [PRODUCT]}
 
     def decode_many(_: object, queries: list[str], __: object) -> list[DecodeResult]:
         told["query"] = queries[0]
@@ -143,7 +133,7 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def opinion(written: str) -> str:
-    return details.forward_opinion("forward", AMIDE, written, "CC(=O)Nc1ccccc1")
+    return details.forward_opinion("forward", AMIDE, written, PRODUCT)
 
 
 def test_the_forward_model_reads_the_conditions(asked_for: dict[str, Any]) -> None:
@@ -153,16 +143,17 @@ def test_the_forward_model_reads_the_conditions(asked_for: dict[str, Any]) -> No
         said.startswith("With DCM, Et₃N, the forward model gives the target") and "as its first answer, with 3" in said
     )
     assert opinion("").startswith("Without reagents") and asked_for["query"] == AMIDE
-
-
-def test_a_target_that_comes_later_or_not_at_all_is_told_so(asked_for: dict[str, Any]) -> None:
-    asked_for["answers"] = ["CCO", "CC(=O)Nc1ccccc1"]
-    assert "as its answer 2" in opinion("DMF")
-    asked_for["answers"] = ["CCO"]
-    assert "not among the forward model's 1 answers, but `CCO`" in opinion("DMF")
-
-
-def test_conditions_that_cannot_be_used_are_told_so(asked_for: dict[str, Any]) -> None:
     assert opinion("nonsense!").startswith("These conditions cannot be read")
-    asked_for["answers"] = []
-    assert opinion("DMF") == "The forward model cannot answer this: a token is unknown."
+
+
+@pytest.mark.parametrize(
+    ("answers", "told"),
+    [
+        (["CCO", PRODUCT], "as its answer 2"),
+        (["CCO"], "not among the forward model's 1 answers, but `CCO`"),
+        ([], "The forward model cannot answer this: a token is unknown."),
+    ],
+)
+def test_what_else_the_forward_model_says_is_told(asked_for: dict[str, Any], answers: list[str], told: str) -> None:
+    asked_for["answers"] = answers
+    assert told in opinion("DMF")

@@ -79,22 +79,18 @@ def test_a_relabelled_ring_comes_from_its_place_in_the_query(words: tuple[str, .
     assert (view.passes[1].drafts[0].accepted, len(view.passes[1].drafts[0].tokens)) == (7, 8)
 
 
-def test_a_rejected_draft_is_rejected_from_its_first_wrong_token_on() -> None:
+def test_a_draft_is_rejected_from_its_first_wrong_token_on_and_says_what_the_model_wrote() -> None:
     passes = [step(3, 2, spans=(AcceptedSpan(0, 2, "copy", (0, 2)),), drafts=(draft("CO", 0), draft("CCOC", 1)))]
     view = view_trace(greedy("CCOC", "CC", passes))
     best, other = view.passes[0].drafts
     assert (best.start, best.accepted, best.right) == (1, 2, 2)
     assert (other.start, other.accepted) == (0, 1)
     assert acceptance_by_offset(view) == [(1, 1, 1), (2, 1, 1), (3, 1, 0), (4, 1, 0)]
-
-
-def test_where_a_draft_is_left_it_says_what_the_model_wrote_and_how_sure_it_was() -> None:
-    passes = [step(3, 2, spans=(AcceptedSpan(0, 2, "copy", (0, 2)),), drafts=(draft("CO", 0), draft("CCOC", 1)))]
+    assert other.correction == ("C", 1.0, None)
     odds = [{"C": 1.0}, {"C": 0.7, "O": 0.3}, {"end": 1.0}]
     best, other = view_trace(greedy("CCOC", "CC", passes), odds).passes[0].drafts
     assert other.correction == ("C", 1.0, 0.3)
     assert best.correction == ("end", 1.0, 0.0)  # the O is not among the best
-    assert view_trace(greedy("CCOC", "CC", passes)).passes[0].drafts[1].correction == ("C", 1.0, None)
     (accepted,) = view_trace(greedy("CC", "CC", [step(3, 2, drafts=(draft("CC", 0, end=True),))])).passes[0].drafts
     assert accepted.correction is None
 
@@ -145,7 +141,7 @@ BEAM = DecodeResult(
 )
 
 
-def test_nodes_are_born_kept_and_die() -> None:
+def test_nodes_are_born_kept_and_die_and_drawn_are_those_needed_or_all() -> None:
     tree = build_tree(BEAM.trace, [item.tokens for item in BEAM.hypotheses])
     assert tree is not None
     assert tree.parents == [-1, 0, 1, 2, 0, 4, 4]
@@ -156,10 +152,6 @@ def test_nodes_are_born_kept_and_die() -> None:
     assert tree.dies == [NEVER, NEVER, NEVER, 3, NEVER, 2, 3]
     assert tree.answers == ((0, 1, 2), (0, 4))
 
-
-def test_the_drawing_shows_what_was_needed_or_everything() -> None:
-    tree = build_tree(BEAM.trace, [item.tokens for item in BEAM.hypotheses])
-    assert tree is not None
     some, everything = lay_out_tree(tree), lay_out_tree(tree, spare=True)
     assert (len(some.nodes), some.left_out, len(everything.nodes), everything.left_out) == (4, 2, 6, 0)
     assert [(leaf.rank, leaf.column, leaf.step) for leaf in some.leaves] == [(1, 2, 3), (2, 1, 2)]
