@@ -53,7 +53,7 @@ def pytest_ignore_collect(collection_path: Path, config: Config) -> bool | None:
     if not group or not wanted:
         return None
     expression = Expression.compile(wanted)
-    sets = ({group}, {group, "slow"})
+    sets = [{group, *further} for further in ((), ("slow",), ("nightly",))]
     return None if any(expression.evaluate(lambda name, marks=marks: name in marks) for marks in sets) else True
 
 

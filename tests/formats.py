@@ -10,10 +10,8 @@ import argparse
 import json
 import sys
 import types
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +88,7 @@ def onmt(
         places: rows of the mask that every decoder layer of 0.4.1 has; 5,000 in its own files.
         opt: options that differ.
     """
-    weights, generator, options = _onmt_parts(model, version, sizes, places)
+    weights, generator, options = onmt_parts(model, version, sizes, places)
     with _packages():
         vocab: Any = {"src": list(source), "tgt": list(target), "data_task": "seq2seq"}
         if version == "0":
@@ -103,7 +101,7 @@ def onmt(
     return file
 
 
-def _onmt_parts(
+def onmt_parts(
     model: Transformer, version: str, sizes: tuple[int, int] | None, places: int
 ) -> tuple[dict[str, Tensor], dict[str, Tensor], dict[str, Any]]:
     """Return the weights, those of the output layer, and the options."""
@@ -162,35 +160,6 @@ def _onmt_parts(
         "norm_eps": 1e-6,
     }
     return weights, generator, options
-
-
-def genuine_onmt(file: Path, model: Transformer, words: Sequence[str]) -> Path:
-    """Write a checkpoint that OpenNMT-py 1.x and 2.x reads: with its classes and all its options in it.
-
-    Args:
-        file: to write.
-        model: its weights; ids are theirs.
-        words: the vocabulary of both sides.
-
-    Raises:
-        ModuleNotFoundError: without OpenNMT-py.
-    """
-    inputter, opts = import_module("onmt.inputters.inputter"), import_module("onmt.opts")
-    weights, generator, told = _onmt_parts(model, "2", None, 0)
-    fields = inputter.get_fields("text", None, None)
-    for side in ("src", "tgt"):
-        field = fields[side].base_field
-        field.vocab = import_module("torchtext.vocab").Vocab(Counter(), specials=[])
-        field.vocab.itos, field.vocab.stoi = list(words), {word: i for i, word in enumerate(words)}
-    parser = import_module("onmt.utils.parse").ArgumentParser()
-    opts.train_opts(parser)
-    options = argparse.Namespace(**{action.dest: action.default for action in parser._actions})  # some are required
-    width = model.config.d_model
-    vars(options).update(told, src_word_vec_size=width, tgt_word_vec_size=width, layers=told["enc_layers"])
-    table = rounded_sinusoids(width, 5000)[:, None]  # as many places as it makes itself
-    weights |= {name: table for name in weights if name.endswith("pe.pe")}
-    torch.save({"model": weights, "generator": generator, "vocab": fields, "opt": options, "optim": None}, file)
-    return file
 
 
 def _vocab(tokens: Sequence[str]) -> Any:

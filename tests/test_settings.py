@@ -5,27 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from case_tables import table
 
 from chemspec.draft.registry import Copy, Mixed, Smart, Windows
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.settings import DecodeSettings
 
 
-@pytest.mark.parametrize(
-    ("name", "values", "says"),
-    [
-        ("draft_length", (-1, 1001), "between 0 and 1000"),
-        ("draft_length", (2.5,), "whole number"),
-        ("draft_count", (-1, 1001), "between 0 and 1000"),
-        ("dilation", (-1,), "between 0 and 1000"),
-        ("node_budget", (-1, 4097), "between 0 and 4096"),
-        ("n", (0, 1001), "between 1 and 1000"),
-        ("n", (float("nan"),), "whole number"),
-        ("max_len", (0,), "between 1 and 1000"),
-        ("max_len", ("20",), "whole number"),
-        ("batch_size", (0,), "between 1 and 4096"),
-    ],
-)
+@pytest.mark.parametrize(("name", "values", "says"), table("settings_out_of_range"))
 def test_settings_out_of_range_are_refused_by_name(name: str, values: tuple[Any, ...], says: str) -> None:
     for value in values:
         with pytest.raises(ValueError, match=f"{name} is .*{says}"):

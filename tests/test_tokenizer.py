@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -82,20 +81,7 @@ def test_a_vocabulary_file_is_read_as_written(tmp_path: Path) -> None:
     assert Tokenizer.load(tmp_path / "vocab.json") == tokenizer
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("", "no JSON"),
-        ("[", "no JSON"),
-        ("\udcff[", "no JSON"),
-        ("{}", "not a list of tokens"),
-        ('["<pad>", 1]', "not a list of tokens"),
-        (json.dumps(["C", *SPECIALS]), "starts with"),
-        (json.dumps(SPECIALS[:3]), "starts with"),
-        (json.dumps([*SPECIALS, "C", "C"]), "'C' twice"),
-        (json.dumps([*SPECIALS, ""]), "token 4 of the vocabulary is empty"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), table("faulty_vocabularies"))
 def test_a_faulty_vocabulary_file_is_refused_by_name(tmp_path: Path, content: str, message: str) -> None:
     file = tmp_path / "vocab.json"
     file.write_bytes(content.encode("utf-8", "surrogateescape"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from command_line import call, last, refusal
+from command_line import call, last
 from small import QUERIES, tiny_folder
 
 from chemspec import asset_files
@@ -82,7 +82,3 @@ def test_drafters_are_counted_on_the_built_in_queries_with_the_model_that_has_th
     other = count("draft-length", "--task", "forward", "--lengths", "2")
     assert "model forward, 2 built-in queries" in other.stderr
     assert "copy" in other.stdout and " ar " not in other.stdout
-
-
-def test_options_before_the_name_of_a_command_are_refused_and_not_ignored() -> None:
-    assert "options of drafters must follow its name" in refusal("bench", "--limit", 3, "drafters")

@@ -6,13 +6,16 @@ a time. That makes five tokens a pass, as many as `copy` gets from trained model
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 from statistics import fmean, median
@@ -34,6 +37,7 @@ from chemspec.bench import speed
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.engine.engine import Engine
+from chemspec.importers.foreign import rounded_sinusoids
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
 from chemspec.system.threads import set_torch_threads
@@ -70,11 +74,40 @@ def _network(tokens: int, width: int, layers: int, heads: int, feedforward: int,
 OPENNMT = ("<unk>", "<blank>", "<s>", "</s>")
 
 
+def _genuine_onmt(file: Path, model: Transformer, words: Sequence[str]) -> Path:
+    """Write a checkpoint that OpenNMT-py 1.x and 2.x reads: with its classes and all its options in it.
+
+    Args:
+        file: to write.
+        model: its weights; ids are theirs.
+        words: the vocabulary of both sides.
+
+    Raises:
+        ModuleNotFoundError: without OpenNMT-py.
+    """
+    inputter, opts = import_module("onmt.inputters.inputter"), import_module("onmt.opts")
+    weights, generator, told = formats.onmt_parts(model, "2", None, 0)
+    fields = inputter.get_fields("text", None, None)
+    for side in ("src", "tgt"):
+        field = fields[side].base_field
+        field.vocab = import_module("torchtext.vocab").Vocab(Counter(), specials=[])
+        field.vocab.itos, field.vocab.stoi = list(words), {word: i for i, word in enumerate(words)}
+    parser = import_module("onmt.utils.parse").ArgumentParser()
+    opts.train_opts(parser)
+    options = argparse.Namespace(**{action.dest: action.default for action in parser._actions})  # some are required
+    width = model.config.d_model
+    vars(options).update(told, src_word_vec_size=width, tgt_word_vec_size=width, layers=told["enc_layers"])
+    table = rounded_sinusoids(width, 5000)[:, None]  # as many places as it makes itself
+    weights |= {name: table for name in weights if name.endswith("pe.pe")}
+    torch.save({"model": weights, "generator": generator, "vocab": fields, "opt": options, "optim": None}, file)
+    return file
+
+
 def _molecular_transformer(folder: Path, smiles: Sequence[str], *, genuine: bool = False) -> Path:
     words = (*OPENNMT, *smiles)
     model = _network(len(words), 256, 4, 8, 2048)
     if genuine:
-        return formats.genuine_onmt(folder / "genuine.pt", model, words)
+        return _genuine_onmt(folder / "genuine.pt", model, words)
     return formats.onmt(folder / "model.pt", model, version="0", source=words, target=words, places=5000)
 
 
@@ -82,7 +115,7 @@ def _r_smiles(folder: Path, smiles: Sequence[str], *, genuine: bool = False) -> 
     words = (*OPENNMT, *smiles)
     model = _network(len(words), 512, 6, 8, 2048, shared_embedding=False)
     if genuine:
-        return formats.genuine_onmt(folder / "genuine.pt", model, words)
+        return _genuine_onmt(folder / "genuine.pt", model, words)
     return formats.onmt(folder / "model.pt", model, source=words, target=words)
 
 

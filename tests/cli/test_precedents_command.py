@@ -7,7 +7,7 @@ from pathlib import Path
 import command_line
 import pytest
 from click.testing import Result
-from command_line import last, refusal
+from command_line import last
 from precedents_index import files
 
 AMIDE = "CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1"
@@ -49,19 +49,3 @@ def test_nothing_found_is_told_by_the_exit_code(tmp_path: Path) -> None:
     build(tmp_path)
     none = call("find", "C=CC=C.C=CC=O>>O=CC1CC=CCC1")
     assert none.exit_code == 1 and "no patent reaction at hand" in none.output
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (("find", "CCO"), "is no reaction"),
-        (("find", "C(>>CC"), "cannot be read"),
-        (("find", ">>CC"), "cannot be read"),
-        (("find", AMIDE), "chemspec precedents build"),
-        (("build",), "no reaction data"),
-        (("build", "--source", "."), "has none of retro_train.csv.gz"),
-    ],
-)
-def test_mistakes_are_one_line(words: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CHEMSPEC_DATA", raising=False)
-    assert message in refusal("precedents", *words)

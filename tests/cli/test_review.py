@@ -44,20 +44,6 @@ def test_rows_of_files_have_the_review() -> None:
     assert "a.csv" in told, "a file without reviews has other columns"
 
 
-@pytest.mark.parametrize(
-    ("words", "part"),
-    [
-        (("--stock", "mine.smi"), "--review"),
-        (("--review", "-o", "a.parquet"), "reviews"),
-        (("--review", "-o", "a.jsonl", "--receipts"), "reviews"),
-        (("--review", "--ray", "local"), "--review"),
-        (("--review", "-t", "reagents"), "no review of reagents"),
-    ],
-)
-def test_what_does_not_go_together_is_told(words: tuple[str, ...], part: str) -> None:
-    assert part in refusal("predict", QUERY, *RETRO, *words)
-
-
 def test_a_check_of_reactants_has_the_forward_verdict() -> None:
     forward, retro = last(call("check", f"CC(=O)O.Nc1ccccc1>>{QUERY}", "-n", 3, "--threads", 1, "--json"))["checks"]
     assert forward["forward"] is None and forward["forward_of"] == {}

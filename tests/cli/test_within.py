@@ -44,11 +44,6 @@ def test_the_width_is_printed_and_in_the_json() -> None:
     assert (late.exit_code, "no answer was complete" in late.output) == (1, True)
 
 
-@pytest.mark.parametrize("words", [("--out", "a.csv"), ("--trace", "a.jsonl"), ("--review",), ("--decoder", "sample")])
-def test_what_does_not_go_with_it(words: tuple[str, ...]) -> None:
-    assert call("5s", *words).exit_code == 2
-
-
 def test_widths_as_text() -> None:
     assert describe_width(Within(0.05, 1, 5, 30)) == ("greedy answer within 50 ms; a beam of width 5 was abandoned")
     assert describe_width(Within(2.0, 7, 0, 30)) == "beam of width 7 within 2000 ms"

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -295,23 +296,7 @@ def test_a_given_vocabulary_is_used_and_kept_beside_the_arrays(retro_csv: Path, 
         prepare([retro_csv], tmp_path / "a", replace(RETRO, min_count=10), workers=1)
 
 
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
-        ({"variants": 0}, "variants is 0"),
-        ({"flat_share": 1.5}, "flat_share is 1.5"),
-        ({"task": "sideways"}, "task 'sideways'"),
-        ({"limit": -1}, "limit is -1"),
-        ({"leave_out": "test"}, "leave_out is a tuple; write"),
-        ({"only": "test"}, "only is a tuple; write"),
-        ({"apart_from": "tests.csv"}, "apart_from is a tuple; write"),
-        ({"hold_out": {"a.csv": 0}}, "hold_out of a.csv is 0"),
-        ({"variants_of": {"a.csv": 0}}, "variants_of of a.csv is 0"),
-        ({"share_of": {"a.csv": 1.0}}, "shares lie between 0 and 1"),
-        ({"share_of": {"a.csv": 0.5, "b.csv": 0.5}}, "leave something over"),
-        ({"ignore_maps": True}, "ignore_maps needs guess_maps"),
-    ],
-)
+@pytest.mark.parametrize(("fault", "message"), table("data/impossible_settings"))
 def test_impossible_settings_are_refused(fault: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         replace(RETRO, **fault)

@@ -11,13 +11,8 @@ from chemspec.settings import DecodeSettings
 
 # name, what is in the flask, main product
 TEXTBOOK = table("evaluation/textbook")
-PRECURSORS = [
-    ("O=C(NCc1ccccc1)c1ccccc1", {"NCc1ccccc1.O=C(O)c1ccccc1", "NCc1ccccc1.O=C(Cl)c1ccccc1"}),
-    ("CC(C)(C)OC(=O)NCc1ccccc1", {"CC(C)(C)OC(=O)OC(=O)OC(C)(C)C.NCc1ccccc1"}),
-    ("c1ccc(-c2ccncc2)cc1", {"Brc1ccncc1.OB(O)c1ccccc1", "Brc1ccccc1.OB(O)c1ccncc1"}),
-    ("O=C(O)c1ccc(Br)cc1", {"COC(=O)c1ccc(Br)cc1", "CCOC(=O)c1ccc(Br)cc1"}),
-    ("c1ccc(CN2CCCCC2)cc1", {"C1CCNCC1.O=Cc1ccccc1", "BrCc1ccccc1.C1CCNCC1"}),
-]
+# product, sets of reactants
+PRECURSORS = table("evaluation/precursors")
 
 
 def _engine(name: str) -> Engine:

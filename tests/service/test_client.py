@@ -1,14 +1,11 @@
-"""The client: its results, its patience, and that it needs little."""
+"""The client: its results and its patience."""
 
 from __future__ import annotations
 
-import ast
 import socket
-import sys
 from pathlib import Path
 
 import pytest
-from paths import ROOT
 from serving import Running, serving, until
 from small import QUERIES
 
@@ -18,13 +15,6 @@ from chemspec.engine.engine import Engine
 from chemspec.service.server import read_keys
 
 pytest.importorskip("fastapi")
-
-
-def test_it_needs_urllib3_alone() -> None:
-    tree = ast.parse((ROOT / "chemspec/client.py").read_text())
-    names = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
-    names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert {name.split(".")[0] for name in names} - sys.stdlib_module_names == {"urllib3"}
 
 
 def test_one_query_gives_one_result_and_many_give_many(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from case_tables import table
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from serving import Gated, Running, serving, start, until
@@ -174,22 +175,7 @@ def test_models_are_told_with_what_they_can(running: Running, engines: dict[str,
     assert "copy" in models["retro"]["drafters"] and "medusa" not in models["retro"]["drafters"]
 
 
-@pytest.mark.parametrize(
-    ("asked", "status", "code", "part"),
-    [
-        ({"model": "nobody"}, 404, "unknown_model", "available: forward, retro"),
-        ({}, 400, "no_task", "forward (what forms?)"),
-        ({"model": "retro", "task": "forward"}, 400, "wrong_task", "is a retro model, not forward"),
-        ({"task": "retro", "n": 101}, 422, "too_many_answers", "the limit here is 100"),
-        ({"task": "retro", "n": 0}, 422, "malformed", "body.n"),
-        ({"task": "retro", "temperature": "hot"}, 422, "malformed", "body.temperature"),
-        ({"task": "retro", "decoder": "nobody"}, 422, "settings", "no decoder 'nobody'"),
-        ({"task": "retro", "decoder": "sbs"}, 422, "settings", "exact: false"),
-        ({"task": "retro", "drafter": "os:getcwd"}, 422, "settings", "no drafter 'os:getcwd'"),
-        ({"task": "retro", "drafter": "medusa"}, 422, "settings", "cannot use the drafter medusa"),
-        ({"task": "retro", "tempreature": 1}, 422, "malformed", "body.tempreature"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "status", "code", "part"), table("service/refused_questions"))
 def test_what_cannot_be_asked_is_refused_with_a_reason(
     running: Running, asked: dict[str, Any], status: int, code: str, part: str
 ) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from case_tables import table
 from paths import ROOT
 
 from chemspec.settings import preset_config
@@ -89,23 +90,7 @@ def test_a_recipe_of_one_s_own_extends_a_shipped_one(tmp_path: Path) -> None:
     assert (further.data.variants, further.train, further.data.task) == (3, mine.train, "retro")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
-        ("tried = false", "tired = false", "unknown key tired; known keys are task, train"),
-        ("steps = 7", "step = 7", r"unknown key train\.step; known keys are tokens, "),
-        ("variants = 2", "variant = 2", r"unknown key data\.variant;"),
-        ("steps = 7", 'steps = "many"', r"Expected `int`, got `str` - at `train\.steps`"),
-        ("steps = 7", "steps = 0", r"steps is 0; it must be at least 1 - at `train`"),
-        ('"retro"', '"both"', r"`(data\.)?task`|task 'both' is not forward, retro or reagents"),
-        ('preset = "tiny"', "", "missing required field `preset`"),
-        ("tried = false", "tried = false\naverage_last = 99", r"average_last is 99, but train\.keep is 5"),
-        ("tried = false", 'tried = false\nvalidation_files = ["b"]', "go together"),
-        ("[data]", "[data", "is not a TOML file"),
-        ("tried = false", 'extends = "mine"', "extends itself"),
-        ("tried = false", "data = 3", "is not a TOML file"),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "message"), table("train/recipe_mistakes"))
 def test_a_mistake_names_file_and_key(tmp_path: Path, old: str, new: str, message: str) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(SMALL)

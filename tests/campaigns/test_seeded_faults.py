@@ -29,7 +29,7 @@ class Fault(NamedTuple):
     tests: str
 
 
-FAULTS = {name: Fault(*fault) for name, *fault in table("seeded_faults")}
+FAULTS = {name: Fault(*fault) for name, *fault in table("campaigns/seeded_faults")}
 
 
 def run(tree: Path, tests: str) -> subprocess.CompletedProcess[str]:
@@ -70,7 +70,6 @@ AT_EVERY_PUSH = {
 }
 
 
-@pytest.mark.nightly
 def test_what_faults_replace_is_there() -> None:
     texts = {fault.file: (ROOT / "chemspec" / fault.file).read_text(encoding="utf-8") for fault in FAULTS.values()}
     gone = [name for name, fault in FAULTS.items() if fault.right not in texts[fault.file]]
