@@ -89,28 +89,7 @@ def test_it_builds_once_and_again_when_something_changed(
     assert sorted(path.name for path in (tree / "assets").iterdir()) == ["frontend", "vendor"]
 
 
-@pytest.mark.parametrize(
-    ("programs", "environment", "why"),
-    [
-        ({}, {}, "Node.js was not found"),
-        ({"node": "echo v12.22.0", "npm": ""}, {}, "Node.js is too old (v12.22.0); 18 or newer"),
-        (
-            {
-                "node": GOOD_NODE,
-                "npm": "echo 'npm error code ENOTFOUND' >&2;"
-                "echo 'npm error request to https://x/y failed, reason: no such host' >&2; exit 1",
-            },
-            {},
-            "npm could not get the packages: request to https://x/y failed, reason: no such host",
-        ),
-        (
-            {"node": '[ "$1" = --version ] && echo v22.1.0 || { echo "Error: no" >&2; exit 1; }', "npm": ""},
-            {},
-            "the build failed: Error: no",
-        ),
-        ({}, {"CHEMSPEC_NO_FRONTEND": "1"}, "CHEMSPEC_NO_FRONTEND was set"),
-    ],
-)
+@pytest.mark.parametrize(("programs", "environment", "why"), table("ui/failed_builds"))
 def test_a_build_that_fails_is_told_in_one_line_and_hurts_nothing(
     hook: ModuleType,
     tree: Path,
