@@ -15,7 +15,7 @@ import verdicts
 
 from chemspec.chem import formats
 from chemspec.chem.names.short_names import without_subscripts
-from chemspec.engine.registry import installed_models, model_folder
+from chemspec.engine.registry import model_folder
 from chemspec.jobs import jobs, rows, worker
 from chemspec.jobs.uploads import Sheet
 from chemspec.model.checkpoint import digest_of_folder
@@ -27,6 +27,7 @@ from chemspec.ui.batch import job_view
 from chemspec.ui.predict import card_parts, details, reviewing
 from chemspec.ui.predict.options import search_width
 from chemspec.ui.predict.query_panel import Question
+from pages import MODELS
 
 CARDS = 5
 QUERIES: dict[Task, tuple[str, ...]] = {
@@ -48,9 +49,7 @@ QUERIES: dict[Task, tuple[str, ...]] = {
 
 
 @pytest.mark.slow  # two searches of each query: some 20 s
-@pytest.mark.skipif(
-    not {"forward", "retro", "reagents"} <= {folder.name for folder in installed_models()}, reason="no models"
-)
+@pytest.mark.skipif(not {"forward", "retro", "reagents"} <= MODELS, reason="no models")
 @pytest.mark.parametrize("task", QUERIES)
 def test_a_job_says_what_the_cards_say(task: Task, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from paths import TESTS
 
 import pages
 
@@ -37,27 +38,6 @@ Made of nothing.
 ![a picture](http://evil.example/a.png) and <script>alert(1)</script>
 """
 
-EVALUATION = json.dumps(
-    {
-        "accuracy": {
-            "top": {
-                "1": {"value": 0.485, "low": 0.454, "high": 0.516},
-                "5": {"value": 0.74, "low": 0.74, "high": 0.74},
-                "9": {"value": 7.4, "low": 0.7, "high": 0.8},
-            },
-            "classes": {
-                "Ring <b>closure": {
-                    "reactions": 40,
-                    "top": {
-                        "1": {"value": 0.5, "low": 0.35, "high": 0.65},
-                        "5": {"value": 0.9, "low": 0.77, "high": 0.96},
-                    },
-                }
-            },
-        }
-    }
-)
-
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -67,7 +47,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     checkpoint.save(tmp_path / "tiny", Transformer(config), TOKENS, task="retro")
     (tmp_path / "tiny" / "card.md").write_text(CARD)
-    (tmp_path / "tiny" / "evaluation.json").write_text(EVALUATION)
+    shutil.copy(TESTS / "ui" / "evaluation.json", tmp_path / "tiny")
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
     return tmp_path
 

@@ -70,47 +70,43 @@ def pretend(folder: Path, **programs: str) -> Path:
 GOOD_NODE = '[ "$1" = --version ] && echo v22.1.0 || { echo $$ > "$2/made.txt"; }'
 
 
-def test_it_builds_once_and_again_when_something_changed(
+def test_an_install_builds_when_something_changed_and_says_in_one_line_what_it_did(
     hook: ModuleType, tree: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    programs = pretend(tree / "bin", node=GOOD_NODE, npm='pwd > "$LOG"; mkdir node_modules')
-    monkeypatch.setenv("PATH", str(programs), prepend=os.pathsep)
-    monkeypatch.setenv("LOG", str(tree / "log"))
-    made = tree / "assets" / "vendor" / "made.txt"
+    told: list[str] = []
 
-    assert hook.build(tree) == ""
+    class Installing(hook.FrontendHook):  # type: ignore[name-defined, misc]
+        root, app = str(tree), SimpleNamespace(display_info=told.append)
+
+        def __init__(self) -> None:
+            pass
+
+    def install() -> str:
+        Installing().initialize("editable", {})
+        return told[-1]
+
+    monkeypatch.setenv("PATH", "")
+    assert "no sketcher and no 3-D view: Node.js was not found" in install()
+    programs = pretend(tree / "bin", node=GOOD_NODE, npm='pwd > "$LOG"; /bin/mkdir node_modules')
+    monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setenv("LOG", str(tree / "log"))
+    assert "built the sketcher and the 3-D view" in install()
+    made = tree / "assets" / "vendor" / "made.txt"
     first = made.read_text()
-    assert hook.build(tree) == "" and made.read_text() == first
+    assert "npm did not run" in install() and made.read_text() == first
     assert not Path((tree / "log").read_text().strip()).is_relative_to(tree)
     assert not list(tree.rglob("node_modules"))
 
     (tree / "assets" / "frontend" / "build.mjs").write_text("// other")
-    assert hook.build(tree) == "" and made.read_text() != first
+    monkeypatch.setenv("PATH", "")
+    assert "kept an older sketcher" in install() and made.read_text() == first
+    monkeypatch.setenv("PATH", str(programs))
+    assert "built the sketcher and the 3-D view" in install() and made.read_text() != first
     assert sorted(path.name for path in (tree / "assets").iterdir()) == ["frontend", "vendor"]
+    assert len(told) == 5 and not any("\n" in line for line in told)
 
 
-@pytest.mark.parametrize(
-    ("programs", "environment", "why"),
-    [
-        ({}, {}, "Node.js was not found"),
-        ({"node": "echo v12.22.0", "npm": ""}, {}, "Node.js is too old (v12.22.0); 18 or newer"),
-        (
-            {
-                "node": GOOD_NODE,
-                "npm": "echo 'npm error code ENOTFOUND' >&2;"
-                "echo 'npm error request to https://x/y failed, reason: no such host' >&2; exit 1",
-            },
-            {},
-            "npm could not get the packages: request to https://x/y failed, reason: no such host",
-        ),
-        (
-            {"node": '[ "$1" = --version ] && echo v22.1.0 || { echo "Error: no" >&2; exit 1; }', "npm": ""},
-            {},
-            "the build failed: Error: no",
-        ),
-        ({}, {"CHEMSPEC_NO_FRONTEND": "1"}, "CHEMSPEC_NO_FRONTEND was set"),
-    ],
-)
+@pytest.mark.parametrize(("programs", "environment", "why"), table("ui/failed_builds"))
 def test_a_build_that_fails_is_told_in_one_line_and_hurts_nothing(
     hook: ModuleType,
     tree: Path,
@@ -133,33 +129,6 @@ def test_a_build_that_fails_is_told_in_one_line_and_hurts_nothing(
     (tree / "assets" / "vendor" / "why.txt").unlink()
     assert hook.build(tree) == told
     assert not (tree / "assets" / "vendor" / "why.txt").exists()
-
-
-def test_an_install_from_a_clone_says_in_one_line_what_it_did(
-    hook: ModuleType, tree: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
-
-    class Installing(hook.FrontendHook):  # type: ignore[name-defined, misc]
-        root, app = str(tree), SimpleNamespace(display_info=told.append)
-
-        def __init__(self) -> None:
-            pass
-
-    def install() -> str:
-        Installing().initialize("editable", {})
-        return told[-1]
-
-    monkeypatch.setenv("PATH", "")
-    assert "no sketcher and no 3-D view: Node.js was not found" in install()
-    programs = pretend(tree / "bin", node=GOOD_NODE, npm="/bin/mkdir node_modules")
-    monkeypatch.setenv("PATH", str(programs))
-    assert "built the sketcher and the 3-D view" in install()
-    assert "npm did not run" in install()
-    monkeypatch.setenv("PATH", "")
-    (tree / "assets" / "frontend" / "build.mjs").write_text("// other")
-    assert "kept an older sketcher" in install()
-    assert len(told) == 4 and not any("\n" in line for line in told)
 
 
 def test_the_lock_file_pins_everything_and_names_no_registry() -> None:

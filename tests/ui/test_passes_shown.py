@@ -8,6 +8,7 @@ from html import unescape
 from typing import Any
 
 import pytest
+from case_tables import table
 from rdkit import Chem
 
 import pages
@@ -102,20 +103,11 @@ def test_the_strip_belongs_to_the_card_that_has_its_answer_and_to_no_other() -> 
     assert token_origins.picture_of_greedy(first, others) is None
 
 
-@pytest.mark.parametrize(
-    ("settings", "there"),
-    [
-        (DecodeSettings(n=20, distinct=True), True),
-        (GREEDY, True),
-        (DecodeSettings(decoder="sample", n=5), False),
-        (DecodeSettings(decoder="sbs", n=5, drafter="copy"), False),
-        (DecodeSettings(n=5, augment=3), False),
-        (DecodeSettings(n=5, distinct=True, guide="break C6-N8"), False),
-    ],
-)
+@pytest.mark.parametrize(("asked", "there"), table("ui/greedy_beside"))
 def test_the_first_answer_is_decoded_greedily_where_it_is_one_of_those_asked_for(
-    settings: DecodeSettings, there: bool
+    asked: dict[str, Any], there: bool
 ) -> None:
+    settings = DecodeSettings(**asked)
     way = token_origins.greedy_settings(settings)
     assert (way is not None) == there
     if way:

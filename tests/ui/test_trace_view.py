@@ -26,9 +26,12 @@ from chemspec.types import (
 
 pytest.importorskip("streamlit")
 
+from chemspec.engine.engine import Engine
 from chemspec.replay.prefix_tree import NEVER, build_tree, lay_out_tree
 from chemspec.replay.trace_view import acceptance_by_offset, view_trace
+from chemspec.settings import DecodeSettings
 from chemspec.ui.step import trace_player
+from pages import weights
 
 WORDS = ("<pad>", "<bos>", "<eos>", "<unk>", "C", "N", "O", "c", "1", "2", "(", ")")
 ID = {word: number for number, word in enumerate(WORDS)}
@@ -266,14 +269,10 @@ def test_hostile_text_stays_text() -> None:
 # The shipped models ----------------------------------------------------------------------------------
 
 
+@weights
 @pytest.mark.weights
 @pytest.mark.parametrize(("decoder", "drafter"), [("greedy", "copy"), ("beam", "copy"), ("sbs", "windows")])
 def test_the_view_of_a_real_answer_holds_together(decoder: str, drafter: str) -> None:
-    from chemspec.engine.engine import Engine, installed_models
-    from chemspec.settings import DecodeSettings
-
-    if "forward" not in {folder.name for folder in installed_models()}:
-        pytest.skip("no forward model in assets/models")
     engine = Engine.load("forward", threads=1)
     plain = DecodeSettings(decoder=decoder, n=1 if decoder == "greedy" else 4, drafter=drafter, drafting="fixed")
     query = "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1"
