@@ -201,6 +201,7 @@ def test_a_reader_that_leaves_is_no_failure(home: Path, more: tuple[str, ...]) -
 
 
 FILES = {"in.smi": "CCO\n", "in.csv": "smiles\nCCO\n", "empty.smi": "", "both.csv": "product,reactants\nCNC,CN.C\n"}
+FILES["broken/config.json"] = "{"
 
 
 def refuse(*_: object) -> None:
@@ -220,12 +221,13 @@ def test_exit_code_2_and_a_message(
     if words[0] == "precedents":
         monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(tmp_path / "none"))
     for name, text in FILES.items():
+        Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text(text)
     told = refusal(*words)
     if "of the extra train is not installed" in told:
         pytest.skip("the extra train is not installed")
     assert part in told
-    assert {file.name for file in tmp_path.iterdir()} == set(FILES)
+    assert {file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*")} == {*FILES, "broken"}
 
 
 @pytest.mark.parametrize("decoder", [spec.name for spec in DECODERS.values() if spec.guarantee == "relaxed"])
