@@ -11,7 +11,7 @@ import pytest
 from tiny import tiny_model
 
 from chemspec.decode.query_state import QueryState
-from chemspec.engine.engine import Engine
+from chemspec.engine.engine import Engine, installed_models
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tokenizer import SPECIALS, Tokenizer
@@ -48,6 +48,13 @@ def two_tiny_folders(home: Path) -> Path:
     tiny_folder(home / "retro")
     tiny_folder(home / "forward", task="forward")
     return home
+
+
+def shipped(name: str, **options: Any) -> Engine:
+    """A shipped model on one thread; a test that has none is skipped."""
+    if name not in {folder.name for folder in installed_models()}:
+        pytest.skip(f"assets/models/{name} is not there: train it or copy it")
+    return Engine.load(name, threads=1, **options)
 
 
 def check_lossless(engine: Engine, queries: Sequence[str], **options: Any) -> None:

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from small import tiny_folder
 
 import chemspec
 
@@ -18,8 +17,8 @@ NAMES = (
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> chemspec.Engine:
-    return chemspec.load(tiny_folder(tmp_path_factory.mktemp("models") / "retro"), threads=1)
+def engine(tiny_retro: Path) -> chemspec.Engine:
+    return chemspec.load(tiny_retro, threads=1)
 
 
 def test_the_public_names_are_these_and_exist() -> None:

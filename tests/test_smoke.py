@@ -17,10 +17,10 @@ import pytest
 from app_server import wait_for_address
 from paths import ROOT
 from recompute import recompute
+from small import shipped
 
 from chemspec import asset_files
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import installed_models
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings, TrainSettings, preset_config
 from chemspec.tokenizer import EOS, SPECIALS, Tokenizer
@@ -31,9 +31,7 @@ pytestmark = pytest.mark.smoke
 @pytest.mark.parametrize("task", ["forward", "retro"])
 def test_weights_greedy_and_beam_are_those_of_the_decoder_without_cache(task: str) -> None:
     """The same law as `evaluation/test_lossless_weights.py`, on a few queries."""
-    if task not in {folder.name for folder in installed_models()}:
-        pytest.skip(f"assets/models/{task} is not there")
-    engine = Engine.load(task, threads=1, dtype="fp32")
+    engine = shipped(task, dtype="fp32")
     model = checkpoint.load(engine.folder).model
     queries = sorted(asset_files.bench_queries(engine.task), key=len)[20:140:40]
     for decoder, n in (("greedy", 1), ("beam", 3)):

@@ -15,6 +15,7 @@ from small import two_tiny_folders
 from small_bench import bench_in_small
 
 from chemspec.bench import speed, speed_table
+from chemspec.bench.papers import PapersSettings
 from chemspec.bench.speed import BenchSettings
 from chemspec.bench.sweep import Row, Setting, paired_ratio
 from chemspec.settings import DecodeSettings
@@ -55,12 +56,6 @@ def test_json_ends_with_one_document_with_the_named_fields() -> None:
     ]
 
 
-def test_the_standard_decoder_is_the_yardstick() -> None:
-    plan = BenchSettings(tasks=("retro",), limit=4, widths=(2,), batches=(1,), threads=1)
-    first, *_ = speed.run_benchmark(plan)["rows"]
-    assert (first["speedup"], first["identical"], first["tokens_per_pass"]) == (1.0, True, 1.0)
-
-
 def timed(seconds: Sequence[float], sizes: Sequence[int], answers: list[list[tuple[int, ...]]]) -> Row:
     return Row(Setting("", DecodeSettings()), answers, seconds=tuple(seconds), sizes=tuple(sizes))
 
@@ -87,11 +82,15 @@ def test_times_of_batches_are_per_query() -> None:
     assert (row["median_ms"], row["mean_ms"], row["speedup"]) == (1000, 1000, 1.0)
 
 
-def test_progress_ends_at_the_total() -> None:
+def test_the_standard_decoder_is_the_yardstick_in_the_runtime_asked_for() -> None:
     seen: list[tuple[int, int]] = []
-    plan = BenchSettings(limit=1, widths=(2, 3), batches=(1,), threads=1)
-    speed.run_benchmark(plan, progress=lambda done, total: seen.append((done, total)))
+    plan = BenchSettings(limit=1, widths=(2, 3), batches=(1,), threads=1, runtime="torch")
+    rows = speed.run_benchmark(plan, progress=lambda done, total: seen.append((done, total)))["rows"]
     assert seen == [(1, 3), (2, 3), (3, 3)]
+    assert {row["runtime"] for row in rows} == {"torch"}
+    standard = [row for row in rows if row["drafter"] == "none"]
+    assert [(row["speedup"], row["identical"]) for row in standard] == [(1.0, True)] * 3
+    assert standard[0]["tokens_per_pass"] == 1.0
 
 
 def row(**more: Any) -> dict[str, Any]:
@@ -149,12 +148,16 @@ def test_without_options_the_shipped_models_are_timed_with_and_without_drafts() 
     assert max(map(len, lines[:-1])) <= 100
 
 
-@pytest.mark.parametrize("options", [{"limit": 0}, {"batches": (0,)}, {"widths": (0,)}])
-def test_a_plan_that_cannot_be_carried_out_is_refused(options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("plan", "options"),
+    [
+        *((BenchSettings, options) for options in ({"limit": 0}, {"batches": (0,)}, {"widths": (0,)})),
+        *(
+            (PapersSettings, options)
+            for options in ({"limit": 0}, {"seconds": 0.0}, {"widths": (0,)}, {"batches": (0,)})
+        ),
+    ],
+)
+def test_a_plan_that_cannot_be_carried_out_is_refused(plan: Any, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="at least 1"):
-        BenchSettings(**options)
-
-
-def test_the_runtime_asked_for_is_the_one_timed() -> None:
-    plan = BenchSettings(tasks=("forward",), limit=1, batches=(1,), threads=1, runtime="torch")
-    assert {row["runtime"] for row in speed.run_benchmark(plan)["rows"]} == {"torch"}
+        plan(**options)

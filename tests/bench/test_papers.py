@@ -8,7 +8,6 @@ import json
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import Any
 
 import pytest
 from rich.console import Console
@@ -188,9 +187,3 @@ def test_every_figure_of_a_paper_stands_beside_its_row() -> None:
     assert table["n=10, exact, mixed"] == ("", "")
     assert table["retro, greedy B=1, spec_drafter k=10"] == ("3.6 (X3)", "6.05 (X3)")
     assert table["retro, sampled-beam 5, ar"] == ("0.45 (T3)", "75 % (T3)")
-
-
-@pytest.mark.parametrize("options", [{"limit": 0}, {"seconds": 0.0}, {"widths": (0,)}, {"batches": (0,)}])
-def test_a_suite_that_cannot_be_carried_out_is_refused(options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        PapersSettings(**options)

@@ -112,19 +112,6 @@ def test_a_table_is_read_as_the_task_or_the_model_wants_it(words: tuple[str, ...
     assert "in.csv: the queries are read from" in result.stderr
 
 
-@pytest.mark.skipif(not extras.is_installed("ray"), reason="the extra ray is not installed")
-@pytest.mark.parametrize("words", [("--task", "forward"), ("--model", "forward")])
-def test_a_table_for_a_cluster_is_read_likewise(words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(*_: object) -> None:
-        raise ValueError("no cluster today")
-
-    monkeypatch.setattr("chemspec.cluster.engines.connect_cluster", refused)
-    Path("in.csv").write_text("product,reactants\nCNC,CN.C\n")
-    result = call("predict", "in.csv", *words, "--ray", "local", "-o", "out")
-    assert "no cluster today" in result.stderr
-    assert "in.csv: the queries are read from reactants, not from product" in result.stderr
-
-
 def test_a_long_answer_stays_on_one_line_in_a_pipe() -> None:
     result = predict("C" * 150 + "O", "--max-len", 200, "--n", 1)
     assert "C" * 150 + "O" in result.stdout.split("\n")
@@ -213,6 +200,14 @@ def test_a_reader_that_leaves_is_no_failure(home: Path, more: tuple[str, ...]) -
 # --- what cannot be done -------------------------------------------------------------------------
 
 
+FILES = {"in.smi": "CCO\n", "in.csv": "smiles\nCCO\n", "empty.smi": "", "both.csv": "product,reactants\nCNC,CN.C\n"}
+FILES["broken/config.json"] = "{"
+
+
+def refuse(*_: object) -> None:
+    raise ValueError("there is no cluster")
+
+
 @pytest.mark.parametrize(("words", "part"), table("cli/refused_options"))
 def test_exit_code_2_and_a_message(
     words: tuple[str, ...], part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -221,17 +216,18 @@ def test_exit_code_2_and_a_message(
     if "--ray" in words:
         if not extras.is_installed("ray"):
             pytest.skip("the extra ray is not installed")
-        monkeypatch.setattr("chemspec.cluster.engines.connect_cluster", lambda *_: pytest.fail("a cluster was started"))
+        monkeypatch.setattr("chemspec.cluster.engines.connect_cluster", refuse)
     monkeypatch.delenv("CHEMSPEC_DATA", raising=False)
     if words[0] == "precedents":
         monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(tmp_path / "none"))
-    for name, text in {"in.smi": "CCO\n", "in.csv": "smiles\nCCO\n", "empty.smi": ""}.items():
+    for name, text in FILES.items():
+        Path(name).parent.mkdir(exist_ok=True)
         Path(name).write_text(text)
     told = refusal(*words)
     if "of the extra train is not installed" in told:
         pytest.skip("the extra train is not installed")
     assert part in told
-    assert {file.name for file in tmp_path.iterdir()} == {"in.smi", "in.csv", "empty.smi"}
+    assert {file.relative_to(tmp_path).as_posix() for file in tmp_path.rglob("*")} == {*FILES, "broken"}
 
 
 @pytest.mark.parametrize("decoder", [spec.name for spec in DECODERS.values() if spec.guarantee == "relaxed"])

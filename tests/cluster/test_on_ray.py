@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from pyarrow import parquet
-from small import BAD, QUERIES, tiny_folder
+from small import BAD, QUERIES
 
 from chemspec.cluster import engines as on_ray
 from chemspec.cluster.job import predict_file
@@ -26,11 +26,6 @@ from chemspec.system import extras
 pytestmark = pytest.mark.skipif(not extras.is_installed("ray"), reason="the extra ray is not installed")
 HOW = DecodeSettings(n=2, drafter="copy", max_len=20)
 ROWS = [query for number in range(40) for query in [*QUERIES, "C" * (number + 1), list(BAD)[number % len(BAD)].strip()]]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny_folder(tmp_path_factory.mktemp("models") / "tiny")
 
 
 @pytest.fixture
@@ -47,9 +42,9 @@ def written(out: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def same_as_alone(out: Path, model: Path) -> None:
+def same_as_alone(out: Path, tiny_retro: Path) -> None:
     """Every row once, in its place, with the answer of an engine that answers alone."""
-    alone = Engine.load(model, device="cpu", threads=1).predict(ROWS, HOW)
+    alone = Engine.load(tiny_retro, device="cpu", threads=1).predict(ROWS, HOW)
     for row, own in zip(written(out), map(writers.result_document, alone), strict=True):
         assert [row[name] for name in ("query", "status", "message")] == [own["query"], own["status"], own["message"]]
         ours, theirs = row["hypotheses"], own["hypotheses"]
@@ -59,7 +54,7 @@ def same_as_alone(out: Path, model: Path) -> None:
 
 
 def test_a_node_that_dies_costs_no_row(
-    nodes: Any, source: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nodes: Any, source: Path, tiny_retro: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One of two nodes is killed while it answers a shard, which the other one then answers."""
     notes: list[str] = []
@@ -72,14 +67,22 @@ def test_a_node_that_dies_costs_no_row(
 
     out = tmp_path / "out"
     report = predict_file(
-        source, out, HOW, model, address=nodes.address, shard_rows=20, device="cpu", progress=kill, note=notes.append
+        source,
+        out,
+        HOW,
+        tiny_retro,
+        address=nodes.address,
+        shard_rows=20,
+        device="cpu",
+        progress=kill,
+        note=notes.append,
     )
     nodes.add_node(num_cpus=1, object_store_memory=80_000_000)
     assert not victims
     assert report.shards == 18
     assert report.deaths == len(notes) >= 1
     assert sum(report.counts.values()) == len(ROWS)
-    same_as_alone(out, model)
+    same_as_alone(out, tiny_retro)
 
 
 def never_done(node: str, asked: Path) -> Callable[..., Any]:
@@ -104,9 +107,20 @@ def never_done(node: str, asked: Path) -> Callable[..., Any]:
     return predict_piece
 
 
-def test_a_driver_that_is_killed_goes_on(nodes: Any, source: Path, model: Path, tmp_path: Path) -> None:
+def test_a_driver_that_is_killed_goes_on(nodes: Any, source: Path, tiny_retro: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
-    words = ["predict", str(source), "--model", str(model), "--ray", nodes.address, "-o", str(out), "--device", "cpu"]
+    words = [
+        "predict",
+        str(source),
+        "--model",
+        str(tiny_retro),
+        "--ray",
+        nodes.address,
+        "-o",
+        str(out),
+        "--device",
+        "cpu",
+    ]
     words += ["-n", "2", "--no-distinct", "--drafter", "copy", "--max-len", "20", "--shard-rows", "1"]
     driver = subprocess.Popen([sys.executable, "-m", "chemspec.cli", *words], stderr=subprocess.PIPE, text=True)
     try:
@@ -117,22 +131,27 @@ def test_a_driver_that_is_killed_goes_on(nodes: Any, source: Path, model: Path, 
     finally:
         driver.kill()
         driver.communicate()
-    report = predict_file(source, out, HOW, model, address=nodes.address, shard_rows=1, device="cpu")
+    report = predict_file(source, out, HOW, tiny_retro, address=nodes.address, shard_rows=1, device="cpu")
     assert 1 <= report.resumed < report.shards == 360
-    same_as_alone(out, model)
+    same_as_alone(out, tiny_retro)
     with pytest.raises(FileError, match="n 2 instead of 3"):
         predict_file(
-            source, out, DecodeSettings(n=3, drafter="copy", max_len=20), model, address=nodes.address, shard_rows=1
+            source,
+            out,
+            DecodeSettings(n=3, drafter="copy", max_len=20),
+            tiny_retro,
+            address=nodes.address,
+            shard_rows=1,
         )
 
 
 def test_a_row_that_kills_its_engine_is_given_up_alone(
-    nodes: Any, source: Path, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nodes: Any, source: Path, tiny_retro: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also one that only fails, which costs no engine."""
     out = tmp_path / "out"
     monkeypatch.setattr(on_ray, "predict_piece", deadly())
-    report = predict_file(source, out, HOW, model, address=nodes.address, shard_rows=4, device="cpu", most=2)
+    report = predict_file(source, out, HOW, tiny_retro, address=nodes.address, shard_rows=4, device="cpu", most=2)
     failed = {row["query"]: row["message"] for row in written(out) if row["status"] == "failed"}
     assert failed == {"C" * 7: "3 engines died on this row", "C" * 9: "the model failed on this row (KeyError)"}
     assert report.counts["failed"] == 2
@@ -175,9 +194,9 @@ def deadly() -> Callable[..., Any]:
     ],
 )
 def test_what_no_engine_can_do_is_said(
-    nodes: Any, source: Path, model: Path, tmp_path: Path, options: dict[str, Any], part: str
+    nodes: Any, source: Path, tiny_retro: Path, tmp_path: Path, options: dict[str, Any], part: str
 ) -> None:
-    options = {"model": model, "device": "cpu", **options}
+    options = {"model": tiny_retro, "device": "cpu", **options}
     with pytest.raises(ValueError, match=part):
         predict_file(source, tmp_path / "out", HOW, address=nodes.address, **options)
     assert not (tmp_path / "out").exists()

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from campaigns.comparison import check
-from small import accept_too_much
+from small import accept_too_much, shipped
 
 from chemspec import asset_files
-from chemspec.engine.engine import Engine, installed_models, usable_drafters
+from chemspec.engine.engine import Engine, usable_drafters
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 
@@ -26,18 +26,12 @@ TINY = ("C", "O", "CCO", "CC(=O)OCC")  # of 1, 1, 3 and 9 tokens: shorter than a
 
 @pytest.fixture(scope="module", params=["forward", "retro"])
 def engine(request: pytest.FixtureRequest) -> Engine:
-    return shipped(request.param)
+    return shipped(request.param, dtype="fp32")
 
 
 @pytest.fixture(scope="module")
 def retro() -> Engine:
-    return shipped("retro")
-
-
-def shipped(name: str) -> Engine:
-    if name not in [folder.name for folder in installed_models()]:
-        pytest.skip(f"assets/models/{name} is not there: train it or copy it")
-    return Engine.load(name, threads=1, dtype="fp32")
+    return shipped("retro", dtype="fp32")
 
 
 def built_in(engine: Engine, count: int) -> list[str]:

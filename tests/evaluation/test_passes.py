@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 import pytest
+from small import shipped
 
 from chemspec import asset_files
-from chemspec.engine.engine import Engine, installed_models
 from chemspec.metrics import speed_numbers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -32,18 +32,13 @@ Answers = Callable[..., list[DecodeResult]]
 def answers() -> Answers:
     """Results by task, number of queries (evenly spaced ones) and settings, each worked out once."""
 
-    @cache
-    def engine(task: str) -> Engine:
-        name = MODELS[task]
-        if name not in {folder.name for folder in installed_models()}:
-            pytest.skip(f"no {name} model in assets/models")
-        return Engine.load(name, threads=1)
+    engine = cache(shipped)
 
     @cache
     def predict(task: str, count: int, settings: DecodeSettings) -> list[DecodeResult]:
         texts = asset_files.bench_queries(task)  # type: ignore[arg-type]
         assert len(texts) == ALL
-        return engine(task).predict(texts[:: ALL // count][:count], settings)
+        return engine(MODELS[task]).predict(texts[:: ALL // count][:count], settings)
 
     return lambda task, count, **options: predict(task, count, DecodeSettings(**options))
 

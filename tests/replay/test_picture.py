@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
-from small import QUERIES, tiny_folder
+from small import QUERIES
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
@@ -108,9 +108,10 @@ def test_too_many_tokens_and_other_endings_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".gif"])
-def test_the_command_writes_a_picture(suffix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tiny_folder(tmp_path / "models" / "retro")
-    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path / "models"))
+def test_the_command_writes_a_picture(
+    suffix: str, tiny_retro: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tiny_retro.parent))
     out = tmp_path / f"a{suffix}"
     done = CliRunner().invoke(app, ["replay", QUERIES[1], "-o", str(out), "--dark"])
     assert (done.exit_code, "identical: yes" in done.stderr) == (0, True), done.stderr

@@ -57,27 +57,29 @@ def test_the_typical_run_is_no_slower_than_the_median(seconds: list[float]) -> N
     assert 1e3 * found.trace.seconds <= Spread.from_values(timing.run_milliseconds(runs)).median + 1e-3
 
 
+@pytest.mark.parametrize(
+    ("run", "written_by", "drafted"),
+    [
+        (STANDARD, [0, 1, 2, 3], []),  # C C O end
+        (DRAFTED, [0, 1, 1, 1], [1, 2]),
+        (result(BEAM, [one_pass(1)] * 6, "CCO", "CCCCO"), [0, 1, 2, 3], []),  # it goes on after its first answer
+        (result(BEAM, [one_pass(1), one_pass(3, 2, 1)]), [0, 1, 1, 1], []),  # copied tokens are known for greedy only
+        (result(GREEDY, [one_pass(1)] * 2), [0, 1, 1, 1], []),  # never more passes than there are
+        (result(SBS, [one_pass(1)] * 2, "CCCCC"), [0, 0, 0, 1, 1, 1], []),  # spread over its passes
+    ],
+)
+def test_a_lane_tells_which_pass_wrote_a_token_and_which_were_drafted(
+    run: DecodeResult, written_by: list[int], drafted: list[int]
+) -> None:
+    tokens = Lane.from_result("x", run).tokens
+    assert [token.text for token in tokens] == [*run.hypotheses[0].tokens, "end"]
+    assert [token.written_by for token in tokens] == written_by
+    assert [place for place, token in enumerate(tokens) if token.kind == "drafted"] == drafted
+    assert {tokens[place].kind for place in set(range(len(tokens))) - {*drafted}} == {"own"}
+
+
 def test_a_timeline_ends_with_the_run() -> None:
-    assert timing.pass_ends(STANDARD.trace) == pytest.approx([12.5, 25, 37.5, 50])  # four passes of 10 ms in 50 ms
-    assert timing.pass_ends(Trace((), {})) == []
-
-
-def test_tokens_come_with_the_pass_that_wrote_them() -> None:
-    assert timing.token_passes(STANDARD) == [0, 1, 2, 3]  # C C O eos
-    assert timing.token_passes(DRAFTED) == [0, 1, 1, 1]
-    # A beam goes on after its first answer is complete.
-    assert timing.token_passes(result(BEAM, [one_pass(1)] * 6, "CCO", "CCCCO")) == [0, 1, 2, 3]
-    # Never more passes than there are, whatever the counts say.
-    assert timing.token_passes(result(GREEDY, [one_pass(1)] * 2)) == [0, 1, 1, 1]
-
-
-def test_tokens_of_sbs_are_spread_over_its_passes() -> None:
-    assert timing.token_passes(result(SBS, [one_pass(1)] * 2, "CCCCC")) == [0, 0, 0, 1, 1, 1]
-
-
-def test_copied_tokens_are_known_for_greedy_only() -> None:
-    assert set(timing.drafted_positions(DRAFTED)) == {1, 2}
-    assert timing.drafted_positions(result(BEAM, [one_pass(1), one_pass(3, 2, 1)])) == {}
+    assert Lane.from_result("x", STANDARD).ends == pytest.approx((12.5, 25, 37.5, 50))  # four passes of 10 ms in 50 ms
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.floats(1e-4, 0.1)), min_size=1, max_size=20))
@@ -87,11 +89,6 @@ def test_a_lane_delivers_all_tokens_in_order_by_its_end(passes: list[tuple[int, 
     writers = [token.written_by for token in lane.tokens]
     assert len(writers) == 4 and writers == sorted(writers) and writers[-1] < len(lane.ends)
     assert lane.milliseconds == pytest.approx(1e3 * run.trace.seconds, rel=1e-6)
-
-
-def test_a_lane_marks_what_was_drafted_and_the_end() -> None:
-    tokens = [(token.text, token.kind) for token in Lane.from_result("x", DRAFTED).tokens]
-    assert tokens == [("C", "own"), ("C", "drafted"), ("O", "drafted"), ("end", "own")]
 
 
 def test_a_search_is_compared_with_the_same_search_without_drafts() -> None:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from paths import ROOT
 from serving import HURRY, Load, Process, until
 from small import QUERIES
 
@@ -66,25 +62,3 @@ def test_killed_and_started_again_under_load_clients_that_ask_again_lose_nothing
 def right(load: Load, expected: dict[str, list[str]]) -> bool:
     """Whether every answer is complete and that of the engine."""
     return all([one.smiles for one in result.answers] == expected[result.query] for result in load.answered)
-
-
-@pytest.mark.slow  # starts processes, which import torch
-@pytest.mark.parametrize(
-    ("options", "part"),
-    [
-        (["--model", "nobody"], "no model 'nobody'"),
-        (["--keys", "empty"], "has no key"),
-        (["--queue", "0"], "queue is 0"),
-        (["--model", "broken"], "broken is no model folder"),
-    ],
-)
-def test_what_cannot_be_served_is_said_at_once(tmp_path: Path, options: list[str], part: str) -> None:
-    (tmp_path / "empty").touch()
-    (tmp_path / "broken").mkdir()
-    (tmp_path / "broken" / "config.json").write_text("{")
-    words = [sys.executable, "-m", "chemspec.cli", "serve", "--port", "0", *options]
-    done = subprocess.run(
-        words, cwd=tmp_path, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=HURRY
-    )
-    assert done.returncode == 2
-    assert part in done.stderr

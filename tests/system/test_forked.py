@@ -27,17 +27,10 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Forked]:
     one.close()
 
 
-@pytest.mark.parametrize("text", ["", "CCO", "two\nlines", "Å\0", "x" * 1_000_000])
-def test_a_piece_gets_its_text_and_gives_its_answer(server: Forked, text: str) -> None:
-    assert server.ask("echo", text) == text
-
-
-def test_what_a_piece_prints_is_no_answer(server: Forked) -> None:
-    assert [server.ask("noisy", ""), server.ask("echo", "y")] == ["x", "y"]
-
-
-def test_half_a_character_is_no_reason_to_die(server: Forked) -> None:
-    assert server.ask("echo", "a\ud800") == "a?"
+@pytest.mark.parametrize("text", ["", "CCO", "two\nlines", "Å\0", "x" * 1_000_000, "a\ud800"])
+def test_a_piece_gets_its_text_and_gives_its_answer_whatever_it_prints(server: Forked, text: str) -> None:
+    assert server.ask("noisy", "") == "x"
+    assert server.ask("echo", text) == text.replace("\ud800", "?")  # half a character is no reason to die
 
 
 @pytest.mark.parametrize("kind", ["endless", "swollen", "wrong", "dead"])

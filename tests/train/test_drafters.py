@@ -51,11 +51,14 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def taught(folder: Path, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def engine(folder: Path) -> Engine:
+    return Engine.load(folder, threads=1, device="cpu", runtime="torch")
+
+
+@pytest.fixture(scope="module")
+def taught(engine: Engine, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("distilled")
-    write_distilled_pairs(
-        Engine.load(folder, threads=1, device="cpu", runtime="torch"), data, out, pairs=0, settings=GREEDY
-    )
+    write_distilled_pairs(engine, data, out, pairs=0, settings=GREEDY)
     return out
 
 
@@ -72,10 +75,9 @@ def test_the_target_s_own_answers_are_written(folder: Path, taught: Path) -> Non
 
 
 def test_distillation_goes_on_where_it_was_stopped(
-    folder: Path, data: Path, taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, data: Path, taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chemspec.train.distil.PART", 20)
-    engine = Engine.load(folder, threads=1, device="cpu", runtime="torch")
 
     def stop(done: int, total: int) -> None:
         if done >= 40:
@@ -96,16 +98,10 @@ def test_distillation_goes_on_where_it_was_stopped(
         write_distilled_pairs(engine, data, tmp_path, pairs=0, settings=GREEDY, seed=1)
 
 
-def test_data_of_another_vocabulary_is_refused(folder: Path, tmp_path: Path) -> None:
+def test_data_of_another_vocabulary_is_refused(engine: Engine, tmp_path: Path) -> None:
     Pairs(RaggedArray.pack([[4, 99]]), RaggedArray.pack([[4]])).save(tmp_path / "train.npz")
     with pytest.raises(ValueError, match="a larger vocabulary"):
-        write_distilled_pairs(
-            Engine.load(folder, threads=1, device="cpu", runtime="torch"),
-            tmp_path,
-            tmp_path / "o",
-            pairs=0,
-            settings=GREEDY,
-        )
+        write_distilled_pairs(engine, tmp_path, tmp_path / "o", pairs=0, settings=GREEDY)
 
 
 # --- training ------------------------------------------------------------------------------------------
@@ -171,12 +167,10 @@ def test_glancing_shows_as_many_masks_as_the_share_of_wrong_guesses() -> None:
 # --- recipes -------------------------------------------------------------------------------------------
 
 
-def test_missing_data_names_the_command(folder: Path, tmp_path: Path) -> None:
-    recipe = drafter_recipe("retro-spec-drafter")
+def test_missing_data_names_the_command_and_a_target_of_the_other_task_is_refused(
+    folder: Path, taught: Path, tmp_path: Path
+) -> None:
     with pytest.raises(FileNotFoundError, match="chemspec train distil --task retro"):
-        train_drafter(recipe, tmp_path, folder, tmp_path / "run")
-
-
-def test_a_target_of_the_other_task_is_refused(folder: Path, taught: Path, tmp_path: Path) -> None:
+        train_drafter(drafter_recipe("retro-spec-drafter"), tmp_path, folder, tmp_path / "run")
     with pytest.raises(ValueError, match="is a retro model"):
         train_drafter(drafter_recipe("forward-medusa"), taught, folder, tmp_path / "run")

@@ -9,7 +9,6 @@ import math
 import os
 import shutil
 import signal
-import tomllib
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from paths import ROOT
 from torch import nn
 
 from chemspec.data.arrays import Pairs, RaggedArray
@@ -34,7 +32,7 @@ from chemspec.train.average import average_checkpoints, average_models, export_m
 from chemspec.train.initial_weights import copy_initial_weights
 from chemspec.train.module import learning_rate_share, split_validation
 from chemspec.train.optim import Muon
-from chemspec.train.recipe import builtin_recipes, model_recipe
+from chemspec.train.recipe import model_recipe
 from chemspec.train.run import exact_match, run_recipe
 
 TOKENIZER = Tokenizer((*SPECIALS, *"CNOSPFIBcn"))
@@ -323,10 +321,16 @@ def test_a_run_without_checkpoints_cannot_be_exported(tmp_path: Path) -> None:
 # --- mistakes that are told before the training, not after it ------------------------------------
 
 
-def test_a_run_is_resumed_only_with_the_settings_that_order_its_batches(data: Path, tmp_path: Path) -> None:
+def test_a_run_is_resumed_only_with_its_data_and_the_settings_that_order_its_batches(
+    data: Path, tmp_path: Path
+) -> None:
     fit(data, tmp_path / "run", replace(SHORT, steps=20))
     with pytest.raises(ValueError, match="was made with tokens 200, not 300"):
         fit(data, tmp_path / "run", replace(SHORT, tokens=300), resume=True)
+    shutil.copytree(data, tmp_path / "other")
+    some_pairs(47).save(tmp_path / "other" / "train.npz")
+    with pytest.raises(ValueError, match="different data; choose another folder"):
+        fit(tmp_path / "other", tmp_path / "run", replace(SHORT, steps=24), resume=True)
     fit(data, tmp_path / "run", replace(SHORT, steps=20), resume=True)  # nothing left to do
     (tmp_path / "run" / "checkpoints" / "last.ckpt").write_bytes(b"junk")
     with pytest.raises(ValueError, match=r"last\.ckpt is not a training checkpoint"):
@@ -505,27 +509,6 @@ def test_a_recipe_that_goes_on_wants_a_start(data: Path, tmp_path: Path) -> None
         run_recipe(item, data, tmp_path / "run", quiet=True)
     start = fit(data, tmp_path / "first", replace(SHORT, steps=4))
     assert run_recipe(item, data, tmp_path / "run", start=start, quiet=True).is_dir()
-
-
-def test_curves_belong_to_recipes() -> None:
-    """Or to a script beside them. A column that came later is absent from older curves."""
-    folder = ROOT / "assets" / "docs" / "recipes"
-    names = {*builtin_recipes(), *tomllib.loads((folder / "stages.toml").read_text())}
-    names |= {script.stem.replace("_", "-") for script in folder.glob("*.py")}
-    for file in folder.with_name("curves").glob("*.csv"):
-        first, *_ = csv.DictReader(file.read_text().splitlines())
-        assert file.stem.replace("_", "-") in names
-        assert set(first) <= set(watch.TrainingLog.COLUMNS) and first["step"]
-
-
-def test_a_run_does_not_go_on_with_other_data(data: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    shutil.copytree(data, other)
-    pairs = Pairs.load(data / "train.npz")
-    pairs.part(1, len(pairs)).save(other / "train.npz")
-    fit(data, tmp_path / "run", replace(SHORT, steps=4))
-    with pytest.raises(ValueError, match="different data; choose another folder"):
-        fit(other, tmp_path / "run", replace(SHORT, steps=8), resume=True)
 
 
 # --- what a kill leaves --------------------------------------------------------------------------
