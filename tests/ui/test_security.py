@@ -133,7 +133,7 @@ def test_a_login_that_is_not_set_up_lets_nobody_in(monkeypatch: pytest.MonkeyPat
         ("@example.org", {"sub": "x"}, False),
     ],
 )
-def test_who_has_logged_in_enters_if_invited_and_everybody_without_the_setting(
+def test_who_has_logged_in_enters_if_invited(
     monkeypatch: pytest.MonkeyPatch, wanted: str, user: dict[str, Any] | None, enters: bool
 ) -> None:
     app = opened(wanted, monkeypatch, user and {"is_logged_in": True, **user})
