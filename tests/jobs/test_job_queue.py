@@ -8,14 +8,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from paths import TESTS
+from serving import until
 
 from chemspec.jobs import job_queue, jobs, rows, store, worker
 from chemspec.jobs.job_queue import JobView
@@ -24,6 +26,7 @@ from chemspec.jobs.store import StoreError
 from chemspec.jobs.uploads import Sheet
 from chemspec.settings import DecodeSettings
 
+wait_for = partial(until, seconds=240)
 HOW = DecodeSettings(decoder="greedy", n=1)
 
 
@@ -70,13 +73,6 @@ def wait(job: Job, state: str = "done") -> JobView:
         assert view.active and time.monotonic() < end, f"{view} instead of {state}"
         time.sleep(0.02)
     return view
-
-
-def wait_for(ready: Callable[[], object]) -> None:
-    end = time.monotonic() + 240
-    while not ready():
-        assert time.monotonic() < end
-        time.sleep(0.01)
 
 
 def answered(job: Job) -> list[str]:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 import subprocess
 import sys
+import tomllib
 from base64 import urlsafe_b64decode
 from pathlib import Path
 from types import SimpleNamespace
@@ -24,7 +25,7 @@ from streamlit.runtime.memory_media_file_storage import MemoryMediaFileStorage
 from streamlit.testing.v1 import AppTest
 
 from chemspec.asset_files import app_script
-from chemspec.jobs import jobs, store
+from chemspec.jobs import jobs, store, uploads
 from chemspec.jobs.uploads import Sheet
 from chemspec.settings import DecodeSettings
 from chemspec.ui.common import escaping, login
@@ -132,7 +133,7 @@ def test_a_login_that_is_not_set_up_lets_nobody_in(monkeypatch: pytest.MonkeyPat
         ("@example.org", {"sub": "x"}, False),
     ],
 )
-def test_who_has_logged_in_enters_if_invited_and_everybody_without_the_setting(
+def test_who_has_logged_in_enters_if_invited(
     monkeypatch: pytest.MonkeyPatch, wanted: str, user: dict[str, Any] | None, enters: bool
 ) -> None:
     app = opened(wanted, monkeypatch, user and {"is_logged_in": True, **user})
@@ -151,6 +152,15 @@ def test_an_address_counts_where_the_provider_has_verified_it(
 ) -> None:
     monkeypatch.setenv("CHEMSPEC_LOGIN_UNVERIFIED", setting)
     assert login._is_allowed({"email": "jane@example.org", **claim}, "@example.org") is enters
+
+
+def test_the_settings_keep_errors_and_names_on_this_machine() -> None:
+    settings = tomllib.loads((app_script().parent / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
+    assert settings["client"]["showErrorLinks"] is False  # buttons that send an error to a search engine
+    assert settings["server"]["fileWatcherType"] == "none"  # it looks at every source file again and again
+    assert settings["server"]["allowedHosts"] == ["127.0.0.1", "localhost"]
+    assert settings["server"]["maxUploadSize"] == uploads.MAX_STOCK_MB
+    assert settings["browser"]["gatherUsageStats"] is False
 
 
 def test_the_secrets_of_a_login_lie_where_the_app_looks_and_git_does_not() -> None:
