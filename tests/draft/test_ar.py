@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
@@ -27,6 +28,7 @@ from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.settings import DecodeSettings
 from chemspec.testing import naive_greedy
 from chemspec.tokenizer import BOS, PAD, SPECIALS, Tokenizer
+from chemspec.types import Draft
 
 VOCAB = 10
 Batch = list[list[int]]
@@ -70,18 +72,19 @@ def test_a_helped_model_writes_what_it_writes_alone(batch: Batch, length: int) -
     assert helped.model.calls <= alone.model.calls
 
 
+def proposed(drafter: Autoregressive, source: list[int], room: int) -> Sequence[Draft]:
+    """What a drafter says of the first prefix in a pass of its own."""
+    assert drafter.plan_pass(1, 1, waiting=1)
+    drafter.prepare([(source, (BOS,), room)])
+    return drafter.propose(source, (BOS,), room)
+
+
 def test_the_floor_ends_a_draft() -> None:
-    drafter = made(BACKENDS["other"], length=9, floor=0.5)
-    drafter.plan_pass(1, 1, waiting=1)
-    drafter.prepare([([7, 8], (BOS,), 20)])
-    drafts = drafter.propose([7, 8], (BOS,), 20)
+    drafts = proposed(made(BACKENDS["other"], length=9, floor=0.5), [7, 8], 20)
     assert drafts
-    for draft in drafts:
-        assert math.prod(draft.chances) >= 0.5
-    free = made(BACKENDS["other"], length=9)
-    free.plan_pass(1, 1, waiting=1)
-    free.prepare([([7, 8], (BOS,), 20)])
-    assert len(free.propose([7, 8], (BOS,), 20)[0].tokens) > len(drafts[0].tokens)
+    assert all(math.prod(draft.chances) >= 0.5 for draft in drafts)
+    (free,) = proposed(made(BACKENDS["other"], length=9), [7, 8], 20)
+    assert len(free.tokens) > len(drafts[0].tokens)
 
 
 def test_the_small_model_runs_gamma_times_a_pass_and_keeps_its_cache() -> None:
@@ -125,10 +128,7 @@ def test_no_bos_or_pad_is_drafted() -> None:
         def _log_probs(self, source, prefix):  # type: ignore[no-untyped-def]
             return tuple(0.0 if token == (PAD, BOS)[len(prefix) % 2] else -50.0 for token in range(VOCAB))
 
-    drafter = made(Odd(), length=4)
-    drafter.plan_pass(1, 1, waiting=1)
-    drafter.prepare([([4], (BOS,), 9)])
-    assert not drafter.propose([4], (BOS,), 9)
+    assert not proposed(made(Odd(), length=4), [4], 9)
 
 
 # In an engine ------------------------------------------------------------------------------------

@@ -33,24 +33,6 @@ def prepared(folder: Path, count: int = 60, *, validation: bool = True) -> Path:
     return folder
 
 
-def test_calibrating_learns_everything(tmp_path: Path) -> None:
-    model = tiny_folder(tmp_path / "tiny", sharpness=6.0, decoder_layers=2)
-    engine = Engine.load(model, threads=1)
-    told: list[str] = []
-    knowledge, report = calibrate(engine, prepared(tmp_path / "data"), queries=20, command="me", tell=told.append)
-    assert knowledge.edit_table is not None
-    assert report.nodes == knowledge.edit_table.node_count
-    assert knowledge.made == "me"
-    assert len(told) == 2
-    assert 0 < report.answers <= 20
-    assert len(knowledge.by_chance) == 11
-    knowledge.save(model)
-    again = Engine.load(model, threads=1).resources.calibration()
-    assert again.by_chance == pytest.approx(knowledge.by_chance, abs=1e-4)
-    plain, mixed = (engine.predict(QUERIES, replace(GREEDY, drafter=name)) for name in ("none", "mixed"))
-    assert [one.hypotheses[0].tokens for one in plain] == [one.hypotheses[0].tokens for one in mixed]
-
-
 def test_calibrating_refuses_data_that_cannot_serve(tmp_path: Path) -> None:
     engine = Engine.load(tiny_folder(tmp_path / "tiny"), threads=1)
     few = prepared(tmp_path / "few", validation=False)
@@ -65,15 +47,23 @@ def test_calibrating_refuses_data_that_cannot_serve(tmp_path: Path) -> None:
         calibrate(engine, other)
 
 
-def test_the_command_writes_the_files(tmp_path: Path) -> None:
-    model, data = tiny_folder(tmp_path / "tiny"), prepared(tmp_path / "data")
-    options = ["--queries", "8", "--threads", "1", "--json"]
-    words = ["train", "calibrate", "--task", "retro", "--model", str(model), "--data", str(data), *options]
+def test_the_command_learns_everything_and_writes_the_files(tmp_path: Path) -> None:
+    model = tiny_folder(tmp_path / "tiny", sharpness=6.0, decoder_layers=2)
+    options = ["--queries", "20", "--threads", "1", "--json"]
+    data = str(prepared(tmp_path / "data"))
+    words = ["train", "calibrate", "--task", "retro", "--model", str(model), "--data", data, *options]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
     report = json.loads(done.stdout.strip().splitlines()[-1])
-    assert report["nodes"] >= 1
-    assert "--queries 8" in json.loads((model / FILE).read_text())["made"]
+    assert 0 < report["answers"] <= 20
+    assert "--queries 20" in json.loads((model / FILE).read_text())["made"]
+    engine = Engine.load(model, threads=1)
+    knowledge = engine.resources.calibration()
+    assert knowledge.edit_table is not None
+    assert report["nodes"] == knowledge.edit_table.node_count >= 1
+    assert len(knowledge.by_chance) == 11
+    plain, mixed = (engine.predict(QUERIES, replace(GREEDY, drafter=name)) for name in ("none", "mixed"))
+    assert [one.hypotheses[0].tokens for one in plain] == [one.hypotheses[0].tokens for one in mixed]
 
 
 def test_a_models_own_answers_teach_it_too(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Trails, the table of phrases, the tree that grows on them, and what is stored of all that."""
+"""The table of phrases, the tree that grows on them, and what is stored of all that."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from table import Table, run
 from chemspec import asset_files
 from chemspec.decode.greedy import greedy_search
 from chemspec.draft.calibration import FILE, TABLE_FILE, DrafterCalibration, default_table, source_of_edits
-from chemspec.draft.copy import TokenClasses, align_pointer
-from chemspec.draft.registry import Copy, Mixed
+from chemspec.draft.copy import TokenClasses
+from chemspec.draft.registry import Mixed
 from chemspec.draft.tree.builder import MIN_CHANCE
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, EditNgramTable, count_edits
@@ -65,26 +65,6 @@ def random_table(random: Random) -> EditNgramTable:
     keys = [(random.randrange(node), random.randrange(VOCAB)) for node in range(1, 20)]
     children = {parent << 20 | entry: node for node, (parent, entry) in enumerate(keys, 1)}
     return EditNgramTable.from_nodes(children, steps)
-
-
-# Trails ------------------------------------------------------------------------------------------
-
-
-@given(queries, texts)
-def test_a_trail_knows_what_copy_works_out(source: list[int], text: list[int]) -> None:
-    prefix = (BOS, *text)
-    state = CopyTracker(source, TokenClasses()).state_after(prefix)
-    assert state.pointer == align_pointer(source, text)
-    ranked = Copy(count=99).rank_positions(source, prefix)
-    assert (state.position, state.match) == ranked[0]
-    if text and state.match:
-        lengths = {
-            position: length
-            for length, level in enumerate(state.levels, 1)
-            for position in range(level.bit_length())
-            if level >> position & 1
-        }
-        assert sorted(lengths.items()) == sorted(ranked)
 
 
 # The table ---------------------------------------------------------------------------------------

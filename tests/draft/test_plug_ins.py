@@ -215,10 +215,25 @@ def test_a_function_in_a_file_is_a_drafter(tiny_retro: Path, file: Path) -> None
     assert again.hypotheses == result.hypotheses
 
 
-@pytest.mark.parametrize("name", ["missing.py:propose", "no_such_module:propose", "json:loads_not", "json:__name__"])
-def test_what_cannot_be_loaded_is_named(name: str) -> None:
-    with pytest.raises(ValueError, match=f"the drafter '{name}' cannot be loaded"):
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [
+        *(
+            (name, f"the drafter '{name}' cannot be loaded")
+            for name in ("missing.py:propose", "no_such_module:propose", "json:loads_not", "json:__name__")
+        ),
+        ("lookup9:propose", r"for a file write lookup9\.py:propose"),
+        ("lookup.py:short", r"give `propose\(source, prefix, max_new_tokens\)`"),
+        ("lookup.py:Other", "give a DrafterSpec"),
+    ],
+)
+def test_what_cannot_be_loaded_is_named(name: str, fault: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text(f"{FILE}\ndef short(source, prefix): ...\nclass Other: ...\n")
+    monkeypatch.chdir(file.parent)
+    with pytest.raises(ValueError, match=fault):
         chemspec.DRAFTERS.load(name)
+    with pytest.raises(ValueError, match=r"give lookup\.py:NAME"):
+        chemspec.DRAFTERS.lookup("lookup.py")
 
 
 def test_settings_and_requests_over_http_never_load_code(file: Path, tmp_path: Path) -> None:
@@ -238,7 +253,7 @@ def test_settings_and_requests_over_http_never_load_code(file: Path, tmp_path: P
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize(
     "proposed",
-    [3, None, [None], [4], ["CC"], [("C",)], [[4.5]], [[99]], [[-1]], [chemspec.Draft((77,), "bad")]],
+    [3, None, [None], [4], ["CC"], [("C",)], [[4.5]], [[99]], [[-1]], [[2**40]], [chemspec.Draft((77,), "bad")]],
     ids=str,
 )
 def test_a_wrong_proposal_names_the_drafter(proposed: Any, compiled: bool) -> None:
@@ -266,23 +281,23 @@ def test_ids_may_be_in_any_sequence(compiled: bool) -> None:
         assert found == run(lambda _: greedy_search(max_len=9), [[4, 5]], table, NoDrafts(), max_len=9)[0]
 
 
-@pytest.mark.parametrize("request_", [(), [(BOS,)], ([BOS],), ((4,),), 5, ((),)], ids=str)
-def test_a_wrong_request_names_the_decoder(request_: Any) -> None:
+ONE = ((BOS,),)
+
+
+@pytest.mark.parametrize(
+    ("request_", "answers", "fault"),
+    [
+        *((wrong, [], "requested") for wrong in ((), [(BOS,)], ([BOS],), ((4,),), 5, ((),))),
+        *((ONE, wrong, "returned") for wrong in (None, [(4, EOS)], "CCO")),
+    ],
+    ids=str,
+)
+def test_wrong_requests_and_answers_name_the_decoder(request_: Any, answers: Any, fault: str) -> None:
     def careless() -> Any:
         yield request_
-        return []
-
-    with pytest.raises(TypeError, match="the decoder 'careless' requested"):
-        run(lambda _: careless(), [[4, 5]], Table(0, vocab_size=9), NoDrafts(), max_len=9)
-
-
-@pytest.mark.parametrize("answers", [None, [(4, EOS)], "CCO"], ids=str)
-def test_wrong_answers_name_the_decoder(answers: Any) -> None:
-    def careless() -> Any:
-        yield ((BOS,),)
         return answers
 
-    with pytest.raises(TypeError, match="the decoder 'careless' returned"):
+    with pytest.raises(TypeError, match=f"the decoder 'careless' {fault}"):
         run(lambda _: careless(), [[4, 5]], Table(0, vocab_size=9), NoDrafts(), max_len=9)
 
 
@@ -296,17 +311,3 @@ def test_a_file_is_run_again_after_it_has_changed(tmp_path: Path) -> None:
             name = chemspec.DRAFTERS.load(f"{file}:propose")
             drafter = chemspec.DRAFTERS[name].build(chemspec.DecodeSettings(), chemspec.DrafterInputs(lambda: float))
             assert drafter.propose((), (1,), 8) == [[token]]
-
-
-@pytest.mark.parametrize("source", ["def propose(source, prefix): ...", "class propose: ..."])
-def test_a_function_that_takes_something_else_is_refused_at_once(source: str, tmp_path: Path) -> None:
-    (tmp_path / "wrong.py").write_text(source)
-    with pytest.raises(ValueError, match=r"give `propose\(source, prefix, max_new_tokens\)`|give a DrafterSpec"):
-        chemspec.DRAFTERS.load(f"{tmp_path / 'wrong.py'}:propose")
-
-
-def test_names_that_miss_a_part_are_refused_with_a_hint() -> None:
-    with pytest.raises(ValueError, match=r"give lookup\.py:NAME"):
-        chemspec.DRAFTERS.lookup("lookup.py")
-    with pytest.raises(ValueError, match=r"for a file write lookup9\.py:propose"):
-        chemspec.DRAFTERS.load("lookup9:propose")

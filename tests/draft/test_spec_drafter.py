@@ -17,7 +17,7 @@ from chemspec.decode.greedy import greedy_search
 from chemspec.draft.learned.network import SpecDrafter, sequential_draft
 from chemspec.draft.registry import NoDrafts
 from chemspec.model.runner import CompactionThreshold
-from chemspec.model.runners.native.runner import NativeRunner
+from chemspec.model.runners.native.runner import NativeBackend, NativeRunner
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.spec_drafter import MaskFiller, copy_target_layers, drafter_config, fill_masks
 from chemspec.model.transformer import Transformer
@@ -51,14 +51,6 @@ def naive_fill(model: Transformer, source: Sequence[int], prefix: Prefix, k: int
         x = layer.add(x, layer.multihead_attn.attend(q, key, v, everything), layer.norm2)
         x = layer.feed(x, layer.norm3)
     return model.output(model.decoder.norm(x))[0, len(prefix) :]
-
-
-def native(model: Transformer) -> Any:
-    """The compiled kernel for a model."""
-    from chemspec.model.runners.native.runner import NativeBackend
-
-    skip_without_compiler()
-    return NativeBackend(model, threads=2)
 
 
 @pytest.mark.parametrize("decoder_layers", [1, 2])
@@ -103,7 +95,8 @@ def test_caches_change_nothing(
     model = drafter_model(source_specials=specials, decoder_layers=decoder_layers)
     backend, within = TorchBackend(model), 1e-6
     if runtime == "native":  # computes in fp32
-        backend, within = native(model), 1e-4
+        skip_without_compiler()
+        backend, within = NativeBackend(model, threads=2), 1e-4
         monkeypatch.setattr(NativeRunner, "compaction_threshold", CompactionThreshold(1.5, 40, 0))
     filler = MaskFiller(model, K, backend)
     rng = np.random.default_rng(0)

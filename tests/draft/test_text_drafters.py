@@ -173,14 +173,6 @@ def test_windows_with_dilation_leave_tokens_out() -> None:
     assert tokens_of(Windows(length=9, dilation=1), [4, 5, 6, 7], []) == [(4, 6, EOS)]
 
 
-@given(queries, st.integers(1, 12), st.integers(1, 8), st.integers(0, 2))
-def test_only_the_last_window_ends_the_answer(source: list[int], length: int, count: int, dilation: int) -> None:
-    drafts = tokens_of(Windows(length, count, dilation), source, [])
-    assert not any(EOS in tokens for tokens in drafts[:-1])
-    if not dilation and count > 1:
-        assert drafts[-1][-1] == EOS
-
-
 # Smart -------------------------------------------------------------------------------------------
 
 

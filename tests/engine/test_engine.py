@@ -28,11 +28,6 @@ SAMPLE = DecodeSettings(decoder="sample", n=3, max_len=30, seed=7)
 DECODERS = pytest.mark.parametrize("how", [GREEDY, BEAM, SAMPLE], ids=lambda how: how.decoder)
 
 
-@pytest.fixture(scope="module")
-def engine(tiny_retro: Path) -> Engine:
-    return Engine.load(tiny_retro, threads=1)
-
-
 def told(results: Sequence[DecodeResult]) -> list[tuple[Any, ...]]:
     """What must not depend on circumstances: everything but times and arithmetic noise."""
     return [
@@ -236,16 +231,14 @@ class Cramped:
 
 
 @pytest.mark.parametrize("error", [MemoryError, torch.cuda.OutOfMemoryError])
-def test_a_batch_that_does_not_fit_is_split(tiny_retro: Path, error: type[Exception]) -> None:
-    engine = Engine.load(tiny_retro, threads=1)
+def test_a_batch_that_does_not_fit_is_split(engine: Engine, error: type[Exception]) -> None:
     roomy = engine.predict(QUERIES, BEAM)
     cramped = Cramped(engine.backend, error=error)
     close(replace(engine, backend=cramped).predict(QUERIES, BEAM), roomy, 1e-3)
     assert cramped.opened == [1], "not seven, not three; then each joins when the one before has finished"
 
 
-def test_a_query_that_does_not_fit_alone_fails_alone(tiny_retro: Path) -> None:
-    engine = Engine.load(tiny_retro, threads=1)
+def test_a_query_that_does_not_fit_alone_fails_alone(engine: Engine) -> None:
     results = replace(engine, backend=Cramped(engine.backend, most=0)).predict([*QUERIES[:2], "CC("], BEAM)
     assert [result.status for result in results] == ["failed", "failed", "invalid"]
     assert "memory" in results[0].message
@@ -272,8 +265,7 @@ def test_the_built_in_queries_can_be_read(task: Any, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("queries", [None, 5, b"CCO", ["CCO", None], [3]])
-def test_what_is_no_text_is_refused(tmp_path: Path, queries: Any) -> None:
-    engine = Engine.load(tiny_folder(tmp_path / "any"), threads=1)
+def test_what_is_no_text_is_refused(engine: Engine, queries: Any) -> None:
     with pytest.raises(TypeError, match="give a SMILES, or a sequence of them"):
         engine.predict(queries)
 

@@ -21,11 +21,6 @@ from chemspec.types import DecodeResult, Pass
 HOW = DecodeSettings(n=4, distinct=True, max_len=30)
 
 
-@pytest.fixture(scope="module")
-def tiny(tiny_retro: Path) -> Engine:
-    return Engine.load(tiny_retro, threads=1)
-
-
 def searches(result: DecodeResult) -> list[DecodeResult]:
     assert result.distinct is not None
     return [*result.distinct.earlier, result]
@@ -68,47 +63,47 @@ def forced(compiled: bool) -> Callable[..., Decoding]:
 @pytest.mark.parametrize("batch_size", [1, 3])
 @pytest.mark.parametrize("drafter", ["none", "mixed", "windows", "auto"])
 def test_lists_are_those_of_the_wide_beams_alone(
-    drafter: str, batch_size: int, compiled: bool, tiny: Engine, monkeypatch: pytest.MonkeyPatch
+    drafter: str, batch_size: int, compiled: bool, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chemspec.decode.generate.Decoding", forced(compiled))
     how = replace(HOW, drafter=drafter, batch_size=batch_size)
-    results = tiny.predict(QUERIES, how)
+    results = engine.predict(QUERIES, how)
     assert any(result.distinct and len(result.distinct.widths) == 3 for result in results)
-    check(tiny, results, how)
+    check(engine, results, how)
     for result in results:
         first, *others = searches(result)
         assert first.trace.continued is None
         for one in others:
             assert one.trace.continued is not None and len(one.trace.passes) <= one.trace.continued.standard
     if drafter == "none":
-        together, apart = fewer_nodes(tiny, results, how)
+        together, apart = fewer_nodes(engine, results, how)
         assert together < apart
 
 
 @pytest.mark.parametrize("rules", RULES[1:])
-def test_beams_by_the_rules_of_others_go_on_too(rules: str, tiny: Engine) -> None:
+def test_beams_by_the_rules_of_others_go_on_too(rules: str, engine: Engine) -> None:
     how = replace(HOW, rules=rules, drafter="none")
-    results = tiny.predict(QUERIES[:3], how)
-    check(tiny, results, how)
-    together, apart = fewer_nodes(tiny, results, how)
+    results = engine.predict(QUERIES[:3], how)
+    check(engine, results, how)
+    together, apart = fewer_nodes(engine, results, how)
     assert together < apart
 
 
-def test_a_stream_has_the_passes_of_all_searches(tiny: Engine) -> None:
+def test_a_stream_has_the_passes_of_all_searches(engine: Engine) -> None:
     for query in QUERIES[:3]:
-        *passes, streamed = tiny.stream(query, HOW, record=True)
+        *passes, streamed = engine.stream(query, HOW, record=True)
         assert isinstance(streamed, DecodeResult) and all(isinstance(one, Pass) for one in passes)
         assert passes == [step for one in searches(streamed) for step in one.trace.passes]
-        assert streamed.hypotheses == tiny.predict(query, HOW).hypotheses
+        assert streamed.hypotheses == engine.predict(query, HOW).hypotheses
         for one in searches(streamed):  # each trace has the whole tree that its numbers mean
             grown = [step.grown for step in one.trace.passes if step.grown is not None]
             assert not grown or grown[0].parents[0] == -1
 
 
-def test_with_spellings_every_search_starts_anew(tiny: Engine) -> None:
+def test_with_spellings_every_search_starts_anew(engine: Engine) -> None:
     how = replace(HOW, augment=2)
-    results = tiny.predict(QUERIES[:3], how)
-    check(tiny, results, how)
+    results = engine.predict(QUERIES[:3], how)
+    check(engine, results, how)
     assert any(result.distinct and result.distinct.earlier for result in results)
     assert not any(search.trace.continued for result in results for search in searches(result))
 

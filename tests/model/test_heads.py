@@ -32,23 +32,6 @@ def heads(style: Any, seed: int = 0, count: int = 3) -> Heads:
     return found.requires_grad_(False)
 
 
-@torch.inference_mode()
-def test_a_session_keeps_the_state_that_the_output_layer_reads() -> None:
-    model = tiny_model(0, 12)
-    session = Session(TorchBackend(model), SOURCES[:2], top_k=2, states=True)
-    session.score([[(BOS, 5)], [(BOS, 4, 7, 8)]])
-    session.score([[(BOS, 5, 6)], [(BOS, 4, 9)]])
-    for source, path in ((SOURCES[0], (BOS, 5, 6)), (SOURCES[1], (BOS, 4, 7, 8)), (SOURCES[1], (BOS, 4, 9))):
-        expected = model.states(torch.tensor([path]), *model.encode(torch.tensor([source])))[0]
-        for length in range(1, len(path) + 1):
-            state = session.hidden_state(source, path[:length])
-            torch.testing.assert_close(state, expected[length - 1])
-    assert session.hidden_state(SOURCES[0], (BOS, 9)) is None
-    plain = Session(TorchBackend(model), SOURCES[:1], top_k=2)
-    plain.score([[(BOS, 5)]])
-    assert plain.hidden_state(SOURCES[0], (BOS, 5)) is None
-
-
 @pytest.mark.parametrize("style", KINDS)
 def test_heads_compute_their_formula(style: Any) -> None:
     own = heads(style)

@@ -172,23 +172,24 @@ QUERIES = ["O=C(NCc1ccccc1)c1ccccc1", "COC(=O)c1ccc(Br)cc1", "CC(C)(C)OC(=O)NCc1
 @pytest.mark.weights
 @pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
 @pytest.mark.parametrize("how", [{"decoder": "greedy", "n": 1}, {"decoder": "beam", "n": 4}], ids=["greedy", "beam"])
-@pytest.mark.parametrize("task", ["forward", "retro"])
-def test_on_real_weights_nothing_changes_a_bit(task: str, how: dict[str, object]) -> None:
+@pytest.mark.parametrize(("task", "dtype"), [("forward", "int8"), ("retro", "int8"), ("retro", "fp32")])
+def test_on_real_weights_nothing_changes_a_bit(task: str, dtype: str, how: dict[str, object]) -> None:
     """Tokens, scores and passes: 1 and 2 threads, batch 1 and 32, with and without drafts."""
     queries = [f"{query}.CO" if task == "forward" else query for query in QUERIES]
-    standard = Engine.load(task, device="cpu", dtype="int8", threads=1).predict(
+    standard = Engine.load(task, device="cpu", dtype=dtype, runtime="native", threads=1).predict(
         queries,
         DecodeSettings(drafter="none", batch_size=1, **how),  # type: ignore[arg-type]
     )
     passes: dict[str, list[int]] = {}
     for threads in (1, 2):
-        engine = Engine.load(task, device="cpu", dtype="int8", threads=threads)
-        for drafter in ("none", "copy"):
+        engine = Engine.load(task, device="cpu", dtype=dtype, runtime="native", threads=threads)
+        for drafter in ("none", "copy", "windows"):
             changed = DecodeSettings(drafter=drafter, drafting="fixed", batch_size=32, **how)  # type: ignore[arg-type]
             found = engine.predict(queries, changed)
             assert [one.hypotheses for one in found] == [one.hypotheses for one in standard]
             counted = [len(one.trace.passes) for one in found]
             assert passes.setdefault(drafter, counted) == counted
+            assert bool(sum(step.drafted for one in found for step in one.trace.passes)) is (drafter != "none")
     assert passes["none"] == [len(one.trace.passes) for one in standard]
 
 

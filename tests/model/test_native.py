@@ -17,11 +17,10 @@ from compilers import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import SOME_KINDS, compiled_for
-from small import check_lossless
 from test_session import VARIANTS, VOCAB, Round, check, scripts
 from tiny import tiny_model
 
-from chemspec.engine.engine import Engine, installed_models
+from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
 from chemspec.model.runner import NodeBatch
 from chemspec.model.runners.native import build
@@ -163,33 +162,11 @@ def test_masks_see_their_block_and_leave_no_trace() -> None:
     assert run(three, [[(9, 3, 2, -1)], []])[0][-last.nbytes :] == last.tobytes()
 
 
-def test_states_are_what_the_output_layer_reads() -> None:
-    for variant in VARIANTS:
-        backend, model = tiny(variant)
-        session = Session(backend, [[4, 5, 6], [7, 8]], top_k=VOCAB, states=True)
-        session.score([[(BOS, 4, 5)], [(BOS, 6)]])
-        session.score([[(BOS, 4, 7)], [(BOS, 6, 6)]])
-        for source, path in (((4, 5, 6), (BOS, 4, 5)), ((4, 5, 6), (BOS, 4, 7)), ((7, 8), (BOS, 6, 6))):
-            read = model.config.encoder_ids(source)
-            expected = model.states(torch.tensor([path]), *model.encode(torch.tensor([read])))[0]
-            for length in range(1, len(path) + 1):
-                found = session.hidden_state(source, path[:length])
-                np.testing.assert_allclose(found, expected[length - 1].numpy(), rtol=0, atol=5e-4)
-
-
 def test_what_the_kernel_does_not_compute_is_refused() -> None:
     assert supports_config(ModelConfig(vocab_size=9, d_model=48, heads=3))
     assert not supports_config(ModelConfig(vocab_size=9, d_model=64, heads=32))
     with pytest.raises(NoKernelError, match="8 heads in 40 features"):
         NativeBackend(tiny_model(0, d_model=40, heads=8).float(), threads=1)
-
-
-@pytest.mark.weights
-@pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
-@pytest.mark.parametrize("dtype", ["fp32", "int8"])
-def test_on_real_weights_drafts_and_batches_change_no_bit(dtype: str) -> None:
-    engine = Engine.load("retro", device="cpu", runtime="native", dtype=dtype)
-    check_lossless(engine, ["O=C(NCc1ccccc1)c1ccccc1", "COC(=O)c1ccc(Br)cc1", "CC(C)(C)OC(=O)NCc1ccccc1"])
 
 
 # --- where there is no kernel ----------------------------------------------------------------------

@@ -8,12 +8,15 @@ from functools import cache
 
 import numpy as np
 import pytest
+import torch
+from compilers import skip_without_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from table import Table
 from tiny import tiny_model
 
 from chemspec.model.runner import Backend, CompactionThreshold
+from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
@@ -168,3 +171,28 @@ def test_ties_go_to_the_smaller_id(kind: str) -> None:
     for top_k in (VOCAB, 5):
         (scores,) = Session(backend, [[4, 5]], top_k=top_k).score([[(BOS, 4), (BOS, 5, 6)]])
         assert all(list(score.ids) == expected[:top_k] for score in scores.values())
+
+
+@pytest.mark.parametrize("runtime", ["torch", "native"])
+@pytest.mark.parametrize("variant", sorted(VARIANTS))
+def test_states_are_what_the_output_layer_reads(variant: str, runtime: str) -> None:
+    model = model_of(0, variant)
+    backend: Backend = TorchBackend(model)
+    if runtime == "native":  # computes in fp32
+        skip_without_compiler()
+        model = copy.deepcopy(model).float()
+        backend = NativeBackend(model, threads=1)
+    sources = [(4, 5, 6), (7, 8)]
+    session = Session(backend, sources, top_k=VOCAB, states=True)
+    session.score([[(BOS, 5)], [(BOS, 4, 7, 8)]])
+    session.score([[(BOS, 5, 6)], [(BOS, 4, 9)]])
+    for source, path in ((sources[0], (BOS, 5, 6)), (sources[1], (BOS, 4, 7, 8)), (sources[1], (BOS, 4, 9))):
+        read = model.config.encoder_ids(source)
+        expected = model.states(torch.tensor([path]), *model.encode(torch.tensor([read])))[0]
+        for length in range(1, len(path) + 1):
+            state = torch.as_tensor(session.hidden_state(source, path[:length]))
+            torch.testing.assert_close(state, expected[length - 1], rtol=0, atol=1e-9 if runtime == "torch" else 5e-4)
+    assert session.hidden_state(sources[0], (BOS, 9)) is None
+    plain = Session(backend, sources[:1], top_k=2)
+    plain.score([[(BOS, 5)]])
+    assert plain.hidden_state(sources[0], (BOS, 5)) is None
