@@ -92,16 +92,11 @@ GOOD = json.loads(to_json(DecodeResult("C", "ok", "", trace=Trace(("C",), {}))))
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "no json",
-        "3",
-        "null",
-        "[]",
-        "{}",
-        json.dumps({**GOOD, "trace": None}),
-        json.dumps({**GOOD, "query": 3}),
-        json.dumps({**GOOD, "notes": "text"}),
-        json.dumps({**GOOD, "hypotheses": [{}]}),
+        *("", "no json", "3", "null", "[]", "{}"),
+        *(
+            json.dumps({**GOOD, **change})
+            for change in ({"trace": None}, {"query": 3}, {"notes": "text"}, {"hypotheses": [{}]})
+        ),
         json.dumps({k: v for k, v in GOOD.items() if k != "query"}),
     ],
 )

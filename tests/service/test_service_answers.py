@@ -132,13 +132,10 @@ def test_a_stream_tells_every_pass_and_ends_with_the_result(
         assert texts[0] == "" and texts[-1]
 
 
-def test_a_stream_is_one_of_server_sent_events(running: Running) -> None:
+def test_a_stream_is_one_of_server_sent_events_and_a_bad_query_a_result_of_it(running: Running) -> None:
     status, text, headers = running.send("POST", "/v1/stream", {"query": "CCO", "task": "retro", "n": 1, "max_len": 8})
     assert status == 200 and headers["content-type"].startswith("text/event-stream")
     assert text.count("event: result") == 1 and text.endswith("\n\n")
-
-
-def test_a_bad_query_is_a_result_of_a_stream(running: Running) -> None:
     (result,) = running.client().stream("CC(", task="retro")
     assert isinstance(result, Result) and result.status == "invalid"
 
