@@ -110,6 +110,7 @@ def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> 
         ("a.csv", b"", "is empty"),
         ("a.csv", b"PK\x03\x04\0\0\0", "no text"),
         ("a.parquet", b"PAR1 nothing PAR1", "no parquet"),
+        ("a.parquet", parquet_of(), "no rows"),
         ("a.xlsx", b"PK", "not a readable workbook"),
         ("a.xlsx", zip_of(a=b"C"), "not a readable workbook"),
         ("a.xlsx", book_of([]), "is empty"),
