@@ -1,4 +1,4 @@
-"""Subcommands of `train` for models (`average`, `leaks`, ...) and drafters (`distil`, `calibrate`, ...)."""
+"""Subcommands of `train` for models (`average`, `calibration`) and drafters (`distil`, `calibrate`, ...)."""
 
 from dataclasses import asdict
 from pathlib import Path

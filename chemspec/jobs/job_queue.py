@@ -222,7 +222,13 @@ def _last_error(log: Path, job: Job) -> str:
     return "something unexpected happened; resume to try again"
 
 
+def _tell_server() -> None:
+    """Tell the server that started this process that it runs; the server may have read that already, or have ended."""
+    with suppress(OSError):
+        os.write(1, b"\n")
+
+
 if __name__ == "__main__":
     if hasattr(os, "nice"):
         os.nice(NICE)
-    run_waiting_jobs(sys.argv[1:], lambda: os.write(1, b"\n"))
+    run_waiting_jobs(sys.argv[1:], _tell_server)

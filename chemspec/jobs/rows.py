@@ -36,7 +36,10 @@ def report_damage() -> Iterator[None]:
 
 def whole_lines(path: Path) -> list[bytes]:
     """Return the lines of a growing file of JSON lines; half a line at the end is left for later."""
-    return path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+    if not path.is_file():
+        return []
+    with path.open("rb") as file:
+        return [line for line in file if line.endswith(b"\n")]
 
 
 def failed_rows(lines: Sequence[bytes]) -> list[int]:

@@ -144,8 +144,10 @@ def _make_sheet(lines: Iterator[list[str]], *, header: bool = False) -> Sheet:
     names = rows[0]
     if len(names) > MAX_COLUMNS:
         raise FileError(f"the file has {len(names):,} columns; {MAX_COLUMNS} are the limit")
-    query = names[guess_query_column(names, rows[1:50])]
-    if header or len(query) < 3 or not chem.is_valid(query):  # a short name may also be read as a molecule
+    if not header:
+        query = names[guess_query_column(names, rows[1:50])]
+        header = len(query) < 3 or not chem.is_valid(query)  # a short name may also be read as a molecule
+    if header:
         del rows[0]
     else:
         names = tuple(f"column {k}" for k in range(1, len(names) + 1))
@@ -171,7 +173,7 @@ def main(kind: str, name: str) -> str:
             sys.stdout.buffer.write(_encode_stock(kind, raw, name))
             return ""
         left = MAX_TEXT
-        for row in read_rows(kind, raw):
+        for row in islice(read_rows(kind, raw), MAX_ROWS + 2):  # one more than a file may have
             line = json.dumps(row, ensure_ascii=False) + "\n"
             left -= sys.stdout.buffer.write(line.encode("utf-8", errors="backslashreplace"))
             if left < 0:

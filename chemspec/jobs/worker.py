@@ -82,9 +82,14 @@ def _review_row(job: Job, checker: StepChecker, stock: Stock, result: DecodeResu
 
 @contextmanager
 def end_with_runner() -> Iterator[None]:
-    """End this process as soon as its runner ends; at first, wait until the prediction of another runner has ended."""
+    """End this process as soon as its runner ends; at first, wait until the prediction of another runner has ended.
+
+    Raises OSError if that takes more than an hour.
+    """
     Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
-    with hold_lock("jobs.lock", timeout=3600.0):
+    with hold_lock("jobs.lock", timeout=3600.0) as held:
+        if not held:
+            raise OSError("another prediction has not ended; resume later")
         yield
 
 

@@ -301,6 +301,16 @@ def runs_queue(pid: Path, parent: int) -> bool:
     return b"jobs.job_queue" in text and status.rsplit(")", 1)[1].split()[1] == str(parent)
 
 
+def test_a_runner_goes_on_where_nobody_reads_that_it_runs() -> None:
+    job = make(["C"])
+    JOBS.save(job.id, replace(job, state="waiting"))
+    command = [sys.executable, "-m", "chemspec.jobs.job_queue", *job_queue.PREDICT]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as runner:
+        runner.stdout.close()  # type: ignore[union-attr]
+        assert runner.wait() == 0
+    assert answered(job) == ["C"]
+
+
 def test_a_killed_prediction_is_told_and_the_next_job_begins(tmp_path: Path) -> None:
     job, other = make(["hold"]), make(["C"])
     submit(job, other)

@@ -104,6 +104,7 @@ def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> 
         ("a.csv", b"a," * 50 + b"\n", "51 columns"),
         ("a.parquet", parquet_of(**{f"c{k}": ["C"] for k in range(51)}), "51 columns"),
         ("a.csv", b'a\n"' + b"C" * 200_000, "not a table"),
+        ("a.parquet", parquet_of(), "no rows"),
         ("a.xlsx", zip_of(a=b"C"), "not a readable workbook"),
         ("a.xlsx", book_of([]), "is empty"),
         ("a.xlsx", book_of([["a"], ["C", "C"]]), "row 2 has 2 cells, the header 1"),

@@ -78,7 +78,8 @@ def show_job(name: str) -> None:
     st.session_state.setdefault("batch_jobs", set()).add(name)  # those of this visit
     _show_heading(escaping.plain_text(view.job.file))
     st.caption(_job_facts(view.job))
-    st.fragment(run_every=1.0 if view.active else None)(_show_progress)(name, view.active)
+    every = max(1.0, view.job.total / 1000)  # seconds: each time all rows are read, up to 150 MB
+    st.fragment(run_every=every if view.active else None)(_show_progress)(name, view.active)
 
 
 def _show_heading(title: str) -> None:
@@ -102,7 +103,7 @@ def _job_facts(job: Job) -> str:
 
 
 def _show_progress(name: str, was_active: bool) -> None:
-    """Show progress, buttons and answers; redrawn every second while a job runs."""
+    """Show progress, buttons and answers; redrawn now and then while a job runs."""
     start_pending_jobs()
     try:
         view = job_queue.view_job(name)  # before the lines are read: a job that is done then has them all

@@ -26,7 +26,7 @@ PLACEHOLDERS = {"forward": "e.g. aniline, CC(=O)Cl, Et3N, DCM", "retro": "e.g. l
 STEPPED_DECODERS, MAX_STEPPED_BEAM = ("greedy", "beam", "sbs"), 50  # searches that the page Step shows, and how wide
 FILES = ("molfile", "SDF", "RXN", "RDF", "CDXML", "KET")  # shown folded once they are longer than
 MAX_UNFOLDED_LINES = 3
-MAX_PASTED_CHARS = 100_000  # of a paste; the longest files that read_any takes are shorter
+MAX_PASTED_CHARS = 200_000  # of a paste or a small file; `read_any` takes no longer ones
 
 Read = formats.Input | chem.Fault | None  # what a text is; None for a blank one
 

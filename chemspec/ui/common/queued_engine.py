@@ -129,15 +129,9 @@ def model_names(task: Task | None = None) -> list[str]:
     return sorted(names, key=lambda name: (name != task, name))
 
 
-def usable_drafters(model: str) -> tuple[tuple[str, ...], str]:
-    """Return the drafters that a model can use, and a sentence on those that it lacks."""
-    can = registry.usable_drafters(model_folder(model)) if model else ()
-    lacking = [name for name in DRAFTERS if model and name not in can]
-    if not lacking:
-        return can or tuple(DRAFTERS), ""
-    named = " and ".join(filter(None, (", ".join(lacking[:-1]), lacking[-1])))
-    what = f"{named} need{'s' * (len(lacking) == 1)}"
-    return can, f"{what} small models trained for it, which this model does not have."
+def usable_drafters(model: str) -> tuple[str, ...]:
+    """Return the drafters that a model can use; all of them without a model."""
+    return registry.usable_drafters(model_folder(model)) if model else tuple(DRAFTERS)
 
 
 def decode_query(

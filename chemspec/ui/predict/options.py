@@ -27,7 +27,7 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
         model = names[0] if names else ""
         if len(names) > 1:
             model = offered_choice("Model", {name: name for name in names}, key=f"predict_model_{task}")
-        offered, _ = queued_engine.usable_drafters(model)
+        offered = queued_engine.usable_drafters(model)
         search = offered_choice("Search", decoder_labels(offered), key="predict_search")
         greedy = search == "greedy"
         count = st.number_input(

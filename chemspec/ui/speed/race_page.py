@@ -151,7 +151,7 @@ def comparable_decoders() -> list[str]:
 def show_race_page(model: Engine, query: str) -> None:
     """Draw the race, which starts by itself, and its settings; any click stops it."""
     results, state = st.container(), st.session_state
-    lanes = choose_lanes(queued_engine.usable_drafters(model.name)[0])
+    lanes = choose_lanes(queued_engine.usable_drafters(model.name))
     if "speed_race" not in state:
         state.update({"speed_race": None, START_FLAG: True})
     running = state.pop(START_FLAG, False)

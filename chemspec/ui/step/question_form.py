@@ -131,7 +131,7 @@ def _show_form(names: list[str]) -> None:
         text, read = BOX.show_box(task, on_typed=BOX.store_text, on_submit=_text_submitted, on_navigate=_navigated)
     right.button("Run", key="step_run", type="primary", width="stretch", on_click=_run_question)
     show_reading(text, read)
-    drafters = queued_engine.usable_drafters(model)[0]
+    drafters = queued_engine.usable_drafters(model)
     if state.get("step_drafter") not in drafters:
         state.step_drafter = "auto"  # nothing was chosen yet, or for another model
     decoder_label, n = state.setdefault("step_decoder", "greedy"), state.setdefault("step_n", 5)
