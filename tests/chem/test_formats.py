@@ -187,8 +187,7 @@ def test_chemdraw_labels() -> None:
         '<!DOCTYPE CDXML [<!ENTITY a SYSTEM "file:///etc/passwd">]>'
         '<CDXML><page><fragment><n id="1"/>&a;</fragment></page></CDXML>',
         '<!DOCTYPE CDXML [<!ENTITY a "b"><!ENTITY b "&a;&a;&a;&a;&a;">]><CDXML>&b;</CDXML>',
-        '<!DOCTYPE CDXML [<!ATTLIST b c CDATA "long">]>'
-        '<CDXML><page><fragment><n id="1"/></fragment></page></CDXML>',
+        '<!DOCTYPE CDXML [<!ATTLIST b c CDATA "long">]><CDXML><page><fragment><n id="1"/></fragment></page></CDXML>',
         "<CDXML>" + "<group>" * 10_000,
         "<CDXML>" + '<n id="1"/>' * 10_000 + "</CDXML>",
         "<CDXML>&undefined;</CDXML>",
