@@ -34,10 +34,10 @@ MOST_NAMES = 10_000  # classes and functions
 LONGEST_LINE = 1_000_000  # bytes
 LARGEST_KEY = 2**63  # larger integers can be chosen so that all have the same hash
 # Operations that no checkpoint needs: extensions, outside buffers, memory reserved in advance, and those besides
-# SETITEM(S) that take keys.
+# SETITEM(S) that take keys; PUT takes any number as one.
 REFUSED_OPERATIONS = (
     *(pickle.EXT1, pickle.EXT2, pickle.EXT4, pickle.NEXT_BUFFER, pickle.READONLY_BUFFER, pickle.BYTEARRAY8),
-    *(pickle.DICT, pickle.FROZENSET, pickle.ADDITEMS),
+    *(pickle.DICT, pickle.FROZENSET, pickle.ADDITEMS, pickle.PUT),
 )
 
 # Packages whose classes are named in checkpoints of reaction models; none of them needs to be installed.
@@ -141,7 +141,7 @@ class _Ordered(OrderedDict[Any, Any]):
 
     def __init__(self, items: Any = ()) -> None:
         pairs = list(items) if isinstance(items, list | tuple) else None
-        if pairs is None or not all(len(pair) == 2 and isinstance(pair[0], str | int) for pair in pairs):
+        if pairs is None or not all(len(pair) == 2 and isinstance(_checked_key(pair[0]), str | int) for pair in pairs):
             raise pickle.UnpicklingError("an ordered dictionary has no names")
         super().__init__(pairs)
 
@@ -168,6 +168,7 @@ class _BoundedFile:
 
     def readline(self) -> bytes:
         line = self._file.readline(LONGEST_LINE)
+        self._left -= len(line)
         if len(line) == LONGEST_LINE:
             raise TooLargeError("it has a line longer than any name")
         return line

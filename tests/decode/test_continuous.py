@@ -1,4 +1,4 @@
-"""Queries that join a running batch,: answers, passes and bits of those decoded alone."""
+"""Queries that join a running batch: answers, passes and bits of those decoded alone."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """How many passes drafts save with the shipped weights: counters that do not depend on the machine.
 
 Ratios are standard passes over speculative ones on the built-in queries, 200 a task; a change of weights or drafters
-that lowers one below its mark is a decision. `test_lossless_weights.py` compares the answers. Beams, which take minutes
-on all 200, decode a part.
+that lowers one below its mark is a decision. The answers are the same. Beams, which take minutes on all 200, decode a
+part.
 """
 
 from __future__ import annotations
@@ -47,6 +47,13 @@ def passes(results: Sequence[DecodeResult]) -> int:
     return sum(len(result.trace.passes) for result in results)
 
 
+def saved(standard: Sequence[DecodeResult], fast: Sequence[DecodeResult]) -> float:
+    """Return the ratio of their passes, once the compiled kernel's answers and scores are the same."""
+    if "to the last bit" in standard[0].trace.settings["exactness"]:
+        assert [result.hypotheses for result in fast] == [result.hypotheses for result in standard]
+    return passes(standard) / passes(fast)
+
+
 @pytest.mark.parametrize(
     ("task", "drafter", "options", "least"),
     [
@@ -60,14 +67,14 @@ def test_greedy(answers: Answers, task: str, drafter: str, options: dict[str, in
     standard = answers(task, ALL, drafter="none", **GREEDY)
     fast = answers(task, ALL, drafter=drafter, **GREEDY, **options)
     assert speed_numbers([item.trace for item in standard]).tokens_per_pass == 1
-    assert passes(standard) / passes(fast) >= least
+    assert saved(standard, fast) >= least
 
 
 def test_exact_beams_of_ten_with_free_nodes(answers: Answers) -> None:
     standard = answers("retro", PART, drafter="none", **BEAM)
     for drafter, least in (("copy", 3.0), ("mixed", 4.7)):
         fast = answers("retro", PART, drafter=drafter, node_budget=FREE, **BEAM)
-        assert passes(standard) / passes(fast) >= least
+        assert saved(standard, fast) >= least
 
 
 def test_speculative_beam_search_of_ten(answers: Answers) -> None:

@@ -45,6 +45,8 @@ HOSTILE = {
     "keys with one hash": b"}(" + b"".join(one + b"N" for one in LONG) + b"u",
     "an ordered dictionary": ORDERED + b"]](" + NESTED + b"NeaR"[:0] + b"e" + b"\x85R",
     "an ordered dictionary's items": ORDERED + b"]" + NESTED + b"N\x86a\x85R",
+    "numbers of an ordered dictionary": ORDERED + b"](" + b"".join(one + b"N\x86" for one in LONG) + b"e\x85R",
+    "places in the memo with one hash": b"N" + b"".join(b"p%d\n" % ((2**61 - 1) * k) for k in range(60_000)),
     "the name of a tensor": b"}" + text("model") + storage(NESTED, b"K\x04") + b"s",
     "a tensor as long as a disk": b"}" + text("model") + storage(text("0"), b"\x8a\x06\x00\x00\x00\x00\x00\x10") + b"s",
     "a huge text": b"\x8d" + struct.pack("<Q", 1 << 40),

@@ -48,8 +48,7 @@ def test_recipes_are_sound(name: str) -> None:
         assert recipe.validation_data == replace(recipe.data, variants=1, **mixing, **checked)
     files = (*recipe.train_files, *recipe.validation_files)
     assert not [file for file in files if "_test" in file]
-    if recipe.task == "retro":
-        assert "product_in_test" in recipe.data.leave_out
+    assert ("product_in_test" if recipe.task == "retro" else "product_in_mit_test") in recipe.data.leave_out
     assert ("heldout.csv" in recipe.validation_files) == bool(recipe.data.hold_out)
     if recipe.task == "forward":
         assert "forward_val.csv.gz" not in recipe.train_files

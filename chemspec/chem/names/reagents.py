@@ -65,6 +65,11 @@ def find_by_name(name: str) -> tuple[str, str] | None:
     return (smiles, name.strip()) if smiles else None
 
 
+def find_in_tables(name: str) -> str | None:
+    """Return the SMILES of a name in the hand-written tables."""
+    return _load_tables().get(_normalise(name), (None,))[0]
+
+
 def name_of(smiles: str) -> str:
     """Return the name of a molecule by canonical SMILES from tables or list; empty if it has none."""
     return _names_by_smiles().get(smiles) or name_in_list(smiles)

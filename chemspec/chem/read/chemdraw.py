@@ -22,8 +22,9 @@ _MOST = 20_000  # elements
 
 def parse_cdxml(text: str) -> Element | Fault:
     """Return the root of a CDXML file, or its fault if it is hostile, too large or no XML."""
-    if "<!ENTITY" in text:
-        return Fault("entities are refused; save the file again in ChemDraw", 0, len(text), "other")
+    if "<!ENTITY" in text or "<!ATTLIST" in text:  # which a small file could repeat until the memory is full
+        message = "document types with definitions are refused; save the file again in ChemDraw"
+        return Fault(message, 0, len(text), "other")
     whole = text.encode("utf-8", errors="replace").decode().strip("\ufeff \t\r\n")  # half a surrogate pair is no text
     root: Element | None = None
     depth = elements = nodes = 0

@@ -42,11 +42,11 @@ class AdaptiveGamma:
     # Prior rate: a query is too short to learn it from, and those of the shipped draft models are 0.92 and 0.96.
     RATE = 0.95
 
-    def __init__(self, ratio: float, *, rate: float = RATE, longest: int = LONGEST) -> None:
-        """Start from a cost ratio and an acceptance rate."""
+    def __init__(self, ratio: float, *, longest: int = LONGEST) -> None:
+        """Start from a cost ratio and the prior rate."""
         check_draft_length(longest)
         self.ratio, self.longest = ratio, longest
-        self.hits, self.tries = rate * self.WEIGHT, self.WEIGHT  # accepted and verified tokens so far
+        self.hits, self.tries = self.RATE * self.WEIGHT, self.WEIGHT  # accepted and verified tokens so far
         self._passes = 0
 
     @property
