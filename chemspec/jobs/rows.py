@@ -150,6 +150,6 @@ def _suggestion_cells(job: Job, suggestion: dict[str, Any]) -> dict[str, Cell]:
 
 def _answered_rows(job: Job) -> Iterator[tuple[int, tuple[str, ...], dict[str, Any]]]:
     """Yield (number from 1, uploaded cells, answer) of every row answered so far."""
-    answers = parse_rows(whole_lines(jobs.answers_file(job)))
-    for number, (cells, row) in enumerate(zip(jobs.uploaded_rows(job), answers, strict=False), 1):
-        yield number, cells, row
+    lines = whole_lines(jobs.answers_file(job))
+    for number, (cells, line) in enumerate(zip(jobs.uploaded_rows(job), lines, strict=False), 1):
+        yield number, cells, json.loads(line)  # one at a time: parsed, ten thousand may take a gigabyte

@@ -49,7 +49,8 @@ def no_savings_reason(saved: Savings, settings: dict[str, Any], batch: int, *, t
     if drafter != "auto" and settings.get("drafting") == "fixed":
         return f"no drafts: {drafter} proposed none"
     width = f" with a beam of {settings['n']}" if settings.get("decoder") == "beam" else ""
-    in_batch = f" in a batch of {batch} (--batch-size 1 decodes queries one by one)" if batch > 1 and not width else ""
+    alone = " (--batch-size 1 decodes queries one by one)" if terminal else ""
+    in_batch = f" in a batch of {batch}{alone}" if batch > 1 and not width else ""
     hint = "" if drafter == "auto" or not terminal else " (--drafting fixed drafts anyway)"
     return f"no drafts: on this machine they would not pay{width}{in_batch}{hint}"
 

@@ -83,9 +83,7 @@ def create_app(service: Service) -> FastAPI:
 
 
 def _add_routes(router: APIRouter, service: Service) -> None:
-    @router.get(
-        "/v1/models", response_model=schema.Models, responses={401: PROBLEMS[401], 503: PROBLEMS[503]}, tags=["models"]
-    )
+    @router.get("/v1/models", response_model=schema.Models, responses={401: PROBLEMS[401]}, tags=["models"])
     async def models() -> Any:
         """List models and limits."""
         limits = service.limits

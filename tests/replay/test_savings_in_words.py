@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,9 +17,10 @@ def step(emitted: int = 1, *, copied: int = 0, learned: int = 0, drafted: int = 
     return Pass(1, 1 + drafted, drafted, emitted, copied + learned, 1.0, 1, 0.0, 0.001, tuple(spans))
 
 
-def told(*passes: Pass, seconds: float = 0.011, **settings: Any) -> str:
+def told(*passes: Pass, seconds: float = 0.011, terminal: bool = True, **settings: Any) -> str:
     how = {"decoder": "greedy", "n": 1, "beta": 1, "drafter": "auto", "exactness": "exact to the last bit"}
-    return summary_line(DecodeResult("C", "ok", "", trace=Trace(("C",), {**how, **settings}, passes, seconds)))
+    trace = Trace(("C",), {**how, **settings}, passes, seconds)
+    return summary_line(DecodeResult("C", "ok", "", trace=trace), terminal=terminal)
 
 
 FEWER = (step(15, copied=9, learned=5, drafted=20), step(11, copied=5, drafted=20))
@@ -55,6 +57,11 @@ def test_passes_are_told_beside_those_without_drafts(exactness: str, claim: str)
 )
 def test_where_nothing_was_saved_it_is_told_why(passes: list[Pass], settings: dict[str, Any], why: str) -> None:
     assert told(*passes, seconds=0.0044, **settings).startswith(f"3 tokens in 3 passes, 4.4 ms; {why}")
+
+
+def test_a_page_names_no_option_of_the_command_line() -> None:
+    text = told(*[replace(step(), width=5)] * 3, terminal=False, drafter="windows")
+    assert "in a batch of 5; " in text and "--" not in text and " ms" not in text
 
 
 @pytest.mark.parametrize("settings", [{"decoder": "sbs"}, {"beta": 3}, {"decoder": "sampled-beam"}])
