@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from chemspec import tasks
-from chemspec.chem import parsing
+from chemspec.chem import formats, parsing
 from chemspec.engine import registry
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
@@ -111,6 +111,7 @@ def warm_up_models() -> Thread:
                     loaded_engines().setdefault(folder, _load_and_warm(folder, _folder_stamp(folder)))
         stock_menu.built_in_stock(BUILT_IN)
         installed_if_usable()
+        formats.read_any("aniline, K2CO3", task="forward")  # reads the tables of names
         # Streamlit collects garbage after every run of a script: a third of a server's time under load, were it to go
         # through all that stays loaded anyway.
         gc.collect()
