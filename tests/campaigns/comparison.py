@@ -490,7 +490,8 @@ def _sentence(item: Mapping[str, Any]) -> str:
 
 def markdown(report: Mapping[str, Any], *, head: bool) -> str:
     """Return the rows for a document, with the table's head if it begins there."""
-    return tables.markdown(COLUMNS, _rows(report), head=head)
+    text = tables.markdown(COLUMNS, _rows(report))
+    return text if head else text.split("\n", 2)[2]  # after headings and rule
 
 
 def queries_for(engine: Engine, given: Sequence[str] | None, *, limit: int, seed: int, skip: int = 0) -> list[str]:
