@@ -45,7 +45,8 @@ def is_new_target(question: Question) -> bool:
 
 def show_welcome(task: Task) -> None:
     """Show the start page: a recorded example and queries to try."""
-    st.markdown("Predict what a reaction gives, or how to make a molecule. Runs on this machine; nothing leaves it.")
+    where = "It is computed where this app runs, and sent nowhere else."
+    st.markdown(f"Predict what a reaction gives, or how to make a molecule. {where}")
     if queued_engine.model_names(task):
         show_example(task)
         st.html("<h2>More examples</h2>")

@@ -105,11 +105,16 @@ def compare_answers(rounds: Rounds) -> str:
 
 
 def race_conclusion(rounds: Rounds, *, timed: bool = True) -> str:
-    """Return what a race showed as one sentence, with the speed-up if the runs are `timed`."""
+    """Return what a race showed as one sentence, with the speed-up if the runs are `timed`.
+
+    Where drafts saved no pass both runs do the same work, and their times differ by chance alone.
+    """
     standard, drafted = race_statistics(rounds)
     passes = "1 pass" if drafted["passes"] == 1 else f"{drafted['passes']} passes"
-    text = f"identical: {compare_answers(rounds)}; {passes} instead of {standard['passes']}"
-    if not timed:
+    saved = drafted["passes"] != standard["passes"]
+    instead = f"instead of {standard['passes']}" if saved else "with and without drafts"
+    text = f"identical: {compare_answers(rounds)}; {passes} {instead}"
+    if not (timed and saved):
         return text
     gain = format_speedup(standard["median_ms"] / drafted["median_ms"])
     return f"{text}; {gain} (medians of {standard['runs']} warm runs by turns)"

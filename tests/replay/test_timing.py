@@ -112,6 +112,8 @@ def test_a_race_is_told_in_numbers_and_in_a_sentence() -> None:
     told = timing.race_conclusion(rounds, timed=False)
     assert told == "identical: yes, to the last bit; 2 passes instead of 4"
     assert timing.race_conclusion(rounds) == f"{told}; 2.00 times faster (medians of 3 warm runs by turns)"
+    equal = timing.race_conclusion([[slow], [STANDARD]])
+    assert equal == "identical: yes, to the last bit; 4 passes with and without drafts", "equal work, so no speed-up"
 
 
 def test_the_same_answers_in_another_order_are_not_the_same() -> None:

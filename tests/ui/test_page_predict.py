@@ -354,7 +354,7 @@ def test_the_first_screen_shows_an_answer_and_decodes_nothing(monkeypatch: pytes
     (card, *_) = suggestions.group_answers("forward", kept.query, kept)
     assert "Example: " in text and "Suzuki coupling" in text
     assert suggestions.format_percent(card.probability) in text
-    assert "nothing leaves it" in page.markdown[0].value
+    assert "sent nowhere else" in page.markdown[0].value
 
 
 @weights
