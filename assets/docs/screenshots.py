@@ -30,7 +30,9 @@ PAGES = {
     "predict": f"/?task=retro&smi={quote(AMIDE)}",
     "step": f"/step?task=forward&smi={quote(BOC)}",
     "speed": "/speed",
+    "plan": "/plan",
     "batch": "/batch",
+    "collections": "/collections",
     "models": "/models",
     "learn": "/learn",
 }
@@ -57,7 +59,7 @@ def prepare(page: Page, name: str) -> None:
         page.get_by_role("button", name="Start the race").click()
         page.wait_for_timeout(2000)
     if name == "batch":
-        page.get_by_role("button", name="sample").first.click()
+        page.get_by_text("Use the sample file").click()
         page.wait_for_timeout(1000)
     settle(page)
 

@@ -133,7 +133,8 @@ def _prediction_cells(prediction: dict[str, Any]) -> dict[str, Cell]:
 def _suggestion_cells(job: Job, suggestion: dict[str, Any]) -> dict[str, Cell]:
     check, matches = suggestion["forward"], suggestion["precedents"]
     hazards = suggestion["hazards"] if job.task == "retro" or suggestion["rank"] == 1 else []  # of a flask once
-    patents = [Precedent(**item).source for item in matches["nearest"]] if matches else []
+    sources = [Precedent(**item).source for item in matches["nearest"]] if matches else []
+    patents = "; ".join(filter(None, sources))
     checked = ForwardCheck(check["verdict"] != "differs", check["probability"], check["product"]) if check else None
     return {
         "chance": round(suggestion["probability"], 4) if suggestion["calibrated"] else "",
@@ -143,7 +144,9 @@ def _suggestion_cells(job: Job, suggestion: dict[str, Any]) -> dict[str, Cell]:
         "forward_model": describe_check(checked),
         "conditions": suggestion["reagents"]["text"] if suggestion["reagents"] else "",
         "patent_reactions": "" if matches is None else matches["close"],
-        "patents": "; ".join(filter(None, patents)),
+        "patents": f"of this kind: {patents}" if patents and not matches["close"] else patents,
+        if patents
+        else "",
         "alike": " ; ".join(answer["smiles"] for answer in suggestion["alternatives"]),
     }
 

@@ -95,7 +95,9 @@ def test_the_settings_name_the_drafters_that_there_are() -> None:
 def test_a_drafter_keeps_its_promises(name: str, data: st.DataObject, source: list[int], text: list[int]) -> None:
     """No bos, no pad, nothing empty, nothing too long or too many; spans are where the tokens come from."""
     max_new_tokens, length, count = (data.draw(st.integers(low, high)) for low, high in ((1, 25), (0, 15), (0, 8)))
-    dilation = data.draw(st.integers(0, 2)) if name == "windows" else 0
+    reads = DRAFTERS[name].reads
+    length, count = length * ("draft_length" in reads), count * ("draft_count" in reads)
+    dilation = data.draw(st.integers(0, 2)) if "dilation" in reads else 0
     drafter = made(name, length=length, count=count, dilation=dilation)
     prefix = (BOS, *text)
     drafts = drafter.propose(source, prefix, max_new_tokens)

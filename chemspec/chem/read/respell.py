@@ -11,7 +11,9 @@ from chemspec.chem.query import canonical
 from chemspec.chem.salts import charge_of
 from chemspec.chem.trial import RDKIT_ERRORS
 
-_LIKELY = re.compile(r"\[HH\]|\[1H|\[H\+\]|\[OH3\+\]|\[(?:CH?\d?|c)-\]|\[N@@?H?\]")
+_ALKALI = r"\[(?:Li|Na|K|Cs)\]"
+_LIKELY = re.compile(rf"\[HH\]|\[1H|\[H\+\]|\[OH3\+\]|\[(?:CH?\d?|c)-\]|\[N@@?H?\]|O\]?{_ALKALI}|{_ALKALI}\[?O")
+_ALKALI_OXIDE = "[Li,Na,K,Cs;D1;+0]-[OX2]"
 _MARKED_AMINE = re.compile(r"\[N@@?H?\]")
 # Names of reagents that are never meant as SMILES, all of whose letters are atoms.
 _ABBREVIATIONS = ["NBS", "NCS", "NIS", "PCC", "BOP", "BPO", "O2", "CO2", "SO2", "CS2", "N2", "Cl2", "Br2", "I2"]
@@ -81,6 +83,13 @@ def _plain_spelling(part: str, notes: list[str]) -> str:
     if part == "[HH]":
         notes.append("[HH] written as [H][H]")
         return "[H][H]"
+    if pairs := (mol := Chem.RWMol(mol_from_smiles(part))).GetSubstructMatches(mol_from_smarts(_ALKALI_OXIDE)):
+        for metal, oxygen in pairs:
+            mol.RemoveBond(metal, oxygen)
+            mol.GetAtomWithIdx(metal).SetFormalCharge(1)
+            mol.GetAtomWithIdx(oxygen).SetFormalCharge(-1)
+        notes.append(f"{part} written as ions")
+        return str(Chem.MolToSmiles(mol))
     plain = _MARKED_AMINE.sub("N", part)
     if plain != part:
         notes.append("the stereo marks of nitrogen left out: models are trained without them")

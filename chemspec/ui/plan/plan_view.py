@@ -67,7 +67,8 @@ def show_plan(plan: Plan, models: Expander) -> None:
     else:
         _show_groups(titled, models)
     st.caption(
-        "Ranked by the product of the steps' calibrated probabilities, reduced to a tenth where the forward model, "
+        "Percent at a step: how often predictions with this score were the recorded route, no yield. "
+        "Ranked by the product of these, reduced to a tenth where the forward model, "
         "without reagents and with proposed ones, predicts another product. Conditions are those of the nearest patent "
         "reactions, else proposed by a model. The address of this page holds the target and your constraints. "
         + ("" if precedent_index() else "No index of patent reactions is installed, so steps come without precedents. ")
