@@ -269,7 +269,9 @@ class DecodeSettings:
         if not 1 <= self.beta <= 1000:
             raise ValueError(f"beta is {self.beta}; it must be between 1 (exact) and 1000")
         if self.beta > 1 and decoder.relaxed is None:
-            raise ValueError(f"beta is {self.beta}; only greedy decoding can be relaxed so, not {self.decoder}")
+            raise ValueError(
+                f"beta is {self.beta}; only greedy decoding can be relaxed so, not {self.decoder}: use greedy, n=1"
+            )
         if not 0 <= self.tau < float("inf"):
             raise ValueError(f"tau is {self.tau}; it must not be negative")
         if not 0 < self.temperature < float("inf"):

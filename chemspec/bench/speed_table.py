@@ -52,7 +52,7 @@ def summary_sentence(report: Mapping[str, Any]) -> str:
         return ""
     gain = ", ".join(f"{decoder} {_format_range(values) if values else UNDRAFTED}" for decoder, values in gains.items())
     lists, same = sum(row["queries"] for row in drafted), sum(map(_count_identical, drafted))
-    return f"Speed with drafts, in multiples of that without: {gain}; {same} of {lists} lists of answers are the same."
+    return f"Speed-up by drafts: {gain}; {same} of {lists} lists of answers are the same."
 
 
 def _is_standard(row: Mapping[str, Any]) -> bool:

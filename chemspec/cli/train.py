@@ -82,7 +82,8 @@ def train_by_recipe(
 ) -> None:
     """Train a model or a drafter by a recipe; needs the extra `train`, but not RDKit.
 
-    A drafter is trained on the output of `chemspec train distil` (default data/<task>-distilled). All files are
+    A drafter is trained on the output of `chemspec train distil`: heads and networks of masks by default on
+    data/<task>-distilled, small models (`ar`, `medium`) on what --data names. All files are
     written to the run folder; `chemspec train install-drafter` copies a drafter into its target's folder.
 
     Options:
@@ -91,7 +92,7 @@ def train_by_recipe(
         minutes: time limit in minutes (default: the recipe's).
         threads: CPU threads; 0: all cores; -1: the recipe's.
         seed: random seed for the order of the data (default: the recipe's).
-        data_dir --data: folder of `chemspec data`; default data/<recipe>.
+        data_dir --data: folder of `chemspec data` (default data/<recipe>), for drafters of `chemspec train distil`.
         out: run folder; default runs/<recipe>.
         resume --resume/--no-resume: resume from the run folder's last checkpoint, if there is one.
         start: model folder whose weights initialise the training; for a drafter: its target model, default the task's.

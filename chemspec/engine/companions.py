@@ -28,7 +28,8 @@ def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
     if owners:
         advice = f"{' and '.join(owners)} has one"
     elif recipe in builtin_recipes():
-        advice = f"train one with `chemspec train --recipe {recipe}`, install it with `chemspec train install-drafter`"
+        install = f"chemspec train install-drafter --kind {kind}"
+        advice = f"train one with `chemspec train --recipe {recipe}`, install it with `{install}`"
     else:
         advice = "no recipe trains one"
     return f"there is no drafter {kind!r} for model {name!r} ({folder} is missing); {advice}, or choose another drafter"

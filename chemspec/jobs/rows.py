@@ -145,8 +145,6 @@ def _suggestion_cells(job: Job, suggestion: dict[str, Any]) -> dict[str, Cell]:
         "conditions": suggestion["reagents"]["text"] if suggestion["reagents"] else "",
         "patent_reactions": "" if matches is None else matches["close"],
         "patents": f"of this kind: {patents}" if patents and not matches["close"] else patents,
-        if patents
-        else "",
         "alike": " ; ".join(answer["smiles"] for answer in suggestion["alternatives"]),
     }
 

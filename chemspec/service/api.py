@@ -48,7 +48,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     503: {"model": schema.Problem, "description": "stopping; see Retry-After"},
     504: {"model": schema.Problem, "description": "no result in time"},
 }
-EVENTS = "events: pass (with the text so far), then result; or error"
+EVENTS = "events: pass (with the text before it), then result; or error"
 STREAM_RESPONSES = PROBLEMS | {200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
 
 

@@ -116,13 +116,12 @@ def test_the_sentence_tells_the_gain_of_every_decoder() -> None:
     rows = [row(), row(drafter="auto", speedup=0.98), row(**greedy, speedup=2.5), row(**greedy, speedup=1.5)]
     told = speed_table.summary_sentence({"rows": rows})
     assert told == (
-        "Speed with drafts, in multiples of that without: beam of 25 0.98, greedy 1.50 to 2.50; "
-        "600 of 600 lists of answers are the same."
+        "Speed-up by drafts: beam of 25 0.98, greedy 1.50 to 2.50; 600 of 600 lists of answers are the same."
     )
     assert speed_table.summary_sentence({"rows": rows[:1]}) == ""
     undrafted = [row(), row(drafter="auto", speedup=0.98, drafted_per_query=0.0)]
     told = speed_table.summary_sentence({"rows": undrafted})
-    assert told.startswith("Speed with drafts, in multiples of that without: beam of 25 nothing drafted; ")
+    assert told.startswith("Speed-up by drafts: beam of 25 nothing drafted; ")
 
 
 def test_every_precision_is_compared_with_its_own_standard(home: Path) -> None:
@@ -138,7 +137,7 @@ def test_without_options_the_shipped_models_are_timed_with_and_without_drafts() 
     done = call("bench", "--limit", 2, "--threads", 1)
     assert done.exit_code == 0, done.output
     *_, last = lines = done.stdout.rstrip("\n").split("\n")
-    assert last.startswith("Speed with drafts, in multiples of that without: greedy ") and "{" not in done.stdout
+    assert last.startswith("Speed-up by drafts: greedy ") and "{" not in done.stdout
     assert last.endswith("12 of 12 lists of answers are the same.")
     cases = [tuple(line.split()[:-1][:2]) for line in lines[1:-1]]
     assert cases == [("forward", "greedy")] * 4 + [("retro", "greedy")] * 4 + [("retro", "beam")] * 4
