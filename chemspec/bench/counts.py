@@ -93,6 +93,7 @@ DRAFTER_COLUMNS = {
     "weights MB": "{megabytes:.1f}",
     "same": "{same}",
 }
+LEGEND = "accepted: share of the answers' tokens that come from drafts; hits: share of drafted tokens that are accepted"
 LENGTH_COLUMNS = {
     "decoder": "{decoder}",
     "drafter": "{drafter}",

@@ -133,6 +133,7 @@ def compare_drafters(*, comparison: Comparison, widths: str = "1") -> dict[str, 
     with show.progress_bar("counting") as report:
         rows = counts.count_by_drafter(engine, queries, names, widths=every, batch_size=size, progress=report)
     show.print_table(tables.terminal(counts.DRAFTER_COLUMNS, map(counts.display_row, rows)))
+    show.print_sentence(counts.LEGEND, "dim")
     return {"rows": rows}
 
 

@@ -53,7 +53,7 @@ LONGEST_PAUSE = 32  # forward passes
 
 
 class AcceptanceRecord:
-    """Running acceptance rates by class, with a prior of `weight` pseudo-observations."""
+    """Running alpha by class: accepted / verified draft tokens, with a prior of `weight` pseudo-observations."""
 
     def __init__(self, rates: Sequence[float], weight: float) -> None:
         self.hits = [rate * weight for rate in rates]
@@ -61,11 +61,11 @@ class AcceptanceRecord:
 
     @property
     def class_rates(self) -> tuple[float, ...]:
-        """Acceptance rates of all classes."""
+        """The alpha of all classes."""
         return tuple(hits / tries for hits, tries in zip(self.hits, self.tries, strict=True))
 
     def class_rate(self, kind: int) -> float:
-        """Return the acceptance rate of a class."""
+        """Return the alpha of a class."""
         return self.hits[kind] / self.tries[kind]
 
     def add_outcome(self, kind: int, hit: bool) -> None:

@@ -88,6 +88,7 @@ def test_no_text_makes_prepare_raise(engine: Engine, text: str) -> None:
         ("c1ccccc", "ring 1"),
         ("C(C)(C)(C)(C)C", "more than it can form"),
         ("[Ir]", "never seen '[Ir]'"),
+        ("[NaH].CO", "write the ions, [H-].[Na+]"),
         ("C" * 2000, f"limit is {MAX_CHARS}"),
         ("C" * (MAX_TOKENS + 1), f"at most {MAX_TOKENS}"),
         ("CCO>>", "no product"),

@@ -51,7 +51,7 @@ class AdaptiveGamma:
 
     @property
     def alpha(self) -> float:
-        """Acceptance rate of the verified drafted tokens."""
+        """Share of the verified draft tokens that were accepted (Leviathan et al.)."""
         return self.hits / self.tries
 
     def next_length(self) -> int:
