@@ -275,11 +275,12 @@ def test_two_servers_do_not_work_at_one_job(server: Any, tmp_path: Path) -> None
 
 def test_all_processes_killed_lose_at_most_the_part_under_way(tmp_path: Path, server: Any) -> None:
     process, job = server
-    runner = next(int(pid.name) for pid in Path("/proc").glob("[0-9]*") if runs_queue(pid, process.pid))
+    runner = child_of(process.pid, b"jobs.job_queue")
+    prediction = child_of(runner, b"fake_predict")
     process.kill()
     process.wait()
     os.kill(runner, signal.SIGKILL)
-    wait_for(lambda: job_queue.running_job() is None)
+    wait_for(lambda: job_queue.running_job() is None and has_ended(prediction))
     assert job_queue.view_job(job.id).state == "waiting"
     stored = answered(job)
     assert len(stored) == 32
@@ -293,12 +294,22 @@ def test_all_processes_killed_lose_at_most_the_part_under_way(tmp_path: Path, se
     assert asked(tmp_path) == answered(job)[32:]
 
 
-def runs_queue(pid: Path, parent: int) -> bool:
+def child_of(parent: int, program: bytes) -> int:
+    """Return the id of the process with this parent and program."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # ended
+            text, status = (folder / "cmdline").read_bytes(), (folder / "stat").read_text()
+            if program in text and status.rsplit(")", 1)[1].split()[1] == str(parent):
+                return int(folder.name)
+    raise AssertionError(f"{parent} has no process {program!r}")
+
+
+def has_ended(process: int) -> bool:
+    """Return whether a process is gone, or waits only to be collected by its parent."""
     try:
-        text, status = (pid / "cmdline").read_bytes(), (pid / "stat").read_text()
+        return Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()[0] == "Z"
     except OSError:
-        return False
-    return b"jobs.job_queue" in text and status.rsplit(")", 1)[1].split()[1] == str(parent)
+        return True
 
 
 def test_a_runner_goes_on_where_nobody_reads_that_it_runs() -> None:
