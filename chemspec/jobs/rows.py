@@ -16,7 +16,7 @@ from chemspec.jobs.jobs import Job
 from chemspec.jobs.store import StoreError
 from chemspec.precedents import Precedent
 from chemspec.review.forward_check import ForwardCheck
-from chemspec.review.suggestions import describe_check
+from chemspec.review.suggestions import describe_check, describe_patents
 
 ANSWER = (  # columns of each answer
     *("smiles", "chance", "probability", "log_prob", "note", "class", "stock", "forward_model", "conditions"),
@@ -134,7 +134,6 @@ def _suggestion_cells(job: Job, suggestion: dict[str, Any]) -> dict[str, Cell]:
     check, matches = suggestion["forward"], suggestion["precedents"]
     hazards = suggestion["hazards"] if job.task == "retro" or suggestion["rank"] == 1 else []  # of a flask once
     sources = [Precedent(**item).source for item in matches["nearest"]] if matches else []
-    patents = "; ".join(filter(None, sources))
     checked = ForwardCheck(check["verdict"] != "differs", check["probability"], check["product"]) if check else None
     return {
         "chance": round(suggestion["probability"], 4) if suggestion["calibrated"] else "",
@@ -144,7 +143,7 @@ def _suggestion_cells(job: Job, suggestion: dict[str, Any]) -> dict[str, Cell]:
         "forward_model": describe_check(checked),
         "conditions": suggestion["reagents"]["text"] if suggestion["reagents"] else "",
         "patent_reactions": "" if matches is None else matches["close"],
-        "patents": f"of this kind: {patents}" if patents and not matches["close"] else patents,
+        "patents": describe_patents(sources, matches["close"] if matches else 0),
         "alike": " ; ".join(answer["smiles"] for answer in suggestion["alternatives"]),
     }
 

@@ -1,6 +1,6 @@
 """Suggestions: predictions grouped by strategy, with probability, problems, evidence and ranking."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -139,6 +139,12 @@ def answer_probability(answer: Hypothesis) -> float:
 def format_percent(odds: float) -> str:
     """Return a probability in whole percent, never 0 or 100."""
     return "under 1 %" if odds < 0.01 else "over 99 %" if odds > 0.99 else f"{100 * odds:.0f} %"
+
+
+def describe_patents(sources: Iterable[str], close: int) -> str:
+    """Return the patents of the nearest precedents; without `close` ones they are "of this kind" only."""
+    text = "; ".join(filter(None, sources))
+    return text if close or not text else f"of this kind: {text}"
 
 
 def describe_check(check: ForwardCheck | None) -> str:

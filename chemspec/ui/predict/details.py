@@ -20,6 +20,7 @@ from chemspec.review.suggestions import (
     Suggestion,
     answer_probability,
     describe_check,
+    describe_patents,
     format_percent,
     spoils_stereo,
 )
@@ -273,7 +274,7 @@ def answer_record(card: Suggestion) -> dict[str, object]:
         "patent_reactions": "" if matches is None else matches.close,
         "conditions": without_subscripts(matches.conditions[0].text) if matches and matches.conditions else "",
         "proposed_reagents": next((reagents for reagents, _ in card.proposed), ""),
-        "patents": "; ".join(filter(None, (match.source for match in matches.nearest))) if matches else "",
+        "patents": describe_patents((match.source for match in matches.nearest), matches.close) if matches else "",
         "trouble": "; ".join(card.problems),
         "reaction": f"{left}>>{right}",
     }
