@@ -150,6 +150,9 @@ class Savings:
         )
 
 
+NO_SAVINGS = Savings(0, 0, 0, 0, 0)
+
+
 def count_savings(result: DecodeResult) -> Savings:
     """Return the savings of a result, in all its searches."""
     first, *others = map(_savings_of_search, searches_behind(result))

@@ -21,6 +21,16 @@ TOKENS = (*"CNOSF", "Cl", "Br", *"cno()=#-+.123", "[nH]", "[C@@H]", "[C@H]", "/"
 TOKENIZER = Tokenizer((*SPECIALS, *TOKENS))
 # With a bad one in the middle of good ones of different lengths.
 QUERIES = ["CCO", "CC(=O)Nc1ccccc1", "C", "O=C(O)c1ccc(Br)cc1", "CN(C)C=O", "CC(C)(C)OC(=O)NC", "c1ccc2[nH]ccc2c1"]
+# What a job stores of a row.
+JOB_ROW = {
+    "query": "CCO",
+    "status": "ok",
+    "message": "",
+    "passes": 3,
+    "tokens": 4,
+    "seconds": 0.1,
+    "hypotheses": [{"smiles": "CC", "canonical": "CC", "probability": 0.5, "log_prob": -0.7}],
+}
 BAD = {
     "": "invalid",
     " \t ": "invalid",

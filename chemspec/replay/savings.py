@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from chemspec.metrics import Savings, count_savings
+from chemspec.metrics import NO_SAVINGS, Savings, count_savings
 from chemspec.types import DecodeResult
 
 PRECISIONS = {"up to ties": "up to ties in the arithmetic", "up to rounding": "up to rounding in half precision"}
@@ -26,7 +26,7 @@ def summary_line(result: DecodeResult, *, terminal: bool = True) -> str:
 
 def sum_savings(results: Sequence[DecodeResult]) -> Savings:
     """Return the summed savings of all successful results."""
-    return sum((count_savings(result) for result in results if result.status == "ok"), Savings(0, 0, 0, 0, 0))
+    return sum((count_savings(result) for result in results if result.status == "ok"), NO_SAVINGS)
 
 
 def describe_savings(saved: Savings, *, queries: str = "your query") -> str:

@@ -20,7 +20,7 @@ from typing import Any, Literal, Protocol
 from chemspec import chem
 from chemspec.chem.salts import balance_charges
 from chemspec.chem.strategy import strategy
-from chemspec.metrics import Savings, count_savings
+from chemspec.metrics import NO_SAVINGS, Savings, count_savings
 from chemspec.precedents import Found, Precedents
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -30,7 +30,6 @@ MIN_CONFIDENCE = 0.3  # minimum probability of the target for a confirmation
 REAGENT_SETTINGS = DecodeSettings(n=10, max_len=200, batch_size=32)  # greedy finds half as many recorded reagents
 MAX_NEAREST = 3  # precedents of a step
 MAX_SETS = 3  # proposed sets of reagents of a step
-NO_PASSES = Savings(0, 0, 0, 0, 0)
 
 Step = tuple[str, str]  # product, reactants
 ReagentSets = tuple[tuple[str, float], ...]  # SMILES and probability, the likeliest first
@@ -137,7 +136,7 @@ class StepChecker:
 
     def savings(self, steps: Iterable[Step]) -> Savings:
         """Return tokens and forward passes of the checks of these steps and of the reagents proposed for them."""
-        return sum((self._savings.get(step, NO_PASSES) for step in map(_canonical_step, steps)), NO_PASSES)
+        return sum((self._savings.get(step, NO_SAVINGS) for step in map(_canonical_step, steps)), NO_SAVINGS)
 
     def propose(self, steps: Iterable[Step]) -> None:
         """Predict reagents for steps without proposals, in one batch."""
@@ -148,7 +147,7 @@ class StepChecker:
         reactions = [f"{reactants}>>{product}" for product, reactants in lacking]
         for key, result in zip(lacking, self.reagents.predict(reactions, REAGENT_SETTINGS), strict=True):
             self._proposals[key] = _reagent_sets(result)
-            self._count(key, result)
+            self._add_savings(key, result)
         _drop_oldest(self._proposals, max(self._most, len(keys)))
 
     def proposed_sets(self, step: Step) -> ReagentSets | None:
@@ -189,11 +188,11 @@ class StepChecker:
         for (step, added), result in zip(uncached.items(), self.forward.predict(flasks, FORWARD_SETTINGS), strict=True):
             if result.status != "failed":  # another time it may go well
                 self._checks[step] = (*self._checks.get(step, ()), read_check(step[0], result, added))
-                self._count(step, result)
+                self._add_savings(step, result)
 
-    def _count(self, step: Step, result: DecodeResult) -> None:
+    def _add_savings(self, step: Step, result: DecodeResult) -> None:
         if result.status == "ok":
-            self._savings[step] = self._savings.get(step, NO_PASSES) + count_savings(result)
+            self._savings[step] = self._savings.get(step, NO_SAVINGS) + count_savings(result)
 
 
 def _canonical_step(step: Step) -> Step:

@@ -7,7 +7,6 @@ from pathlib import Path
 from chemspec.data.arrays import Pairs
 from chemspec.decode.generate import open_decoding
 from chemspec.decode.greedy import greedy_search
-from chemspec.engine.companions import SMALL_MODELS
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, preset_config
@@ -70,12 +69,10 @@ def run_recipe(
     """
     for name in ("train.npz", "vocab.json"):
         if not (data / name).is_file():
-            command = f"chemspec data --recipe {recipe.name}"
-            if any(
-                recipe.name.endswith(f"-{kind}") for kind in SMALL_MODELS
-            ):  # a drafter, which learns from its target
-                command = f"chemspec train distil --task {recipe.task}` and give its folder with `--data"
-            raise FileNotFoundError(f"{data / name} is missing; prepare it with `{command}`")
+            raise FileNotFoundError(
+                f"{data / name} is missing; prepare it with `chemspec data --recipe {recipe.name}`, for a drafter with "
+                "`chemspec train distil`, and give the folder with --data"
+            )
     checkpoint_to_resume = latest_checkpoint(out) if resume else None
     if recipe.starts_from and start is None and not checkpoint_to_resume:
         raise ValueError(

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from campaigns import fuzz
 from campaigns.fuzzing.tools import Tools, Way
-from campaigns.fuzzing.ways import ROW, ways
+from campaigns.fuzzing.ways import ways
+from small import JOB_ROW
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +57,8 @@ FOUND = {
         json.dumps({"rows.jsonl": '{"status": "ok"}\n'}).encode(),
         json.dumps({"rows.jsonl": '{"status": "ok", "query": 3, "message": "", "hypotheses": 1.5}\n'}).encode(),
         json.dumps({"input.jsonl": '["\u00e2"]\n'}).encode(),
-        json.dumps({"rows.jsonl": json.dumps(ROW).replace("0.5", "1" * 400) + "\n"}).encode(),
-        json.dumps({"rows.jsonl": json.dumps({**ROW, "passes": "\ud800"}) + "\n"}).encode(),
+        json.dumps({"rows.jsonl": json.dumps(JOB_ROW).replace("0.5", "1" * 400) + "\n"}).encode(),
+        json.dumps({"rows.jsonl": json.dumps({**JOB_ROW, "passes": "\ud800"}) + "\n"}).encode(),
     ],
 }
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small import JOB_ROW
 
 pytest.importorskip("streamlit")
 
@@ -17,16 +18,7 @@ from chemspec.jobs.jobs import JOBS
 from chemspec.jobs.store import StoreError
 from chemspec.ui.collect.answers import ANSWERS
 
-FIRST, SECOND, BROKEN, SEARCH = "f" * 22, "B-_" + "b" * 19, "x" * 22, "s" * 22
-ROW = {
-    "query": "CCO",
-    "status": "ok",
-    "message": "",
-    "passes": 3,
-    "tokens": 4,
-    "seconds": 0.1,
-    "hypotheses": [{"smiles": "CC", "canonical": "CC", "probability": 0.5, "log_prob": -0.7}],
-}
+FIRST, SECOND, BROKEN = "f" * 22, "B-_" + "b" * 19, "x" * 22
 HOW = {"decoder": "beam", "n": 3, "drafter": "auto", "max_len": 200, "batch_size": 16, "node_budget": 256}
 
 
@@ -44,7 +36,7 @@ def old_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name, state in ((SECOND, "running"), (FIRST, "waiting")):
         write(tmp_path / "jobs" / name / "job.json", {"id": name, **job, "state": state})
         write(tmp_path / "jobs" / name / "input.jsonl", '["CCO"]\n["CN"]\n')
-        write(tmp_path / "jobs" / name / "rows.jsonl", json.dumps(ROW) + "\n")
+        write(tmp_path / "jobs" / name / "rows.jsonl", json.dumps(JOB_ROW) + "\n")
     write(tmp_path / "jobs" / BROKEN / "job.json", '{"id": 3')
     write(tmp_path / "jobs" / "old.json", "{}")
     with closing(sqlite3.connect(tmp_path / "collections.sqlite3")) as base, base:

@@ -23,11 +23,12 @@ def show_searches(
     """Draw a line on the forward passes of each search and of the page, and buttons for Speed and Step through."""
     shown = card_of_greedy_answer(first, cards[: question.cards])
     lines = [f"**{_search_name(result)}:** {plain_text(summary_line(result, terminal=False))}."]
-    if first is not None and first is not result and first.status == "ok":  # where the search is greedy, it is the same
+    earlier = [] if first is None or first is result else [first]  # where the search is greedy, it is the same
+    if first and earlier and first.status == "ok":
         other = "" if shown else " It gives another first prediction than the beam, so no card shows its passes."
         lines.insert(0, f"**First answer, greedy:** {plain_text(summary_line(first, terminal=False))}.{other}")
-    total = sum_savings([result] if first is None or first is result else [first, result])
     if question.task == "retro":
+        total = sum_savings([*earlier, result])
         total += reviewing.session_checker().savings(card.reaction for card in cards)
         words = plain_text(describe_savings(total, queries="the queries"))
         lines.append(f"**All searches of this page, forward checks and proposed reagents included:** {words}.")

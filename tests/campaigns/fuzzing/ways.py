@@ -19,6 +19,7 @@ from random import Random
 from campaigns.fuzzing import graphs, http, kept, tables
 from campaigns.fuzzing.mutate import altered, broken, mutated
 from campaigns.fuzzing.tools import QUERIES, Tools, Way, small_model
+from small import JOB_ROW
 
 from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, to_json
@@ -187,15 +188,6 @@ def _link(case: bytes, _: Tools) -> None:
 
 
 ID = "A" * 22
-ROW = {
-    "query": "CCO",
-    "status": "ok",
-    "message": "",
-    "passes": 3,
-    "tokens": 4,
-    "seconds": 0.1,
-    "hypotheses": [{"smiles": "CC", "canonical": "CC", "probability": 0.5, "log_prob": -0.7}],
-}
 
 
 def _job_files(random: Random) -> bytes:
@@ -218,7 +210,7 @@ def _job_files(random: Random) -> bytes:
     parts = {
         "job.json": json.dumps(job),
         "input.jsonl": '["CCO", "=1+1"]\n["CN", "b"]\n',
-        "rows.jsonl": (json.dumps(ROW) + "\n") * 2,
+        "rows.jsonl": (json.dumps(JOB_ROW) + "\n") * 2,
     }
     name = random.choice(tuple(parts))
     document = json.loads(parts[name].split("\n")[0])
