@@ -204,7 +204,7 @@ class DecodeSettings:
         dilation: tokens that the drafter `windows` skips between two tokens of a window.
         node_budget: maximum number of drafted nodes per query and forward pass.
         drafting: "planned" adds the drafted nodes that pay off on this machine, given the cost of a forward pass and
-            the acceptance so far (`chemspec.decode.planner`); "fixed" adds all that the drafter proposes, up to
+            the acceptance so far (`chemspec.decode.draft_planner`); "fixed" adds all that the drafter proposes, up to
             `node_budget`, to compare drafters. The drafter "auto" is always planned.
         length_penalty: beam search ranks by log-prob / length ** length_penalty; 0 for the plain log-prob.
         rules: bookkeeping of beam search, one of `RULES`: ours, or that of another program to get the same lists

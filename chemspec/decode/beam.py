@@ -36,7 +36,7 @@ class Beam(NamedTuple):
     finished: tuple[Hyp, ...] = ()
 
 
-Candidate = tuple[float, int, int]  # negative total log-prob, index of the live hypothesis, rank of its next token
+Extension = tuple[float, int, int]  # negative total log-prob, index of the live hypothesis, rank of its next token
 
 
 class BeamConfig(NamedTuple):
@@ -131,7 +131,7 @@ def advance_beam(beam: Beam, scores: Sequence[Scores], config: BeamConfig) -> Be
     return Beam(tuple(live), tuple(finished))
 
 
-def rank_extensions(live: Sequence[Hyp], scores: Sequence[Scores], count: int) -> list[Candidate]:
+def rank_extensions(live: Sequence[Hyp], scores: Sequence[Scores], count: int) -> list[Extension]:
     """Return the `count` best extensions of all live hypotheses, by merging their sorted lists."""
     heads = [
         (-(hyp.total + scores_here.log_probs[0]), parent_index, 0)
@@ -139,7 +139,7 @@ def rank_extensions(live: Sequence[Hyp], scores: Sequence[Scores], count: int) -
         if len(scores_here.ids)
     ]
     heapify(heads)
-    candidates: list[Candidate] = []
+    candidates: list[Extension] = []
     threshold, ties = inf, False
     while heads and heads[0][0] <= threshold:  # includes ties with the last one
         best = heads[0]

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from chemspec.decode.planner import NODES, LookAheadPlan, Planner
+from chemspec.decode.draft_planner import MAX_NODES, DraftPlanner, LookAheadPlan
 from chemspec.decode.protocol import START, LookAhead, LoopOptions
 from chemspec.decode.query_state import QueryState, common_prefix_length
 from chemspec.draft.base import Drafter, read_drafts
@@ -48,19 +48,19 @@ class DraftTree:
                         return
                     self.added[path] = None
 
-    def _add_planned(self, prefix: Prefix, planner: Planner) -> None:
+    def _add_planned(self, prefix: Prefix, planner: DraftPlanner) -> None:
         """Add the nodes of the drafts after a prefix that pay off."""
-        chances: dict[Prefix, float] = {prefix: 1.0}
+        probability_of: dict[Prefix, float] = {prefix: 1.0}
         for path, draft, rank, index in self._nodes_after(prefix):
-            if path not in chances:
-                chances[path] = chances[path[:-1]] * planner.token_probability(draft, rank, index)
+            if path not in probability_of:
+                probability_of[path] = probability_of[path[:-1]] * planner.token_probability(draft, rank, index)
             self.draft_of.setdefault(path, (draft, index))
-        del chances[prefix]
+        del probability_of[prefix]
         # Parents stay before their children.
-        new = sorted(filter(self._is_new, chances), key=lambda path: -chances[path])
-        stop, most = ThroughputStop(planner.pass_seconds), min(NODES, self.options.budget - len(self.added))
+        new = sorted(filter(self._is_new, probability_of), key=lambda path: -probability_of[path])
+        stop, most = ThroughputStop(planner.pass_seconds), min(MAX_NODES, self.options.budget - len(self.added))
         for count, path in enumerate(new[:most]):
-            if not stop.should_continue(count, chances[path]):
+            if not stop.should_continue(count, probability_of[path]):
                 break
         self.added.update(dict.fromkeys(new[: stop.best]))
 
@@ -97,8 +97,8 @@ class DraftTree:
                 return
             if isinstance(self.drafter, Mixed):
                 self._limits = planner.guess_limits(self.drafter.limits)
-            starts = query.hypothesis_count > 1 and query.requested == (START,)
-            self._plan = LookAheadPlan(planner, max(map(len, query.requested)), budget, starts=starts)
+            first_pass = query.hypothesis_count > 1 and query.requested == (START,)
+            self._plan = LookAheadPlan(planner, max(map(len, query.requested)), budget, first_pass=first_pass)
         skip, plan, nodes = set(missing), self._plan, list[Prefix]()
         for prefix in lookahead(query.scores, self.guess_next_token):
             if prefix in skip:
@@ -143,13 +143,13 @@ class DraftTree:
 
     def record_level(self, requested: Sequence[Prefix]) -> None:
         """Record for the planner whether a level of the look-ahead that is requested now was complete."""
-        kind = None if self._plan is None else self._plan.kinds.get(max(map(len, requested)))
+        kind = None if self._plan is None else self._plan.level_classes.get(max(map(len, requested)))
         if kind is None or self._plan is None or self.options.planner is None:
             return
         complete = all(prefix in self.query.scores or prefix in self._considered for prefix in requested)
-        self.options.planner.by_level.add_outcome(kind, complete)
+        self.options.planner.level_completion.add_outcome(kind, complete)
         if not complete:
-            self._plan.kinds.clear()  # later levels were not observed
+            self._plan.level_classes.clear()  # later levels were not observed
 
     def matched_drafts(self, before: Prefix) -> Iterator[tuple[Draft, int, int]]:
         """Yield the drafts after `before`, the leading prefix, with their ranks and numbers of accepted tokens."""

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.decoding import Decoded, Decoding
-from chemspec.decode.planner import Planner
+from chemspec.decode.draft_planner import DraftPlanner
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter, NoDrafts, as_drafter
 from chemspec.draft.inputs import DrafterInputs
@@ -250,7 +250,7 @@ class BatchDecoder:
 
         return continuous_batching(more, begin, size=size, before_pass=before_pass)
 
-    def _build_drafting(self, settings: DecodeSettings, queries: int) -> tuple[Drafter, Drafter, Planner | None]:
+    def _build_drafting(self, settings: DecodeSettings, queries: int) -> tuple[Drafter, Drafter, DraftPlanner | None]:
         """Return the drafter of a run, the drafter of its loop, and the planner, if drafts are planned."""
         spec = decoders.DECODERS.lookup(settings.decoder)
         width = spec.hypotheses(settings) if settings.drafting == "planned" else 0
@@ -265,7 +265,7 @@ class BatchDecoder:
         unplanned = fixed or isinstance(in_loop, NoDrafts) or not settings.node_budget
         if unplanned or isinstance(spec.builder(settings), decoders.DraftAwareDecoder):
             return drafter, in_loop, None
-        planner = Planner.for_drafter(in_loop, self.inputs.cost())  # type: ignore[arg-type]  # a CostCurve
+        planner = DraftPlanner.for_drafter(in_loop, self.inputs.cost())  # type: ignore[arg-type]  # a CostCurve
         if width and not planner.may_speed_up(width, queries):
             self.undrafted.add(key)
             return drafter, NoDrafts(), None

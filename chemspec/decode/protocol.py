@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from chemspec.decode.planner import Planner
+from chemspec.decode.draft_planner import DraftPlanner
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Draft, FinishedSequence, PluginError, Prefix, Scores
 
@@ -32,7 +32,9 @@ class LoopOptions:
     record: bool = False  # record every computed prefix, which takes time and memory
     # Size of the model's vocabulary; running raises ValueError for a drafted id beyond it.
     vocab_size: int = sys.maxsize
-    planner: Planner | None = None  # decides how many drafted nodes pay off; without one, drafts use the whole budget
+    planner: DraftPlanner | None = (
+        None  # decides how many drafted nodes pay off; without one, drafts use the whole budget
+    )
     threads: int = 1  # CPU threads of the compiled loop, which splits large batches among them
     # Whether to use the compiled loop; by default wherever it supports the decoder and drafter.
     compiled: bool | None = None

@@ -104,8 +104,8 @@ class PythonLoop:
         drafts, planner = self._options.budget > 0, self._options.planner
         requested, waiting = sum(map(len, missing)), sum(len(query.requested) for query in active)
         if planner is not None:
-            width = sum(query.hypothesis_count for query in active)
-            if not planner.begin_pass(requested, len(active), waiting=waiting, width=width):
+            hypotheses = sum(query.hypothesis_count for query in active)
+            if not planner.begin_pass(requested, len(active), waiting=waiting, hypotheses=hypotheses):
                 return trees
         if self._hooks is not None:
             drafts = self._hooks.plan_pass(requested, len(active), waiting=waiting)

@@ -18,8 +18,8 @@ from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
 
 FILE, TABLE_FILE = "drafting.json", "drafting.safetensors"
-# Default acceptance rates by the class of the edit table's probability, see `edit_ngrams.chance_class`.
-BY_CHANCE = (0.03, 0.07, 0.15, 0.27, 0.42, 0.57, 0.72, 0.85, 0.92, 0.965, 0.99)
+# Default acceptance rates by the class of the edit table's probability, see `edit_ngrams.probability_class`.
+DEFAULT_ACCEPT_RATES = (0.03, 0.07, 0.15, 0.27, 0.42, 0.57, 0.72, 0.85, 0.92, 0.965, 0.99)
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class DrafterCalibration:
     """Calibration of a model's drafters; a model without files has the defaults."""
 
     # Acceptance rates by the class of the edit table's probability, on validation queries.
-    by_chance: tuple[float, ...] = BY_CHANCE
+    accept_rates: tuple[float, ...] = DEFAULT_ACCEPT_RATES
     edit_table: EditNgramTable | None = None  # the edit table, if there is one
     made: str = ""  # command and data it was made with, for people
 
@@ -35,7 +35,7 @@ class DrafterCalibration:
         """Write the files to a model folder, atomically."""
         from chemspec.draft.tree.table_file import save_table  # imports numpy, which listing the names does not need
 
-        values: dict[str, Any] = {"made": self.made, "by_chance": [round(rate, 4) for rate in self.by_chance]}
+        values: dict[str, Any] = {"made": self.made, "by_chance": [round(rate, 4) for rate in self.accept_rates]}
         if self.edit_table is None:
             (folder / TABLE_FILE).unlink(missing_ok=True)
         else:
@@ -54,7 +54,7 @@ class DrafterCalibration:
             values = read_untrusted_json(file) if file.is_file() else {}
             if not isinstance(values, dict):
                 raise ValueError("it does not hold a JSON object")
-            rates, edit_table = values.get("by_chance", BY_CHANCE), None
+            rates, edit_table = values.get("by_chance", DEFAULT_ACCEPT_RATES), None
             if len(rates) != len(EDGES) + 1 or not all(0 <= float(rate) <= 1 for rate in rates):
                 raise ValueError(f"by_chance does not hold {len(EDGES) + 1} shares between 0 and 1")
             if table_file.is_file():

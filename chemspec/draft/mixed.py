@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from chemspec.draft.base import Drafter, check_draft_size
-from chemspec.draft.calibration import BY_CHANCE
+from chemspec.draft.calibration import DEFAULT_ACCEPT_RATES
 from chemspec.draft.copy import TokenClasses
 from chemspec.draft.tree.builder import TreeLimits, TreeNode, build_tree
 from chemspec.draft.tree.copy_state import CopyTracker
@@ -24,7 +24,9 @@ class Mixed(Drafter):
         length: int = 32,  # maximum draft length in tokens
         count: int = PATHS,  # maximum number of drafts, which are the leaves of a tree
         token_classes: TokenClasses = TokenClasses(),
-        accept_rates: Sequence[float] = BY_CHANCE,  # prior of a `Planner`, by the class of the table's probability
+        accept_rates: Sequence[
+            float
+        ] = DEFAULT_ACCEPT_RATES,  # prior of a `DraftPlanner`, by the class of the table's probability
     ) -> None:
         """Draft from an edit table, which gives the probabilities; raises ValueError for a size below 1."""
         check_draft_size(length, count)
@@ -54,7 +56,7 @@ class Mixed(Drafter):
                 path.insert(0, tree[path[0].parent])
             promised = 0.0
             for node in path:  # not `sum`, which since Python 3.12 rounds differently from compiled code
-                promised += node.path_chance
+                promised += node.path_probability
             promising.append((-promised, _draft_of_path(path, len(source))))
         promising.sort(key=lambda pair: pair[0])
         return [draft for _, draft in promising]

@@ -104,7 +104,7 @@ def _build_mixed(settings: DecodeSettings, inputs: DrafterInputs, **options: int
     return Mixed(
         calibration.edit_table or COPY_ONLY,
         token_classes=inputs.token_classes,
-        accept_rates=calibration.by_chance,
+        accept_rates=calibration.accept_rates,
         **(options | draft_sizes(settings)),
     )
 

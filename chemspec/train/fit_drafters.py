@@ -14,7 +14,7 @@ from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.copy import TokenClasses
 from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.tree.copy_state import CopyTracker
-from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, chance_class, count_edits
+from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, count_edits, probability_class
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS, EOS
@@ -31,7 +31,7 @@ class CalibrationReport:
 
     nodes: int  # contexts in the edit table
     answers: int  # decoded validation queries
-    by_chance: tuple[float, ...]  # as in `DrafterCalibration`
+    by_chance: tuple[float, ...]  # `DrafterCalibration.accept_rates`; the name is a key of `--json`
 
 
 def calibrate(
@@ -141,10 +141,10 @@ def _calibrate_on_outputs(
     counts[1] = 2
     for edits in _predicted_edits(answers, edit_table, token_classes):
         for is_right, probability in edits:
-            counts[:, chance_class(probability)] += (is_right, 1)
-    by_chance = tuple((counts[0] / counts[1]).tolist())
-    calibration = DrafterCalibration(by_chance, edit_table, command)
-    return calibration, CalibrationReport(edit_table.node_count, len(answers), by_chance)
+            counts[:, probability_class(probability)] += (is_right, 1)
+    accept_rates = tuple((counts[0] / counts[1]).tolist())
+    calibration = DrafterCalibration(accept_rates, edit_table, command)
+    return calibration, CalibrationReport(edit_table.node_count, len(answers), accept_rates)
 
 
 def _greedy_outputs(engine: Engine, texts: Sequence[str]) -> Answers:

@@ -21,8 +21,8 @@ from tiny import tiny_model
 from chemspec.decode.beam import beam_search
 from chemspec.decode.compiled import loop as compiled_loop
 from chemspec.decode.decoding import Decoded, Decoding
+from chemspec.decode.draft_planner import DraftPlanner
 from chemspec.decode.greedy import greedy_search
-from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import Drafter, NoDrafts
@@ -51,7 +51,7 @@ def decode(
     backend: Backend,
     drafter: Drafter,
     *,
-    planner: Planner | None = None,
+    planner: DraftPlanner | None = None,
     max_len: int,
     budget: int = 64,
     top_k: int = 1_000_000,
@@ -115,13 +115,13 @@ class Case:
     step: int = 0  # where not 0, so many nodes take as long as one
     planned: bool = False
 
-    def planner(self, drafter: Drafter) -> Planner | None:
+    def planner(self, drafter: Drafter) -> DraftPlanner | None:
         """Make the planner anew, as a run does; its costs are those of a machine that nobody has."""
         if not self.planned:
             return None
         size = self.step or 1
         nodes = tuple(range(1, 66))
-        return Planner.for_drafter(
+        return DraftPlanner.for_drafter(
             drafter, CostCurve(nodes, tuple(1 + self.slope * size * -(-n // size) for n in nodes))
         )
 

@@ -61,7 +61,7 @@ def test_the_command_learns_everything_and_writes_the_files(tmp_path: Path) -> N
     knowledge = engine.resources.calibration()
     assert knowledge.edit_table is not None
     assert report["nodes"] == knowledge.edit_table.node_count >= 1
-    assert len(knowledge.by_chance) == 11
+    assert len(knowledge.accept_rates) == 11
     plain, mixed = (engine.predict(QUERIES, replace(GREEDY, drafter=name)) for name in ("none", "mixed"))
     assert [one.hypotheses[0].tokens for one in plain] == [one.hypotheses[0].tokens for one in mixed]
 

@@ -24,7 +24,7 @@ from chemspec.decode.greedy import greedy_search
 from chemspec.draft.calibration import FILE, TABLE_FILE, DrafterCalibration, default_table, source_of_edits
 from chemspec.draft.copy import TokenClasses
 from chemspec.draft.registry import Mixed
-from chemspec.draft.tree.builder import MIN_CHANCE
+from chemspec.draft.tree.builder import MIN_PROBABILITY
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, EditNgramTable, count_edits
 from chemspec.draft.tree.table_file import COLUMNS, load_shared_table, load_table, save_shared_table, save_table
@@ -247,7 +247,7 @@ def every_path(mixed: Mixed, source: list[int], prefix: Prefix, deep: int) -> di
             state, met = tracker.state_after(here), set()
             for step, share in mixed.edit_table.next_edits(tracker.text, state, here):
                 token = tracker.copied_token(state) if step == COPY else step
-                if token not in met and chance * share >= MIN_CHANCE:
+                if token not in met and chance * share >= MIN_PROBABILITY:
                     met.add(token)
                     onward[(*path, token)] = chance * share
         found |= onward

@@ -14,8 +14,8 @@ from table import Table, run
 from test_edit_ngrams import random_table
 
 from chemspec.decode.beam import beam_search
+from chemspec.decode.draft_planner import DraftPlanner
 from chemspec.decode.greedy import greedy_search
-from chemspec.decode.planner import Planner
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample_sequences
 from chemspec.draft.copy import TokenClasses
@@ -66,8 +66,8 @@ def made(name: str, **options: int) -> Drafter:
     return build_drafter(settings_of(name, **options), DrafterInputs(lambda: COSTS["cheap"]))
 
 
-def planner(drafter: Drafter, cost: str) -> Planner | None:
-    return Planner.for_drafter(drafter, COSTS[cost]) if cost else None
+def planner(drafter: Drafter, cost: str) -> DraftPlanner | None:
+    return DraftPlanner.for_drafter(drafter, COSTS[cost]) if cost else None
 
 
 def tokens_of(drafter: Drafter, source: list[int], text: list[int], max_new_tokens: int = 99) -> list[Prefix]:

@@ -13,7 +13,7 @@ int main() {
   Room room;
   int differ = 0;
   for (int which = PLAIN; which <= NEON_DOT; which++) {
-    if (!chemspec_has(which)) continue;
+    if (!chemspec_supports(which)) continue;
     int compared = 0;
     for (int in : {1, 3, 16, 37, 64, 100, 256, 1024})
       for (int out : {1, 60, 64, 200, 260})

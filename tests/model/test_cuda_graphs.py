@@ -160,7 +160,7 @@ def test_what_an_earlier_session_left_does_not_matter() -> None:
     session = Session(backend, [[4, 5]], top_k=3)
     with torch.inference_mode():
         session.runner.cache.fill_(float("nan"))  # type: ignore[union-attr]
-        session.runner.memory.fill_(float("nan"))  # type: ignore[union-attr]
+        session.runner.memory_cache.fill_(float("nan"))  # type: ignore[union-attr]
     del session
     sessions = [Session(one, [[6]], top_k=3) for one in (backend, TorchBackend(model_of(0, "pre")))]
     compare(*sessions, [[(BOS, 4)]])

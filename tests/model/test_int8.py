@@ -34,7 +34,7 @@ from chemspec.types import FinishedSequence, Prefix
 
 
 def able(library: ctypes.CDLL) -> list[str]:
-    return [name for number, name in enumerate(INSTRUCTION_SETS) if library.chemspec_has(number)]
+    return [name for number, name in enumerate(INSTRUCTION_SETS) if library.chemspec_supports(number)]
 
 
 HERE = able(build.load_kernel()) if COMPILES else []  # torch alone

@@ -8,21 +8,21 @@ from typing import Any
 
 import chemspec.tokenizer as tokenizer
 import chemspec.types as types
-from chemspec.decode import beam, planner
+from chemspec.decode import beam, draft_planner
 from chemspec.draft import copy
 from chemspec.draft.tree import builder, edit_ngrams
 from chemspec.system import compiled
 
 SOURCE = Path(__file__).with_name("loop.cpp")
-PLANNER = """
-NODES PASS_SECONDS NODE_SECONDS DRAFT_SECONDS MIN_GAIN STILL_RIGHT DEEPER MIN_WORTH START_SHARE PATIENCE
-MIN_LEVEL_CHANCE EXPECTED PRIOR_PASSES PRIOR_SHARE MEMORY LOSS LONGEST_PAUSE CERTAIN
+PLANNER_CONSTANTS = """
+MAX_NODES PASS_SECONDS NODE_SECONDS DRAFT_SECONDS MIN_GAIN REQUESTED_SHARE SHARE_DECAY MIN_LOOK_AHEAD_GAIN START_SHARE
+PATIENCE MIN_LEVEL_PROBABILITY EXPECTED_LENGTH PRIOR_PASSES PRIOR_SHARE EMA_DECAY MAX_LOSS LONGEST_PAUSE TESTED_SIZES
 """
 MODULES = {
-    planner: PLANNER,
+    draft_planner: PLANNER_CONSTANTS,
     beam: "GUESS_COST",
     copy: "MAX_MATCH MAX_SKIP",
-    builder: "MIN_CHANCE PROBES",
+    builder: "MIN_PROBABILITY PROBES",
     edit_ngrams: "COPY EDGES",
     tokenizer: "BOS EOS PAD",
     types: "REQUESTED DRAFTED",
@@ -47,14 +47,16 @@ def loop_library() -> ctypes.CDLL | None:
     except compiled.NoKernelError:
         return None
     pointer = c_void_p
-    loaded.chemspec_loop.restype = loaded.chemspec_loop_state.restype = loaded.chemspec_loop_kept.restype = pointer
-    loaded.chemspec_loop_join.argtypes = (pointer, c_int, pointer, pointer, pointer)
+    loaded.chemspec_loop.restype = loaded.chemspec_loop_state.restype = loaded.chemspec_loop_kept_slots.restype = (
+        pointer
+    )
+    loaded.chemspec_loop_add_queries.argtypes = (pointer, c_int, pointer, pointer, pointer)
     loaded.chemspec_loop_add_draft.argtypes = (
         *(pointer, c_int, c_int, pointer, c_int, c_int, c_int, c_int, c_int),
         *(pointer, c_int, pointer, c_int),
     )
     loaded.chemspec_loop_draft.argtypes = (pointer,)
-    loaded.chemspec_loop_take.argtypes = (pointer, pointer, pointer, c_int, c_int)
+    loaded.chemspec_loop_store_scores.argtypes = (pointer, pointer, pointer, c_int, c_int)
     loaded.chemspec_loop_run.argtypes = (pointer, pointer, pointer, c_int, c_double)
-    loaded.chemspec_loop_answer.argtypes = (pointer, c_int, c_int, pointer, pointer)
+    loaded.chemspec_loop_output_sequence.argtypes = (pointer, c_int, c_int, pointer, pointer)
     return loaded

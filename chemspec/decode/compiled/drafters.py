@@ -5,8 +5,8 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from chemspec.decode.compiled.structures import DrafterArgs, LimitsStruct, PlannerArgs, TableStruct, array_address
-from chemspec.decode.planner import Planner
+from chemspec.decode.compiled.structures import DrafterArgs, DraftPlannerArgs, LimitsStruct, TableStruct, array_address
+from chemspec.decode.draft_planner import DraftPlanner
 from chemspec.decode.protocol import LoopOptions
 from chemspec.draft.base import Drafter, NoDrafts, read_drafts
 from chemspec.draft.copy import Copy
@@ -28,18 +28,18 @@ class CompiledDrafter:
         self.names = ["", "copy", "mixed"]  # of drafts, by the numbers used in the compiled code
         self.error: BaseException | None = None  # raised by the drafter's callback
         self._kept: list[Any] = []  # keeps alive what the structures point to
-        self.spec = spec = DrafterArgs(kind=self.kind, name=min(self.kind, MIXED), copy_name=COPY)
+        self.args = args = DrafterArgs(kind=self.kind, name=min(self.kind, MIXED), copy_name=COPY)
         if isinstance(drafter, Copy):
-            spec.length, spec.count = drafter.length, drafter.count
+            args.length, args.count = drafter.length, drafter.count
         elif isinstance(drafter, Mixed):
-            spec.table = self._keep_alive(TableStruct.from_table(drafter.edit_table))
+            args.table = self._keep_alive(TableStruct.from_table(drafter.edit_table))
             limits = drafter.limits
             sizes = limits.max_nodes, limits.max_length, limits.max_paths
-            spec.limits = self._keep_alive(LimitsStruct(limits.min_chance, None, None, *sizes))
+            args.limits = self._keep_alive(LimitsStruct(limits.min_probability, None, None, *sizes))
         if isinstance(drafter, Copy | Mixed):
             classes, rings = drafter.token_classes, array("i", drafter.token_classes.rings)
-            spec.dot, spec.prompt_length = classes.dot, classes.prompt_length
-            spec.rings, spec.labels = rings.buffer_info()
+            args.dot, args.prompt_length = classes.dot, classes.prompt_length
+            args.rings, args.labels = rings.buffer_info()
             self._kept.append(rings)
         # Address of the planner's description.
         self.planner = None if options.planner is None else self._describe_planner(options.planner)
@@ -49,7 +49,7 @@ class CompiledDrafter:
         self._sources += sources
 
     def propose(self, loop: int, query: int, prefix: Any, written: int, room: int) -> int:
-        """Add the drafts of a Python drafter, as a callback of the compiled code (`structures.ProposeBack`)."""
+        """Add the drafts of a Python drafter, as a callback of the compiled code (`structures.ProposeCallback`)."""
         try:
             drafts = self._drafter.propose(self._sources[query], tuple(prefix[:written]), room)
             for draft in read_drafts(self._drafter, drafts, self._vocab_size):
@@ -62,20 +62,25 @@ class CompiledDrafter:
         return 1
 
     def _add_draft(self, loop: int, query: int, draft: Draft, name: int) -> None:
-        tokens, positions, chances = array("i", draft.tokens), array("i", draft.places), array("d", draft.chances)
+        tokens, positions, probs = array("i", draft.tokens), array("i", draft.places), array("d", draft.chances)
         copied = draft.span is not None, *(draft.span or (0, 0)), draft.match
-        lists = array_address(positions), len(positions), array_address(chances), len(chances)
+        lists = array_address(positions), len(positions), array_address(probs), len(probs)
         add = self._code.chemspec_loop_add_draft
         if add(loop, query, name, array_address(tokens), len(tokens), *copied, *lists) != 1:
             raise MemoryError("there is not enough memory to draft")
 
-    def _describe_planner(self, planner: Planner) -> int:
-        curve, records = planner.cost, (planner.by_chance, planner.by_place, planner.by_level)
+    def _describe_planner(self, planner: DraftPlanner) -> int:
+        curve, records = (
+            planner.cost,
+            (planner.acceptance_by_probability, planner.acceptance_by_position, planner.level_completion),
+        )
         columns = [array("d", values) for record in records for values in (record.hits, record.tries)]
         columns = [array("d", curve.nodes), array("d", curve.seconds), *columns]
         self._kept += columns
         sizes, starts = [len(record.hits) for record in records], map(array_address, columns)
-        return self._keep_alive(PlannerArgs(len(curve.nodes), *sizes, planner.foresees, planner.call_seconds, *starts))
+        return self._keep_alive(
+            DraftPlannerArgs(len(curve.nodes), *sizes, planner.has_probabilities, planner.call_seconds, *starts)
+        )
 
     def _keep_alive(self, structure: ctypes.Structure) -> int:
         self._kept.append(structure)

@@ -3,11 +3,8 @@
 // It implements `python_loop.py`, `query_state.h` implements `query_state.py` and `draft_tree.py`; `decoding.py` explains why drafts do not
 // change the output.
 // It computes the same nodes in the same passes, bit-identical (with a planner for the same costs). A forward pass is
-// `chemspec_loop_draft`, which lists the nodes to compute, the model's computation, and `chemspec_loop_take`, which stores the scores;
+// `chemspec_loop_draft`, which lists the nodes to compute, the model's computation, and `chemspec_loop_store_scores`, which stores the scores;
 // or `chemspec_loop_run`, which runs all three several times in a row with a CPU kernel. The constants in capitals come from `build.py`.
-//
-// Names here and in Python: `go_on` is `start_next_search`, `follow` is `add_look_ahead`, `extend` is `add_drafts`, `grow` is
-// `record_nodes`, `take` is what `PythonLoop` does with the scores of a pass.
 
 #include <atomic>
 #include <chrono>
@@ -21,13 +18,13 @@ extern "C" {
 
 // State of the next forward pass, read by Python.
 struct PassState {
-  int32_t active, asked, waiting;  // of the next pass: queries, nodes that must be computed, prefixes waited for
+  int32_t active, requested, waiting;  // of the next pass: queries, nodes without drafts, requested prefixes with or without scores
   int32_t rows;  // nodes of this pass
   const int32_t* columns;  // queries, tokens, depths and parents, `rows` each
-  int32_t released, compacted;  // queries to do so with; first those, then these
-  const int32_t* queries;
-  int32_t bad_token, bad_name;
-  int32_t passes;  // of `chemspec_loop_run`
+  int32_t released, compacted;  // numbers of queries to release, and to compact
+  const int32_t* queries;  // first the queries to release, then those to compact
+  int32_t bad_token, bad_drafter;
+  int32_t passes;  // run by `chemspec_loop_run`
   const double* times;  // of each, in seconds: of drafting, of the model, and from the call to its end
 };
 
@@ -38,49 +35,49 @@ using KernelPass = int (*)(void* session, int rows, const int32_t* queries, cons
 
 namespace {
 
-constexpr int WORTH_A_THREAD = 24;  // prefixes waited for, from which on a pass is shared between threads
+constexpr int MIN_PREFIXES = 24;  // requested prefixes from which on a pass is split among threads
 enum Outcome { FINE = 1, NO_MEMORY = 0, BAD_DRAFT = -1, CALL_FAILED = -2, BAD_SCORES = -3 };
 
 struct Loop {
-  const LoopSpec spec;
+  const LoopOptions options;
   Drafter drafter;
-  std::unique_ptr<Planner> planner;  // or null
+  std::unique_ptr<DraftPlanner> planner;  // or null
   int threads, pass = 0;
   std::vector<std::unique_ptr<QueryState>> queries;  // null: forgotten
   std::vector<int> active, starts;  // of the rows of each active query
-  std::vector<int32_t> columns, orders, ids;
+  std::vector<int32_t> columns, release_then_compact, ids;
   std::vector<float> log_probs;
   std::vector<double> times;
   PassState state{};
 
-  Loop(const LoopSpec& given, const DrafterArgs& drafts, const PlannerArgs* plans)
-      : spec(given), drafter(drafts), planner(plans ? std::make_unique<Planner>(*plans) : nullptr), threads(drafts.kind == OTHER ? 1 : given.threads) {}
+  Loop(const LoopOptions& given, const DrafterArgs& drafts, const DraftPlannerArgs* plans)
+      : options(given), drafter(drafts), planner(plans ? std::make_unique<DraftPlanner>(*plans) : nullptr), threads(drafts.kind == OTHER ? 1 : given.threads) {}
 
-  void join(int count, const int32_t* source, const int32_t* lengths, const BeamConfig* rules) {
+  void add_queries(int count, const int32_t* source, const int32_t* lengths, const BeamConfig* configs) {
     for (int which = 0; which < count; source += lengths[which++]) {
       std::vector<int32_t> text(source, source + lengths[which]);
       text.push_back(EOS);
       const int number = int(queries.size());
-      queries.push_back(std::make_unique<QueryState>(drafter, planner.get(), spec, rules[which], std::move(text), number));
+      queries.push_back(std::make_unique<QueryState>(drafter, planner.get(), options, configs[which], std::move(text), number));
       active.push_back(number);
     }
   }
 
   // Starts the next search of a query.
-  void go_on(int number, const BeamConfig& rules) {
-    queries[number]->go_on(rules);
+  void start_next_search(int number, const BeamConfig& config) {
+    queries[number]->start_next_search(config);
     if (!queries[number]->done) active.insert(std::lower_bound(active.begin(), active.end(), number), number);
   }
 
-  void each(const std::function<void(int)>& work) {
+  void for_each_query(const std::function<void(int)>& work) {
     const int count = int(active.size()), helpers = std::min(threads, count) - 1;
-    if (helpers < 1 || state.waiting < WORTH_A_THREAD) {
+    if (helpers < 1 || state.waiting < MIN_PREFIXES) {
       for (int at = 0; at < count; at++) work(at);
       return;
     }
     std::atomic<int> next(0);
     std::atomic<bool> failed(false);
-    const auto some = [&] {
+    const auto run_some = [&] {
       try {
         for (int at; (at = next++) < count;) work(at);
       } catch (...) {
@@ -90,29 +87,29 @@ struct Loop {
     std::vector<std::thread> running;
     running.reserve(helpers);
     try {
-      for (int i = 0; i < helpers; i++) running.emplace_back(some);
+      for (int i = 0; i < helpers; i++) running.emplace_back(run_some);
     } catch (const std::system_error&) {  // no more threads available
     }
-    some();
-    for (std::thread& one : running) one.join();
+    run_some();
+    for (std::thread& thread : running) thread.join();
     if (failed) throw std::bad_alloc();
   }
 
   Outcome draft() {
-    bool asks = spec.budget > 0;
+    bool drafting = options.budget > 0;
     if (planner) {
-      int width = 0;
-      for (const int number : active) width += queries[number]->width();
-      asks = planner->begin_pass(state.asked, state.active, state.waiting, width);
+      int hypotheses = 0;
+      for (const int number : active) hypotheses += queries[number]->hypotheses();
+      drafting = planner->begin_pass(state.requested, state.active, state.waiting, hypotheses);
     }
     pass++;
-    each([&](int at) { queries[active[at]]->draft(asks, pass, this); });
+    for_each_query([&](int at) { queries[active[at]]->draft(drafting, pass, this); });
     starts.assign(1, 0);
     for (const int number : active) {
       const QueryState& query = *queries[number];
       if (query.failed) return CALL_FAILED;
       if (query.bad_draft >= 0) {
-        state.bad_token = query.bad_token, state.bad_name = query.list.drafts[query.bad_draft].name;
+        state.bad_token = query.bad_token, state.bad_drafter = query.drafts.drafts[query.bad_draft].name;
         return BAD_DRAFT;
       }
       starts.push_back(starts.back() + int(query.computed.size()));
@@ -134,11 +131,11 @@ struct Loop {
   }
 
   template <class Value>
-  Outcome take(const int32_t* ids, const Value* log_probs, int count) {
-    const int width = int(active.size());
-    each([&](int at) {
+  Outcome store_scores(const int32_t* ids, const Value* log_probs, int count) {
+    const int batch_size = int(active.size());
+    for_each_query([&](int at) {
       const size_t from = size_t(starts[at]) * count;
-      queries[active[at]]->take(ids + from, log_probs + from, count, width);
+      queries[active[at]]->store_scores(ids + from, log_probs + from, count, batch_size);
     });
     for (const int number : active)
       if (queries[number]->bad_scores) return BAD_SCORES;
@@ -149,7 +146,7 @@ struct Loop {
         query.observe();
         tokens += query.record.passes.back().emitted, calls += query.calls;
       }
-      planner->end_pass(state.rows, tokens, calls);
+      planner->record_pass(state.rows, tokens, calls);
     }
     schedule_next_pass();
     return FINE;
@@ -172,7 +169,7 @@ struct Loop {
       if (!kernel(session, rows, column, column + rows, column + 2 * rows, column + 3 * rows, nullptr, count, ids.data(), log_probs.data(), nullptr))
         return NO_MEMORY;
       const double scored = elapsed();
-      done = take(ids.data(), log_probs.data(), count);
+      done = store_scores(ids.data(), log_probs.data(), count);
       if (done != FINE) return done;
       end = elapsed();
       times.insert(times.end(), {drafted - start, scored - drafted, end});
@@ -183,18 +180,18 @@ struct Loop {
 
   // Collects the nodes of the next pass and the cache entries to evict first.
   void schedule_next_pass() {
-    orders.clear();
+    release_then_compact.clear();
     std::vector<int> left;
-    for (const int number : active) (queries[number]->done ? orders : left).push_back(number);
-    state.released = int(orders.size()), state.compacted = 0;
+    for (const int number : active) (queries[number]->done ? release_then_compact : left).push_back(number);
+    state.released = int(release_then_compact.size()), state.compacted = 0;
     active = std::move(left);
-    state.active = int(active.size()), state.asked = state.waiting = 0;
+    state.active = int(active.size()), state.requested = state.waiting = 0;
     for (const int number : active) {
       QueryState& query = *queries[number];
-      state.asked += int(query.missing.size()), state.waiting += query.waiting();
-      if (!query.may_go_on() && query.compact()) orders.push_back(number), state.compacted++;
+      state.requested += int(query.missing.size()), state.waiting += query.waiting();
+      if (!query.has_next_search() && query.compact()) release_then_compact.push_back(number), state.compacted++;
     }
-    state.queries = orders.data();
+    state.queries = release_then_compact.data();
   }
 };
 
@@ -212,31 +209,31 @@ int guarded(const Work& work) {
 extern "C" {
 
 // planner: null if drafts use the whole budget.
-void* chemspec_loop(const LoopSpec* spec, const DrafterArgs* drafter, const PlannerArgs* planner) {
+void* chemspec_loop(const LoopOptions* options, const DrafterArgs* drafter, const DraftPlannerArgs* planner) {
   Loop* loop = nullptr;
-  return guarded([&] { loop = new Loop(*spec, *drafter, planner); return FINE; }) == FINE ? loop : nullptr;
+  return guarded([&] { loop = new Loop(*options, *drafter, planner); return FINE; }) == FINE ? loop : nullptr;
 }
 void chemspec_loop_free(void* loop) { delete static_cast<Loop*>(loop); }
 PassState* chemspec_loop_state(void* loop) { return &static_cast<Loop*>(loop)->state; }
 
-// Adds queries, with the next numbers. tokens: those of all queries concatenated; lengths and rules: of each query.
-int chemspec_loop_join(void* loop, int queries, const int32_t* tokens, const int32_t* lengths, const BeamConfig* rules) {
-  return guarded([&] { static_cast<Loop*>(loop)->join(queries, tokens, lengths, rules); return FINE; });
+// Adds queries, with the next numbers. tokens: those of all queries concatenated; lengths and configs: of each query.
+int chemspec_loop_add_queries(void* loop, int queries, const int32_t* tokens, const int32_t* lengths, const BeamConfig* configs) {
+  return guarded([&] { static_cast<Loop*>(loop)->add_queries(queries, tokens, lengths, configs); return FINE; });
 }
 
-// Starts the next search of a query; call `chemspec_loop_begin` afterwards.
-int chemspec_loop_go_on(void* loop, int query, const BeamConfig* rules) {
-  return guarded([&] { static_cast<Loop*>(loop)->go_on(query, *rules); return FINE; });
+// Starts the next search of a query; call `chemspec_loop_schedule_pass` afterwards.
+int chemspec_loop_start_next_search(void* loop, int query, const BeamConfig* config) {
+  return guarded([&] { static_cast<Loop*>(loop)->start_next_search(query, *config); return FINE; });
 }
 
 // Deletes the records of a finished query.
-void chemspec_loop_forget(void* loop, int query) { static_cast<Loop*>(loop)->queries[query].reset(); }
+void chemspec_loop_discard_query(void* loop, int query) { static_cast<Loop*>(loop)->queries[query].reset(); }
 
 // Adds a draft after the prefix of the current callback.
 int chemspec_loop_add_draft(void* handle, int query, int32_t name, const int32_t* tokens, int length, int spanned, int from, int to, int match,
                             const int32_t* places, int places_count, const double* chances, int chances_count) {
   return guarded([&] {
-    DraftList& list = static_cast<Loop*>(handle)->queries[query]->list;
+    DraftList& list = static_cast<Loop*>(handle)->queries[query]->drafts;
     Draft& draft = list.add(name, tokens, length);
     draft.spanned = spanned, draft.from = from, draft.to = to, draft.match = match;
     draft.places_count = places_count, draft.chances_count = chances_count;
@@ -247,7 +244,7 @@ int chemspec_loop_add_draft(void* handle, int query, int32_t name, const int32_t
 }
 
 // Ends the registration of new queries and schedules the next pass.
-int chemspec_loop_begin(void* loop) {
+int chemspec_loop_schedule_pass(void* loop) {
   return guarded([&] { static_cast<Loop*>(loop)->schedule_next_pass(); return FINE; });
 }
 
@@ -257,10 +254,10 @@ int chemspec_loop_draft(void* loop) {
 }
 
 // Stores their scores: the `count` best next tokens of each, and their log-probs as floats or doubles.
-int chemspec_loop_take(void* handle, const int32_t* ids, const void* log_probs, int count, int doubles) {
+int chemspec_loop_store_scores(void* handle, const int32_t* ids, const void* log_probs, int count, int doubles) {
   return guarded([&] {
     Loop& loop = *static_cast<Loop*>(handle);
-    return doubles ? loop.take(ids, static_cast<const double*>(log_probs), count) : loop.take(ids, static_cast<const float*>(log_probs), count);
+    return doubles ? loop.store_scores(ids, static_cast<const double*>(log_probs), count) : loop.store_scores(ids, static_cast<const float*>(log_probs), count);
   });
 }
 
@@ -270,7 +267,7 @@ int chemspec_loop_run(void* loop, KernelPass kernel, void* session, int count, d
 }
 
 // The slots that a query keeps, if it was to be compacted.
-const int32_t* chemspec_loop_kept(void* loop, int query, int* count) {
+const int32_t* chemspec_loop_kept_slots(void* loop, int query, int* count) {
   const auto& kept = static_cast<Loop*>(loop)->queries[query]->kept_slots;
   *count = int(kept.size());
   return kept.data();
@@ -293,13 +290,13 @@ void chemspec_loop_record(void* loop, int query, RecordView* view) {
   const QueryState& state = *static_cast<Loop*>(loop)->queries[query];
   const Record& record = state.record;
   *view = {int32_t(record.passes.size()), int32_t(record.spans.size()), int32_t(record.beam.size()), int32_t(record.parents.size()),
-           int32_t(state.list.drafts.size()), int32_t(state.results.size()), state.done, state.written, state.standard,
+           int32_t(state.drafts.drafts.size()), int32_t(state.results.size()), state.done, state.written, state.standard,
            record.passes.data(), record.margins.data(), record.spans.data(), record.beam.data(), record.parents.data(), record.tokens.data(),
-           record.sources.data(), state.list.drafts.data(), state.list.tokens.data(), state.list.places.data(), state.list.chances.data()};
+           record.sources.data(), state.drafts.drafts.data(), state.drafts.tokens.data(), state.drafts.places.data(), state.drafts.chances.data()};
 }
 
 // Writes the tokens and log-probs of an output sequence, unless these are null; returns its length.
-int chemspec_loop_answer(void* loop, int query, int which, int32_t* tokens, double* log_probs) {
+int chemspec_loop_output_sequence(void* loop, int query, int which, int32_t* tokens, double* log_probs) {
   const QueryState& state = *static_cast<Loop*>(loop)->queries[query];
   int node = state.results[which].node;
   const int length = state.tree[node].depth;

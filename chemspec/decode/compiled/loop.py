@@ -17,11 +17,11 @@ from chemspec.decode.compiled.structures import (
     DRAFT,
     PASS,
     SPAN,
-    LoopSpec,
+    BeamConfigStruct,
+    LoopOptionsStruct,
     PassState,
-    ProposeBack,
+    ProposeCallback,
     RecordView,
-    SearchConfig,
     array_address,
     read_array,
     read_structs,
@@ -45,14 +45,14 @@ FINE, BAD_DRAFT, CALL_FAILED, BAD_SCORES = 1, -1, -2, -3
 MAX_NATIVE_SECONDS = 0.005  # return to Python at least this often, for signals and other threads
 
 
-def native_configs(decoders: Sequence[Decoder]) -> list[SearchConfig] | None:
+def native_configs(decoders: Sequence[Decoder]) -> list[BeamConfigStruct] | None:
     """Return the native search parameters, or None if a decoder is unsupported or has started."""
     configs = []
     for decoder in decoders:
         config = decoder.config if isinstance(decoder, ConfiguredDecoder) and not decoder.started else None
         if not isinstance(config, BeamConfig):
             return None
-        configs.append(SearchConfig(*config, next_search_of(decoder) is not None))
+        configs.append(BeamConfigStruct(*config, next_search_of(decoder) is not None))
     return configs
 
 
@@ -87,8 +87,8 @@ class CompiledLoop:
         self._vocab_size, self._records = options.vocab_size, options.record
         self._proposals = proposals = drafters.CompiledDrafter(code, drafter, options)
         if proposals.kind == drafters.OTHER:
-            self._callback = proposals.spec.propose = ProposeBack(proposals.propose)
-        spec = LoopSpec(
+            self._callback = proposals.args.propose = ProposeCallback(proposals.propose)
+        spec = LoopOptionsStruct(
             max_len=options.max_len,
             budget=options.budget,
             record=options.record,
@@ -98,7 +98,7 @@ class CompiledLoop:
             factor=limits.factor,
             vocab_size=min(options.vocab_size, 2**62),
         )
-        self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.spec), c_void_p(proposals.planner)))
+        self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.args), c_void_p(proposals.planner)))
         _check_memory(self._loop.value)
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
         self._times: list[tuple[float, float, float]] = []  # per pass: seconds of drafting and of the model, end time
@@ -116,13 +116,13 @@ class CompiledLoop:
             raise ValueError("the compiled loop does not support these decoders")
         code, tokens = self._code, [tuple(source) for source in sources]
         flat, lengths = array("i", chain.from_iterable(tokens)), array("i", map(len, tokens))
-        columns = array_address(flat), array_address(lengths), (SearchConfig * len(configs))(*configs)
-        _check_memory(code.chemspec_loop_join(self._loop, len(tokens), *columns))
+        columns = array_address(flat), array_address(lengths), (BeamConfigStruct * len(configs))(*configs)
+        _check_memory(code.chemspec_loop_add_queries(self._loop, len(tokens), *columns))
         self._proposals.add_queries(tokens)
         for decoder in decoders:
             self._queries[self._joined] = _QueryRecords(len(self._times), next_search_of(decoder))
             self._joined += 1
-        _check_memory(code.chemspec_loop_begin(self._loop))
+        _check_memory(code.chemspec_loop_schedule_pass(self._loop))
         self._release_and_compact()
 
     def run_pass(self) -> None:
@@ -135,7 +135,7 @@ class CompiledLoop:
         nodes = NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count)))
         scores = _array_addresses(*self._session.runner.run(nodes))
         scored = self._clock()
-        if (done := self._code.chemspec_loop_take(self._loop, *scores[:4])) != FINE:
+        if (done := self._code.chemspec_loop_store_scores(self._loop, *scores[:4])) != FINE:
             self._raise_error(done)
         self._times.append((drafted - began, scored - drafted, self._clock()))
         if self._state.released or self._state.compacted:
@@ -158,14 +158,14 @@ class CompiledLoop:
         code, state = self._code, self._state
         queries = read_array("i", state.queries, state.released + state.compacted)
         ended, compacted = queries[: state.released], queries[state.released :]
-        gone_on = [query for query in ended if self._start_next_search(query)]
-        self._session.release([query for query in ended if query not in gone_on])
+        continued = [query for query in ended if self._start_next_search(query)]
+        self._session.release([query for query in ended if query not in continued])
         for query in compacted:
             count = c_int32()
-            slots = code.chemspec_loop_kept(self._loop, query, byref(count))
+            slots = code.chemspec_loop_kept_slots(self._loop, query, byref(count))
             self._session.runner.compact(query, np.array(read_array("i", slots, count.value), dtype=np.int64))
-        if gone_on:
-            _check_memory(code.chemspec_loop_begin(self._loop))
+        if continued:
+            _check_memory(code.chemspec_loop_schedule_pass(self._loop))
             self._release_and_compact()
 
     def _start_next_search(self, query: int) -> bool:
@@ -180,7 +180,7 @@ class CompiledLoop:
                 raise ValueError("the compiled loop does not support the next search's decoder")
             records.earlier.append(self._summarise_search(query, view))
             records.next_search = next_search_of(following)
-            _check_memory(self._code.chemspec_loop_go_on(self._loop, query, byref(configs[0])))
+            _check_memory(self._code.chemspec_loop_start_next_search(self._loop, query, byref(configs[0])))
         return True
 
     def _raise_error(self, done: int) -> None:
@@ -189,7 +189,7 @@ class CompiledLoop:
             self._proposals.error = None
             raise error
         if done == BAD_DRAFT:
-            raise_invalid_token(self._proposals.names[state.bad_name], state.bad_token, self._vocab_size)
+            raise_invalid_token(self._proposals.names[state.bad_drafter], state.bad_token, self._vocab_size)
         if done == BAD_SCORES:
             raise ScoresError
         _check_memory(done)
@@ -211,7 +211,7 @@ class CompiledLoop:
 
     def discard_query(self, query: int) -> None:
         """Delete the records of a finished query."""
-        self._code.chemspec_loop_forget(self._loop, query)
+        self._code.chemspec_loop_discard_query(self._loop, query)
         del self._queries[query]
 
     def _record_view(self, query: int) -> RecordView:
@@ -222,7 +222,7 @@ class CompiledLoop:
 
     def output_sequences(self, query: int) -> list[FinishedSequence]:
         """Return a query's output sequences, best first; an empty list if it is unfinished."""
-        sequences, read = [], self._code.chemspec_loop_answer
+        sequences, read = [], self._code.chemspec_loop_output_sequence
         for which in range(self._record_view(query).answers):
             length = read(self._loop, query, which, None, None)
             tokens, log_probs = array("i", bytes(4 * length)), array("d", bytes(8 * length))

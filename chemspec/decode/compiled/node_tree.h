@@ -7,17 +7,17 @@
 struct Node {
   int32_t parent, token, depth;  // depth: tokens after bos
   int32_t first_child = -1, next_sibling = -1;
-  int32_t slot = -1;                                 // in the cache
-  int32_t scores = -1;                               // which of the scores kept
-  int32_t draft = -1, position = 0, draft_pass = -1; // the draft that led here, the place in it, and the pass that drafted so
-  int32_t drafts = 0, drafts_count = 0, drafts_pass = -1;  // what was proposed after it, and in which pass
-  int32_t number = -1;                               // in the record
-  int32_t pointer = -1;                              // into the source, see `copy.align_pointer`
-  int32_t missing_pass = -1, added_pass = -1;        // when it was waited for, and drafted
-  bool requested = false, reused = false;            // by any search so far; computed before the present search
+  int32_t slot = -1;                                 // in the KV cache
+  int32_t scores = -1;                               // index of its scores
+  int32_t draft = -1, position = 0, draft_pass = -1; // the draft that contains it, the index of its token there, and the pass of that draft
+  int32_t drafts = 0, drafts_count = 0, drafts_pass = -1;  // first and number of the drafts proposed after it, and the pass
+  int32_t number = -1;                               // in the recorded tree (`TreeDelta`)
+  int32_t pointer = -1;                              // into the query, see `copy.align_pointer`
+  int32_t missing_pass = -1, added_pass = -1;        // pass in which it was requested without scores, and drafted
+  bool requested = false, reused = false;            // requested by any search so far; computed before the current search
   int32_t stamp = 0;
-  int32_t chance_pass = -1;                          // when it was weighed
-  double chance = 0;                                 // and how likely it was
+  int32_t probability_pass = -1;                     // pass in which `probability` was computed
+  double probability = 0;                            // acceptance probability of its path
   double log_prob = 0;                               // of its token, once a decoder has taken it
 };
 
@@ -55,7 +55,7 @@ class NodeTree {
   }
 
   // Whether one prefix comes before another in the order of their token ids.
-  bool before(int one, int other) const {
+  bool precedes(int one, int other) const {
     const int shorter = nodes_[one].depth - nodes_[other].depth;
     int a = ancestor(one, nodes_[other].depth), b = ancestor(other, nodes_[one].depth);
     if (a == b) return shorter < 0;

@@ -11,10 +11,10 @@ struct Span {  // a `types.AcceptedSpan`
 };
 
 struct PassRecord {  // record of one forward pass for one query; lists are in `Record`
-  int32_t asked, computed, emitted, accepted, width, spans, drafts, drafts_count, beam, grown;
+  int32_t requested, computed, emitted, accepted, width, spans, drafts, drafts_count, beam, grown;
 };
 
-struct LoopSpec {  // settings of a run
+struct LoopOptions {  // settings of a run
   int32_t max_len, budget, record, threads;
   int32_t fixed, per_root;  // `session.CompactionThreshold`
   double factor;

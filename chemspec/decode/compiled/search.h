@@ -32,10 +32,10 @@ struct BeamConfig {
   int32_t width;  // 0: greedy
   int32_t max_len;
   double length_penalty;
-  int32_t may_go_on;  // whether another search may follow, for which every node stays in the cache
+  int32_t has_next_search;  // whether another search may follow, for which every node stays in the cache
 
-  double score(double total, int length) const { return length_penalty != 0 ? total / std::pow(double(length), length_penalty) : total; }
-  double best_attainable_score(double total) const { return score(total, max_len); }
+  double ranking_score(double total, int length) const { return length_penalty != 0 ? total / std::pow(double(length), length_penalty) : total; }
+  double best_attainable_score(double total) const { return ranking_score(total, max_len); }
 };
 
 struct Extension {
@@ -47,15 +47,15 @@ struct Extension {
   }
 };
 
-class Search {
+class BeamSearch {
  public:
-  Search(NodeTree& tree, const BeamConfig& rules) : tree_(tree), rules_(rules) {}
+  BeamSearch(NodeTree& tree, const BeamConfig& config) : tree_(tree), config_(config) {}
 
-  // `beam.advance_beam`. `taken`: the scores are the model's, and nodes store their log-probs; otherwise in a look-ahead.
-  void advance(Beam& beam, const std::vector<Scores>& scores, bool taken) {
-    rank(beam.live, scores, 2 * rules_.width);
+  // `beam.advance_beam`. `scored`: all scores are the model's, so that nodes store their log-probs; false in a look-ahead.
+  void advance_beam(Beam& beam, const std::vector<Scores>& scores, bool scored) {
+    rank_extensions(beam.live, scores, 2 * config_.width);
     next_.clear();
-    const size_t width = size_t(rules_.width), before = beam.finished.size();
+    const size_t width = size_t(config_.width), before = beam.finished.size();
     for (size_t rank = 0; rank < candidates_.size(); rank++) {
       const Extension& candidate = candidates_[rank];
       const Scores& found = scores[candidate.parent];
@@ -64,29 +64,29 @@ class Search {
       if (ended && rank >= width) continue;
       if (!ended && next_.size() == width) continue;
       const int node = tree_.child(beam.live[candidate.parent].node, token);
-      if (taken) tree_[node].log_prob = found.log_probs[candidate.token];
+      if (scored) tree_[node].log_prob = found.log_probs[candidate.token];
       (ended ? beam.finished : next_).push_back({node, -candidate.cost});
     }
     if (beam.finished.size() > before) {
       std::stable_sort(beam.finished.begin(), beam.finished.end(), [&](const Hyp& one, const Hyp& other) {
-        const double a = score(one), b = score(other);
-        return a != b ? a > b : tree_.before(one.node, other.node);
+        const double a = ranking_score(one), b = ranking_score(other);
+        return a != b ? a > b : tree_.precedes(one.node, other.node);
       });
       if (beam.finished.size() > width) beam.finished.resize(width);
     }
     if (beam.finished.size() == width) {
-      const double threshold = score(beam.finished.back());
-      const auto hopeless = [&](const Hyp& hyp) { return !(rules_.best_attainable_score(hyp.total) >= threshold); };
-      next_.erase(std::remove_if(next_.begin(), next_.end(), hopeless), next_.end());
+      const double threshold = ranking_score(beam.finished.back());
+      const auto cannot_win = [&](const Hyp& hyp) { return !(config_.best_attainable_score(hyp.total) >= threshold); };
+      next_.erase(std::remove_if(next_.begin(), next_.end(), cannot_win), next_.end());
     }
     std::swap(beam.live, next_);
   }
 
  private:
-  double score(const Hyp& hyp) const { return rules_.score(hyp.total, tree_[hyp.node].depth); }
+  double ranking_score(const Hyp& hyp) const { return config_.ranking_score(hyp.total, tree_[hyp.node].depth); }
 
   // `beam.rank_extensions`: the best extensions of all live hypotheses, into `candidates_`.
-  void rank(const std::vector<Hyp>& live, const std::vector<Scores>& scores, size_t count) {
+  void rank_extensions(const std::vector<Hyp>& live, const std::vector<Scores>& scores, size_t count) {
     const auto cost = [&](int parent, int token) { return -(live[parent].total + scores[parent].log_probs[token]); };
     heads_.clear();
     for (int parent = 0; parent < int(live.size()); parent++)
@@ -113,14 +113,14 @@ class Search {
     if (ties)
       std::stable_sort(candidates_.begin(), candidates_.end(), [&](const Extension& one, const Extension& other) {
         if (one.cost != other.cost) return one.cost < other.cost;
-        if (one.parent != other.parent) return tree_.before(live[one.parent].node, live[other.parent].node);
+        if (one.parent != other.parent) return tree_.precedes(live[one.parent].node, live[other.parent].node);
         return scores[one.parent].ids[one.token] < scores[other.parent].ids[other.token];
       });
     if (candidates_.size() > count) candidates_.resize(count);
   }
 
   NodeTree& tree_;
-  const BeamConfig& rules_;
+  const BeamConfig& config_;
   std::vector<Extension> heads_, candidates_;  // kept for their memory
   std::vector<Hyp> next_;
 };

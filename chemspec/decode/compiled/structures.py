@@ -12,7 +12,7 @@ from typing import Any
 from chemspec.draft.tree.edit_ngrams import EditNgramTable
 
 # Arguments: the loop, the query, a prefix, its length, the maximum draft length. Returns 1, or 0 after an exception.
-ProposeBack = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(c_int32), c_int32, c_int32)
+ProposeCallback = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(c_int32), c_int32, c_int32)
 TYPES = {"int": c_int32, "long": c_int64, "double": c_double, "pointer": c_void_p}
 
 
@@ -22,10 +22,10 @@ def _fields_of(*declarations: str) -> tuple[tuple[str, Any], ...]:
     return tuple((name, TYPES[kind]) for kind, *names in words for name in names)
 
 
-class SearchConfig(ctypes.Structure):
+class BeamConfigStruct(ctypes.Structure):
     """Parameters of a search; width 0 means greedy decoding."""
 
-    _fields_ = _fields_of("int width max_len", "double length_penalty", "int may_go_on")
+    _fields_ = _fields_of("int width max_len", "double length_penalty", "int has_next_search")
 
 
 class TableStruct(ctypes.Structure):
@@ -43,7 +43,7 @@ class LimitsStruct(ctypes.Structure):
     """`TreeLimits` as a C structure; the planner sets the two arrays."""
 
     _fields_ = _fields_of(
-        "double min_chance", "pointer accept_rates pass_seconds", "int max_nodes max_length max_paths"
+        "double min_probability", "pointer accept_rates pass_seconds", "int max_nodes max_length max_paths"
     )
 
 
@@ -53,23 +53,23 @@ class DrafterArgs(ctypes.Structure):
     _fields_ = (
         *_fields_of("int kind name copy_name length count dot prompt_length labels"),
         *_fields_of("pointer rings table limits"),
-        ("propose", ProposeBack),
+        ("propose", ProposeCallback),
     )
 
 
-class LoopSpec(ctypes.Structure):
+class LoopOptionsStruct(ctypes.Structure):
     """Limits and options of a run."""
 
     _fields_ = _fields_of("int max_len budget record threads fixed per_root", "double factor", "long vocab_size")
 
 
-class PlannerArgs(ctypes.Structure):
+class DraftPlannerArgs(ctypes.Structure):
     """Description of a planner: cost curve and acceptance rates."""
 
     _fields_ = _fields_of(
-        "int points chances places levels foresees",
+        "int points probability_classes position_classes level_classes has_probabilities",
         "double call_seconds",
-        "pointer nodes seconds chance_hits chance_tries place_hits place_tries level_hits level_tries",
+        "pointer nodes seconds probability_hits probability_tries position_hits position_tries level_hits level_tries",
     )
 
 
@@ -77,8 +77,8 @@ class PassState(ctypes.Structure):
     """State of the next forward pass, written by the compiled code."""
 
     _fields_ = _fields_of(
-        *("int active asked waiting rows", "pointer columns", "int released compacted", "pointer queries"),
-        *("int bad_token bad_name passes", "pointer times"),
+        *("int active requested waiting rows", "pointer columns", "int released compacted", "pointer queries"),
+        *("int bad_token bad_drafter passes", "pointer times"),
     )
 
 
@@ -92,7 +92,7 @@ class RecordView(ctypes.Structure):
     )
 
 
-# asked, computed, emitted, accepted, width, spans, first draft, drafts, entries of the beam, nodes grown
+# requested, computed, emitted, accepted, width, spans, first draft, drafts, entries of the beam, nodes grown
 PASS = Struct("=10i")
 SPAN = Struct("=6i")  # start, length, name, whether it has a span, start and end of the span
 # name, first token, tokens, whether it has a span, start and end of the span, match, first position, positions, first

@@ -1,7 +1,7 @@
 // `builder.build_tree`, compiled: the same nodes, the same numbers to the last bit, in a fraction of the time.
 //
-// What it computes, and why, stands in `builder.py`, `copy_state.py` and `edit_ngrams.py`, whose names it has. The constants
-// in capitals are theirs, too, see `build.py`.
+// What it computes, and why, stands in `builder.py`, `copy_state.py` and `edit_ngrams.py`, with the same names. The constants
+// in capitals come from there too, see `build.py`.
 #pragma once
 
 #include <algorithm>
@@ -15,33 +15,33 @@
 extern "C" {
 
 // Arrays belong to the caller and outlive the call.
-struct Table {  // `EditNgramTable`
+struct EditNgramTable {
   const int32_t *children, *entries, *starts, *tokens;
   const uint16_t* thousandths;
 };
 
-struct Query {
+struct EncodedQuery {  // the arguments of `CopyTracker`
   const int32_t* text;   // with eos
   const int32_t* rings;  // ring labels, as `TokenClasses.rings`
   int32_t length, labels, position, pointer;  // of text and rings; those of the initial copy state
 };
 
-struct Limits {
-  double min_chance;
-  const double* accept_rates;  // of each class of chances, or null
+struct TreeLimits {
+  double min_probability;
+  const double* accept_rates;  // of each class of probabilities, or null
   const double* pass_seconds;  // of a pass with 0, 1, ... more nodes, or null
   int32_t max_nodes, max_length, max_paths;
 };
 
 struct TreeNode {  // `builder.TreeNode`
   int32_t parent, token, position;
-  double step_chance, path_chance;
+  double step_probability, path_probability;
 };
 }
 
 namespace {
 
-constexpr int AHEAD[] = {PROBES};
+constexpr int PROBE_SIZES[] = {PROBES};
 
 struct CopyState {
   int position, match, pointer;
@@ -50,7 +50,7 @@ struct CopyState {
 };
 
 // `TokenClasses.toggle_ring`, of a ring label.
-inline void toggle(std::vector<int32_t>& open, int32_t label) {
+inline void toggle_ring(std::vector<int32_t>& open, int32_t label) {
   const auto at = std::find(open.begin(), open.end(), label);
   if (at == open.end()) open.push_back(label);
   else open.erase(at);
@@ -67,7 +67,7 @@ inline int advance_pointer(const int32_t* text, int length, int32_t token, int p
 // One query, whose copy states are worked out along a prefix.
 class CopyTracker {
  public:
-  CopyTracker(const Query& query) : query_(query), words_((query.length + 63) / 64) {
+  CopyTracker(const EncodedQuery& query) : query_(query), words_((query.length + 63) / 64) {
     ring_.resize(query.length);
     for (int i = 0; i < query.length; i++) {
       ring_[i] = is_ring(query.text[i]);
@@ -109,21 +109,21 @@ class CopyTracker {
     }
     to.position = to.match ? nearest(&to.levels[size_t(to.match - 1) * words_], pointer) : pointer;
     to.open_rings = from.open_rings;
-    if (ring) toggle(to.open_rings, token);
+    if (ring) toggle_ring(to.open_rings, token);
     return to;
   }
 
   int32_t copied_token(const CopyState& state) const {
     const int32_t token = query_.text[state.position];
     if (!ring_[state.position]) return token;
-    std::vector<int32_t> theirs;
+    std::vector<int32_t> query_rings;
     for (int i = 0; i < state.position; i++)
-      if (ring_[i]) toggle(theirs, query_.text[i]);
-    const auto& ours = state.open_rings;
-    for (size_t back = 1; back <= std::min(theirs.size(), ours.size()); back++)
-      if (theirs[theirs.size() - back] == token) return ours[ours.size() - back];
+      if (ring_[i]) toggle_ring(query_rings, query_.text[i]);
+    const auto& output_rings = state.open_rings;
+    for (size_t back = 1; back <= std::min(query_rings.size(), output_rings.size()); back++)
+      if (query_rings[query_rings.size() - back] == token) return output_rings[output_rings.size() - back];
     for (int i = 0; i < query_.labels; i++)
-      if (std::find(ours.begin(), ours.end(), query_.rings[i]) == ours.end()) return query_.rings[i];
+      if (std::find(output_rings.begin(), output_rings.end(), query_.rings[i]) == output_rings.end()) return query_.rings[i];
     return token;
   }
 
@@ -140,7 +140,7 @@ class CopyTracker {
   }
 
   static constexpr int32_t ANY_RING = -1;  // all ring labels count as one token
-  const Query& query_;
+  const EncodedQuery& query_;
   const int words_;  // of 64 bits that hold a set of positions
   std::vector<char> ring_;
   std::map<int32_t, std::vector<uint64_t>> after_;  // positions just after each token of the query
@@ -148,7 +148,7 @@ class CopyTracker {
 
 // The node of a table to which a context leads. `last(i)`: the token written i-th from the end, or PAD.
 template <class Last>
-int32_t context_node(const Table& table, const CopyTracker& tracker, const CopyState& state, const Last& last) {
+int32_t context_node(const EditNgramTable& table, const CopyTracker& tracker, const CopyState& state, const Last& last) {
   const int match = state.match, kind = match < 3 ? match : match < 6 ? 3 : 4;
   const int32_t context[] = {last(1), kind, last(2), tracker.ahead(state, 0), last(3), tracker.ahead(state, 1),
                              last(4), tracker.ahead(state, 2), last(5), last(6), last(7)};
@@ -162,18 +162,18 @@ int32_t context_node(const Table& table, const CopyTracker& tracker, const CopyS
   return node;
 }
 
-// `edit_ngrams.chance_class`.
-inline int chance_class(double chance) {
+// `edit_ngrams.probability_class`.
+inline int probability_class(double probability) {
   static constexpr double edges[] = {EDGES};
-  return int(std::upper_bound(std::begin(edges), std::end(edges), chance) - std::begin(edges));
+  return int(std::upper_bound(std::begin(edges), std::end(edges), probability) - std::begin(edges));
 }
 
 struct Candidate {  // a token that may become a node
-  double path_chance, step_chance;
+  double path_probability, step_probability;
   int serial, parent;
   int32_t token, position;
   bool operator<(const Candidate& other) const {
-    return path_chance != other.path_chance ? path_chance < other.path_chance : serial > other.serial;
+    return path_probability != other.path_probability ? path_probability < other.path_probability : serial > other.serial;
   }
 };
 
@@ -183,21 +183,21 @@ struct ThroughputStop {
   double rate, tokens = 1.0;
 
   explicit ThroughputStop(const double* all) : seconds(all), rate(all ? 1 / all[0] : 0) {}
-  bool more(int nodes, double chance) {
-    tokens += chance;
+  bool should_continue(int nodes, double probability) {
+    tokens += probability;
     const double now = tokens / seconds[nodes + 1];
     if (now > rate) {
       best = nodes + 1, rate = now;
       return true;
     }
-    for (const int ahead : AHEAD)
-      if (tokens + ahead * chance > rate * seconds[nodes + 1 + ahead]) return true;
+    for (const int ahead : PROBE_SIZES)
+      if (tokens + ahead * probability > rate * seconds[nodes + 1 + ahead]) return true;
     return false;
   }
 };
 
 // Build the tree of the likeliest nodes after a prefix, whose copy state is `first`.
-void grow(const Table& table, const CopyTracker& tracker, const CopyState& first, const Limits& limits, const int32_t* prefix,
+void build_tree(const EditNgramTable& table, const CopyTracker& tracker, const CopyState& first, const TreeLimits& limits, const int32_t* prefix,
           int written, std::vector<TreeNode>& tree) {
   std::vector<CopyState> states;  // of each node
   std::vector<int> depths;
@@ -215,18 +215,18 @@ void grow(const Table& table, const CopyTracker& tracker, const CopyState& first
       if (node >= 0) return tree[node].token;
       return i <= written ? prefix[written - i] : PAD;
     };
-    const double path_chance = parent < 0 ? 1.0 : tree[parent].path_chance;
+    const double path_probability = parent < 0 ? 1.0 : tree[parent].path_probability;
     const int32_t context = context_node(table, tracker, state, last);
     pushed.clear();
     for (int at = table.starts[context]; at < table.starts[context + 1]; at++) {
-      const double step_chance = table.thousandths[at] / 1000.0;
-      const double chance = path_chance * (limits.accept_rates ? limits.accept_rates[chance_class(step_chance)] : step_chance);
-      if (chance < limits.min_chance) continue;
+      const double step_probability = table.thousandths[at] / 1000.0;
+      const double probability = path_probability * (limits.accept_rates ? limits.accept_rates[probability_class(step_probability)] : step_probability);
+      if (probability < limits.min_probability) continue;
       const bool copies = table.tokens[at] == COPY;
       const int32_t token = copies ? tracker.copied_token(state) : table.tokens[at];
       if (std::find(pushed.begin(), pushed.end(), token) != pushed.end()) continue;
       pushed.push_back(token);
-      heap.push({chance, step_chance, ++serial, parent, token, copies ? state.position : -1});
+      heap.push({probability, step_probability, ++serial, parent, token, copies ? state.position : -1});
     }
   };
   ThroughputStop stop(limits.pass_seconds);
@@ -236,10 +236,10 @@ void grow(const Table& table, const CopyTracker& tracker, const CopyState& first
     heap.pop();
     const bool new_path = next.parent < 0 || !leaf[next.parent];
     if (new_path && paths == limits.max_paths) continue;
-    if (limits.pass_seconds && !stop.more(int(tree.size()), next.path_chance)) break;
+    if (limits.pass_seconds && !stop.should_continue(int(tree.size()), next.path_probability)) break;
     paths += new_path;
     if (next.parent >= 0) leaf[next.parent] = false;
-    tree.push_back({next.parent, next.token, next.position, next.step_chance, next.path_chance});
+    tree.push_back({next.parent, next.token, next.position, next.step_probability, next.path_probability});
     depths.push_back(next.parent < 0 ? 1 : depths[next.parent] + 1);
     leaf.push_back(true);
     states.push_back(tracker.advance(next.parent < 0 ? first : states[next.parent], next.token));

@@ -26,7 +26,7 @@ ReadState = Callable[[tuple[int, ...], Prefix], Any]
 # Returns the best tokens of each head for each state and their log-probs, best first: (states, heads, candidates) each.
 Predict = Callable[[Sequence[Any], int], tuple[Sequence[Sequence[Sequence[int]]], Sequence[Sequence[Sequence[float]]]]]
 NEVER = (PAD, BOS, UNK)
-MIN_CHANCE = 0.02  # minimum joint probability of a draft's tokens
+MIN_PROBABILITY = 0.02  # minimum joint probability of a draft's tokens
 Predicted = Sequence[Sequence[tuple[int, float]]]  # the best tokens of each head and their log-probs
 
 
@@ -171,21 +171,21 @@ class Medusa(HeadDrafts):
                     continue
             for token, log_prob in predicted[len(path)] if len(path) < len(predicted) else ():
                 share = exp(log_prob)
-                if -negative * share >= MIN_CHANCE:
+                if -negative * share >= MIN_PROBABILITY:
                     made += 1
                     heappush(heap, (negative * share, made, (*path, (token, share))))
         return grown
 
 
 def sequential_draft(tokens: Sequence[int], log_probs: Sequence[float], drafter: str) -> tuple[Draft, ...]:
-    """Return one draft of the tokens up to eos or a joint probability below `MIN_CHANCE`; none if it is empty."""
+    """Return one draft of the tokens up to eos or a joint probability below `MIN_PROBABILITY`; none if it is empty."""
     drafted: list[int] = []
     probs: list[float] = []
     whole = 1.0
     for token, log_prob in zip(tokens, log_probs, strict=False):
         chance = exp(log_prob)
         whole *= chance
-        if whole < MIN_CHANCE:
+        if whole < MIN_PROBABILITY:
             break
         drafted.append(token)
         probs.append(chance)

@@ -10,11 +10,11 @@ from heapq import heappop, heappush
 from typing import NamedTuple
 
 from chemspec.draft.tree.copy_state import CopyState, CopyTracker
-from chemspec.draft.tree.edit_ngrams import COPY, EditNgramTable, chance_class
+from chemspec.draft.tree.edit_ngrams import COPY, EditNgramTable, probability_class
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix
 
-MIN_CHANCE = 0.02  # minimum path probability of a drafted node
+MIN_PROBABILITY = 0.02  # minimum path probability of a drafted node
 # `ThroughputStop` probes this many nodes past the first unprofitable one.
 PROBES = (1, 3, 7, 15, 31)
 
@@ -25,8 +25,8 @@ class TreeNode(NamedTuple):
     parent: int  # index of its parent among the nodes of the tree; -1 for the prefix
     token: int
     position: int  # position in the query from which the token was copied, or -1
-    step_chance: float  # the table's probability of the token given its parent
-    path_chance: float  # probability of the whole path, corrected by `TreeLimits.accept_rates`
+    step_probability: float  # the table's probability of the token given its parent
+    path_probability: float  # probability of the whole path, corrected by `TreeLimits.accept_rates`
 
 
 class TreeLimits(NamedTuple):
@@ -35,7 +35,7 @@ class TreeLimits(NamedTuple):
     max_nodes: int  # maximum number of nodes
     max_paths: int  # maximum number of leaves
     max_length: int  # maximum number of tokens of a path
-    min_chance: float = MIN_CHANCE  # minimum probability of a path
+    min_probability: float = MIN_PROBABILITY  # minimum probability of a path
     # Measured acceptance rate of each class of the table's probabilities; without them the probabilities are used as
     # they are.
     accept_rates: Sequence[float] = ()
@@ -62,17 +62,17 @@ def build_tree(edit_table: EditNgramTable, tracker: CopyTracker, prefix: Prefix,
     def push_children(parent: int, text: Prefix, state: CopyState) -> None:
         """Put the next tokens after a node on the heap."""
         nonlocal serial
-        path_chance, pushed = 1.0 if parent < 0 else tree[parent].path_chance, []
-        for step, step_chance in edit_table.next_edits(tracker.text, state, text):
-            chance = path_chance * (rates[chance_class(step_chance)] if rates else step_chance)
-            if chance < limits.min_chance:
+        path_probability, pushed = 1.0 if parent < 0 else tree[parent].path_probability, []
+        for step, step_probability in edit_table.next_edits(tracker.text, state, text):
+            chance = path_probability * (rates[probability_class(step_probability)] if rates else step_probability)
+            if chance < limits.min_probability:
                 continue
             token = tracker.copied_token(state) if step == COPY else step
             if token not in pushed:
                 pushed.append(token)
                 serial += 1  # breaks ties: the candidate pushed first goes first
                 position = state.position if step == COPY else -1
-                heappush(heap, (-chance, serial, TreeNode(parent, token, position, step_chance, chance), state))
+                heappush(heap, (-chance, serial, TreeNode(parent, token, position, step_probability, chance), state))
 
     push_children(-1, prefix, tracker.state_after(prefix))
     while heap and len(tree) < limits.max_nodes:
@@ -80,7 +80,7 @@ def build_tree(edit_table: EditNgramTable, tracker: CopyTracker, prefix: Prefix,
         new_path = node.parent < 0 or node.parent in inner
         if new_path and paths == limits.max_paths:
             continue
-        if limits.pass_seconds and not stop.should_continue(len(tree), node.path_chance):
+        if limits.pass_seconds and not stop.should_continue(len(tree), node.path_probability):
             break
         paths += new_path
         inner.add(node.parent)

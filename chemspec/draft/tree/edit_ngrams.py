@@ -28,7 +28,7 @@ EDGES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98)
 
 
 @lru_cache(maxsize=1024)  # a table stores thousandths
-def chance_class(chance: float) -> int:
+def probability_class(chance: float) -> int:
     """Return the class of a table's probability, from 0 to len(EDGES)."""
     return bisect_right(EDGES, chance)
 

@@ -104,16 +104,16 @@ class Arena:
         self.shape = rows, source, slots
         heads, width = config.heads, config.inner_width // config.heads
         self.cache = weight.new_zeros(config.decoder_layers, 2, rows, heads, slots, width)
-        self.memory = weight.new_zeros(config.decoder_layers, 2, rows, heads, source, width)
+        self.memory_cache = weight.new_zeros(config.decoder_layers, 2, rows, heads, source, width)
         self.source_mask = weight.new_zeros(rows, 1, 1, source, dtype=torch.bool)
-        self.bytes = self.cache.nbytes + self.memory.nbytes + self.source_mask.nbytes  # nearly all of the arena
+        self.bytes = self.cache.nbytes + self.memory_cache.nbytes + self.source_mask.nbytes  # nearly all of the arena
         self.passes: dict[Any, RecordedPass] = {}
         self.encoder = RecordedEncoder(model, self)
 
     def clear(self) -> None:
         """Reset all rows to padding with one source token, so that no softmax divides by 0."""
         self.cache.zero_()
-        self.memory.zero_()
+        self.memory_cache.zero_()
         self.source_mask.zero_()
         self.source_mask[..., 0] = True
 
@@ -141,7 +141,7 @@ class Recorded:
 
 
 class RecordedEncoder(Recorded):
-    """Encodes source tokens into an arena's memory (prefill), for all its rows and the longest possible source."""
+    """Encodes source tokens into an arena's memory cache (prefill), for all its rows and the longest source."""
 
     def __init__(self, model: Transformer, arena: Arena) -> None:
         self.model, self.arena = model, arena
@@ -162,7 +162,7 @@ class RecordedEncoder(Recorded):
     def compute(self) -> None:
         """Encode the tokens in `ids`."""
         memory, source_mask = self.model.encode(self.ids)
-        self.arena.memory[:, :, :, :, : self.length] = self.model.memory_cache(memory)
+        self.arena.memory_cache[:, :, :, :, : self.length] = self.model.memory_cache(memory)
         self.arena.source_mask[:, :, :, : self.length] = source_mask
 
 
@@ -185,7 +185,7 @@ class RecordedPass(Recorded):
         tokens, depths, slots = self.inputs
         arena = self.arena
         states: list[Tensor] | None = [] if self.keeps_states else None
-        cached = arena.cache[:, :, :, :, : self.used], arena.memory, arena.source_mask
+        cached = arena.cache[:, :, :, :, : self.used], arena.memory_cache, arena.source_mask
         logits, new_kv = self.model.step(tokens, depths, self.attention_mask[:, None], *cached, states)
         write_kv(arena.cache, new_kv, self.rows, slots)
         results = sorted_tokens(logits, self.top_k), *(states or ())
@@ -270,15 +270,15 @@ class GraphRunner(TorchRunner):
     def __init__(self, backend: GraphBackend, arena: Arena, shape: Sequence[int], top_k: int, states: bool) -> None:
         """Start with an empty cache in an arena with encoded sources; `shape`: their number and longest length."""
         self.graphs, (self.count, self.source) = backend, shape
-        memory = arena.memory[:, :, : self.count, :, : self.source]
-        super().__init__(backend, memory, arena.source_mask, top_k, states)
+        memory_cache = arena.memory_cache[:, :, : self.count, :, : self.source]
+        super().__init__(backend, memory_cache, arena.source_mask, top_k, states)
         self._held = [arena]
         self._use(arena)
         weakref.finalize(self, backend.release_arenas, self._held).atexit = False
 
     def _use(self, arena: Arena) -> None:
         self._held[0] = arena
-        self.cache, self.memory, self.source_mask = arena.cache, arena.memory, arena.source_mask
+        self.cache, self.memory_cache, self.source_mask = arena.cache, arena.memory_cache, arena.source_mask
 
     @torch.inference_mode()
     def _move(self, rows: Ints, slots: int) -> None:
@@ -287,7 +287,7 @@ class GraphRunner(TorchRunner):
         new = self.graphs.acquire(rows_for(len(rows)), old.shape[1], max(slots, have))
         index = self.to_device(rows)
         new.cache[:, :, : len(rows), :, :have] = old.cache.index_select(2, index)
-        new.memory[:, :, : len(rows)] = old.memory.index_select(2, index)
+        new.memory_cache[:, :, : len(rows)] = old.memory_cache.index_select(2, index)
         new.source_mask[: len(rows)] = old.source_mask.index_select(0, index)
         self.count = len(rows)
         self._use(new)

@@ -86,21 +86,21 @@ class TorchRunner(Runner):
     REPACK_BELOW = 0.75  # share of active rows below which the batch is repacked
 
     def __init__(
-        self, backend: TorchBackend, memory: Tensor, source_mask: Tensor, top_k: int, states: bool = False
+        self, backend: TorchBackend, memory_cache: Tensor, source_mask: Tensor, top_k: int, states: bool = False
     ) -> None:
         """Start an empty cache.
 
-        `memory` are keys and values of the cross-attention (L, 2, B, H, S, d); the source mask (B, 1, 1, S) is false at
-        padding.
+        `memory_cache` are keys and values of the cross-attention (L, 2, B, H, S, d); the source mask (B, 1, 1, S) is
+        false at padding.
         """
-        layers, _, queries, groups, _, width = memory.shape
+        layers, _, queries, groups, _, width = memory_cache.shape
         self._width = queries  # rows of the batch
         self._rows = {query: query for query in range(queries)}  # row of each unfinished query
         self._ancestors = {query: AncestorMask() for query in range(queries)}
         self.backend = backend
-        self.memory, self.source_mask, self.top_k = memory, source_mask, top_k
+        self.memory_cache, self.source_mask, self.top_k = memory_cache, source_mask, top_k
         self.keeps_states = states
-        self.cache = memory.new_zeros(layers, 2, queries, groups, 32, width)
+        self.cache = memory_cache.new_zeros(layers, 2, queries, groups, 32, width)
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes; see `Runner.run`."""
@@ -159,7 +159,7 @@ class TorchRunner(Runner):
         used = attention_mask.shape[2] - tokens.shape[1]
         states: list[Tensor] | None = [] if self.keeps_states else None
         inputs = self.to_device(tokens), self.to_device(depths), self.to_device(attention_mask)[:, None]
-        cached = self.cache[:, :, :, :, :used], self.memory, self.source_mask
+        cached = self.cache[:, :, :, :, :used], self.memory_cache, self.source_mask
         logits, new_kv = self.backend.model.step(*inputs, *cached, states)
         if states:
             self.hidden_states = states[0]
@@ -177,7 +177,7 @@ class TorchRunner(Runner):
         """Keep these rows of the batch, in this order."""
         index = torch.tensor(rows, device=self.backend.device)
         self.cache = self.cache.index_select(2, index)
-        self.memory = self.memory.index_select(2, index)
+        self.memory_cache = self.memory_cache.index_select(2, index)
         self.source_mask = self.source_mask.index_select(0, index)
 
     @torch.inference_mode()  # a cache created in inference mode can only be written in that mode

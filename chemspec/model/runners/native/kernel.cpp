@@ -38,33 +38,33 @@ namespace {
 
 constexpr int ATTENTION = 3;  // rows per task of attention over ancestors
 
-// Encodes queries `from` to `to` of one memory; tokens: of all queries of the memory.
+// Encodes queries `from` to `to` of one memory cache; tokens: of all its queries.
 void encode(Session& session, const int32_t* tokens, int from, int to) {
   Model& model = session.model;
-  const int width = model.width, inner = model.inner, offset = session.queries[from].first, memory_stride = model.memory.out;
+  const int width = model.width, inner = model.inner, offset = session.queries[from].first, memory_stride = model.memory_projection.out;
   std::vector<int32_t> positions, owner;
   for (int q = from; q < to; q++)
     for (int i = 0; i < session.queries[q].length; i++) positions.push_back(i), owner.push_back(q);
   const auto lead = model.pool->lead();
   LayerPass pass(session, int(owner.size()));
-  float* memory = session.queries[from].memory->data() + size_t(offset) * memory_stride;
+  float* memory_cache = session.queries[from].memory_cache->data() + size_t(offset) * memory_stride;
   pass.embed(0, tokens + offset, positions.data());
   for (Layer& layer : model.encoder) {
-    pass.apply(layer.qkv, pass.before(layer.norms[0]), width, pass.big, pass.big_width, KEEP);
-    pass.together(owner.data(), [&](int row, int some) {
+    pass.apply(layer.qkv, pass.before(layer.norms[0]), width, pass.projected, pass.projected_width, KEEP);
+    pass.for_each_group(owner.data(), [&](int row, int some) {
       const Query& query = session.queries[owner[row]];
-      const float* keys = pass.big + size_t(query.first - offset) * pass.big_width + inner;
-      attend(some, pass.big + size_t(row) * pass.big_width, pass.big_width, query.length, [&](int i) { return keys + size_t(i) * pass.big_width; },
-             inner, pass.mixed + size_t(row) * inner, inner, model.heads, model.bias(0, positions[row]));
+      const float* keys = pass.projected + size_t(query.first - offset) * pass.projected_width + inner;
+      attend(some, pass.projected + size_t(row) * pass.projected_width, pass.projected_width, query.length, [&](int i) { return keys + size_t(i) * pass.projected_width; },
+             inner, pass.attended + size_t(row) * inner, inner, model.heads, model.bias(0, positions[row]));
     });
-    pass.apply(layer.out, pass.mixed, inner, pass.x, width, ADD);
+    pass.apply(layer.out, pass.attended, inner, pass.x, width, ADD);
     pass.after(layer.norms[0]);
     pass.ffn(layer, layer.norms[1]);
   }
-  pass.apply(model.memory, pass.finish(0), width, memory, memory_stride, KEEP);
+  pass.apply(model.memory_projection, pass.finish(0), width, memory_cache, memory_stride, KEEP);
 }
 
-void best(const float* logits, int vocabulary, int count, int32_t* ids, float* log_probs) {
+void best_tokens(const float* logits, int vocabulary, int count, int32_t* ids, float* log_probs) {
   thread_local Block<float> buffer;
   thread_local std::vector<int32_t> order;
   float max_logit = logits[0];
@@ -109,7 +109,7 @@ int guarded(const Work& work) {
 extern "C" {
 
 // Whether int8 linear layers can use this instruction set here, see `Instructions`.
-int chemspec_has(int instructions) {
+int chemspec_supports(int instructions) {
   bool able = false;
   return guarded([&] { able = usable(Instructions(instructions)); }) && able;
 }
@@ -143,26 +143,26 @@ int chemspec_linear(void* model, int stack, int layer, int which, int out, int i
 // weight (out, in): integers from -127 to 127; scales (out).
 int chemspec_linear_int8(void* model, int stack, int layer, int which, int out, int in, const int8_t* weight, const float* scales, const float* bias) {
   return guarded([&] {
-    Model& own = *static_cast<Model*>(model);
-    own.linear_of(stack, layer, which)->set_int8(out, in, weight, scales, bias, own.instructions);
+    Model& opened = *static_cast<Model*>(model);
+    opened.linear_of(stack, layer, which)->set_int8(out, in, weight, scales, bias, opened.instructions);
   });
 }
 
 int chemspec_norm(void* model, int stack, int layer, int which, const float* scale, const float* shift) {
   return guarded([&] {
-    Model& own = *static_cast<Model*>(model);
-    Norm* norm = own.norm_of(stack, layer, which);
-    std::memcpy(norm->scale.reserve(own.width), scale, own.width * sizeof(float));
-    std::memcpy(norm->shift.reserve(own.width), shift, own.width * sizeof(float));
+    Model& opened = *static_cast<Model*>(model);
+    Norm* norm = opened.norm_of(stack, layer, which);
+    std::memcpy(norm->scale.reserve(opened.width), scale, opened.width * sizeof(float));
+    std::memcpy(norm->shift.reserve(opened.width), shift, opened.width * sizeof(float));
   });
 }
 
 // data (rows, width), or (rows, 16) for relative position biases.
 int chemspec_table(void* model, int which, const float* data, int rows) {
   return guarded([&] {
-    Model& own = *static_cast<Model*>(model);
-    Block<float>* all[] = {&own.source_table, &own.target_table, &own.source_positions, &own.target_positions, &own.distances[0], &own.distances[1]};
-    const size_t size = size_t(rows) * (which < 4 ? own.width : 16);
+    Model& opened = *static_cast<Model*>(model);
+    Block<float>* all[] = {&opened.source_table, &opened.target_table, &opened.source_positions, &opened.target_positions, &opened.distances[0], &opened.distances[1]};
+    const size_t size = size_t(rows) * (which < 4 ? opened.width : 16);
     std::memcpy(all[which]->reserve(size), data, size * sizeof(float));
   });
 }
@@ -178,14 +178,14 @@ int chemspec_join(void* handle, const int32_t* tokens, const int32_t* lengths, i
   return guarded([&] {
     Session& session = *static_cast<Session*>(handle);
     const int begin = int(session.queries.size()), end = begin + queries;
-    const auto memory = std::make_shared<Memory>();
+    const auto memory_cache = std::make_shared<MemoryCache>();
     session.queries.resize(end);
     int rows = 0;
     for (int q = begin; q < end; rows += session.queries[q++].length) {
       Query& query = session.queries[q];
-      query.memory = memory, query.first = rows, query.length = lengths[q - begin];
+      query.memory_cache = memory_cache, query.first = rows, query.length = lengths[q - begin];
     }
-    memory->reserve(size_t(rows) * session.model.memory.out);
+    memory_cache->reserve(size_t(rows) * session.model.memory_projection.out);
     const int max_rows = 4096;  // rows at once, to limit the size of activations
     for (int from = begin, to = begin; from < end; from = to) {
       for (rows = 0; to < end && (to == from || rows + session.queries[to].length <= max_rows); to++) rows += session.queries[to].length;
@@ -229,45 +229,45 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
       if (first[q] >= 0) session.queries[q].cache.reserve(size_t(session.queries[q].slots) * slot_stride, size_t(before[q]) * slot_stride);
     const auto lead = model.pool->lead();
     LayerPass pass(session, rows);
-    const int broad = model.vocabulary;
-    float* logits = session.logits.reserve(size_t(rows) * broad);
+    const int vocabulary = model.vocabulary;
+    float* logits = session.logits.reserve(size_t(rows) * vocabulary);
     pass.embed(1, tokens, depths);
     for (int l = 0; l < layers; l++) {
       const Layer& layer = model.decoder[l];
-      pass.apply(layer.qkv, pass.before(layer.norms[0]), width, pass.big, pass.big_width, KEEP);
-      pass.each(ATTENTION, [&](int row) {
+      pass.apply(layer.qkv, pass.before(layer.norms[0]), width, pass.projected, pass.projected_width, KEEP);
+      pass.for_each_row(ATTENTION, [&](int row) {
         Query& query = session.queries[owner[row]];
-        const float* own = pass.big + size_t(row) * pass.big_width;
-        std::memcpy(query.cache.data() + size_t(slots[row]) * slot_stride + size_t(2 * l) * inner, own + inner, 2 * inner * sizeof(float));
+        const float* qkv = pass.projected + size_t(row) * pass.projected_width;
+        std::memcpy(query.cache.data() + size_t(slots[row]) * slot_stride + size_t(2 * l) * inner, qkv + inner, 2 * inner * sizeof(float));
         const float* cached = query.cache.data() + size_t(2 * l) * inner;
-        const float* fresh = pass.big + size_t(first[owner[row]]) * pass.big_width + inner;
+        const float* fresh = pass.projected + size_t(first[owner[row]]) * pass.projected_width + inner;
         const int32_t* path = session.path.data() + session.path_start[row];
         const int old = before[owner[row]], count = session.path_start[row + 1] - session.path_start[row];
         // Other threads may still be writing the new slots of the cache, so these are read from the activations.
-        attend<1>(own, 0, count,
-               [&](int i) { return path[i] < old ? cached + size_t(path[i]) * slot_stride : fresh + size_t(path[i] - old) * pass.big_width; },
-               inner, pass.mixed + size_t(row) * inner, inner, model.heads, model.bias(1, count - 1));
+        attend<1>(qkv, 0, count,
+               [&](int i) { return path[i] < old ? cached + size_t(path[i]) * slot_stride : fresh + size_t(path[i] - old) * pass.projected_width; },
+               inner, pass.attended + size_t(row) * inner, inner, model.heads, model.bias(1, count - 1));
       });
-      pass.apply(layer.out, pass.mixed, inner, pass.x, width, ADD);
+      pass.apply(layer.out, pass.attended, inner, pass.x, width, ADD);
       pass.after(layer.norms[0]);
-      pass.apply(layer.cross, pass.before(layer.norms[1]), width, pass.big, pass.big_width, KEEP);
-      pass.together(owner, [&](int row, int some) {
+      pass.apply(layer.cross, pass.before(layer.norms[1]), width, pass.projected, pass.projected_width, KEEP);
+      pass.for_each_group(owner, [&](int row, int some) {
         const Query& query = session.queries[owner[row]];
-        const float* keys = query.memory->data() + size_t(query.first) * slot_stride + size_t(2 * l) * inner;
-        attend(some, pass.big + size_t(row) * pass.big_width, pass.big_width, query.length, [&](int i) { return keys + size_t(i) * slot_stride; }, inner,
-               pass.mixed + size_t(row) * inner, inner, model.heads, nullptr);
+        const float* keys = query.memory_cache->data() + size_t(query.first) * slot_stride + size_t(2 * l) * inner;
+        attend(some, pass.projected + size_t(row) * pass.projected_width, pass.projected_width, query.length, [&](int i) { return keys + size_t(i) * slot_stride; }, inner,
+               pass.attended + size_t(row) * inner, inner, model.heads, nullptr);
       });
-      pass.apply(layer.cross_out, pass.mixed, inner, pass.x, width, ADD);
+      pass.apply(layer.cross_out, pass.attended, inner, pass.x, width, ADD);
       pass.after(layer.norms[1]);
       pass.ffn(layer, layer.norms[2]);
     }
     const float* last = pass.finish(1);
     if (states) std::memcpy(states, last, size_t(rows) * width * sizeof(float));
-    pass.apply(model.output, last, width, logits, broad, KEEP);
-    pass.each(4, [&](int row) {
-      float* own = logits + size_t(row) * broad;
-      if (model.forced >= 0 && depths[row] == 0) std::fill(own, own + broad, -1e4f), own[model.forced] = 0.0f;
-      best(own, model.vocabulary, count, ids + size_t(row) * count, log_probs + size_t(row) * count);
+    pass.apply(model.output, last, width, logits, vocabulary, KEEP);
+    pass.for_each_row(4, [&](int row) {
+      float* row_logits = logits + size_t(row) * vocabulary;
+      if (model.forced >= 0 && depths[row] == 0) std::fill(row_logits, row_logits + vocabulary, -1e4f), row_logits[model.forced] = 0.0f;
+      best_tokens(row_logits, model.vocabulary, count, ids + size_t(row) * count, log_probs + size_t(row) * count);
     });
     for (int row = 0; blocks && row < rows; row++)
       if (blocks[row] >= 0) session.queries[owner[row]].slots--, session.queries[owner[row]].parents.pop_back();
@@ -295,7 +295,7 @@ int chemspec_compact(void* handle, int owner, const int32_t* kept, int count) {
 void chemspec_release(void* handle, int owner) {
   Query& query = static_cast<Session*>(handle)->queries[owner];
   query.cache = Block<float>();
-  query.memory.reset();
+  query.memory_cache.reset();
   query.parents.clear();
   query.slots = 0;
 }

@@ -13,9 +13,9 @@
 namespace {
 
 // y (rows, width) = x (rows, in) W' + b; panels are distributed over threads.
-void linear(ThreadPool& pool, Instructions which, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Epilogue mode, Room& room) {
-  if (layer.kind == INT8) return int8_linear(pool, which, layer, x, stride, rows, y, width, mode, room);
-  if (layer.kind == AMX_TILES) return amx_linear(pool, layer, x, stride, rows, y, width, mode, room.pieces);
+void linear(ThreadPool& pool, Instructions which, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Epilogue mode, ConvertedInputs& inputs) {
+  if (layer.kind == INT8) return int8_linear(pool, which, layer, x, stride, rows, y, width, mode, inputs);
+  if (layer.kind == AMX_TILES) return amx_linear(pool, layer, x, stride, rows, y, width, mode, inputs.pieces);
   pool.parallel_for((layer.panels + PANELS_PER_TASK - 1) / PANELS_PER_TASK, [&](uint32_t part) {
     const int p = int(part) * PANELS_PER_TASK, some = std::min(PANELS_PER_TASK, layer.panels - p);
     const float* bias = layer.bias.data() + size_t(p) * PANEL;

@@ -20,20 +20,20 @@ class Block {  // array aligned to a cache line; grows, never shrinks
   Block(const Block&) = delete;
   Block& operator=(Block&& other) noexcept {
     std::swap(data_, other.data_);
-    std::swap(room_, other.room_);
+    std::swap(capacity_, other.capacity_);
     return *this;
   }
   Block(Block&& other) noexcept { *this = std::move(other); }
   ~Block() { ::operator delete(data_, LINE); }
   T* data() const { return data_; }
   T* reserve(size_t count, size_t kept = 0) {
-    if (count > room_) {
-      size_t room = std::max(count, room_ * 3 / 2);
-      T* fresh = static_cast<T*>(::operator new(room * sizeof(T), LINE));
+    if (count > capacity_) {
+      size_t capacity = std::max(count, capacity_ * 3 / 2);
+      T* fresh = static_cast<T*>(::operator new(capacity * sizeof(T), LINE));
       if (kept) std::memcpy(fresh, data_, kept * sizeof(T));
       ::operator delete(data_, LINE);
       data_ = fresh;
-      room_ = room;
+      capacity_ = capacity;
     }
     return data_;
   }
@@ -41,7 +41,7 @@ class Block {  // array aligned to a cache line; grows, never shrinks
  private:
   static constexpr std::align_val_t LINE{64};
   T* data_ = nullptr;
-  size_t room_ = 0;
+  size_t capacity_ = 0;
 };
 
 // use of x W' + b: store it, store its activation, add it to the output, or multiply the output by it
@@ -92,7 +92,7 @@ struct Linear {
 };
 
 // Buffer for the converted inputs of a linear layer: bfloat16 parts for AMX, or int8 with a scale per row.
-struct Room {
+struct ConvertedInputs {
   Block<BF16> pieces;
   Block<uint8_t> int8;
   Block<float> scales;

@@ -244,12 +244,12 @@ void int8_panels(const Linear& layer, const Int8Rows& rows, int from, int to, fl
     }
 }
 
-void int8_linear(ThreadPool& pool, Instructions which, const Linear& layer, const float* x, int stride, int count, float* y, int width, Epilogue mode, Room& room) {
+void int8_linear(ThreadPool& pool, Instructions which, const Linear& layer, const float* x, int stride, int count, float* y, int width, Epilogue mode, ConvertedInputs& inputs) {
   // Minimum work per task: rows to quantise, and products, where reading the weights costs as much as several rows.
   constexpr int ROUNDED = 16, PRODUCTS = 1 << 19, READING = 8;
   const int padded = quads(layer.in) * QUAD;
-  uint8_t* to = room.int8.reserve(size_t(count) * padded);
-  float* scales = room.scales.reserve(count);
+  uint8_t* to = inputs.int8.reserve(size_t(count) * padded);
+  float* scales = inputs.scales.reserve(count);
   with_product(which, [&](auto product) {
     typedef decltype(product) Product;
     pool.parallel_for((count + ROUNDED - 1) / ROUNDED, [&](uint32_t part) {
@@ -277,10 +277,10 @@ bool usable(Instructions which) {
   plain.set_int8(OUT, IN, weight.data(), scales.data(), nullptr, PLAIN);
   layer.set_int8(OUT, IN, weight.data(), scales.data(), nullptr, which);
   ThreadPool pool(1);
-  Room room;
+  ConvertedInputs inputs;
   for (int count : {1, 3, 8, MOST}) {
-    int8_linear(pool, PLAIN, plain, x.data(), IN, count, expected.data(), OUT, KEEP, room);
-    int8_linear(pool, which, layer, x.data(), IN, count, found.data(), OUT, KEEP, room);
+    int8_linear(pool, PLAIN, plain, x.data(), IN, count, expected.data(), OUT, KEEP, inputs);
+    int8_linear(pool, which, layer, x.data(), IN, count, found.data(), OUT, KEEP, inputs);
     if (std::memcmp(expected.data(), found.data(), sizeof(float) * count * OUT)) return false;
   }
   return true;

@@ -23,17 +23,17 @@ struct Model {
   float eps;
   std::vector<Layer> encoder, decoder;
   Norm first[2], last[2];
-  Linear memory, output;
+  Linear memory_projection, output;
   Block<float> source_table, target_table, source_positions, target_positions;
   Block<float> distances[2];  // of each stack, if `relative`: relative position biases, (2 positions - 1, 16)
   Instructions instructions = PLAIN;  // instruction set of int8 linear layers
   std::unique_ptr<ThreadPool> pool;
 
   Linear* linear_of(int stack, int layer, int which) {
-    if (which == 6) return &memory;
+    if (which == 6) return &memory_projection;
     if (which == 7) return &output;
-    Layer& own = (stack ? decoder : encoder)[layer];
-    Linear* all[] = {&own.qkv, &own.out, &own.cross, &own.cross_out, &own.ffn_up, &own.ffn_down, nullptr, nullptr, &own.ffn_gate};
+    Layer& one_layer = (stack ? decoder : encoder)[layer];
+    Linear* all[] = {&one_layer.qkv, &one_layer.out, &one_layer.cross, &one_layer.cross_out, &one_layer.ffn_up, &one_layer.ffn_down, nullptr, nullptr, &one_layer.ffn_gate};
     return all[which];
   }
   Norm* norm_of(int stack, int layer, int which) {
@@ -46,11 +46,11 @@ struct Model {
 };
 
 // Cross-attention keys and values of queries that joined together; freed with the last of them.
-using Memory = Block<float>;  // (source tokens, layers, 2, inner)
+using MemoryCache = Block<float>;  // (source tokens, layers, 2, inner)
 
 struct Query {
-  std::shared_ptr<Memory> memory;
-  int first = 0, length = 0;     // its rows in the memory
+  std::shared_ptr<MemoryCache> memory_cache;
+  int first = 0, length = 0;     // its rows in `memory_cache`
   int slots = 0;                 // nodes in the KV cache
   std::vector<int32_t> parents;  // slot of each node's parent, or -1
   Block<float> cache;            // (slots, layers, {key, value}, inner), fp32 also in int8; feature i of head h at i * heads + h
@@ -59,8 +59,8 @@ struct Query {
 struct Session {
   Model& model;
   std::vector<Query> queries;
-  Block<float> x, normed, big, mixed, logits;
-  Room room;
+  Block<float> x, normed, projected, attended, logits;
+  ConvertedInputs inputs;
   std::vector<int32_t> path;    // ancestors and self of each new row, concatenated
   std::vector<int> path_start;  // start of each row's path
 
@@ -71,25 +71,25 @@ struct Session {
 struct LayerPass {
   Model& model;
   ThreadPool& pool;
-  const int rows, width, inner, big_width;
-  float *x, *normed, *big, *mixed;
-  Room& room;
+  const int rows, width, inner, projected_width;
+  float *x, *normed, *projected, *attended;  // activations (rows, width), likewise, (rows, projected_width), (rows, inner)
+  ConvertedInputs& inputs;
 
   LayerPass(Session& session, int count)
-      : model(session.model), pool(*model.pool), rows(count), width(model.width), inner(model.inner), big_width(std::max(3 * inner, model.ffn_width)),
+      : model(session.model), pool(*model.pool), rows(count), width(model.width), inner(model.inner), projected_width(std::max(3 * inner, model.ffn_width)),
         x(session.x.reserve(size_t(rows) * width)), normed(session.normed.reserve(size_t(rows) * width)),
-        big(session.big.reserve(size_t(rows) * big_width)), mixed(session.mixed.reserve(size_t(rows) * inner)), room(session.room) {}
+        projected(session.projected.reserve(size_t(rows) * projected_width)), attended(session.attended.reserve(size_t(rows) * inner)), inputs(session.inputs) {}
 
   // Runs work(row) for each row, in tasks large enough to be distributed over threads.
   template <class Work>
-  void each(int in_part, const Work& work) {
+  void for_each_row(int in_part, const Work& work) {
     pool.parallel_for((rows + in_part - 1) / in_part, [&](uint32_t part) {
       for (int row = int(part) * in_part; row < std::min(rows, (int(part) + 1) * in_part); row++) work(row);
     });
   }
   // Runs work on groups of at most TOGETHER consecutive rows of one query.
   template <class Work>
-  void together(const int32_t* owner, const Work& work) {
+  void for_each_group(const int32_t* owner, const Work& work) {
     pool.parallel_for((rows + TOGETHER - 1) / TOGETHER, [&](uint32_t part) {
       const int end = std::min(rows, (int(part) + 1) * TOGETHER);
       for (int row = int(part) * TOGETHER, next; row < end; row = next) {
@@ -99,15 +99,15 @@ struct LayerPass {
     });
   }
   void norm(const Norm& norm, float* to) {
-    each(32, [&](int row) { normalise(norm, x + size_t(row) * width, to + size_t(row) * width, width, model.eps, model.centred); });
+    for_each_row(32, [&](int row) { normalise(norm, x + size_t(row) * width, to + size_t(row) * width, width, model.eps, model.centred); });
   }
-  const float* before(const Norm& own) {
+  const float* before(const Norm& layer_norm) {
     if (!model.norm_first) return x;
-    norm(own, normed);
+    norm(layer_norm, normed);
     return normed;
   }
-  void after(const Norm& own) {
-    if (!model.norm_first) norm(own, x);
+  void after(const Norm& layer_norm) {
+    if (!model.norm_first) norm(layer_norm, x);
   }
   const float* finish(int stack) {
     if (!model.final_norms) return x;
@@ -115,19 +115,19 @@ struct LayerPass {
     return normed;
   }
   void apply(const Linear& layer, const float* from, int stride, float* to, int to_width, Epilogue mode) {
-    linear(pool, model.instructions, layer, from, stride, rows, to, to_width, mode, room);
+    linear(pool, model.instructions, layer, from, stride, rows, to, to_width, mode, inputs);
   }
-  void ffn(const Layer& layer, const Norm& own) {
-    const float* from = before(own);
-    apply(layer.ffn_up, from, width, big, big_width, model.activation);
-    if (model.gated) apply(layer.ffn_gate, from, width, big, big_width, TIMES);
-    apply(layer.ffn_down, big, big_width, x, width, ADD);
-    after(own);
+  void ffn(const Layer& layer, const Norm& layer_norm) {
+    const float* from = before(layer_norm);
+    apply(layer.ffn_up, from, width, projected, projected_width, model.activation);
+    if (model.gated) apply(layer.ffn_gate, from, width, projected, projected_width, TIMES);
+    apply(layer.ffn_down, projected, projected_width, x, width, ADD);
+    after(layer_norm);
   }
   void embed(int stack, const int32_t* tokens, const int32_t* row_positions) {
     const float* table = (stack ? model.target_table : model.source_table).data();
     const float* positions = (stack ? model.target_positions : model.source_positions).data();
-    each(64, [&](int row) {
+    for_each_row(64, [&](int row) {
       const float *word = table + size_t(tokens[row]) * width, *position = positions + size_t(row_positions[row]) * width;
       for (int i = 0; i < width; i += 16) store(x + size_t(row) * width + i, load<Sixteen>(word + i) + load<Sixteen>(position + i));
     });

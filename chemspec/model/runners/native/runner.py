@@ -20,7 +20,7 @@ from chemspec.system.compiled import NoKernelError as NoKernelError
 if TYPE_CHECKING:
     from chemspec.model.transformer import Transformer
 
-QKV, OUT, CROSS, CROSS_OUT, FFN_UP, FFN_DOWN, MEMORY, OUTPUT, FFN_GATE = range(9)
+QKV, OUT, CROSS, CROSS_OUT, FFN_UP, FFN_DOWN, MEMORY_PROJECTION, OUTPUT, FFN_GATE = range(9)
 LAST, FIRST = 3, 4  # norms after a stack's last layer and before its first
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3}  # numbered as in the kernel
 LANES = 16  # of a vector; each lane belongs to one head
@@ -52,7 +52,7 @@ class NativeBackend:
         self.run_address = ctypes.cast(self._library.chemspec_run, ctypes.c_void_p).value or 0
         self.instructions: str | None = None  # of int8
         if int8:  # probing every instruction set takes time, which fp32 need not spend
-            able = [name for number, name in enumerate(INSTRUCTION_SETS) if self._library.chemspec_has(number)]
+            able = [name for number, name in enumerate(INSTRUCTION_SETS) if self._library.chemspec_supports(number)]
             _check_allocated(able)  # plain C++ works everywhere
             self.instructions = instructions or able[-1]
             if self.instructions not in able:
@@ -118,7 +118,7 @@ class NativeBackend:
             tables += [self._pack_distances(weights[f"{stack}.distances"]) for stack in ("encoder", "decoder")]
         for which, table in enumerate(map(np.ascontiguousarray, tables)):
             _check_allocated(self._library.chemspec_table(self._model, which, _address(table), len(table)))
-        memory, inner = [], len(self._order)
+        memory_projection, inner = [], len(self._order)
         for number, stack in enumerate(("encoder", "decoder")):
             for index in range((config.encoder_layers, config.decoder_layers)[number]):
                 layer = f"{stack}.layers.{index}"
@@ -129,7 +129,7 @@ class NativeBackend:
                     self._set_linear(number, index, CROSS, weight[:inner], bias[:inner])
                     out = self._pack_out_projection(weights, f"{layer}.multihead_attn")
                     self._set_linear(number, index, CROSS_OUT, *out)
-                    memory.append((weight[inner:], bias[inner:]))
+                    memory_projection.append((weight[inner:], bias[inner:]))
                 weight, bias = _weight_and_bias(weights, f"{layer}.linear1")
                 self._set_linear(number, index, FFN_UP, weight[: config.feedforward], bias[: config.feedforward])
                 if config.gated:
@@ -141,7 +141,9 @@ class NativeBackend:
                 self._set_norm(number, 0, FIRST, weights, f"{stack}.embedding_norm")
             if config.final_norms:
                 self._set_norm(number, 0, LAST, weights, f"{stack}.norm")
-        self._set_linear(0, 0, MEMORY, *(np.concatenate(parts) for parts in zip(*memory, strict=True)))
+        self._set_linear(
+            0, 0, MEMORY_PROJECTION, *(np.concatenate(parts) for parts in zip(*memory_projection, strict=True))
+        )
         self._set_linear(0, 0, OUTPUT, weights.output, weights["output.bias"] if config.output_bias else None)
 
     def _pack_in_projection(self, weights: Weights, name: str) -> tuple[Array, Array]:

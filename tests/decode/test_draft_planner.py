@@ -15,8 +15,8 @@ from test_loop import VOCAB
 
 from chemspec.asset_files import bench_queries
 from chemspec.decode.beam import beam_search
+from chemspec.decode.draft_planner import DraftPlanner
 from chemspec.decode.greedy import greedy_search
-from chemspec.decode.planner import Planner
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.mixed import Mixed
@@ -82,7 +82,7 @@ def test_no_plan_changes_an_answer_or_exceeds_the_budget(
         max_len=max_len,
         budget=budget,
         compiled=compiled,
-        planner=Planner.for_drafter(drafter, cost),
+        planner=DraftPlanner.for_drafter(drafter, cost),
     )
     for source, answers in zip(batch, found, strict=True):
         expected = naive_beam(table, source, width, max_len) if width else [naive_greedy(table, source, max_len)]
@@ -91,7 +91,7 @@ def test_no_plan_changes_an_answer_or_exceeds_the_budget(
 
 
 def beam_passes(drafter: Drafter, cost: CostCurve | None, *, width: int = 4, copying: float = 12.0) -> list[Pass]:
-    planner = Planner.for_drafter(drafter, cost) if cost else None
+    planner = DraftPlanner.for_drafter(drafter, cost) if cost else None
     table = Table(3, vocab_size=VOCAB, copying=copying)
     _, (passes,) = run(
         lambda _: beam_search(width=width, max_len=20),
@@ -134,7 +134,7 @@ def test_a_drafter_that_is_always_wrong_is_asked_ever_more_rarely(width: int) ->
     source = [Random(0).randrange(3, VOCAB - 1) for _ in range(12)]
     options = {"max_len": length, "budget": 256}
     _, (plain,) = run(decoder, [source], table, NoDrafts(), **options)  # type: ignore[arg-type]
-    _, (passes,) = run(decoder, [source], table, drafter, planner=Planner.for_drafter(drafter, TILES), **options)  # type: ignore[arg-type]
+    _, (passes,) = run(decoder, [source], table, drafter, planner=DraftPlanner.for_drafter(drafter, TILES), **options)  # type: ignore[arg-type]
     seconds, standard = (sum(TILES(step.computed) for step in steps) for steps in (passes, plain))
     assert seconds <= 1.1 * standard + 10 * TILES(max(1, width))
     assert drafter.asked <= len(plain) * max(1, width)
@@ -162,10 +162,10 @@ def test_beams_of_the_default_drafter_take_few_passes(
 
 @pytest.mark.parametrize("width", [1, 2, 5, 10])
 def test_whether_drafts_may_gain_follows_the_curve(width: int) -> None:
-    for foresees in (False, True):
-        assert Planner(FREE, foresees=foresees).may_speed_up(width)
-        assert not Planner(DEAR, foresees=foresees).may_speed_up(width)
-    assert Planner(TILES).may_speed_up(width)
-    assert Planner(AVX2).may_speed_up(width) == (width < 5)
-    assert not Planner(AVX2).may_speed_up(width, 32) and not Planner(TILES).may_speed_up(width, 32)
-    assert Planner(FREE).may_speed_up(width, 32)
+    for has_probabilities in (False, True):
+        assert DraftPlanner(FREE, has_probabilities=has_probabilities).may_speed_up(width)
+        assert not DraftPlanner(DEAR, has_probabilities=has_probabilities).may_speed_up(width)
+    assert DraftPlanner(TILES).may_speed_up(width)
+    assert DraftPlanner(AVX2).may_speed_up(width) == (width < 5)
+    assert not DraftPlanner(AVX2).may_speed_up(width, 32) and not DraftPlanner(TILES).may_speed_up(width, 32)
+    assert DraftPlanner(FREE).may_speed_up(width, 32)
