@@ -72,11 +72,9 @@ class Registry(Mapping[str, S]):
                 if self.make_spec is None:
                     raise TypeError(f"it is no {self._spec_type.__name__}")
                 spec = self.make_spec(path, spec)
-        except ValueError as error:
-            raise ValueError(f"the {self.kind} {path!r} cannot be loaded: {error}") from error
         except Exception as error:  # of any module
             hint = f"; for a file write {source}.py:{name}" if isinstance(error, ModuleNotFoundError) else ""
-            raise ValueError(f"the {self.kind} {path!r} cannot be loaded: {error!r}{hint}") from error
+            raise ValueError(f"the {self.kind} {path!r} cannot be loaded: {_describe(error)}{hint}") from error
         if self._specs.get(spec.name) is not spec:
             self.register(spec)
         self._loaded[module.__name__, name] = spec.name
@@ -127,13 +125,21 @@ class Registry(Mapping[str, S]):
                         raise TypeError(f"it is no {kind.__name__}")
                     self.register(spec)
                 except Exception as error:  # a faulty plug-in must not break chemspec
-                    what = f"the {self.kind} {entry.name!r} of {entry.value} cannot be used: {error!r}"
+                    what = f"the {self.kind} {entry.name!r} of {entry.value} cannot be used: {_describe(error)}"
                     warnings.warn(what, RuntimeWarning, stacklevel=3)
             self._filled = True
 
     def _import_built_in(self) -> None:
         if self.kind in BUILT_IN:
             import_module(BUILT_IN[self.kind])
+
+
+def _describe(error: Exception) -> str:
+    """Return an error of loading a plug-in as part of a sentence."""
+    if isinstance(error, FileNotFoundError):
+        return f"there is no file {error.filename}"
+    readable = isinstance(error, ValueError | TypeError | ImportError)
+    return str(error) if readable else f"its code raises {type(error).__name__}: {error}".rstrip(": ")
 
 
 def _import_source(source: str) -> ModuleType:

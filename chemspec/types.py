@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 Prefix = tuple[int, ...]  # token ids, starting with bos
+SourceIds = tuple[int, ...]  # a query's token ids, without bos and eos
+Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
 Status = Literal["ok", "invalid", "too_long", "failed"]
 Ended = Literal["eos", "length"]
+
+# Field names are JSON keys: `asked` are requested prefixes, `chances` probabilities, `spellings` SMILES variants.
 
 
 class Scores(NamedTuple):

@@ -165,4 +165,5 @@ def run(
         compiled=compiled,
         **options,
     )
-    return run.run_to_end(), run.passes_by_query
+    answers = run.run_to_end()
+    return answers, [run.take_result(query).passes for query in range(len(sources))]

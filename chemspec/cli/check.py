@@ -73,7 +73,7 @@ def _print_check(check: Any) -> dict[str, Any]:
     from chemspec.io import writers
     from chemspec.review.review import check_document
 
-    show.print_line(f"{check.task}: {check.sentence()}" + (f" ({check.chance:.0%})" if check.rank else ""), "bold")
+    show.print_line(f"{check.task}: {check.sentence()}" + (f" ({check.probability:.0%})" if check.rank else ""), "bold")
     if check.problem:
         show.print_line(f"  as written: {check.problem}", "yellow")
     if check.forward:
@@ -86,7 +86,7 @@ def _print_check(check: Any) -> dict[str, Any]:
     return {
         **vars(check),
         "agrees": check.agrees,
-        "probability": check.chance,
+        "chance": check.probability,
         "said": check.sentence(),
         "result": writers.result_document(check.result),
         "forward": check_document(check.forward),

@@ -65,11 +65,6 @@ class Decoding:
         self._loop: CompiledLoop | PythonLoop = (CompiledLoop if can_run else PythonLoop)(session, drafter, run)
         self._loop.add_queries(sources, decoders)
 
-    @property
-    def passes_by_query(self) -> list[list[Pass]]:
-        """Records of the forward passes so far, for every query whose result is not taken."""
-        return [self._loop.recorded_passes(query) for query in self._began]
-
     def __iter__(self) -> Iterator[list[Event]]:
         """Run one forward pass after the other; yields the records of all queries in it."""
         while numbers := self._session.queries:

@@ -106,7 +106,7 @@ class DraftPlanner:
         self._observed_paths: set[tuple[int, ...]] = set()
 
     def may_speed_up(self, hypotheses: int, queries: int = 1) -> bool:
-        """Return whether drafts may speed up queries with so many hypotheses each, before the first forward pass.
+        """Return whether drafts may speed up queries with this many hypotheses each, before the first forward pass.
 
         For a beam, all guesses of a level are assumed to be in the highest class. If that does not pay off by more than
         the error of a cost curve, it never will, because rates change only by drafting.
@@ -297,10 +297,7 @@ class LookAheadPlan:
         self._levels_without_gain = 0 if self._level_gained else self._levels_without_gain + 1
 
     def _update_best(self, requested_later: float) -> None:
-        """Update the best number of nodes with the gain of the nodes so far, in seconds.
-
-        `requested_later` is the expected number of requested nodes of the current level if it stays incomplete.
-        """
+        """Update `best`; `requested_later`: expected number of nodes of the current level, if it is incomplete."""
         extra = self._planner._extra_seconds(self._nodes)
         gain = self._saved_seconds + extra / self._nodes * (self._requested_later + requested_later) - extra
         if gain > self._best_gain:

@@ -30,7 +30,7 @@ REFILL_DIVISOR = 8  # queries are added once 1/8 of the batch is free, so that t
 MAX_QUERIES_PER_SESSION = 4096  # every forward pass iterates over the numbers of all queries so far
 
 
-class Source(Protocol):
+class EncodedQuery(Protocol):
     """A query as token ids."""
 
     @property
@@ -116,7 +116,7 @@ class BatchDecoder:
     threads: int = 1  # of the compiled loop
 
     def start(
-        self, rows: Sequence[Source], searches: Searches, enough: Enough, *, queries: int = 0
+        self, rows: Sequence[EncodedQuery], searches: Searches, enough: Enough, *, queries: int = 0
     ) -> tuple[Decoding, Join[Any]]:
         """Open a session and start the decoders and the clock; also returns a function that adds queries.
 
@@ -128,7 +128,7 @@ class BatchDecoder:
             searches = [replace(search, max_len=self.max_positions - 1) for search in searches]
         settings = searches[0]
 
-        def build(row: Source) -> Decoder:
+        def build(row: EncodedQuery) -> Decoder:
             return self._build_decoder(row, searches, drafter, enough)
 
         decoding = open_decoding(
@@ -149,7 +149,7 @@ class BatchDecoder:
 
     def generate(
         self,
-        rows: Sequence[Source],
+        rows: Sequence[EncodedQuery],
         searches: Searches,
         enough: Enough = lambda *_: True,
         *,
@@ -192,7 +192,7 @@ class BatchDecoder:
 
     def generate_groups(
         self,
-        groups: Sequence[Sequence[Source]],
+        groups: Sequence[Sequence[EncodedQuery]],
         searches: Searches,
         enough: Enough,
         *,
@@ -230,7 +230,7 @@ class BatchDecoder:
     def generate_stream(
         self,
         more: Callable[[int], Sequence[Row]],
-        source: Callable[[Row], Source],
+        source: Callable[[Row], EncodedQuery],
         searches: Searches,
         enough: Enough = lambda *_: True,
         *,
@@ -253,10 +253,10 @@ class BatchDecoder:
     def _build_drafting(self, settings: DecodeSettings, queries: int) -> tuple[Drafter, Drafter, DraftPlanner | None]:
         """Return the drafter of a run, the drafter of its loop, and the planner, if drafts are planned."""
         spec = decoders.DECODERS.lookup(settings.decoder)
-        width = spec.hypotheses(settings) if settings.drafting == "planned" else 0
-        if width > 1 and not spec.look_ahead:
-            width = 0  # only a look-ahead's gain can be foreseen
-        key = settings.drafts_by, width, queries
+        hypotheses = spec.hypotheses(settings) if settings.drafting == "planned" else 0
+        if hypotheses > 1 and not spec.look_ahead:
+            hypotheses = 0  # only the gain of a look-ahead can be estimated
+        key = settings.drafts_by, hypotheses, queries
         if key in self.undrafted:
             return NoDrafts(), NoDrafts(), None
         drafter = as_drafter(self.build_drafter(settings, self.inputs), settings.drafts_by)
@@ -266,13 +266,13 @@ class BatchDecoder:
         if unplanned or isinstance(spec.builder(settings), decoders.DraftAwareDecoder):
             return drafter, in_loop, None
         planner = DraftPlanner.for_drafter(in_loop, self.inputs.cost())  # type: ignore[arg-type]  # a CostCurve
-        if width and not planner.may_speed_up(width, queries):
+        if hypotheses and not planner.may_speed_up(hypotheses, queries):
             self.undrafted.add(key)
             return drafter, NoDrafts(), None
         return drafter, in_loop, planner
 
     def _build_decoder(
-        self, row: Source, searches: Searches, drafter: Drafter, enough: Enough, number: int = 0
+        self, row: EncodedQuery, searches: Searches, drafter: Drafter, enough: Enough, number: int = 0
     ) -> Decoder:
         """Create the decoder of search `number`, which continues with the next searches if predictions are missing."""
         decoder = decoders.build_decoder(row.ids, searches[number], drafter)

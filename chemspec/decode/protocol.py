@@ -32,9 +32,7 @@ class LoopOptions:
     record: bool = False  # record every computed prefix, which takes time and memory
     # Size of the model's vocabulary; running raises ValueError for a drafted id beyond it.
     vocab_size: int = sys.maxsize
-    planner: DraftPlanner | None = (
-        None  # decides how many drafted nodes pay off; without one, drafts use the whole budget
-    )
+    planner: DraftPlanner | None = None  # decides how many drafted nodes pay off; without it the whole budget is used
     threads: int = 1  # CPU threads of the compiled loop, which splits large batches among them
     # Whether to use the compiled loop; by default wherever it supports the decoder and drafter.
     compiled: bool | None = None

@@ -18,10 +18,9 @@ from chemspec.decode.relaxed.spec_verification import TopBeta, relaxed_greedy
 from chemspec.draft.base import Drafter
 from chemspec.plugins import Guarantee
 from chemspec.settings import DecodeSettings
-from chemspec.types import Draft, Prefix
+from chemspec.types import Draft, Prefix, SourceIds
 
-Source = tuple[int, ...]
-BuildDecoder = Callable[[Source, DecodeSettings], Decoder]
+BuildDecoder = Callable[[SourceIds, DecodeSettings], Decoder]
 DraftUse = Literal["loop", "sampled", "own"]
 
 
@@ -29,7 +28,7 @@ DraftUse = Literal["loop", "sampled", "own"]
 class DraftAwareDecoder:
     """A decoder that is given the drafter."""
 
-    build: Callable[[Source, DecodeSettings, Drafter], Decoder]  # creates the decoder of one source
+    build: Callable[[SourceIds, DecodeSettings, Drafter], Decoder]  # creates the decoder of one source
     # "loop" if the decoding loop drafts as for any other decoder; "sampled" if the loop's drafter samples its drafts
     # (`DrafterSpec.build_sampled`); "own" if only the decoder drafts.
     drafts: DraftUse = "loop"
@@ -86,7 +85,7 @@ class DecoderSpec:
 DECODERS: plugins.Registry[DecoderSpec] = plugins.DECODERS
 
 
-def build_decoder(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+def build_decoder(source: SourceIds, settings: DecodeSettings, drafter: Drafter) -> Decoder:
     """Return the decoder of one source; only a `DraftAwareDecoder` is given the drafter."""
     make = DECODERS.lookup(settings.decoder).builder(settings)
     if isinstance(make, DraftAwareDecoder):
@@ -99,14 +98,14 @@ def required_top_k(settings: DecodeSettings, vocab_size: int) -> int:
     return min(DECODERS.lookup(settings.decoder).top_k(settings) or vocab_size, vocab_size)
 
 
-def _build_relaxed_greedy(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+def _build_relaxed_greedy(source: SourceIds, settings: DecodeSettings, drafter: Drafter) -> Decoder:
     def drafts(prefix: Prefix) -> list[tuple[int, ...]]:
         return [draft.tokens for draft in drafter.propose(source, prefix, settings.max_len - len(prefix))]
 
     return relaxed_greedy(max_len=settings.max_len, rule=TopBeta(settings.beta, settings.tau), drafts=drafts)
 
 
-def _build_beam(_: Source, settings: DecodeSettings) -> Decoder:
+def _build_beam(_: SourceIds, settings: DecodeSettings) -> Decoder:
     size = {"width": settings.n, "max_len": settings.max_len}
     if settings.rules != "chemspec":
         from chemspec.decode.peer_rules import peer_search
@@ -119,7 +118,7 @@ def _beam_top_k(settings: DecodeSettings) -> int:
     return max(2, settings.n + 1)  # one of them may be eos, and a beam of n needs n others
 
 
-def _build_sbs(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+def _build_sbs(source: SourceIds, settings: DecodeSettings, drafter: Drafter) -> Decoder:
     def drafts(prefix: Prefix) -> Sequence[Draft]:
         room = settings.max_len - len(prefix)
         if drafter.has_hooks:  # this decoder drafts for itself, so it calls the loop's hooks
@@ -130,11 +129,11 @@ def _build_sbs(source: Source, settings: DecodeSettings, drafter: Drafter) -> De
     return speculative_beam_search(width=settings.n, max_len=settings.max_len, drafts=drafts)
 
 
-def _query_seed(source: Source, settings: DecodeSettings) -> str:
+def _query_seed(source: SourceIds, settings: DecodeSettings) -> str:
     return f"{settings.seed}/{source}"  # per query, so that the samples do not depend on the batch
 
 
-def _build_sampling(source: Source, settings: DecodeSettings) -> Decoder:
+def _build_sampling(source: SourceIds, settings: DecodeSettings) -> Decoder:
     from chemspec.decode.sample import sample_sequences  # imports numpy, which listing the names does not need
 
     size = {"count": settings.n, "max_len": settings.max_len}
@@ -142,7 +141,7 @@ def _build_sampling(source: Source, settings: DecodeSettings) -> Decoder:
     return sample_sequences(**size, rng=rng, temperature=settings.temperature, top_p=settings.top_p)
 
 
-def _build_speculative_sampling(source: Source, settings: DecodeSettings, drafter: Drafter) -> Decoder:
+def _build_speculative_sampling(source: SourceIds, settings: DecodeSettings, drafter: Drafter) -> Decoder:
     from chemspec.decode.sample import sampled_beam, speculative_sample
     from chemspec.draft.learned.gamma import FixedGamma
     from chemspec.draft.learned.sampled import Sampled, SampleRequest

@@ -32,13 +32,13 @@ def sample_sequences(*, count: int, max_len: int, rng: Random, temperature: floa
     while open_ := [index for index, (prefix, _) in enumerate(draws) if _is_unfinished(prefix, max_len)]:
         requested = tuple(dict.fromkeys(draws[index][0] for index in open_))
         scored = dict(zip(requested, (yield requested), strict=True))
-        chances = {
+        cumulative_probs = {
             prefix: np.cumsum(sampling_distribution(scores, temperature=temperature, top_p=top_p))
             for prefix, scores in scored.items()
         }
         for index in open_:
             prefix, log_probs = draws[index]
-            cumulative = chances[prefix]
+            cumulative = cumulative_probs[prefix]
             drawn = int(np.searchsorted(cumulative, rng.random() * cumulative[-1], side="right"))
             drawn = min(drawn, len(cumulative) - 1)
             token = int(scored[prefix].ids[drawn])
@@ -87,7 +87,7 @@ def _sample_sequences(count: int, max_len: int, request: SampleRequest, rng: See
     sequences = [SampledSequence() for _ in range(count)]
     while open_ := [sequence for sequence in sequences if _is_unfinished(sequence.prefix, max_len)]:
         # Sequences with drafted tokens left advance; when none has any, all wait for new drafts together.
-        moving = [sequence for sequence in open_ if sequence.guesses or sequence.bonus]
+        moving = [sequence for sequence in open_ if sequence.drafted_tokens or sequence.bonus]
         request.waiting = () if moving else open_
         moving = moving or open_
         prefixes = dict.fromkeys(sequence.prefix for sequence in moving)
@@ -96,14 +96,14 @@ def _sample_sequences(count: int, max_len: int, request: SampleRequest, rng: See
         probs = {prefix: nucleus(scores) for prefix, scores in scored.items()}
         for sequence in moving:
             prefix = sequence.prefix
-            guess = sequence.guesses.popleft() if sequence.guesses else None
-            step = accept_or_resample(guess, probs[prefix], rng)
-            if guess is not None:
+            drafted = sequence.drafted_tokens.popleft() if sequence.drafted_tokens else None
+            step = accept_or_resample(drafted, probs[prefix], rng)
+            if drafted is not None:
                 request.gamma.record_outcome(int(step.drafted), int(not step.drafted))
             if not step.drafted:
-                sequence.guesses.clear()
+                sequence.drafted_tokens.clear()
                 sequence.score += log(step.probs[step.token])
-            sequence.bonus = step.drafted and not sequence.guesses
+            sequence.bonus = step.drafted and not sequence.drafted_tokens
             rank = list(scored[prefix].ids).index(step.token)
             sequence.log_probs.append(float(scored[prefix].log_probs[rank]))
             sequence.prefix = (*prefix, step.token)

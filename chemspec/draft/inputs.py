@@ -8,11 +8,10 @@ from typing import Any
 from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.copy import TokenClasses
 from chemspec.settings import DecodeSettings
+from chemspec.types import Cost
 
-Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
 
-
-def _no_companion(kind: str) -> Any:
+def _no_learned_drafter(kind: str) -> Any:
     raise ValueError(f"the drafter {kind} needs a model, which is not available")
 
 
@@ -31,7 +30,7 @@ class DrafterInputs:
     cost: Callable[[], Cost]
     tokens: Sequence[str] = ()
     calibration: Callable[[], DrafterCalibration] = DrafterCalibration
-    companion: Callable[[str], Any] = _no_companion
+    companion: Callable[[str], Any] = _no_learned_drafter
     prompt_length: int = 0
 
     @property

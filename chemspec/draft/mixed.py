@@ -24,9 +24,7 @@ class Mixed(Drafter):
         length: int = 32,  # maximum draft length in tokens
         count: int = PATHS,  # maximum number of drafts, which are the leaves of a tree
         token_classes: TokenClasses = TokenClasses(),
-        accept_rates: Sequence[
-            float
-        ] = DEFAULT_ACCEPT_RATES,  # prior of a `DraftPlanner`, by the class of the table's probability
+        accept_rates: Sequence[float] = DEFAULT_ACCEPT_RATES,  # prior, by the class of the table's probability
     ) -> None:
         """Draft from an edit table, which gives the probabilities; raises ValueError for a size below 1."""
         check_draft_size(length, count)
@@ -49,23 +47,23 @@ class Mixed(Drafter):
             tracker = self._trackers[key] = CopyTracker(key, self.token_classes)
         limits = limits._replace(max_length=min(limits.max_length, max_new_tokens))
         tree = build_tree(self.edit_table, tracker, prefix, limits)
-        promising: list[tuple[float, Draft]] = []
+        ranked: list[tuple[float, Draft]] = []
         for leaf in sorted(set(range(len(tree))).difference(node.parent for node in tree)):
             path = [tree[leaf]]
             while path[0].parent >= 0:
                 path.insert(0, tree[path[0].parent])
-            promised = 0.0
+            expected_tokens = 0.0
             for node in path:  # not `sum`, which since Python 3.12 rounds differently from compiled code
-                promised += node.path_probability
-            promising.append((-promised, _draft_of_path(path, len(source))))
-        promising.sort(key=lambda pair: pair[0])
-        return [draft for _, draft in promising]
+                expected_tokens += node.path_probability
+            ranked.append((-expected_tokens, _draft_of_path(path, len(source))))
+        ranked.sort(key=lambda pair: pair[0])
+        return [draft for _, draft in ranked]
 
 
 def _draft_of_path(path: Sequence[TreeNode], length: int) -> Draft:
     """Return the path from the prefix to a leaf as a draft; `length` is the query's number of tokens."""
-    _, tokens, positions, chances, _ = zip(*path, strict=True)
+    _, tokens, positions, probs, _ = zip(*path, strict=True)
     first = positions[0]
     if first >= 0 and positions == tuple(range(first, first + len(positions))):  # copied in one piece
-        return Draft(tokens, "mixed", (first, min(first + len(positions), length)), chances=chances)
-    return Draft(tokens, "mixed", places=positions, chances=chances)
+        return Draft(tokens, "mixed", (first, min(first + len(positions), length)), chances=probs)
+    return Draft(tokens, "mixed", places=positions, chances=probs)

@@ -121,10 +121,6 @@ def _build_windows(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
     return Windows(dilation=settings.dilation, **draft_sizes(settings))
 
 
-def _build_none(*_: Any) -> Drafter:
-    return NoDrafts()
-
-
 def _learned(
     name: str, label: str, reference: str, *small_models: str, reads: tuple[str, ...] = ("draft_length",)
 ) -> DrafterSpec:
@@ -154,7 +150,7 @@ for _spec in (  # in the order of menus, the default first
     _learned("spec_drafter", "a model that fills many tokens at once", "Xia et al. 2023"),
     _learned("blockwise", "extra heads on the model", "Stern et al. 2018"),
     _learned("medusa", "extra heads, checked as a tree", "Cai et al. 2024", reads=("draft_length", "draft_count")),
-    DrafterSpec("none", "standard decoding", "textbook", _build_none, _build_none, reads=()),
+    DrafterSpec("none", "standard decoding", "textbook", lambda *_: NoDrafts(), lambda *_: NoDrafts(), reads=()),
 ):
     register(_spec)
 

@@ -66,9 +66,9 @@ class Seeded:
         last = int(np.flatnonzero(probs)[-1])
         return min(int(np.searchsorted(reached, self._random.random(), side="right")), last)
 
-    def flip_coin(self, chance: float) -> bool:
+    def flip_coin(self, probability: float) -> bool:
         """Return True with this probability."""
-        return self._random.random() < chance
+        return self._random.random() < probability
 
 
 def accept_probability(token: int, p: Probs, q: Probs) -> float:
@@ -91,11 +91,11 @@ class SampledToken(NamedTuple):
     probs: Probs
 
 
-def accept_or_resample(guess: DraftedToken | None, p: Probs, rng: Seeded) -> SampledToken:
+def accept_or_resample(drafted: DraftedToken | None, p: Probs, rng: Seeded) -> SampledToken:
     """Return the next token, distributed as `p`: the drafted one if accepted, else resampled."""
-    if guess is None:
+    if drafted is None:
         return SampledToken(rng.pick_token(p), False, p)
-    if rng.flip_coin(accept_probability(guess.token, p, guess.probs)):
-        return SampledToken(guess.token, True, p)
-    rest = residual_distribution(p, guess.probs)
+    if rng.flip_coin(accept_probability(drafted.token, p, drafted.probs)):
+        return SampledToken(drafted.token, True, p)
+    rest = residual_distribution(p, drafted.probs)
     return SampledToken(rng.pick_token(rest), False, rest)

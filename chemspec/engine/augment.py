@@ -41,23 +41,23 @@ def _vote_order(answer: Hypothesis) -> tuple[float, int, float, str]:
 
 
 def merge_variants(
-    query: str, spellings: Sequence[DecodeResult], *, requested: int, n: int, trace: Trace, notes: tuple[str, ...] = ()
+    query: str, variants: Sequence[DecodeResult], *, requested: int, n: int, trace: Trace, notes: tuple[str, ...] = ()
 ) -> DecodeResult:
     """Return the merged result of several variants of a query, of which the canonical one is the first.
 
     If no variant has a valid prediction, the canonical variant's predictions are returned without votes. A small
     molecule has fewer variants than requested. The trace is that of the combined passes, see `combine_passes`.
     """
-    answers = [answer for result in spellings for answer in result.hypotheses]
+    answers = [answer for result in variants for answer in result.hypotheses]
     invalid = sum(not answer.valid for answer in answers)
-    ranked = rank_by_votes([result.hypotheses for result in spellings])[:n] or list(spellings[0].hypotheses)
-    count = f"{len(spellings)} spelling{'s' * (len(spellings) != 1)}"
-    fewer = f" ({requested} asked for)" if len(spellings) < requested else ""
+    ranked = rank_by_votes([result.hypotheses for result in variants])[:n] or list(variants[0].hypotheses)
+    count = f"{len(variants)} SMILES variant{'s' * (len(variants) != 1)}"
+    fewer = f" ({requested} requested)" if len(variants) < requested else ""
     faulty = f"; {invalid} of their {len(answers)} answers are no valid SMILES" if invalid else ""
     note = f"merged from {count} of the query{fewer}{faulty}"
-    counts = Merged(requested, len(spellings), len(answers), invalid)
-    merged = tuple(ranked), trace, (*notes, note), counts, tuple(spellings)
-    return DecodeResult(query, "ok", "", *merged, smiles=spellings[0].smiles)
+    counts = Merged(requested, len(variants), len(answers), invalid)
+    merged = tuple(ranked), trace, (*notes, note), counts, tuple(variants)
+    return DecodeResult(query, "ok", "", *merged, smiles=variants[0].smiles)
 
 
 def combine_passes(passes: Sequence[Pass]) -> Pass:

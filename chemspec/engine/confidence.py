@@ -47,9 +47,9 @@ class Confidence:
 
     def add_confidence(self, answers: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
         """Return the predictions with their confidence, which is 0 for invalid SMILES."""
-        chances = probability_by_molecule(answers)
+        probabilities = probability_by_molecule(answers)
         return tuple(
-            replace(answer, confidence=self.calibrated(chances[answer.canonical]) if answer.valid else 0.0)
+            replace(answer, confidence=self.calibrated(probabilities[answer.canonical]) if answer.valid else 0.0)
             for answer in answers
         )
 
@@ -60,11 +60,11 @@ class Confidence:
 
 def probability_by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
     """Return the probability of each valid molecule, summed over its SMILES in the list, at most 1."""
-    chances: dict[str, float] = {}
+    probabilities: dict[str, float] = {}
     for answer in answers:
         if answer.valid:
-            chances[answer.canonical] = min(1.0, chances.get(answer.canonical, 0.0) + answer.probability)
-    return chances
+            probabilities[answer.canonical] = min(1.0, probabilities.get(answer.canonical, 0.0) + answer.probability)
+    return probabilities
 
 
 def load_confidence(folder: Path, digest: str) -> Confidence | None:
@@ -106,9 +106,9 @@ def log_odds(probability: float) -> float:
     return math.log(inside / (1 - inside))
 
 
-def sigmoid(odds: float) -> float:
+def sigmoid(x: float) -> float:
     """The inverse of `log_odds`."""
-    return 1 / (1 + math.exp(-odds)) if odds >= 0 else math.exp(odds) / (1 + math.exp(odds))
+    return 1 / (1 + math.exp(-x)) if x >= 0 else math.exp(x) / (1 + math.exp(x))
 
 
 def fit_slope(scored: Scored) -> float:

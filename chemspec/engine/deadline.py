@@ -15,10 +15,9 @@ from typing import Any, Protocol
 from chemspec.engine import distinct
 from chemspec.engine.queries import PreparedQuery
 from chemspec.settings import DecodeSettings, Task
-from chemspec.types import DecodeResult, Pass, Within
+from chemspec.types import Cost, DecodeResult, Pass, Within
 
 Clock = Callable[[], float]
-Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
 # Forward passes of a beam without drafts, as a multiple of the tokens of the greedy answer: about the 90th percentile
 # of 40 built-in queries, 1.3 for a width of 2 and 2.0 for 50. A beam goes on until no live hypothesis can overtake.
 PASSES, PASSES_PER_DOUBLING = 1.15, 0.15
@@ -50,7 +49,7 @@ class Pace:
         return self.setup + self.factor * passes * cost(width) + self.writing * width
 
 
-class _Search:
+class _TimedSearch:
     """One search, run pass by pass until it is complete or the deadline is over; an abandoned one has no result."""
 
     def __init__(
@@ -116,9 +115,9 @@ def lists_within(
     end, cost = began + seconds, engine.cost()
     passes = 0
 
-    def run(search: DecodeSettings) -> _Search:
+    def run(search: DecodeSettings) -> _TimedSearch:
         nonlocal passes
-        done = _Search(engine.stream(query, search), end, clock, before_pass)
+        done = _TimedSearch(engine.stream(query, search), end, clock, before_pass)
         passes += len(done.passes)
         return done
 

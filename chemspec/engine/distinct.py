@@ -118,17 +118,17 @@ def echoes_query(task: Task, query: str, answer: str) -> bool:
     return chem.main_product(answer) in (chem.canonical_parts(query) or ())
 
 
-def _merge_texts(spellings: Sequence[Hypothesis]) -> Hypothesis:
-    if len(spellings) == 1:
-        return spellings[0]
-    odds = min(1.0, sum(answer.probability for answer in spellings))
-    return replace(spellings[0], probability=odds, log_prob=log(odds) if odds else spellings[0].log_prob)
+def _merge_texts(variants: Sequence[Hypothesis]) -> Hypothesis:
+    if len(variants) == 1:
+        return variants[0]
+    total = min(1.0, sum(answer.probability for answer in variants))
+    return replace(variants[0], probability=total, log_prob=log(total) if total else variants[0].log_prob)
 
 
 def _omission_note(made: Distinct) -> tuple[str, ...]:
     invalid = sum(not answer.valid for answer in made.aside)
     counts = {
-        "merged as other spellings": made.merged,
+        "merged as other SMILES of an answer": made.merged,
         "invalid SMILES": invalid,
         "the query again": len(made.aside) - invalid,
         "not as the guide wants": len(made.barred),

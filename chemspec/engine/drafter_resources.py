@@ -11,7 +11,7 @@ from typing import Any, get_args
 
 from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.learned.small import DraftModel
-from chemspec.engine import companions
+from chemspec.engine import drafter_install
 from chemspec.importers.base import LoadedModel
 from chemspec.importers.model_formats import load_native
 from chemspec.model.checkpoint import DrafterCheckpoint, drafter_folder, load_drafter
@@ -35,7 +35,7 @@ class DrafterResources:
         self._making = Lock()
         self._curve: CostCurve | None = None
         self._calibration: DrafterCalibration | None = None
-        self._companions: dict[str, Any] = {}
+        self._loaded: dict[str, Any] = {}  # learned drafters by kind
         # Drafters, numbers of hypotheses and of queries for which drafts cannot pay off on this machine.
         self.undrafted: set[tuple[str, int, int]] = set()
 
@@ -67,14 +67,14 @@ class DrafterResources:
         "spec_drafter" in the native kernel if it supports it. Raises ValueError if there is none that fits the model.
         """
         with self._making:
-            if kind not in self._companions:
+            if kind not in self._loaded:
                 folder = drafter_folder(self.folder, kind)
                 is_network = kind in get_args(NetworkKind)
                 # For a Hugging Face model `_load_network` raises a more specific error.
                 if not folder.is_dir() and (isinstance(self.tokenizer, Tokenizer) or not is_network):
-                    raise ValueError(companions.missing_drafter(self.name, self.task, kind, folder))
-                self._companions[kind] = (self._load_network if is_network else self._load_small_model)(kind, folder)
-            return self._companions[kind]
+                    raise ValueError(drafter_install.missing_drafter(self.name, self.task, kind, folder))
+                self._loaded[kind] = (self._load_network if is_network else self._load_small_model)(kind, folder)
+            return self._loaded[kind]
 
     def _load_network(self, kind: str, folder: Path) -> DrafterCheckpoint:
         from chemspec.model.transformer import Transformer

@@ -43,9 +43,9 @@ def find_forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2)
         text = chem.canonical(engine.tokenizer.decode(branch[1:]))
         if text and text not in seen_molecules:
             seen_molecules.add(text)
-            odds = exp(_token_log_prob(scores, path[position + 1]))
+            probability = exp(_token_log_prob(scores, path[position + 1]))
             pieces = _token_texts(engine, (path[position + 1], other))
-            chosen.append(Fork(position, pieces[0], odds, pieces[1], exp(_token_log_prob(scores, other)), text))
+            chosen.append(Fork(position, pieces[0], probability, pieces[1], exp(_token_log_prob(scores, other)), text))
     return chosen[:most]
 
 
@@ -55,7 +55,7 @@ def token_alternatives(engine: Engine, query: str, answer: Hypothesis) -> list[d
     seen: list[Scores] = []
     _run_decoder(engine, query, _score_prefixes(path, seen), min(CHOICES, len(engine.tokenizer)))
     return [
-        {text: exp(odds) for text, odds in zip(_token_texts(engine, scores.ids), scores.log_probs, strict=True)}
+        {text: exp(log_prob) for text, log_prob in zip(_token_texts(engine, scores.ids), scores.log_probs, strict=True)}
         for scores in seen
     ]
 

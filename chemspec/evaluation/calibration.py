@@ -67,11 +67,11 @@ def collect_outcomes(reactions: Sequence[KnownReaction], results: Sequence[Mappi
     """Return the distinct valid answers of every query, best first; results are as in `result_document`."""
     answered = []
     for question, result in zip(reactions, results, strict=True):
-        odds: dict[str, float] = {}
+        probs: dict[str, float] = {}
         for answer in result["hypotheses"]:
             if answer["valid"]:
-                odds[answer["canonical"]] = min(1.0, odds.get(answer["canonical"], 0.0) + answer["probability"])
-        answered.append([(p, text == question.answer) for text, p in odds.items() if p > 0])
+                probs[answer["canonical"]] = min(1.0, probs.get(answer["canonical"], 0.0) + answer["probability"])
+        answered.append([(p, text == question.answer) for text, p in probs.items() if p > 0])
     return answered
 
 

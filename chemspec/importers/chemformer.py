@@ -33,7 +33,7 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     tokens = read_tokens(file, options.vocab)
     with foreign.name_file_in_errors(file):
         weights: dict[str, Tensor] = values["state_dict"]
-        opt.only("activation", "relu", "gelu")
+        opt.check_allowed("activation", "relu", "gelu")
         vocabulary = Vocabulary.of(tokens, tokens, SPECIALS)
         state = {name: tensor.float() for name, tensor in weights.items() if re.match(r"(en|de)coder\.", name)}
         table = weights["emb.weight"]
@@ -46,7 +46,7 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
             positions=weights["pos_emb"],
             vocabulary=vocabulary,
             hints=[opt.values.get(name) for name in ("task", "forward_prediction", "datamodule_type")],
-            heads=int(opt.need("num_heads")),
+            heads=int(opt.require("num_heads")),
             activation=opt.values.get("activation") or "gelu",
             norm_first=True,
             scale_embedding=True,

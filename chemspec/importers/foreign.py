@@ -95,14 +95,14 @@ class Options:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
 
-    def need(self, *names: str) -> Any:
+    def require(self, *names: str) -> Any:
         """Return the first of these options that is set; raises ValueError if none is set."""
         for name in names:
             if self.values.get(name) is not None:
                 return self.values[name]
         raise ValueError(f"it does not say its {names[0]}")
 
-    def only(self, name: str, *allowed: Any) -> None:
+    def check_allowed(self, name: str, *allowed: Any) -> None:
         """Raise if an option is set to a value other than these."""
         value = self.values.get(name)
         if value is not None and value not in allowed:

@@ -63,7 +63,7 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
 
 def _build_model(file: Path, options: LoadOptions, opt: Options, values: Mapping[str, Any]) -> LoadedModel:
     for name, allowed in PLAIN.items():
-        opt.only(name, *allowed)
+        opt.check_allowed(name, *allowed)
     weights, generator = dict(values["model"] or {}), dict(values["generator"] or {})
     if not weights:
         raise ValueError("its weights are in separate files; save it as one checkpoint (save_format pytorch)")
@@ -79,7 +79,7 @@ def _build_model(file: Path, options: LoadOptions, opt: Options, values: Mapping
         raise ValueError(f"it has {extra[0]}, which chemspec does not compute")
     table = weights.get(f"encoder.{TABLE}")
     if table is None:  # not stored: OpenNMT-py recomputes it
-        opt.only("position_encoding_type", "SinusoidalInterleaved")
+        opt.check_allowed("position_encoding_type", "SinusoidalInterleaved")
         table = foreign.rounded_sinusoids(state["embedding.weight"].shape[1])
     for theirs, ours in (("encoder.transformer", "encoder.layers"), ("decoder.transformer_layers", "decoder.layers")):
         layers = 1 + max((int(name.split(".")[2]) for name in weights if name.startswith(f"{theirs}.")), default=-1)
@@ -98,7 +98,7 @@ def _build_model(file: Path, options: LoadOptions, opt: Options, values: Mapping
         positions=table,
         vocabulary=vocabulary,
         hints=[opt.values.get(name) for name in ("data", "save_model", "save_data")],
-        heads=int(opt.need("heads")),
+        heads=int(opt.require("heads")),
         activation=opt.values.get("pos_ffn_activation_fn") or "relu",
         norm_first=True,
         # 0.4.1 adds its eps to the standard deviation; added to the variance it is squared.

@@ -41,7 +41,7 @@ REFUSED_OPERATIONS = (
 )
 
 # Packages whose classes are named in checkpoints of reaction models; none of them needs to be installed.
-WRITERS = frozenset(
+CHECKPOINT_PACKAGES = frozenset(
     (
         *("argparse", "chemformer", "datetime", "deepspeed", "jsonargparse", "lightning", "lightning_fabric"),
         *("lightning_lite", "lightning_utilities", "molbart", "numpy", "omegaconf", "onmt", "pathlib", "pysmilesutils"),
@@ -226,7 +226,7 @@ class Unpickler(_PYTHON_UNPICKLER):  # type: ignore[misc]
         if module == "torch" and name in DTYPES:
             return getattr(torch, name)
         trainers = module.startswith(("torch.optim.", "torch.nn."))
-        if root in WRITERS or trainers or name in HARMLESS.get(module, ()):
+        if root in CHECKPOINT_PACKAGES or trainers or name in HARMLESS.get(module, ()):
             return type(name.rpartition(".")[2] or "unnamed", (Inert,), {"__module__": "inert"})
         raise RefusedError(f"it names {module}.{name}, which no checkpoint needs")
 

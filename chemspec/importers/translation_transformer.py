@@ -35,7 +35,7 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
         weights: dict[str, Tensor] = {
             name.removeprefix(prefix): tensor for name, tensor in values["state_dict"].items()
         }
-        opt.only("activation", "relu", "gelu")
+        opt.check_allowed("activation", "relu", "gelu")
         tokens = _read_vocabulary(vocab)
         vocabulary = Vocabulary.of(tokens, tokens, SPECIALS)
         source, target = (weights[f"{side}_token_featurizer.embedding.weight"] for side in ("src", "tgt"))
@@ -58,7 +58,7 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
             positions=foreign.rounded_sinusoids(width) if stored is None else stored,
             vocabulary=vocabulary,
             hints=[opt.values.get("report_prediction_file")],
-            heads=int(opt.need("num_heads")),
+            heads=int(opt.require("num_heads")),
             activation=opt.values.get("activation") or "relu",
             norm_first=False,
             scale_embedding=False,

@@ -54,13 +54,13 @@ def find_header(rows: Sequence[Sequence[str]], column: str = "") -> int:
     widest = 0
     for at, row in enumerate(rows[first:], first):
         filled = sum(bool(cell.strip()) for cell in row)
-        if filled > widest and (named(row, column) if column else find_query_columns(row)):
+        if filled > widest and (columns_by_name(row, column) if column else find_query_columns(row)):
             return at
         widest = max(widest, 0 if is_comment(row[0] if row else "") else filled)
     return first
 
 
-def named(names: Sequence[str], column: str) -> tuple[int, ...]:
+def columns_by_name(names: Sequence[str], column: str) -> tuple[int, ...]:
     """Return the index of a column by its name, or of two by "a>>b"; empty if there is none."""
     sides = [column] if column in names else column.split(ARROW)
     return tuple(map(names.index, sides)) if set(sides) <= set(names) else ()

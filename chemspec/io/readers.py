@@ -206,7 +206,7 @@ def _find_header(head: Sequence[str], separator: str, column: str) -> tuple[int,
     rows = [_cells(line, separator) for line in head]
     at = columns.find_header(rows, column)
     names = rows[at] if rows else []
-    query_columns = columns.named(names, column) if column else columns.find_query_columns(names)
+    query_columns = columns.columns_by_name(names, column) if column else columns.find_query_columns(names)
     return at, (bool(query_columns) and len(names) > 1, len(names))
 
 
@@ -240,7 +240,7 @@ def _choose_columns(names: Sequence[str], column: str, path: Path, task: Task | 
     """Return the index of the query column, or of two that are the sides of a reaction."""
     shown = ", ".join(names)
     if column:
-        if indices := columns.named(names, column):
+        if indices := columns.columns_by_name(names, column):
             return indices
         raise FileError(f"{path} has no column {column!r}; it has {shown}. Choose with --column")
     if indices := columns.find_query_columns(names, task):

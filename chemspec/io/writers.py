@@ -25,7 +25,7 @@ from chemspec.types import DecodeResult, to_json
 if TYPE_CHECKING:  # slow imports
     from chemspec.engine.engine import Engine
 
-WRITERS = (".csv", ".jsonl", ".parquet")
+OUTPUT_ENDINGS = (".csv", ".jsonl", ".parquet")
 OPTIONAL = ("augment", "distinct", "rules", "guide")  # settings that are newer than the first files
 ANSWER_FIELDS = ("smiles", "canonical", "valid", "log_prob", "probability", "confidence")
 BATCHES = 8  # batches between two writes, within which queries are sorted by length
@@ -43,8 +43,8 @@ class RowReview:
 def _check_output(out: Path, *, receipts: bool, review: bool) -> None:
     """Raise FileError if a file with this ending cannot be written, or not with these rows."""
     suffix = out.suffix.lower()
-    if suffix not in WRITERS:
-        raise FileError(f"{out}: the ending must be one of {', '.join(WRITERS)}")
+    if suffix not in OUTPUT_ENDINGS:
+        raise FileError(f"{out}: the ending must be one of {', '.join(OUTPUT_ENDINGS)}")
     if receipts and suffix != ".jsonl":
         raise FileError(f"{out}: only .jsonl files have receipts")
     if review and (receipts or suffix == ".parquet"):

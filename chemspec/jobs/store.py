@@ -34,6 +34,7 @@ TABLES = (
 )
 PUT = "INSERT OR REPLACE INTO documents (kind, id, json, changed) VALUES (?, ?, ?, ?)"
 DAY = 86_400.0
+LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)  # error codes while another connection holds a lock
 _ID = re.compile(r"[A-Za-z0-9_-]{22}")
 T = TypeVar("T")
 
@@ -111,13 +112,15 @@ def _make_tables(base: sqlite3.Connection, home: Path) -> None:
 def hold_lock(name: str, timeout: float) -> Iterator[bool]:
     """Hold a lock, a file of the app's folder; yields False if it was not free within `timeout` seconds.
 
-    The system releases it however the process ends.
+    The system releases it however the process ends, but a suspended process (SIGSTOP) keeps it until it continues.
     """
     path = make_private_file(home_folder() / name)
     with closing(sqlite3.connect(path, timeout=timeout, isolation_level=None)) as base:
         try:
             base.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError:
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode not in LOCKED:
+                raise StoreError(f"the lock {name} cannot be read: {error}") from error
             yield False
         else:
             yield True
@@ -128,7 +131,9 @@ def is_locked(name: str) -> bool:
     with closing(sqlite3.connect(make_private_file(home_folder() / name), timeout=0)) as base:
         try:
             base.execute("SELECT * FROM sqlite_master")
-        except sqlite3.OperationalError:
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode not in LOCKED:
+                raise StoreError(f"the lock {name} cannot be read: {error}") from error
             return True
     return False
 

@@ -16,9 +16,7 @@ import numpy as np
 
 from chemspec.model.runner import Backend, Ints, NodeBatch
 from chemspec.tokenizer import BOS
-from chemspec.types import Prefix, Scores
-
-Source = tuple[int, ...]
+from chemspec.types import Prefix, Scores, SourceIds
 
 
 class ScoresError(ValueError):
@@ -95,7 +93,7 @@ class Session:
         self.trees = {query: PrefixTree() for query in range(len(sources))}
         self._sources = [tuple(source) for source in sources]
         # Stored as long as the session: much smaller than the KV cache, and a drafter may read any prefix.
-        self._hidden_states: dict[tuple[Source, Prefix], Any] | None = {} if states else None
+        self._hidden_states: dict[tuple[SourceIds, Prefix], Any] | None = {} if states else None
 
     @property
     def is_plain(self) -> bool:
@@ -148,7 +146,7 @@ class Session:
             start = stop
         return scored
 
-    def hidden_state(self, source: Source, prefix: Prefix) -> Any | None:
+    def hidden_state(self, source: SourceIds, prefix: Prefix) -> Any | None:
         """Return the last hidden state (D,) of a computed prefix, a tensor or an array depending on the runner."""
         return (self._hidden_states or {}).get((source, prefix))
 

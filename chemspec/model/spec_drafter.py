@@ -21,11 +21,11 @@ from torch import Tensor
 
 from chemspec.model.runner import Backend, NodeBatch
 from chemspec.model.runners.torch_runner import TorchBackend
-from chemspec.model.session import Session, Source
+from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import BOS, PAD, UNK
-from chemspec.types import Prefix
+from chemspec.types import Prefix, SourceIds
 
 
 def drafter_config(target: ModelConfig, *, encoder: int, decoder: int, width: int = 0) -> ModelConfig:
@@ -142,7 +142,7 @@ class MaskFiller:
 
     def fill(self, requests: Sequence[tuple[Sequence[int], Prefix]]) -> list[MaskedScores]:
         """Fill the masks after every prefix in one pass, or in one pass per group of queries encoded together."""
-        requested: dict[Source, list[Prefix]] = {}
+        requested: dict[SourceIds, list[Prefix]] = {}
         for source, prefix in requests:
             prefixes = requested.setdefault(tuple(source), [])
             if prefix not in prefixes:
@@ -153,7 +153,7 @@ class MaskFiller:
         encoded = {source for session in self._sessions for source in session.alive.values()}
         if new_sources := [source for source in requested if source not in encoded]:
             self._sessions.append(_MaskSession(self.backend, self.config, new_sources, self.length))
-        filled: dict[tuple[Source, Prefix], MaskedScores] = {}
+        filled: dict[tuple[SourceIds, Prefix], MaskedScores] = {}
         for session in self._sessions:
             filled.update(session.fill(requested))
             self.passes += 1
@@ -165,7 +165,7 @@ class _MaskSession(Session):
 
     TOP_K = 5  # the best may be one of the four tokens that are never drafted
 
-    def __init__(self, backend: Backend, config: ModelConfig, sources: list[Source], length: int) -> None:
+    def __init__(self, backend: Backend, config: ModelConfig, sources: list[SourceIds], length: int) -> None:
         super().__init__(backend, sources, top_k=self.TOP_K)
         self.sources, self.length = sources, length
         self.mask = config.vocab_size - 1
@@ -174,12 +174,12 @@ class _MaskSession(Session):
         self.never[[PAD, BOS, UNK, self.mask]] = True
 
     @property
-    def alive(self) -> dict[int, Source]:
+    def alive(self) -> dict[int, SourceIds]:
         return {query: self.sources[query] for query in self.trees}
 
-    def fill(self, requested: dict[Source, list[Prefix]]) -> dict[tuple[Source, Prefix], MaskedScores]:
+    def fill(self, requested: dict[SourceIds, list[Prefix]]) -> dict[tuple[SourceIds, Prefix], MaskedScores]:
         k, nodes = self.length, NodeBatch()
-        starts: dict[tuple[Source, Prefix], int] = {}  # index in the batch of each prefix's first mask
+        starts: dict[tuple[SourceIds, Prefix], int] = {}  # index in the batch of each prefix's first mask
         for query, source in self.alive.items():
             tree, prefixes = self.trees[query], requested[source]
             tree.add_to_batch(nodes, query, tree.missing(prefixes))

@@ -42,7 +42,7 @@ class Proposal:
     """A proposed retrosynthetic step."""
 
     reactants: tuple[str, ...]  # canonical SMILES, one per salt
-    chance: float  # calibrated probability that it is the recorded step, or the model's probability without calibration
+    probability: float  # calibrated, of being the recorded step; the model's probability without calibration
     # forward model's probability of its top prediction if that is the product, 0 if it is not; None if unchecked
     # (`chemspec.review.forward_check`); 0 is a doubt, not a proof
     round_trip: float | None = None
@@ -68,7 +68,7 @@ class Proposal:
         """
         size = max(map(chem.heavy_atoms, self.reactants)) / max(1, chem.heavy_atoms(product))
         return (
-            max(1e-6, self.chance)
+            max(1e-6, self.probability)
             * (DISAGREEMENT_FACTOR if self.round_trip == 0 else 1.0)
             * math.exp(-SIZE_COST * min(1.0, size))
         )
@@ -160,7 +160,7 @@ class Expander:
     def is_cached(self, smiles: str) -> bool:
         """Return whether the proposals for a molecule are cached."""
         if smiles not in self._proposals and (stored := self._read(smiles)) is not None:
-            self._proposals[smiles] = tuple(Proposal(tuple(reactants), chance) for reactants, chance in stored)
+            self._proposals[smiles] = tuple(Proposal(tuple(reactants), p) for reactants, p in stored)
         return smiles in self._proposals
 
     def expand(self, molecules: Sequence[str]) -> list[tuple[Proposal, ...]]:
@@ -169,7 +169,7 @@ class Expander:
         for smiles, answer in zip(missing, self._predict(self.retro, missing, self.settings), strict=True):
             self._proposals[smiles] = proposals = _valid_proposals(smiles, answer)
             if answer.status == "ok":
-                self._write(smiles, [[proposal.reactants, proposal.chance] for proposal in proposals])
+                self._write(smiles, [[proposal.reactants, proposal.probability] for proposal in proposals])
             else:
                 self.refused[smiles] = answer.message
         self.counts.molecules += len(missing)

@@ -95,7 +95,7 @@ class Route:
     @property
     def weakest(self) -> float:
         """The lowest calibrated probability of a step."""
-        return min((node.step.chance for node in self.steps if node.step), default=0.0)
+        return min((node.step.probability for node in self.steps if node.step), default=0.0)
 
     @property
     def depth(self) -> int:
@@ -250,7 +250,7 @@ def step_conditions(node: Node, evidence: Evidence = MappingProxyType({})) -> st
 
 def step_percent(step: Proposal) -> str:
     """Return the probability of a step, and what the forward model says of it."""
-    return format_percent(step.chance) + (f", forward {step.opinion}" if step.opinion else "")
+    return format_percent(step.probability) + (f", forward {step.opinion}" if step.opinion else "")
 
 
 def stock_text(stock: str) -> str:
@@ -282,7 +282,7 @@ def tree_document(
     if node.step:
         step, reaction = node.step, node.step.reaction(node.smiles)
         metadata: dict[str, Any] = {
-            "chance": step.chance,
+            "chance": step.probability,
             "policy_probability": step.prior(node.smiles),
             "round_trip": step.round_trip,
         }
@@ -333,7 +333,7 @@ def step_table(route: Route, evidence: Evidence = MappingProxyType({})) -> list[
             "class": step_class(node),
             "product": node.smiles,
             "from": " + ".join(from_),
-            "chance": format_percent(node.step.chance),
+            "chance": format_percent(node.step.probability),
             "forward model": opinion,
         }
         if evidence:

@@ -31,7 +31,7 @@ def _missing_atoms(mol: Molecule) -> int:
 
 
 @dataclass
-class Search:
+class RouteSearch:
     """A running search, whose current results can be read at any time."""
 
     target: str  # canonical SMILES
@@ -209,7 +209,7 @@ class Search:
         return Plan(self.target, status, message, routes, stock_name, *work_done)
 
 
-Watch = Callable[[Search], object]
+Watch = Callable[[RouteSearch], object]
 
 
 def plan(
@@ -233,6 +233,6 @@ def plan(
         return Plan(query.smiles, "refused", "the target is several molecules; give one")
     if settings and settings.through and constraints.is_intermediate(query.smiles, settings.through):
         return Plan(query.smiles, "refused", "the required intermediate is the target itself")
-    result = Search(query.smiles, expander, stock, settings or PlanSettings(), clock).run(watch)
+    result = RouteSearch(query.smiles, expander, stock, settings or PlanSettings(), clock).run(watch)
     message = expander.refused.get(query.smiles)
     return replace(result, status="refused", message=message) if message else result

@@ -20,7 +20,7 @@ from aizynthfinder.context.policy import ExpansionStrategy
 from aizynthfinder.utils.exceptions import MoleculeException
 
 from chemspec.chem.salts import split_keeping_salts
-from chemspec.planners.source import Source, Step
+from chemspec.planners.source import Step, StepSource
 
 CACHE_SIZE = 100_000  # molecules whose steps are cached, over all targets; then the cache begins again
 
@@ -50,12 +50,12 @@ class ChemspecExpansion(ExpansionStrategy):  # type: ignore[misc]
         """Configure the strategy; the model is loaded, or the service contacted, at the first molecule.
 
         Options are `n` (predictions per molecule, 10), `cutoff` (minimum probability of a step, 0), and those of
-        `Source`: `model`, `server`, `device`, `threads`, `drafter`, ...
+        `StepSource`: `model`, `server`, `device`, `threads`, `drafter`, ...
         """
         options.pop("type", None)
         super().__init__(key, config, **options)
         self._n, self._cutoff = int(options.pop("n", 10)), float(options.pop("cutoff", 0.0))
-        self.source = Source("retro", **options)
+        self.source = StepSource("retro", **options)
         self._steps_of: dict[str, list[Step]] = {}
 
     def get_actions(

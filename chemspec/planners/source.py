@@ -23,7 +23,7 @@ class Step:
         return ".".join(self.parts)
 
 
-class Source:
+class StepSource:
     """A local or remote model, loaded or contacted at the first query."""
 
     def __init__(

@@ -16,13 +16,13 @@ from syntheseus.interface.molecule import Molecule
 from syntheseus.interface.reaction import Reaction, SingleProductReaction
 from syntheseus.search.graph.route import SynthesisGraph
 
-from chemspec.planners.source import Source
+from chemspec.planners.source import StepSource
 
-# Options of `Source`.
-SOURCE_OPTIONS = ("server", "threads", "drafter", "max_len", "augment", "distinct", "node_budget", "within")
+# Options of `StepSource`.
+STEP_SOURCE_OPTIONS = ("server", "threads", "drafter", "max_len", "augment", "distinct", "node_budget", "within")
 
 
-class _SourceModel:
+class _StepSourceModel:
     """Mixin of models of Syntheseus: what a source predicts; probabilities are uncalibrated."""
 
     task: Literal["forward", "retro"]
@@ -31,11 +31,11 @@ class _SourceModel:
         """Configure the model, loaded at the first query: a folder or name, with `server` that of one of its models.
 
         With `keep_salts` a salt is one molecule, as it is bought, else one per ion, as in the data sets of Syntheseus'
-        evaluation. Options are those of Syntheseus (`use_cache`, `default_num_results`, ...) and `Source`.
+        evaluation. Options are those of Syntheseus (`use_cache`, `default_num_results`, ...) and `StepSource`.
         """
-        source_options = {name: options.pop(name) for name in SOURCE_OPTIONS if name in options}
+        source_options = {name: options.pop(name) for name in STEP_SOURCE_OPTIONS if name in options}
         super().__init__(**options)
-        self.source = Source(self.task, model=model_dir or self.task, device=device, **source_options)
+        self.source = StepSource(self.task, model=model_dir or self.task, device=device, **source_options)
         self._keep_salts = keep_salts
 
     def get_parameters(self) -> list[Any]:
@@ -51,11 +51,11 @@ class _SourceModel:
         for steps in self.source.predict_steps(queries, count):
             parts = [step.parts if self._keep_salts else step.smiles.split(".") for step in steps]
             bags = [Bag([Molecule(part) for part in molecules]) for molecules in parts]
-            odds = [{"probability": step.probability, "log_probability": step.log_prob} for step in steps]
-            yield list(zip(bags, odds, strict=True))
+            metadata = [{"probability": step.probability, "log_probability": step.log_prob} for step in steps]
+            yield list(zip(bags, metadata, strict=True))
 
 
-class ChemspecBackward(_SourceModel, BackwardReactionModel):  # type: ignore[misc]
+class ChemspecBackward(_StepSourceModel, BackwardReactionModel):  # type: ignore[misc]
     """Retro model."""
 
     task = "retro"
@@ -63,12 +63,12 @@ class ChemspecBackward(_SourceModel, BackwardReactionModel):  # type: ignore[mis
     def _get_reactions(self, inputs: list[Molecule], num_results: int) -> list[Sequence[SingleProductReaction]]:
         predictions = self._predict([molecule.smiles for molecule in inputs], num_results)
         return [
-            [SingleProductReaction(product=molecule, reactants=bag, metadata=odds) for bag, odds in steps]
+            [SingleProductReaction(product=molecule, reactants=bag, metadata=metadata) for bag, metadata in steps]
             for molecule, steps in zip(inputs, predictions, strict=True)
         ]
 
 
-class ChemspecForward(_SourceModel, ForwardReactionModel):  # type: ignore[misc]
+class ChemspecForward(_StepSourceModel, ForwardReactionModel):  # type: ignore[misc]
     """Forward model."""
 
     task = "forward"
@@ -76,8 +76,8 @@ class ChemspecForward(_SourceModel, ForwardReactionModel):  # type: ignore[misc]
     def _get_reactions(self, inputs: list[Bag[Molecule]], num_results: int) -> list[Sequence[Reaction]]:
         queries = [".".join(sorted(molecule.smiles for molecule in bag)) for bag in inputs]
         return [
-            [Reaction(reactants=flask, products=bag, metadata=odds) for bag, odds in steps]
-            for flask, steps in zip(inputs, self._predict(queries, num_results), strict=True)
+            [Reaction(reactants=reactants, products=bag, metadata=metadata) for bag, metadata in steps]
+            for reactants, steps in zip(inputs, self._predict(queries, num_results), strict=True)
         ]
 
 

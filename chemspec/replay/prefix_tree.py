@@ -97,7 +97,7 @@ def _node_fates(
 ) -> tuple[list[int], list[int], list[int]]:
     """Return of every node the passes after which it is accepted, after which it is dead, and after which it is an end.
 
-    Hypotheses may be of different lengths (SBS), so depth alone does not tell whether a node can still be needed.
+    Hypotheses may be of different lengths (SBS), so depth alone does not show whether a node can still be needed.
     """
     nodes = range(len(parents))
     first, until = [NEVER for _ in nodes], [-1 for _ in nodes]  # first and last beam, from 0, through the node
@@ -134,7 +134,7 @@ class DrawnNode:
     row: int
     parent_row: int
     text: str  # shortened
-    ahead: bool  # computed before it was asked for
+    ahead: bool  # computed before it was requested
     born: int
     accepted: int
     dies: int

@@ -45,7 +45,7 @@ def pass_ends(trace: Trace) -> list[float]:
     """Return when each pass of one run ended, in ms since the start.
 
     The trace times drafting and the model pass by pass; the rest of the time (encoder, Python) is only known as a
-    whole, and stands here as equal gaps before the passes, so that the last one ends when the run did.
+    whole, and is returned as equal gaps before the passes, so that the last one ends when the run did.
     """
     timed = sum(step.draft_seconds + step.model_seconds for step in trace.passes)
     gap = max(0.0, trace.seconds - timed) / max(1, len(trace.passes))
@@ -55,8 +55,8 @@ def pass_ends(trace: Trace) -> list[float]:
 def token_passes(result: DecodeResult) -> list[int]:
     """Return for each token of the first answer, eos included, the index of the pass that wrote it.
 
-    The k-th step of a search writes the k-th token of every live hypothesis, so the steps of a beam tell when the
-    ancestors of its first answer had grown to k tokens. The hypotheses of SBS grow apart, so that nothing tells when
+    The k-th step of a search writes the k-th token of every live hypothesis, so the steps of a beam show when the
+    ancestors of its first answer had grown to k tokens. The hypotheses of SBS differ in length, so it is unknown when
     the first one had: there the tokens are spread evenly.
     """
     passes = result.trace.passes
@@ -107,7 +107,7 @@ def compare_answers(rounds: Rounds) -> str:
 def race_conclusion(rounds: Rounds, *, timed: bool = True) -> str:
     """Return what a race showed as one sentence, with the speed-up if the runs are `timed`.
 
-    Where drafts saved no pass both runs do the same work, and their times differ by chance alone.
+    Where drafts saved no pass both runs do the same work, and their times differ randomly.
     """
     standard, drafted = race_statistics(rounds)
     passes = "1 pass" if drafted["passes"] == 1 else f"{drafted['passes']} passes"

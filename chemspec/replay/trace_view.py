@@ -31,7 +31,7 @@ class TokenView:
     origin: Origin  # copied from the query, drafted otherwise, or the model's own
     source: int | None  # position in the query from which it was copied
     pass_number: int  # the pass, from 1, that wrote it
-    run: int | None  # number of the copied run that it belongs to: copies at one distance from their place in the query
+    run: int | None  # number of its copied run: adjacent copies with the same offset between answer and query
     probability: float | None  # the model's, given what stands before; None where the trace does not have it
     instead: tuple[str, float] | None = None  # the model's first choice, if a relaxed search let this stand
 
@@ -91,23 +91,23 @@ class TraceView:
     tree: DrawnTree | None  # the tree of prefixes, if it was recorded
 
 
-Odds = Sequence[Mapping[str, float]]  # of every place of the best answer, what might have stood there
+TokenProbs = Sequence[Mapping[str, float]]  # of the most probable tokens at every position of the best answer
 
 
-def view_trace(result: DecodeResult, odds: Odds = ()) -> TraceView:
+def view_trace(result: DecodeResult, probs: TokenProbs = ()) -> TraceView:
     """Return a result's trace as values for drawing; ValueError without answer or pass, or if its parts do not fit."""
     trace = result.trace
     if result.spellings:
-        raise ValueError("its answers are merged from several spellings, each with passes of its own")
+        raise ValueError("its answers are merged from several SMILES variants, each with passes of its own")
     if result.status != "ok" or not result.hypotheses or not trace.passes:
         raise ValueError("it holds no answer with the passes that made it")
     tree = build_tree(trace, [hypothesis.tokens for hypothesis in result.hypotheses])
     ends = list(accumulate(step.emitted for step in trace.passes))
     answers = tuple(_view_answer(hypothesis, trace, tree, ends) for hypothesis in result.hypotheses)
     relaxed = trace.settings.get("exact") is False
-    if relaxed and odds:
-        answers = (_with_first_choices(answers[0], odds), *answers[1:])
-    passes = tuple(_view_pass(number, trace, answers[0], tree, ends, odds) for number in range(len(trace.passes)))
+    if relaxed and probs:
+        answers = (_with_first_choices(answers[0], probs), *answers[1:])
+    passes = tuple(_view_pass(number, trace, answers[0], tree, ends, probs) for number in range(len(trace.passes)))
     return TraceView(
         query=trace.query,
         atoms=chem.atom_tokens(trace.query),
@@ -131,7 +131,7 @@ def _is_uneven(trace: Trace) -> bool:
 def _view_answer(hypothesis: Hypothesis, trace: Trace, tree: DrawnTree | None, ends: Sequence[int]) -> AnswerView:
     texts = (*hypothesis.tokens, END) if hypothesis.ended == "eos" else hypothesis.tokens
     atoms = (*chem.atom_tokens(hypothesis.tokens), None)
-    chances = dict(enumerate(hypothesis.token_log_probs))
+    log_probs = dict(enumerate(hypothesis.token_log_probs))
     origins = (
         _origins_from_tree(hypothesis, tree) if tree and _has_several(trace) else _origins_from_spans(hypothesis, trace)
     )
@@ -146,8 +146,8 @@ def _view_answer(hypothesis: Hypothesis, trace: Trace, tree: DrawnTree | None, e
             run += distance != position - source
             distance = position - source
         number = None if source is None else run
-        chance = exp(min(0.0, chances[position])) if position in chances else None
-        tokens.append(TokenView(text, atoms[position], origin, source, step, number, chance))
+        probability = exp(min(0.0, log_probs[position])) if position in log_probs else None
+        tokens.append(TokenView(text, atoms[position], origin, source, step, number, probability))
     return AnswerView("".join(hypothesis.tokens), hypothesis.valid, hypothesis.probability, tuple(tokens))
 
 
@@ -166,12 +166,12 @@ def _passes_by_tree(hypothesis: Hypothesis, tree: DrawnTree, ends: Sequence[int]
     return [*passes, *[last] * (len(hypothesis.tokens) + (hypothesis.ended == "eos") - len(passes))]
 
 
-def _with_first_choices(answer: AnswerView, odds: Odds) -> AnswerView:
+def _with_first_choices(answer: AnswerView, probs: TokenProbs) -> AnswerView:
     tokens = list(answer.tokens)
-    for position, (token, chances) in enumerate(zip(tokens, odds, strict=False)):
-        best = max(chances, key=chances.__getitem__)
+    for position, (token, candidates) in enumerate(zip(tokens, probs, strict=False)):
+        best = max(candidates, key=candidates.__getitem__)
         if token.text != best:
-            tokens[position] = replace(token, instead=(best, chances[best]))
+            tokens[position] = replace(token, instead=(best, candidates[best]))
     return replace(answer, tokens=tuple(tokens))
 
 
@@ -194,7 +194,7 @@ def _origins_from_spans(hypothesis: Hypothesis, trace: Trace) -> Origins:
 
 
 def _origins_from_tree(hypothesis: Hypothesis, tree: DrawnTree) -> Origins:
-    """Return origins by the tree: a node computed before it was asked for had been drafted."""
+    """Return origins by the tree: a node computed before it was requested had been drafted."""
     path = _path_in_tree(hypothesis, tree)
     sources = {index: tree.sources[node] for index, node in enumerate(path[1:]) if tree.sources[node] != REQUESTED}
     return {index: ("copied", source) if source > DRAFTED else ("ahead", None) for index, source in sources.items()}
@@ -209,7 +209,7 @@ def _path_in_tree(hypothesis: Hypothesis, tree: DrawnTree) -> tuple[int, ...]:
 
 
 def _view_pass(
-    number: int, trace: Trace, best: AnswerView, tree: DrawnTree | None, ends: Sequence[int], odds: Odds
+    number: int, trace: Trace, best: AnswerView, tree: DrawnTree | None, ends: Sequence[int], probs: TokenProbs
 ) -> PassView:
     step = trace.passes[number]
     several = _has_several(trace)
@@ -218,7 +218,7 @@ def _view_pass(
     else:
         start = ends[number] - step.emitted
         texts = [token.text for token in best.tokens[start : ends[number]]]
-        drafts = [_with_correction(_view_draft(draft, texts, step, trace), start, best, odds) for draft in step.drafts]
+        drafts = [_with_correction(_view_draft(draft, texts, step, trace), start, best, probs) for draft in step.drafts]
     drafts.sort(key=lambda draft: (-draft.accepted, -draft.waiting))  # stable: else as drafted
     so_far = speed_numbers([replace(trace, passes=trace.passes[: number + 1])])
     return PassView(
@@ -261,12 +261,12 @@ def _view_draft(draft: Draft, written: Sequence[str], step: Pass, trace: Trace) 
     return DraftView(texts, draft.drafter, draft.span[0] if draft.span else None, accepted, right, right, accepted)
 
 
-def _with_correction(draft: DraftView, start: int, best: AnswerView, odds: Odds) -> DraftView:
+def _with_correction(draft: DraftView, start: int, best: AnswerView, probs: TokenProbs) -> DraftView:
     position = start + draft.right
     if draft.right >= len(draft.tokens) or position >= len(best.tokens):
         return draft
     correction = best.tokens[position]
-    drafted = odds[position].get(draft.tokens[draft.right], 0.0) if position < len(odds) else None
+    drafted = probs[position].get(draft.tokens[draft.right], 0.0) if position < len(probs) else None
     return replace(draft, correction=(correction.text, correction.probability, drafted))
 
 
@@ -303,7 +303,7 @@ def _describe_pass(
         ahead = f"{live}, {_count_noun(step.drafted, 'prefix')} along their drafts computed. "
         return f"{head}{ahead}The longest text grew by {_count_noun(step.emitted, 'token')}{tail}"
     if _has_several(trace):
-        ahead = f"{step.asked} prefixes asked for, {step.drafted} computed ahead. "
+        ahead = f"{step.asked} prefixes requested, {step.drafted} computed ahead. "
         return f"{head}{ahead}The beam grew by {_count_noun(step.emitted, 'token')}{tail}"
     middle = "Nothing was drafted. "
     if drafts:

@@ -38,7 +38,7 @@ class ReactionCheck:
     expected: str  # given other side of the reaction, or its agents
     rank: int  # rank of the expected side among the valid predictions, from 1; 0 if it is missing
     answers: int  # number of valid predictions
-    chance: float  # calibrated probability of the prediction at that rank, else the model's; 0 if it is missing
+    probability: float  # calibrated probability of the prediction at that rank, else the model's; 0 if it is missing
     near: int  # rank of the first near miss if the expected side is missing; 0 if there is none
     nearly: str  # how the near miss differs; empty if there is none
     problem: str  # problem of the reaction itself, independent of the model; empty if there is none
@@ -109,7 +109,7 @@ def judge_predictions(task: Task, query: str, expected: str, result: DecodeResul
         task, query, expected, 0, len(answers), 0.0, 0, "", _find_problem(task, query, expected), result
     )
     if ranks:
-        return replace(check, rank=ranks[0], chance=answer_probability(answers[ranks[0] - 1]))
+        return replace(check, rank=ranks[0], probability=answer_probability(answers[ranks[0] - 1]))
     for rank, answer in enumerate(answers, 1):
         if difference := _describe_near_miss(task, query, expected, answer.canonical):
             return replace(check, near=rank, nearly=difference)

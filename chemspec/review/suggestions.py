@@ -87,11 +87,11 @@ class Suggestion:
         """The E/Z isomers among the predictions of one product, each with its probability; empty if there is one."""
         if self.task != "forward" or not self.alternatives:
             return ""
-        odds: dict[str, float] = {}
+        probs: dict[str, float] = {}
         for answer in self.members:
             word = geometry(answer.canonical)
-            odds[word] = odds.get(word, 0.0) + answer_probability(answer)
-        return ", ".join(f"{word} {format_percent(chance)}" for word, chance in odds.items())
+            probs[word] = probs.get(word, 0.0) + answer_probability(answer)
+        return ", ".join(f"{word} {format_percent(p)}" for word, p in probs.items())
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
@@ -136,9 +136,9 @@ def answer_probability(answer: Hypothesis) -> float:
     return answer.probability if answer.confidence is None else answer.confidence
 
 
-def format_percent(odds: float) -> str:
+def format_percent(p: float) -> str:
     """Return a probability in whole percent, never 0 or 100."""
-    return "under 1 %" if odds < 0.01 else "over 99 %" if odds > 0.99 else f"{100 * odds:.0f} %"
+    return "under 1 %" if p < 0.01 else "over 99 %" if p > 0.99 else f"{100 * p:.0f} %"
 
 
 def describe_patents(sources: Iterable[str], close: int) -> str:
@@ -154,9 +154,9 @@ def describe_check(check: ForwardCheck | None) -> str:
     return f"{check.text} ({format_percent(check.probability)})" if check.product else check.text
 
 
-def confidence_word(odds: float) -> str:
+def confidence_word(p: float) -> str:
     """Return the level of confidence in words."""
-    return "high confidence" if odds >= CONFIDENT else "medium confidence" if odds >= DOUBTFUL else "low confidence"
+    return "high confidence" if p >= CONFIDENT else "medium confidence" if p >= DOUBTFUL else "low confidence"
 
 
 def group_answers(task: Task, query: str, result: DecodeResult) -> list[Suggestion]:
@@ -236,7 +236,7 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         if change.unset and task == "retro":
             yield f"stereo missing: {_centre_numbers(change.unset)} {_is_or_are(change.unset)} not set in the reactants"
         if change.lost and task == "forward":
-            yield f"stereo lost: {_centre_numbers(change.lost)} {_is_or_are(change.lost)} set in the flask and not here"
+            yield f"stereo lost: {_centre_numbers(change.lost)} {_is_or_are(change.lost)} set in the query and not here"
         if task == "retro" and change.key[0] == "dehalogenation":
             yield "removes a halogen that would have to be introduced first"
     check = suggestion.check

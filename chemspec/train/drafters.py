@@ -126,8 +126,8 @@ class HeadTraining(loop.Training):
         """Return logits (N, K, V) of every head at every position, and the target tokens (N, K)."""
         source, target = batch
         with torch.no_grad():
-            teacher = self.target[0]
-            states = teacher.states(target[:, :-2], *teacher.encode(source))
+            target_model = self.target[0]
+            states = target_model.states(target[:, :-2], *target_model.encode(source))
         count, width = self.model.config.heads, states.shape[1]
         # The state at position t predicts token t + 1; head i, from 0, predicts token t + 2 + i.
         padded = pad(target, (0, count), value=PAD)

@@ -24,7 +24,7 @@ from chemspec.engine.engine import Engine
 from chemspec.plan.algorithms import Inventory, to_syntheseus_molecule
 from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Expander
-from chemspec.plan.search import Search
+from chemspec.plan.search import RouteSearch
 from chemspec.plan.stock import PAROUTES, Stock, load_stock
 from chemspec.planners.syntheseus import ChemspecBackward
 from chemspec.review.review import load_fastest
@@ -42,10 +42,10 @@ def plan_until_solved(
     """Search as `chemspec plan` does until there is a route; returns when, or None."""
     expander = Expander(models["retro"], models.get("forward"), DecodeSettings(n=n, drafter=drafter), keep=False)
     settings = PlanSettings(seconds=seconds, expansions=SEARCH_ENDS, nodes=SEARCH_ENDS)
-    search = Search(target, expander, stock, settings, clock)
+    search = RouteSearch(target, expander, stock, settings, clock)
     solved_after: list[float] = []
 
-    def watch(now: Search) -> bool:
+    def watch(now: RouteSearch) -> bool:
         if now.solved:
             solved_after.append(now.seconds)
         return now.solved
@@ -62,7 +62,7 @@ def plan_until_solved(
     }
 
 
-def algorithm_search(search: Search, watch: Callable[[Search], bool]) -> None:
+def algorithm_search(search: RouteSearch, watch: Callable[[RouteSearch], bool]) -> None:
     """Run a search without listing its routes."""
     search.result = lambda _: None  # type: ignore[assignment,method-assign,return-value]
     search.run(watch)

@@ -75,9 +75,10 @@ def decode(
         compiled=compiled,
     )
     run.run_to_end()
-    assert all(step.draft_seconds > 0 and step.model_seconds > 0 for passes in run.passes_by_query for step in passes)
+    recorded = [run._loop.recorded_passes(query) for query in range(len(batch))]
+    assert all(step.draft_seconds > 0 and step.model_seconds > 0 for passes in recorded for step in passes)
     ends = [run._loop.finished_searches(query)[-1].seconds for query in range(len(batch))]
-    assert all(bool(end) is bool(passes) for end, passes in zip(ends, run.passes_by_query, strict=True))
+    assert all(bool(end) is bool(passes) for end, passes in zip(ends, recorded, strict=True))
     results = [run.take_result(query) for query in range(len(batch))]
     return [[timeless(search) for search in (*result.earlier, result)] for result in results]
 

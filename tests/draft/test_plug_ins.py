@@ -223,6 +223,7 @@ def test_a_function_in_a_file_is_a_drafter(tiny_retro: Path, file: Path) -> None
             for name in ("missing.py:propose", "no_such_module:propose", "json:loads_not", "json:__name__")
         ),
         ("lookup9:propose", r"for a file write lookup9\.py:propose"),
+        ("missing.py:propose", r"cannot be loaded: there is no file .*missing\.py$"),
         ("lookup.py:short", r"give `propose\(source, prefix, max_new_tokens\)`"),
         ("lookup.py:Other", "give a DrafterSpec"),
     ],

@@ -199,7 +199,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
-@pytest.mark.parametrize("suffix", writers.WRITERS)
+@pytest.mark.parametrize("suffix", writers.OUTPUT_ENDINGS)
 def test_one_row_a_query_in_their_order(tmp_path: Path, suffix: str) -> None:
     out = tmp_path / f"out{suffix}"
     assert run(ODD, out) == {"ok": len(ODD) - 1, "invalid": 1}
@@ -217,7 +217,7 @@ def test_a_csv_has_a_column_for_every_answer_asked_for(tmp_path: Path) -> None:
     assert (second["smiles_1"], second["message"]) == ("", 'x is no atom, but a "letter"')
 
 
-@pytest.mark.parametrize("suffix", writers.WRITERS)
+@pytest.mark.parametrize("suffix", writers.OUTPUT_ENDINGS)
 @pytest.mark.parametrize("queries", [[], ["x", "x"]])
 def test_a_file_without_an_answer_is_valid_too(tmp_path: Path, suffix: str, queries: list[str]) -> None:
     out = tmp_path / f"out{suffix}"
@@ -245,7 +245,7 @@ def test_a_header_or_a_last_line_cut_anywhere_is_redone_and_nothing_else(tmp_pat
         assert engine.asked == (ODD if end in header else ODD[-1:])
 
 
-@pytest.mark.parametrize("suffix", writers.WRITERS)
+@pytest.mark.parametrize("suffix", writers.OUTPUT_ENDINGS)
 @pytest.mark.parametrize("calls", [0, 1, 4, len(ODD) - 1])
 def test_an_interrupted_run_goes_on_to_the_same_file(tmp_path: Path, suffix: str, calls: int) -> None:
     once, twice = tmp_path / f"once{suffix}", tmp_path / f"twice{suffix}"

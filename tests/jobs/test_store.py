@@ -88,3 +88,26 @@ def test_a_store_that_cannot_take_them_over_is_made_with_the_next_try(
         with pytest.raises(ZeroDivisionError):
             JOBS.all()
     assert [*JOBS.all()] == [SECOND, FIRST] and len(ANSWERS.all()) == 2
+
+
+def test_a_lock_that_cannot_be_read_is_an_error_not_a_held_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
+    with store.hold_lock("a.lock", timeout=0.0) as held:
+        assert held and store.is_locked("a.lock")
+    assert not store.is_locked("a.lock")
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+
+    class Broken:
+        def execute(self, _: str) -> None:
+            raise error
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr(sqlite3, "connect", lambda *_, **__: Broken())
+    with pytest.raises(StoreError, match="disk I/O error"):
+        store.is_locked("a.lock")
+    with pytest.raises(StoreError, match="disk I/O error"), store.hold_lock("a.lock", timeout=0.0):
+        pass

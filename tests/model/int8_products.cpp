@@ -10,7 +10,7 @@ int main() {
   const char* names[] = {"plain", "avx2", "avx-vnni", "avx512-vnni", "neon-dot"};
   std::mt19937 random(1);
   ThreadPool pool(2);
-  Room room;
+  ConvertedInputs inputs;
   int differ = 0;
   for (int which = PLAIN; which <= NEON_DOT; which++) {
     if (!chemspec_supports(which)) continue;
@@ -27,8 +27,8 @@ int main() {
           Linear plain, other;
           plain.set_int8(out, in, weight.data(), scales.data(), bias.data(), PLAIN);
           other.set_int8(out, in, weight.data(), scales.data(), bias.data(), Instructions(which));
-          int8_linear(pool, PLAIN, plain, x.data(), in, rows, expected.data(), out, RELU, room);
-          int8_linear(pool, Instructions(which), other, x.data(), in, rows, found.data(), out, RELU, room);
+          int8_linear(pool, PLAIN, plain, x.data(), in, rows, expected.data(), out, RELU, inputs);
+          int8_linear(pool, Instructions(which), other, x.data(), in, rows, found.data(), out, RELU, inputs);
           differ += std::memcmp(expected.data(), found.data(), expected.size() * sizeof(float)) != 0;
           compared++;
         }

@@ -25,7 +25,7 @@ from chemspec.plan import constraints
 from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import DISAGREEMENT_FACTOR, Expander, Proposal
 from chemspec.plan.routes import Plan, Route, step_table
-from chemspec.plan.search import Search, plan
+from chemspec.plan.search import RouteSearch, plan
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
@@ -358,7 +358,7 @@ def test_a_deadline_includes_the_list_of_routes(tmp_path: Path, within: float) -
 def test_a_far_deadline_changes_no_route_and_a_solution_is_noticed(tmp_path: Path) -> None:
     solved_at: list[int] = []
 
-    def watch(now: Search) -> bool:
+    def watch(now: RouteSearch) -> bool:
         solved_at.extend([now.expansions] * (now.solved and not solved_at))
         return False
 
@@ -373,11 +373,11 @@ def test_a_far_deadline_changes_no_route_and_a_solution_is_noticed(tmp_path: Pat
 def test_it_stops_when_asked_or_interrupted_with_what_it_has(tmp_path: Path) -> None:
     seen: list[int] = []
 
-    def watch(now: Search) -> bool:
+    def watch(now: RouteSearch) -> bool:
         seen.append(now.expansions)
         return now.expansions == 4
 
-    def interrupt(now: Search) -> bool:
+    def interrupt(now: RouteSearch) -> bool:
         if now.expansions == 5:
             raise KeyboardInterrupt
         return False

@@ -18,7 +18,7 @@ from syntheseus.search.algorithms.best_first.retro_star import MolIsPurchasableC
 from syntheseus.search.mol_inventory import SmilesListInventory
 from syntheseus.search.node_evaluation.common import ConstantNodeEvaluator, ReactionModelLogProbCost
 
-from chemspec.planners.source import Source, Step
+from chemspec.planners.source import Step, StepSource
 from chemspec.planners.syntheseus import ChemspecBackward, ChemspecForward
 
 # With this seed some of the answers are molecules.
@@ -64,8 +64,8 @@ def test_a_model_with_a_deadline_gives_the_answers_of_a_beam(folder: Path, engin
     assert [told(reactions) for reactions in calls] == [expected(engine, query, 4) for query in QUERIES]
     assert ChemspecBackward(str(folder), threads=1, within=1e-6)([Molecule("CCN")], num_results=4) == [[]]
     with serving({"retro": engine}) as service:
-        remote = Source("retro", server=service.url, within=60.0)
-        assert remote.predict_steps(QUERIES, 4) == Source("retro", model=str(folder), threads=1).predict_steps(
+        remote = StepSource("retro", server=service.url, within=60.0)
+        assert remote.predict_steps(QUERIES, 4) == StepSource("retro", model=str(folder), threads=1).predict_steps(
             QUERIES, 4
         )
 
@@ -112,7 +112,7 @@ def test_a_service_answers_alike(folder: Path, engine: Engine) -> None:
 
 
 def test_salts_stay_together_and_can_be_taken_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Source, "predict_steps", lambda *_: [[Step(("CCO", "[Na+].[OH-]"), 0.5, -0.7)]])
+    monkeypatch.setattr(StepSource, "predict_steps", lambda *_: [[Step(("CCO", "[Na+].[OH-]"), 0.5, -0.7)]])
     for keep_salts, expected in ((True, ["CCO", "[Na+].[OH-]"]), (False, ["CCO", "[Na+]", "[OH-]"])):
         ((reaction,),) = ChemspecBackward(keep_salts=keep_salts)([Molecule("CC")], num_results=1)
         assert sorted(one.smiles for one in reaction.reactants) == expected

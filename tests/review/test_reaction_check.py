@@ -48,7 +48,7 @@ class Fake:
 def test_a_reaction_in_any_format_is_checked_with_one_search(written: str, task: str) -> None:
     engine: Any = Fake(task, "CCO", ACETANILIDE if task == "forward" else FLASK)
     found = check_reaction(engine, written)
-    assert (found.rank, found.agrees, found.chance, found.problem) == (2, False, 0.25, "")
+    assert (found.rank, found.agrees, found.probability, found.problem) == (2, False, 0.25, "")
     assert [one.canonical for one in found.others] == ["CCO"]
     (asked,) = engine.asked
     right = set(formats.read_any(written, task="forward").smiles.split(".")), {ACETANILIDE}  # type: ignore[union-attr]
@@ -82,7 +82,7 @@ def test_reactants_agree_with_solvents_beside_them_but_not_without_all_atoms() -
 def test_agents_are_looked_for_as_a_set(written: str) -> None:
     engine: Any = Fake("reagents", "c1ccncc1", "ClCCl.CCN(CC)CC")
     found = check_reaction(engine, written)
-    assert (found.rank, found.problem, found.chance) == (2, "", 0.25)
+    assert (found.rank, found.problem, found.probability) == (2, "", 0.25)
     assert "this set is answer 2 of 2" in found.sentence()
     assert [query for query, _ in engine.asked] == [f"{FLASK}>>{ACETANILIDE}"]
 

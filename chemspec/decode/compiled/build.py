@@ -47,9 +47,8 @@ def loop_library() -> ctypes.CDLL | None:
     except compiled.NoKernelError:
         return None
     pointer = c_void_p
-    loaded.chemspec_loop.restype = loaded.chemspec_loop_state.restype = loaded.chemspec_loop_kept_slots.restype = (
-        pointer
-    )
+    for function in (loaded.chemspec_loop, loaded.chemspec_loop_state, loaded.chemspec_loop_kept_slots):
+        function.restype = pointer
     loaded.chemspec_loop_add_queries.argtypes = (pointer, c_int, pointer, pointer, pointer)
     loaded.chemspec_loop_add_draft.argtypes = (
         *(pointer, c_int, c_int, pointer, c_int, c_int, c_int, c_int, c_int),

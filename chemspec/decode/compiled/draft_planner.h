@@ -46,7 +46,6 @@ class DraftPlanner {
         call_seconds_(args.call_seconds),
         has_probabilities_(args.has_probabilities != 0) {}
 
-  // `DraftPlanner.begin_pass`.
   bool begin_pass(int requested, int queries, int waiting, int hypotheses) {
     requested_ = requested, queries_ = queries, waiting_ = waiting;
     observed_paths_.clear();

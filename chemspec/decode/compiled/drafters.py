@@ -70,17 +70,14 @@ class CompiledDrafter:
             raise MemoryError("there is not enough memory to draft")
 
     def _describe_planner(self, planner: DraftPlanner) -> int:
-        curve, records = (
-            planner.cost,
-            (planner.acceptance_by_probability, planner.acceptance_by_position, planner.level_completion),
-        )
+        curve = planner.cost
+        records = planner.acceptance_by_probability, planner.acceptance_by_position, planner.level_completion
         columns = [array("d", values) for record in records for values in (record.hits, record.tries)]
         columns = [array("d", curve.nodes), array("d", curve.seconds), *columns]
         self._kept += columns
-        sizes, starts = [len(record.hits) for record in records], map(array_address, columns)
-        return self._keep_alive(
-            DraftPlannerArgs(len(curve.nodes), *sizes, planner.has_probabilities, planner.call_seconds, *starts)
-        )
+        sizes = len(curve.nodes), *[len(record.hits) for record in records]
+        options = planner.has_probabilities, planner.call_seconds
+        return self._keep_alive(DraftPlannerArgs(*sizes, *options, *map(array_address, columns)))
 
     def _keep_alive(self, structure: ctypes.Structure) -> int:
         self._kept.append(structure)

@@ -295,7 +295,7 @@ class CompiledLoop:
     def _read_adjacent_drafts(self, view: RecordView, first: int, count: int) -> list[Draft]:
         """Read adjacent drafts with their tokens, positions and probabilities."""
         tokens, positions = (cast(start, POINTER(c_int32)) for start in (view.draft_tokens, view.draft_places))
-        chances, names = cast(view.draft_chances, POINTER(c_double)), self._proposals.names
+        probs, names = cast(view.draft_chances, POINTER(c_double)), self._proposals.names
         rows = read_structs(DRAFT, view.draft_rows, count, first)
         return [
             Draft(
@@ -304,9 +304,9 @@ class CompiledLoop:
                 (begin, end) if spanned else None,
                 match,
                 tuple(positions[position : position + position_count]),
-                tuple(chances[chance : chance + chance_count]),
+                tuple(probs[prob : prob + prob_count]),
             )
-            for name, token, length, spanned, begin, end, match, position, position_count, chance, chance_count in rows
+            for name, token, length, spanned, begin, end, match, position, position_count, prob, prob_count in rows
         ]
 
 

@@ -5,7 +5,7 @@ never change the output. In `hierarchy` a small model drafts for the medium one,
 would alone.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import filterfalse, starmap
 from math import exp
@@ -14,11 +14,9 @@ from typing import Self
 from chemspec.draft.base import Drafter
 from chemspec.draft.learned.gamma import AdaptiveGamma, Gamma
 from chemspec.draft.learned.small import DraftGenerator, DraftModelSession, SourcePrefix
-from chemspec.model.session import Source
 from chemspec.tokenizer import BOS, EOS, PAD
-from chemspec.types import Draft, Prefix
+from chemspec.types import Cost, Draft, Prefix, SourceIds
 
-Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
 WIDER = 8  # number of added nodes over which the cost of one more node is averaged
 
 
@@ -26,12 +24,12 @@ WIDER = 8  # number of added nodes over which the cost of one more node is avera
 class _Text:
     """A draft being generated: its prefix, the maximum number of tokens left, its tokens and their probabilities."""
 
-    source: Source
+    source: SourceIds
     prefix: Prefix
     left: int
     tokens: list[int] = field(default_factory=list)
-    chances: list[float] = field(default_factory=list)
-    chance: float = 1.0  # joint probability
+    probs: list[float] = field(default_factory=list)
+    joint_probability: float = 1.0
 
 
 class GreedyDraftGenerator(DraftGenerator):
@@ -44,7 +42,7 @@ class GreedyDraftGenerator(DraftGenerator):
         self.floor = floor
         self._rounds, self._written = 1, 1 if helper is None else 3
 
-    def extend_drafts(self, texts: Sequence[tuple[Source, Prefix, int]]) -> None:
+    def extend_drafts(self, texts: Sequence[tuple[SourceIds, Prefix, int]]) -> None:
         """Generate drafts from (source, prefix, maximum length) each, to be read by `generated_tokens`."""
         open_ = list(filterfalse(self._extend_from_scores, starmap(_Text, texts)))
         while open_:
@@ -64,11 +62,11 @@ class GreedyDraftGenerator(DraftGenerator):
             self._written += before - sum(text.left for text in open_)
             open_ = moved
 
-    def generated_tokens(self, source: Source, prefix: Prefix, length: int) -> tuple[list[int], list[float]]:
+    def generated_tokens(self, source: SourceIds, prefix: Prefix, length: int) -> tuple[list[int], list[float]]:
         """Return at most `length` tokens generated after a prefix, and their probabilities."""
         text = _Text(source, prefix, length)
         self._extend_from_scores(text)
-        return text.tokens, text.chances
+        return text.tokens, text.probs
 
     def seconds_per_token(self, prefixes: int) -> float:
         """Return the seconds for one more token after each of this number of prefixes."""
@@ -84,12 +82,12 @@ class GreedyDraftGenerator(DraftGenerator):
             scores = self.model.cached_scores(text.source, text.prefix)
             if scores is None:
                 return False
-            token, chance = int(scores.ids[0]), exp(float(scores.log_probs[0]))
-            text.chance *= chance
-            if token in (PAD, BOS) or text.chance < self.floor:
+            token, probability = int(scores.ids[0]), exp(float(scores.log_probs[0]))
+            text.joint_probability *= probability
+            if token in (PAD, BOS) or text.joint_probability < self.floor:
                 break
             text.tokens.append(token)
-            text.chances.append(chance)
+            text.probs.append(probability)
             text.prefix, text.left = (*text.prefix, token), text.left - 1
             if token == EOS:
                 break

@@ -31,7 +31,7 @@ class FixedGamma:
         """Return the tokens to draft in the next pass."""
         return self._length
 
-    def record_outcome(self, accepted: int, refused: int) -> None:
+    def record_outcome(self, accepted: int, rejected: int) -> None:
         """Do nothing: the length is fixed."""
 
 
@@ -60,10 +60,10 @@ class AdaptiveGamma:
         chosen = best_draft_length(self.alpha, self.ratio, longest=self.longest)
         return chosen if chosen or self._passes % PROBE else 1
 
-    def record_outcome(self, accepted: int, refused: int) -> None:
+    def record_outcome(self, accepted: int, rejected: int) -> None:
         """Count accepted tokens, and whether (1 or 0) the token after them was rejected."""
         self.hits += accepted
-        self.tries += accepted + refused
+        self.tries += accepted + rejected
 
 
 Gamma = FixedGamma | AdaptiveGamma

@@ -12,12 +12,12 @@ from math import exp
 from typing import Any, Generic, TypeVar
 
 from chemspec.draft.base import Drafter, check_draft_size
+from chemspec.draft.learned.small import SourcePrefix
 from chemspec.model.session import Session
 from chemspec.tokenizer import BOS, EOS, PAD, UNK
 from chemspec.types import Draft, Prefix
 
 P = TypeVar("P")
-Key = tuple[tuple[int, ...], Prefix]  # a query's token ids and a prefix of its output
 Filled = tuple[Sequence[int], Sequence[float]]  # the tokens of the masks after a prefix, and their log-probs
 # Predicts the tokens after every (source, prefix) in one forward pass.
 Fill = Callable[[Sequence[tuple[Sequence[int], Prefix]]], Sequence[Filled]]
@@ -40,10 +40,10 @@ class LearnedDrafter(Drafter, Generic[P]):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._predicted: Mapping[Key, P] = {}
+        self._predicted: Mapping[SourcePrefix, P] = {}
 
     @abstractmethod
-    def predict(self, requested: Sequence[tuple[Key, int]]) -> Mapping[Key, P]:
+    def predict(self, requested: Sequence[tuple[SourcePrefix, int]]) -> Mapping[SourcePrefix, P]:
         """Return the predictions for requested prefixes, each given with its `max_new_tokens`."""
 
     @abstractmethod
@@ -74,7 +74,7 @@ class SpecDrafter(LearnedDrafter[Filled]):
             message = f"draft length {length}; this drafter was trained to fill {masks} tokens at once, and no more"
             raise ValueError(message)
 
-    def predict(self, requested: Sequence[tuple[Key, int]]) -> Mapping[Key, Filled]:
+    def predict(self, requested: Sequence[tuple[SourcePrefix, int]]) -> Mapping[SourcePrefix, Filled]:
         """Fill the masks after all prefixes of a pass; see `LearnedDrafter.predict`."""
         keys = [key for key, max_new_tokens in requested if max_new_tokens > 0]
         self.calls += bool(keys)
@@ -106,7 +106,7 @@ class HeadDrafts(LearnedDrafter[Predicted]):
         """Read the hidden states from this session."""
         self.read_state = session.hidden_state
 
-    def predict(self, requested: Sequence[tuple[Key, int]]) -> Mapping[Key, Predicted]:
+    def predict(self, requested: Sequence[tuple[SourcePrefix, int]]) -> Mapping[SourcePrefix, Predicted]:
         """Evaluate the heads after all prefixes whose last state is known; see `LearnedDrafter.predict`."""
         read = [(key, self.read_state(key[0], key[1][:-1])) for key, max_new_tokens in requested if max_new_tokens > 0]
         states = {key: state for key, state in read if state is not None}
@@ -117,9 +117,9 @@ class HeadDrafts(LearnedDrafter[Predicted]):
         return {
             key: [
                 [pair for pair in zip(*head, strict=True) if pair[0] not in NEVER]
-                for head in zip(tokens[: self.length], chances[: self.length], strict=True)
+                for head in zip(tokens[: self.length], scores[: self.length], strict=True)
             ]
-            for key, tokens, chances in zip(states, ids, log_probs, strict=True)
+            for key, tokens, scores in zip(states, ids, log_probs, strict=True)
         }
 
 
@@ -150,45 +150,45 @@ class Medusa(HeadDrafts):
 
     def drafts_of(self, predicted: Predicted, max_new_tokens: int) -> Sequence[Draft]:
         """Return the leaves of the tree; see `LearnedDrafter.drafts_of`."""
-        grown = self._likeliest_paths(predicted[:max_new_tokens])
-        inner = {path[:-1] for path in grown}
-        leaves = [path for path in grown if path not in inner][: self.count or None]
+        paths = self._likeliest_paths(predicted[:max_new_tokens])
+        inner = {path[:-1] for path in paths}
+        leaves = [path for path in paths if path not in inner][: self.count or None]
         return [
-            Draft(tuple(token for token, _ in path), self.name, chances=tuple(share for _, share in path))
+            Draft(tuple(token for token, _ in path), self.name, chances=tuple(probability for _, probability in path))
             for path in leaves
         ]
 
     def _likeliest_paths(self, predicted: Sequence[Sequence[tuple[int, float]]]) -> list[tuple[tuple[int, float], ...]]:
         """Return the most probable paths of (token, probability), sorted, so parents come before children."""
         heap: list[tuple[float, int, tuple[tuple[int, float], ...]]] = [(-1.0, 0, ())]
-        grown: list[tuple[tuple[int, float], ...]] = []
+        paths: list[tuple[tuple[int, float], ...]] = []
         made = 0  # breaks ties: the path created first goes first
-        while heap and len(grown) < self.nodes:
+        while heap and len(paths) < self.nodes:
             negative, _, path = heappop(heap)
             if path:
-                grown.append(path)
+                paths.append(path)
                 if path[-1][0] == EOS:
                     continue
             for token, log_prob in predicted[len(path)] if len(path) < len(predicted) else ():
-                share = exp(log_prob)
-                if -negative * share >= MIN_PROBABILITY:
+                probability = exp(log_prob)
+                if -negative * probability >= MIN_PROBABILITY:
                     made += 1
-                    heappush(heap, (negative * share, made, (*path, (token, share))))
-        return grown
+                    heappush(heap, (negative * probability, made, (*path, (token, probability))))
+        return paths
 
 
 def sequential_draft(tokens: Sequence[int], log_probs: Sequence[float], drafter: str) -> tuple[Draft, ...]:
     """Return one draft of the tokens up to eos or a joint probability below `MIN_PROBABILITY`; none if it is empty."""
     drafted: list[int] = []
     probs: list[float] = []
-    whole = 1.0
+    joint_probability = 1.0
     for token, log_prob in zip(tokens, log_probs, strict=False):
-        chance = exp(log_prob)
-        whole *= chance
-        if whole < MIN_PROBABILITY:
+        probability = exp(log_prob)
+        joint_probability *= probability
+        if joint_probability < MIN_PROBABILITY:
             break
         drafted.append(token)
-        probs.append(chance)
+        probs.append(probability)
         if token == EOS:
             break
     return (Draft(tuple(drafted), drafter, chances=tuple(probs)),) if drafted else ()

@@ -1,9 +1,9 @@
 """Drafts sampled from a small model, for speculative sampling: every token comes with its distribution.
 
 A sampling decoder and the drafter share a `SampleRequest`: the decoder sets the sequences that need next tokens, and
-the drafter adds its guesses to them, for all requests at once when the loop prepares a forward pass. With three models
-(Tulsian et al., Algorithm 3) the small model's tokens are accepted or resampled by the medium model by the same rule,
-so each token has the medium model's distribution, by which the target verifies it.
+the drafter adds drafted tokens to them, for all requests at once when the loop prepares a forward pass. With three
+models (Tulsian et al., Algorithm 3) the small model's tokens are accepted or resampled by the medium model by the same
+rule, so each token has the medium model's distribution, by which the target verifies it.
 """
 
 from collections import deque
@@ -13,12 +13,11 @@ from itertools import accumulate, takewhile
 from typing import Self
 
 from chemspec.draft.learned.gamma import Gamma
-from chemspec.draft.learned.network import Key, LearnedDrafter
-from chemspec.draft.learned.small import DraftGenerator, DraftModelSession
+from chemspec.draft.learned.network import LearnedDrafter
+from chemspec.draft.learned.small import DraftGenerator, DraftModelSession, SourcePrefix
 from chemspec.draft.rejection import DraftedToken, Nucleus, Seeded, accept_or_resample
-from chemspec.model.session import Source
 from chemspec.tokenizer import BOS, EOS, PAD
-from chemspec.types import Draft, Prefix
+from chemspec.types import Draft, Prefix, SourceIds
 
 
 @dataclass
@@ -27,9 +26,9 @@ class SampledSequence:
 
     prefix: Prefix = (BOS,)  # the accepted tokens
     # Drafted tokens after `prefix` that are not verified yet.
-    guesses: deque[DraftedToken] = field(default_factory=deque)
-    # Whether all guesses were accepted, so that the next token is sampled from the target's scores that were computed
-    # with them.
+    drafted_tokens: deque[DraftedToken] = field(default_factory=deque)
+    # Whether all drafted tokens were accepted, so that the next token is sampled from the target's scores computed with
+    # them.
     bonus: bool = False
     log_probs: list[float] = field(default_factory=list)  # the target's log-probs of every token after bos
     # Score of Tulsian et al., Algorithm 2: log-probs of the tokens that were not drafted, in the distribution they were
@@ -41,7 +40,7 @@ class SampledSequence:
 class SampleRequest:
     """Sequences of one query for which its decoder needs drafts."""
 
-    source: Source  # the query's token ids
+    source: SourceIds  # the query's token ids
     rng: Seeded  # source of randomness of the drafts, independent of the decoder's
     gamma: Gamma  # determines the number of tokens to draft
     waiting: Sequence[SampledSequence] = ()  # sequences that need next tokens now
@@ -49,13 +48,13 @@ class SampleRequest:
 
 @dataclass
 class DraftRequest:
-    """A draft to sample: `guesses` and at most `left` more tokens after `prefix`."""
+    """A draft to sample: `drafted_tokens` and at most `left` more tokens after `prefix`."""
 
-    source: Source
+    source: SourceIds
     prefix: Prefix
     left: int
     rng: Seeded
-    guesses: list[DraftedToken] = field(default_factory=list)
+    drafted_tokens: list[DraftedToken] = field(default_factory=list)
 
 
 class SamplingDraftGenerator(DraftGenerator):
@@ -78,29 +77,29 @@ class SamplingDraftGenerator(DraftGenerator):
             self.model.score_prefixes(
                 (text.source, prefix)
                 for text, draft in zip(unfinished, drafts, strict=True)
-                for prefix in _scorable_prefixes(text.prefix, draft.guesses)
+                for prefix in _scorable_prefixes(text.prefix, draft.drafted_tokens)
                 if self.model.can_read(text.source, prefix)
             )
             for text, draft in zip(unfinished, drafts, strict=True):
-                self._accept_guesses(text, draft.guesses)
+                self._accept_drafted(text, draft.drafted_tokens)
 
-    def _accept_guesses(self, text: DraftRequest, guesses: Sequence[DraftedToken]) -> None:
-        """Extend the draft by its guesses up to the first rejected one, and by one more token."""
-        for guess in (*guesses, None):
+    def _accept_drafted(self, text: DraftRequest, drafted_tokens: Sequence[DraftedToken]) -> None:
+        """Extend the draft by drafted tokens up to the first rejected one, and by one more token."""
+        for drafted in (*drafted_tokens, None):
             scores = self.model.cached_scores(text.source, text.prefix)
             if text.left == 0 or scores is None:
                 return
             probs = self.nucleus(scores)
-            step = accept_or_resample(guess, probs, text.rng)
-            text.guesses.append(DraftedToken(step.token, probs))
+            step = accept_or_resample(drafted, probs, text.rng)
+            text.drafted_tokens.append(DraftedToken(step.token, probs))
             text.prefix, text.left = (*text.prefix, step.token), 0 if step.token == EOS else text.left - 1
             if not step.drafted:
                 return
 
 
-def _scorable_prefixes(prefix: Prefix, guesses: Sequence[DraftedToken]) -> list[Prefix]:
-    """Return the prefix and its extensions by the guesses, up to eos."""
-    tokens = takewhile(lambda token: token != EOS, (guess.token for guess in guesses))
+def _scorable_prefixes(prefix: Prefix, drafted_tokens: Sequence[DraftedToken]) -> list[Prefix]:
+    """Return the prefix and its extensions by the drafted tokens, up to eos."""
+    tokens = takewhile(lambda token: token != EOS, (drafted.token for drafted in drafted_tokens))
     return list(accumulate(tokens, lambda path, token: (*path, token), initial=prefix))
 
 
@@ -123,9 +122,9 @@ class Sampled(LearnedDrafter[list[Draft]]):
         """Number of forward passes of the draft models so far."""
         return self.generator.calls
 
-    def predict(self, requested: Sequence[tuple[Key, int]]) -> Mapping[Key, list[Draft]]:
+    def predict(self, requested: Sequence[tuple[SourcePrefix, int]]) -> Mapping[SourcePrefix, list[Draft]]:
         """Sample drafts for the waiting sequences of all requests; see `LearnedDrafter.predict`."""
-        limits, drafts = dict(requested), dict[Key, list[Draft]]()
+        limits, drafts = dict(requested), dict[SourcePrefix, list[Draft]]()
         ordered: list[tuple[SampledSequence, DraftRequest]] = []
         for request in self.requests:
             sequences = [sequence for sequence in request.waiting if (request.source, sequence.prefix) in limits]
@@ -136,12 +135,12 @@ class Sampled(LearnedDrafter[list[Draft]]):
         self.generator.release_others(list(limits))
         self.generator.sample_drafts([draft_request for _, draft_request in ordered])
         for sequence, draft_request in ordered:
-            sequence.guesses.extend(draft_request.guesses)
-            drafted = (guess.token for guess in draft_request.guesses)
-            tokens = tuple(takewhile(lambda token: token not in (BOS, PAD), drafted))  # these may be sampled
+            sequence.drafted_tokens.extend(draft_request.drafted_tokens)
+            sampled = (drafted.token for drafted in draft_request.drafted_tokens)
+            tokens = tuple(takewhile(lambda token: token not in (BOS, PAD), sampled))  # these may be sampled
             if tokens:
                 key = (draft_request.source, sequence.prefix)
-                probs = tuple(float(guess.probs[guess.token]) for guess in draft_request.guesses)
+                probs = tuple(float(drafted.probs[drafted.token]) for drafted in draft_request.drafted_tokens)
                 draft = Draft(tokens, self.name, chances=probs[: len(tokens)])
                 drafts.setdefault(key, []).append(draft)
         return drafts

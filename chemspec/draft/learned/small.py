@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import Self
 
 from chemspec.model.runner import Backend
-from chemspec.model.session import Session, Source
-from chemspec.types import Prefix, Scores
+from chemspec.model.session import Session
+from chemspec.types import Cost, Prefix, Scores, SourceIds
 
-SourcePrefix = tuple[Source, Prefix]  # a query's token ids and a prefix of its output
+SourcePrefix = tuple[SourceIds, Prefix]  # a query's token ids and a prefix of its output
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,7 @@ class DraftModel:
     backend: Backend  # backend of the model
     positions: int  # maximum length of source and output, bos and eos included
     vocab_size: int  # size of the vocabulary
-    # Returns the cost curve, seconds of a forward pass by its number of nodes on this machine.
-    cost: Callable[[], Callable[[float], float]]
+    cost: Callable[[], Cost]  # returns the cost curve on this machine
 
 
 class DraftModelSession:
@@ -32,21 +31,21 @@ class DraftModelSession:
         self.model = model
         self.top_k = min(top_k, model.vocab_size)
         self.calls = 0  # forward passes of its decoder
-        self._known: dict[Source, dict[Prefix, Scores]] = {}
-        self._open: list[tuple[Session, dict[Source, int]]] = []  # with the numbers of the unfinished sources
+        self._known: dict[SourceIds, dict[Prefix, Scores]] = {}
+        self._open: list[tuple[Session, dict[SourceIds, int]]] = []  # with the numbers of the unfinished sources
 
-    def can_read(self, source: Source, prefix: Prefix) -> bool:
+    def can_read(self, source: SourceIds, prefix: Prefix) -> bool:
         """Return whether source and prefix fit into the model's positions."""
         longest = self.model.positions
         return len(source) <= longest - 2 and len(prefix) <= longest - 1
 
-    def cached_scores(self, source: Source, prefix: Prefix) -> Scores | None:
+    def cached_scores(self, source: SourceIds, prefix: Prefix) -> Scores | None:
         """Return the scores of a prefix, or None if it has not been computed."""
         return self._known.get(source, {}).get(prefix)
 
     def score_prefixes(self, prefixes: Iterable[SourcePrefix]) -> None:
         """Compute the scores of these prefixes in one forward pass, and one more for new queries."""
-        to_score: dict[Source, dict[Prefix, None]] = {}
+        to_score: dict[SourceIds, dict[Prefix, None]] = {}
         for source, prefix in prefixes:
             if prefix not in self._known.get(source, {}):
                 to_score.setdefault(source, {})[prefix] = None
@@ -68,7 +67,7 @@ class DraftModelSession:
 
         A released query that is scored later is encoded again.
         """
-        reachable_from: dict[Source, list[Prefix]] = {}
+        reachable_from: dict[SourceIds, list[Prefix]] = {}
         for source, prefix in prefixes:
             reachable_from.setdefault(source, []).append(prefix)
         for session, numbers in self._open:

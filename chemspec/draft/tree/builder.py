@@ -64,15 +64,15 @@ def build_tree(edit_table: EditNgramTable, tracker: CopyTracker, prefix: Prefix,
         nonlocal serial
         path_probability, pushed = 1.0 if parent < 0 else tree[parent].path_probability, []
         for step, step_probability in edit_table.next_edits(tracker.text, state, text):
-            chance = path_probability * (rates[probability_class(step_probability)] if rates else step_probability)
-            if chance < limits.min_probability:
+            p = path_probability * (rates[probability_class(step_probability)] if rates else step_probability)
+            if p < limits.min_probability:
                 continue
             token = tracker.copied_token(state) if step == COPY else step
             if token not in pushed:
                 pushed.append(token)
                 serial += 1  # breaks ties: the candidate pushed first goes first
                 position = state.position if step == COPY else -1
-                heappush(heap, (-chance, serial, TreeNode(parent, token, position, step_probability, chance), state))
+                heappush(heap, (-p, serial, TreeNode(parent, token, position, step_probability, p), state))
 
     push_children(-1, prefix, tracker.state_after(prefix))
     while heap and len(tree) < limits.max_nodes:
@@ -100,12 +100,12 @@ class ThroughputStop:
         self._seconds, self._tokens = pass_seconds, 1.0
         self._rate = 1 / pass_seconds[0] if pass_seconds else 0.0
 
-    def should_continue(self, nodes: int, chance: float) -> bool:
+    def should_continue(self, nodes: int, probability: float) -> bool:
         """Return whether to continue after adding a node with this probability to `nodes` others."""
-        seconds, self._tokens = self._seconds, self._tokens + chance
+        seconds, self._tokens = self._seconds, self._tokens + probability
         rate = self._tokens / seconds[nodes + 1]
         if rate > self._rate:
             self.best, self._rate = nodes + 1, rate
             return True
         # No later node is more probable than this one, so these rates are upper bounds.
-        return any(self._tokens + ahead * chance > self._rate * seconds[nodes + 1 + ahead] for ahead in PROBES)
+        return any(self._tokens + ahead * probability > self._rate * seconds[nodes + 1 + ahead] for ahead in PROBES)

@@ -28,9 +28,9 @@ EDGES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98)
 
 
 @lru_cache(maxsize=1024)  # a table stores thousandths
-def probability_class(chance: float) -> int:
+def probability_class(probability: float) -> int:
     """Return the class of a table's probability, from 0 to len(EDGES)."""
-    return bisect_right(EDGES, chance)
+    return bisect_right(EDGES, probability)
 
 
 def edit_context(text: Sequence[int], state: CopyState, prefix: Prefix) -> list[int]:
@@ -76,7 +76,7 @@ class EditNgramTable:
             array("i", entries),
             array("i", accumulate((len(steps[node]) for node in order), initial=0)),
             array("i", [token for token, _ in flat]),
-            array("H", [round(1000 * chance) for _, chance in flat]),
+            array("H", [round(1000 * probability) for _, probability in flat]),
         )
 
     @property
@@ -144,7 +144,7 @@ def _prune_table(
     children: dict[int, int] = {}
     steps: list[Steps] = [()]
 
-    def chances(node: int, shorter: dict[int, float]) -> dict[int, float]:
+    def smoothed_shares(node: int, shorter: dict[int, float]) -> dict[int, float]:
         """Return relative frequencies, smoothed by the shorter context with a weight of two visits."""
         seen, weight = counts[node], 2.0 if shorter else 0.0
         total = sum(seen.values()) + weight
@@ -158,7 +158,7 @@ def _prune_table(
             new = len(steps)
             if sum(counts[child].values()) < min_visits:
                 continue
-            child_shares = chances(child, shares)
+            child_shares = smoothed_shares(child, shares)
             children[number * CHILD_BASE + entry] = new
             steps.append(())
             keep(child, child_shares, new)
@@ -168,7 +168,7 @@ def _prune_table(
                 del children[number * CHILD_BASE + entry]
 
     if counts[0]:
-        keep(0, chances(0, {}), 0)
+        keep(0, smoothed_shares(0, {}), 0)
     return EditNgramTable.from_nodes(children, steps)
 
 

@@ -118,11 +118,11 @@ void* chemspec_model(const int32_t* sizes, float eps, int threads, int instructi
   Model* opened = nullptr;
   guarded([&] {
     auto model = std::make_unique<Model>();
-    model->width = sizes[0], model->heads = sizes[1], model->ffn_width = sizes[2], model->vocabulary = sizes[3];
+    model->width = sizes[0], model->heads = sizes[1], model->feedforward = sizes[2], model->vocabulary = sizes[3];
     model->encoder.resize(sizes[4]), model->decoder.resize(sizes[5]);
     model->activation = Epilogue(sizes[6]), model->norm_first = sizes[7], model->final_norms = sizes[8], model->eps = eps;
-    model->inner = sizes[9], model->positions = sizes[10], model->first_norms = sizes[11], model->centred = sizes[12];
-    model->gated = sizes[13], model->relative = sizes[14], model->forced = sizes[15];
+    model->inner = sizes[9], model->max_positions = sizes[10], model->embedding_norm = sizes[11], model->centred = sizes[12];
+    model->gated = sizes[13], model->relative_positions = sizes[14], model->forced_first = sizes[15];
     model->instructions = Instructions(instructions);
     model->pool = std::make_unique<ThreadPool>(threads);
     opened = model.release();
@@ -266,7 +266,7 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
     pass.apply(model.output, last, width, logits, vocabulary, KEEP);
     pass.for_each_row(4, [&](int row) {
       float* row_logits = logits + size_t(row) * vocabulary;
-      if (model.forced >= 0 && depths[row] == 0) std::fill(row_logits, row_logits + vocabulary, -1e4f), row_logits[model.forced] = 0.0f;
+      if (model.forced_first >= 0 && depths[row] == 0) std::fill(row_logits, row_logits + vocabulary, -1e4f), row_logits[model.forced_first] = 0.0f;
       best_tokens(row_logits, model.vocabulary, count, ids + size_t(row) * count, log_probs + size_t(row) * count);
     });
     for (int row = 0; blocks && row < rows; row++)

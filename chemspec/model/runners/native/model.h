@@ -16,16 +16,16 @@ struct Layer {
 };
 
 struct Model {
-  int width, heads, inner, ffn_width, vocabulary, positions;  // inner: features of all heads
-  int norm_first, final_norms, first_norms, centred, gated, relative;
-  int forced;  // the token that every output starts with, or -1
+  int width, heads, inner, feedforward, vocabulary, max_positions;  // inner: features of all heads
+  int norm_first, final_norms, embedding_norm, centred, gated, relative_positions;
+  int forced_first;  // the token that every output starts with, or -1
   Epilogue activation;
   float eps;
   std::vector<Layer> encoder, decoder;
-  Norm first[2], last[2];
+  Norm before_stack[2], after_stack[2];
   Linear memory_projection, output;
   Block<float> source_table, target_table, source_positions, target_positions;
-  Block<float> distances[2];  // of each stack, if `relative`: relative position biases, (2 positions - 1, 16)
+  Block<float> distances[2];  // of each stack, if `relative_positions`: their biases, (2 max_positions - 1, 16)
   Instructions instructions = PLAIN;  // instruction set of int8 linear layers
   std::unique_ptr<ThreadPool> pool;
 
@@ -37,11 +37,11 @@ struct Model {
     return all[which];
   }
   Norm* norm_of(int stack, int layer, int which) {
-    return which == 4 ? &first[stack] : which == 3 ? &last[stack] : &(stack ? decoder : encoder)[layer].norms[which];
+    return which == 4 ? &before_stack[stack] : which == 3 ? &after_stack[stack] : &(stack ? decoder : encoder)[layer].norms[which];
   }
   // Relative position biases of the token at `position`, from the key at position 0 on; 16 numbers per key.
   const float* bias(int stack, int position) const {
-    return relative ? distances[stack].data() + size_t(positions - 1 - position) * 16 : nullptr;
+    return relative_positions ? distances[stack].data() + size_t(max_positions - 1 - position) * 16 : nullptr;
   }
 };
 
@@ -76,7 +76,7 @@ struct LayerPass {
   ConvertedInputs& inputs;
 
   LayerPass(Session& session, int count)
-      : model(session.model), pool(*model.pool), rows(count), width(model.width), inner(model.inner), projected_width(std::max(3 * inner, model.ffn_width)),
+      : model(session.model), pool(*model.pool), rows(count), width(model.width), inner(model.inner), projected_width(std::max(3 * inner, model.feedforward)),
         x(session.x.reserve(size_t(rows) * width)), normed(session.normed.reserve(size_t(rows) * width)),
         projected(session.projected.reserve(size_t(rows) * projected_width)), attended(session.attended.reserve(size_t(rows) * inner)), inputs(session.inputs) {}
 
@@ -111,7 +111,7 @@ struct LayerPass {
   }
   const float* finish(int stack) {
     if (!model.final_norms) return x;
-    norm(model.last[stack], normed);
+    norm(model.after_stack[stack], normed);
     return normed;
   }
   void apply(const Linear& layer, const float* from, int stride, float* to, int to_width, Epilogue mode) {
@@ -131,7 +131,7 @@ struct LayerPass {
       const float *word = table + size_t(tokens[row]) * width, *position = positions + size_t(row_positions[row]) * width;
       for (int i = 0; i < width; i += 16) store(x + size_t(row) * width + i, load<Sixteen>(word + i) + load<Sixteen>(position + i));
     });
-    if (model.first_norms) norm(model.first[stack], x);
+    if (model.embedding_norm) norm(model.before_stack[stack], x);
   }
 };
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from chemspec.model.transformer import Transformer
 
 QKV, OUT, CROSS, CROSS_OUT, FFN_UP, FFN_DOWN, MEMORY_PROJECTION, OUTPUT, FFN_GATE = range(9)
-LAST, FIRST = 3, 4  # norms after a stack's last layer and before its first
+AFTER_STACK, BEFORE_STACK = 3, 4  # norms after a stack's last layer and before its first
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3}  # numbered as in the kernel
 LANES = 16  # of a vector; each lane belongs to one head
 # int8 instruction sets, numbered as in the kernel; the last supported one is used (NEON: not timed yet).
@@ -138,12 +138,10 @@ class NativeBackend:
                 for which in range(2 + number):
                     self._set_norm(number, index, which, weights, f"{layer}.norm{which + 1}")
             if config.embedding_norm:
-                self._set_norm(number, 0, FIRST, weights, f"{stack}.embedding_norm")
+                self._set_norm(number, 0, BEFORE_STACK, weights, f"{stack}.embedding_norm")
             if config.final_norms:
-                self._set_norm(number, 0, LAST, weights, f"{stack}.norm")
-        self._set_linear(
-            0, 0, MEMORY_PROJECTION, *(np.concatenate(parts) for parts in zip(*memory_projection, strict=True))
-        )
+                self._set_norm(number, 0, AFTER_STACK, weights, f"{stack}.norm")
+        self._set_linear(0, 0, MEMORY_PROJECTION, *map(np.concatenate, zip(*memory_projection, strict=True)))
         self._set_linear(0, 0, OUTPUT, weights.output, weights["output.bias"] if config.output_bias else None)
 
     def _pack_in_projection(self, weights: Weights, name: str) -> tuple[Array, Array]:
