@@ -1,6 +1,6 @@
-"""What a flask can supply when amounts are not known: products that take a reactant twice or three times, and salts.
+"""What a mixture can supply when amounts are not known: products that take a reactant twice or three times, and salts.
 
-A bis-tosylate needs tosyl chloride twice, which a flask names once: an over-reaction, classified with it doubled.
+A bis-tosylate needs tosyl chloride twice, which a mixture names once: an over-reaction, classified with it doubled.
 """
 
 from collections import Counter

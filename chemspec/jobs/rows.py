@@ -132,7 +132,7 @@ def _prediction_cells(prediction: dict[str, Any]) -> dict[str, Cell]:
 
 def _suggestion_cells(job: Job, suggestion: dict[str, Any]) -> dict[str, Cell]:
     check, matches = suggestion["forward"], suggestion["precedents"]
-    hazards = suggestion["hazards"] if job.task == "retro" or suggestion["rank"] == 1 else []  # of a flask once
+    hazards = suggestion["hazards"] if job.task == "retro" or suggestion["rank"] == 1 else []  # of a mixture once
     sources = [Precedent(**item).source for item in matches["nearest"]] if matches else []
     checked = ForwardCheck(check["verdict"] != "differs", check["probability"], check["product"]) if check else None
     return {

@@ -30,7 +30,7 @@ class Reaction:
 
     product: str  # SMILES of one molecule, as written in the row
     reactants: str  # SMILES of the molecules that contribute atoms, or of all if the row does not separate them
-    flask: str  # SMILES of the whole mixture
+    flask: str  # SMILES of the whole reaction mixture
     mapped: str  # the reaction with atom maps, or empty
     patent: str  # number of the patent, followed by a blank and its year if known; or empty
 

@@ -74,7 +74,7 @@ Reader = Callable[[str, str], Molecules | Fault]
 
 
 def roles_of(side: str) -> tuple[str, ...]:
-    """Return what of a reaction is on a side: of the task `retro` the product, of others what goes into the flask."""
+    """Return what of a reaction is on a side: of the task `retro` the product, of others the reaction mixture."""
     return (side,) if side in WHOLE else ("product",) if side == "retro" else ("reactant", "agent")
 
 

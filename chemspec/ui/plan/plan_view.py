@@ -21,7 +21,7 @@ from chemspec.plan import routes as values
 from chemspec.plan.constraints import need_avoided
 from chemspec.plan.expand import Expander
 from chemspec.plan.routes import Node, Plan, Route
-from chemspec.plan.search import Search
+from chemspec.plan.search import RouteSearch
 from chemspec.plan.search import plan as plan_routes
 from chemspec.precedents import Precedents, installed, installed_if_usable
 from chemspec.review.suggestions import format_percent
@@ -258,7 +258,7 @@ def run_search(request: SearchRequest, models: Expander) -> Plan:
 
 
 def _stopped_plan(request: SearchRequest, models: Expander) -> Plan:
-    running: tuple[object, Search, Event] | None = st.session_state.get("plan_under_way")
+    running: tuple[object, RouteSearch, Event] | None = st.session_state.get("plan_under_way")
     if running is None or running[0] != request.key:  # it was stopped before its first report
         return plan_routes(request.target, models, request.stock, request.settings, lambda _: True)
     _, search, ended = running
@@ -279,7 +279,7 @@ def _search_with_progress(request: SearchRequest, models: Expander) -> Plan:
     drawn = time.monotonic() - REDRAW_SECONDS / 2  # the first drawing comes early
     ended = Event()
 
-    def watch(now: Search) -> bool:
+    def watch(now: RouteSearch) -> bool:
         nonlocal drawn
         st.session_state.plan_under_way = (request.key, now, ended)
         line.caption(f"{now.expansions} of {request.settings.expansions} molecules expanded, {now.seconds:.0f} s")
