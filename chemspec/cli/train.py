@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +14,7 @@ from chemspec.cli.base import app, command, refuse_group_options
 from chemspec.system import extras
 
 if TYPE_CHECKING:  # slow imports
-    from chemspec.train.recipe import DrafterRecipe, Recipe
+    pass
 
 train = typer.Typer(invoke_without_command=True)
 app.add_typer(train, name="train", rich_help_panel="Models")
@@ -101,10 +100,10 @@ def train_by_recipe(
     if context.invoked_subcommand:
         refuse_group_options(context)
         return
-    from chemspec.train.recipe import DrafterRecipe, builtin_recipes, find_recipe
+    from chemspec.train.recipe import DrafterRecipe, find_recipe
 
     if listed or not recipe:
-        _print_recipes(builtin_recipes().values())
+        _print_recipes()
         return
     changes = {"steps": steps or -1, "minutes": minutes, "threads": threads, "seed": seed}
     chosen = find_recipe(recipe).with_settings(**{name: value for name, value in changes.items() if value >= 0})
@@ -126,21 +125,13 @@ def train_by_recipe(
     show.print_line(f"model folder: {made}")
 
 
-def _print_recipes(recipes: Iterable[Recipe | DrafterRecipe]) -> None:
-    """Print recipes of models and drafters as a table."""
-    from chemspec.train.recipe import DrafterRecipe
+def _print_recipes() -> None:
+    """Print the built-in recipes, those of models first: a heading and what to expect of each."""
+    from chemspec.train.recipe import DrafterRecipe, builtin_recipes
 
-    show.print_rows(
-        [
-            {
-                "recipe": recipe.name,
-                "task": recipe.task,
-                "trains": f"drafter {recipe.kind}" if isinstance(recipe, DrafterRecipe) else f"model, {recipe.preset}",
-                "steps": recipe.train.steps,
-                "minutes": recipe.train.minutes or "",
-                "tried": "yes" if recipe.tried else "no",
-                "expectation": recipe.expectation,
-            }
-            for recipe in recipes
-        ]
-    )
+    for recipe in builtin_recipes().values():
+        trains = f"drafter {recipe.kind}" if isinstance(recipe, DrafterRecipe) else f"model, {recipe.preset}"
+        limits = f"{recipe.train.steps} steps" + f", {recipe.train.minutes:g} minutes" * bool(recipe.train.minutes)
+        tried = "tried" if recipe.tried else "not tried"
+        show.print_line(f"{recipe.name}: {recipe.task} {trains}; {limits}; {tried}", "bold")
+        show.print_sentence(recipe.expectation, "")
