@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -35,29 +34,14 @@ def prepare_data(
         out: folder for the token arrays; default data/<recipe>.
         vocab: use this vocab.json (of the model to continue from) instead of building one; some recipes extend it.
     """
-    from chemspec.data import holdout
-    from chemspec.data.prepare import prepare
+    from chemspec.data.prepare import prepare_recipe
     from chemspec.train.recipe import model_recipe
 
     chosen = model_recipe(recipe)
     folder = out or Path("data") / chosen.name
-    jobs = {"train": (chosen.train_files, chosen.data, vocab)}
-    if chosen.validation_data:
-        vocab = folder / "vocab.json"  # built from the training data, which comes first
-        jobs["val"] = (chosen.validation_files, chosen.validation_data, vocab)
-    reports = {}
-    for name, (names, settings, vocab) in jobs.items():
-        with show.progress_bar(f"{name} pairs") as report:
-            reports[name] = prepare(
-                [(folder if file == holdout.FILE else opt.require_data_folder(source)) / file for file in names],
-                folder,
-                replace(settings, limit=min(filter(None, (limit, settings.limit)), default=0)),
-                apart=[opt.require_data_folder(source) / file for file in settings.apart_from],
-                vocab=vocab,
-                name=name,
-                workers=workers,
-                progress=report,
-            )
+    given = opt.require_data_folder(source)
+    with show.progress_bar("reactions") as report:
+        reports = prepare_recipe(chosen, given, folder, vocab=vocab, limit=limit, workers=workers, progress=report)
     for name, summary in reports.items():
         tokens = summary["source_tokens"] + summary["target_tokens"]
         show.print_note(f"{folder / name}.npz: {summary['pairs']} pairs, {tokens} tokens")
@@ -100,7 +84,7 @@ def train_by_recipe(
     if context.invoked_subcommand:
         refuse_group_options(context)
         return
-    from chemspec.train.recipe import DrafterRecipe, find_recipe
+    from chemspec.train.recipe import Recipe, find_recipe
 
     if listed or not recipe:
         _print_recipes()
@@ -113,16 +97,15 @@ def train_by_recipe(
     from chemspec.train.drafters import train_drafter
     from chemspec.train.run import run_recipe
 
-    if isinstance(chosen, DrafterRecipe):
-        answers = data_dir or Path("data") / f"{chosen.task}-distilled"
-        target = chosen.target or chosen.task
-        made = train_drafter(chosen, answers, start or model_folder(target), folder, resume=resume)
-        show.print_line(f"drafter folder: {made}")
-        show.print_note(f"to use it: chemspec train install-drafter {made} --model {start or target}")
+    if isinstance(chosen, Recipe):
+        made = run_recipe(chosen, data_dir or Path("data") / chosen.name, folder, resume=resume, start=start)
+        show.print_line(f"model folder: {made}")
         return
-    pairs = data_dir or Path("data") / chosen.name
-    made = run_recipe(chosen, pairs, folder, resume=resume, start=start)
-    show.print_line(f"model folder: {made}")
+    target = chosen.target or chosen.task
+    answers = data_dir or Path("data") / f"{chosen.task}-distilled"
+    made = train_drafter(chosen, answers, start or model_folder(target), folder, resume=resume)
+    show.print_line(f"drafter folder: {made}")
+    show.print_note(f"to use it: chemspec train install-drafter {made} --model {start or target}")
 
 
 def _print_recipes() -> None:

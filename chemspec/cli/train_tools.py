@@ -1,6 +1,6 @@
 """Subcommands of `train` for models (`average`, `calibration`) and drafters (`distil`, `calibrate`, ...)."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -137,16 +137,14 @@ def calibrate_drafters(
     if not engine.folder.is_dir():
         raise ValueError(f"{engine.folder} is not a folder to write to; `chemspec import` the model first")
     if unlabelled is not None:
-        made = f"chemspec train calibrate --unlabelled {unlabelled.name}"
         texts = readers.read_queries(unlabelled, column, engine.task, show.print_note)
-        knowledge, report = fit_drafters.calibrate_from_answers(engine, texts, command=made, tell=show.print_note)
+        calibration, report = fit_drafters.calibrate_from_answers(engine, texts, tell=show.print_note)
+        data = f"--unlabelled {unlabelled.name}"
     else:
-        sample = {"pairs": pairs, "queries": queries, "seed": seed}
-        made = f"chemspec train calibrate --task {engine.task}"
-        made += "".join(f" --{name} {value}" for name, value in sample.items())
-        folder = data_dir or Path("data") / engine.task
-        knowledge, report = fit_drafters.calibrate(engine, folder, **sample, command=made, tell=show.print_note)
-    knowledge.save(engine.folder)
+        folder, options = data_dir or Path("data") / engine.task, {"pairs": pairs, "queries": queries, "seed": seed}
+        calibration, report = fit_drafters.calibrate(engine, folder, **options, tell=show.print_note)
+        data = f"--task {engine.task} --pairs {pairs} --queries {queries} --seed {seed}"
+    replace(calibration, made=f"chemspec train calibrate {data}").save(engine.folder)
     show.print_note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts")
     return asdict(report)
 
