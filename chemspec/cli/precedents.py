@@ -50,15 +50,8 @@ def build_precedents(
         os.umask(OTHERS_BITS)
     target.parent.mkdir(parents=True, exist_ok=True)
     with show.progress_bar("rows") as report:
-        summary = build_index(
-            paths,
-            target,
-            reagents_from=[folder / name for name in reagents_from or ()],
-            guess=guess,
-            bits=bits,
-            workers=workers,
-            progress=report,
-        )
+        options = {"guess": guess, "bits": bits, "workers": workers, "progress": report}
+        summary = build_index(paths, target, reagents_from=[folder / name for name in reagents_from or ()], **options)
     wide, close = summary.changes
     for line in (
         f"{target}: {summary.reactions} reactions, {summary.size / 1e6:.1f} MB",

@@ -13,7 +13,6 @@ from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.io import tables
 from chemspec.replay import terminal, timing
-from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
 if TYPE_CHECKING:
@@ -47,16 +46,13 @@ class RaceQuery(opt.Runtime):
         task = self.task or ("" if self.model else "forward" if "." in self.smiles else "retro")
         engine = self.load(task, self.model)
         settings = opt.build_decode_settings("auto", n, exact=True, drafter=self.drafter)
-
-        def decode(setting: DecodeSettings, _: int) -> DecodeResult:
-            result = engine.predict(self.smiles, setting)
-            if result.status != "ok":
-                show.answers.quiet = False
-                show.print_result(result)
-                raise typer.Exit(1)
-            return result
-
-        return engine, timing.alternate_runs((timing.standard_of(settings), settings), decode)
+        first = engine.predict(self.smiles, settings)
+        if first.status != "ok":
+            show.answers.quiet = False
+            show.print_result(first)
+            raise typer.Exit(1)
+        modes = timing.standard_of(settings), settings
+        return engine, timing.alternate_runs(modes, lambda setting, _: engine.predict(self.smiles, setting))
 
 
 @command("race", "Answers")
