@@ -5,6 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import typer
+from rich.padding import Padding
+from rich.text import Text
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
@@ -112,10 +114,10 @@ def _print_recipes() -> None:
 
     for recipe in builtin_recipes().values():
         trains = f"drafter {recipe.kind}" if isinstance(recipe, DrafterRecipe) else f"model, {recipe.preset}"
-        limits = f"{recipe.train.steps} steps" + f", {recipe.train.minutes:g} minutes" * bool(recipe.train.minutes)
+        limits = f"{recipe.train.steps:,} steps" + f" or {recipe.train.minutes:g} minutes" * bool(recipe.train.minutes)
         tried = "tried" if recipe.tried else "not tried"
-        show.print_line(f"{recipe.name}: {recipe.task} {trains}; {limits}; {tried}", "bold")
-        show.print_sentence(recipe.expectation, "")
+        show.print_line(f"{recipe.name}: {recipe.task}, {trains}; at most {limits}; {tried}", "bold")
+        show.answers.print(Padding.indent(Text(recipe.expectation), 2))
 
 
 @command("average", "Models", train)
