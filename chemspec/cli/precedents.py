@@ -50,7 +50,7 @@ def build_precedents(
         os.umask(OTHERS_BITS)
     target.parent.mkdir(parents=True, exist_ok=True)
     with show.progress_bar("rows") as report:
-        options = {"guess": guess, "bits": bits, "workers": workers, "progress": report}
+        options: dict[str, Any] = {"guess": guess, "bits": bits, "workers": workers, "progress": report}
         summary = build_index(paths, target, reagents_from=[folder / name for name in reagents_from or ()], **options)
     wide, close = summary.changes
     for line in (
