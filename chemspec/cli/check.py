@@ -104,24 +104,11 @@ def verify_answers(path: Path, sample: int = 0, seed: int = 0, model: str = "", 
         path FILE: file written with `chemspec predict --receipts`.
         sample: number of rows to decode again, drawn at random; 0: all.
     """
-    from chemspec.engine.engine import Engine
-    from chemspec.engine.registry import installed_models
     from chemspec.io.receipts import read_receipts, verify_receipts
 
-    if sample < 0:
-        raise ValueError(f"--sample {sample}; give a number of rows, or 0 for all")
     rows = read_receipts(path, sample, seed)
-    if not rows:
-        raise ValueError(f"{path} has no rows")
-    installed = {folder.name for folder in installed_models()}
-
-    def load(name: str, dtype: str, runtime: str) -> Engine:
-        if not model and name not in installed:
-            raise ValueError(f"model {name!r}, which wrote these rows, is not installed; choose it with --model")
-        return Engine.load(model or name, dtype=dtype, runtime=runtime, threads=threads)
-
     with show.progress_bar("verifying") as report:
-        differences = list(verify_receipts(rows, load, progress=report))
+        differences = list(verify_receipts(rows, model, threads=threads, progress=report))
     for row, reason in differences:
         show.print_line(f"row {row.number}, {show.query_heading(row.row['query'])}: {reason}")
     show.print_line(f"{len(differences)} of {len(rows)} differ", "bold")

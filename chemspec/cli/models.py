@@ -1,6 +1,6 @@
 """The commands `models`, `import` and `evaluate`."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -95,14 +95,14 @@ def evaluate_model(
         out: file for the predictions (.jsonl); resumable.
         standard: also decode without drafts, and count differences.
     """
-    settings = decoding.settings()
     from chemspec.evaluation import accuracy
 
+    settings = decoding.settings()
     file = file or opt.find_test_file(source, task, "give a file of held-out reactions with --file")
     reactions = accuracy.read_known_reactions(file, check_task(task), limit=limit, seed=seed)
     engine = runtime.load(task, model)
     special = {"distinct": settings.distinct, "augmented": settings.augment > 1, "int8": engine.dtype == "int8"}
-    names = _measurement_names(task, file, special, keep=keep_numbers)
+    measurement = _measurement_name(task, file, special, keep=keep_numbers)
     what = f"{engine.name}-{engine.digest[:6]}-{file.name.split('.')[0]}-{limit}-{seed}"
     label = f"{settings.decoder}{settings.n}-{decoding.drafter}-{settings.max_len}-{engine.dtype}"
     label += f"-augment{settings.augment}" * (settings.augment > 1) + "-distinct" * settings.distinct
@@ -110,24 +110,23 @@ def evaluate_model(
     slow = target.with_name(f"{target.stem}-standard.jsonl") if standard else None
     with show.progress_bar("evaluating") as report:
         measured = accuracy.evaluate_model(engine, reactions, target, settings, standard=slow, progress=report)
-    head = {"model": engine.name, "digest": engine.digest, "file": file.name}
-    measured = {**head, "settings": asdict(settings), "predictions": str(target), **measured}
+    measured["file"] = file.name
     if keep_numbers:
-        names += ["classes"] if measured["top1_by_class"] and "accuracy" in names else []
+        names = [measurement] + ["classes"] * bool(measurement == "accuracy" and measured["top1_by_class"])
         opt.store_measurements(engine.folder, names, engine.digest, measured)
     show.print_note(f"predictions: {target}")
     _print_accuracy(measured)
     return measured
 
 
-def _measurement_names(task: str, file: Path, special: dict[str, bool], *, keep: bool) -> list[str]:
+def _measurement_name(task: str, file: Path, special: dict[str, bool], *, keep: bool) -> str:
     from chemspec.data import holdout
 
     if file.name == holdout.FILE and TASKS.lookup(task).test:  # then these are the task's test set
         if keep and any(special.values()):
             raise ValueError("a model card has held-out accuracy of plain answers in fp32 only; leave out --keep")
-        return ["heldout"]
-    return [name for name, applies in special.items() if applies][:1] or ["accuracy"]
+        return "heldout"
+    return next((name for name, applies in special.items() if applies), "accuracy")
 
 
 def _print_accuracy(report: dict[str, Any]) -> None:

@@ -50,15 +50,8 @@ def build_precedents(
         os.umask(OTHERS_BITS)
     target.parent.mkdir(parents=True, exist_ok=True)
     with show.progress_bar("rows") as report:
-        summary = build_index(
-            paths,
-            target,
-            reagents_from=[folder / name for name in reagents_from or ()],
-            guess=guess,
-            bits=bits,
-            workers=workers,
-            progress=report,
-        )
+        options: dict[str, Any] = {"guess": guess, "bits": bits, "workers": workers, "progress": report}
+        summary = build_index(paths, target, reagents_from=[folder / name for name in reagents_from or ()], **options)
     wide, close = summary.changes
     for line in (
         f"{target}: {summary.reactions} reactions, {summary.size / 1e6:.1f} MB",
@@ -81,20 +74,14 @@ def find_precedents(reaction: str, n: int = 3, index: Path | None = None) -> Out
         n -n: number of precedents and of conditions listed.
         index: index file; default: the installed one.
     """
-    from chemspec import chem
     from chemspec.precedents import BUILD_COMMAND, Precedents, installed
+    from chemspec.review.reaction_check import read_reaction
 
-    if reaction.count(">") != 2:
-        raise ValueError(f"{reaction} is no reaction; write reactants>>product")
-    reactants, agents, product = reaction.split(">")
-    left = ".".join(filter(None, (reactants, agents)))
-    for side in (left, product):
-        if fault := chem.explain(side):
-            raise ValueError(f"{side or 'an empty side'} cannot be read: {fault}")
+    flask, product = read_reaction(reaction, "forward")
     opened = Precedents(index) if index else installed()
     if opened is None:
         raise ValueError(f"there is no index of precedents; make one: {BUILD_COMMAND}")
-    result = opened.find(left, product, n)
+    result = opened.find(flask.smiles, product, n)
     show.print_line(result.in_words, "bold")
     if result.same:
         show.print_line(f"  this very reaction is in {', '.join(result.same.files)}")

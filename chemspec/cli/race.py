@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,13 +13,11 @@ from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.io import tables
 from chemspec.replay import terminal, timing
-from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
 if TYPE_CHECKING:
     from chemspec.engine.engine import Engine
 
-ROUNDS = 5  # timed runs per decoding mode
 COLUMNS = {
     "": "{name}",
     "passes": "{passes}",
@@ -44,16 +42,17 @@ class RaceQuery(opt.Runtime):
     drafter: str = opt.DEFAULT.drafter
 
     def run(self, n: int = 1) -> tuple[Engine, list[list[DecodeResult]]]:
-        """Return the model and the results of both decoding modes; exits with a message if there is no answer."""
+        """Return the model and the runs of both decoding modes; exits with a message if there is no answer."""
         task = self.task or ("" if self.model else "forward" if "." in self.smiles else "retro")
         engine = self.load(task, self.model)
         settings = opt.build_decode_settings("auto", n, exact=True, drafter=self.drafter)
-        rounds = alternate_runs(engine, self.smiles, settings)
-        for result in (results[0] for results in rounds if results[0].status != "ok"):
+        first = engine.predict(self.smiles, settings)
+        if first.status != "ok":
             show.answers.quiet = False
-            show.print_result(result)
+            show.print_result(first)
             raise typer.Exit(1)
-        return engine, rounds
+        modes = timing.standard_of(settings), settings
+        return engine, timing.alternate_runs(modes, lambda setting, _: engine.predict(self.smiles, setting))
 
 
 @command("race", "Answers")
@@ -104,15 +103,3 @@ def write_replay(*, query: RaceQuery, out: Path, dark: bool = False) -> None:
     )
     picture.write_replay(drawn, out)
     show.print_note(f"{out}: {conclusion}")
-
-
-def alternate_runs(engine: Engine, query: str, settings: DecodeSettings) -> list[list[DecodeResult]]:
-    """Decode a query alternately with and without drafts, after a warm-up run of each; returns both lists."""
-    modes = replace(settings, drafter="none"), settings
-    rounds: list[list[DecodeResult]] = [[], []]
-    for turn in range(ROUNDS + 1):
-        for index in (0, 1) if turn % 2 else (1, 0):
-            result = engine.predict(query, modes[index])
-            if turn or result.status != "ok":
-                rounds[index].append(result)
-    return rounds

@@ -1,21 +1,19 @@
-"""The commands `data` and `train`; the subcommands of `train` are in `train_tools`."""
+"""The commands `data` and `train`, with subcommands for models (`average`, ...) and drafters (`distil`, ...)."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
+from rich.padding import Padding
+from rich.text import Text
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app, command, refuse_group_options
+from chemspec.settings import DecodeSettings
 from chemspec.system import extras
-
-if TYPE_CHECKING:  # slow imports
-    from chemspec.train.recipe import DrafterRecipe, Recipe
+from chemspec.tasks import TASKS, check_task
 
 train = typer.Typer(invoke_without_command=True)
 app.add_typer(train, name="train", rich_help_panel="Models")
@@ -36,29 +34,14 @@ def prepare_data(
         out: folder for the token arrays; default data/<recipe>.
         vocab: use this vocab.json (of the model to continue from) instead of building one; some recipes extend it.
     """
-    from chemspec.data import holdout
-    from chemspec.data.prepare import prepare
+    from chemspec.data.prepare import prepare_recipe
     from chemspec.train.recipe import model_recipe
 
     chosen = model_recipe(recipe)
     folder = out or Path("data") / chosen.name
-    jobs = {"train": (chosen.train_files, chosen.data, vocab)}
-    if chosen.validation_data:
-        vocab = folder / "vocab.json"  # built from the training data, which comes first
-        jobs["val"] = (chosen.validation_files, chosen.validation_data, vocab)
-    reports = {}
-    for name, (names, settings, vocab) in jobs.items():
-        with show.progress_bar(f"{name} pairs") as report:
-            reports[name] = prepare(
-                [(folder if file == holdout.FILE else opt.require_data_folder(source)) / file for file in names],
-                folder,
-                replace(settings, limit=min(filter(None, (limit, settings.limit)), default=0)),
-                apart=[opt.require_data_folder(source) / file for file in settings.apart_from],
-                vocab=vocab,
-                name=name,
-                workers=workers,
-                progress=report,
-            )
+    given = opt.require_data_folder(source)
+    with show.progress_bar("reactions") as report:
+        reports = prepare_recipe(chosen, given, folder, vocab=vocab, limit=limit, workers=workers, progress=report)
     for name, summary in reports.items():
         tokens = summary["source_tokens"] + summary["target_tokens"]
         show.print_note(f"{folder / name}.npz: {summary['pairs']} pairs, {tokens} tokens")
@@ -101,10 +84,10 @@ def train_by_recipe(
     if context.invoked_subcommand:
         refuse_group_options(context)
         return
-    from chemspec.train.recipe import DrafterRecipe, builtin_recipes, find_recipe
+    from chemspec.train.recipe import Recipe, find_recipe
 
     if listed or not recipe:
-        _print_recipes(builtin_recipes().values())
+        _print_recipes()
         return
     changes = {"steps": steps or -1, "minutes": minutes, "threads": threads, "seed": seed}
     chosen = find_recipe(recipe).with_settings(**{name: value for name, value in changes.items() if value >= 0})
@@ -114,33 +97,180 @@ def train_by_recipe(
     from chemspec.train.drafters import train_drafter
     from chemspec.train.run import run_recipe
 
-    if isinstance(chosen, DrafterRecipe):
-        answers = data_dir or Path("data") / f"{chosen.task}-distilled"
-        target = chosen.target or chosen.task
-        made = train_drafter(chosen, answers, start or model_folder(target), folder, resume=resume)
-        show.print_line(f"drafter folder: {made}")
-        show.print_note(f"to use it: chemspec train install-drafter {made} --model {start or target}")
+    if isinstance(chosen, Recipe):
+        made = run_recipe(chosen, data_dir or Path("data") / chosen.name, folder, resume=resume, start=start)
+        show.print_line(f"model folder: {made}")
         return
-    pairs = data_dir or Path("data") / chosen.name
-    made = run_recipe(chosen, pairs, folder, resume=resume, start=start)
-    show.print_line(f"model folder: {made}")
+    target = chosen.target or chosen.task
+    answers = data_dir or Path("data") / f"{chosen.task}-distilled"
+    made = train_drafter(chosen, answers, start or model_folder(target), folder, resume=resume)
+    show.print_line(f"drafter folder: {made}")
+    show.print_note(f"to use it: chemspec train install-drafter {made} --model {start or target}")
 
 
-def _print_recipes(recipes: Iterable[Recipe | DrafterRecipe]) -> None:
-    """Print recipes of models and drafters as a table."""
-    from chemspec.train.recipe import DrafterRecipe
+def _print_recipes() -> None:
+    """Print the built-in recipes, those of models first: a heading and what to expect of each."""
+    from chemspec.train.recipe import DrafterRecipe, builtin_recipes
 
-    show.print_rows(
-        [
-            {
-                "recipe": recipe.name,
-                "task": recipe.task,
-                "trains": f"drafter {recipe.kind}" if isinstance(recipe, DrafterRecipe) else f"model, {recipe.preset}",
-                "steps": recipe.train.steps,
-                "minutes": recipe.train.minutes or "",
-                "tried": "yes" if recipe.tried else "no",
-                "expectation": recipe.expectation,
-            }
-            for recipe in recipes
-        ]
-    )
+    for recipe in builtin_recipes().values():
+        trains = f"drafter {recipe.kind}" if isinstance(recipe, DrafterRecipe) else f"model, {recipe.preset}"
+        limits = f"{recipe.train.steps:,} steps" + f" or {recipe.train.minutes:g} minutes" * bool(recipe.train.minutes)
+        tried = "tried" if recipe.tried else "not tried"
+        show.print_line(f"{recipe.name}: {recipe.task}, {trains}; at most {limits}; {tried}", "bold")
+        show.answers.print(Padding.indent(Text(recipe.expectation), 2))
+
+
+@command("average", "Models", train)
+def average_weights(models: list[Path], out: Path) -> None:
+    """Average the weights of consecutive training stages: often more accurate than the last, at the same speed.
+
+    Options:
+        models MODELS: model folders, each trained from the previous one.
+        out: output folder for the averaged model.
+    """
+    from chemspec.train.average import average_models
+
+    show.print_line(str(average_models(models, out)))
+
+
+@command("calibration", "Models", train)
+def measure_calibration(
+    task: str,
+    model: str = "",
+    source: opt.Source = None,
+    queries: int = 1000,
+    seed: int = 0,
+    heldout: Path | None = None,
+    n: int = 10,
+    out: Path | None = None,
+    keep_numbers: bool = False,
+    threads: int = 0,
+) -> dict[str, Any]:
+    """Calibrate a model's probabilities on validation data, and store the calibration.
+
+    Options:
+        queries: number of validation queries, sampled at random; 0: all.
+        heldout: file of held-out reactions (heldout.csv): as many of these in addition, or alone without --source.
+        out: file for the predictions (.jsonl); resumable.
+    """
+    from chemspec.evaluation import accuracy, calibration
+
+    reactions: list[Any] = []
+    if not heldout or (source and TASKS[check_task(task)].test):
+        remedy = "give held-out reactions with --heldout"
+        reactions += opt.read_test_reactions(source, task, "val", remedy, limit=queries, seed=seed)
+    if heldout:
+        reactions += accuracy.read_known_reactions(heldout, check_task(task), limit=queries, seed=seed)
+    engine = opt.load_engine(task, model, threads=threads)
+    made = f"chemspec train calibration --task {engine.task} --queries {queries} --seed {seed} -n {n}"
+    made += f" --heldout {heldout.name}" if heldout else ""
+    what = f"{engine.name}-{engine.digest[:6]}-{queries}-{seed}-beam{n}" + ("-heldout" if heldout else "")
+    target = out or Path("runs") / f"calibration-{what}.jsonl"
+    with show.progress_bar("predicting") as report:
+        confidence, result = calibration.measure_calibration(
+            engine, reactions, target, DecodeSettings(n=n, batch_size=32), made=made, progress=report
+        )
+    confidence.save(engine.folder)
+    show.print_note(f"{engine.folder / 'confidence.json'} written")
+    document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(result)}
+    if keep_numbers:
+        measured = {**document, "numbers": calibration.NUMBERS}
+        opt.store_measurements(engine.folder, ["reliability"], engine.digest, measured)
+    methods = result.table["sequence"].items()
+    show.print_rows([{"used": used, **{name: f"{value:.3f}" for name, value in row.items()}} for used, row in methods])
+    return document
+
+
+@command("distil", "Drafters", train)
+def distil_model(
+    task: str,
+    model: str = "",
+    data_dir: Path | None = None,
+    out: Path | None = None,
+    pairs: int = 40_000,
+    seed: int = 0,
+    batch_size: int = 64,
+    max_len: int = opt.DEFAULT.max_len,
+    threads: int = 0,
+    device: str = "auto",
+) -> dict[str, Any]:
+    """Decode training queries greedily with the target model, as training data of drafters; resumable.
+
+    Options:
+        out: output folder; default data/<task>-distilled.
+        pairs: number of training queries; 0: all.
+    """
+    from chemspec.train import distil
+
+    folder = data_dir or Path("data") / check_task(task)
+    target = out or Path("data") / f"{task}-distilled"
+    engine = opt.load_engine(task, model, threads=threads, device=device)
+    settings = DecodeSettings(decoder="greedy", n=1, batch_size=batch_size, max_len=max_len)
+    with show.progress_bar("answering") as report:
+        count = distil.write_distilled_pairs(
+            engine, folder, target, pairs=pairs, settings=settings, seed=seed, progress=report
+        )
+    show.print_note(f"{target / 'train.npz'}: {count} pairs")
+    return {"pairs": count}
+
+
+@command("calibrate", "Drafters", train)
+def calibrate_drafters(
+    task: str = "",
+    model: str = "",
+    data_dir: Path | None = None,
+    unlabelled: Path | None = None,
+    column: str = "",
+    pairs: int = 100_000,
+    queries: int = 500,
+    seed: int = 0,
+    threads: int = 0,
+) -> dict[str, Any]:
+    """Fit a model's drafters to its training data or its own answers; fewer passes, same predictions.
+
+    Options:
+        unlabelled: file of queries to use instead of training data; the model's own answers are fitted.
+        column: column of the --unlabelled file with the SMILES.
+        pairs: number of training pairs for the edit table.
+        queries: number of validation queries for acceptance rates.
+    """
+    from chemspec.io import readers
+    from chemspec.train import fit_drafters
+
+    if not task and not model:
+        raise ValueError("give --model or --task")
+    engine = opt.load_engine(task, model, threads=threads)
+    if not engine.folder.is_dir():
+        raise ValueError(f"{engine.folder} is not a folder to write to; `chemspec import` the model first")
+    if unlabelled is not None:
+        texts = readers.read_queries(unlabelled, column, engine.task, show.print_note)
+        calibration, report = fit_drafters.calibrate_from_answers(engine, texts, tell=show.print_note)
+        data = f"--unlabelled {unlabelled.name}"
+    else:
+        folder, options = data_dir or Path("data") / engine.task, {"pairs": pairs, "queries": queries, "seed": seed}
+        calibration, report = fit_drafters.calibrate(engine, folder, **options, tell=show.print_note)
+        data = f"--task {engine.task} --pairs {pairs} --queries {queries} --seed {seed}"
+    replace(calibration, made=f"chemspec train calibrate {data}").save(engine.folder)
+    show.print_note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts")
+    return asdict(report)
+
+
+@command("install-drafter", "Drafters", train)
+def install_drafter(drafter: Path, model: str, kind: str = "", yes: bool = False) -> None:
+    """Copy a trained drafter into a model's folder; prompts before replacing one.
+
+    Options:
+        drafter DRAFTER: folder of a trained drafter, or the run folder of its training.
+        model -m: target model of the drafter: an installed name, or a folder.
+        kind: kind of drafter that a small model becomes: ar or medium.
+        yes -y: replace a drafter of this kind without asking.
+    """
+    from chemspec.engine import drafter_install
+    from chemspec.engine.registry import model_folder
+    from chemspec.model.checkpoint import drafter_folder
+
+    folder, kind = drafter_install.trained_drafter(drafter, kind)
+    target = model_folder(model)
+    if drafter_folder(target, kind).exists() and not yes:
+        typer.confirm(f"{target} has a drafter {kind!r}. Replace it?", abort=True)
+    show.print_line(f"installed: {drafter_install.install_drafter(folder, kind, target)}")

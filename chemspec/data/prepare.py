@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from chemspec.data.shards import check_columns, claim_shards, read_rows, write_s
 from chemspec.system.threads import worker_pool
 from chemspec.tasks import Pair
 from chemspec.tokenizer import UNK, Tokenizer
+from chemspec.train.recipe import Recipe
 
 SHARD = 5_000  # rows per shard, some twenty seconds of work: the most that an interruption costs
 
@@ -78,6 +79,31 @@ def prepare(
     }
     (out / f"{name}.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
     return report
+
+
+def prepare_recipe(
+    recipe: Recipe, source: Path, out: Path, *, vocab: Path | None = None, limit: int = 0, **options: Any
+) -> dict[str, dict[str, Any]]:
+    """Prepare the training and validation data of a recipe from the CSVs in `source`; returns the report of each.
+
+    `limit` rows of each file are read, 0 for the recipe's number; `vocab` and other options are those of `prepare`.
+    """
+    parts = {"train": (recipe.train_files, recipe.data), "val": (recipe.validation_files, recipe.validation_data)}
+    reports = {}
+    for name, (files, settings) in parts.items():
+        if settings is None:
+            continue
+        reports[name] = prepare(
+            [(out if file == holdout.FILE else source) / file for file in files],
+            out,
+            replace(settings, limit=min(filter(None, (limit, settings.limit)), default=0)),
+            apart=[source / file for file in settings.apart_from],
+            vocab=vocab,
+            name=name,
+            **options,
+        )
+        vocab = out / "vocab.json"  # that of the training data, which come first
+    return reports
 
 
 def _check_inputs(

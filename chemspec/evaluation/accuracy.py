@@ -5,7 +5,7 @@ import math
 import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
@@ -72,8 +72,8 @@ def evaluate_model(
 ) -> dict[str, Any]:
     """Predict test reactions to a file and score the predictions.
 
-    Returns counts, top-k accuracies with 95 % intervals, the shares of invalid SMILES among all and among first answers
-    and of repeated molecules, and accuracy by class (the file's and the app's).
+    Returns model, settings and `out`, counts, top-k accuracies with 95 % intervals, the shares of invalid SMILES among
+    all and among first answers and of repeated molecules, and accuracy by class (the file's and the app's).
     """
     task = engine.task
 
@@ -82,7 +82,8 @@ def evaluate_model(
         return [normalise_result(result, task) for result in results]
 
     results = predict(out, settings)
-    scores = score_predictions(reactions, results)
+    about = {"model": engine.name, "digest": engine.digest, "settings": asdict(settings), "predictions": str(out)}
+    scores = {**about, **score_predictions(reactions, results)}
     if TASKS.lookup(task).whole:
         scores["recall"] = reagent_recall([item.answer for item in reactions], list(map(distinct_answers, results)))
     else:

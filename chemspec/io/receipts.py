@@ -85,13 +85,17 @@ class ReceiptRow:
 def read_receipts(path: Path, sample: int = 0, seed: int = 0) -> list[ReceiptRow]:
     """Return the rows of a `.jsonl` file, or `sample` random ones (0: all) in the order of the file.
 
-    FileError if it cannot be read, or a row has no receipt.
+    FileError if it cannot be read or has no rows, or a row has no receipt.
     """
+    if sample < 0:
+        raise ValueError(f"--sample {sample}; give a number of rows, or 0 for all")
     try:
         with path.open(encoding="utf-8") as lines:
             rows = [_parse_row(number, line, path) for number, line in enumerate(lines, 1) if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{path} cannot be read: {error}") from error
+    if not rows:
+        raise FileError(f"{path} has no rows")
     if sample and sample < len(rows):
         chosen = sorted(Random(seed).sample(range(len(rows)), sample))
         return [rows[index] for index in chosen]
@@ -111,14 +115,28 @@ def _parse_row(number: int, line: str, path: Path) -> ReceiptRow:
 
 
 def verify_receipts(
-    rows: Sequence[ReceiptRow], load: Callable[[str, str, str], Engine], *, progress: Callable[[int, int], None]
+    rows: Sequence[ReceiptRow],
+    model: str = "",
+    *,
+    threads: int = 0,
+    progress: Callable[[int, int], None] = lambda *_: None,
 ) -> Iterator[tuple[ReceiptRow, str]]:
     """Decode rows again by standard decoding, one query at a time; yield those that differ, and what differs.
 
-    `load` takes name, precision and runtime and returns the model, once for each combination. `progress` is called with
-    the number of rows done and in total.
+    The model is by default the installed one that a receipt names, else ValueError: a file does not choose what is
+    loaded. `progress` is called with the number of rows done and in total.
     """
-    load = cache(load)
+    from chemspec.engine.engine import Engine
+    from chemspec.engine.registry import installed_models
+
+    installed = {folder.name for folder in installed_models()}
+
+    @cache
+    def load(name: str, dtype: str, runtime: str) -> Engine:
+        if not model and name not in installed:
+            raise ValueError(f"model {name!r}, which wrote these rows, is not installed; choose it with --model")
+        return Engine.load(model or name, dtype=dtype, runtime=runtime, threads=threads)
+
     for done, row in enumerate(rows):
         progress(done, len(rows))
         if reason := _describe_difference(row, load):

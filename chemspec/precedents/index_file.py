@@ -14,7 +14,6 @@ compression.
 """
 
 import json
-import os
 import zlib
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
@@ -25,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
+
+from chemspec.system.files import write_bytes_atomic
 
 
 def product_hash(product: str) -> int:
@@ -47,13 +48,8 @@ def write_index(path: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[s
     text = json.dumps(dict(about))
     sums = [zlib.crc32(array.data) for array in exact.values()]
     head = json.dumps({"format": FORMAT, "about": text, "sums": [*sums, zlib.crc32(text.encode())]})
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(save(exact, {"precedents": head}))
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_bytes_atomic(path, save(exact, {"precedents": head}))
 
 
 def read_index(path: Path) -> tuple[Arrays, dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
@@ -14,6 +14,7 @@ from chemspec.types import DecodeResult, Trace
 
 END = "end"  # shown in place of the end-of-sequence token
 NAMES = ("standard", "speculative")  # of the decoding modes of a race
+REPEATS = 5  # timed runs of each setting
 
 Rounds = Sequence[Sequence[DecodeResult]]  # of each setting its results, in order of the rounds
 
@@ -29,6 +30,23 @@ def standard_of(settings: DecodeSettings) -> DecodeSettings:
     """Return the standard decoder to which a setting is fairly compared: same search, same width, no drafts."""
     decoder = "beam" if DECODERS.lookup(settings.decoder).guarantee == "relaxed" else settings.decoder
     return replace(settings, decoder=decoder, drafter="none", draft_length=0, draft_count=0, beta=1)
+
+
+def alternate_runs(
+    settings: Sequence[DecodeSettings], decode: Callable[[DecodeSettings, int], DecodeResult]
+) -> list[list[DecodeResult]]:
+    """Decode by turns under several settings, so that a disturbance hits all alike; returns the runs of each.
+
+    `decode` gets a setting and the number of the run, from 1. It is 0 for a first run of each, which is not returned.
+    """
+    runs: list[list[DecodeResult]] = [[] for _ in settings]
+    for setting in settings:
+        decode(setting, 0)
+    for number in range(1, len(settings) * REPEATS + 1):
+        turn, lane = divmod(number - 1, len(settings))
+        lane = -1 - lane if turn % 2 else lane  # the order changes every turn
+        runs[lane].append(decode(settings[lane], number))
+    return runs
 
 
 def run_milliseconds(results: Iterable[DecodeResult]) -> list[float]:

@@ -79,13 +79,19 @@ def check_reaction(
     Its task determines the predicted side; `checker` checks given and predicted reactants with a forward model (retro).
     ValueError, with the reason, if this is not a reaction with both sides.
     """
-    read = formats.read_any(reaction, task=engine.task)
+    read, expected = read_reaction(reaction, engine.task)
+    check = judge_predictions(engine.task, read.ordered, expected, engine.predict(read.smiles, settings))
+    return _with_forward_checks(check, read.smiles, checker) if checker and engine.task == "retro" else check
+
+
+def read_reaction(reaction: str, task: Task) -> tuple[formats.Input, str]:
+    """Return a reaction as the query of a task, and the side that is to be predicted; ValueError if there is none."""
+    read = formats.read_any(reaction, task=task)
     if isinstance(read, chem.Fault):
         raise ValueError(f"this reaction cannot be read: {read}")
     if expected := read.agents or read.other:
-        check = judge_predictions(engine.task, read.ordered, expected, engine.predict(read.smiles, settings))
-        return _with_forward_checks(check, read.smiles, checker) if checker and engine.task == "retro" else check
-    if TASKS.lookup(engine.task).whole:
+        return read, expected
+    if TASKS.lookup(task).whole:
         raise ValueError("this reaction has no agents that could be judged; write reactants>agents>product")
     for why in (note for note in read.notes if note.startswith(formats.OTHER_SIDE)):
         raise ValueError(f"this reaction cannot be read: {why}")

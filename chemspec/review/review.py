@@ -81,11 +81,8 @@ def review(
     """
     if guide:
         settings = replace(settings, guide=str(guide), distinct=True)
-    checker = StepChecker(
-        engines.get("forward"), engines.get("reagents"), precedents.installed() if index == "installed" else index
-    )
-    _check_task(task)
-    return review_result(task, engines[task].predict([query], settings)[0], checker, stock=stock)
+    reviewer = Reviewer(task, engines, stock, precedents.installed() if index == "installed" else index)
+    return reviewer.review(engines[task].predict([query], settings))[0]
 
 
 def review_result(

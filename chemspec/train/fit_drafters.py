@@ -41,15 +41,13 @@ def calibrate(
     pairs: int = 100_000,
     queries: int = 500,
     seed: int = 0,
-    command: str = "",
     tell: Callable[[str], None] = lambda _: None,
 ) -> tuple[DrafterCalibration, CalibrationReport]:
     """Calibrate a model's drafters on its training data.
 
     Without `val.npz` in `data`, the last 1,000 training pairs, which training holds out, are used for validation.
     Raises ValueError for data of another vocabulary, or too little data. `pairs` training pairs are chosen at random
-    for the edit table, and `queries` validation queries decoded. `command` is stored with the calibration; `tell` is
-    called with a progress message at each stage.
+    for the edit table, and `queries` validation queries decoded; `tell` is called with a message at each stage.
     """
     train = Pairs.load(data / "train.npz")
     file = data / "val.npz"
@@ -72,11 +70,11 @@ def calibrate(
     answers = _greedy_outputs(engine, texts)
     if not answers:
         raise ValueError(f"model {engine.name} finishes no output for the validation queries")
-    return _calibrate_on_outputs(answers, edit_table, token_classes, command)
+    return _calibrate_on_outputs(answers, edit_table, token_classes)
 
 
 def calibrate_from_answers(
-    engine: Engine, queries: Sequence[str], *, command: str = "", tell: Callable[[str], None] = lambda _: None
+    engine: Engine, queries: Sequence[str], *, tell: Callable[[str], None] = lambda _: None
 ) -> tuple[DrafterCalibration, CalibrationReport]:
     """Calibrate on a model's outputs, without training data.
 
@@ -101,9 +99,9 @@ def calibrate_from_answers(
         tell(f"tokens predicted in a row: {gains[0]:.2f} with this edit table, {gains[1]:.2f} with the default one")
         if gains[0] < gains[1]:
             tell("the default edit table is better and is used; try more queries")
-            calibration, report = _calibrate_on_outputs(answers[:held_out], default, token_classes, command)
+            calibration, report = _calibrate_on_outputs(answers[:held_out], default, token_classes)
             return replace(calibration, edit_table=None), replace(report, nodes=0)
-    return _calibrate_on_outputs(answers[:held_out], edit_table, token_classes, command)
+    return _calibrate_on_outputs(answers[:held_out], edit_table, token_classes)
 
 
 def _predicted_edits(
@@ -135,7 +133,7 @@ def _mean_run_length(answers: Answers, edit_table: EditNgramTable, token_classes
 
 
 def _calibrate_on_outputs(
-    answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses, command: str
+    answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses
 ) -> tuple[DrafterCalibration, CalibrationReport]:
     counts = np.ones((2, len(EDGES) + 1))  # accepted, all; by the class of an edit's probability
     counts[1] = 2
@@ -143,7 +141,7 @@ def _calibrate_on_outputs(
         for is_right, probability in edits:
             counts[:, probability_class(probability)] += (is_right, 1)
     accept_rates = tuple((counts[0] / counts[1]).tolist())
-    calibration = DrafterCalibration(accept_rates, edit_table, command)
+    calibration = DrafterCalibration(accept_rates, edit_table)
     return calibration, CalibrationReport(edit_table.node_count, len(answers), accept_rates)
 
 

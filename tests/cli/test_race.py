@@ -13,7 +13,6 @@ from command_line import last
 from small import QUERIES
 
 import chemspec
-from chemspec.cli import race
 from chemspec.engine.engine import Engine
 from chemspec.replay import timing
 from chemspec.settings import DecodeSettings
@@ -26,7 +25,8 @@ QUERY = QUERIES[3]
 @pytest.fixture(scope="module")
 def rounds(home: Path) -> list[list[DecodeResult]]:
     how = DecodeSettings(decoder="greedy", n=1, drafter="windows", max_len=30)
-    return race.alternate_runs(Engine.load(home / "retro", threads=1), QUERY, how)
+    engine = Engine.load(home / "retro", threads=1)
+    return timing.alternate_runs((timing.standard_of(how), how), lambda setting, _: engine.predict(QUERY, setting))
 
 
 def test_at_the_end_both_lanes_hold_the_answer(rounds: list[list[DecodeResult]]) -> None:

@@ -38,7 +38,7 @@ def save(rows: Rows, path: Path) -> None:
 
 def verify(path: Path, engine: Engine) -> dict[int, str]:
     rows = receipts.read_receipts(path)
-    differences = receipts.verify_receipts(rows, lambda *_: engine, progress=lambda *_: None)
+    differences = receipts.verify_receipts(rows, str(engine.folder), threads=1)
     return {row.number: reason for row, reason in differences}
 
 

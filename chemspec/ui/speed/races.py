@@ -8,6 +8,7 @@ from typing import Any
 
 from chemspec.engine.engine import Engine
 from chemspec.jobs import job_queue
+from chemspec.replay import timing
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.system.threads import usable_cores
@@ -17,7 +18,6 @@ from chemspec.ui.common import queued_engine
 # Gets the share done (0 to 1) and one line; it is one Streamlit call, at which a stop takes effect.
 Progress = Callable[[float, str], Any]
 Lanes = tuple[DecodeSettings, DecodeSettings]  # standard decoding, and the same search with drafts
-REPEATS = 5  # timed runs of each lane
 BUSY = 1.5  # running programs for each core, above which times are doubted
 
 
@@ -35,25 +35,26 @@ class Race:
 
 
 def run_race(model: Engine, query: str, lanes: Lanes, progress: Progress) -> Race:
-    """Return a race, round by round, so that a disturbance hits both lanes alike; a warm-up round goes first."""
-    rounds: list[list[DecodeResult]] = [[], []]
-    quiet, total, done = host.load_average() <= BUSY * usable_cores(), len(lanes) * REPEATS, 0
+    """Return a race whose runs wait in the queue; `progress` is called before each."""
+    total = len(lanes) * timing.REPEATS
+    shared = [host.load_average() > BUSY * usable_cores()]
+
+    def decode(search: DecodeSettings, number: int) -> DecodeResult:
+        share = max(0, number - 1) / total
+        progress(share, f"Run {number} of {total}" if number else "Warming up: one run of each, not counted")
+        result = queued_engine.decode_query(model, query, search, waiting=partial(progress, share))
+        shared.append(number > 0 and is_shared())
+        if result.status != "ok":
+            raise ValueError(result.message)
+        return result
+
+    rounds: list[list[DecodeResult]] = []
     problem = ""
     try:
-        for number in range(REPEATS + 1):
-            for results, search in zip(rounds, lanes, strict=True):
-                text = f"Run {done + 1} of {total}" if number else "Warming up: one run of each, not counted"
-                progress(done / total, text)
-                result = queued_engine.decode_query(model, query, search, waiting=partial(progress, done / total))
-                if number:
-                    quiet = quiet and not is_shared()
-                    results.append(result)
-                    done += 1
-                if result.status != "ok":
-                    raise ValueError(result.message)
+        rounds = timing.alternate_runs(lanes, decode)
     except ValueError as error:
         problem = str(error)
-    return Race(model.name, query, lanes, describe_machine(model), quiet, rounds, problem)
+    return Race(model.name, query, lanes, describe_machine(model), not any(shared), rounds, problem)
 
 
 def is_shared() -> bool:
