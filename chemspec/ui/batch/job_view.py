@@ -219,7 +219,8 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
         best = next(iter(rows.answer_cells(job, row)), {})
         reading = [note for note in row["message"][:500].split("; ") if not note.startswith(SEARCH_NOTES)]
         notes = [str(note).rstrip(".") for note in (rows.warning_of(row), best.get("note"), *reading) if note]
-        status = [STATUSES.get(row["status"], row["status"]), "; ".join(notes)]
+        sign = "⚠ answered" if rows.warning_of(row) or best.get("note") else STATUSES["ok"]
+        status = [sign if row["status"] == "ok" else STATUSES.get(row["status"], row["status"]), "; ".join(notes)]
         shown.append(
             best
             | {
