@@ -51,7 +51,7 @@ def merge_variants(
     answers = [answer for result in spellings for answer in result.hypotheses]
     invalid = sum(not answer.valid for answer in answers)
     ranked = rank_by_votes([result.hypotheses for result in spellings])[:n] or list(spellings[0].hypotheses)
-    count = f"{len(spellings)} spelling{'s' * (len(spellings) != 1)}"
+    count = f"{len(spellings)} SMILES variant{'s' * (len(spellings) != 1)}"
     fewer = f" ({requested} asked for)" if len(spellings) < requested else ""
     faulty = f"; {invalid} of their {len(answers)} answers are no valid SMILES" if invalid else ""
     note = f"merged from {count} of the query{fewer}{faulty}"

@@ -78,9 +78,7 @@ class Suggestion:
             step.leaving for _, step in self.alternatives if step and step.leaving not in ("", leaving)
         )
         count = len(self.alternatives)
-        return (
-            f"also as {', '.join(list(words)[:3])}" if words else f"{count} more alike" if count > 1 else "1 more alike"
-        )
+        return f"also as {', '.join(list(words)[:3])}" if words else f"{count} similar answer{'s' * (count > 1)}"
 
     @property
     def geometry(self) -> str:
@@ -236,7 +234,7 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         if change.unset and task == "retro":
             yield f"stereo missing: {_centre_numbers(change.unset)} {_is_or_are(change.unset)} not set in the reactants"
         if change.lost and task == "forward":
-            yield f"stereo lost: {_centre_numbers(change.lost)} {_is_or_are(change.lost)} set in the flask and not here"
+            yield f"stereo lost: {_centre_numbers(change.lost)} {_is_or_are(change.lost)} set in the query and not here"
         if task == "retro" and change.key[0] == "dehalogenation":
             yield "removes a halogen that would have to be introduced first"
     check = suggestion.check

@@ -68,7 +68,7 @@ def test_invalid_answers_are_dropped_but_counted() -> None:
     )
     assert names(list(found.hypotheses)) == ["A"]
     assert found.merged is not None and (found.merged.answers, found.merged.invalid) == (3, 2)
-    assert found.notes == ("merged from 2 spellings of the query; 2 of their 3 answers are no valid SMILES",)
+    assert found.notes == ("merged from 2 SMILES variants of the query; 2 of their 3 answers are no valid SMILES",)
     told = score_predictions([KnownReaction("C", "A")], [writers.result_document(found)])
     assert (told["invalid"]["value"], told["top"]["1"]["value"]) == (2 / 3, 1)
 
@@ -78,7 +78,7 @@ def test_where_nothing_is_valid_the_canonical_spelling_speaks_without_votes() ->
         "C", [result(answer("!a")), result(answer("!b"))], requested=9, n=5, trace=Trace((), {})
     )
     assert [(one.smiles, one.vote) for one in found.hypotheses] == [("!a", None)]
-    assert "merged from 2 spellings of the query (9 asked for)" in found.notes[0]
+    assert "merged from 2 SMILES variants of the query (9 asked for)" in found.notes[0]
 
 
 # --- spellings -----------------------------------------------------------------------------------

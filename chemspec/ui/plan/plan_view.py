@@ -84,7 +84,7 @@ def _show_groups(titled: Sequence[Titled], models: Expander) -> None:
                 for variant, route in variants:
                     _show_route(route, variant, models)
     if len(groups) > FIRST_GROUPS:
-        st.toggle(f"All {len(groups)} groups of routes", key="plan_all")
+        st.toggle(f"Show all {len(groups)} groups (routes with similar steps)", key="plan_all")
 
 
 def _offer_files(name: str, **makers: Callable[[], Any]) -> None:

@@ -91,7 +91,7 @@ def answers_heading(question: Question, cards: Sequence[Suggestion]) -> str:
         return f"{count} product{'s' * (count != 1)}"
     answers = sum(len(card.members) for card in cards[:count])
     strategies = f"{count} strateg{'y' if count == 1 else 'ies'}"
-    return strategies if answers == count else f"{strategies}, {answers} answers"
+    return strategies if answers == count else f"{strategies}, {answers} sets of precursors"
 
 
 def show_answers(
