@@ -250,7 +250,7 @@ function drawFrame(root, scene, frame, state, colors) {
     hint: () => hint,
     legend: () => legend,
     tree: () => tree && section(several ? "Hypotheses" : "Drafts as a tree", el("p", { class: "hint" }, several ? "Every branch is a text the search considered; it grows to the right, token by token." : "Every branch is a continuation that was drafted; the model follows one of them, and the others end."), treeBox, treeKey(), treeNote,
-      ...(tree.unused ? [el("label", { class: "check" }, spare, ` also show what was computed ahead and never needed (${tree.unused.toLocaleString("en")} partial answers)`)] : [])),
+      ...(tree.unused ? [el("label", { class: "check" }, spare, ` also show what was computed ahead and never needed (${count(tree.unused, "partial answer")})`)] : [])),
     keys: () => el("p", { class: "hint keys" }, "Keys: ← → step, space plays, Home and End jump; Tab enters a strip, where ← → go from token to token."),
     certainty: () => certainty(answers[0].tokens),
     lane: () => lane(passes, answers[0].tokens),

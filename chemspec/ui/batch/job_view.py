@@ -24,6 +24,7 @@ from chemspec.review.suggestions import format_percent
 from chemspec.settings import Task
 from chemspec.ui.common import escaping, nav, theme
 from chemspec.ui.common.query_box import TASK_LABELS
+from chemspec.ui.predict.options import SEARCH_NOTES
 
 PAGE = 10  # rows of a page of answers
 ROW = 92  # pixels
@@ -49,7 +50,6 @@ ANSWER_LABELS = {  # columns of an answer
     "patents": "Patents",
     "alike": "The same strategy",
 }
-SEARCH_NOTES = ("answers left out", "searched ")  # in files only
 STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
 
 
