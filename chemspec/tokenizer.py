@@ -181,8 +181,6 @@ class Tokenizer:
         first = ids.index(None)
         token, position = tokens[first], sum(map(len, tokens[:first]))
         message = f"the model has never seen {token!r} (position {position + 1}); it cannot answer for it"
-        if token in ("[LiH]", "[NaH]", "[KH]"):
-            message += f": write the ions, [H-].[{token[1:-2]}+]"
         raise TokenError(message, position, position + len(token))
 
     def encode_or_unk(self, smiles: str) -> tuple[int, ...]:

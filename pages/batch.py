@@ -15,8 +15,8 @@ def draw_page() -> None:
         job_view.show_job(name)
         return
     st.markdown(
-        "Predict for a whole file. The job goes on when you close the page; its link brings you back. Predictions on "
-        "the other pages go first."
+        "Predict for a whole file. The job goes on when you close the page. Its address (link) brings you back: keep "
+        "it as a bookmark, since this page lists only jobs opened in this browser tab."
     )
     show_new_job()
     job_form.show_own_jobs()
@@ -29,6 +29,7 @@ def show_new_job() -> None:
     if given is None or sheet is None:
         return
     left, right = st.columns([2, 3], gap="large")
+    model = ""
     with left:
         st.subheader("Settings", anchor=False)
         task = job_form.choose_task(sheet)
@@ -43,7 +44,7 @@ def show_new_job() -> None:
                 )
     with right:
         st.subheader("Preview", anchor=False)
-        job_form.show_preview(sheet, column, task or "forward")
+        job_form.show_preview(sheet, column, task or "forward", model)
 
 
 nav.run_page(draw_page)

@@ -250,7 +250,7 @@ function drawFrame(root, scene, frame, state, colors) {
     hint: () => hint,
     legend: () => legend,
     tree: () => tree && section(several ? "Hypotheses" : "Drafts as a tree", el("p", { class: "hint" }, several ? "Every branch is a text the search considered; it grows to the right, token by token." : "Every branch is a continuation that was drafted; the model follows one of them, and the others end."), treeBox, treeKey(), treeNote,
-      ...(tree.unused ? [el("label", { class: "check" }, spare, ` also show what was computed ahead and never needed (${tree.unused.toLocaleString("en")} prefixes)`)] : [])),
+      ...(tree.unused ? [el("label", { class: "check" }, spare, ` also show what was computed ahead and never needed (${count(tree.unused, "partial answer")})`)] : [])),
     keys: () => el("p", { class: "hint keys" }, "Keys: ← → step, space plays, Home and End jump; Tab enters a strip, where ← → go from token to token."),
     certainty: () => certainty(answers[0].tokens),
     lane: () => lane(passes, answers[0].tokens),
@@ -284,7 +284,7 @@ function drawFrame(root, scene, frame, state, colors) {
     counters.fresh.value.textContent = now ? count(now.emitted, steps ? "step" : "token") : "–";
     counters.rate.value.textContent = now ? `${now.copied} of ${now.written}` : "–";
     counters.drafted.value.textContent = now ? `${now.copied} of ${now.offered}` : "–";
-    counters.work.value.textContent = now ? `${count(now.computed, "node")}, ${now.ms < 10 ? now.ms.toFixed(1) : Math.round(now.ms)} ms` : "–";
+    counters.work.value.textContent = now ? `${count(now.computed, "token")}, ${now.ms < 10 ? now.ms.toFixed(1) : Math.round(now.ms)} ms` : "–";
     counters.saved.value.textContent = now ? now.saved : 0;
     counters.mean.value.textContent = now ? (now.written / k).toFixed(1) : "–";
     says.textContent = now ? now.summary : `Nothing is written yet. ${relaxed ? "One token a pass, this" : "The standard way"} would take ${count(passes[last - 1].written, "pass")}${relaxed ? "" : ", one per token"}; here it took ${last}.`;
@@ -316,7 +316,7 @@ function drawFrame(root, scene, frame, state, colors) {
     // The drafts.
     const shown = now ? now.drafts.slice(0, MOST_ROWS) : [];
     const total = now ? now.drafts.length + now.hidden : 0;
-    draftsTitle.textContent = !now ? "Drafts" : several ? `${uneven ? "Computed along drafts" : "Computed ahead"} in this pass: ${count(now.drafted, "prefix")}` : total > 1 ? `Drafts of this pass: ${total}` : "Draft of this pass";
+    draftsTitle.textContent = !now ? "Drafts" : several ? `${uneven ? "Computed along drafts" : "Computed ahead"} in this pass: ${count(now.drafted, "partial answer")}` : total > 1 ? `Drafts of this pass: ${total}` : "Draft of this pass";
     const runOf = (one) => fresh.get(one.start) ?? used.get(one.start);
     drafts.replaceChildren(...shown.map((one) => draftRow(one, runOf(one))));
     if (total > shown.length) drafts.append(el("p", { class: "nothing" }, `and ${total - shown.length} more that went no further`));
@@ -427,8 +427,8 @@ function drawFrame(root, scene, frame, state, colors) {
     stars = svg("g");
     picture.append(mark("kept", columns[0], y(0), "start"), stars);
     treeBox.replaceChildren(picture);
-    treeBox.setAttribute("aria-label", `Tree of ${plan.nodes.length} prefixes; ${answers.length} of them became answers.`);
-    treeNote.textContent = state.spare && plan.left_out ? `The tree is too large to draw: ${plan.nodes.length.toLocaleString("en")} prefixes are shown, ${plan.left_out.toLocaleString("en")} are left out.` : !state.spare && tree.cut ? `The tree is too large to draw: ${tree.cut.toLocaleString("en")} prefixes that the search went through are left out.` : "";
+    treeBox.setAttribute("aria-label", `Tree of ${plan.nodes.length} partial answers; ${answers.length} of them became answers.`);
+    treeNote.textContent = state.spare && plan.left_out ? `The tree is too large to draw: ${plan.nodes.length.toLocaleString("en")} partial answers are shown, ${plan.left_out.toLocaleString("en")} are left out.` : !state.spare && tree.cut ? `The tree is too large to draw: ${tree.cut.toLocaleString("en")} partial answers that the search went through are left out.` : "";
   };
   const leafTitle = (rank) => `answer ${rank}` + (answers[rank - 1] ? `, ${(100 * answers[rank - 1].probability).toFixed(1)} %` : "");
   const front = (k) => {
@@ -437,12 +437,12 @@ function drawFrame(root, scene, frame, state, colors) {
       const fate = k < one.born ? "unborn" : k >= one.dies ? "dead" : k >= one.accepted ? "kept" : "ahead";
       one.group.setAttribute("class", `${fate} ${one.ahead ? "drafted" : ""} ${fate === "kept" && one.answers.includes(state.answer + 1) ? "chosen" : ""}`);
       const ends = !one.onward.some((other) => k >= other.born);
-      one.tip.replaceChildren(...(ends && (fate === "dead" || fate === "ahead") ? [mark(fate, one.to, one.at, fate === "dead" ? "pruned" : "computed ahead, not asked for yet")] : []));
+      one.tip.replaceChildren(...(ends && (fate === "dead" || fate === "ahead") ? [mark(fate, one.to, one.at, fate === "dead" ? "dropped: the model prefers another" : "computed ahead, not asked for yet")] : []));
     }
     stars.replaceChildren();
     let right = columns[0];
     for (const [column, row] of plan.beams[k] ?? []) {
-      stars.append(mark("kept", columns[column], y(row), "live hypothesis"));
+      stars.append(mark("kept", columns[column], y(row), "unfinished answer that the search still follows"));
       right = Math.max(right, columns[column]);
     }
     for (const leaf of plan.leaves) {
@@ -455,7 +455,7 @@ function drawFrame(root, scene, frame, state, colors) {
   };
   function treeKey() {
     const list = el("ul", { class: "legend" });
-    for (const [kind, text] of [["kept", "live hypothesis"], ["done", "finished answer, with its rank"], ["ahead", "computed ahead, waiting"], ["dead", "pruned"]]) {
+    for (const [kind, text] of [["kept", "unfinished answer that the search still follows"], ["done", "finished answer, with its rank"], ["ahead", "computed ahead, waiting"], ["dead", "dropped: the model prefers another"]]) {
       const picture = svg("svg", { width: 20, height: 18, class: "sample", "aria-hidden": "true" });
       picture.append(mark(kind, 10, 9));
       list.append(el("li", {}, picture, text));

@@ -73,7 +73,7 @@ def missing_or_conflicting(flask: str, product: str) -> tuple[str, ...]:
             and holds(agents if conflict.by_agents else whole, conflict.agent)
             and not holds(whole, conflict.unless)
         )
-    missing = (f"Missing in the flask: {'; '.join(lacking)}; {AS_IF}.",) if lacking else ()
+    missing = (f"Missing in the reaction mixture: {'; '.join(lacking)}; {AS_IF}.",) if lacking else ()
     return (*missing, *conflicts)
 
 

@@ -6,6 +6,7 @@ from random import Random
 
 import chemspec.chem as chem
 from chemspec.chem import formats, root_align
+from chemspec.chem.read.respell import hydrides_as_ions
 from chemspec.engine.familiarity import Familiarity
 from chemspec.importers.base import TextTokenizer
 from chemspec.settings import DecodeSettings, Task
@@ -51,6 +52,10 @@ class QueryReader:
         try:
             ids = self.tokenizer.encode(lead + query.smiles)
         except TokenError as error:
+            smiles, changes = hydrides_as_ions(query.smiles)
+            if changes:
+                ions = self.read(lead + smiles)
+                return replace(ions, text=text, notes=(*query.notes, *changes, *ions.notes))
             return PreparedQuery(text, refusal=replace(refused, message=f"{error} in {query.smiles}"))
         if len(ids) > self.longest:
             message = f"{len(ids)} tokens; queries may have at most {self.longest}"

@@ -299,11 +299,11 @@ def _describe_pass(
     step = trace.passes[number]
     head, tail = f"Pass {number + 1} of {len(trace.passes)}. ", f"; {_count_noun(so_far.emitted, 'token')} so far."
     if _is_uneven(trace):
-        live = _count_noun(len(step.grown.beam) if step.grown else step.asked, "live text")
-        ahead = f"{live}, {_count_noun(step.drafted, 'prefix')} along their drafts computed. "
+        live = _count_noun(len(step.grown.beam) if step.grown else step.asked, "unfinished answer")
+        ahead = f"{live}, {_count_noun(step.drafted, 'partial answer')} along their drafts computed. "
         return f"{head}{ahead}The longest text grew by {_count_noun(step.emitted, 'token')}{tail}"
     if _has_several(trace):
-        ahead = f"{step.asked} prefixes requested, {step.drafted} computed ahead. "
+        ahead = f"{_count_noun(step.asked, 'partial answer')} requested, {step.drafted} computed ahead. "
         return f"{head}{ahead}The beam grew by {_count_noun(step.emitted, 'token')}{tail}"
     middle = "Nothing was drafted. "
     if drafts:
@@ -318,7 +318,7 @@ def _describe_pass(
 
 
 def _count_noun(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 'es' if noun.endswith('x') else 's'}"
+    return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def acceptance_by_offset(view: TraceView) -> list[tuple[int, int, int]]:

@@ -78,9 +78,7 @@ class Suggestion:
             step.leaving for _, step in self.alternatives if step and step.leaving not in ("", leaving)
         )
         count = len(self.alternatives)
-        return (
-            f"also as {', '.join(list(words)[:3])}" if words else f"{count} more alike" if count > 1 else "1 more alike"
-        )
+        return f"also as {', '.join(list(words)[:3])}" if words else f"{count} similar answer{'s' * (count > 1)}"
 
     @property
     def geometry(self) -> str:

@@ -54,7 +54,7 @@ def overflow(page: Any) -> int:
 
 def test_typing_and_enter_give_drawn_answers(app: Any) -> None:
     page = app.open()
-    box = page.get_by_label("Everything in the flask")
+    box = page.get_by_label("Everything in the reaction mixture")
     box.fill("CC(=O)Cl.Nc1ccccc1")
     box.press("Enter")
     expect(answers(page).first).to_contain_text(ACETANILIDE)

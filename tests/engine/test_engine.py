@@ -16,10 +16,11 @@ from small import BAD, QUERIES, tiny_folder
 
 from chemspec import asset_files, chem
 from chemspec.engine.engine import Engine, installed_models, model_folder
-from chemspec.engine.queries import MAX_CHARS, MAX_TOKENS
+from chemspec.engine.queries import MAX_CHARS, MAX_TOKENS, QueryReader
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.settings import DecodeSettings
 from chemspec.tasks import TASKS
+from chemspec.tokenizer import SPECIALS, Tokenizer, split_smiles
 from chemspec.types import DecodeResult, Pass, result_from_json, to_json
 
 GREEDY = DecodeSettings(decoder="greedy", n=1, max_len=30)
@@ -88,7 +89,6 @@ def test_no_text_makes_prepare_raise(engine: Engine, text: str) -> None:
         ("c1ccccc", "ring 1"),
         ("C(C)(C)(C)(C)C", "more than it can form"),
         ("[Ir]", "never seen '[Ir]'"),
-        ("[NaH].CO", "write the ions, [H-].[Na+]"),
         ("C" * 2000, f"limit is {MAX_CHARS}"),
         ("C" * (MAX_TOKENS + 1), f"at most {MAX_TOKENS}"),
         ("CCO>>", "no product"),
@@ -96,6 +96,23 @@ def test_no_text_makes_prepare_raise(engine: Engine, text: str) -> None:
 )
 def test_refusals_say_what_is_wrong_and_where(engine: Engine, query: str, part: str) -> None:
     assert part in engine.predict([query])[0].message
+
+
+@pytest.mark.parametrize(
+    ("query", "read"),
+    [("CO.[NaH]", "CO.[H-].[Na+]"), ("[LiH].[KH]", "[H-].[H-].[K+].[Li+]"), ("[CaH2]", "[Ca+2].[H-].[H-]")],
+)
+def test_a_hydride_is_asked_about_as_ions_where_the_model_knows_these_alone(query: str, read: str) -> None:
+    ions = tuple(dict.fromkeys(split_smiles("CO.[H-].[Na+][Li+][K+][Ca+2]")))
+    asked = QueryReader("forward", Tokenizer((*SPECIALS, *ions)), 40, (), None).read(query)
+    assert (asked.text, asked.refusal) == (query, None)
+    assert sorted(asked.smiles.split(".")) == sorted(read.split("."))
+    assert "written as ions" in asked.notes[0]
+    all_known = Tokenizer((*SPECIALS, *ions, "[NaH]", "[LiH]", "[KH]", "[CaH2]"))
+    kept = QueryReader("forward", all_known, 40, (), None).read(query)
+    assert "H-" not in kept.smiles and not kept.notes
+    unread = QueryReader("forward", Tokenizer((*SPECIALS, "C", "O", ".")), 40, (), None).read(query)
+    assert unread.refusal is not None and "never seen" in unread.refusal.message
 
 
 def test_maps_and_arrows_and_blanks_are_tidied_and_noted(engine: Engine, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
+from chemspec.system.untrusted import MAX_BYTES
 
 DEEP = "[" * 100_000 + "]" * 100_000
 SHORT = {"d_model": 16, "heads": 2, "feedforward": 16, "encoder_layers": 1, "decoder_layers": 1, "max_positions": 32}
@@ -89,6 +90,13 @@ def test_large_scores_that_are_numbers_give_answers(folder: Path, size: float) -
     results = Engine.load(folder, threads=1, device="cpu").predict(QUERIES, decoder="greedy", n=1, max_len=8)
     for result in results:
         assert result.status == "ok" and torch.isfinite(torch.tensor(result.hypotheses[0].log_prob))
+
+
+@pytest.mark.parametrize("name", ["config.json", "vocab.json"])
+def test_a_json_file_that_is_far_too_large_is_refused(folder: Path, name: str) -> None:
+    with (folder / name).open("a") as file:
+        file.write(" " * MAX_BYTES)
+    assert "has more than 5 MB" in (message := refused(lambda: checkpoint.load(folder))) and name in message
 
 
 @pytest.mark.parametrize("tokens", [["\ud800"], ["C\nN"], ["\x1b[2J"]])

@@ -70,6 +70,13 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
         yield running
 
 
+def test_a_port_in_use_is_told_in_one_line(app: App) -> None:
+    command = [sys.executable, "-m", *COMMAND[:-1], str(app.port)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert done.stderr == f"error: port {app.port} of 127.0.0.1 is in use or not allowed; choose another with --port\n"
+
+
 def test_only_pages_of_the_app_itself_open_its_websocket(app: App) -> None:
     own = f"127.0.0.1:{app.port}"
     for _ in range(2):  # not only the first time

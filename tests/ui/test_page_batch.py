@@ -136,6 +136,14 @@ def test_a_list_of_targets_opens_with_the_question_how_they_are_made() -> None:
     assert [row["query"] for row in shown(app)] == ["CCO.CC(=O)O"]
 
 
+def test_the_preview_checks_rows_as_the_model_does_and_counts_those_of_the_other_question() -> None:
+    app = uploaded("a.smi", b"CCO.CC(=O)O\n[Ir].CCO\nCCO\nCC.CCC>>CCCCC\n")
+    assert shown(app)[1]["check"].startswith("✗ the model has never seen '[Ir]'")
+    assert app.warning[0].value.startswith("1 of the first 4 rows hold one molecule")
+    app.segmented_control[0].set_value("retro").run()
+    assert app.warning[0].value.startswith("2 of the first 4 rows hold several molecules")
+
+
 @pytest.mark.parametrize("job", ["a" * 22, "../../etc/passwd", "<script>"])
 def test_a_link_to_no_job_is_told(job: str) -> None:
     app = opened(job=job)

@@ -304,7 +304,7 @@ def test_a_link_is_answered_with_ideas_and_options_change_the_search() -> None:
     assert "Amide formation" in text and "also as" in text
     assert any("forward model agrees" in item.value for item in page.caption)
     assert "● in " in text
-    assert "chance to be the recorded route" in text
+    assert "probability of the recorded route" in text
     assert "atoms that change are highlighted" in text
     assert page.button(key="predict_measure").label == "Race on the page Speed"
     engine = queued_engine.loaded_engines()[model_folder("retro")]

@@ -39,6 +39,18 @@ def replace_abbreviations(text: str) -> tuple[str, tuple[str, ...]]:
     return changed, tuple(notes)
 
 
+_HYDRIDES = {f"[{metal}H]": f"[{metal}+].[H-]" for metal in ("Li", "Na", "K", "Cs")}
+_HYDRIDES |= {f"[{metal}H2]": f"[{metal}+2].[H-].[H-]" for metal in ("Mg", "Ca")}
+
+
+def hydrides_as_ions(smiles: str) -> tuple[str, tuple[str, ...]]:
+    """Return canonical SMILES with ionic hydrides such as [NaH] as ions, and a note for each kind; or as they are."""
+    parts = smiles.split(".")
+    notes = tuple(f"{part} written as ions" for part in dict.fromkeys(parts) if part in _HYDRIDES)
+    joined = ".".join(_HYDRIDES.get(part, part) for part in parts)
+    return (canonical(joined) or joined, notes) if notes else (smiles, ())
+
+
 def split_ions(text: str) -> tuple[str, tuple[str, ...]]:
     """Write a dot for the bond ~ between the ions of one compound, as the tools of rxn4chemistry write it."""
     if "~" not in text:

@@ -1,13 +1,13 @@
 """The form of the page Batch that makes a job from a file. Uploaded text is shown as plain text."""
 
 import re
+from collections import Counter
 from contextlib import suppress
 from typing import Any
 
 import streamlit as st
 from streamlit import column_config as column
 
-from chemspec import chem
 from chemspec.asset_files import assets_folder
 from chemspec.chem import formats
 from chemspec.chem.salts import group_salts
@@ -30,6 +30,10 @@ MAX_ANSWERS = 20
 PREVIEW_ROWS = 5
 SAMPLED_ROWS = 50  # rows by which the column and the task are guessed
 SAMPLE = "batch_sample.csv"
+MISFITS: dict[Task, tuple[str, str]] = {  # rows that suit the other question, and what becomes of them
+    "forward": ("molecule", "hold one molecule, with nothing to react with. For molecules to make choose Retro."),
+    "retro": ("mixture", "hold several molecules, which Retro takes for one target. For reactants choose Forward."),
+}
 _cached_sheet = st.cache_data(max_entries=4, ttl=600, show_spinner=False)(uploads.read_upload)
 
 
@@ -74,7 +78,7 @@ def choose_task(sheet: Sheet) -> Task | None:
         tasks,
         default=word if word in tasks else tasks[0],
         format_func=TASK_LABELS.__getitem__,
-        help="Forward: a row holds all that is in the flask. Retro: a row holds the molecule to make.",
+        help="Forward: a row holds all of the reaction mixture. Retro: a row holds the molecule to make.",
         key=f"batch_task_{word}",
     )
     if guess:
@@ -92,15 +96,23 @@ def guess_task(sheet: Sheet) -> tuple[str, str]:
     for task, words in (("retro", "product|target"), ("forward", "reactant|reagent|flask|substrate")):
         if ">" not in heading and re.search(words, heading, re.I):
             return task, f"the column is named {heading[:60]}"
-    texts = [row[index] for row in sheet.rows[:SAMPLED_ROWS]]
-    reads = [formats.read_any(text, task="forward", max_chars=MAX_CHARS) for text in texts]
-    read = [item for item in reads if isinstance(item, formats.Input)]
-    single = sum(not item.other and len(group_salts(item.smiles.split("."))) == 1 for item in read)
-    several = len(read) - single
-    rows = f"of the first {count_rows(len(texts))}"
-    if single > several:
-        return "retro", f"one molecule in {single} {rows}"
-    return ("forward", f"several molecules, or a reaction, in {several} {rows}") if read else ("", "")
+    kinds = count_kinds(sheet, index)
+    several = kinds["mixture"] + kinds["reaction"]
+    rows = f"of the first {count_rows(len(sheet.rows[:SAMPLED_ROWS]))}"
+    if kinds["molecule"] > several:
+        return "retro", f"one molecule in {kinds['molecule']} {rows}"
+    return ("forward", f"several molecules, or a reaction, in {several} {rows}") if several else ("", "")
+
+
+def count_kinds(sheet: Sheet, query_column: int) -> Counter[str]:
+    """Count the first rows that hold one "molecule" (or salt), a "mixture" of several, or a "reaction"."""
+    kinds: Counter[str] = Counter()
+    for row in sheet.rows[:SAMPLED_ROWS]:
+        read = formats.read_any(row[query_column], task="forward", max_chars=MAX_CHARS)
+        if isinstance(read, formats.Input):
+            single = len(group_salts(read.smiles.split("."))) == 1
+            kinds["reaction" if read.other else "molecule" if single else "mixture"] += 1
+    return kinds
 
 
 def choose_column(sheet: Sheet, task: Task | None) -> int:
@@ -129,12 +141,18 @@ def choose_model(task: Task) -> tuple[str, DecodeSettings, int]:
     return model, DecodeSettings(decoder="greedy" if n == 1 else "beam", n=n, distinct=True), cards
 
 
-def show_preview(sheet: Sheet, query_column: int, task: Task) -> None:
-    """Show the first rows, the queries in one of their columns drawn and checked."""
+def show_preview(sheet: Sheet, query_column: int, task: Task, model: str) -> None:
+    """Show the first rows, the queries in one of their columns drawn, and checked as the model will."""
+    engine = queued_engine.engine_or_message(model) if model else None
+    kind, advice = MISFITS[task]
+    if model and (count := count_kinds(sheet, query_column)[kind]):
+        st.warning(f"{count} of the first {count_rows(len(sheet.rows[:SAMPLED_ROWS]))} {advice}")
     shown = []
     for number, row in enumerate(sheet.rows[:PREVIEW_ROWS], 1):
-        query = formats.read_any(row[query_column], task=task, max_chars=MAX_CHARS)
-        check = f"✗ {query}" if isinstance(query, chem.Fault) else f"✓ {'; '.join(query.notes) or 'readable'}"
+        check = ""
+        if engine:
+            query = engine.prepare(row[query_column])
+            check = f"✗ {query.refusal.message}" if query.refusal else f"✓ {'; '.join(query.notes) or 'readable'}"
         shown.append(
             {
                 "row": number,

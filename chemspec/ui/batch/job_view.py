@@ -24,6 +24,7 @@ from chemspec.review.suggestions import format_percent
 from chemspec.settings import Task
 from chemspec.ui.common import escaping, nav, theme
 from chemspec.ui.common.query_box import TASK_LABELS
+from chemspec.ui.predict.options import SEARCH_NOTES
 
 PAGE = 10  # rows of a page of answers
 ROW = 92  # pixels
@@ -49,7 +50,6 @@ ANSWER_LABELS = {  # columns of an answer
     "patents": "Patents",
     "alike": "The same strategy",
 }
-SEARCH_NOTES = ("answers left out", "searched ")  # in files only
 STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
 
 
@@ -219,7 +219,8 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
         best = next(iter(rows.answer_cells(job, row)), {})
         reading = [note for note in row["message"][:500].split("; ") if not note.startswith(SEARCH_NOTES)]
         notes = [str(note).rstrip(".") for note in (rows.warning_of(row), best.get("note"), *reading) if note]
-        status = [STATUSES.get(row["status"], row["status"]), "; ".join(notes)]
+        sign = "⚠ answered" if rows.warning_of(row) or best.get("note") else STATUSES["ok"]
+        status = [sign if row["status"] == "ok" else STATUSES.get(row["status"], row["status"]), "; ".join(notes)]
         shown.append(
             best
             | {

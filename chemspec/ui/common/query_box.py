@@ -21,7 +21,7 @@ from chemspec.ui.common import escaping, queued_engine, web_files
 from chemspec.ui.common.tags import Html, join, tag
 
 TASK_LABELS = {"forward": "Forward: what forms?", "retro": "Retro: how to make it?"}
-BOX_LABELS = {"forward": "Everything in the flask", "retro": "The molecule to make"}
+BOX_LABELS = {"forward": "Everything in the reaction mixture", "retro": "The molecule to make"}
 PLACEHOLDERS = {"forward": "e.g. aniline, CC(=O)Cl, Et3N, DCM", "retro": "e.g. lidocaine"}
 STEPPED_DECODERS, MAX_STEPPED_BEAM = ("greedy", "beam", "sbs"), 50  # searches that the page Step shows, and how wide
 FILES = ("molfile", "SDF", "RXN", "RDF", "CDXML", "KET")  # shown folded once they are longer than

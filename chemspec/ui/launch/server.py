@@ -1,6 +1,7 @@
 """Serve the app: Streamlit's server behind checks of hosts and limits, with the app's styles in the page."""
 
 import logging
+import socket
 import sys
 from pathlib import Path
 from threading import Thread
@@ -32,7 +33,14 @@ def run_server(allowed: AllowedHosts, *, host: str, port: int, headless: bool, w
         port: port to listen on.
         headless: open no browser.
         watch: rerun pages when a source file changes.
+
+    Raises:
+        ValueError: if the port cannot be listened on.
     """
+    try:
+        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+    except OSError as error:
+        raise ValueError(f"port {port} of {host} is in use or not allowed; choose another with --port") from error
     sys.argv = [str(app_script())]  # which Streamlit takes for what was started
     refused = connections.Refusals(
         lambda counts: LOG.warning("refused: %s", ", ".join(f"{count} {what}" for what, count in counts.items()))

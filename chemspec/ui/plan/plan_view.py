@@ -47,7 +47,9 @@ def show_plan(plan: Plan, models: Expander) -> None:
     st.html(f"<style>{CSS}</style>")
     show_status = {"solved": st.success, "open": st.warning, "refused": st.error}[plan.status]
     with st.container(key="plan_status"):
-        show_status(plain_text(plan.message[:1].upper() + plan.message[1:] + "."))
+        groups = len({route.group for route in plan.routes})
+        counted = f" {groups} group{'s' * (groups > 1)} of similar routes." if groups < len(plan.routes) else ""
+        show_status(plain_text(plan.message[:1].upper() + plan.message[1:] + "." + counted))
     if plan.status == "refused":
         return
     titled = sorted(zip(values.route_titles(plan.routes), plan.routes, strict=True), key=_group_number)
@@ -84,7 +86,7 @@ def _show_groups(titled: Sequence[Titled], models: Expander) -> None:
                 for variant, route in variants:
                     _show_route(route, variant, models)
     if len(groups) > FIRST_GROUPS:
-        st.toggle(f"All {len(groups)} groups of routes", key="plan_all")
+        st.toggle(f"Show all {len(groups)} groups of routes", key="plan_all")
 
 
 def _offer_files(name: str, **makers: Callable[[], Any]) -> None:
@@ -154,7 +156,9 @@ def _show_route(route: Route, title: str, models: Expander, *, similar: int = 0)
                 PNG=lambda: depict.to_png(route, title, _evidence([route])),
                 JSON=lambda: json.dumps(values.route_document(route, title, _evidence([route])), indent=1),
             )
-        more = bool(similar) and st.toggle(f"Show {similar} similar", key=f"plan_like_{route.group}")
+        more = bool(similar) and st.toggle(
+            f"Show {similar} similar route{'s' * (similar > 1)}", key=f"plan_like_{route.group}"
+        )
     if chosen:
         _show_step(route, int(chosen) - 1, models, key)
     return more

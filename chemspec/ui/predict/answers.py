@@ -25,6 +25,7 @@ from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import query_panel, query_view, reviewing, token_origins
 from chemspec.ui.predict.card_parts import card_drawing, card_footer, card_header
 from chemspec.ui.predict.details import VIEWS, Answer, answer_record, download_button, precedents_footnote
+from chemspec.ui.predict.options import SEARCH_NOTES
 from chemspec.ui.predict.query_panel import Question
 from chemspec.ui.predict.token_origins import Picture
 
@@ -91,7 +92,7 @@ def answers_heading(question: Question, cards: Sequence[Suggestion]) -> str:
         return f"{count} product{'s' * (count != 1)}"
     answers = sum(len(card.members) for card in cards[:count])
     strategies = f"{count} strateg{'y' if count == 1 else 'ies'}"
-    return strategies if answers == count else f"{strategies}, {answers} answers"
+    return strategies if answers == count else f"{strategies}, {answers} sets of precursors"
 
 
 def show_answers(
@@ -104,6 +105,8 @@ def show_answers(
         reviewing.show_reaction_verdict(question, result)
     if text := doubt_warning(question.task, question.smiles, result, shown):
         st.warning(plain_text(text), icon="⚠️")
+    if notes := "; ".join(note for note in result.notes if not note.startswith(SEARCH_NOTES)):
+        st.caption(plain_text(f"Note: {notes}."))
     if (rank := recorded_rank(shown) or 1) > 1:
         st.info(f"A patent records answer {rank} for this very query.")
     query_view.show_guide_effect(result, question.smiles)

@@ -27,7 +27,7 @@ def card_header(question: Question, card: Suggestion) -> Html:
     if not card.calibrated:
         caption = "by the model, not measured"
     elif question.task == "retro":
-        caption = "chance to be the recorded route"
+        caption = "probability of the recorded route"
     elif missing_or_conflicting(question.smiles, card.best.canonical):
         caption = "with the right reagents"
     else:
@@ -120,7 +120,7 @@ def card_footer(question: Question, card: Suggestion) -> str:
     if usual and not (check and check.added) and not conditions:
         parts.append(plain_text(f"usual: {usual}"))
     if (vote := card.best.vote) is not None:
-        parts.append(f"{vote.spellings} spelling{'s' * (vote.spellings > 1)} of the query gave it")
+        parts.append(f"from {vote.spellings} SMILES variant{'s' * (vote.spellings > 1)} of the query")
     return " · ".join(filter(None, (*parts, plain_text(precedents_line(card)))))
 
 

@@ -9,7 +9,7 @@ import streamlit as st
 from chemspec.chem import formats
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import task_of_model
-from chemspec.metrics import SpeedNumbers, speed_numbers
+from chemspec.metrics import speed_numbers
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.replay import picture, timing
 from chemspec.replay.timing import Lane
@@ -125,7 +125,10 @@ def choose_lanes(offered: Sequence[str]) -> Lanes:
         n = count.number_input("Answers", 1, MAX_ANSWERS, key="speed_n", disabled=greedy, **keep)
         titles = {name: DRAFTERS[name].title for name in offered if name != "none"}
         with drafts:
-            about = "Drafting method. The page How it works compares them."
+            about = (
+                "Where guesses (drafts) of the next tokens come from. copy: the query; mixed: the query and edits that "
+                "were frequent in training; auto: these, where they save time. The page How it works compares them."
+            )
             drafter = widgets.offered_choice("Drafter", titles, key="speed_drafter", help=about)
     drafted = DecodeSettings(decoder=decoder, n=1 if greedy else int(n), drafter=drafter)
     return timing.standard_of(drafted), drafted
@@ -198,15 +201,18 @@ COLUMNS = {
     ),
     "q1_ms": st.column_config.NumberColumn("first quartile", format="%.2f"),
     "q3_ms": st.column_config.NumberColumn("third quartile", format="%.2f"),
-    "passes": st.column_config.NumberColumn(format="%d", help="Forward passes of the decoder for one answer"),
+    "passes": st.column_config.NumberColumn(
+        format="%d",
+        help="Calls of the network for one answer. Without drafts each writes one token, such as an atom or a bond",
+    ),
     "tokens_per_pass": st.column_config.NumberColumn(
-        "tokens per pass", format="%.2f", help=SpeedNumbers.tokens_per_pass.__doc__
+        "tokens per pass", format="%.2f", help="Tokens written by a pass on average; 1 without drafts"
     ),
     "acceptance_rate": st.column_config.NumberColumn(
-        "acceptance rate", format="percent", help=SpeedNumbers.acceptance_rate.__doc__
+        "acceptance rate", format="percent", help="Share of the answer's tokens that were drafted and found right"
     ),
     "nodes_per_pass": st.column_config.NumberColumn(
-        "nodes per pass", format="%.1f", help=SpeedNumbers.nodes_per_pass.__doc__
+        "nodes per pass", format="%.1f", help="Tokens computed by a pass on average, rejected drafts included"
     ),
 }
 
