@@ -190,6 +190,9 @@ def _check_integer(name: str, value: object, low: int, high: int) -> None:
 class DecodeSettings:
     """Decoding settings.
 
+    More on `drafting` in `chemspec.decode.draft_planner`, on `rules` in `chemspec.decode.peer_rules`, on `augment` in
+    `chemspec.engine.augment`, and on `guide` in `chemspec.chem.guide`.
+
     Attributes:
         decoder: greedy (one prediction), beam (beam search of width n), sample (n samples), speculative-sample (n
             samples, drafted by a small model: same distribution as sample, but other samples for a seed), sbs
@@ -197,28 +200,31 @@ class DecodeSettings:
             two, which are relaxed, drafts can change the output. `chemspec.DECODERS` has all, including plug-ins.
         n: number of predictions, and beam width.
         drafter: a name in `chemspec.DRAFTERS`; does not change the output of exact decoders.
-        max_len: maximum output length in tokens; longer outputs are cut and marked.
+        max_len: maximum length of a prediction in tokens; longer ones are cut and marked.
         batch_size: queries per forward pass.
-        draft_length, draft_count: maximum draft length and number of drafts; 0 for the drafter's default (for ar and
-            hierarchy, a length that adapts to the acceptance rate).
-        dilation: tokens that the drafter `windows` skips between two tokens of a window.
-        node_budget: maximum number of drafted nodes per query and forward pass.
-        drafting: "planned" adds the drafted nodes that pay off on this machine, given the cost of a forward pass and
-            the acceptance so far (`chemspec.decode.draft_planner`); "fixed" adds all that the drafter proposes, up to
-            `node_budget`, to compare drafters. The drafter "auto" is always planned.
-        length_penalty: beam search ranks by log-prob / length ** length_penalty; 0 for the plain log-prob.
-        rules: bookkeeping of beam search, one of `RULES`: ours, or that of another program to get the same lists
-            (`chemspec.decode.peer_rules`).
-        beta, tau: with beta above 1, greedy decoding accepts a drafted token among the model's best beta whose log-prob
-            (in nats) is at most tau below the best one's (Spec-Verification of Xia et al., relaxed: drafts can change
-            the output).
-        temperature, top_p, seed: sampling parameters; the seed also determines the variants of `augment`.
-        augment: number of SMILES variants of the query, including the canonical one, whose predictions are merged
-            (`chemspec.engine.augment`); 1 for none.
+        draft_length: maximum tokens per draft; 0: the drafter decides (ar and hierarchy by the acceptance rate).
+        draft_count: maximum drafts per prefix; 0: the drafter decides; drafters with a network of their own make one.
+        dilation: query tokens that the drafter windows skips between two tokens of a draft.
+        node_budget: maximum drafted nodes per query in a forward pass.
+        drafting: number of drafted nodes: planned, as many as pay off on this machine, given the cost of a forward pass
+            and the acceptance so far, or fixed, up to the node budget, to compare drafters. The drafter auto is always
+            planned.
+        length_penalty: rank beam answers by log-prob / length ** penalty; 0: by the plain log-prob.
+        rules: beam search with ranking and stopping rules of another program, to get the same lists: onmt,
+            translation-transformer, chemformer or transformers.
+        beta: relaxed greedy decoding: accept a drafted token among the model's beta best ones (1: exact), the
+            Spec-Verification of Xia et al.; drafts can change the output.
+        tau: with beta: maximum log-probability gap, in nats, between an accepted token and the best one.
+        temperature: sampling temperature of the decoders that draw samples.
+        top_p: nucleus probability (top-p) of the decoders that draw samples.
+        seed: random seed of samples and of the SMILES variants of a query.
+        augment: test-time augmentation: SMILES variants per query, the canonical one included, whose predictions are
+            merged; 1: off.
         distinct: return different valid molecules other than the query; the beam is widened up to a limit until there
             are `n` of them (`chemspec.engine.distinct`), reusing the KV cache.
-        guide: constraints on the step, such as "break C1-N3; only amide" (`chemspec.chem.guide`); other predictions are
-            left out. For retro models, with `distinct`.
+        guide: constraints on a retro step, such as "break C1-N3; keep C5-C6; only amide": atoms are numbered from 0 in
+            the canonical SMILES; a wrong name lists the valid ones. Goes with distinct, which chemspec predict then
+            implies.
         record: record every computed prefix in the trace; does not change the output.
     """
 

@@ -8,7 +8,7 @@ import resource
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import product
 from math import ceil
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from chemspec import asset_files
+from chemspec.bench.settings import BenchSettings
 from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio, race_settings
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import KnownReaction, read_known_reactions
@@ -29,33 +30,14 @@ from chemspec.version import __version__
 MIN_TIMINGS = 20  # minimum number of timings; fewer batches are repeated
 
 
-@dataclass(frozen=True)
-class BenchSettings:
-    """Plan of a benchmark; see `chemspec bench --help`."""
-
-    tasks: tuple[Task, ...] = ("forward", "retro")
-    source: Path | None = None
-    limit: int = 200
-    widths: tuple[int, ...] = (5, 10, 25)
-    batches: tuple[int, ...] = (1, 32)
-    drafters: tuple[str, ...] = ("none",)
-    threads: int = 0
-    device: str = "auto"
-    dtypes: tuple[str, ...] = ("auto",)
-    runtime: str = "auto"
-
-    def __post_init__(self) -> None:
-        if min((*self.widths, *self.batches, self.limit)) < 1:
-            raise ValueError("widths, batches and limit must be at least 1")
-
-    def settings(self, task: Task) -> list[Setting]:
-        """Return the decoding settings to measure."""
-        settings = []
-        for n, batch in product(self.widths if task == "retro" else (1,), self.batches):
-            decoder = "beam" if n > 1 else "greedy"
-            decode_settings = DecodeSettings(decoder=decoder, n=n, batch_size=batch)
-            settings.append(Setting(f"{task}, {n}, {batch}", decode_settings))
-        return settings
+def list_settings(plan: BenchSettings, task: Task) -> list[Setting]:
+    """Return the decoding settings to measure for a task."""
+    settings = []
+    for n, batch in product(plan.widths if task == "retro" else (1,), plan.batches):
+        decoder = "beam" if n > 1 else "greedy"
+        decode_settings = DecodeSettings(decoder=decoder, n=n, batch_size=batch)
+        settings.append(Setting(f"{task}, {n}, {batch}", decode_settings))
+    return settings
 
 
 def run_benchmark(plan: BenchSettings, *, progress: Progress = lambda *_: None) -> dict[str, Any]:
@@ -67,11 +49,11 @@ def run_benchmark(plan: BenchSettings, *, progress: Progress = lambda *_: None) 
     """
     rows: list[dict[str, Any]] = []
     loading: dict[str, Any] = {name: getattr(plan, name) for name in ("device", "threads", "runtime")}
-    total, done = sum(len(plan.settings(task)) for task in plan.tasks), 0
+    total, done = sum(len(list_settings(plan, task)) for task in plan.tasks), 0
     for task in plan.tasks:
         engines = [Engine.load(task, dtype=dtype, **loading) for dtype in plan.dtypes]
         queries = [question.query for question in read_queries(engines[0], plan.source, plan.limit)]
-        for setting in plan.settings(task):
+        for setting in list_settings(plan, task):
             rows += race_drafters(engines, queries, setting, plan.drafters)
             done += 1
             progress(done, total)

@@ -4,80 +4,59 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from chemspec.bench.settings import BenchSettings
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app, command, refuse_group_options
 from chemspec.io import tables
+from chemspec.plugins import DRAFTERS
+from chemspec.settings import Task
 from chemspec.system import gpu
 from chemspec.tasks import check_task
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
-    from chemspec.bench.speed import BenchSettings
     from chemspec.engine.engine import Engine
+
+ROWS = ("source", "limit", "widths", "batches", "drafters", "threads", "device", "runtime")
 
 bench = typer.Typer(invoke_without_command=True)
 app.add_typer(bench, name="bench", rich_help_panel="Models")
 
 
-@dataclass(frozen=True, kw_only=True)
-class SpeedRows(opt.Runtime):
-    """Rows of the benchmark: models, queries, decoding and precisions.
-
-    Attributes:
-        task -t: task: forward, retro or reagents; both: forward, retro.
-        source: folder with the reaction CSVs; default: built-in queries.
-        limit: number of queries per row.
-        widths: beam widths for retro, separated by commas; 1: greedy.
-        batches: batch sizes, separated by commas.
-        drafters: drafters to time, separated by commas; decoding without drafts is always timed.
-        dtype: precisions (fp32, int8, bf16, fp16), separated by commas; auto: fp32 and int8 on a CPU.
-    """
-
-    task: str = "both"
-    source: Path | None = None
-    limit: int = 30
-    widths: str = "1,5"
-    batches: str = "1"
-    drafters: str = opt.DEFAULT.drafter
-
-    def settings(self) -> BenchSettings:
-        """Return the settings; the precisions "auto" are fp32 and int8 where the compiled kernel can run."""
-        from chemspec.bench.speed import BenchSettings
-
-        on_cpu = self.device in ("auto", "cpu") and self.runtime in ("auto", "native")
-        both = self.dtype == "auto" and on_cpu and not gpu.gpu_available()
-        return BenchSettings(
-            tasks=("forward", "retro") if self.task == "both" else (check_task(self.task),),
-            source=self.source,
-            limit=self.limit,
-            widths=opt.parse_integers("widths", self.widths),
-            batches=opt.parse_integers("batches", self.batches),
-            drafters=opt.load_drafters(self.drafters),
-            threads=self.threads,
-            device=self.device,
-            dtypes=("fp32", "int8") if both else opt.split_words(self.dtype),
-            runtime=self.runtime,
-        )
-
-
 @bench.callback()
 @opt.expand_options
-def benchmark_speed(context: typer.Context, *, rows: SpeedRows) -> dict[str, Any] | None:
+def benchmark_speed(
+    context: typer.Context,
+    task: str = "both",
+    dtype: tuple[str, ...] = ("auto",),
+    *,
+    rows: Annotated[dict[str, Any], opt.FieldsOf(BenchSettings, ROWS)],
+) -> dict[str, Any] | None:
     """Time decoding with and without drafts.
 
     All drafters and precisions decode the same queries in turn, query by query; without options 30 built-in queries
     per shipped model. A speed-up is the median over queries, with its 95 % interval.
+
+    Options:
+        task -t: task: forward, retro or reagents; both: forward, retro.
+        source: folder with the reaction CSVs; default: built-in queries.
+        limit: number of queries per row.
+        dtype: precisions (fp32, int8, bf16, fp16), separated by commas; auto: fp32 and int8 on a CPU.
     """
     if context.invoked_subcommand:
         refuse_group_options(context)
         return None
     from chemspec.bench import speed, speed_table
 
-    settings = rows.settings()
+    tasks: tuple[Task, ...] = ("forward", "retro") if task == "both" else (check_task(task),)
+    rows["drafters"] = tuple(map(DRAFTERS.load, rows["drafters"]))
+    on_cpu = rows["device"] in ("auto", "cpu") and rows["runtime"] in ("auto", "native") and not gpu.gpu_available()
+    dtypes = ("fp32", "int8") if dtype == ("auto",) and on_cpu else dtype  # int8 where the compiled kernel can run
+    settings = BenchSettings(tasks=tasks, dtypes=dtypes, **rows)
     with show.progress_bar("measuring") as report:
         measured = speed.run_benchmark(settings, progress=report)
     show.print_table(speed_table.build_table(measured))
@@ -101,7 +80,7 @@ class Comparison:
     model: str = ""
     source: opt.Source = None
     limit: int = 50
-    drafters: str = ""
+    drafters: tuple[str, ...] = ()
     batch_size: int = 1
     threads: int = 0
     device: str = "auto"
@@ -111,7 +90,7 @@ class Comparison:
         from chemspec.bench import speed
         from chemspec.engine.registry import usable_drafters
 
-        chosen = opt.load_drafters(self.drafters)
+        chosen = tuple(map(DRAFTERS.load, self.drafters))
         engine = opt.load_engine(self.task, self.model, threads=self.threads, device=self.device)
         queries = [item.query for item in speed.read_queries(engine, self.source, self.limit)]
         show.print_note(f"model {engine.name}, {len(queries)} {'test' if self.source else 'built-in'} queries")
@@ -119,7 +98,7 @@ class Comparison:
 
 
 @command("drafters", "Commands", bench)
-def compare_drafters(*, comparison: Comparison, widths: str = "1") -> dict[str, Any]:
+def compare_drafters(*, comparison: Comparison, widths: tuple[int, ...] = (1,)) -> dict[str, Any]:
     """Compare drafters by passes, tokens, nodes and size of weights; no times.
 
     Options:
@@ -127,11 +106,10 @@ def compare_drafters(*, comparison: Comparison, widths: str = "1") -> dict[str, 
     """
     from chemspec.bench import counts
 
-    every = opt.parse_integers("widths", widths)
     engine, queries, usable, chosen = comparison.load()
     names, size = chosen or ("none", *(name for name in usable if name != "none")), comparison.batch_size
     with show.progress_bar("counting") as report:
-        rows = counts.count_by_drafter(engine, queries, names, widths=every, batch_size=size, progress=report)
+        rows = counts.count_by_drafter(engine, queries, names, widths=widths, batch_size=size, progress=report)
     show.print_table(tables.terminal(counts.DRAFTER_COLUMNS, map(counts.display_row, rows)))
     show.print_sentence(counts.LEGEND, "dim")
     return {"rows": rows}
@@ -139,7 +117,7 @@ def compare_drafters(*, comparison: Comparison, widths: str = "1") -> dict[str, 
 
 @command("draft-length", "Commands", bench)
 def compare_draft_lengths(
-    *, comparison: Comparison, decoder: str = "greedy", n: int = 1, lengths: str = "0,2,3,4,6,8,12"
+    *, comparison: Comparison, decoder: str = "greedy", n: int = 1, lengths: tuple[int, ...] = (0, 2, 3, 4, 6, 8, 12)
 ) -> dict[str, Any]:
     """Compare draft lengths by passes, calls of the draft model and tokens per pass.
 
@@ -150,13 +128,12 @@ def compare_draft_lengths(
     """
     from chemspec.bench import counts
 
-    every = opt.parse_integers("lengths", lengths)
     size, drafter = comparison.batch_size, opt.DEFAULT.drafter
     settings = opt.build_decode_settings(decoder, n, exact=False, drafter=drafter, batch_size=size)
     engine, queries, usable, chosen = comparison.load()
     names = chosen or ("copy", "mixed", *(name for name in ("ar", "hierarchy") if name in usable))
     with show.progress_bar("counting") as report:
-        rows = counts.count_by_draft_length(engine, queries, settings, names=names, lengths=every, progress=report)
+        rows = counts.count_by_draft_length(engine, queries, settings, names=names, lengths=lengths, progress=report)
     show.print_table(tables.terminal(counts.LENGTH_COLUMNS, rows))
     return {"rows": rows}
 

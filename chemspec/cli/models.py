@@ -1,13 +1,17 @@
 """The commands `models`, `import` and `evaluate`."""
 
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
+from chemspec.settings import DecodeSettings
 from chemspec.tasks import TASKS, check_task
+
+# Options of `evaluate`, and other defaults than those of the class.
+DECODING = ("n", "decoder", "drafter", "batch_size", "max_len", "augment", "distinct")
+CHANGED = {"decoder": "auto", "n": 10, "batch_size": 32}
 
 
 @command("models", "Answers")
@@ -64,14 +68,6 @@ def import_checkpoint(
     return {"out": str(out), "task": loaded.task, "digest": loaded.digest, "found": dict(loaded.details)}
 
 
-@dataclass(frozen=True, kw_only=True)
-class EvaluationDecoding(opt.Decoding):
-    """Options of decoding a test set."""
-
-    n: int = 10
-    batch_size: int = 32
-
-
 @command("evaluate", "Models")
 def evaluate_model(
     task: str,
@@ -81,7 +77,8 @@ def evaluate_model(
     limit: int = 0,
     seed: int = 0,
     *,
-    decoding: EvaluationDecoding,
+    exact: bool = True,
+    decoding: Annotated[dict[str, Any], opt.FieldsOf(DecodeSettings, DECODING, CHANGED)],
     out: Path | None = None,
     standard: bool = False,
     keep_numbers: bool = False,
@@ -97,14 +94,14 @@ def evaluate_model(
     """
     from chemspec.evaluation import accuracy
 
-    settings = decoding.settings()
+    settings = opt.build_decode_settings(exact=exact, **decoding)
     file = file or opt.find_test_file(source, task, "give a file of held-out reactions with --file")
     reactions = accuracy.read_known_reactions(file, check_task(task), limit=limit, seed=seed)
     engine = runtime.load(task, model)
     special = {"distinct": settings.distinct, "augmented": settings.augment > 1, "int8": engine.dtype == "int8"}
     measurement = _measurement_name(task, file, special, keep=keep_numbers)
     what = f"{engine.name}-{engine.digest[:6]}-{file.name.split('.')[0]}-{limit}-{seed}"
-    label = f"{settings.decoder}{settings.n}-{decoding.drafter}-{settings.max_len}-{engine.dtype}"
+    label = f"{settings.decoder}{settings.n}-{decoding['drafter']}-{settings.max_len}-{engine.dtype}"
     label += f"-augment{settings.augment}" * (settings.augment > 1) + "-distinct" * settings.distinct
     target = out or Path("runs") / f"evaluate-{what}-{label}.jsonl"
     slow = target.with_name(f"{target.stem}-standard.jsonl") if standard else None

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
-from dataclasses import MISSING, dataclass, fields, is_dataclass
-from functools import wraps
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import partial, wraps
 from inspect import Parameter, Signature, getdoc, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
-from typer.models import OptionInfo
 
 from chemspec import settings, tasks
 from chemspec.cli import show
@@ -38,10 +37,8 @@ SHARED = f"""
         module:NAME, a function that proposes drafts.
     exact --exact/--relaxed: --exact: only decoders that reproduce standard decoding; --relaxed: also approximate ones.
     batch_size: queries decoded together.
-    max_len: maximum length of a prediction in tokens.
-    augment: test-time augmentation: SMILES variants per query, merged (1: off).
     distinct: list distinct valid molecules other than the query; widens the search to find -n.
-    rules: beam search with ranking and stopping rules of another program: {", ".join(settings.RULES[1:])}.
+    max_len: maximum length of a prediction in tokens.
     dtype: precision: auto (fp32), fp32, int8, bf16 or fp16.
     device: device: auto, cpu, cuda, cuda:1, ...
     threads: CPU threads; 0: all cores.
@@ -76,32 +73,53 @@ Duration = Annotated[float | None, typer.Option(parser=parse_duration, metavar="
 Source = Annotated[Path | None, typer.Option(envvar="CHEMSPEC_DATA")]
 
 
+@dataclass(frozen=True)
+class FieldsOf:
+    """In the annotation of a dict: options for fields of a dataclass, some of them or with other defaults.
+
+    A field with a text in `SHARED` has that one, which speaks of options, else the text of the class.
+    """
+
+    kind: type
+    names: Sequence[str] = ()  # default: all
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
 def expand_options(function: Callable[..., Any]) -> Callable[..., None]:
     """Make a function a command of Typer: its parameters become options with the help texts of its docstring.
 
     Each line of the section "Options" is a name, flags if they differ from the name (upper case: an argument), and the
-    text. A parameter that is a dataclass becomes one option per field, described in the section "Attributes" of the
-    class. Parameters that are described nowhere have the text in `SHARED`. A function that returns a document, or an
-    `Outcome`, gets the option --json, which prints it in place of the text.
+    text. A parameter that is a dataclass, or `FieldsOf` one, becomes one option per field, described in the section
+    "Attributes" of the class if not in that of the function. Parameters that are described nowhere have the text in
+    `SHARED`. A tuple is a list with commas. A function that returns a document, or an `Outcome`, gets the option
+    --json, which prints it in place of the text.
     """
     hints = get_type_hints(function, include_extras=True)
     parameters = list(signature(function).parameters.values())
     has_document = hints.get("return") is not type(None)
     if has_document:
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False))
-    groups: dict[str, Any] = {item.name: hints[item.name] for item in parameters if is_dataclass(hints.get(item.name))}
+    groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
     texts = _documented_texts(getdoc(function))
     options: list[Parameter] = []
     for item in parameters:
-        name = item.name
-        options += _group_options(groups[name]) if name in groups else [_option(item, hints.get(name, bool), texts)]
+        hint = hints.get(item.name, bool)
+        if chosen := next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, FieldsOf)), None):
+            group = list(_group_options(chosen, texts, _SHARED_TEXTS))
+            groups[item.name] = dict, [option.name for option in group]
+        elif is_dataclass(hint):
+            group = list(_group_options(FieldsOf(hint), texts))  # type: ignore[arg-type]
+            groups[item.name] = hint, [option.name for option in group]  # type: ignore[assignment]
+        else:
+            group = [_option(item, hint, texts)]
+        options += group
 
     @wraps(function)
     def run(**given: Any) -> None:
         as_json = has_document and given.pop("as_json")
         show.answers.quiet = as_json
-        for name, kind in groups.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        for name, (build, names) in groups.items():
+            given[name] = build(**{each: given.pop(each) for each in names})
         outcome = function(**given)
         if as_json:
             show.print_json(outcome.document if isinstance(outcome, Outcome) else outcome)
@@ -126,32 +144,52 @@ def _documented_texts(text: str | None) -> Texts:
     return {name: (flags, " ".join(help_text.split())) for name, flags, help_text in _DOCUMENTED.findall(text or "")}
 
 
-def _group_options(kind: Any) -> Iterator[Parameter]:
-    hints = get_type_hints(kind, include_extras=True)
+def _group_options(group: FieldsOf, described: Texts, shared: Texts | None = None) -> Iterator[Parameter]:
+    """Return the options of a dataclass, described by the command, the shared texts if given, or the class."""
+    hints = get_type_hints(group.kind, include_extras=True)
     texts: Texts = {}
-    for parent in reversed(kind.__mro__):
+    for parent in reversed(group.kind.__mro__):
         texts |= _documented_texts(getdoc(parent))
-    for field in fields(kind):
-        default = Parameter.empty if field.default is MISSING else field.default
-        yield _option(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default), hints[field.name], texts)
+    every = {each.name: each.default for each in fields(group.kind)}
+    for name in group.names or every:
+        default = group.defaults.get(name, every[name])
+        default = Parameter.empty if default is MISSING else default
+        item = Parameter(name, Parameter.KEYWORD_ONLY, default=default)
+        yield _option(item, hints[name], texts | (shared or {}) | described)
 
 
 def _option(parameter: Parameter, annotation: Any, texts: Texts) -> Parameter:
-    """Return a parameter with a declaration for Typer, unless its annotation is a complete one."""
+    """Return a parameter with a declaration for Typer, described by the texts if the declaration has no help."""
     name = parameter.name
     declared: Any = next((item for item in getattr(annotation, "__metadata__", ()) if hasattr(item, "help")), None)
-    if (name in texts or name in _SHARED_TEXTS) and not (declared and declared.help):
+    kind, info = get_args(annotation)[0] if declared else annotation, copy(declared) or typer.Option()
+    if not info.help and (name in texts or name in _SHARED_TEXTS):
         flags, text = texts.get(name) or _SHARED_TEXTS[name]
-        words, kind = flags.split(), get_args(annotation)[0] if declared else annotation
-        info: Any = copy(declared) if isinstance(declared, OptionInfo) else typer.Option()
+        words = flags.split()
         if flags.isupper():
             info = typer.Argument(metavar=None if words == [name.upper()] else words[0])
         else:
             long = [] if any(word.startswith("--") for word in words) else [f"--{name.replace('_', '-')}"]
             info.param_decls = (*long, *words)
         info.help = text[0].upper() + text[1:]
-        annotation = Annotated[kind, info]
-    return parameter.replace(annotation=annotation, kind=Parameter.KEYWORD_ONLY)
+    elif not declared:
+        return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation)
+    if get_origin(kind) is tuple:
+        info.parser, info.metavar = partial(_split_list, get_args(kind)[0]), "LIST"
+        parameter = parameter.replace(default=",".join(map(str, parameter.default)))
+    if get_origin(kind) in (tuple, Literal):  # the dataclass checks which words are allowed
+        kind = str
+    return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=Annotated[kind, info])
+
+
+def _split_list(kind: type, given: Any) -> tuple[Any, ...]:
+    """Return the items of a list with commas, which Typer may have split already."""
+    if isinstance(given, tuple):
+        return given
+    try:
+        return tuple(kind(word.strip()) for word in given.split(",") if word.strip() or kind is int)
+    except ValueError:
+        raise typer.BadParameter(f"{given!r}; give numbers such as 5,10,25") from None
 
 
 _SHARED_TEXTS = _documented_texts(SHARED)
@@ -188,24 +226,6 @@ class ImportedRuntime(Runtime):
     """Where and how a model of any format runs."""
 
     template: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Decoding:
-    """Options of decoding, named like the fields of `DecodeSettings`."""
-
-    n: int = DEFAULT.n
-    decoder: str = "auto"
-    drafter: str = DEFAULT.drafter
-    exact: bool = True
-    batch_size: int = DEFAULT.batch_size
-    max_len: int = DEFAULT.max_len
-    augment: int = DEFAULT.augment
-    distinct: bool = DEFAULT.distinct
-
-    def settings(self, **changes: Any) -> DecodeSettings:
-        """Return the settings, some of them changed."""
-        return build_decode_settings(**{**vars(self), **changes})
 
 
 NO_DATA = """no reaction data; give --source FOLDER or set CHEMSPEC_DATA. The data come from Lowe's text mining of US \
@@ -282,24 +302,6 @@ def read_texts(given: Sequence[str], column: str, task: Task | None) -> tuple[li
     for text in filter(readers.looks_like_file, given):
         raise ValueError(f"{text} is a file; give one file, or SMILES, but not both")
     return list(given), ""
-
-
-def split_words(text: str) -> tuple[str, ...]:
-    """Split a comma-separated list."""
-    return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def load_drafters(text: str) -> tuple[str, ...]:
-    """Return the names in a comma-separated list of drafters; those at file.py:NAME or module:NAME are loaded."""
-    return tuple(map(DRAFTERS.load, split_words(text)))
-
-
-def parse_integers(option: str, text: str) -> tuple[int, ...]:
-    """Parse a comma-separated list of integers; a ValueError names the option."""
-    try:
-        return tuple(map(int, text.split(",")))
-    except ValueError:
-        raise ValueError(f"--{option} is {text!r}; give numbers such as 5,10,25") from None
 
 
 def check_parent_folders(*files: Path | None) -> None:

@@ -7,57 +7,25 @@ import math
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
-from chemspec.cli.options import Outcome
+from chemspec.cli.options import FieldsOf, Outcome
+from chemspec.plan.settings import PlanSettings
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.system.files import write_bytes_atomic, write_text_atomic
 
 if TYPE_CHECKING:
-    from chemspec.plan.constraints import PlanSettings
     from chemspec.plan.expand import Expander
     from chemspec.plan.routes import Evidence, Plan, Route
     from chemspec.precedents import Precedents
 
 MAX_SHOWN = 5  # routes printed
+LIMITS = ("seconds", "expansions", "depth", "routes", "through")
 ENDINGS = (".json", ".md", ".svg", ".png")
-
-
-@dataclass(frozen=True, kw_only=True)
-class SearchLimits:
-    """Limits of a search, and constraints on its routes.
-
-    Attributes:
-        seconds: time limit per target in seconds.
-        within: time limit per target, such as 5s, with the list of routes: the best routes by then, and steps that
-            cannot be checked in time stay unchecked.
-        expansions: maximum number of molecules expanded per target.
-        depth: maximum number of consecutive steps.
-        routes: maximum number of routes listed per target.
-        through: intermediate or building block that every route must contain: SMILES or name.
-        avoid: substructure (SMARTS) that no precursor may have; repeatable, at most five.
-    """
-
-    seconds: float = 60.0
-    within: opt.Duration = None
-    expansions: int = 200
-    depth: int = 6
-    routes: int = 20
-    through: str = ""
-    avoid: list[str] | None = None
-
-    def settings(self) -> PlanSettings:
-        """Return the settings of a search."""
-        from chemspec.plan.constraints import PlanSettings
-
-        values: dict[str, Any] = vars(self) | {"within": math.inf, "avoid": tuple(self.avoid or ())}
-        if self.within is not None:
-            values |= {"within": self.within, "seconds": math.inf}
-        return PlanSettings(**values)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +64,9 @@ def plan_routes(
     out: list[Path] | None = None,
     column: str = "",
     *,
-    limits: SearchLimits,
+    limits: Annotated[dict[str, Any], FieldsOf(PlanSettings, LIMITS)],
+    within: opt.Duration = None,
+    avoid: list[str] | None = None,
     models: Models,
 ) -> Outcome:
     """Multi-step retrosynthesis down to purchasable building blocks.
@@ -106,6 +76,9 @@ def plan_routes(
 
     Options:
         targets TARGETS: SMILES, one file of them (.csv .smi .parquet ...), or - for stdin.
+        within: time limit per target, such as 5s, with the list of routes: the best routes by then, and steps that
+            cannot be checked in time stay unchecked.
+        avoid: substructure (SMARTS) that no precursor may have; repeatable, at most five.
         out -o: output file: .json (all routes), .md (text), .svg or .png (the best route); repeatable.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
@@ -118,15 +91,17 @@ def plan_routes(
         if file.suffix not in ENDINGS:
             raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
     opt.check_parent_folders(*files)
-    settings = limits.settings()  # reports invalid limits before the models are loaded
+    if within is not None:
+        limits |= {"within": within, "seconds": math.inf}
+    settings = PlanSettings(**limits, avoid=tuple(avoid or ()))  # reports invalid limits before the models are loaded
     queries = _read_targets(targets, column)
     can_buy = load_stock(stock or BUILT_IN)
     index = installed()
     expander = models.load_expander(index)
-    report = _Report()
+    report, most = _Report(), settings.expansions
     for target in queries:
         with show.progress_bar("expanding") as progress:
-            result = plan(target, expander, can_buy, settings, lambda now: progress(now.expansions, limits.expansions))
+            result = plan(target, expander, can_buy, settings, lambda now: progress(now.expansions, most))
         report.add(result, index, shown_only=not files and not show.answers.quiet)
         for file in files:  # after each target, so that an interruption costs one target only
             report.write(file, several=len(queries) > 1)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from chemspec import metrics
 from chemspec import tasks as questions
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
-from chemspec.cli.options import DEFAULT, Outcome
+from chemspec.cli.options import DEFAULT, FieldsOf, Outcome
 from chemspec.plugins import DRAFTERS
 from chemspec.replay import savings
 from chemspec.settings import DecodeSettings, Task
@@ -25,6 +25,7 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.review import Reviewer
 
 SHARD_ROWS = 10_000
+DECODING = [item.name for item in fields(DecodeSettings) if item.name != "record"]
 DRAFT_OPTIONS = ("draft_length", "draft_count", "dilation")  # which not every drafter reads
 
 
@@ -56,58 +57,6 @@ class QuerySource:
         if not queries:
             raise ValueError(f"nothing to predict: there is no query in {source}")
         return queries, bool(source) or len(queries) > 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class AllDecoding(opt.Decoding):
-    """All options of decoding, named like the fields of `DecodeSettings`.
-
-    Attributes:
-        distinct --distinct/--no-distinct: list distinct valid molecules other than the query, and widen the search
-            until there are -n; --no-distinct lists the plain beam. Default: --distinct for beams without --rules and
-            --length-penalty.
-        draft_length: maximum tokens per draft; 0: the drafter decides.
-        draft_count: maximum drafts per prefix; 0: the drafter decides; drafters with a network of their own make one.
-        dilation: with --drafter windows: query tokens skipped between two tokens of a draft.
-        node_budget: maximum drafted nodes per query in a forward pass.
-        drafting: number of drafted nodes: planned, as many as pay off on this machine, or fixed, up to --node-budget.
-        length_penalty: rank beam answers by log-prob / length ** penalty.
-        temperature: with --decoder sample: sampling temperature.
-        top_p: with --decoder sample: nucleus probability (top-p).
-        seed: random seed of --decoder sample and --augment.
-        beta: relaxed greedy: accept a drafted token among the beta best ones (1: exact).
-        tau: with --beta: maximum log-probability gap between an accepted token and the best one.
-        guide: constraints on a retro step, such as "break C1-N3; keep C5-C6; only amide": atoms are numbered from 0 in
-            the canonical SMILES; a wrong name lists the valid ones. Implies --distinct.
-    """
-
-    distinct: bool | None = None  # type: ignore[assignment]
-    draft_length: int = DEFAULT.draft_length
-    draft_count: int = DEFAULT.draft_count
-    dilation: int = DEFAULT.dilation
-    node_budget: int = DEFAULT.node_budget
-    drafting: str = DEFAULT.drafting
-    length_penalty: float = DEFAULT.length_penalty
-    rules: str = DEFAULT.rules
-    temperature: float = DEFAULT.temperature
-    top_p: float = DEFAULT.top_p
-    seed: int = DEFAULT.seed
-    beta: int = DEFAULT.beta
-    tau: float = DEFAULT.tau
-    guide: str = DEFAULT.guide
-
-    def settings(self) -> DecodeSettings:  # type: ignore[override]
-        """Return the settings; by default a beam lists distinct molecules if merging would not undo its ranking."""
-        beam = self.decoder == "beam" or (self.decoder == "auto" and self.n > 1)
-        ranked = self.rules != DEFAULT.rules or self.length_penalty != 0
-        distinct = bool(self.guide) or (beam and not ranked) if self.distinct is None else self.distinct
-        settings = super().settings(distinct=distinct)
-        reads = DRAFTERS.lookup(settings.drafts_by).reads
-        for name in DRAFT_OPTIONS:
-            if getattr(settings, name) and name not in reads:
-                flag = f"--{name.replace('_', '-')}"
-                show.print_note(f"note: {flag} has no effect with the drafter {settings.drafts_by}")
-        return settings
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +105,7 @@ class Cluster:
             raise ValueError("--engines and --shard-rows go with --ray")
 
     def predict(
-        self, source: QuerySource, decoding: AllDecoding, runtime: opt.ImportedRuntime, files: OutputFiles
+        self, source: QuerySource, settings: DecodeSettings, runtime: opt.ImportedRuntime, files: OutputFiles
     ) -> Outcome:
         """Predict a file, or a folder of files, into a folder."""
         out, given = files.out, source.smiles or []
@@ -167,7 +116,6 @@ class Cluster:
         extras.require_packages("ray", "pyarrow", what="--ray")
         from chemspec.cluster import job
 
-        settings = decoding.settings()
         with show.progress_bar("predicting") as report:
             done = job.predict_file(
                 Path(given[0]),
@@ -192,7 +140,8 @@ class Cluster:
 def predict(
     *,
     source: QuerySource,
-    decoding: AllDecoding,
+    exact: bool = True,
+    decoding: Annotated[dict[str, Any], FieldsOf(DecodeSettings, DECODING, {"decoder": "auto", "distinct": None})],
     runtime: opt.ImportedRuntime,
     within: opt.Duration = None,
     files: OutputFiles,
@@ -201,6 +150,10 @@ def predict(
     """Predict products, reactants or reagents of SMILES.
 
     Options:
+        distinct --distinct/--no-distinct: list distinct valid molecules other than the query, and widen the search
+            until there are -n; --no-distinct lists the plain beam. Default: --distinct for beams without --rules and
+            --length-penalty.
+        seed: random seed of --decoder sample and --augment.
         within: time per query, such as 50ms: the greedy answer, then the widest exact beam up to -n that fits. Each
             list states its width.
     """
@@ -209,8 +162,8 @@ def predict(
     if cluster.ray:
         if files.receipts or files.review:
             raise ValueError("--receipts and --review do not go with --ray")
-        return cluster.predict(source, decoding, runtime, files)
-    settings = decoding.settings()
+        return cluster.predict(source, _decode_settings(exact, **decoding), runtime, files)
+    settings = _decode_settings(exact, **decoding)
     opt.check_parent_folders(files.out, files.trace)
     queries, many = source.read()
     if files.trace is not None:
@@ -227,6 +180,21 @@ def predict(
         results = engine.predict(queries, settings, progress=lambda done: report(done, len(queries)), within=within)
     failed = any(result.status != "ok" for result in results)
     return Outcome(document | {"results": _print_predictions(results, files.trace, reviewer)}, int(failed))
+
+
+def _decode_settings(exact: bool, *, distinct: bool | None, **given: Any) -> DecodeSettings:
+    """Return the settings; by default a beam lists distinct molecules if merging would not undo its ranking."""
+    if distinct is None:
+        beam = given["decoder"] == "beam" or (given["decoder"] == "auto" and given["n"] > 1)
+        ranked = given["rules"] != DEFAULT.rules or given["length_penalty"] != 0
+        distinct = bool(given["guide"]) or (beam and not ranked)
+    settings = opt.build_decode_settings(exact=exact, distinct=distinct, **given)
+    reads = DRAFTERS.lookup(settings.drafts_by).reads
+    for name in DRAFT_OPTIONS:
+        if getattr(settings, name) and name not in reads:
+            flag = f"--{name.replace('_', '-')}"
+            show.print_note(f"note: {flag} has no effect with the drafter {settings.drafts_by}")
+    return settings
 
 
 def _print_predictions(

@@ -2,11 +2,11 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 from chemspec.asset_files import app_script
 from chemspec.cli import show
 from chemspec.cli.base import command
+from chemspec.cli.options import Runtime
 from chemspec.service.limits import Endpoint, Limits, Replicas, RequestLimits
 from chemspec.system import extras, files
 from chemspec.system.host_check import AllowedHosts
@@ -43,10 +43,7 @@ def serve_models(
     *,
     endpoint: Endpoint,
     model: list[str] | None = None,
-    device: str = "auto",
-    dtype: str = "auto",
-    threads: int = 0,
-    runtime: str = "auto",
+    runtime: Runtime,
     limits: RequestLimits,
     keys: Path | None = None,
     replicas: Replicas,
@@ -63,15 +60,14 @@ def serve_models(
 
     all_limits = Limits(**vars(limits), keys=server.read_keys(keys))
     models = server.folders_by_name(model or [])
-    options: dict[str, Any] = {"device": device, "dtype": dtype, "threads": threads, "runtime": runtime}
     address = f"{', '.join(models)} on {endpoint.address}"
     if not replicas.ray:
         show.print_note(f"serving {address}; Ctrl-C ends it")
-        engines = server.load_engines(models, **options)
+        engines = server.load_engines(models, **runtime.loading)
         server.run_service(Service(engines, all_limits), endpoint)
         return
     extras.require_packages("ray", what="--ray")
     from chemspec.cluster import service_on_ray
 
     show.print_note(f"serving {address} by engines on Ray; Ctrl-C ends it")
-    service_on_ray.run_on_ray(models, all_limits, endpoint, replicas, **options)
+    service_on_ray.run_on_ray(models, all_limits, endpoint, replicas, **runtime.loading)

@@ -15,9 +15,10 @@ from syntheseus.search.node_evaluation.common import ConstantNodeEvaluator, Reac
 
 from chemspec.chem.guide import Bonds
 from chemspec.plan import constraints
-from chemspec.plan.constraints import PlanSettings, trace_bonds
+from chemspec.plan.constraints import trace_bonds
 from chemspec.plan.expand import Expander, Proposal
 from chemspec.plan.routes import shared_part
+from chemspec.plan.settings import PlanSettings
 from chemspec.plan.stock import Stock
 
 DETOUR_COST = 8.0  # maximum cost in nats of a molecule without any part of the required intermediate

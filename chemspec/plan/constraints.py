@@ -1,8 +1,6 @@
-"""Settings of a search, and constraints on routes: protected bonds, an intermediate, substructures to avoid."""
+"""Constraints on routes: protected bonds, an intermediate, substructures to avoid."""
 
-import math
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -78,34 +76,3 @@ def trace_bonds(reactants: tuple[str, ...], product: str, bonds: Bonds) -> dict[
         (smiles, first), (_, second) = owners[first_atom], owners[second_atom]
         traced[smiles] = (*traced.get(smiles, ()), (first, second))
     return traced
-
-
-@dataclass(frozen=True, kw_only=True)
-class PlanSettings:
-    """Limits of a search, and constraints on its routes."""
-
-    seconds: float = 60.0  # time limit of the search, without loading and without listing the routes
-    # time limit of the plan, the list of routes included: nothing is begun that would end later if it took as long as
-    # the longest step so far, and steps that cannot be checked in time stay unchecked
-    within: float = math.inf
-    expansions: int = 200  # maximum number of molecules expanded
-    depth: int = 6  # maximum length of the longest linear sequence
-    nodes: int = 50_000  # maximum number of nodes of the graph, which limits the memory: about 4 kB each
-    routes: int = 20  # maximum number of routes returned
-    only: tuple[str, ...] = ()  # reactions (as `Proposal.reaction`) that are the only steps to their products
-    without: tuple[str, ...] = ()  # excluded reactions
-    keep: Bonds = ()  # protected bonds of the target, which no step forms
-    # an intermediate or building block that every route contains, as SMILES, name or another format; without
-    # stereochemistry, it stands for all its stereoisomers
-    through: str = ""
-    avoid: tuple[str, ...] = ()  # substructures as SMARTS that no molecule of a route has, except the target
-
-    def __post_init__(self) -> None:
-        for name in ("seconds", "within", "expansions", "depth", "nodes", "routes"):
-            if getattr(self, name) <= 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
-        check_patterns(self.avoid)
-        if self.through:
-            object.__setattr__(self, "through", read_intermediate(self.through))
-            if is_avoided(self.through, self.avoid):
-                raise ValueError(f"the intermediate {self.through} has a substructure that is to be avoided")

@@ -16,9 +16,9 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.plan import constraints
 from chemspec.plan.algorithms import build_algorithm, proposal_of, to_syntheseus_molecule
-from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Counts, Expander, Proposal
 from chemspec.plan.routes import Plan, Route, build_tree, group_routes, rank_routes
+from chemspec.plan.settings import PlanSettings
 from chemspec.plan.stock import Stock
 
 EXTRACTION_SECONDS = 5.0  # maximum seconds for extracting routes from the graph

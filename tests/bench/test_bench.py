@@ -16,7 +16,7 @@ from small_bench import bench_in_small
 
 from chemspec.bench import speed, speed_table
 from chemspec.bench.papers import PapersSettings
-from chemspec.bench.speed import BenchSettings
+from chemspec.bench.settings import BenchSettings
 from chemspec.bench.sweep import Row, Setting, paired_ratio
 from chemspec.settings import DecodeSettings
 

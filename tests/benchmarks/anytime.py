@@ -22,9 +22,9 @@ from syntheseus.search.node_evaluation.common import ConstantNodeEvaluator, Reac
 from chemspec.cli import show
 from chemspec.engine.engine import Engine
 from chemspec.plan.algorithms import Inventory, to_syntheseus_molecule
-from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Expander
 from chemspec.plan.search import RouteSearch
+from chemspec.plan.settings import PlanSettings
 from chemspec.plan.stock import PAROUTES, Stock, load_stock
 from chemspec.planners.syntheseus import ChemspecBackward
 from chemspec.review.review import load_fastest

@@ -19,9 +19,9 @@ from scripts import option, script
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Expander, Model, Proposal
 from chemspec.plan.search import plan
+from chemspec.plan.settings import PlanSettings
 from chemspec.plan.stock import PAROUTES, Stock, load_stock
 from chemspec.review.review import load_fastest
 from chemspec.settings import DecodeSettings

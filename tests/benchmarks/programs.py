@@ -25,6 +25,7 @@ from scripts import option, script
 
 from chemspec import tasks
 from chemspec.bench import speed
+from chemspec.bench.settings import BenchSettings
 from chemspec.bench.sweep import Row, Setting, paired_ratio
 from chemspec.cli import options as opt
 from chemspec.cli import show
@@ -176,7 +177,7 @@ class ProgramRow(Row):
 
 
 def run(
-    plan: speed.BenchSettings, names: Sequence[str], *, progress: Callable[[int, int], None] = lambda *_: None
+    plan: BenchSettings, names: Sequence[str], *, progress: Callable[[int, int], None] = lambda *_: None
 ) -> dict[str, Any]:
     """Measure as `speed.run_benchmark`, with the programs named; one that cannot run here is noted and left out."""
     for name in names:
@@ -185,12 +186,12 @@ def run(
     rows: list[dict[str, Any]] = []
     notes: list[str] = []
     loading: dict[str, Any] = {name: getattr(plan, name) for name in ("device", "threads", "runtime")}
-    total, done = sum(len(plan.settings(task)) for task in plan.tasks), 0
+    total, done = sum(len(speed.list_settings(plan, task)) for task in plan.tasks), 0
     for task in plan.tasks:
         engines = [Engine.load(task, dtype=dtype, **loading) for dtype in plan.dtypes]
         queries = [question.query for question in speed.read_queries(engines[0], plan.source, plan.limit)]
         able = programs(engines, plan, notes, names=names)
-        for setting in plan.settings(task):
+        for setting in speed.list_settings(plan, task):
             rows += [_report_row(row, task) for row in race(engines[0], queries, setting, programs=able)]
             done += 1
             progress(done, total)
@@ -208,7 +209,7 @@ def _report_row(row: ProgramRow, task: str) -> dict[str, Any]:
 
 
 def programs(
-    engines: Sequence[Engine], plan: speed.BenchSettings, notes: list[str], *, names: Sequence[str]
+    engines: Sequence[Engine], plan: BenchSettings, notes: list[str], *, names: Sequence[str]
 ) -> list[Program]:
     """Return all that can run here, chemspec first, since others are compared with it; note what cannot."""
     able: list[Program] = []
@@ -359,31 +360,35 @@ def main(
     task: Annotated[str, option(f"{tasks.task_names('or')}; both: forward and retro.", "--task", "-t")] = "both",
     source: opt.Source = None,
     limit: Annotated[int, option("Queries per row.")] = 30,
-    widths: Annotated[str, option("Beam widths for retro; 1 is greedy.")] = "1,5",
-    batches: Annotated[str, option("Batch sizes.")] = "1",
-    engines: Annotated[str, option(f"Programs, with commas: {', '.join(ENGINES)}.")] = "chemspec,naive,ctranslate2",
-    drafters: Annotated[str, option("Drafters of chemspec's rows, besides none.")] = opt.DEFAULT.drafter,
+    widths: Annotated[tuple[int, ...], option("Beam widths for retro; 1 is greedy.")] = (1, 5),
+    batches: Annotated[tuple[int, ...], option("Batch sizes.")] = (1,),
+    engines: Annotated[tuple[str, ...], option(f"Programs, with commas: {', '.join(ENGINES)}.")] = (
+        "chemspec",
+        "naive",
+        "ctranslate2",
+    ),
+    drafters: Annotated[tuple[str, ...], option("Drafters of chemspec's rows, besides none.")] = (opt.DEFAULT.drafter,),
     threads: int = 0,
     device: str = "auto",
-    dtype: Annotated[str, option("Precisions of chemspec's rows, with commas.")] = "fp32,int8",
+    dtype: Annotated[tuple[str, ...], option("Precisions of chemspec's rows, with commas.")] = ("fp32", "int8"),
     runtime: str = "auto",
     as_json: bool = False,
 ) -> None:
     """Time programs on the same queries and weights, by turns; prints a table in Markdown."""
-    plan = speed.BenchSettings(
+    plan = BenchSettings(
         tasks=("forward", "retro") if task == "both" else (check_task(task),),
         source=source,
         limit=limit,
-        widths=opt.parse_integers("widths", widths),
-        batches=opt.parse_integers("batches", batches),
-        drafters=opt.split_words(drafters),
+        widths=widths,
+        batches=batches,
+        drafters=drafters,
         threads=threads,
         device=device,
-        dtypes=opt.split_words(dtype),
+        dtypes=dtype,
         runtime=runtime,
     )
     with show.progress_bar("measuring") as report:
-        measured = run(plan, opt.split_words(engines), progress=report)
+        measured = run(plan, engines, progress=report)
     if as_json:
         show.print_json(measured)
     else:

@@ -20,8 +20,8 @@ from toy import AMIDE, Toy, retro, stock
 
 from chemspec import chem
 from chemspec.plan.algorithms import ReactionModel
-from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Expander
+from chemspec.plan.settings import PlanSettings
 
 pytestmark = pytest.mark.filterwarnings("ignore:No iteration or time")
 HARD, EASY = "CCCCCC", str(chem.canonical(AMIDE))

@@ -17,7 +17,7 @@ sys.path.append(str(TESTS / "plan"))
 from toy import ACID_AMIDE, AMIDE, Toy, retro, stock
 
 from chemspec import chem
-from chemspec.plan.constraints import PlanSettings
+from chemspec.plan.settings import PlanSettings
 
 
 def test_loops_find_the_same_and_ours_asks_less(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from benchmarks import programs
 from small import two_tiny_folders
 from small_bench import bench_in_small
 
-from chemspec.bench.speed import BenchSettings
+from chemspec.bench.settings import BenchSettings
 from chemspec.bench.sweep import Setting
 from chemspec.settings import DecodeSettings
 

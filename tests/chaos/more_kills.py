@@ -94,9 +94,9 @@ def routes(kills: int, random: Random, home: Path, killed: Callable[..., bool]) 
     """A search for routes: what was decoded and stored is right, and the same routes come out."""
     from plan import toy
 
-    from chemspec.plan.constraints import PlanSettings
     from chemspec.plan.expand import Expander
     from chemspec.plan.search import plan
+    from chemspec.plan.settings import PlanSettings
 
     os.environ["CHEMSPEC_HOME"], os.environ["CHEMSPEC_CACHE"] = str(home / "home"), str(home / "cache")
     how = PlanSettings(seconds=600.0, expansions=50)

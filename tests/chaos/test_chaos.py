@@ -24,9 +24,9 @@ from chemspec.io import writers
 from chemspec.io.readers import FileError
 from chemspec.jobs.jobs import JOBS
 from chemspec.jobs.store import Documents
-from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import Expander
 from chemspec.plan.search import plan
+from chemspec.plan.settings import PlanSettings
 from chemspec.system import cache
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
 

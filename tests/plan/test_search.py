@@ -22,10 +22,10 @@ from chemspec import chem
 from chemspec.chem.guide import bonds_by_name
 from chemspec.chem.salts import split_keeping_salts
 from chemspec.plan import constraints
-from chemspec.plan.constraints import PlanSettings
 from chemspec.plan.expand import DISAGREEMENT_FACTOR, Expander, Proposal
 from chemspec.plan.routes import Plan, Route, step_table
 from chemspec.plan.search import RouteSearch, plan
+from chemspec.plan.settings import PlanSettings
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 

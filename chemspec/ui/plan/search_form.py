@@ -15,7 +15,7 @@ from chemspec.chem.names.reagents import name_of
 from chemspec.jobs import uploads
 from chemspec.plan import constraints
 from chemspec.plan import stock as lists
-from chemspec.plan.constraints import PlanSettings
+from chemspec.plan.settings import PlanSettings
 from chemspec.plan.stock import Stock
 from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu
 from chemspec.ui.common.query_box import QueryText
