@@ -104,12 +104,10 @@ def expand_options(function: Callable[..., Any]) -> Callable[..., None]:
     options: list[Parameter] = []
     for item in parameters:
         hint = hints.get(item.name, bool)
-        if chosen := next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, FieldsOf)), None):
-            group = list(_group_options(chosen, texts, _SHARED_TEXTS))
-            groups[item.name] = dict, [option.name for option in group]
-        elif is_dataclass(hint):
-            group = list(_group_options(FieldsOf(hint), texts))  # type: ignore[arg-type]
-            groups[item.name] = hint, [option.name for option in group]  # type: ignore[assignment]
+        chosen = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, FieldsOf)), None)
+        if chosen or is_dataclass(hint):
+            group = list(_group_options(chosen or FieldsOf(hint), texts, _SHARED_TEXTS if chosen else {}))
+            groups[item.name] = dict if chosen else hint, [option.name for option in group]
         else:
             group = [_option(item, hint, texts)]
         options += group
@@ -144,8 +142,8 @@ def _documented_texts(text: str | None) -> Texts:
     return {name: (flags, " ".join(help_text.split())) for name, flags, help_text in _DOCUMENTED.findall(text or "")}
 
 
-def _group_options(group: FieldsOf, described: Texts, shared: Texts | None = None) -> Iterator[Parameter]:
-    """Return the options of a dataclass, described by the command, the shared texts if given, or the class."""
+def _group_options(group: FieldsOf, described: Texts, shared: Texts) -> Iterator[Parameter]:
+    """Return the options of a dataclass, described by the command, else the shared texts, else the class."""
     hints = get_type_hints(group.kind, include_extras=True)
     texts: Texts = {}
     for parent in reversed(group.kind.__mro__):
@@ -155,7 +153,7 @@ def _group_options(group: FieldsOf, described: Texts, shared: Texts | None = Non
         default = group.defaults.get(name, every[name])
         default = Parameter.empty if default is MISSING else default
         item = Parameter(name, Parameter.KEYWORD_ONLY, default=default)
-        yield _option(item, hints[name], texts | (shared or {}) | described)
+        yield _option(item, hints[name], texts | shared | described)
 
 
 def _option(parameter: Parameter, annotation: Any, texts: Texts) -> Parameter:
