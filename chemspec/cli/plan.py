@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,16 +15,14 @@ from chemspec.cli.options import FieldsOf, Outcome
 from chemspec.plan.settings import PlanSettings
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
-from chemspec.system.files import write_bytes_atomic, write_text_atomic
 
 if TYPE_CHECKING:
     from chemspec.plan.expand import Expander
-    from chemspec.plan.routes import Evidence, Plan, Route
+    from chemspec.plan.routes import Evidence, Plan
     from chemspec.precedents import Precedents
 
 MAX_SHOWN = 5  # routes printed
 LIMITS = ("seconds", "expansions", "depth", "routes", "through")
-ENDINGS = (".json", ".md", ".svg", ".png")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,14 +79,14 @@ def plan_routes(
         out -o: output file: .json (all routes), .md (text), .svg or .png (the best route); repeatable.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
+    from chemspec.plan import export, routes
     from chemspec.plan.search import plan
     from chemspec.plan.stock import BUILT_IN, load_stock
     from chemspec.precedents import installed
 
     files = out or []
     for file in files:
-        if file.suffix not in ENDINGS:
-            raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
+        export.check_ending(file)
     opt.check_parent_folders(*files)
     if within is not None:
         limits |= {"within": within, "seconds": math.inf}
@@ -98,52 +95,25 @@ def plan_routes(
     can_buy = load_stock(stock or BUILT_IN)
     index = installed()
     expander = models.load_expander(index)
-    report, most = _Report(), settings.expansions
+    most = settings.expansions
+    plans: list[tuple[Plan, Evidence]] = []
     for target in queries:
         with show.progress_bar("expanding") as progress:
             result = plan(target, expander, can_buy, settings, lambda now: progress(now.expansions, most))
-        report.add(result, index, shown_only=not files and not show.answers.quiet)
+        all_listed = files or show.answers.quiet  # finding the precedents of a step takes 18 ms
+        evidence = routes.find_evidence(result.routes if all_listed else result.routes[:MAX_SHOWN], index)
+        _print_plan(result, evidence)
+        plans.append((result, evidence))
         for file in files:  # after each target, so that an interruption costs one target only
-            report.write(file, several=len(queries) > 1)
+            export.write_plans(file, plans, as_list=len(queries) > 1)
         if result.interrupted:
             break
     for file in files:
-        if file.suffix in (".svg", ".png") and report.best is None:
+        if file.suffix in (".svg", ".png") and not any(each.routes for each, _ in plans):
             show.print_note(f"{file} is not written: there is no route to draw")
-    solved = all(document["status"] == "solved" for document in report.documents)
-    return Outcome({"plans": report.documents}, 130 if result.interrupted else 0 if solved else 1)
-
-
-@dataclass
-class _Report:
-    """The plans so far as JSON documents and texts, and the best route of the first target that has one."""
-
-    documents: list[dict[str, Any]] = field(default_factory=list)
-    texts: list[str] = field(default_factory=list)
-    best: tuple[Route, str, Evidence] | None = None  # with its title
-
-    def add(self, result: Plan, index: Precedents | None, *, shown_only: bool) -> None:
-        """Print the plan of a target, and add it with the precedents of its steps, which take 18 ms each."""
-        from chemspec.plan import routes
-
-        evidence = routes.find_evidence(result.routes[:MAX_SHOWN] if shown_only else result.routes, index)
-        _print_plan(result, evidence)
-        self.documents.append(routes.plan_document(result, evidence))
-        self.texts.append(routes.plan_to_markdown(result, evidence))
-        if self.best is None and result.routes:
-            self.best = result.routes[0], routes.route_titles(result.routes)[0], evidence
-
-    def write(self, file: Path, *, several: bool) -> None:
-        """Write a file in the format of its ending; a picture only if there is a route."""
-        from chemspec.plan import depict
-
-        if file.suffix == ".json":
-            write_text_atomic(file, json.dumps(self.documents if several else self.documents[0], indent=1))
-        elif file.suffix == ".md":
-            write_text_atomic(file, "\n".join(self.texts))
-        elif self.best is not None:
-            picture = depict.to_png(*self.best) if file.suffix == ".png" else depict.to_svg(*self.best).encode()
-            write_bytes_atomic(file, picture)
+    solved = all(each.status == "solved" for each, _ in plans)
+    documents = [routes.plan_document(*entry) for entry in plans]
+    return Outcome({"plans": documents}, 130 if result.interrupted else 0 if solved else 1)
 
 
 def _read_targets(given: list[str], column: str) -> list[str]:
