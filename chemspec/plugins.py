@@ -66,12 +66,7 @@ class Registry(Mapping[str, S]):
             if not hasattr(module, name):
                 names = ", ".join(each for each in vars(module) if not each.startswith("_"))
                 raise ValueError(f"{source} has no {name!r}; it defines {names}")
-            value = getattr(module, name)
-            spec: S = getattr(value, "spec", value)  # of a decorated function
-            if type(spec) is not self._spec_type:
-                if self.make_spec is None:
-                    raise TypeError(f"it is no {self._spec_type.__name__}")
-                spec = self.make_spec(path, spec)
+            spec = self._as_spec(path, getattr(module, name))
         except Exception as error:  # of any module
             hint = f"; for a file write {source}.py:{name}" if isinstance(error, ModuleNotFoundError) else ""
             raise ValueError(f"the {self.kind} {path!r} cannot be loaded: {_describe(error)}{hint}") from error
@@ -80,10 +75,15 @@ class Registry(Mapping[str, S]):
         self._loaded[module.__name__, name] = spec.name
         return spec.name
 
-    @property
-    def _spec_type(self) -> type[Any]:
+    def _as_spec(self, name: str, value: Any) -> S:
+        """Return a spec, the one of a decorated function, or one with this name for a plain function."""
         self._import_built_in()
-        return type(next(iter(self._specs.values())))
+        kind, spec = type(next(iter(self._specs.values()))), getattr(value, "spec", value)
+        if type(spec) is kind:
+            return spec
+        if self.make_spec is None:
+            raise TypeError(f"it is no {kind.__name__}")
+        return self.make_spec(name, spec)
 
     def lookup(self, name: str) -> S:
         """Return the spec with a name; ValueError if there is none."""
@@ -117,13 +117,9 @@ class Registry(Mapping[str, S]):
             from importlib.metadata import entry_points  # slow to import
 
             self._import_built_in()
-            kind = self._spec_type
             for entry in entry_points(group=f"chemspec.{self.kind}s"):
                 try:
-                    spec = entry.load()
-                    if type(spec) is not kind:
-                        raise TypeError(f"it is no {kind.__name__}")
-                    self.register(spec)
+                    self.register(self._as_spec(entry.name, entry.load()))
                 except Exception as error:  # a faulty plug-in must not break chemspec
                     what = f"the {self.kind} {entry.name!r} of {entry.value} cannot be used: {_describe(error)}"
                     warnings.warn(what, RuntimeWarning, stacklevel=3)

@@ -163,7 +163,7 @@ def test_what_is_registered_is_documented() -> None:
     code = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "chemspec" / "service").glob("*.py"))
     routes = re.findall(r"\.(?:get|post)\(\s*\"(/[^\"]+)\"", code)
     assert len(routes) > 6
-    lesson = set(re.findall(r"`(\w+)`", (ROOT / "assets" / "learn" / "drafters.md").read_text(encoding="utf-8")))
+    lesson = set(re.findall(r"`([\w-]+)`", (ROOT / "assets" / "learn" / "drafters.md").read_text(encoding="utf-8")))
     undocumented = {
         "engineers.md": {*DRAFTERS, *DECODERS} - set(words_marked_in("engineers").split()),
         "assets/learn/drafters.md": {*DRAFTERS} - lesson - {"none"},

@@ -43,6 +43,6 @@ _token_classes = lru_cache(maxsize=8)(TokenClasses.from_tokens)
 
 
 def draft_sizes(settings: DecodeSettings) -> dict[str, Any]:
-    """Return `length` and `count` if they were set; 0 means the drafter's default."""
+    """Return `length` and `count`, for a drafter that takes both, if they were set; 0 means the drafter's default."""
     sizes = {"length": settings.draft_length, "count": settings.draft_count}
     return {name: value for name, value in sizes.items() if value}

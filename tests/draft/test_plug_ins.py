@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -181,9 +182,21 @@ def test_one_of_the_same_name_is_replaced_with_a_warning() -> None:
     assert chemspec.DRAFTERS["toy"].label == "another"
 
 
+def test_an_entry_point_may_name_a_function(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    install(tmp_path, "chemspec.drafters", plain=f"{file.stem}:propose", named=f"{file.stem}:named")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert [*chemspec.DRAFTERS][-2:] == ["in-step", "plain"]
+    del sys.modules[file.stem]
+
+
 @pytest.mark.parametrize(
     ("value", "says"),
-    [("no_such_package:TOY", "no_such_package"), (f"{__name__}:build", "no DrafterSpec"), ("small:NOTHING", "NOTHING")],
+    [
+        ("no_such_package:TOY", "no_such_package"),
+        (f"{__name__}:build", "build is no drafter"),
+        ("small:QUERIES", "no DrafterSpec"),
+        ("small:NOTHING", "NOTHING"),
+    ],
 )
 def test_a_broken_plug_in_is_named_and_harms_nobody(
     value: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
