@@ -12,6 +12,7 @@ class BenchSettings:
 
     Attributes:
         tasks: tasks whose models are timed.
+        model -m: model to time in place of the tasks' own: folder, checkpoint or installed name.
         source: folder with the reaction CSVs; default: built-in queries.
         limit: number of queries per row.
         widths: beam widths for retro, separated by commas; 1: greedy.
@@ -21,6 +22,7 @@ class BenchSettings:
     """
 
     tasks: tuple[Task, ...] = ("forward", "retro")
+    model: str = ""
     source: Path | None = None
     limit: int = 30
     widths: tuple[int, ...] = (1, 5)

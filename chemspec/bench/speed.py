@@ -51,7 +51,7 @@ def run_benchmark(plan: BenchSettings, *, progress: Progress = lambda *_: None) 
     loading: dict[str, Any] = {name: getattr(plan, name) for name in ("device", "threads", "runtime")}
     total, done = sum(len(list_settings(plan, task)) for task in plan.tasks), 0
     for task in plan.tasks:
-        engines = [Engine.load(task, dtype=dtype, **loading) for dtype in plan.dtypes]
+        engines = [Engine.load(plan.model or task, task=task, dtype=dtype, **loading) for dtype in plan.dtypes]
         queries = [question.query for question in read_queries(engines[0], plan.source, plan.limit)]
         for setting in list_settings(plan, task):
             rows += race_drafters(engines, queries, setting, plan.drafters)

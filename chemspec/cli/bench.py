@@ -21,7 +21,7 @@ from chemspec.tasks import check_task
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
 
-ROWS = ("source", "limit", "widths", "batches", "drafters", "threads", "device", "runtime")
+ROWS = ("model", "source", "limit", "widths", "batches", "drafters", "threads", "device", "runtime")
 
 bench = typer.Typer(invoke_without_command=True)
 app.add_typer(bench, name="bench", rich_help_panel="Models")
@@ -42,7 +42,8 @@ def benchmark_speed(
     per shipped model. A speed-up is the median over queries, with its 95 % interval.
 
     Options:
-        task -t: task: forward, retro or reagents; both: forward, retro.
+        task -t: task: forward, retro or reagents; both: forward, retro; with --model, that model's.
+        model -m: model to time: folder, checkpoint or installed name; default: the task's.
         source: folder with the reaction CSVs; default: built-in queries.
         limit: number of queries per row.
         dtype: precisions (fp32, int8, bf16, fp16), separated by commas; auto: fp32 and int8 on a CPU.
@@ -52,6 +53,8 @@ def benchmark_speed(
         return None
     from chemspec.bench import speed, speed_table
 
+    if rows["model"]:
+        task = opt.load_engine("" if task == "both" else task, rows["model"]).task
     tasks: tuple[Task, ...] = ("forward", "retro") if task == "both" else (check_task(task),)
     rows["drafters"] = tuple(map(DRAFTERS.load, rows["drafters"]))
     on_cpu = rows["device"] in ("auto", "cpu") and rows["runtime"] in ("auto", "native") and not gpu.gpu_available()

@@ -28,7 +28,7 @@ def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
     if owners:
         advice = f"{' and '.join(owners)} has one"
     elif recipe in builtin_recipes():
-        install = f"chemspec train install-drafter --kind {kind}"
+        install = f"chemspec train install-drafter RUN --kind {kind} --model {name}"
         advice = f"train one with `chemspec train --recipe {recipe}`, install it with `{install}`"
     else:
         advice = "no recipe trains one"

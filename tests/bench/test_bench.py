@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -142,6 +143,14 @@ def test_without_options_the_shipped_models_are_timed_with_and_without_drafts() 
     cases = [tuple(line.split()[:-1][:2]) for line in lines[1:-1]]
     assert cases == [("forward", "greedy")] * 4 + [("retro", "greedy")] * 4 + [("retro", "beam")] * 4
     assert max(map(len, lines[:-1])) <= 100
+
+
+def test_a_named_model_is_timed_with_the_queries_of_its_task(home: Path, tmp_path: Path) -> None:
+    mine = shutil.copytree(home / "retro", tmp_path / "mine")
+    rows = last(call("bench", "--model", mine, "--limit", 1, "--threads", 1, "--dtype", "fp32", "--json"))["rows"]
+    assert {(one["task"], one["model"]) for one in rows} == {("retro", "mine")}
+    other = call("bench", "--model", mine, "--task", "forward", "--limit", 1)
+    assert other.exit_code == 2 and "is a retro model, not one for forward" in other.output
 
 
 @pytest.mark.parametrize(
