@@ -60,15 +60,17 @@ def _candidates(reactants: str) -> list[str]:
 
 
 def _whole_copy(reactants: str, product: str) -> tuple[str, ...]:
-    """Return a reactant that a product holds twice whole, if fewer bonds are made that way; empty if there is none.
+    """Return a reactant that a product holds twice, if fewer bonds are made that way; empty if there is none.
 
-    Its elements may be in the flask as often without it, as those of an aniline twice in a urea.
+    Its elements may be in the flask as often without it, as those of an aniline twice in a urea. Half of it will do if
+    a carbon group would have to move otherwise: one anhydride has both acetyl groups of an acetylated aminophenol.
     """
     if "." in product:
         return ()
-    target = mol_from_smiles(product)
+    target, once_only = mol_from_smiles(product), strategy(reactants, product)
     for part in _candidates(reactants):
-        if heavy_atoms(part) >= MIN_COPIED and len(target.GetSubstructMatches(mol_from_smiles(part))) > 1:
+        whole = len(target.GetSubstructMatches(mol_from_smiles(part))) > 1
+        if heavy_atoms(part) >= MIN_COPIED and (whole or (once_only and once_only.carbon_moves)):
             once, twice = (_bonds_made(reactants, copies, product) for copies in ((), (part,)))
             if 0 < twice < once:
                 return (part,)

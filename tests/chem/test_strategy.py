@@ -87,6 +87,12 @@ def test_the_side_is_that_of_the_same_neighbours_whatever_ranks_first(flipped: b
     assert bool(of(f"C/C=C(/CF)CO.O=S(Cl)Cl>>{Chem.CanonSmiles(after)}").flipped) == flipped
 
 
+def test_an_acid_is_no_anhydride() -> None:
+    for acyl, word in (("O", "An acid,"), ("OC", "An acid,"), ("Cl", "acid halide"), ("OC(C)=O", "anhydride")):
+        found = of(f"O=C({acyl})c1ccccc1.C1CCNCC1>>O=C(c1ccccc1)N1CCCCC1")
+        assert word in found.sentence and ("F[P-]" in found.reagents) == (word == "An acid,")
+
+
 def test_every_rule_can_be_read_and_its_reagents_are_molecules() -> None:
     assert len(_rules()) > 50
     for rule in _rules():

@@ -76,14 +76,17 @@ def test_price_lists_are_read_by_a_process_of_their_own(elsewhere: None) -> None
         ("-a\0\ud800.csv.gz", gzip.compress(b"smiles,EUR/g\nCCO,12.5\n")),
     ):
         assert [str(one) for one in stock_menu.read_price_list(raw, name).offers.values()] == ["12.50 EUR/g"]
-        assert stock_menu.read_own_stock(raw, name).source("CCO") == f"{name}, 12.50 EUR/g"
+        assert stock_menu.read_own_stock(raw, name)[0].source("CCO") == f"{name}, 12.50 EUR/g"
+    assert stock_menu.read_own_stock(b"name,price\naniline,1\nfoo,2\n", "a.csv")[1] == (
+        "line 3: 'foo' is not a molecule",
+    )
     with pytest.raises(FileError, match="workbook"):
         stock_menu.read_price_list(b"PK", "a.xlsx")
 
 
 def test_a_stock_list_is_read_by_a_process_of_its_own_and_leaves_nothing(elsewhere: None) -> None:
     kept = sorted(cache.cache_dir().rglob("*"))
-    have = stock_menu.read_own_stock("\n".join("C" * size for size in range(1, 200)).encode(), "mine.smi")
+    have, _ = stock_menu.read_own_stock("\n".join("C" * size for size in range(1, 200)).encode(), "mine.smi")
     assert len(have) == 199 and have.source("CCC") == "mine.smi" and not have.source("CCO")
     assert sorted(cache.cache_dir().rglob("*")) == kept
     with pytest.raises(FileError, match="none of its 1 lines"):

@@ -82,7 +82,7 @@ def test_limits_are_told_and_the_sample_with_its_bad_row_is_predicted() -> None:
     first = shown(app)
     assert len(first) == job_view.PAGE
     assert first[0]["status"] == "✓ answered" and first[0]["best"].startswith("data:image/svg")
-    assert first[4]["status"].startswith("✗ not readable: ring 1")
+    assert first[4]["status"].startswith("✗ not accepted: ring 1")
     app.toggle[0].set_value(True).run()
     assert [row["row"] for row in shown(app)] == [5]
     (job,) = JOBS.all()

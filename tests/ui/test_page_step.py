@@ -72,6 +72,18 @@ def test_a_link_runs_at_once_and_a_bad_one_says_why() -> None:
 
 
 @weights
+def test_a_link_may_leave_out_the_drafter_or_the_number_of_answers() -> None:
+    for address, chosen in (
+        ({"decoder": "beam", "n": "3"}, ("beam", 3, "copy")),
+        ({"decoder": "beam", "drafts": "windows"}, ("beam", 5, "windows")),
+        ({"decoder": "beam", "n": "many", "drafts": "nonsense"}, ("beam", 5, "copy")),
+        ({"decoder": "nonsense", "n": "3"}, ("greedy", 1, "auto")),
+    ):
+        settings = opened(task="forward", smi=QUERY, **address).session_state["step_shown"].settings
+        assert (settings.decoder, settings.n, settings.drafter) == chosen
+
+
+@weights
 def test_the_form_runs_what_it_says() -> None:
     app = opened(task="forward", smi=QUERY)
     app.selectbox(key="step_decoder").set_value("beam").run()

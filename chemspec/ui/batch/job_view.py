@@ -50,7 +50,7 @@ ANSWER_LABELS = {  # columns of an answer
     "patents": "Patents",
     "alike": "The same strategy",
 }
-STATUSES = {"ok": "✓ answered", "invalid": "✗ not readable", "too_long": "✗ too long", "failed": "✗ failed"}
+STATUSES = {"ok": "✓ answered", "invalid": "✗ not accepted", "too_long": "✗ too long", "failed": "✗ failed"}
 
 
 @st.cache_resource(show_spinner=False, ttl=20)

@@ -1,5 +1,6 @@
 """The stock of building blocks that a visitor chose: built-in lists and an uploaded price list."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -65,11 +66,16 @@ def show_stock_menu() -> None:
 def _show_price_list(name: str, price_list: prices.PriceList) -> None:
     priced = sum(offer.price is not None for offer in price_list.offers.values())
     st.markdown(f"**{escaping.plain_text(name)}**: {len(price_list.offers):,} molecules, {priced:,} with a price")
-    if price_list.faults:
-        st.warning("Not read:\n\n" + "\n".join(f"- {escaping.plain_text(fault)}" for fault in price_list.faults))
+    show_unread_lines(price_list.faults)
     if st.button("Remove this list", key="stock_forget"):
         del st.session_state[_OWN]
         st.rerun()
+
+
+def show_unread_lines(faults: Sequence[str]) -> None:
+    """Warn of the lines of a price list that are not read, if there are any."""
+    if faults:
+        st.warning("Not read:\n\n" + "\n".join(f"- {escaping.plain_text(fault)}" for fault in faults))
 
 
 def _read_uploaded_list() -> None:
@@ -96,10 +102,10 @@ def read_price_list(raw: bytes, name: str) -> prices.PriceList:
     return msgspec.json.decode(uploads.read_stock(raw, name, uploads.PRICES), type=prices.PriceList)
 
 
-def read_own_stock(raw: bytes, name: str) -> Stock:
-    """Return an uploaded list of building blocks, with or without prices."""
+def read_own_stock(raw: bytes, name: str) -> tuple[Stock, tuple[str, ...]]:
+    """Return an uploaded list of building blocks, and messages on the invalid lines if it is a price list."""
     content = uploads.read_stock(raw, name, uploads.STOCK)
     if content.startswith(b"["):
-        return Stock({name: np.array(msgspec.json.decode(content, type=list[str]), dtype="S27")})
+        return Stock({name: np.array(msgspec.json.decode(content, type=list[str]), dtype="S27")}), ()
     priced = msgspec.json.decode(content, type=prices.PriceList)
-    return Stock({name: np.unique(np.array([*priced.offers], dtype="S27"))}, priced.offers)
+    return Stock({name: np.unique(np.array([*priced.offers], dtype="S27"))}, priced.offers), priced.faults

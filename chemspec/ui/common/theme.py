@@ -13,11 +13,6 @@ def is_dark() -> bool:
     return st.context.theme.type == "dark"
 
 
-def text_color() -> str:
-    """Return the colour of text, for what does not inherit the page's."""
-    return "#e6efed" if is_dark() else "#14211f"
-
-
 def accent_color() -> str:
     """Return the accent colour, for charts."""
     return "#2dd4bf" if is_dark() else ACCENT

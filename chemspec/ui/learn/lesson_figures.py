@@ -164,7 +164,8 @@ def speedup_chart(alpha: float, gamma: int, c: float) -> Any:
             alt.Tooltip("gain:Q", title="times as fast", format=".2f"),
         ],
     )
-    ink, best = theme.text_color(), best_gamma(alpha, c)
+    ink = "#e6efed" if theme.is_dark() else "#14211f"  # the page's colour of text, which charts do not inherit
+    best = best_gamma(alpha, c)
     optimum = curve.transform_filter(alt.datum.gamma == best)
     return alt.layer(
         alt.Chart(alt.Data(values=[{}])).mark_rule(strokeDash=[5, 4], color=ink).encode(y=alt.datum(1)),

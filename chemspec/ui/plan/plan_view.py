@@ -28,7 +28,7 @@ from chemspec.review.suggestions import format_percent
 from chemspec.ui.common import queued_engine, scheme, theme
 from chemspec.ui.common.escaping import markdown_table, plain_text
 from chemspec.ui.common.queued_engine import QueuedEngine
-from chemspec.ui.common.tags import Html, tag
+from chemspec.ui.common.tags import tag
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.plan import search_form
 from chemspec.ui.plan.search_form import SearchRequest
@@ -196,12 +196,9 @@ def _show_facts(route: Route) -> None:
         mark = tag("span.cs-listed" if leaf.stock else "span.cs-unlisted", values.stock_text(leaf.stock))
         name = name_of(leaf.smiles)
         caption = tag("figcaption", name, tag("br"), mark) if name else tag("figcaption", mark)
-        leaves.append(tag("figure", _picture(leaf.smiles, 110, 74) or leaf.smiles, caption))
+        drawing = Depiction(leaf.smiles, 110, 74, dark=theme.is_dark()).data_uri
+        leaves.append(tag("figure", scheme.picture_html(drawing, leaf.smiles) or leaf.smiles, caption))
     st.html(tag("div.cs-leaves", *leaves))
-
-
-def _picture(smiles: str, width: int, height: int, alt: str = "") -> Html:
-    return scheme.picture_html(Depiction(smiles, width, height, dark=theme.is_dark()).data_uri, alt or smiles)
 
 
 def _show_step(route: Route, number: int, models: Expander, key: str) -> None:

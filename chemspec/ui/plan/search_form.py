@@ -173,7 +173,7 @@ def _change_choices(**choices: Any) -> None:
         state.plan_problem = f"{error}."[:1].upper() + f"{error}."[1:]
         return
     state.plan_search = replace(state.plan_search, settings=settings)
-    _fill_constraints(settings)
+    state.plan_through, state.plan_avoid = settings.through, " ".join(settings.avoid)
 
 
 def chosen_settings() -> PlanSettings:
@@ -214,7 +214,7 @@ def _choose_stock() -> tuple[Stock | None, str]:
         names = tuple(st.multiselect("Lists", lists.BUILT_IN, key="plan_lists", persist_state="session"))
         st.caption("Building blocks of routes in patents (PaRoutes, Apache-2.0); not a catalogue.")
         file = st.file_uploader(
-            "Your own: SMILES or InChIKeys, with prices if you like, .csv, .xlsx, .smi or .txt, also gzipped "
+            "Your own: SMILES or InChIKeys, or a price list, also of names: .csv, .xlsx, .smi or .txt, also gzipped "
             f"(at most {uploads.MAX_STOCK_MB} MB)",
             max_upload_size=uploads.MAX_STOCK_MB,
             key="plan_stock_file",
@@ -222,10 +222,11 @@ def _choose_stock() -> tuple[Stock | None, str]:
     stock, key = stock_menu.built_in_stock(names), " ".join(names)
     if file is not None:
         try:
-            uploaded = _read_own_stock(file.getvalue(), file.name)
+            uploaded, unread = _read_own_stock(file.getvalue(), file.name)
         except ValueError as error:
             st.error(escaping.plain_text(str(error)))
             return None, ""
+        stock_menu.show_unread_lines(unread)
         stock = Stock({**stock.lists, **uploaded.lists}, uploaded.offers)
         key += file.name + hashlib.sha256(file.getvalue()).hexdigest()
     if not stock.lists:
@@ -269,10 +270,6 @@ def _constraints_typed() -> None:
     if state.plan_search:
         _change_choices(through=state.plan_through.strip(), avoid=tuple(state.plan_avoid.split()))
         state.plan_stopped = None
-
-
-def _fill_constraints(settings: PlanSettings) -> None:
-    st.session_state.plan_through, st.session_state.plan_avoid = settings.through, " ".join(settings.avoid)
 
 
 def _bonds_marked(target: str, marks: bond_picker.Marks) -> None:

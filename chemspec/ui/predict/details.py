@@ -212,10 +212,10 @@ def show_more(answer: Answer) -> None:
         st.caption(plain_text(card.step.sentence))
     if card.alternatives:
         rows = []
-        for twin, change in card.alternatives:
+        for twin, change in ((card.best, card.step), *card.alternatives):
             warning = " ⚠ stereochemistry changes" * bool(change and spoils_stereo(change))
             rows.append(f"- {format_percent(answer_probability(twin))} `{twin.canonical}`{warning}")
-        st.caption("Similar answers:\n\n" + "\n".join(rows))
+        st.caption("Similar answers, each with its own percentage:\n\n" + "\n".join(rows))
     st.caption("The probability of each token after those before it, in percent; darker: less sure.")
     st.html(token_probabilities_html(card.best))
     with st.container(horizontal=True, gap="small"):

@@ -43,7 +43,9 @@ def session_checker() -> StepChecker:
 def show_reaction_verdict(question: Question, result: DecodeResult) -> None:
     """Show the verdict on the typed reaction, with a drawing where no card shows it."""
     judgement = reaction_check.judge_predictions(question.task, question.smiles, question.expected, result)
-    text = judgement.sentence() + (f" ({format_percent(judgement.probability)})" if judgement.rank else "")
+    text = judgement.sentence()
+    if judgement.rank:  # the percentage of its card includes those of similar answers
+        text += f" ({format_percent(judgement.probability)}, similar answers not counted)"
     problem = f"  \nAs written: {plain_text(judgement.problem)}." if judgement.problem else ""
     agrees = judgement.agrees and not judgement.problem
     show, icon = (st.success, "✅") if agrees else (st.warning, "⚠️")

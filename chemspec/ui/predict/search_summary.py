@@ -48,7 +48,7 @@ def show_searches(
 def _search_name(result: DecodeResult) -> str:
     decoder = str(result.trace.settings.get("decoder", "beam"))
     widths = result.distinct.widths if result.distinct else (int(result.trace.settings.get("n", 1)),)
-    return f"Beam of {' and '.join(map(str, widths))}" if decoder == "beam" else decoder.capitalize()
+    return f"Beam of {', then '.join(map(str, widths))}" if decoder == "beam" else decoder.capitalize()
 
 
 def displayed_search(question: Question, result: DecodeResult, first: DecodeResult | None) -> DecodeSettings:

@@ -81,10 +81,6 @@ def picture_of_greedy(first: DecodeResult | None, cards: Sequence[Suggestion]) -
     return None if view.several else Picture(card.rank, card.best.canonical, view, count_savings(first))
 
 
-def _run_style(number: int) -> str:
-    return f"--c:{_run_color(number)};--u:{UNDERLINES[number % len(UNDERLINES)]};--k:{number}"
-
-
 def _run_color(number: int) -> str:
     return theme.SPANS[number % len(theme.SPANS)]
 
@@ -93,7 +89,8 @@ def runs_html(view: TraceView) -> Html:
     """Return the text of the answer, run by run, as safe HTML."""
     parts, descriptions = [], []
     for number, run in enumerate(accepted_runs(view)):
-        style, count = _run_style(number), len(run.accepted)
+        style = f"--c:{_run_color(number)};--u:{UNDERLINES[number % len(UNDERLINES)]};--k:{number}"
+        count = len(run.accepted)
         if run.accepted:
             about = f"pass {number + 1}: {count} token{'s' * (count != 1)} accepted from drafts"
             pieces = (

@@ -63,13 +63,14 @@ def current_question(names: list[str]) -> Question | None:
 
 
 def _linked_search() -> dict[str, Any]:
-    parameters = st.query_params
-    decoder, n, drafter = parameters.get("decoder", ""), parameters.get("n", ""), parameters.get("drafts", "")
-    if decoder not in DECODERS or not (n.isdecimal() and 1 <= int(n) <= MAX_STEPPED_BEAM) or drafter not in DRAFTERS:
-        return {}
-    length = parameters.get("length", "")
-    most = int(length) if length.isdecimal() and int(length) <= MOST_DRAFTED else 0
-    return {"decoder": decoder, "n": max(2, int(n)), "drafter": drafter, "length": most}
+    """Return the search that the address names; what it leaves out, or has wrong, is empty or 0."""
+    decoder, n, drafter, length = (st.query_params.get(name, "") for name in ("decoder", "n", "drafts", "length"))
+    return {
+        "decoder": decoder if decoder in DECODERS else "",
+        "n": max(2, int(n)) if n.isdecimal() and 1 <= int(n) <= MAX_STEPPED_BEAM else 0,
+        "drafter": drafter if drafter in DRAFTERS else "",
+        "length": int(length) if length.isdecimal() and int(length) <= MOST_DRAFTED else 0,
+    }
 
 
 def set_question(model: str, query: str, search: Mapping[str, Any] | None = None, *, linked: bool = True) -> None:
@@ -80,9 +81,9 @@ def set_question(model: str, query: str, search: Mapping[str, Any] | None = None
     more. SBS takes `windows`, as its authors do.
     """
     search = search or {}
-    decoder = search.get("decoder", "greedy")
+    decoder = search.get("decoder") or "greedy"
     chosen = {"model": model, "decoder": decoder, "n": 5, "drafter": DRAFTS_BY.get(decoder, "copy"), "length": 0}
-    st.session_state.update({f"step_{name}": search.get(name, value) for name, value in chosen.items()})
+    st.session_state.update({f"step_{name}": search.get(name) or value for name, value in chosen.items()})
     BOX.set_text(query)
     _run_question(linked=linked)
 
