@@ -132,7 +132,7 @@ class Registry(Mapping[str, S]):
 
 def _describe(error: Exception) -> str:
     """Return an error of loading a plug-in as part of a sentence."""
-    if isinstance(error, FileNotFoundError):
+    if isinstance(error, FileNotFoundError) and error.filename:
         return f"there is no file {error.filename}"
     readable = isinstance(error, ValueError | TypeError | ImportError)
     return str(error) if readable else f"its code raises {type(error).__name__}: {error}".rstrip(": ")

@@ -222,9 +222,8 @@ class DecodeSettings:
             merged; 1: off.
         distinct: return different valid molecules other than the query; the beam is widened up to a limit until there
             are `n` of them (`chemspec.engine.distinct`), reusing the KV cache.
-        guide: constraints on a retro step, such as "break C1-N3; keep C5-C6; only amide": atoms are numbered from 0 in
-            the canonical SMILES; a wrong name lists the valid ones. Goes with distinct, which chemspec predict then
-            implies.
+        guide: constraints on a retro step, such as "break C1-N3; keep C5-C6; only amide", atoms numbered from 0 in the
+            canonical SMILES; a wrong name lists the valid ones. Requires distinct, which chemspec predict turns on.
         record: record every computed prefix in the trace; does not change the output.
     """
 

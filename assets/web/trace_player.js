@@ -24,7 +24,7 @@ const svg = (tag, attributes = {}, text = null) => {
   if (text !== null) made.textContent = text;
   return made;
 };
-const count = (n, what) => `${n} ${what}${n === 1 ? "" : /[sx]$/.test(what) ? "es" : "s"}`;
+const count = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : /[sx]$/.test(what) ? "es" : "s"}`;
 const percent = (x) => `${Math.round(100 * x)} %`;
 
 const mark = (kind, x, at, title) => {

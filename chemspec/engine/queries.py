@@ -54,8 +54,9 @@ class QueryReader:
         except TokenError as error:
             smiles, changes = hydrides_as_ions(query.smiles)
             if changes:
-                ions = self.read(lead + smiles)
-                return replace(ions, text=text, notes=(*query.notes, *changes, *ions.notes))
+                ions, notes = self.read(lead + smiles), (*query.notes, *changes)
+                refusal = ions.refusal and replace(ions.refusal, query=text, notes=notes)
+                return replace(ions, text=text, notes=(*notes, *ions.notes), refusal=refusal)
             return PreparedQuery(text, refusal=replace(refused, message=f"{error} in {query.smiles}"))
         if len(ids) > self.longest:
             message = f"{len(ids)} tokens; queries may have at most {self.longest}"

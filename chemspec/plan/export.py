@@ -20,13 +20,13 @@ def check_ending(file: Path) -> None:
 def write_plans(file: Path, plans: Sequence[tuple[Plan, Evidence]], *, as_list: bool = False) -> None:
     """Write plans, each with the precedents of its steps, in the format of the file's ending.
 
-    A .json has all routes, a list of plans if there are several or with `as_list`. A .svg or .png has the best route of
+    A .json has all routes, one plan as an object, else, or with `as_list`, a list. A .svg or .png has the best route of
     the first plan with one, and is not written if there is none.
     """
     check_ending(file)
     if file.suffix == ".json":
         documents = [plan_document(*entry) for entry in plans]
-        write_text_atomic(file, json.dumps(documents if as_list or len(plans) > 1 else documents[0], indent=1))
+        write_text_atomic(file, json.dumps(documents if as_list or len(plans) != 1 else documents[0], indent=1))
     elif file.suffix == ".md":
         write_text_atomic(file, "\n".join(plan_to_markdown(*entry) for entry in plans))
     elif best := next((entry for entry in plans if entry[0].routes), None):

@@ -237,12 +237,14 @@ def test_a_function_in_a_file_is_a_drafter(tiny_retro: Path, file: Path) -> None
         ),
         ("lookup9:propose", r"for a file write lookup9\.py:propose"),
         ("missing.py:propose", r"cannot be loaded: there is no file .*missing\.py$"),
+        ("broken.py:propose", r"cannot be loaded: its code raises FileNotFoundError: no table$"),
         ("lookup.py:short", r"give `propose\(source, prefix, max_new_tokens\)`"),
         ("lookup.py:Other", "give a DrafterSpec"),
     ],
 )
 def test_what_cannot_be_loaded_is_named(name: str, fault: str, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text(f"{FILE}\ndef short(source, prefix): ...\nclass Other: ...\n")
+    (file.parent / "broken.py").write_text("raise FileNotFoundError('no table')\n")
     monkeypatch.chdir(file.parent)
     with pytest.raises(ValueError, match=fault):
         chemspec.DRAFTERS.load(name)

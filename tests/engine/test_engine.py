@@ -113,6 +113,7 @@ def test_a_hydride_is_asked_about_as_ions_where_the_model_knows_these_alone(quer
     assert "H-" not in kept.smiles and not kept.notes
     unread = QueryReader("forward", Tokenizer((*SPECIALS, "C", "O", ".")), 40, (), None).read(query)
     assert unread.refusal is not None and "never seen" in unread.refusal.message
+    assert unread.refusal.query == query and unread.refusal.notes == unread.notes == asked.notes
 
 
 def test_maps_and_arrows_and_blanks_are_tidied_and_noted(engine: Engine, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner, Result
 
 from chemspec.cli import __main__ as cli
 from chemspec.cli import options
+from chemspec.plan import export
 from chemspec.system import extras
 
 
@@ -43,6 +44,13 @@ def test_routes_are_shown_and_written(call: Any, tmp_path: Path) -> None:
     assert tree["routes"][0]["children"][0]["type"] == "reaction"
     assert files[1].read_text().startswith("# Routes to") and files[2].read_text().startswith("<svg")
     assert files[3].read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(("name", "content"), [("a.json", "[]"), ("a.md", ""), ("a.svg", None)])
+def test_no_plan_is_an_empty_list_and_no_picture(tmp_path: Path, name: str, content: str | None) -> None:
+    export.write_plans(tmp_path / name, [])
+    assert (tmp_path / name).exists() is (content is not None)
+    assert content is None or (tmp_path / name).read_text() == content
 
 
 def test_a_target_may_be_a_name(call: Any, tmp_path: Path) -> None:

@@ -70,11 +70,13 @@ def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
         yield running
 
 
-def test_a_port_in_use_is_told_in_one_line(app: App) -> None:
-    command = [sys.executable, "-m", *COMMAND[:-1], str(app.port)]
+@pytest.mark.parametrize("host", ["127.0.0.1", "203.0.113.7"])  # in use; no address of this machine
+def test_an_address_that_cannot_be_used_is_told_in_one_line(app: App, host: str) -> None:
+    command = [sys.executable, "-m", *COMMAND[:-1], str(app.port), "--host", host]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 2
-    assert done.stderr == f"error: port {app.port} of 127.0.0.1 is in use or not allowed; choose another with --port\n"
+    advice = "choose another --port or --host"
+    assert done.stderr == f"error: port {app.port} of {host} is in use or unusable; {advice}\n"
 
 
 def test_only_pages_of_the_app_itself_open_its_websocket(app: App) -> None:

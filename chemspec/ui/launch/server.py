@@ -40,7 +40,7 @@ def run_server(allowed: AllowedHosts, *, host: str, port: int, headless: bool, w
     try:
         socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:
-        raise ValueError(f"port {port} of {host} is in use or not allowed; choose another with --port") from error
+        raise ValueError(f"port {port} of {host} is in use or unusable; choose another --port or --host") from error
     sys.argv = [str(app_script())]  # which Streamlit takes for what was started
     refused = connections.Refusals(
         lambda counts: LOG.warning("refused: %s", ", ".join(f"{count} {what}" for what, count in counts.items()))

@@ -45,7 +45,7 @@ def accepted_runs(view: TraceView) -> list[Run]:
 def greedy_settings(settings: DecodeSettings) -> DecodeSettings | None:
     """Return the greedy search with the same drafter; None where its prediction need not be among the results.
 
-    That is so for samples and for relaxed searches, for several spellings of a query, and where a guide chooses.
+    That is so for samples and for relaxed searches, for several variants of a query, and where a guide chooses.
     """
     if settings.decoder not in ("greedy", "beam") or settings.augment > 1 or settings.guide:
         return None
