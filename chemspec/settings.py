@@ -203,7 +203,7 @@ class DecodeSettings:
         max_len: maximum length of a prediction in tokens; longer ones are cut and marked.
         batch_size: queries per forward pass.
         draft_length: maximum tokens per draft; 0: the drafter decides (ar and hierarchy by the acceptance rate).
-        draft_count: maximum drafts per prefix; 0: the drafter decides; drafters with a network of their own make one.
+        draft_count: maximum drafts per prefix; 0: the drafter decides; with a network, only medusa makes several.
         dilation: query tokens that the drafter windows skips between two tokens of a draft.
         node_budget: maximum drafted nodes per query in a forward pass.
         drafting: number of drafted nodes: planned, as many as pay off on this machine, given the cost of a forward pass
@@ -290,7 +290,7 @@ class DecodeSettings:
         if self.length_penalty and self.rules in ("translation-transformer", "chemformer"):
             raise ValueError(f"{self.rules} ranks by log-prob alone; leave length_penalty 0")
         if not 0 <= self.length_penalty < float("inf"):
-            raise ValueError(f"length_penalty is {self.length_penalty}; it must not be negative")
+            raise ValueError(f"length_penalty is {self.length_penalty}; it must be finite and not negative")
 
     @property
     def drafts_by(self) -> str:

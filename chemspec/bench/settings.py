@@ -15,7 +15,7 @@ class BenchSettings:
         model -m: model to time in place of the tasks' own: folder, checkpoint or installed name.
         source: folder with the reaction CSVs; default: built-in queries.
         limit: number of queries per row.
-        widths: beam widths for retro, separated by commas; 1: greedy.
+        widths: beam widths for retro, separated by commas; 1: greedy, as the other tasks always are.
         batches: batch sizes, separated by commas.
         drafters: drafters to time, separated by commas; decoding without drafts is always timed.
         dtypes: precisions (fp32, int8, bf16, fp16).

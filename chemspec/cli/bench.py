@@ -93,6 +93,8 @@ class Comparison:
         from chemspec.bench import speed
         from chemspec.engine.registry import usable_drafters
 
+        if self.limit < 1:
+            raise ValueError(f"limit is {self.limit}; it must be at least 1")
         chosen = tuple(map(DRAFTERS.load, self.drafters))
         engine = opt.load_engine(self.task, self.model, threads=self.threads, device=self.device)
         queries = [item.query for item in speed.read_queries(engine, self.source, self.limit)]
@@ -124,10 +126,9 @@ def compare_draft_lengths(
 ) -> dict[str, Any]:
     """Compare draft lengths by passes, calls of the draft model and tokens per pass.
 
-    The default drafters are copy, mixed and those with a small model.
-
     Options:
-        lengths: draft lengths of small models, with commas; 0: adaptive.
+        drafters: drafters, separated by commas; default: copy, mixed and those with a small model.
+        lengths: draft lengths of drafters with a network, with commas; 0: adaptive (small models) or the longest.
     """
     from chemspec.bench import counts
 

@@ -112,7 +112,7 @@ def evaluate_model(
         names = [measurement] + ["classes"] * bool(measurement == "accuracy" and measured["top1_by_class"])
         opt.store_measurements(engine.folder, names, engine.digest, measured)
     show.print_note(f"predictions: {target}")
-    _print_accuracy(measured)
+    _print_accuracy(measured, model or engine.name)
     return measured
 
 
@@ -126,12 +126,11 @@ def _measurement_name(task: str, file: Path, special: dict[str, bool], *, keep: 
     return next((name for name, applies in special.items() if applies), "accuracy")
 
 
-def _print_accuracy(report: dict[str, Any]) -> None:
+def _print_accuracy(report: dict[str, Any], model: str) -> None:
     named = {f"top-{k}": value for k, value in report["top"].items()}
     named |= {"invalid": report["invalid"], "invalid first": report["invalid_first"], "repeated": report["repeated"]}
     named |= {f"each reagent, first {k}": value for k, value in report.get("recall", {}).items()}
-    show.print_proportions(named, f"{report['model']} on {report['reactions']} reactions of {report['file']}")
+    show.print_proportions(named, f"{model} on {report['reactions']} reactions of {report['file']}")
     if slow := report.get("standard"):
         named = {f"top-{k}": value for k, value in slow["top"].items()}
-        title = f"standard decoding: {slow['differing']} of {slow['answers']} answers differ"
-        show.print_proportions(named, title)
+        show.print_proportions(named, f"standard decoding: {slow['differing']} of {slow['answers']} answers differ")

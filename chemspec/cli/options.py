@@ -35,7 +35,7 @@ SHARED = f"""
         DecoderSpec.
     drafter: drafting method: {", ".join(DRAFTERS)}; does not change the output of exact decoders. Also file.py:NAME or
         module:NAME, a function that proposes drafts.
-    exact --exact/--relaxed: --exact: only decoders that reproduce standard decoding; --relaxed: also approximate ones.
+    exact --exact/--relaxed: --exact: decoders with the output or distribution of standard decoding; --relaxed: all.
     batch_size: queries decoded together.
     distinct: list distinct valid molecules other than the query; widens the search to find -n.
     max_len: maximum length of a prediction in tokens.

@@ -153,7 +153,7 @@ def predict(
         distinct --distinct/--no-distinct: list distinct valid molecules other than the query, and widen the search
             until there are -n; --no-distinct lists the plain beam. Default: --distinct for beams without --rules and
             --length-penalty.
-        seed: random seed of --decoder sample and --augment.
+        seed: random seed of the decoders that draw samples, and of --augment.
         within: time per query, such as 50ms: the greedy answer, then the widest exact beam up to -n that fits. Each
             list states its width.
     """

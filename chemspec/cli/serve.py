@@ -29,6 +29,7 @@ def launch_app(
         watch: rerun pages when a source file changes, for developers.
     """
     extras.require_packages("streamlit", "altair", "pandas", "pyarrow", what="the app")
+    Endpoint(port=port)  # refuses a port out of range
     allowed = AllowedHosts.of(host, allowed_host or [])
     if warning := files.permission_warning():
         show.print_note(f"warning: {warning}")

@@ -2,11 +2,10 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
+from textwrap import fill, indent
 from typing import Any
 
 import typer
-from rich.padding import Padding
-from rich.text import Text
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
@@ -66,8 +65,8 @@ def train_by_recipe(
     """Train a model or a drafter by a recipe; needs the extra `train`, but not RDKit.
 
     A drafter is trained on the output of `chemspec train distil`: heads and networks of masks by default on
-    data/<task>-distilled, small models (`ar`, `medium`) on what --data names. All files are
-    written to the run folder; `chemspec train install-drafter` copies a drafter into its target's folder.
+    data/<task>-distilled, small models (`ar`, `medium`) on what --data names. All files are written to the run folder;
+    `chemspec train install-drafter` copies a drafter into its target's folder.
 
     Options:
         recipe: recipe: a name (see --list), FILE.toml or FILE.toml:NAME.
@@ -117,7 +116,7 @@ def _print_recipes() -> None:
         limits = f"{recipe.train.steps:,} steps" + f" or {recipe.train.minutes:g} minutes" * bool(recipe.train.minutes)
         tried = "tried" if recipe.tried else "not tried"
         show.print_line(f"{recipe.name}: {recipe.task}, {trains}; at most {limits}; {tried}", "bold")
-        show.answers.print(Padding.indent(Text(recipe.expectation), 2))
+        show.print_line(indent(fill(recipe.expectation, 78, break_on_hyphens=False), "  "))
 
 
 @command("average", "Models", train)

@@ -31,7 +31,7 @@ def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
         install = f"chemspec train install-drafter RUN --kind {kind} --model {name}"
         advice = f"train one with `chemspec train --recipe {recipe}`, install it with `{install}`"
     else:
-        advice = "no recipe trains one"
+        advice = "no recipe trains one: write your own"
     return f"there is no drafter {kind!r} for model {name!r} ({folder} is missing); {advice}, or choose another drafter"
 
 

@@ -51,6 +51,8 @@ def read_known_reactions(
     for column in TASKS.lookup(task).columns:
         if column not in rows[0]:
             raise ValueError(f"{file} has no column {column!r}; it has {', '.join(rows[0])}")
+    if limit < 0:
+        raise ValueError(f"{limit} reactions; give at least 1, or 0 for all")
     if limit and limit < len(rows):
         rows = random.Random(seed).sample(rows, limit)
     reactions = []

@@ -44,7 +44,7 @@ class RequestLimits:
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
         if self.each and not self.queries <= self.each <= self.queue:
-            raise ValueError(f"each is {self.each}; give a number from {self.queries} (of a request) to {self.queue}")
+            raise ValueError(f"each is {self.each}; give 0, or {self.queries} (of a request) to {self.queue}")
         if self.queries > self.queue:
             raise ValueError(f"a request may have {self.queries} queries, the queue only {self.queue}; raise the queue")
 
@@ -67,7 +67,7 @@ class Endpoint:
 
     Attributes:
         host: address to listen on; 0.0.0.0: all addresses of this machine.
-        port: port to listen on; 0: any free one.
+        port: port to listen on; 0: any free one, which the log names.
         log --log/--quiet: log requests on standard error.
     """
 
@@ -78,7 +78,7 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         if not 0 <= self.port <= 65535:
-            raise ValueError(f"port {self.port} is not in the range 0<=x<=65535")
+            raise ValueError(f"port is {self.port}; it must be between 0 and 65535")
 
     @property
     def address(self) -> str:

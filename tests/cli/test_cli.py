@@ -337,7 +337,8 @@ def test_the_app_listens_on_this_machine_unless_told_otherwise(monkeypatch: pyte
 
 
 def test_train_lists_its_recipes() -> None:
-    assert "retro-50k" in call("train", "--list").stdout
+    listed = call("train", "--list").stdout
+    assert "retro-50k" in listed and max(map(len, listed.splitlines())) <= 120
 
 
 # --- as a process --------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def test_a_missing_drafter_names_the_command_that_trains_it(tmp_path: Path) -> N
         engine.predict(["CCO"], DecodeSettings(drafter="blockwise"))
     other = Engine.load(tiny_folder(tmp_path / "other", task="reagents"), threads=1, device="cpu")
     for kind in ("medusa", "ar"):
-        with pytest.raises(ValueError, match="no recipe trains one, or choose another drafter"):
+        with pytest.raises(ValueError, match="no recipe trains one: write your own, or choose another drafter"):
             other.resources.learned_drafter(kind)
     done = CliRunner().invoke(
         app, ["predict", "CCO", "--model", str(folder), "--drafter", "blockwise", "--device", "cpu"]

@@ -40,7 +40,7 @@ class GreedyDraftGenerator(DraftGenerator):
     ) -> None:
         super().__init__(model, helper=helper, stride=stride)
         self.floor = floor
-        self._rounds, self._written = 1, 1 if helper is None else 3
+        self._rounds, self._written = 1, 1 if helper is None else 3  # prior: tokens of one round
 
     def extend_drafts(self, texts: Sequence[tuple[SourceIds, Prefix, int]]) -> None:
         """Generate drafts from (source, prefix, maximum length) each, to be read by `generated_tokens`."""

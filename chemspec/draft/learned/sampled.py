@@ -27,12 +27,10 @@ class SampledSequence:
     prefix: Prefix = (BOS,)  # the accepted tokens
     # Drafted tokens after `prefix` that are not verified yet.
     drafted_tokens: deque[DraftedToken] = field(default_factory=deque)
-    # Whether all drafted tokens were accepted, so that the next token is sampled from the target's scores computed with
-    # them.
+    # Whether all drafted tokens were accepted: the next one is sampled from the target's scores computed with them.
     bonus: bool = False
     log_probs: list[float] = field(default_factory=list)  # the target's log-probs of every token after bos
-    # Score of Tulsian et al., Algorithm 2: log-probs of the tokens that were not drafted, in the distribution they were
-    # sampled from.
+    # Score of Tulsian et al., Algorithm 2: log-probs of the tokens that were not drafted, as they were sampled.
     score: float = 0.0
 
 

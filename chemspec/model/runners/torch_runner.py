@@ -209,7 +209,7 @@ def best_tokens(logits: Tensor, count: int, softmax: Callable[[Tensor], Tensor] 
 
 
 def sorted_tokens(logits: Tensor, count: int, softmax: Callable[[Tensor], Tensor] = log_softmax) -> Tensor:
-    """Return the same by a full sort, without synchronising with the device: ids and log-probs (2, ..., count)."""
+    """Return ids and log-probs (2, ..., count) as `best_tokens`, by a full sort, which does not wait for the device."""
     # A stable sort, because topk does not define the order of equal values.
     ordered, ids = torch.sort(softmax(logits), dim=-1, descending=True, stable=True)
     return _stack_for_transfer(ids[..., :count], ordered[..., :count])
