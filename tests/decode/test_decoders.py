@@ -86,7 +86,7 @@ def test_an_exact_decoder_needs_no_more_than_its_candidates_and_answers_the_same
 ) -> None:
     """A `top_k` that is too small changes answers, and so does a look-ahead that changes the decoder's state."""
     table = Table(seed, vocab_size=VOCAB, levels=levels)
-    settings = DecodeSettings(decoder=name, n=1 if name == "greedy" else n, max_len=max_len)
+    settings = DecodeSettings(decoder=name, n=n, max_len=max_len)
 
     def answers(drafter: Drafter, top_k: int) -> list[list[FinishedSequence]]:
         return run(
