@@ -16,7 +16,7 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, overload
+from typing import Any, cast, overload
 from urllib.parse import urlsplit
 
 from urllib3 import BaseHTTPResponse, PoolManager
@@ -75,8 +75,7 @@ class Result:
     def from_document(cls, document: dict[str, Any]) -> Result:
         """Parse a result of the service; unknown fields are ignored."""
         answers = tuple(_known_fields(Answer, hypothesis) for hypothesis in document.get("hypotheses", ()))
-        result: Result = _known_fields(cls, {**document, "answers": answers})
-        return result
+        return cast(Result, _known_fields(cls, {**document, "answers": answers}))
 
 
 @dataclass(frozen=True)
@@ -104,8 +103,8 @@ class Reviewed:
 
     @classmethod
     def from_document(cls, document: dict[str, Any]) -> Reviewed:
-        """Parse a reviewed result of the service."""
-        return cls(Result.from_document(document), **document["review"])
+        """Parse a reviewed result of the service; unknown fields are ignored."""
+        return cast(Reviewed, _known_fields(cls, {**document["review"], "result": Result.from_document(document)}))
 
 
 class Client:

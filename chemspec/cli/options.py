@@ -77,7 +77,7 @@ Source = Annotated[Path | None, typer.Option(envvar="CHEMSPEC_DATA")]
 class FieldsOf:
     """In the annotation of a dict: options for fields of a dataclass, some of them or with other defaults.
 
-    A field with a text in `SHARED` has that one, which speaks of options, else the text of the class.
+    The command builds the object from the dict, after it has changed or added values.
     """
 
     kind: type
@@ -89,10 +89,11 @@ def expand_options(function: Callable[..., Any]) -> Callable[..., None]:
     """Make a function a command of Typer: its parameters become options with the help texts of its docstring.
 
     Each line of the section "Options" is a name, flags if they differ from the name (upper case: an argument), and the
-    text. A parameter that is a dataclass, or `FieldsOf` one, becomes one option per field, described in the section
-    "Attributes" of the class if not in that of the function. Parameters that are described nowhere have the text in
-    `SHARED`. A tuple is a list with commas. A function that returns a document, or an `Outcome`, gets the option
-    --json, which prints it in place of the text.
+    text. A parameter that is a dataclass, or `FieldsOf` one, becomes one option per field. What the function does not
+    describe has the text in the section "Attributes" of a dataclass, else that in `SHARED`; with `FieldsOf` the other
+    way round, since a class of the library does not speak of options. A list is a repeatable option, a tuple a list
+    with commas. A function that returns a document, or an `Outcome`, gets the option --json, which prints it in place
+    of the text.
     """
     hints = get_type_hints(function, include_extras=True)
     parameters = list(signature(function).parameters.values())
@@ -100,17 +101,20 @@ def expand_options(function: Callable[..., Any]) -> Callable[..., None]:
     if has_document:
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False))
     groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
-    texts = _documented_texts(getdoc(function))
+    described = _documented_texts(getdoc(function))
     options: list[Parameter] = []
     for item in parameters:
         hint = hints.get(item.name, bool)
         chosen = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, FieldsOf)), None)
         if chosen or is_dataclass(hint):
-            group = list(_group_options(chosen or FieldsOf(hint), texts, _SHARED_TEXTS if chosen else {}))
-            groups[item.name] = dict if chosen else hint, [option.name for option in group]
+            group = chosen or FieldsOf(hint)
+            of_class = _documented_texts("\n".join(getdoc(parent) or "" for parent in reversed(group.kind.__mro__)))
+            texts = of_class | _SHARED_TEXTS if chosen else _SHARED_TEXTS | of_class
+            added = list(_field_options(group, texts | described))
+            groups[item.name] = dict if chosen else hint, [option.name for option in added]
         else:
-            group = [_option(item, hint, texts)]
-        options += group
+            added = [_option(item, hint, _SHARED_TEXTS | described)]
+        options += added
 
     @wraps(function)
     def run(**given: Any) -> None:
@@ -142,18 +146,14 @@ def _documented_texts(text: str | None) -> Texts:
     return {name: (flags, " ".join(help_text.split())) for name, flags, help_text in _DOCUMENTED.findall(text or "")}
 
 
-def _group_options(group: FieldsOf, described: Texts, shared: Texts) -> Iterator[Parameter]:
-    """Return the options of a dataclass, described by the command, else the shared texts, else the class."""
+def _field_options(group: FieldsOf, texts: Texts) -> Iterator[Parameter]:
     hints = get_type_hints(group.kind, include_extras=True)
-    texts: Texts = {}
-    for parent in reversed(group.kind.__mro__):
-        texts |= _documented_texts(getdoc(parent))
     every = {each.name: each.default for each in fields(group.kind)}
     for name in group.names or every:
         default = group.defaults.get(name, every[name])
         default = Parameter.empty if default is MISSING else default
         item = Parameter(name, Parameter.KEYWORD_ONLY, default=default)
-        yield _option(item, hints[name], texts | shared | described)
+        yield _option(item, hints[name], texts)
 
 
 def _option(parameter: Parameter, annotation: Any, texts: Texts) -> Parameter:
@@ -161,8 +161,8 @@ def _option(parameter: Parameter, annotation: Any, texts: Texts) -> Parameter:
     name = parameter.name
     declared: Any = next((item for item in getattr(annotation, "__metadata__", ()) if hasattr(item, "help")), None)
     kind, info = get_args(annotation)[0] if declared else annotation, copy(declared) or typer.Option()
-    if not info.help and (name in texts or name in _SHARED_TEXTS):
-        flags, text = texts.get(name) or _SHARED_TEXTS[name]
+    if not info.help and name in texts:
+        flags, text = texts[name]
         words = flags.split()
         if flags.isupper():
             info = typer.Argument(metavar=None if words == [name.upper()] else words[0])
@@ -170,7 +170,7 @@ def _option(parameter: Parameter, annotation: Any, texts: Texts) -> Parameter:
             long = [] if any(word.startswith("--") for word in words) else [f"--{name.replace('_', '-')}"]
             info.param_decls = (*long, *words)
         info.help = text[0].upper() + text[1:]
-    elif not declared:
+    elif not declared:  # a `typer.Context`
         return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation)
     if get_origin(kind) is tuple:
         info.parser, info.metavar = partial(_split_list, get_args(kind)[0]), "LIST"

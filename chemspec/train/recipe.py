@@ -91,11 +91,12 @@ def load_recipe(file: Path, name: str = "") -> Recipe | DrafterRecipe:
         expectation = text.replace("{task}", str(task)).replace("{target}", str(values.get("target") or task))
         values["expectation"] = expectation
     kind: type[Recipe | DrafterRecipe] = DrafterRecipe if "kind" in values else Recipe
-    _check_keys(file, values, kind)
+    where = f"{file}:{name}" if name else str(file)
+    _check_keys(where, values, kind)
     try:
         return msgspec.convert({**values, "name": name or file.stem}, kind)
     except msgspec.ValidationError as error:
-        raise ValueError(f"{file}: {str(error).replace('$.', '')}") from error
+        raise ValueError(f"{where}: {str(error).replace('$.', '')}") from error
 
 
 def _read_tables(file: Path) -> dict[str, Any]:
@@ -136,16 +137,16 @@ def _find_parent(file: Path, name: str, parent: str) -> tuple[Path, str]:
     raise FileNotFoundError(f"{file}: extends {parent!r}, but there is no recipe of that name")
 
 
-def _check_keys(file: Path, values: dict[str, Any], kind: type, table: str = "") -> None:
+def _check_keys(where: str, values: dict[str, Any], kind: type, table: str = "") -> None:
     """Raise for unknown keys, so that a typing mistake is not ignored."""
     known_keys = [entry.name for entry in fields(kind) if entry.name != "name"]
     types = get_type_hints(kind)
     for key, value in values.items():
         if key not in known_keys:
-            raise ValueError(f"{file}: unknown key {table}{key}; known keys are {', '.join(known_keys)}")
+            raise ValueError(f"{where}: unknown key {table}{key}; known keys are {', '.join(known_keys)}")
         inner = next(filter(is_dataclass, (types[key], *get_args(types[key]))), None)
         if isinstance(inner, type) and isinstance(value, dict):
-            _check_keys(file, value, inner, f"{table}{key}.")
+            _check_keys(where, value, inner, f"{table}{key}.")
 
 
 @cache

@@ -9,7 +9,7 @@ from functools import cache
 from random import Random
 
 import pytest
-from adversaries import enumerate_samples
+from adversaries import Oracle, enumerate_samples
 from compilers import COMPILES
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -19,11 +19,13 @@ from tiny import tiny_model
 from chemspec.decode.beam import beam_search
 from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import Decoder
+from chemspec.decode.registry import DECODERS, build_decoder, required_top_k
 from chemspec.decode.sample import sample_sequences
-from chemspec.draft.base import NoDrafts
+from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.model.runner import Backend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
+from chemspec.settings import DecodeSettings
 from chemspec.testing import naive_beam, naive_greedy
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import FinishedSequence, Prefix
@@ -72,6 +74,31 @@ def check_beam(
         )
         assert_same(found, [expected])
     return found[0]
+
+
+# All of the registry -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", [name for name, spec in DECODERS.items() if spec.guarantee == "exact"])
+@given(batches, st.integers(0, 99), st.integers(1, 5), st.integers(1, 12), st.sampled_from([0, 2]))
+def test_an_exact_decoder_needs_no_more_than_its_candidates_and_answers_the_same_with_drafts(
+    name: str, batch: list[list[int]], seed: int, n: int, max_len: int, levels: int
+) -> None:
+    """A `top_k` that is too small changes answers, and so does a look-ahead that changes the decoder's state."""
+    table = Table(seed, vocab_size=VOCAB, levels=levels)
+    settings = DecodeSettings(decoder=name, n=n, max_len=max_len)
+
+    def answers(drafter: Drafter, top_k: int) -> list[list[FinishedSequence]]:
+        return run(
+            lambda query: build_decoder(tuple(batch[query]), settings, drafter),
+            batch,
+            table,
+            drafter,
+            max_len=max_len,
+            top_k=top_k,
+        )[0]
+
+    assert_same(answers(Oracle(table), required_top_k(settings, VOCAB)), answers(NoDrafts(), VOCAB))
 
 
 # Greedy and beam search --------------------------------------------------------------------------

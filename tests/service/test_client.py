@@ -10,7 +10,7 @@ from serving import Running, serving, until
 from small import QUERIES
 
 from chemspec import client as module
-from chemspec.client import Client, Result, ServiceError
+from chemspec.client import Client, Result, Reviewed, ServiceError
 from chemspec.engine.engine import Engine
 from chemspec.service.server import read_keys
 
@@ -33,6 +33,11 @@ def test_reviews_come_with_the_verdict_of_the_forward_model(running: Running) ->
     query = QUERIES[1]
     one = client.review(query, task="retro", n=5, max_len=12, distinct=True)
     assert (one.result.query, one.smiles) == (query, query)
+    from chemspec.service import schema
+
+    documented = {field.alias or name for name, field in schema.SuggestionAnswer.model_fields.items()}
+    assert set(one.suggestions[0]) == documented, "schema.py has the fields of a review"
+    assert {*vars(one)} - {"result"} == set(schema.ReviewResult.model_fields)
     valid = [answer.canonical for answer in one.result.answers if answer.valid]
     checked = [item for suggestion in one.suggestions for item in (suggestion, *suggestion["alternatives"])]
     assert {item["smiles"] for item in checked if item["forward"]} == set(valid) != set()
@@ -41,6 +46,12 @@ def test_reviews_come_with_the_verdict_of_the_forward_model(running: Running) ->
     assert many[0].suggestions == one.suggestions
     assert many[1].result.status == "invalid" and many[1].suggestions == []
     assert client.review("CCO", task="forward", n=2, max_len=12).suggestions[0]["forward"] is None
+
+
+def test_fields_of_a_later_service_are_ignored() -> None:
+    result = {"query": "CCO", "status": "ok", "message": "", "later": 1}
+    review = {"smiles": "CCO", "warning": "", "suggestions": [], "later": 1}
+    assert Reviewed.from_document(result | {"review": review}).result.query == "CCO"
 
 
 def test_a_service_that_takes_few_queries_at_once_is_asked_more_often(engines: dict[str, Engine]) -> None:

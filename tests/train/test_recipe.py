@@ -99,6 +99,12 @@ def test_a_mistake_names_file_and_key(tmp_path: Path, old: str, new: str, messag
         load_recipe(file)
 
 
+def test_a_mistake_names_the_recipe_of_a_file_with_several(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('[first]\nkind = "nothing"')
+    with pytest.raises(ValueError, match=r"mine\.toml:first: "):
+        load_recipe(tmp_path / "mine.toml", "first")
+
+
 def test_what_is_extended_must_be_there(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('extends = "nothing"')
     with pytest.raises(FileNotFoundError, match=r"mine\.toml: extends 'nothing'"):
