@@ -68,9 +68,11 @@ def _whole_copy(reactants: str, product: str) -> tuple[str, ...]:
     if "." in product:
         return ()
     target, once_only = mol_from_smiles(product), strategy(reactants, product)
+    moves = once_only is not None and once_only.carbon_moves
     for part in _candidates(reactants):
-        whole = len(target.GetSubstructMatches(mol_from_smiles(part))) > 1
-        if heavy_atoms(part) >= MIN_COPIED and (whole or (once_only and once_only.carbon_moves)):
+        if heavy_atoms(part) < MIN_COPIED:
+            continue
+        if moves or len(target.GetSubstructMatches(mol_from_smiles(part))) > 1:
             once, twice = (_bonds_made(reactants, copies, product) for copies in ((), (part,)))
             if 0 < twice < once:
                 return (part,)
