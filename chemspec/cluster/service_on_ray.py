@@ -98,7 +98,7 @@ def run_on_ray(
             serve.run(bound, name=NAME, route_prefix="/")
         except RuntimeError as error:
             raise ClusterError(f"the replicas could not be started: {error}") from error
-        level = logging.INFO if endpoint.port else logging.WARNING  # with --quiet, too, if nobody chose the port
+        level = logging.INFO if endpoint.port else logging.WARNING  # a free port is named with --quiet too
         LOG.log(level, "ready", extra={"log_fields": {"port": port, "models": sorted(models)}})
         stop.wait()
         serve.delete(NAME)

@@ -74,7 +74,7 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             port = self.servers[0].sockets[0].getsockname()[1]
-            level = logging.INFO if self.config.port else logging.WARNING  # with --quiet, too, if nobody chose the port
+            level = logging.INFO if self.config.port else logging.WARNING  # a free port is named with --quiet too
             LOG.log(level, "ready", extra={"log_fields": {"port": port, "models": sorted(self._service.engines)}})
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
