@@ -170,9 +170,10 @@ class TrainSettings:
     keep: int = 5  # number of last checkpoints that are kept, of which a recipe's `average_last` are averaged
 
     def __post_init__(self) -> None:
-        for name in ("tokens", "steps", "validate_every", "keep"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1")
+        positive, not_negative = ("tokens", "steps", "validate_every", "keep"), ("minutes", "threads", "seed")
+        for name, least in {**dict.fromkeys(positive, 1), **dict.fromkeys(not_negative, 0)}.items():
+            if not getattr(self, name) >= least:
+                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
         if self.optimizer not in ("adamw", "muon"):
             raise ValueError(f"optimizer {self.optimizer!r} is not adamw or muon")
         if self.schedule not in ("cosine", "inverse-sqrt"):

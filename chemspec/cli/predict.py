@@ -103,6 +103,8 @@ class Cluster:
     def __post_init__(self) -> None:
         if not self.ray and (self.engines or self.shard_rows != SHARD_ROWS):
             raise ValueError("--engines and --shard-rows go with --ray")
+        if self.engines < 0:
+            raise ValueError(f"--engines is {self.engines}; give a number, or 0 for as many as fit")
 
     def predict(
         self, source: QuerySource, settings: DecodeSettings, runtime: opt.ImportedRuntime, files: OutputFiles

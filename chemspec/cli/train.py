@@ -89,7 +89,7 @@ def train_by_recipe(
         _print_recipes()
         return
     changes = {"steps": steps or -1, "minutes": minutes, "threads": threads, "seed": seed}
-    chosen = find_recipe(recipe).with_settings(**{name: value for name, value in changes.items() if value >= 0})
+    chosen = find_recipe(recipe).with_settings(**{name: value for name, value in changes.items() if value != -1})
     folder = out or Path("runs") / chosen.name
     extras.require_packages("lightning", what="training")
     from chemspec.engine.registry import model_folder

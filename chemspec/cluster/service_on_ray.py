@@ -98,7 +98,8 @@ def run_on_ray(
             serve.run(bound, name=NAME, route_prefix="/")
         except RuntimeError as error:
             raise ClusterError(f"the replicas could not be started: {error}") from error
-        LOG.info("ready", extra={"log_fields": {"port": port, "models": sorted(models)}})
+        level = logging.INFO if endpoint.port else logging.WARNING  # a free port is named with --quiet too
+        LOG.log(level, "ready", extra={"log_fields": {"port": port, "models": sorted(models)}})
         stop.wait()
         serve.delete(NAME)
 

@@ -17,8 +17,8 @@ from chemspec.types import DecodeResult, Distinct, Hypothesis
 
 WIDEST = 4  # maximum beam width, as a multiple of the number of predictions
 MOST = 50  # maximum width of a widened beam
-WITHHELD = "answers with chemicals of the Chemical Weapons Convention are withheld"
 GUIDED = 100  # the same with a guide, which may leave out many
+WITHHELD = "answers with chemicals of the Chemical Weapons Convention are withheld"
 
 
 def search_widths(settings: DecodeSettings) -> tuple[int, ...]:

@@ -377,8 +377,7 @@ class Engine:
 
     @cached_property
     def _reader(self) -> QueryReader:
-        limit = self.longest_query
-        return QueryReader(self.task, self.tokenizer, limit, self.caveats, self.familiarity)
+        return QueryReader(self.task, self.tokenizer, self.longest_query, self.caveats, self.familiarity)
 
     @property
     def _batch_decoder(self) -> BatchDecoder:

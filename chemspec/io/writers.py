@@ -240,12 +240,9 @@ def _csv_line(
 def _resume_file(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -> Counter[str]:
     """Return the number of rows by status in an existing file; creates the file if there is none."""
     side = journal.with_name(journal.name + ".settings.json")
-    votes = "augment" in stamp
-    header = (
-        csv_row(csv_header(stamp["n"], votes=votes, review=stamp.get("review", ())))
-        if journal.suffix.lower() == ".csv"
-        else ""
-    )
+    header = ""
+    if journal.suffix.lower() == ".csv":
+        header = csv_row(csv_header(stamp["n"], votes="augment" in stamp, review=stamp.get("review", ())))
     if not journal.exists() or journal.stat().st_size == 0:
         side.write_text(json.dumps(stamp, sort_keys=True), encoding="utf-8")
         journal.write_bytes(header.encode())
@@ -294,7 +291,7 @@ def _read_rows(raw: bytes, journal: Path) -> list[tuple[str, str]]:
 
 
 def parquet_fields() -> dict[str, Any]:
-    """Return names and types of the columns of a Parquet file: those of `brief` without exactness."""
+    """Return names and types of the columns of a Parquet file: those of `result_document` without exactness."""
     import pyarrow
 
     text, number, whole = pyarrow.string(), pyarrow.float64(), pyarrow.int64()

@@ -205,8 +205,7 @@ class RouteSearch:
         work = f"{self.expansions} expansions, {self.seconds:.1f} s; {ended}"
         message = f"{prefix}{outcome} ({work})"
         status = "solved" if solved else "open"
-        work_done = (self.expansions, self.seconds, self.counts)
-        return Plan(self.target, status, message, routes, stock_name, *work_done)
+        return Plan(self.target, status, message, routes, stock_name, self.expansions, self.seconds, self.counts)
 
 
 Watch = Callable[[RouteSearch], object]

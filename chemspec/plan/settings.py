@@ -40,7 +40,7 @@ class PlanSettings:
         from chemspec.plan import constraints  # takes a second to import, for which --help should not wait
 
         for name in ("seconds", "within", "expansions", "depth", "nodes", "routes"):
-            if getattr(self, name) <= 0:
+            if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
         constraints.check_patterns(self.avoid)
         if self.through:

@@ -63,19 +63,20 @@ class StepSource:
         """Return name and digest of the model."""
         if self._client is None:
             return {"name": self.engine.name, "digest": self.engine.digest}
-        names = (self.model or self.task,)
-        info = next((entry for entry in self._client.models() if entry["name"] in names), {})
-        return {"name": info.get("name", names[0]), "digest": info.get("digest", ""), "server": self._client.url}
+        field, value = ("name", self.model) if self.model else ("task", self.task)
+        fitting = [entry for entry in self._client.models() if entry[field] == value]
+        # Of several models of a task a service takes the one with its name, else the first.
+        info: Any = min(fitting, key=lambda entry: entry["name"] != self.task, default={})
+        return {"name": info.get("name", value), "digest": info.get("digest", ""), "server": self._client.url}
 
     def predict_steps(self, queries: Sequence[str], n: int) -> list[list[Step]]:
         """Return at most `n` distinct valid predictions for every SMILES of a batch, best first; none if refused."""
         if not queries:
             return []
         settings = {"n": n, "decoder": "greedy" if n == 1 else "beam", **self.settings}
-        results: Sequence[Any]
         if self._client is not None:
-            results = self._client.predict(queries, task=self.task, model=self.model, **settings)
-            return [_distinct_steps(result.answers) for result in results]
+            answered = self._client.predict(queries, task=self.task, model=self.model, **settings)
+            return [_distinct_steps(result.answers) for result in answered]
         results = self.engine.predict(list(queries), **settings)
         return [_distinct_steps(result.hypotheses) for result in results]
 

@@ -35,7 +35,7 @@ class _StepSourceModel:
         """
         source_options = {name: options.pop(name) for name in STEP_SOURCE_OPTIONS if name in options}
         super().__init__(**options)
-        self.source = StepSource(self.task, model=model_dir or self.task, device=device, **source_options)
+        self.source = StepSource(self.task, model=model_dir, device=device, **source_options)
         self._keep_salts = keep_salts
 
     def get_parameters(self) -> list[Any]:

@@ -134,8 +134,10 @@ class Precedents:
     def find(self, reactants: str, product: str, n: int = 3) -> Found:
         """Search precedents of a reaction; the result is empty if it is invalid or changes nothing.
 
-        Of several products the largest counts. At most `n` precedents and `n` conditions are returned.
+        Of several products the largest counts. Returns at most `n` precedents and conditions; ValueError for `n` < 0.
         """
+        if n < 0:
+            raise ValueError(f"n is {n}; it must be at least 0")
         return self._cached_search(reactants, product, n)
 
     def _search(self, reactants: str, product: str, n: int) -> Found:

@@ -82,8 +82,8 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """The address as an URL."""
-        return f"http://{self.host}:{self.port}"
+        """The address as a URL, for messages."""
+        return f"http://{self.host}:{self.port or '(any free port)'}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -74,7 +74,8 @@ class _Server(uvicorn.Server):
         await super().startup(sockets)
         if self.started:
             port = self.servers[0].sockets[0].getsockname()[1]
-            LOG.info("ready", extra={"log_fields": {"port": port, "models": sorted(self._service.engines)}})
+            level = logging.INFO if self.config.port else logging.WARNING  # a free port is named with --quiet too
+            LOG.log(level, "ready", extra={"log_fields": {"port": port, "models": sorted(self._service.engines)}})
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._service.stopping = True

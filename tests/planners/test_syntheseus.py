@@ -107,6 +107,10 @@ def test_a_service_answers_alike(folder: Path, engine: Engine) -> None:
         remote = ChemspecBackward("tiny", server=service.url)(molecules, num_results=8)
         assert service.count("batch_queries_sum", model="tiny") == len(QUERIES)
         assert service.count("batch_queries_count", model="tiny") == 1
+        # By default the service's model of the task, whatever its name.
+        model = ChemspecBackward(server=service.url)
+        assert list(map(told, model(molecules, num_results=8))) == list(map(told, remote))
+        assert model.get_model_info() == {"name": "tiny", "digest": engine.digest, "server": service.url}
     own = ChemspecBackward(str(folder), threads=1)(molecules, num_results=8)
     assert list(map(told, remote)) == list(map(told, own))
 

@@ -48,6 +48,8 @@ def test_the_very_reaction_comes_first_and_is_told(index: Precedents) -> None:
     assert (found.same.similarity, found.product) == (1.0, 1)
     assert found.seen_by("retro") and found.seen_by("forward")
     assert not index.find("COC(=O)c1ccccc1", "O=C(O)c1ccccc1").seen_by("forward")
+    with pytest.raises(ValueError, match="n is -1"):
+        index.find(*AMIDE, n=-1)
 
 
 def index_of(folder: Path, *reactions: str) -> Precedents:

@@ -27,6 +27,7 @@ def test_a_stop_finishes_what_was_accepted(
     tmp_path: Path, folders: dict[str, Path], expected: dict[str, list[str]]
 ) -> None:
     with Process(tmp_path, [folders["retro"]]) as process:
+        assert "http://127.0.0.1:(any free port)" in process.log()
         load = Load(process.url, 8, patience=0.0)
         until(lambda: len(load.answered) > 20, "some answers")
         assert process.stop(signal.SIGTERM) == 0
@@ -46,8 +47,8 @@ def test_a_stop_finishes_what_was_accepted(
 def test_killed_and_started_again_under_load_clients_that_ask_again_lose_nothing(
     tmp_path: Path, folders: dict[str, Path], expected: dict[str, list[str]]
 ) -> None:
-    with Process(tmp_path, [folders["retro"], folders["forward"]]) as process:
-        port = process.port
+    with Process(tmp_path, [folders["retro"], folders["forward"]], "--quiet") as process:
+        port = process.port  # stated with --quiet, too
         load = Load(process.url, 8, patience=HURRY)
         until(lambda: len(load.answered) > 20, "some answers")
         process.stop(signal.SIGKILL)
