@@ -268,7 +268,7 @@ def read_query(text: str, *, max_chars: int = 1000) -> Query | Fault:
         return _too_long(len(text), 20 * limit)
     typed, notes = _tidy(text)
     if not typed.chars:
-        return Fault("type a SMILES, such as CCO", 0, len(text), "empty")
+        return Fault("nothing to read here; enter a SMILES, such as CCO, or a name", 0, len(text), "empty")
     if arrows := [match.start() for match in ARROW_HEAD.finditer(typed.chars)]:
         return typed.restore(Fault(_ONE_SIDE, arrows[0], arrows[-1] + 1, "reaction"))
     if _ANY_ARROW.search(text, end := typed.positions[-1] + 1):  # no name that may be dropped

@@ -49,11 +49,16 @@ def open_stereo(reactants: str, product: str, step: Strategy) -> tuple[int, int]
 
 
 def _elements(mol: Any) -> Iterator[tuple[Any, tuple[int, ...], bool]]:
-    """Yield double bonds and centres that have a stereochemistry: kind, atoms, and whether it is not set."""
+    """Yield double bonds and centres that have a stereochemistry: kind, atoms, and whether it is not set.
+
+    Cumulated double bonds (azides, isocyanates, allenes) have no E and Z, though RDKit lists them.
+    """
     for item in Chem.FindPotentialStereo(mol):
         atoms: tuple[int, ...] = (item.centeredOn,)
         if item.type == _DOUBLE_BOND:
             bond = mol.GetBondWithIdx(item.centeredOn)
             atoms = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+            if any(mol.GetAtomWithIdx(atom).GetHybridization() == Chem.HybridizationType.SP for atom in atoms):
+                continue
         if item.type in (_CENTRE, _DOUBLE_BOND):
             yield item.type, atoms, item.specified == Chem.StereoSpecified.Unspecified

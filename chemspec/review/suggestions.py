@@ -232,9 +232,9 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         if change.flipped:
             yield f"wrong geometry: {_double_bonds(change.flipped)} would have to turn"
         if change.unset and task == "retro":
-            yield f"stereo missing: {_centre_numbers(change.unset)} {_is_or_are(change.unset)} not set in the reactants"
+            yield f"stereo missing: the reactants do not set {_centre_numbers(change.unset)}"
         if change.lost and task == "forward":
-            yield f"stereo lost: {_centre_numbers(change.lost)} {_is_or_are(change.lost)} set in the query and not here"
+            yield f"stereo lost: the query sets {_centre_numbers(change.lost)}, this product does not"
         if task == "retro" and change.key[0] == "dehalogenation":
             yield "removes a halogen that would have to be introduced first"
     check = suggestion.check
@@ -249,16 +249,12 @@ def element_counts(lacking: dict[str, int]) -> str:
     return ", ".join(f"{count} {element}" for element, count in lacking.items())
 
 
-def _is_or_are(atoms: Sequence[int]) -> str:
-    return "is" if len(atoms) == 1 else "are"
-
-
 def _centre_numbers(atoms: Sequence[int]) -> str:
-    return ("centre " if len(atoms) == 1 else "centres ") + ", ".join(str(atom + 1) for atom in atoms)
+    return ("centre " if len(atoms) == 1 else "centres ") + ", ".join(map(str, atoms))
 
 
 def _double_bonds(pairs: Sequence[tuple[int, int]]) -> str:
-    named = ", ".join(f"{first + 1}={second + 1}" for first, second in pairs)
+    named = ", ".join(f"{first}={second}" for first, second in pairs)
     return f"double bond{'s' * (len(pairs) > 1)} {named}"
 
 

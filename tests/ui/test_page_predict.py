@@ -108,7 +108,7 @@ def test_a_wrong_epimer_counts_nothing_and_is_told() -> None:
     assert card.probability == pytest.approx(card.best.probability)
     assert suggestions.spoils_stereo(card.alternatives[0][1])
     (alone,) = suggestions.group_answers("retro", target, result(wrong))
-    assert alone.problems[0].startswith("wrong epimer")
+    assert alone.problems[0] == "wrong epimer: centre 4 would have to invert"  # CC(=O)N[C@@H], from 0
 
 
 def test_what_the_forward_model_doubts_counts_a_fifth() -> None:

@@ -76,7 +76,7 @@ class Flask:
 def read_flask(text: TracedText, is_target: bool) -> Flask | Fault:
     """Read one side of a reaction, or a text without arrows; of a target one molecule, whose name may follow it."""
     if not text.chars.strip(" \t\r\n\ufeff" + _QUOTES):
-        return text.fault("type a SMILES, such as CCO", "empty")
+        return text.fault("nothing to read here; enter a SMILES, such as CCO, or a name", "empty")
     single = read_smiles(text)
     extended = "|" not in text.chars or _CX.search(text.chars)  # between bars a CXSMILES extension, if anything
     if isinstance(single, Flask) and not any(_DROPPED in note for note in single.notes) and extended:

@@ -226,6 +226,7 @@ def _choose_stock() -> tuple[Stock | None, str]:
         except ValueError as error:
             st.error(escaping.plain_text(str(error)))
             return None, ""
+        st.caption(f"{sum(map(len, uploaded.lists.values())):,} molecules in your file", width="content")
         stock_menu.show_unread_lines(unread)
         stock = Stock({**stock.lists, **uploaded.lists}, uploaded.offers)
         key += file.name + hashlib.sha256(file.getvalue()).hexdigest()

@@ -29,7 +29,7 @@ def card_header(question: Question, card: Suggestion) -> Html:
     elif question.task == "retro":
         caption = "probability of the recorded route"
     elif missing_or_conflicting(question.smiles, card.best.canonical):
-        caption = "with the right reagents"
+        caption = "probability with the right reagents"
     else:
         caption = confidence_word(odds) if card.rank == 1 or odds > 0.3 else "unlikely"
     listed = all_marks(card.stock) if question.task == "retro" and card.best.valid else ""

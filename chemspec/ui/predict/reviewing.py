@@ -46,7 +46,7 @@ def show_reaction_verdict(question: Question, result: DecodeResult) -> None:
     text = judgement.sentence()
     if judgement.rank:  # the percentage of its card includes those of similar answers
         text += f" ({format_percent(judgement.probability)}, similar answers not counted)"
-    problem = f"  \nAs written: {plain_text(judgement.problem)}." if judgement.problem else ""
+    problem = f"  \nAs written: {plain_text(judgement.problem.removesuffix('.'))}." if judgement.problem else ""
     agrees = judgement.agrees and not judgement.problem
     show, icon = (st.success, "✅") if agrees else (st.warning, "⚠️")
     show(f"**Your reaction.** {plain_text(text)}.{problem}", icon=icon)
