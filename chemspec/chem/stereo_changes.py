@@ -1,4 +1,4 @@
-"""Find stereocentres and double bonds whose configuration a mapped reaction changes though their atoms take no part."""
+"""Find stereocentres and double bonds whose configuration a mapped reaction changes, or keeps, against the rules."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from rdkit import Chem
 
 from chemspec.chem.atom_maps import AtomMap
+from chemspec.chem.parsing import mol_from_smarts
 
 # Whether the two neighbours that tell the side of a double bond are across from each other.
 _TRANS = {
@@ -14,6 +15,10 @@ _TRANS = {
     Chem.BondStereo.STEREOZ: False,
     Chem.BondStereo.STEREOCIS: False,
 }
+
+_LEAVING = "[Cl,Br,I,$(OS(=O)(=O)[#6])]"
+_MITSUNOBU = ("[NX2](C(=O)[O,N])=[NX2]C(=O)[O,N]", "[PX3]", "[OX2H]-[CX4]")  # the last: its leaving group
+_NUCLEOPHILES = ("N", "O", "S")
 
 
 def changed_centres(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, ...], ...]:
@@ -34,16 +39,59 @@ def changed_centres(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, .
         if tags[0] == none:
             unset.append(atom)
             continue
-        order = [match.target[near.GetIdx()] for near in before.GetNeighbors()]
-        now = [near.GetIdx() for near in here.GetNeighbors()]
-        positions = [now.index(near) for near in order]
-        swaps = sum(a > b for k, b in enumerate(positions) for a in positions[:k])
-        if (tags[0] == tags[1]) != (swaps % 2 == 0):
+        if not _same_hand(before, here, [match.target[near.GetIdx()] for near in before.GetNeighbors()]):
             inverted.append(atom)
     if inverted or unset:
         inverted, unset = _lasting_centres(match, right, inverted, unset)
     centres = Chem.FindMolChiralCenters(right, includeUnassigned=True, useLegacyImplementation=False)  # type: ignore[no-untyped-call]
     return tuple(inverted), tuple(unset), tuple(atom for atom in untold if atom in dict(centres))
+
+
+def retained_centres(match: AtomMap, left: Any, right: Any) -> tuple[int, ...]:
+    """Return stereocentres that exchange a leaving group for N, O or S and keep their configuration: SN2 inverts it.
+
+    Leaving groups are halides and sulfonates, and with an azodicarboxylate and a phosphine (Mitsunobu) hydroxyl.
+    Acetals such as glycosyl halides do not count.
+    """
+    azo, phosphine, alcohol = map(mol_from_smarts, _MITSUNOBU)
+    leaving = {hit[0] for hit in left.GetSubstructMatches(mol_from_smarts(_LEAVING))}
+    if left.HasSubstructMatch(azo) and left.HasSubstructMatch(phosphine):
+        leaving.update(hit[0] for hit in left.GetSubstructMatches(alcohol))
+    substituted = []
+    unchanged = Chem.Mol(
+        right
+    )  # the product if nothing inverts; compared whole, as symmetry maps some rings either way
+    for atom, origin in enumerate(match.origin):
+        here, before = right.GetAtomWithIdx(atom), left.GetAtomWithIdx(max(origin, 0))
+        if origin < 0 or Chem.ChiralType.CHI_UNSPECIFIED in (before.GetChiralTag(), here.GetChiralTag()):
+            continue
+        now = [near.GetIdx() for near in here.GetNeighbors()]
+        order = [match.target[near.GetIdx()] for near in before.GetNeighbors()]
+        new = [near for near in here.GetNeighbors() if near.GetIdx() not in order]
+        gone = [near for near in before.GetNeighbors() if match.target[near.GetIdx()] not in now]
+        if len(new) == len(gone) == 1:
+            order = [near if near in now else new[0].GetIdx() for near in order]
+            stays = [near for near in before.GetNeighbors() if near.GetIdx() != gone[0].GetIdx()]
+            if (
+                gone[0].GetIdx() in leaving
+                and new[0].GetSymbol() in _NUCLEOPHILES
+                and all(near.GetSymbol() == "C" for near in stays)
+            ):
+                substituted.append(atom)
+        if sorted(order) == sorted(now) and not _same_hand(before, here, order):
+            unchanged.GetAtomWithIdx(atom).InvertChirality()
+    if not substituted:
+        return ()
+    Chem.AssignStereochemistry(unchanged, cleanIt=True, force=True)
+    return tuple(substituted) if Chem.MolToSmiles(unchanged) == Chem.MolToSmiles(right) else ()
+
+
+def _same_hand(before: Any, here: Any, order: Sequence[int]) -> bool:
+    """Return whether a centre has the hand it had; `order` are its neighbours now in the order of those before."""
+    now = [near.GetIdx() for near in here.GetNeighbors()]
+    positions = [now.index(near) for near in order]
+    swaps = sum(a > b for k, b in enumerate(positions) for a in positions[:k])
+    return bool((before.GetChiralTag() == here.GetChiralTag()) == (swaps % 2 == 0))
 
 
 def _lasting_centres(

@@ -11,7 +11,7 @@ from rdkit import Chem, rdBase
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.atom_maps import AtomMap, map_atoms, read_graph
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
-from chemspec.chem.stereo_changes import changed_centres, flipped_double_bonds
+from chemspec.chem.stereo_changes import changed_centres, flipped_double_bonds, retained_centres
 
 FOLDER = Path(__file__).parent  # of the tables
 SECONDS = 0.2  # of processor time for one atom map
@@ -57,6 +57,7 @@ class Strategy:
     # what the carbon skeleton would have to do and seldom does, in words; empty if nothing. Of 3,000 recorded reactions
     # 1 seems to open an aromatic ring, 19 to break a chain, 7 to make another C-C bond
     unlikely: str = ""
+    retained: tuple[int, ...] = ()  # stereocentres of the product where a substitution, which inverts, would retain
 
 
 @lru_cache(maxsize=4000)
@@ -96,6 +97,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             moves,
             _bond_shifted(match, made),
             unlikely,
+            retained_centres(match, left, right) if "@" in product else (),
         )
 
 

@@ -231,6 +231,8 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
             yield f"wrong epimer: {_centre_numbers(change.inverted)} would have to invert"
         if change.flipped:
             yield f"wrong geometry: {_double_bonds(change.flipped)} would have to turn"
+        if change.retained:
+            yield f"keeps the configuration of {_centre_numbers(change.retained)}: SN2 or Mitsunobu would invert"
         if change.unset and task == "retro":
             yield f"stereo missing: the reactants do not set {_centre_numbers(change.unset)}"
         if change.lost and task == "forward":

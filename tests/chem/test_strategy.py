@@ -71,6 +71,35 @@ def test_a_relative_centre_may_be_the_wrong_one() -> None:
     assert of("N[C@H]1CC[C@H](O)CC1.O=C(O)c1ccccc1>>O=C(N[C@H]1CC[C@@H](O)CC1)c1ccccc1").inverted
 
 
+MITSUNOBU = "CCOC(=O)N=NC(=O)OCC.c1ccc(P(c2ccccc2)c2ccccc2)cc1"
+
+
+@pytest.mark.parametrize(
+    ("reactants", "retained", "inverted"),
+    [
+        ("CC[C@H](C)Br.[N-]=[N+]=[N-]", "CC[C@H](C)N=[N+]=[N-]", "CC[C@@H](C)N=[N+]=[N-]"),
+        (  # a ring that symmetry maps either way
+            "CC(=O)N[C@H]1C[C@H](OS(C)(=O)=O)C1.[N-]=[N+]=[N-]",
+            "CC(=O)N[C@H]1C[C@H](N=[N+]=[N-])C1",
+            "CC(=O)N[C@H]1C[C@@H](N=[N+]=[N-])C1",
+        ),
+        (f"CN1CC[C@@H](O)C1.Oc1ccccc1.{MITSUNOBU}", "CN1CC[C@@H](Oc2ccccc2)C1", "CN1CC[C@H](Oc2ccccc2)C1"),
+    ],
+)
+def test_a_substitution_that_retains_a_centre_is_noticed(reactants: str, retained: str, inverted: str) -> None:
+    assert len(of(f"{reactants}>>{retained}").retained) == 1
+    assert not of(f"{reactants}>>{inverted}").retained
+
+
+def test_acylation_and_glycosylation_may_retain_a_centre() -> None:
+    assert not of("CN1CC[C@@H](O)C1.CC(=O)Cl>>CC(=O)O[C@@H]1CCN(C)C1").retained
+    sugar, rest = (
+        "CC(=O)O[C@@H]1[C@@H](OC(C)=O)[C@@H](Br)OC[C@H]1OC(C)=O",
+        "1OC[C@@H](OC(C)=O)[C@H](OC(C)=O)[C@H]1OC(C)=O",
+    )
+    assert not of(f"{sugar}.CO>>CO[C@H]{rest}").retained and not of(f"{sugar}.CO>>CO[C@@H]{rest}").retained
+
+
 def test_a_double_bond_that_takes_no_part_is_watched() -> None:
     ester, acid = "C/C=C/CC(=O)OC", "C/C=C/CC(=O)O"
     (bond,) = of(f"C/C=C\\CC(=O)OC>>{acid}").flipped
