@@ -66,7 +66,7 @@ def test_what_cannot_run_is_left_out_and_told(monkeypatch: pytest.MonkeyPatch) -
 
     monkeypatch.setitem(programs.ENGINES, "ctranslate2", missing)
     report = programs.run(
-        BenchSettings(tasks=("forward",), limit=1, batches=(1,), threads=1), ["chemspec", "naive", "ctranslate2"]
+        BenchSettings(tasks=("forward",), limit=1, drafters=("none",), threads=1), ["chemspec", "naive", "ctranslate2"]
     )
     assert report["notes"] == ["ctranslate2 left out: CTranslate2 is not installed"]
     assert [row["engine"] for row in report["rows"]] == ["chemspec", "naive"]
