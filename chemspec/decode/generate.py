@@ -78,8 +78,8 @@ def continuous_batching(
     `more` takes a number and returns up to that many waiting queries, in decoding order; decoding ends when it returns
     none and no query is unfinished. `begin` opens a session for queries, numbered from 0, and starts their decoders; it
     also returns a function that adds queries. If none can be added (`Decoding.can_add_queries`), they wait for the next
-    session. A query's output does not depend on its batch, nor does its number of forward passes, unless the drafter
-    depends on the batch size.
+    session. A query's output does not depend on its batch; its number of forward passes does if drafts are planned, by
+    the cost of a pass over the whole batch, or the drafter depends on the batch size.
 
     At most `size` queries are unfinished. `before_pass` is called before every forward pass, or every few milliseconds
     if they are fast; its exceptions end the run.

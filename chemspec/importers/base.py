@@ -75,7 +75,7 @@ class LoadedModel:
     backend: Callable[[RuntimeConfig], tuple[Backend, str]]
     notes: tuple[str, ...] = ()  # shown with every prediction
     details: Mapping[str, str] = field(default_factory=dict)  # shown when the checkpoint is imported
-    save: Callable[[Path, str], None] | None = None
+    save: Callable[[Path, str], None] | None = None  # None: the model was read from a folder that needs no import
 
     @classmethod
     def of(cls, read: Checkpoint, **more: Any) -> LoadedModel:
