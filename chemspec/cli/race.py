@@ -46,13 +46,13 @@ class RaceQuery(opt.Runtime):
         task = self.task or ("" if self.model else "forward" if "." in self.smiles else "retro")
         engine = self.load(task, self.model)
         settings = opt.build_decode_settings("auto", n, exact=True, drafter=self.drafter)
-        first = engine.predict(self.smiles, settings)
-        if first.status != "ok":
-            show.answers.quiet = False
-            show.print_result(first)
-            raise typer.Exit(1)
         modes = timing.standard_of(settings), settings
-        return engine, timing.alternate_runs(modes, lambda setting, _: engine.predict(self.smiles, setting))
+        rounds = timing.alternate_runs(modes, lambda setting, _: engine.predict(self.smiles, setting))
+        for result in (runs[0] for runs in rounds if runs[0].status != "ok"):
+            show.answers.quiet = False
+            show.print_result(result)
+            raise typer.Exit(1)
+        return engine, rounds
 
 
 @command("race", "Answers")
