@@ -12,7 +12,7 @@ from pathlib import Path
 from rdkit import rdBase
 
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
+from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.chem.strategy import Strategy
 
@@ -105,7 +105,7 @@ def atoms_by_molecule(flask: str) -> Iterator[tuple[str, frozenset[int]]]:
 def _applies(need: Need, flask: str, step: Strategy) -> bool:
     if need.reactants == "-":
         return True
-    pattern, whole = _pattern(need.reactants), mol_from_smiles(flask)
+    pattern, whole = fixed_pattern(need.reactants), mol_from_smiles(flask)
     numbered = [atom.GetIdx() for atom in pattern.GetAtoms() if atom.GetAtomMapNum()]
     changed = set(step.before)
     return any({hit[atom] for atom in numbered} <= changed for hit in whole.GetSubstructMatches(pattern))
@@ -119,11 +119,10 @@ def holds(parts: Sequence[str], patterns: Patterns) -> bool:
 @lru_cache(maxsize=100_000)  # reagents recur
 def _fits(part: str, smarts: str) -> bool:
     mol = _molecule(part)
-    return mol is not None and bool(mol.HasSubstructMatch(_pattern(smarts)))
+    return mol is not None and bool(mol.HasSubstructMatch(fixed_pattern(smarts)))
 
 
 _molecule = lru_cache(maxsize=1000)(mol_from_smiles)
-_pattern = cache(mol_from_smarts)
 
 
 def read_patterns(text: str) -> Patterns:

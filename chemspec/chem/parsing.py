@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 from xml.parsers import expat
 
@@ -60,6 +60,9 @@ def mol_from_smarts(smarts: str) -> Any:
     with rdBase.BlockLogs(), suppress(*RDKIT_ERRORS):
         return Chem.MolFromSmarts(smarts)
     return None
+
+
+fixed_pattern = cache(mol_from_smarts)  # for patterns of our own, of which there are few
 
 
 def smiles_refusal(smiles: str) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 from rdkit import Chem
 
 from chemspec.chem.atom_maps import AtomMap
-from chemspec.chem.parsing import mol_from_smarts
+from chemspec.chem.parsing import fixed_pattern
 
 # Whether the two neighbours that tell the side of a double bond are across from each other.
 _TRANS = {
@@ -53,14 +53,15 @@ def retained_centres(match: AtomMap, left: Any, right: Any) -> tuple[int, ...]:
     Leaving groups are halides and sulfonates, and with an azodicarboxylate and a phosphine (Mitsunobu) hydroxyl.
     Acetals such as glycosyl halides do not count.
     """
-    azo, phosphine, alcohol = map(mol_from_smarts, _MITSUNOBU)
-    leaving = {hit[0] for hit in left.GetSubstructMatches(mol_from_smarts(_LEAVING))}
+    azo, phosphine, alcohol = map(fixed_pattern, _MITSUNOBU)
+    leaving = {hit[0] for hit in left.GetSubstructMatches(fixed_pattern(_LEAVING))}
     if left.HasSubstructMatch(azo) and left.HasSubstructMatch(phosphine):
         leaving.update(hit[0] for hit in left.GetSubstructMatches(alcohol))
+    if not leaving:
+        return ()
     substituted = []
-    unchanged = Chem.Mol(
-        right
-    )  # the product if nothing inverts; compared whole, as symmetry maps some rings either way
+    # The product if nothing inverts; compared whole, as symmetry maps some rings either way.
+    unchanged = Chem.Mol(right)
     for atom, origin in enumerate(match.origin):
         here, before = right.GetAtomWithIdx(atom), left.GetAtomWithIdx(max(origin, 0))
         if origin < 0 or Chem.ChiralType.CHI_UNSPECIFIED in (before.GetChiralTag(), here.GetChiralTag()):

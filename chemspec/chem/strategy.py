@@ -10,7 +10,7 @@ from rdkit import Chem, rdBase
 
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.atom_maps import AtomMap, map_atoms, read_graph
-from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
+from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.stereo_changes import changed_centres, flipped_double_bonds, retained_centres
 
 FOLDER = Path(__file__).parent  # of the tables
@@ -133,8 +133,8 @@ def family_of(step: Strategy) -> str:
 
 def _ring(match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ...]) -> Rule | None:
     """Return the class of a step that closes a ring: two bonds of it, or one between atoms of one molecule."""
-    if left.HasSubstructMatch(_smarts("C=C-C=C")):
-        for hit in right.GetSubstructMatches(_smarts("C1-C-C-C-C=C1")):  # in norbornene no smallest ring
+    if left.HasSubstructMatch(fixed_pattern("C=C-C=C")):
+        for hit in right.GetSubstructMatches(fixed_pattern("C1-C-C-C-C=C1")):  # in norbornene no smallest ring
             if sum(set(pair) <= set(hit) for pair in made) >= 2:
                 return next(rule for rule in _rules() if rule.family == "cycloaddition")
     for ring in right.GetRingInfo().AtomRings():
@@ -144,7 +144,7 @@ def _ring(match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ..
         if len(inside) >= 2 or same_molecule:
             for name, patterns in _closed_rings():
                 for pattern in patterns.split():
-                    if any(set(ring) <= set(hit) for hit in right.GetSubstructMatches(_smarts(pattern))):
+                    if any(set(ring) <= set(hit) for hit in right.GetSubstructMatches(fixed_pattern(pattern))):
                         sentence = f"The {name} ring is made, {len(inside)} bond{'s' * (len(inside) > 1)} at once."
                         return Rule(f"ring {name}", f"{name.capitalize()} synthesis", sentence, None, (), "")
             if len(inside) >= 2 and all(right.GetAtomWithIdx(atom).GetIsAromatic() for atom in ring):
@@ -257,9 +257,6 @@ def _numbered(pattern: Any) -> list[int]:
     return [atom.GetIdx() for atom in pattern.GetAtoms() if atom.GetAtomMapNum()]
 
 
-_smarts = cache(mol_from_smarts)
-
-
 @cache
 def _closed_rings() -> list[list[str]]:
     return read_asset_table(FOLDER / "rings.tsv")
@@ -274,8 +271,8 @@ def _leaving_words() -> dict[str, str]:
 def _rules() -> tuple[Rule, ...]:
     rules = []
     for family, name, sentence, product, reactants, *reagents in read_asset_table(FOLDER / "reaction_classes.tsv"):
-        patterns = tuple(_smarts(part) for part in reactants.split(" + "))
-        rules.append(Rule(family, name, sentence, _smarts(product), patterns, reagents[0] if reagents else ""))
+        patterns = tuple(fixed_pattern(part) for part in reactants.split(" + "))
+        rules.append(Rule(family, name, sentence, fixed_pattern(product), patterns, reagents[0] if reagents else ""))
     return tuple(rules)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 from rdkit import Chem, rdBase
 
 import chemspec.chem.names.reagents as reagents
-from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
+from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.query import canonical
 from chemspec.chem.salts import charge_of
 from chemspec.chem.trial import RDKIT_ERRORS
@@ -95,7 +95,7 @@ def _plain_spelling(part: str, notes: list[str]) -> str:
     if part == "[HH]":
         notes.append("[HH] written as [H][H]")
         return "[H][H]"
-    if pairs := (mol := Chem.RWMol(mol_from_smiles(part))).GetSubstructMatches(mol_from_smarts(_ALKALI_OXIDE)):
+    if pairs := (mol := Chem.RWMol(mol_from_smiles(part))).GetSubstructMatches(fixed_pattern(_ALKALI_OXIDE)):
         for metal, oxygen in pairs:
             mol.RemoveBond(metal, oxygen)
             mol.GetAtomWithIdx(metal).SetFormalCharge(1)
@@ -111,7 +111,7 @@ def _plain_spelling(part: str, notes: list[str]) -> str:
 def _join_organometals(parts: list[str], notes: list[str]) -> list[str]:
     """Bond carbanions to Li+, Mg2+ or Zn2+: [CH3-].[Mg+]Br is C[Mg]Br."""
     mol = Chem.RWMol(mol_from_smiles(".".join(parts), sanitize=True))
-    patterns = map(mol_from_smarts, _CARBANIONS)
+    patterns = map(fixed_pattern, _CARBANIONS)
     carbons = [match[0] for pattern in patterns for match in mol.GetSubstructMatches(pattern)]
     metals = [atom for atom in mol.GetAtoms() if atom.GetSymbol() in _METALS and atom.GetFormalCharge() > 0]
     joined = 0
