@@ -5,6 +5,8 @@ The texts of the attributes are those of `chemspec serve --help`.
 
 from dataclasses import dataclass, field
 
+from chemspec.settings import DecodeSettings
+
 
 class RefusedError(Exception):
     """A refused request: HTTP status, error code and message, and after how many seconds to try again."""
@@ -40,7 +42,8 @@ class RequestLimits:
     grace: float = 60.0
 
     def __post_init__(self) -> None:
-        for name in ("batch_size", "queue", "queries", "answers", "body", "timeout", "grace"):
+        DecodeSettings(batch_size=self.batch_size)  # raises ValueError out of range
+        for name in ("queue", "queries", "answers", "body", "timeout", "grace"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
         if self.each and not self.queries <= self.each <= self.queue:
@@ -103,5 +106,7 @@ class Replicas:
     def __post_init__(self) -> None:
         if not self.ray and (self.engines or self.min_engines != 1):
             raise ValueError("--engines and --min-engines go with --ray")
+        if self.engines < 0:
+            raise ValueError(f"--engines is {self.engines}; give a number, or 0 for as many as fit")
         if not 1 <= self.min_engines <= (self.engines or self.min_engines):
             raise ValueError(f"--min-engines is {self.min_engines}; give a number from 1 to --engines")

@@ -22,7 +22,7 @@ class _Strict(BaseModel):
 class DecodeOptions(_Strict):
     """Model and decoding settings; see `chemspec.DecodeSettings`."""
 
-    task: Task | None = Field(None, description="forward (products) or retro (precursors)")
+    task: Task | None = Field(None, description="forward (products), retro (precursors) or reagents")
     model: str | None = Field(None, max_length=200, description="a name from /v1/models; by default that of the task")
     n: int = Field(DEFAULT.n, ge=1, le=1000, description="number of predictions per query")
     decoder: str = Field("auto", json_schema_extra={"enum": ["auto", *DECODERS]})

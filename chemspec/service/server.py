@@ -94,7 +94,7 @@ def run_service(service: Service, endpoint: Endpoint) -> None:
     try:
         server.run()
     except SystemExit as error:  # uvicorn could not start
-        raise OSError(f"cannot listen on {endpoint.address}; another program may use the port") from error
+        raise OSError(f"cannot listen on {endpoint.address}: the port is in use or the host unusable") from error
 
 
 def build_server_config(service: Service, app: Any, endpoint: Endpoint) -> uvicorn.Config:

@@ -49,6 +49,9 @@ def test_killed_and_started_again_under_load_clients_that_ask_again_lose_nothing
 ) -> None:
     with Process(tmp_path, [folders["retro"], folders["forward"]], "--quiet") as process:
         port = process.port  # stated with --quiet, too
+        (tmp_path / "other").mkdir()
+        with pytest.raises(AssertionError, match="the port is in use or the host unusable"):
+            Process(tmp_path / "other", [folders["retro"]], port=port)
         load = Load(process.url, 8, patience=HURRY)
         until(lambda: len(load.answered) > 20, "some answers")
         process.stop(signal.SIGKILL)
