@@ -14,7 +14,7 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.cli.options import DEFAULT, FieldsOf, Outcome
-from chemspec.plugins import DRAFTERS
+from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.replay import savings
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system import extras
@@ -191,11 +191,17 @@ def _decode_settings(exact: bool, *, distinct: bool | None, **given: Any) -> Dec
         ranked = given["rules"] != DEFAULT.rules or given["length_penalty"] != 0
         distinct = bool(given["guide"]) or (beam and not ranked)
     settings = opt.build_decode_settings(exact=exact, distinct=distinct, **given)
-    reads = DRAFTERS.lookup(settings.drafts_by).reads
-    for name in DRAFT_OPTIONS:
-        if getattr(settings, name) and name not in reads:
-            flag = f"--{name.replace('_', '-')}"
-            show.print_note(f"note: {flag} has no effect with the drafter {settings.drafts_by}")
+    decoder, reads = DECODERS.lookup(settings.decoder), DRAFTERS.lookup(settings.drafts_by).reads
+    unread = dict.fromkeys((name for name in DRAFT_OPTIONS if name not in reads), f"the drafter {settings.drafts_by}")
+    if not decoder.random:
+        unread |= dict.fromkeys(("temperature", "top_p"), f"the decoder {decoder.name}")
+        unread |= {"seed": f"the decoder {decoder.name} and --augment 1"} if settings.augment == 1 else {}
+    if decoder.random or decoder.name in ("greedy", "sbs"):
+        unread["length_penalty"] = f"the decoder {decoder.name}"
+    unread |= {"tau": "--beta 1"} if settings.beta == 1 else {}
+    for name, cause in unread.items():
+        if getattr(settings, name) != getattr(DEFAULT, name):
+            show.print_note(f"note: --{name.replace('_', '-')} has no effect with {cause}")
     return settings
 
 

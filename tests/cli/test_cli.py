@@ -90,6 +90,22 @@ def test_draft_sizes_reach_the_drafter_and_those_without_effect_are_named() -> N
     assert predict("CCO", "--draft-length", -1).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "cause"),
+    [
+        (("--temperature", 2), "the decoder beam"),
+        (("--top-p", 0.5), "the decoder beam"),
+        (("--seed", 4), "the decoder beam and --augment 1"),
+        (("--tau", 3), "--beta 1"),
+        (("--length-penalty", 1, "--decoder", "sample"), "the decoder sample"),
+    ],
+)
+def test_options_that_the_decoder_does_not_read_are_named(words: tuple[object, ...], cause: str) -> None:
+    assert predict("CCO", "--n", 2, *words).stderr == f"note: {words[0]} has no effect with {cause}\n"
+    if words[0] in ("--temperature", "--top-p", "--seed"):
+        assert not predict("CCO", "--n", 2, *words, "--decoder", "sample").stderr
+
+
 @pytest.mark.parametrize("query", ["", "  ", "CC(", "c1ccccc", "C(C)(C)(C)(C)C", "[Uus]", "C" * 2000])
 def test_exit_code_1_and_a_message_where_one_is_not(query: str) -> None:
     result = predict("CCO", query)
