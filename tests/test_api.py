@@ -64,3 +64,8 @@ def test_a_model_that_is_not_there_is_told(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
     with pytest.raises(ValueError, match="no model 'nobody'"):
         chemspec.load("nobody")
+
+
+def test_a_model_of_another_task_is_refused(tiny_retro: Path) -> None:
+    with pytest.raises(ValueError, match="is a retro model, not one for forward"):
+        chemspec.load(tiny_retro, task="forward")

@@ -52,9 +52,10 @@ def benchmark_speed(
         refuse_group_options(context)
         return None
     from chemspec.bench import speed, speed_table
+    from chemspec.engine.registry import task_of_model
 
-    if rows["model"]:
-        task = opt.load_engine("" if task == "both" else task, rows["model"]).task
+    if rows["model"] and task == "both":
+        task = task_of_model(rows["model"]) or opt.load_engine("", rows["model"]).task
     tasks: tuple[Task, ...] = ("forward", "retro") if task == "both" else (check_task(task),)
     rows["drafters"] = tuple(map(DRAFTERS.load, rows["drafters"]))
     on_cpu = rows["device"] in ("auto", "cpu") and rows["runtime"] in ("auto", "native") and not gpu.gpu_available()

@@ -247,15 +247,11 @@ def build_decode_settings(decoder: str, n: int, exact: bool, drafter: str = "aut
 
 
 def load_engine(task: str, model: str, **options: Any) -> Engine:
-    """Load the requested model, or the task's default; ValueError if it was trained for another task."""
+    """Load the requested model, or the task's default."""
     from chemspec.engine.engine import Engine
 
     task_name = tasks.check_task(task) if task else None
     engine = Engine.load(model or task_name or tasks.check_task(task), task=task_name, **options)
-    if task_name and engine.task != task_name:
-        raise ValueError(
-            f"model {engine.name!r} is a {engine.task} model, not one for {task}; choose another with --model"
-        )
     if engine.confidence_problem:
         show.print_note(f"no confidence: {engine.confidence_problem}")
     return engine

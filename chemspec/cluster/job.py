@@ -73,9 +73,6 @@ def predict_file(
     with on_ray.connect_cluster(address, cores) as ray:
         engines = on_ray.RayEngines(ray, name, settings, **options)
         facts = engines.start()
-        if task and facts["task"] != task:
-            message = f"model {facts['name']!r} is a {facts['task']} model, not a {task} model; choose another"
-            raise ValueError(message)
         stamp = writers.settings_stamp(facts["digest"], facts["dtype"], settings)
         try:
             with ShardFolder(out, {"format": 1, "shard_rows": shard_rows, **stamp}) as folder:

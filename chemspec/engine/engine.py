@@ -96,18 +96,20 @@ class Engine:
             threads: CPU threads of the model; 0 for all cores.
             runtime: "auto" (on a GPU "graphs"; for fp32 and int8 on a CPU "native", without a compiler "torch"),
                 "native" (the compiled kernel), "torch" or "graphs" (torch with CUDA graphs, or alone if they disagree).
-            task: "forward" or "retro", for models of other programs.
+            task: "forward" or "retro", for models of other programs; one of chemspec must have been trained for it.
             template: prompt format of a model of another program, see `importers.base.LoadOptions`.
             vocab: its vocabulary file, if separate.
 
         Raises:
             checkpoint.CheckpointError: if the folder does not contain a usable model.
-            ValueError: if the device, precision or runtime is not available.
+            ValueError: if the device, precision or runtime is not available, or the model is for another task.
         """
         folder = model_folder(name)
         requested = RuntimeConfig.find(device=device, dtype=dtype, runtime=runtime, threads=threads)
         given_name = "" if Path(name).exists() else str(name)
         loaded = importers.load(folder, LoadOptions(task, template, given_name, Path(vocab) if vocab else None))
+        if task and loaded.task != task:
+            raise ValueError(f"model {loaded.name!r} is a {loaded.task} model, not one for {task}; choose another")
         backend, runtime = loaded.backend(requested)
         config = replace(requested, runtime=runtime)
         loop_library()  # compiled or loaded now rather than during the first prediction

@@ -54,9 +54,7 @@ class StepSource:
         if self._client is None and self._engine is None:
             from chemspec.engine.engine import Engine
 
-            self._engine = Engine.load(self.model or self.task, **self._options)
-            if self._engine.task != self.task:
-                raise ValueError(f"the model {self._engine.name} is a {self._engine.task} model, not {self.task}")
+            self._engine = Engine.load(self.model or self.task, task=self.task, **self._options)
         return self._engine
 
     def info(self) -> dict[str, str]:

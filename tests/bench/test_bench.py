@@ -19,6 +19,7 @@ from chemspec.bench import speed, speed_table
 from chemspec.bench.papers import PapersSettings
 from chemspec.bench.settings import BenchSettings
 from chemspec.bench.sweep import Row, Setting, paired_ratio
+from chemspec.importers import model_formats
 from chemspec.settings import DecodeSettings
 
 NAMED = (
@@ -145,10 +146,14 @@ def test_without_options_the_shipped_models_are_timed_with_and_without_drafts() 
     assert max(map(len, lines[:-1])) <= 100
 
 
-def test_a_named_model_is_timed_with_the_queries_of_its_task(home: Path, tmp_path: Path) -> None:
+def test_a_named_model_is_loaded_once_and_timed_with_the_queries_of_its_task(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mine = shutil.copytree(home / "retro", tmp_path / "mine")
+    loads, load = [], model_formats.load
+    monkeypatch.setattr(model_formats, "load", lambda path, options: loads.append(path) or load(path, options))
     rows = last(call("bench", "--model", mine, "--limit", 1, "--threads", 1, "--dtype", "fp32", "--json"))["rows"]
-    assert {(one["task"], one["model"]) for one in rows} == {("retro", "mine")}
+    assert {(one["task"], one["model"]) for one in rows} == {("retro", "mine")} and loads == [mine]
     other = call("bench", "--model", mine, "--task", "forward", "--limit", 1)
     assert other.exit_code == 2 and "is a retro model, not one for forward" in other.output
 

@@ -95,7 +95,7 @@ def test_all_molecules_of_a_call_are_one_batch(folder: Path, monkeypatch: pytest
 
 
 def test_a_model_of_the_other_task_is_refused(folder: Path) -> None:
-    with pytest.raises(ValueError, match="is a retro model, not forward"):
+    with pytest.raises(ValueError, match="is a retro model, not one for forward"):
         ChemspecForward(str(folder), threads=1)([Bag([Molecule("C")])], num_results=2)
 
 
