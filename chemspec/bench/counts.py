@@ -9,10 +9,10 @@ from statistics import fmean
 from typing import Any
 
 from chemspec.bench.sweep import Progress, Row, Setting, sweep_settings
-from chemspec.draft.registry import DRAFTERS
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes
 from chemspec.model import checkpoint
+from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
 
 
@@ -48,7 +48,7 @@ def count_by_draft_length(
     """Decode queries with every drafter and draft length, after Tulsian et al.; length 0 is adaptive.
 
     Returns one row per length for every drafter with a model, and one for every other drafter. `same` is the share of
-    queries with the answers of the standard decoder; it is meaningless for speculative sampling.
+    queries with the answers of the standard decoder, None for speculative sampling, which draws others.
     """
     work = [Setting("standard", replace(settings, drafter="none"))]
     for name in names:
@@ -56,7 +56,8 @@ def count_by_draft_length(
             drafted = replace(settings, drafter=name, draft_length=length, drafting="fixed")
             work.append(Setting(f"{name} {length}", drafted, "standard"))
     rows = sweep_settings(engine, queries, work, progress=progress)[1:]
-    return [{**_report_row(engine, row), "same": fmean(row.same())} for row in rows]
+    sampled = DECODERS.lookup(settings.decoder).drafts == "sampled"
+    return [{**_report_row(engine, row), "same": None if sampled else fmean(row.same())} for row in rows]
 
 
 def _report_row(engine: Engine, row: Row) -> dict[str, Any]:

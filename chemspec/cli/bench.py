@@ -13,7 +13,7 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app, command, refuse_group_options
 from chemspec.io import tables
-from chemspec.plugins import DRAFTERS
+from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import Task
 from chemspec.system import gpu
 from chemspec.tasks import check_task
@@ -73,14 +73,14 @@ class Comparison:
     """Model, queries and drafters of a comparison without times.
 
     Attributes:
-        task -t: task: forward or retro.
+        task -t: task: forward, retro or reagents; default: the model's, without a model retro.
         model -m: model: folder, checkpoint or installed name; default: the task's.
         source: folder with the reaction CSVs; default: built-in queries.
         limit: number of queries.
         drafters: drafters, separated by commas; default: all that the model can use.
     """
 
-    task: str = "retro"
+    task: str = ""
     model: str = ""
     source: opt.Source = None
     limit: int = 50
@@ -97,7 +97,8 @@ class Comparison:
         if self.limit < 1:
             raise ValueError(f"limit is {self.limit}; it must be at least 1")
         chosen = tuple(map(DRAFTERS.load, self.drafters))
-        engine = opt.load_engine(self.task, self.model, threads=self.threads, device=self.device)
+        task = self.task or ("" if self.model else "retro")
+        engine = opt.load_engine(task, self.model, threads=self.threads, device=self.device)
         queries = [item.query for item in speed.read_queries(engine, self.source, self.limit)]
         show.print_note(f"model {engine.name}, {len(queries)} {'test' if self.source else 'built-in'} queries")
         return engine, queries, usable_drafters(engine.folder), chosen
@@ -128,7 +129,7 @@ def compare_draft_lengths(
     """Compare draft lengths by passes, calls of the draft model and tokens per pass.
 
     Options:
-        drafters: drafters, separated by commas; default: copy, mixed and those with a small model.
+        drafters: drafters, separated by commas; default: those of copy, mixed, ar and hierarchy that can be used.
         lengths: draft lengths of drafters with a network, with commas; 0: adaptive (small models) or the longest.
     """
     from chemspec.bench import counts
@@ -136,7 +137,10 @@ def compare_draft_lengths(
     size, drafter = comparison.batch_size, opt.DEFAULT.drafter
     settings = opt.build_decode_settings(decoder, n, exact=False, drafter=drafter, batch_size=size)
     engine, queries, usable, chosen = comparison.load()
-    names = chosen or ("copy", "mixed", *(name for name in ("ar", "hierarchy") if name in usable))
+    if DECODERS.lookup(settings.decoder).drafts == "sampled":
+        usable = tuple(name for name in usable if DRAFTERS.lookup(name).build_sampled)
+    if not (names := chosen or tuple(name for name in ("copy", "mixed", "ar", "hierarchy") if name in usable)):
+        raise ValueError(f"{settings.decoder} needs a small model, which {engine.name} lacks: chemspec train --list")
     with show.progress_bar("counting") as report:
         rows = counts.count_by_draft_length(engine, queries, settings, names=names, lengths=lengths, progress=report)
     show.print_table(tables.terminal(counts.LENGTH_COLUMNS, rows))

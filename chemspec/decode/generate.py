@@ -48,22 +48,20 @@ def open_decoding(
     drafter: Drafter = NoDrafts(),
     *,
     top_k: int,
-    in_loop: Drafter | None = None,
     clock: Callable[[], float] | None = None,
     budget: int = 0,
     **options: Any,
 ) -> Decoding:
     """Encode the sources (prefill) and start their decoders, one per query, with `top_k` candidates per prefix.
 
-    The decoding loop uses the drafter `in_loop`, if it is another one. The clock, which returns seconds, starts by
-    default with this call. Budget and options are fields of `LoopOptions`.
+    The clock, which returns seconds, starts by default with this call. Budget and options are fields of `LoopOptions`.
     """
     began, drafter = time.perf_counter(), as_drafter(drafter)
     session = Session(backend, sources, top_k=top_k, states=drafter.reads_states)
     if drafter.reads_states:
         drafter.watch(session)
     options |= {"clock": clock or (lambda: time.perf_counter() - began), "budget": budget}
-    return Decoding(sources, decoders, session, drafter if in_loop is None else in_loop, **options)
+    return Decoding(sources, decoders, session, drafter, **options)
 
 
 def continuous_batching(
@@ -123,7 +121,7 @@ class BatchDecoder:
         The searches of a row reuse each other's KV cache; `enough` decides whether the next one is left out. `queries`
         is the expected number of queries in a forward pass; 0: as many as there are rows.
         """
-        drafter, in_loop, planner = self._build_drafting(searches[0], queries or len(rows))
+        drafter, budget, planner = self._build_drafting(searches[0], queries or len(rows))
         if searches[0].max_len >= self.max_positions:  # the output length is limited by the model's positions
             searches = [replace(search, max_len=self.max_positions - 1) for search in searches]
         settings = searches[0]
@@ -137,9 +135,8 @@ class BatchDecoder:
             [build(row) for row in rows],
             drafter,
             top_k=max(decoders.required_top_k(search, self.vocab_size) for search in searches),
-            in_loop=in_loop,
             max_len=settings.max_len,
-            budget=0 if isinstance(in_loop, NoDrafts) else settings.node_budget,
+            budget=budget,
             record=settings.record,
             vocab_size=self.vocab_size,
             planner=planner,
@@ -250,26 +247,25 @@ class BatchDecoder:
 
         return continuous_batching(more, begin, size=size, before_pass=before_pass)
 
-    def _build_drafting(self, settings: DecodeSettings, queries: int) -> tuple[Drafter, Drafter, DraftPlanner | None]:
-        """Return the drafter of a run, the drafter of its loop, and the planner, if drafts are planned."""
+    def _build_drafting(self, settings: DecodeSettings, queries: int) -> tuple[Drafter, int, DraftPlanner | None]:
+        """Return the drafter of a run, the node budget of its loop, and the planner, if drafts are planned."""
         spec = decoders.DECODERS.lookup(settings.decoder)
         hypotheses = spec.hypotheses(settings) if settings.drafting == "planned" else 0
         if hypotheses > 1 and not spec.look_ahead:
             hypotheses = 0  # only the gain of a look-ahead can be estimated
         key = settings.drafts_by, hypotheses, queries
         if key in self.undrafted:
-            return NoDrafts(), NoDrafts(), None
+            return NoDrafts(), 0, None
         drafter = as_drafter(self.build_drafter(settings, self.inputs), settings.drafts_by)
-        in_loop = NoDrafts() if spec.drafts == "own" else drafter
+        budget = 0 if spec.drafts == "own" or isinstance(drafter, NoDrafts) else settings.node_budget
         fixed = settings.drafting == "fixed" and settings.drafts_by != "auto"
-        unplanned = fixed or isinstance(in_loop, NoDrafts) or not settings.node_budget
-        if unplanned or isinstance(spec.builder(settings), decoders.DraftAwareDecoder):
-            return drafter, in_loop, None
-        planner = DraftPlanner.for_drafter(in_loop, self.inputs.cost())  # type: ignore[arg-type]  # a CostCurve
+        if fixed or not budget or isinstance(spec.builder(settings), decoders.DraftAwareDecoder):
+            return drafter, budget, None
+        planner = DraftPlanner.for_drafter(drafter, self.inputs.cost())  # type: ignore[arg-type]  # a CostCurve
         if hypotheses and not planner.may_speed_up(hypotheses, queries):
             self.undrafted.add(key)
-            return drafter, NoDrafts(), None
-        return drafter, in_loop, planner
+            return NoDrafts(), 0, None
+        return drafter, budget, planner
 
     def _build_decoder(
         self, row: EncodedQuery, searches: Searches, drafter: Drafter, enough: Enough, number: int = 0

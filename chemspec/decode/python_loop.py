@@ -25,7 +25,9 @@ class PythonLoop:
         for source, decoder in zip(sources, decoders, strict=True):
             query = self._queries[self._joined] = QueryState(source, decoder)
             self._joined += 1
+            calls = self._drafter.calls
             query.start_search()
+            query.draft_calls = self._drafter.calls - calls
         self._release_and_compact()
 
     def output_sequences(self, query: int) -> list[FinishedSequence]:
@@ -51,7 +53,7 @@ class PythonLoop:
         active = [self._queries[number] for number in self._session.queries]
         missing = [[prefix for prefix in query.requested if prefix not in query.scores] for query in active]
         trees = self._build_draft_trees(active, missing)
-        drafted = clock()
+        drafted, shared_calls = clock(), self._drafter.calls - calls
         scored = self._session.score(
             [[*new_prefixes, *tree.added] for new_prefixes, tree in zip(missing, trees, strict=True)]
         )
@@ -63,7 +65,9 @@ class PythonLoop:
                 live = tuple(query.own_drafts)
                 new_prefixes = [prefix for prefix in new_prefixes if prefix in query.own_drafts]
             query.scores.update(scores)
+            own_calls, calls = query.draft_calls, self._drafter.calls
             emitted, margin = query.resume_decoder(tree.record_level)
+            query.draft_calls = self._drafter.calls - calls
             spans = query.accepted_spans(before, emitted, tree.branches)
             grown = query.record_nodes(scores, set(new_prefixes), live) if self._options.record else None
             for draft, rank, matched in tree.matched_drafts(before):
@@ -84,7 +88,7 @@ class PythonLoop:
                 spans=spans,
                 drafts=tuple(tree.drafts.get(before, ())),
                 grown=grown,
-                draft_calls=self._drafter.calls - calls,
+                draft_calls=shared_calls + own_calls,
             )
             events.append(event)
         if planner is not None:

@@ -39,6 +39,7 @@ class QueryState:
     margin: float = inf  # smallest margin the decoder was sent since the last forward pass
     results: list[FinishedSequence] | None = None  # output sequences, once the decoder has finished
     widest: int = 1
+    draft_calls: int = 0  # forward passes of the drafter's models since the last forward pass, made by the decoder
     passes: list[Pass] = field(default_factory=list)  # records of the forward passes
     seconds: float = 0.0  # clock time after the last of them
     earlier: list[FinishedSearch] = field(default_factory=list)  # the finished searches before the current one

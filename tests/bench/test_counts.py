@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,9 @@ def test_passes_and_runs_of_the_small_model_are_counted(folder: Path) -> None:
         assert row["alpha"] == 1
         assert length * 0.7 < row["calls_per_pass"] <= length + 1
         assert length < row["tokens_per_pass"] <= length + 1
+    sbs = replace(settings, decoder="sbs", n=2)  # which calls the drafter itself
+    (drafted,) = counts.count_by_draft_length(engine, QUERIES[:1], sbs, names=("ar",), lengths=(2,))
+    assert drafted["calls_per_pass"] >= 1
 
 
 def test_a_model_is_offered_the_drafters_that_it_can_use(
@@ -78,3 +82,8 @@ def test_drafters_are_counted_on_the_built_in_queries_with_the_model_that_has_th
     other = count("draft-length", "--task", "forward", "--lengths", "2")
     assert "model forward, 2 built-in queries" in other.stderr
     assert "copy" in other.stdout and " ar " not in other.stdout
+    assert "model forward, 2" in count("drafters", "--model", "forward", "--drafters", "none").stderr
+    words = "draft-length", "--lengths", "2", "--decoder", "speculative-sample", "--json"
+    assert [(row["drafter"], row["same"]) for row in last(count(*words))["rows"]] == [("ar", None)]
+    lacking = call("bench", *words, "--task", "forward")
+    assert lacking.exit_code == 2 and "needs a small model, which forward lacks" in lacking.stderr
