@@ -97,6 +97,7 @@ def plan_routes(
     expander = models.load_expander(index)
     most = settings.expansions
     plans: list[tuple[Plan, Evidence]] = []
+    outputs = [export.PlanFile(file, as_list=len(queries) > 1) for file in files]
     for target in queries:
         with show.progress_bar("expanding") as progress:
             result = plan(target, expander, can_buy, settings, lambda now: progress(now.expansions, most))
@@ -104,13 +105,14 @@ def plan_routes(
         evidence = routes.find_evidence(result.routes if all_listed else result.routes[:MAX_SHOWN], index)
         _print_plan(result, evidence)
         plans.append((result, evidence))
-        for file in files:  # after each target, so that an interruption costs one target only
-            export.write_plans(file, plans, as_list=len(queries) > 1)
+        for output in outputs:  # after each target, so that an interruption costs one target only
+            output.add(result, evidence)
+            output.write()
         if result.interrupted:
             break
-    for file in files:
-        if file.suffix in (".svg", ".png") and not any(each.routes for each, _ in plans):
-            show.print_note(f"{file} is not written: there is no route to draw")
+    for output in outputs:
+        if output.lacks_route:
+            show.print_note(f"{output.file} is not written: there is no route to draw")
     solved = all(each.status == "solved" for each, _ in plans)
     documents = [routes.plan_document(*entry) for entry in plans]
     return Outcome({"plans": documents}, 130 if result.interrupted else 0 if solved else 1)

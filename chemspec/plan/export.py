@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import indent
 
 from chemspec.plan import depict
 from chemspec.plan.routes import Evidence, Plan, plan_document, plan_to_markdown, route_titles
@@ -12,23 +13,50 @@ ENDINGS = (".json", ".md", ".svg", ".png")
 
 
 def check_ending(file: Path) -> None:
-    """Raise a ValueError for a file that `write_plans` cannot write."""
+    """Raise a ValueError for a file of another format."""
     if file.suffix not in ENDINGS:
         raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
 
 
-def write_plans(file: Path, plans: Sequence[tuple[Plan, Evidence]], *, as_list: bool = False) -> None:
-    """Write plans, each with the precedents of its steps, in the format of the file's ending.
+class PlanFile:
+    """A file of plans in the format of its ending; each plan is rendered once, when it is added."""
 
-    A .json has all routes, one plan as an object, else, or with `as_list`, a list. A .svg or .png has the best route of
-    the first plan with one, and is not written if there is none.
-    """
-    check_ending(file)
-    if file.suffix == ".json":
-        documents = [plan_document(*entry) for entry in plans]
-        write_text_atomic(file, json.dumps(documents if as_list or len(plans) != 1 else documents[0], indent=1))
-    elif file.suffix == ".md":
-        write_text_atomic(file, "\n".join(plan_to_markdown(*entry) for entry in plans))
-    elif best := next((entry for entry in plans if entry[0].routes), None):
-        drawn = best[0].routes[0], route_titles(best[0].routes)[0], best[1]
-        write_bytes_atomic(file, depict.to_png(*drawn) if file.suffix == ".png" else depict.to_svg(*drawn).encode())
+    def __init__(self, file: Path, *, as_list: bool = False) -> None:
+        """Start without plans; a .json has one plan as an object or, with `as_list`, a list."""
+        check_ending(file)
+        self.file, self._as_list = file, as_list
+        self._texts: list[str] = []
+        self._picture = b""
+
+    def add(self, plan: Plan, evidence: Evidence) -> None:
+        """Add a plan with the precedents of its steps; a .svg or .png takes the best route of the first with one."""
+        if self.file.suffix == ".json":
+            self._texts.append(indent(json.dumps(plan_document(plan, evidence), indent=1), " " * self._as_list))
+        elif self.file.suffix == ".md":
+            self._texts.append(plan_to_markdown(plan, evidence))
+        elif plan.routes and not self._picture:
+            drawn = plan.routes[0], route_titles(plan.routes)[0], evidence
+            self._picture = depict.to_png(*drawn) if self.file.suffix == ".png" else depict.to_svg(*drawn).encode()
+
+    @property
+    def lacks_route(self) -> bool:
+        """Whether it is a picture without a route, which is not written."""
+        return self.file.suffix in (".svg", ".png") and not self._picture
+
+    def write(self) -> None:
+        """Write the plans so far, atomically."""
+        if self._picture:
+            write_bytes_atomic(self.file, self._picture)
+        elif self.file.suffix == ".md":
+            write_text_atomic(self.file, "\n".join(self._texts))
+        elif self.file.suffix == ".json":
+            text = ",\n".join(self._texts)
+            write_text_atomic(self.file, text if not self._as_list else f"[\n{text}\n]" if text else "[]")
+
+
+def write_plans(file: Path, plans: Sequence[tuple[Plan, Evidence]], *, as_list: bool = False) -> None:
+    """Write plans, each with the precedents of its steps, as `PlanFile` does; several or none are a list."""
+    output = PlanFile(file, as_list=as_list or len(plans) != 1)
+    for entry in plans:
+        output.add(*entry)
+    output.write()

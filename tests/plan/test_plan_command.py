@@ -53,6 +53,22 @@ def test_no_plan_is_an_empty_list_and_no_picture(tmp_path: Path, name: str, cont
     assert content is None or (tmp_path / name).read_text() == content
 
 
+def test_each_plan_is_rendered_once(call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the files are those of all plans."""
+    rendered: list[str] = []
+    for name in ("plan_document", "plan_to_markdown"):
+        render = getattr(export, name)
+        monkeypatch.setattr(
+            export, name, lambda *entry, name=name, render=render: rendered.append(name) or render(*entry)
+        )
+    words = [word for ending in (".json", ".md") for word in ("-o", tmp_path / f"plans{ending}")]
+    done = call(AMIDE, "CC(=O)Nc1ccccc1", "CCO", *words, "--expansions", "1", "--json")
+    assert sorted(rendered) == ["plan_document"] * 3 + ["plan_to_markdown"] * 3
+    text = (tmp_path / "plans.json").read_text()
+    assert json.loads(text) == json.loads(done.stdout.splitlines()[-1])["plans"]
+    assert text == json.dumps(json.loads(text), indent=1)
+
+
 def test_a_target_may_be_a_name(call: Any, tmp_path: Path) -> None:
     done = call("aspirin", "--json", "--expansions", "1")
     assert "aspirin: CC(=O)Oc1ccccc1C(=O)O" in done.stderr
