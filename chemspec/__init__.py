@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from chemspec.draft.inputs import DrafterInputs
     from chemspec.draft.registry import DrafterSpec, drafter
     from chemspec.engine.engine import Engine
+    from chemspec.importers.base import Importer, LoadedModel, LoadOptions
     from chemspec.plugins import DECODERS, DRAFTERS
     from chemspec.settings import DecodeSettings
     from chemspec.tokenizer import EOS, split_smiles
-    from chemspec.types import DecodeResult, Draft, FinishedSequence, Hypothesis, Scores, Trace
+    from chemspec.types import DecodeResult, Draft, FinishedSequence, Hypothesis, Pass, Scores, Trace
 
     __version__: str
 
@@ -36,14 +37,15 @@ _NAMES = {
     "chemspec.version": "__version__",
     "chemspec.engine.engine": "Engine",
     "chemspec.settings": "DecodeSettings",
-    "chemspec.types": "DecodeResult Hypothesis Trace Draft Scores FinishedSequence",
+    "chemspec.types": "DecodeResult Hypothesis Trace Pass Draft Scores FinishedSequence",
     "chemspec.plugins": "DRAFTERS DECODERS",
-    # For authors of drafters and decoders.
+    # For authors of drafters, decoders and model formats.
     "chemspec.draft.registry": "drafter DrafterSpec",
     "chemspec.draft.base": "Drafter",
     "chemspec.draft.inputs": "DrafterInputs",
     "chemspec.decode.registry": "DecoderSpec",
     "chemspec.decode.protocol": "ScoreRequest START finish_sequence",
+    "chemspec.importers.base": "Importer LoadedModel LoadOptions",
     "chemspec.tokenizer": "EOS split_smiles",
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
@@ -93,6 +95,10 @@ __all__ = [
     "Engine",
     "FinishedSequence",
     "Hypothesis",
+    "Importer",
+    "LoadOptions",
+    "LoadedModel",
+    "Pass",
     "ScoreRequest",
     "Scores",
     "Trace",

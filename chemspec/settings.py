@@ -258,6 +258,7 @@ class DecodeSettings:
             ("batch_size", 1, 4096),
             ("node_budget", 0, 4096),
             ("augment", 1, 100),
+            ("beta", 1, 1000),
         ):
             _check_integer(name, getattr(self, name), low, high)
         if decoder.drafts == "sampled" and DRAFTERS.lookup(self.drafts_by).build_sampled is None:
@@ -272,8 +273,6 @@ class DecodeSettings:
             _check_integer(name, getattr(self, name), 0, 1000)
         if self.drafting not in ("planned", "fixed"):
             raise ValueError(f"drafting {self.drafting!r} is not planned or fixed")
-        if not 1 <= self.beta <= 1000:
-            raise ValueError(f"beta is {self.beta}; it must be between 1 (exact) and 1000")
         if self.beta > 1 and decoder.relaxed is None:
             raise ValueError(
                 f"beta is {self.beta}; only greedy decoding can be relaxed so, not {self.decoder}: use greedy, n=1"

@@ -12,7 +12,8 @@ import chemspec
 
 NAMES = (
     "DECODERS DRAFTERS DecodeResult DecodeSettings DecoderSpec Draft Drafter DrafterInputs DrafterSpec EOS Engine "
-    "FinishedSequence Hypothesis START ScoreRequest Scores Trace __version__ drafter finish_sequence load split_smiles"
+    "FinishedSequence Hypothesis Importer LoadOptions LoadedModel Pass START ScoreRequest Scores Trace __version__ "
+    "drafter finish_sequence load split_smiles"
 )
 
 

@@ -11,8 +11,8 @@ from plugin import install, scope_of
 from small import TOKENIZER, tiny_folder
 from table import Table
 
+from chemspec import Importer, LoadedModel, LoadOptions
 from chemspec.engine.engine import Engine
-from chemspec.importers.base import Importer, LoadedModel, LoadOptions
 from chemspec.importers.model_formats import IMPORTERS
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.model.runner import Backend
