@@ -92,7 +92,7 @@ class Registry(Mapping[str, S]):
         if name not in self._specs:  # plug-ins are loaded only if needed
             self._load_plugins()
         if name not in self._specs:
-            hint = f"; of a file give {name}:NAME" if name.endswith(".py") else ""
+            hint = f"; of a file give {name}:NAME" if str(name).endswith(".py") else ""
             raise ValueError(f"no {self.kind} {name!r}; there are {', '.join(self)}{hint}")
         return self._specs[name]
 

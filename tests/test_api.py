@@ -57,6 +57,8 @@ def test_keywords_override_settings(engine: chemspec.Engine) -> None:
     assert engine.predict("CCO", decoder="greedy", max_len=12).hypotheses == result.hypotheses
     with pytest.raises(ValueError, match="no drafter 'nobody'"):
         engine.predict("CCO", drafter="nobody")
+    with pytest.raises(ValueError, match="no decoder None"):
+        engine.predict("CCO", decoder=None)
     with pytest.raises(TypeError, match="wings"):
         engine.predict("CCO", wings=2)
 

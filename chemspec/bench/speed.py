@@ -25,6 +25,7 @@ from chemspec.evaluation.accuracy import KnownReaction, read_known_reactions
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system import host
 from chemspec.system.threads import usable_cores
+from chemspec.tasks import TASKS
 from chemspec.version import __version__
 
 MIN_TIMINGS = 20  # minimum number of timings; fewer batches are repeated
@@ -109,8 +110,10 @@ def read_queries(engine: Engine, source: Path | None, limit: int) -> list[KnownR
     """Return queries that the model can read, of `source` or built-in ones without answers; else raise ValueError."""
     if source is None:
         reactions = [KnownReaction(text, "") for text in asset_files.bench_queries(engine.task)]
+    elif not (file := TASKS[engine.task].test):
+        raise ValueError(f"there is no standard test set for {engine.task}; leave --source out for built-in queries")
     else:
-        reactions = read_known_reactions(source / f"{engine.task}_test.csv.gz", engine.task, limit=limit)
+        reactions = read_known_reactions(source / file, engine.task, limit=limit)
     readable = [question for question in reactions if not engine.prepare(question.query).refusal]
     if not readable:
         raise ValueError(f"model {engine.name!r} can read none of the queries")

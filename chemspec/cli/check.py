@@ -65,7 +65,8 @@ def _read_reactions(given: str, column: str) -> list[str]:
     lines, source = opt.read_texts([given], column, questions.about_reactions())
     if not source:
         return lines
-    alone = [line for line in lines if line.strip()]
+    if not (alone := [line for line in lines if line.strip()]):
+        raise ValueError(f"there is no reaction in {source}")
     return alone if any(map(_ARROW.search, alone)) else ["\n".join(lines)]
 
 

@@ -88,6 +88,8 @@ def plan_routes(
     for file in files:
         export.check_ending(file)
     opt.check_parent_folders(*files)
+    if within is not None and limits["seconds"] != PlanSettings.seconds:
+        raise ValueError("--within limits the search too; leave --seconds out")
     if within is not None:
         limits |= {"within": within, "seconds": math.inf}
     settings = PlanSettings(**limits, avoid=tuple(avoid or ()))  # reports invalid limits before the models are loaded
@@ -149,4 +151,5 @@ def _print_plan(plan: Plan, evidence: Evidence) -> None:
         show.print_line(f"  {len(plan.routes) - MAX_SHOWN} more routes; -o FILE.json has all", "dim")
     counts = plan.counts
     rate = f", {counts.tokens / counts.passes:.2f} tokens a pass" if counts.passes else ""
-    show.print_line(f"  {counts.molecules} molecules decoded in {counts.calls} calls of the models{rate}", "dim")
+    molecules = f"{counts.molecules} molecule{'s' * (counts.molecules != 1)}"
+    show.print_line(f"  {molecules} decoded in {counts.calls} calls of the models{rate}", "dim")

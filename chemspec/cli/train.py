@@ -85,6 +85,8 @@ def train_by_recipe(
         return
     from chemspec.train.recipe import Recipe, find_recipe
 
+    if not (recipe or listed) and (data_dir or out or start or steps):
+        raise ValueError("choose a recipe with --recipe; --list shows them")
     if listed or not recipe:
         _print_recipes()
         return

@@ -92,6 +92,8 @@ def read_receipts(path: Path, sample: int = 0, seed: int = 0) -> list[ReceiptRow
     try:
         with path.open(encoding="utf-8") as lines:
             rows = [_parse_row(number, line, path) for number, line in enumerate(lines, 1) if line.strip()]
+    except FileNotFoundError:
+        raise  # whose message says enough
     except (OSError, UnicodeDecodeError) as error:
         raise FileError(f"{path} cannot be read as a .jsonl file with receipts: {error}") from error
     if not rows:

@@ -276,7 +276,10 @@ def check_same_settings(stored: dict[str, Any], requested: dict[str, Any], where
     requested = json.loads(json.dumps(requested))
     if stored != requested:
         names = sorted(name for name in {*stored, *requested} if stored.get(name) != requested.get(name))
-        differences = ", ".join(f"{n} {stored.get(n)!r} instead of {requested.get(n)!r}" for n in names)
+        old, new = (
+            {n: repr(values[n]) if n in values else "the default" for n in names} for values in (stored, requested)
+        )
+        differences = ", ".join(f"{n} {old[n]} instead of {new[n]}" for n in names)
         raise FileError(f"{where} was written with {differences}; choose another name or remove it")
 
 

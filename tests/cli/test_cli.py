@@ -217,7 +217,7 @@ def test_a_reader_that_leaves_is_no_failure(home: Path, more: tuple[str, ...]) -
 
 
 FILES = {"in.smi": "CCO\n", "in.csv": "smiles\nCCO\n", "empty.smi": "", "both.csv": "product,reactants\nCNC,CN.C\n"}
-FILES["broken/config.json"] = "{"
+FILES |= {"broken/config.json": "{", "head.csv": "smiles\n"}
 
 
 def refuse(*_: object) -> None:
