@@ -85,8 +85,7 @@ def plan_routes(
     from chemspec.precedents import installed
 
     files = out or []
-    for file in files:
-        export.check_ending(file)
+    outputs = [export.PlanFile(file) for file in files]
     opt.check_parent_folders(*files)
     if within is not None and limits["seconds"] != PlanSettings.seconds:
         raise ValueError("--within limits the search too; leave --seconds out")
@@ -99,7 +98,6 @@ def plan_routes(
     expander = models.load_expander(index)
     most = settings.expansions
     plans: list[tuple[Plan, Evidence]] = []
-    outputs = [export.PlanFile(file, as_list=len(queries) > 1) for file in files]
     for target in queries:
         with show.progress_bar("expanding") as progress:
             result = plan(target, expander, can_buy, settings, lambda now: progress(now.expansions, most))
@@ -109,7 +107,7 @@ def plan_routes(
         plans.append((result, evidence))
         for output in outputs:  # after each target, so that an interruption costs one target only
             output.add(result, evidence)
-            output.write()
+            output.write(as_list=len(queries) > 1)
         if result.interrupted:
             break
     for output in outputs:

@@ -85,16 +85,14 @@ class ReceiptRow:
 def read_receipts(path: Path, sample: int = 0, seed: int = 0) -> list[ReceiptRow]:
     """Return the rows of a `.jsonl` file, or `sample` random ones (0: all) in the order of the file.
 
-    FileError if it cannot be read or has no rows, or a row has no receipt.
+    FileError if it is no text or has no rows, or a row has no receipt.
     """
     if sample < 0:
         raise ValueError(f"--sample {sample}; give a number of rows, or 0 for all")
     try:
         with path.open(encoding="utf-8") as lines:
             rows = [_parse_row(number, line, path) for number, line in enumerate(lines, 1) if line.strip()]
-    except FileNotFoundError:
-        raise  # whose message says enough
-    except (OSError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
         raise FileError(f"{path} cannot be read as a .jsonl file with receipts: {error}") from error
     if not rows:
         raise FileError(f"{path} has no rows")

@@ -276,10 +276,8 @@ def check_same_settings(stored: dict[str, Any], requested: dict[str, Any], where
     requested = json.loads(json.dumps(requested))
     if stored != requested:
         names = sorted(name for name in {*stored, *requested} if stored.get(name) != requested.get(name))
-        old, new = (
-            {n: repr(values[n]) if n in values else "the default" for n in names} for values in (stored, requested)
-        )
-        differences = ", ".join(f"{n} {old[n]} instead of {new[n]}" for n in names)
+        pairs = ((name, stored.get(name, "unset"), requested.get(name, "unset")) for name in names)
+        differences = ", ".join(f"{name} {old} instead of {new}" for name, old, new in pairs)
         raise FileError(f"{where} was written with {differences}; choose another name or remove it")
 
 

@@ -12,26 +12,21 @@ from chemspec.system.files import write_bytes_atomic, write_text_atomic
 ENDINGS = (".json", ".md", ".svg", ".png")
 
 
-def check_ending(file: Path) -> None:
-    """Raise a ValueError for a file of another format."""
-    if file.suffix not in ENDINGS:
-        raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
-
-
 class PlanFile:
     """A file of plans in the format of its ending; each plan is rendered once, when it is added."""
 
-    def __init__(self, file: Path, *, as_list: bool = False) -> None:
-        """Start without plans; a .json has one plan as an object or, with `as_list`, a list."""
-        check_ending(file)
-        self.file, self._as_list = file, as_list
+    def __init__(self, file: Path) -> None:
+        """Start without plans; raises ValueError for another ending."""
+        if file.suffix not in ENDINGS:
+            raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
+        self.file = file
         self._texts: list[str] = []
         self._picture = b""
 
     def add(self, plan: Plan, evidence: Evidence) -> None:
         """Add a plan with the precedents of its steps; a .svg or .png takes the best route of the first with one."""
         if self.file.suffix == ".json":
-            self._texts.append(indent(json.dumps(plan_document(plan, evidence), indent=1), " " * self._as_list))
+            self._texts.append(json.dumps(plan_document(plan, evidence), indent=1))
         elif self.file.suffix == ".md":
             self._texts.append(plan_to_markdown(plan, evidence))
         elif plan.routes and not self._picture:
@@ -43,20 +38,21 @@ class PlanFile:
         """Whether it is a picture without a route, which is not written."""
         return self.file.suffix in (".svg", ".png") and not self._picture
 
-    def write(self) -> None:
-        """Write the plans so far, atomically."""
+    def write(self, *, as_list: bool = False) -> None:
+        """Write the plans so far, atomically; a .json has one plan as an object or, with `as_list`, a list."""
         if self._picture:
             write_bytes_atomic(self.file, self._picture)
         elif self.file.suffix == ".md":
             write_text_atomic(self.file, "\n".join(self._texts))
         elif self.file.suffix == ".json":
-            text = ",\n".join(self._texts)
-            write_text_atomic(self.file, text if not self._as_list else f"[\n{text}\n]" if text else "[]")
+            listed = ",\n".join(indent(text, " ") for text in self._texts)
+            text = f"[\n{listed}\n]" if listed else "[]"
+            write_text_atomic(self.file, text if as_list else self._texts[0])
 
 
 def write_plans(file: Path, plans: Sequence[tuple[Plan, Evidence]], *, as_list: bool = False) -> None:
     """Write plans, each with the precedents of its steps, as `PlanFile` does; several or none are a list."""
-    output = PlanFile(file, as_list=as_list or len(plans) != 1)
+    output = PlanFile(file)
     for entry in plans:
         output.add(*entry)
-    output.write()
+    output.write(as_list=as_list or len(plans) != 1)

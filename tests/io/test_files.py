@@ -277,7 +277,7 @@ def test_more_queries_at_the_end_are_added_in_batches_of_any_size(tmp_path: Path
 @pytest.mark.parametrize(
     ("queries", "engine", "how", "part"),
     [
-        (ODD, Fake("d2"), HOW, "model 'd1' instead of 'd2'"),
+        (ODD, Fake("d2"), HOW, "model d1 instead of d2"),
         (ODD, Fake(), DecodeSettings(n=3, batch_size=1, drafter="none"), "n 2 instead of 3"),
         (ODD, Fake(), DecodeSettings(n=2, max_len=9, drafter="none"), "max_len 200 instead of 9"),
         (ODD[:4], Fake(), HOW, "the input only 4"),

@@ -126,7 +126,7 @@ def test_settings_of_another_version_are_named(engine: Engine, tmp_path: Path) -
 def test_a_file_is_not_resumed_without_its_receipts(engine: Engine, tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     write(engine, path)
-    with pytest.raises(FileError, match="receipts True instead of the default"):
+    with pytest.raises(FileError, match="receipts True instead of unset"):
         writers.predict_file(engine, QUERIES, path, BEAM)
     with pytest.raises(FileError, match=r"only \.jsonl files have receipts"):
         writers.predict_file(engine, QUERIES, tmp_path / "a.csv", BEAM, receipts=True)
