@@ -110,9 +110,9 @@ def plan_routes(
             output.write(as_list=len(queries) > 1)
         if result.interrupted:
             break
-    for output in outputs:
-        if output.lacks_route:
-            show.print_note(f"{output.file} is not written: there is no route to draw")
+    for file in files:
+        if file.suffix in (".svg", ".png") and not any(each.routes for each, _ in plans):
+            show.print_note(f"{file} is not written: there is no route to draw")
     solved = all(each.status == "solved" for each, _ in plans)
     documents = [routes.plan_document(*entry) for entry in plans]
     return Outcome({"plans": documents}, 130 if result.interrupted else 0 if solved else 1)

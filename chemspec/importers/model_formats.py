@@ -40,10 +40,8 @@ def load_native(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedMod
 
 def _lazy_importer(name: str, module: str, *, hub: bool = False) -> Importer:
     """Return an importer whose module has functions of its fields' names; `find` only with a hub."""
-    recognises, load, find = (
-        lazy_import(f"{PACKAGE}.{module}:{function}") for function in ("recognises", "load", "find")
-    )
-    return Importer(name, recognises, load, find) if hub else Importer(name, recognises, load)
+    functions = ("recognises", "load", "find") if hub else ("recognises", "load")
+    return Importer(name, **{function: lazy_import(f"{PACKAGE}.{module}:{function}") for function in functions})
 
 
 for _importer in (

@@ -33,13 +33,11 @@ class PlanFile:
             drawn = plan.routes[0], route_titles(plan.routes)[0], evidence
             self._picture = depict.to_png(*drawn) if self.file.suffix == ".png" else depict.to_svg(*drawn).encode()
 
-    @property
-    def lacks_route(self) -> bool:
-        """Whether it is a picture without a route, which is not written."""
-        return self.file.suffix in (".svg", ".png") and not self._picture
-
     def write(self, *, as_list: bool = False) -> None:
-        """Write the plans so far, atomically; a .json has one plan as an object or, with `as_list`, a list."""
+        """Write the plans so far, atomically, but no picture without a route.
+
+        A .json has one plan as an object or, with `as_list`, a list.
+        """
         if self._picture:
             write_bytes_atomic(self.file, self._picture)
         elif self.file.suffix == ".md":

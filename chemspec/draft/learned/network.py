@@ -179,7 +179,6 @@ class Medusa(HeadDrafts):
 
 def sequential_draft(tokens: Sequence[int], log_probs: Sequence[float], drafter: str) -> tuple[Draft, ...]:
     """Return one draft of the tokens up to eos or a joint probability below `MIN_PROBABILITY`; none if it is empty."""
-    drafted: list[int] = []
     probs: list[float] = []
     joint_probability = 1.0
     for token, log_prob in zip(tokens, log_probs, strict=False):
@@ -187,8 +186,7 @@ def sequential_draft(tokens: Sequence[int], log_probs: Sequence[float], drafter:
         joint_probability *= probability
         if joint_probability < MIN_PROBABILITY:
             break
-        drafted.append(token)
         probs.append(probability)
         if token == EOS:
             break
-    return (Draft(tuple(drafted), drafter, chances=tuple(probs)),) if drafted else ()
+    return (Draft(tuple(tokens[: len(probs)]), drafter, chances=tuple(probs)),) if probs else ()
