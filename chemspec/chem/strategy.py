@@ -182,7 +182,7 @@ def _unlikely(match: AtomMap, left: Any, right: Any, made: Iterable[tuple[int, i
     if any(kinds[atom][0] == 6 and near in hydrocarbon and bonds[atom][near] == 1 for atom, near in broken):
         return "a carbon chain would have to break"
     families = {rule.family.split()[0] for rule in rules}
-    if families & {"bond", "other", "ring", "cycloaddition", "click", "strecker"}:
+    if families & {"bond", "other", "ring", "cycloaddition", "click", "strecker", "mannich", "multicomponent"}:
         return ""
     carbons = [pair for pair in made if all(match.right.kinds[atom][0] == 6 for atom in pair)]
     if any(not any(_fits_product(rule.product, right, {frozenset(pair)}, set()) for rule in rules) for pair in carbons):
@@ -211,7 +211,7 @@ def _classify(left: Any, right: Any, made: tuple[tuple[int, int], ...], touched:
         if _fits_product(rule.product, right, pairs, touched) and all(
             any(
                 {hit[atom] for atom in _numbered(pattern)} <= changed
-                for hit in left.GetSubstructMatches(pattern, maxMatches=50)
+                for hit in left.GetSubstructMatches(pattern, uniquify=False, maxMatches=100)
             )
             for pattern in rule.reactants
         ):
