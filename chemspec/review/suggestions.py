@@ -19,7 +19,8 @@ from chemspec.types import DecodeResult, Hypothesis
 
 CONFIDENT, DOUBTFUL = 0.8, MIN_CONFIDENCE  # probabilities that separate high, medium and low confidence
 PROBLEM_FACTOR = 0.2  # factor on the probability of a retro suggestion with problems, for the ranking
-FROM_PRECEDENTS, PROPOSED_BY_MODEL = "from precedents", "proposed by a model"  # sources of reagents
+# Sources of reagents.
+FROM_PRECEDENTS, USUAL, PROPOSED_BY_MODEL = "from precedents", "usual for the class", "proposed by a model"
 
 
 @dataclass(frozen=True)
@@ -117,9 +118,11 @@ class Suggestion:
 
     @property
     def reagents(self) -> tuple[str, str]:
-        """SMILES of the likeliest reagents, and where they are from; empty if there are none."""
+        """SMILES of reagents, and where they are from: recorded, usual ones that confirm the step, or proposed."""
         if self.precedents and self.precedents.conditions:
             return self.precedents.conditions[0].reagents, FROM_PRECEDENTS
+        if self.check and self.check.confirmed and self.step and self.check.added == self.step.reagents != "":
+            return self.check.added, USUAL
         reagents = next((reagents for reagents, _ in self.proposed), "")
         return reagents, PROPOSED_BY_MODEL * bool(reagents)
 
@@ -193,8 +196,8 @@ def rank_suggestions(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
 
 
 def spoils_stereo(step: Strategy) -> bool:
-    """Return whether a step changes a stereocentre or double bond outside the reaction centre."""
-    return bool(step.inverted or step.unset or step.flipped)
+    """Return whether a step changes a stereocentre or double bond that it should keep, or keeps one that it inverts."""
+    return bool(step.inverted or step.unset or step.flipped or step.retained)
 
 
 def _find_problems(suggestion: Suggestion) -> Iterator[str]:

@@ -36,13 +36,24 @@ from chemspec.plan import depict as route_drawing
 from chemspec.plan.routes import Node, Route
 from chemspec.plan.stock import BUILT_IN, load_stock, stock_marks
 from chemspec.plugins import DECODERS, DRAFTERS
+from chemspec.precedents import Conditions, Found
 from chemspec.review import suggestions
 from chemspec.review.forward_check import ForwardCheck
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.common import bond_picker, query_box, queued_engine, scheme
 from chemspec.ui.common.tags import join
-from chemspec.ui.predict import card_parts, details, gallery, options, query_panel, query_view, reviewing, token_origins
+from chemspec.ui.predict import (
+    answers,
+    card_parts,
+    details,
+    gallery,
+    options,
+    query_panel,
+    query_view,
+    reviewing,
+    token_origins,
+)
 from pages import MODELS, html, weights
 
 
@@ -97,6 +108,34 @@ def test_answers_that_are_one_idea_share_a_card() -> None:
     assert [(card.name, len(card.members)) for card in found] == [("N-Alkylation", 2), ("Amide formation", 1)]
     assert found[0].also == "also as bromide"
     assert found[0].probability == pytest.approx(2 * found[1].best.probability)
+
+
+def test_the_heading_counts_the_strategies_and_sets_that_are_not_drawn_yet() -> None:
+    found = suggestions.group_answers("retro", LIDOCAINE, result(*ALKYLATED, "CCN(CC)CC(=O)Cl.Cc1cccc(C)c1N"))
+    question = query_panel.Question("retro", "retro", LIDOCAINE, DecodeSettings(), cards=1)
+    assert answers.answers_heading(question, found) == "2 strategies, 3 sets of precursors"
+
+
+def test_of_epimeric_precursors_the_one_that_a_substitution_inverts_goes_first() -> None:
+    target = "CC[C@H](C)N=[N+]=[N-]"
+    retained, inverted = (f"{left}.[N-]=[N+]=[N-]" for left in ("CC[C@H](C)Br", "CC[C@@H](C)Br"))
+    (card,) = suggestions.group_answers("retro", target, result(*map(canonical, (retained, inverted))))
+    assert card.best.canonical == canonical(inverted) and not card.problems
+    assert card.probability == suggestions.answer_probability(card.best)  # that of the other counts nothing
+
+
+def test_reagents_that_confirm_a_step_go_before_proposed_ones_and_after_recorded_ones() -> None:
+    target, precursor = "O=CC1CCCCC1", "CCOC(=O)C1CCCCC1"
+    (card,) = suggestions.group_answers("retro", target, result(precursor))
+    proposed = replace(card, proposed=(("[AlH4-].[Li+].C1CCOC1", 0.4),))
+    assert card.step and card.step.reagents
+    confirmed = replace(proposed, check=ForwardCheck(True, 0.5, target, card.step.reagents))
+    assert confirmed.reagents == (card.step.reagents, "usual for the class")
+    unsure = replace(confirmed, check=ForwardCheck(True, 0.1, target, card.step.reagents))
+    alone = replace(confirmed, check=ForwardCheck(True, 0.5, target))
+    assert unsure.reagents == alone.reagents == proposed.reagents == ("[AlH4-].[Li+].C1CCOC1", "proposed by a model")
+    recorded = replace(confirmed, precedents=Found(conditions=(Conditions("ClCCl", 1),)))
+    assert recorded.reagents == ("ClCCl", "from precedents")
 
 
 def test_a_wrong_epimer_counts_nothing_and_is_told() -> None:
