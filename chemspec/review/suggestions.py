@@ -7,8 +7,9 @@ from functools import cached_property
 from chemspec import chem
 from chemspec.chem.flask_check import atoms_by_molecule, missing_or_conflicting
 from chemspec.chem.names.reagents import name_in_list
+from chemspec.chem.query import drop_stereo
 from chemspec.chem.stereo_gaps import drop_geometry, geometry, open_stereo
-from chemspec.chem.stoichiometry import extra_copies, missing_elements, strategy_of_step
+from chemspec.chem.stoichiometry import extra_copies, lost_labels, missing_elements, missing_labels, strategy_of_step
 from chemspec.chem.strategy import BYSTANDERS, Strategy
 from chemspec.chem.weapons_convention import refusal
 from chemspec.engine.distinct import echoes_query
@@ -220,6 +221,10 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         yield f"{element_counts(taken)} of the product could only come from a solvent, base or counterion"
     elif task == "forward" and change and change.unlikely and not (change.carbon_moves or change.bond_shifted):
         yield change.unlikely
+    if missing := missing_labels(left, right):
+        yield f"isotope label missing: the reactants do not have {element_counts(missing)}"
+    elif change and task == "forward" and (lost := lost_labels(left, right, change)):
+        yield f"isotope label lost: this product lacks {element_counts(lost)} of the reactants"
     if copies and task == "forward":
         reactant = copies.split(".")[0]
         yield f"over-reaction: takes {2 + copies.count('.')} equivalents of {name_in_list(reactant) or reactant}"
@@ -243,7 +248,9 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         if task == "retro" and change.key[0] == "dehalogenation":
             yield "removes a halogen that would have to be introduced first"
     check = suggestion.check
-    if check and check.verdict == "differs":
+    if check and check.product and check.verdict == "differs" and drop_stereo(check.product) == drop_stereo(right):
+        yield "the forward model expects another stereoisomer, or leaves open which"
+    elif check and check.verdict == "differs":
         yield f"the forward model {'expects another' if check.product else 'gives no'} product"
     elif check and check.verdict == "unsure":
         yield f"the forward model is unsure of it ({format_percent(check.probability)})"

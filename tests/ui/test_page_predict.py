@@ -110,6 +110,32 @@ def test_answers_that_are_one_idea_share_a_card() -> None:
     assert found[0].probability == pytest.approx(2 * found[1].best.probability)
 
 
+@pytest.mark.parametrize(
+    ("task", "query", "answer", "problem"),
+    [
+        ("forward", "[2H]C([2H])([2H])I.Oc1ccccc1", "COc1ccccc1", "label lost: this product lacks 3 [2H]"),
+        ("forward", "[13CH3]I.Oc1ccccc1", "COc1ccccc1", "label lost: this product lacks 1 [13C]"),
+        ("retro", "[13CH3]Oc1ccccc1", "CI.Oc1ccccc1", "label missing: the reactants do not have 1 [13C]"),
+        ("forward", "[13CH3]I.Oc1ccccc1", "[13CH3]Oc1ccccc1", ""),
+        ("forward", "COc1ccccc1.[2H]O[2H]", "[2H]C([2H])([2H])Oc1ccccc1", ""),  # a solvent, as much as it takes
+        ("retro", "O=C(O)c1ccccc1", "[13CH3]OC(=O)c1ccccc1", ""),  # its label leaves
+    ],
+)
+def test_isotope_labels_are_watched(task: Any, query: str, answer: str, problem: str) -> None:
+    (card,) = suggestions.group_answers(task, canonical(query), result(canonical(answer)))
+    told = [text for text in card.problems if "label" in text]
+    assert len(told) == bool(problem) and problem in "".join(told)
+
+
+def test_another_stereoisomer_is_no_other_product() -> None:
+    target = "COC(=O)/C=C/c1ccccc1"
+    (card,) = suggestions.group_answers("retro", target, result("COC(=O)CP(=O)(OC)OC.O=Cc1ccccc1"))
+    unset = replace(card, check=ForwardCheck(False, 0.9, "COC(=O)C=Cc1ccccc1"))
+    assert unset.problems[-1] == "the forward model expects another stereoisomer, or leaves open which"
+    other = replace(card, check=ForwardCheck(False, 0.9, "CCO"))
+    assert other.problems[-1] == "the forward model expects another product"
+
+
 def test_the_heading_counts_the_strategies_and_sets_that_are_not_drawn_yet() -> None:
     found = suggestions.group_answers("retro", LIDOCAINE, result(*ALKYLATED, "CCN(CC)CC(=O)Cl.Cc1cccc(C)c1N"))
     question = query_panel.Question("retro", "retro", LIDOCAINE, DecodeSettings(), cards=1)
