@@ -96,7 +96,7 @@ def read_graph(smiles: str) -> MolGraph | None:
 def graph_of(mol: Any) -> MolGraph:
     """Return the graph of one of RDKit's molecules."""
     kinds = [
-        (atom.GetAtomicNum(), atom.GetIsAromatic(), atom.IsInRing(), atom.GetFormalCharge(), atom.GetTotalNumHs())
+        (atom.GetAtomicNum(), atom.GetIsAromatic(), atom.IsInRing(), atom.GetFormalCharge(), atom.GetTotalNumHs(True))
         for atom in mol.GetAtoms()
     ]
     bonds: list[dict[int, float]] = [{} for _ in kinds]
@@ -125,6 +125,8 @@ def _break_cost(graph: MolGraph, atom: int, near: int) -> float:
     if graph.kinds[atom][0] != 6:
         atom, near = near, atom
     first, second, order = graph.kinds[atom][0], graph.kinds[near][0], graph.bonds[atom][near]
+    if 1 in {first, second}:
+        return 0.0  # deuterium and tritium, the hydrogens that are atoms here
     if {first, second} & _METALS:
         return 0.5
     if second in _HALOGENS:

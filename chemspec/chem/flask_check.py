@@ -13,6 +13,7 @@ from rdkit import rdBase
 
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
+from chemspec.chem.query import main_product
 from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.chem.strategy import Strategy
 
@@ -54,6 +55,7 @@ class Conflict:
 @lru_cache(maxsize=4000)
 def missing_or_conflicting(flask: str, product: str) -> tuple[str, ...]:
     """Return what a flask with all reagents lacks for a product, and what in it contradicts that, as sentences."""
+    product = main_product(product) or product  # the acid of a salt may well do the work
     step = strategy_of_step(flask, product)
     if step is None:
         return ()

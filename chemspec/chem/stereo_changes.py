@@ -17,7 +17,7 @@ _TRANS = {
 }
 
 _LEAVING = "[Cl,Br,I,$(OS(=O)(=O)[#6])]"
-_MITSUNOBU = ("[NX2](C(=O)[O,N])=[NX2]C(=O)[O,N]", "[PX3]", "[OX2H]-[CX4]")  # the last: its leaving group
+_MITSUNOBU = ("[NX2](C(=O)[O,N])=[NX2]C(=O)[O,N]", "[PX3]")  # an azodicarboxylate and a phosphine
 _NUCLEOPHILES = ("N", "O", "S")
 
 
@@ -47,16 +47,32 @@ def changed_centres(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, .
     return tuple(inverted), tuple(unset), tuple(atom for atom in untold if atom in dict(centres))
 
 
-def retained_centres(match: AtomMap, left: Any, right: Any) -> tuple[int, ...]:
+def take_oxygen_of_acid(match: AtomMap, left: Any, right: Any) -> bool:
+    """Return whether this is a Mitsunobu reaction, whose esters have the oxygen of the acid: the map is made to say so.
+
+    By itself it keeps the oxygen of the alcohol, as an acylation does.
+    """
+    if not all(left.HasSubstructMatch(fixed_pattern(reagent)) for reagent in _MITSUNOBU):
+        return False
+    for carbon, oxygen, acyl in right.GetSubstructMatches(fixed_pattern("[CX4]-[OX2]-[$([CX3]=O)]")):
+        alcohol, alkoxide, acid = (match.origin[atom] for atom in (carbon, oxygen, acyl))
+        if min(alcohol, alkoxide, acid) >= 0 and alkoxide in match.left.bonds[alcohol].keys() - match.left.bonds[acid]:
+            for hydroxyl, order in match.left.bonds[acid].items():
+                if order == 1 and match.left.kinds[hydroxyl][0] == 8 and match.target[hydroxyl] < 0:
+                    match.pair(oxygen, hydroxyl)
+                    break
+    return True
+
+
+def retained_centres(match: AtomMap, left: Any, right: Any, *, alcohols: bool = False) -> tuple[int, ...]:
     """Return stereocentres that exchange a leaving group for N, O or S and keep their configuration: SN2 inverts it.
 
-    Leaving groups are halides and sulfonates, and with an azodicarboxylate and a phosphine (Mitsunobu) hydroxyl.
-    Acetals such as glycosyl halides do not count.
+    Leaving groups are halides and sulfonates, and with `alcohols` (Mitsunobu) hydroxyl. Acetals such as glycosyl
+    halides do not count.
     """
-    azo, phosphine, alcohol = map(fixed_pattern, _MITSUNOBU)
     leaving = {hit[0] for hit in left.GetSubstructMatches(fixed_pattern(_LEAVING))}
-    if left.HasSubstructMatch(azo) and left.HasSubstructMatch(phosphine):
-        leaving.update(hit[0] for hit in left.GetSubstructMatches(alcohol))
+    if alcohols:
+        leaving.update(hit[0] for hit in left.GetSubstructMatches(fixed_pattern("[OX2H]-[CX4]")))
     if not leaving:
         return ()
     substituted = []

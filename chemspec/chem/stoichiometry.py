@@ -4,8 +4,10 @@ A bis-tosylate needs tosyl chloride twice, which a mixture names once: an over-r
 """
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 from chemspec.chem.atom_maps import map_atoms
 from chemspec.chem.parsing import mol_from_smiles
@@ -52,6 +54,26 @@ def extra_copies(reactants: str, product: str) -> tuple[str, ...]:
                 best = min(best, (bonds, copies)) if bonds else best
                 break
     return best[1]
+
+
+def missing_labels(reactants: str, product: str) -> Counter[str]:
+    """Return the isotope labels of a product, such as "[2H]", of which its reactants have none."""
+    given, required = (_labels(mol_from_smiles(side).GetAtoms()) for side in (reactants, product))
+    return Counter({label: count for label, count in required.items() if label not in given})
+
+
+def lost_labels(reactants: str, product: str, step: Strategy) -> Counter[str]:
+    """Return the isotope labels that the product lacks, of atoms that it takes and of hydrogen at its carbon atoms."""
+    stays, remaining = set(step.origin), []
+    for atom in mol_from_smiles(reactants).GetAtoms():
+        carbons = {near.GetIdx() for near in atom.GetNeighbors() if (atom.GetSymbol(), near.GetSymbol()) == ("H", "C")}
+        if stays & {atom.GetIdx(), *carbons}:
+            remaining.append(atom)
+    return _labels(remaining) - _labels(mol_from_smiles(product).GetAtoms())
+
+
+def _labels(atoms: Iterable[Any]) -> Counter[str]:
+    return Counter(f"[{atom.GetIsotope()}{atom.GetSymbol()}]" for atom in atoms if atom.GetIsotope())
 
 
 def _candidates(reactants: str) -> list[str]:

@@ -11,12 +11,14 @@ from rdkit import Chem, rdBase
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.atom_maps import AtomMap, map_atoms, read_graph
 from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
-from chemspec.chem.stereo_changes import changed_centres, flipped_double_bonds, retained_centres
+from chemspec.chem.stereo_changes import changed_centres, flipped_double_bonds, retained_centres, take_oxygen_of_acid
 
 FOLDER = Path(__file__).parent  # of the tables
 SECONDS = 0.2  # of processor time for one atom map
 NO_CLASS = "No known class"  # where atoms cannot come from where they seem to
 OPENED = "an aromatic ring would have to open"
+# Families that may make any carbon-carbon bond: several at once, or nothing is known of them.
+_ANY_CARBON_BOND = {"bond", "other", "ring", "cycloaddition", "click", "strecker", "mannich", "ugi", "rearrangement"}
 # Canonical SMILES of solvents, bases and ligands, which seldom give atoms.
 BYSTANDERS = frozenset((FOLDER / "bystanders.txt").read_text(encoding="utf-8").split())
 
@@ -69,15 +71,19 @@ def strategy(reactants: str, product: str) -> Strategy | None:
     with rdBase.BlockLogs():
         left, right = mol_from_smiles(reactants), mol_from_smiles(product)
         ranks = list(Chem.CanonicalRankAtoms(right, breakTies=False, includeChirality=False))
-        made = tuple(match.made_bonds())
+        mitsunobu = take_oxygen_of_acid(match, left, right)
+        made = tuple(pair for pair in match.made_bonds() if all(match.right.kinds[atom][0] > 1 for atom in pair))
         touched = [atom for atom in range(len(match.origin)) if match.changes(atom)]
         changed = {match.origin[atom] for atom in touched if match.origin[atom] >= 0}
         changed.update(match.lost)
-        rule = _ring(match, left, right, made) or _classify(left, right, made, set(touched), changed)
+        moves = _carbon_moves(match)
+        rule = None if moves else _ring(match, left, right, made)
+        rule = rule or _classify(left, right, made, set(touched), changed, moves)
+        moves = moves and rule.family != "rearrangement"
         if rule.family == "O-deprotection" and all(right.GetAtomWithIdx(atom).GetSymbol() != "O" for atom in touched):
             rule = replace(rule, family="N-deprotection")  # as of benzyl groups, which both may carry
         rules = dict.fromkeys([rule, *_apart(match, left, right, made, touched)])
-        moves, unlikely = _carbon_moves(match), _unlikely(match, left, right, made, rules)
+        unlikely = _unlikely(match, left, right, made, rules)
         inverted, unset, lost = changed_centres(match, left, right)
         where = [tuple(sorted((ranks[a], ranks[b]))) for a, b in made] or [(ranks[atom],) for atom in touched]
         return Strategy(
@@ -97,7 +103,9 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             moves,
             _bond_shifted(match, made),
             unlikely,
-            retained_centres(match, left, right) if "@" in product else (),
+            retained_centres(match, left, right, alcohols=mitsunobu or "(Mitsunobu)" in rule.name)
+            if "@" in product
+            else (),
         )
 
 
@@ -179,15 +187,26 @@ def _unlikely(match: AtomMap, left: Any, right: Any, made: Iterable[tuple[int, i
         return OPENED
     groups = connected_groups(bonds, match.lost)
     hydrocarbon = {atom for group in groups if all(kinds[far][0] == 6 for far in group) for atom in group}
-    if any(kinds[atom][0] == 6 and near in hydrocarbon and bonds[atom][near] == 1 for atom, near in broken):
+    if any(
+        kinds[atom][0] == 6 and near in hydrocarbon and bonds[atom][near] == 1 and not _is_metathesis(match, atom, near)
+        for atom, near in broken
+    ):
         return "a carbon chain would have to break"
     families = {rule.family.split()[0] for rule in rules}
-    if families & {"bond", "other", "ring", "cycloaddition", "click", "strecker"}:
+    if families & _ANY_CARBON_BOND:
         return ""
     carbons = [pair for pair in made if all(match.right.kinds[atom][0] == 6 for atom in pair)]
     if any(not any(_fits_product(rule.product, right, {frozenset(pair)}, set()) for rule in rules) for pair in carbons):
         return "a carbon-carbon bond is made that does not belong to this reaction"
     return ""
+
+
+def _is_metathesis(match: AtomMap, atom: int, vinyl: int) -> bool:
+    """Return whether an alkene carbon takes the place of a vinyl group that leaves an atom: the map keeps one C=C."""
+    old, new, origin = match.left.bonds, match.right.bonds, match.origin
+    gained = [near for near in new[match.target[atom]] if origin[near] >= 0 and origin[near] not in old[atom]]
+    alkenes = [near for near in gained if 2 in old[origin[near]].values() and 2 in new[near].values()]
+    return 2 in old[vinyl].values() and bool(alkenes)
 
 
 def _bond_shifted(match: AtomMap, made: tuple[tuple[int, int], ...]) -> bool:
@@ -205,13 +224,18 @@ def _bond_shifted(match: AtomMap, made: tuple[tuple[int, int], ...]) -> bool:
     )
 
 
-def _classify(left: Any, right: Any, made: tuple[tuple[int, int], ...], touched: set[int], changed: set[int]) -> Rule:
+def _classify(
+    left: Any, right: Any, made: Iterable[tuple[int, int]], touched: set[int], changed: set[int], moves: bool = False
+) -> Rule:
+    """Return the first class that fits; a rearrangement only where a carbon group `moves`."""
     pairs = {frozenset(pair) for pair in made}
     for rule in _rules():
+        if rule.family == "rearrangement" and not moves:
+            continue
         if _fits_product(rule.product, right, pairs, touched) and all(
             any(
                 {hit[atom] for atom in _numbered(pattern)} <= changed
-                for hit in left.GetSubstructMatches(pattern, maxMatches=50)
+                for hit in left.GetSubstructMatches(pattern, uniquify=False, maxMatches=100)
             )
             for pattern in rule.reactants
         ):

@@ -152,6 +152,7 @@ def _answer_row(rank: int, answer: Hypothesis, item: DecodeResult, first: dict[s
 
 def print_review(review: Review) -> None:
     """Print the suggestions of a review."""
+    from chemspec.chem.flask_check import hazards
     from chemspec.precedents import in_words
     from chemspec.review.suggestions import describe_check, format_percent
 
@@ -172,6 +173,7 @@ def print_review(review: Review) -> None:
                 "E/Z": suggestion.geometry,
                 "problems": "; ".join(suggestion.problems),
                 "notes": "; ".join(suggestion.notes),
+                "hazards": "; ".join(hazards(*suggestion.sides)) if suggestion.best.valid else "",
             }
             for suggestion in review.suggestions
         ]

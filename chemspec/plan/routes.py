@@ -242,10 +242,11 @@ def step_class(node: Node) -> str:
 
 
 def step_conditions(node: Node, evidence: Evidence = MappingProxyType({})) -> str:
-    """Return the conditions of the nearest precedents of the step that forms a molecule, else the proposed reagents."""
+    """Return conditions of the step that forms a molecule: recorded ones, those that confirm it, or proposed ones."""
     assert node.step
-    recorded = evidence.get(node.step.reaction(node.smiles), Found()).conditions
-    return recorded[0].text if recorded else in_words(node.step.reagents)
+    if recorded := evidence.get(node.step.reaction(node.smiles), Found()).conditions:
+        return recorded[0].text
+    return in_words((node.step.opinion == "agrees" and node.step.added) or node.step.reagents)
 
 
 def step_percent(step: Proposal) -> str:

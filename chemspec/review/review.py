@@ -18,6 +18,7 @@ from chemspec.precedents import Precedents
 from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, find_precedents
 from chemspec.review.selectivity import Selectivity, find_selectivity
 from chemspec.review.suggestions import (
+    FROM_PRECEDENTS,
     Suggestion,
     answer_probability,
     describe_check,
@@ -121,9 +122,7 @@ def review_result(
         for item in suggestions[:described]
     ]
     if task == "retro":
-        checker.propose(
-            suggestion.reaction for suggestion in evidence if suggestion.best.valid and not suggestion.reagents[0]
-        )
+        checker.propose(item.reaction for item in evidence if item.best.valid and item.reagents[1] != FROM_PRECEDENTS)
         evidence = [
             replace(
                 item,

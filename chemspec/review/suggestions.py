@@ -7,8 +7,9 @@ from functools import cached_property
 from chemspec import chem
 from chemspec.chem.flask_check import atoms_by_molecule, missing_or_conflicting
 from chemspec.chem.names.reagents import name_in_list
+from chemspec.chem.query import drop_stereo
 from chemspec.chem.stereo_gaps import drop_geometry, geometry, open_stereo
-from chemspec.chem.stoichiometry import extra_copies, missing_elements, strategy_of_step
+from chemspec.chem.stoichiometry import extra_copies, lost_labels, missing_elements, missing_labels, strategy_of_step
 from chemspec.chem.strategy import BYSTANDERS, Strategy
 from chemspec.chem.weapons_convention import refusal
 from chemspec.engine.distinct import echoes_query
@@ -19,7 +20,8 @@ from chemspec.types import DecodeResult, Hypothesis
 
 CONFIDENT, DOUBTFUL = 0.8, MIN_CONFIDENCE  # probabilities that separate high, medium and low confidence
 PROBLEM_FACTOR = 0.2  # factor on the probability of a retro suggestion with problems, for the ranking
-FROM_PRECEDENTS, PROPOSED_BY_MODEL = "from precedents", "proposed by a model"  # sources of reagents
+# Sources of reagents.
+FROM_PRECEDENTS, USUAL, PROPOSED_BY_MODEL = "from precedents", "usual for the class", "proposed by a model"
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,11 @@ class Suggestion:
 
     @property
     def reagents(self) -> tuple[str, str]:
-        """SMILES of the likeliest reagents, and where they are from; empty if there are none."""
+        """SMILES of reagents, and where they are from: recorded, usual ones that confirm the step, or proposed."""
         if self.precedents and self.precedents.conditions:
             return self.precedents.conditions[0].reagents, FROM_PRECEDENTS
+        if self.check and self.check.confirmed and self.step and self.check.added == self.step.reagents != "":
+            return self.check.added, USUAL
         reagents = next((reagents for reagents, _ in self.proposed), "")
         return reagents, PROPOSED_BY_MODEL * bool(reagents)
 
@@ -193,8 +197,8 @@ def rank_suggestions(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
 
 
 def spoils_stereo(step: Strategy) -> bool:
-    """Return whether a step changes a stereocentre or double bond outside the reaction centre."""
-    return bool(step.inverted or step.unset or step.flipped)
+    """Return whether a step changes a stereocentre or double bond that it should keep, or keeps one that it inverts."""
+    return bool(step.inverted or step.unset or step.flipped or step.retained)
 
 
 def _find_problems(suggestion: Suggestion) -> Iterator[str]:
@@ -217,6 +221,10 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         yield f"{element_counts(taken)} of the product could only come from a solvent, base or counterion"
     elif task == "forward" and change and change.unlikely and not (change.carbon_moves or change.bond_shifted):
         yield change.unlikely
+    if missing := missing_labels(left, right):
+        yield f"isotope label missing: the reactants do not have {element_counts(missing)}"
+    elif change and task == "forward" and (lost := lost_labels(left, right, change)):
+        yield f"isotope label lost: this product lacks {element_counts(lost)} of the reactants"
     if copies and task == "forward":
         reactant = copies.split(".")[0]
         yield f"over-reaction: takes {2 + copies.count('.')} equivalents of {name_in_list(reactant) or reactant}"
@@ -240,7 +248,9 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         if task == "retro" and change.key[0] == "dehalogenation":
             yield "removes a halogen that would have to be introduced first"
     check = suggestion.check
-    if check and check.verdict == "differs":
+    if check and check.product and check.verdict == "differs" and drop_stereo(check.product) == drop_stereo(right):
+        yield "the forward model expects another stereoisomer, or leaves open which"
+    elif check and check.verdict == "differs":
         yield f"the forward model {'expects another' if check.product else 'gives no'} product"
     elif check and check.verdict == "unsure":
         yield f"the forward model is unsure of it ({format_percent(check.probability)})"

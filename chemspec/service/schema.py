@@ -164,7 +164,7 @@ class SuggestionAnswer(BaseModel):
     geometry: str = Field(description="E/Z isomers of a product with probabilities, 'E 76 %, Z 2 %'; empty if one")
     forward: Check | None = Field(description="null if unchecked")
     reagents: dict[str, str] | None = Field(
-        description="smiles, text and source: from the nearest precedents or a model"
+        description="smiles, text and source: from the nearest precedents, usual, or from a model"
     )
     precedents: dict[str, Any] | None = Field(description="patent reactions with the same change: close, wide, nearest")
     stock: list[str] = Field(description="for each molecule whether it can be bought")

@@ -10,6 +10,7 @@ import pytest
 from command_line import call, last, refusal
 from small import QUERIES
 
+from chemspec.chem import flask_check
 from chemspec.review.review import ANSWER_COLUMNS
 
 pytestmark = pytest.mark.usefixtures("models")
@@ -27,6 +28,13 @@ def test_json_has_a_review_of_each_result() -> None:
     assert all(item["forward"]["verdict"] in ("agrees", "unsure", "differs") for item in suggestions)
     assert "review" not in last(call("predict", QUERY, *RETRO, "--json"))["results"][0]
     assert "forward model" in call("predict", QUERY, *RETRO, "--review").stdout
+
+
+def test_text_names_hazards_as_the_document_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("chemspec.chem.flask_check._hazard_rows", lambda: [((("[#6]",),), "carbon is here")])
+    flask_check.hazards.cache_clear()
+    assert "carbon is here" in call("predict", QUERY, *RETRO, "--review").stdout
+    flask_check.hazards.cache_clear()
 
 
 def test_rows_of_files_have_the_review() -> None:

@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,7 @@ from chemspec.plan.routes import (
     rank_routes,
     route_distance,
     route_titles,
+    step_conditions,
     step_percent,
     step_table,
 )
@@ -226,3 +228,13 @@ def test_a_summary_says_the_weakest_step_and_what_is_doubtful(found: Plan) -> No
     )
     assert document["children"][0]["metadata"]["step"] == 5
     assert document["children"][0]["metadata"]["class"] == "Amide formation"
+
+
+def test_reagents_that_confirm_a_step_go_before_proposed_ones_and_after_recorded_ones() -> None:
+    step = Proposal(("CCO",), 0.5, round_trip=0.6, reagents="ClCCl", added="CN(C)C=O")
+    node = Node("CC=O", "", step, (Node("CCO"),))
+    assert step_conditions(node) == "DMF"
+    assert step_conditions(replace(node, step=replace(step, round_trip=0.1))) == "DCM"
+    assert step_conditions(replace(node, step=replace(step, added=""))) == "DCM"
+    recorded = {step.reaction("CC=O"): Found(conditions=(Conditions("C1CCOC1", 1),))}
+    assert step_conditions(node, recorded) == "THF"

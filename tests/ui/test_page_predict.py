@@ -36,13 +36,24 @@ from chemspec.plan import depict as route_drawing
 from chemspec.plan.routes import Node, Route
 from chemspec.plan.stock import BUILT_IN, load_stock, stock_marks
 from chemspec.plugins import DECODERS, DRAFTERS
+from chemspec.precedents import Conditions, Found
 from chemspec.review import suggestions
 from chemspec.review.forward_check import ForwardCheck
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.common import bond_picker, query_box, queued_engine, scheme
 from chemspec.ui.common.tags import join
-from chemspec.ui.predict import card_parts, details, gallery, options, query_panel, query_view, reviewing, token_origins
+from chemspec.ui.predict import (
+    answers,
+    card_parts,
+    details,
+    gallery,
+    options,
+    query_panel,
+    query_view,
+    reviewing,
+    token_origins,
+)
 from pages import MODELS, html, weights
 
 
@@ -97,6 +108,60 @@ def test_answers_that_are_one_idea_share_a_card() -> None:
     assert [(card.name, len(card.members)) for card in found] == [("N-Alkylation", 2), ("Amide formation", 1)]
     assert found[0].also == "also as bromide"
     assert found[0].probability == pytest.approx(2 * found[1].best.probability)
+
+
+@pytest.mark.parametrize(
+    ("task", "query", "answer", "problem"),
+    [
+        ("forward", "[2H]C([2H])([2H])I.Oc1ccccc1", "COc1ccccc1", "label lost: this product lacks 3 [2H]"),
+        ("forward", "[13CH3]I.Oc1ccccc1", "COc1ccccc1", "label lost: this product lacks 1 [13C]"),
+        ("retro", "[13CH3]Oc1ccccc1", "CI.Oc1ccccc1", "label missing: the reactants do not have 1 [13C]"),
+        ("forward", "[13CH3]I.Oc1ccccc1", "[13CH3]Oc1ccccc1", ""),
+        ("forward", "COc1ccccc1.[2H]O[2H]", "[2H]C([2H])([2H])Oc1ccccc1", ""),  # a solvent, as much as it takes
+        ("retro", "O=C(O)c1ccccc1", "[13CH3]OC(=O)c1ccccc1", ""),  # its label leaves
+    ],
+)
+def test_isotope_labels_are_watched(task: Any, query: str, answer: str, problem: str) -> None:
+    (card,) = suggestions.group_answers(task, canonical(query), result(canonical(answer)))
+    told = [text for text in card.problems if "label" in text]
+    assert len(told) == bool(problem) and problem in "".join(told)
+
+
+def test_another_stereoisomer_is_no_other_product() -> None:
+    target = "COC(=O)/C=C/c1ccccc1"
+    (card,) = suggestions.group_answers("retro", target, result("COC(=O)CP(=O)(OC)OC.O=Cc1ccccc1"))
+    unset = replace(card, check=ForwardCheck(False, 0.9, "COC(=O)C=Cc1ccccc1"))
+    assert unset.problems[-1] == "the forward model expects another stereoisomer, or leaves open which"
+    other = replace(card, check=ForwardCheck(False, 0.9, "CCO"))
+    assert other.problems[-1] == "the forward model expects another product"
+
+
+def test_the_heading_counts_the_strategies_and_sets_that_are_not_drawn_yet() -> None:
+    found = suggestions.group_answers("retro", LIDOCAINE, result(*ALKYLATED, "CCN(CC)CC(=O)Cl.Cc1cccc(C)c1N"))
+    question = query_panel.Question("retro", "retro", LIDOCAINE, DecodeSettings(), cards=1)
+    assert answers.answers_heading(question, found) == "2 strategies, 3 sets of precursors"
+
+
+def test_of_epimeric_precursors_the_one_that_a_substitution_inverts_goes_first() -> None:
+    target = "CC[C@H](C)N=[N+]=[N-]"
+    retained, inverted = (f"{left}.[N-]=[N+]=[N-]" for left in ("CC[C@H](C)Br", "CC[C@@H](C)Br"))
+    (card,) = suggestions.group_answers("retro", target, result(*map(canonical, (retained, inverted))))
+    assert card.best.canonical == canonical(inverted) and not card.problems
+    assert card.probability == suggestions.answer_probability(card.best)  # that of the other counts nothing
+
+
+def test_reagents_that_confirm_a_step_go_before_proposed_ones_and_after_recorded_ones() -> None:
+    target, precursor = "O=CC1CCCCC1", "CCOC(=O)C1CCCCC1"
+    (card,) = suggestions.group_answers("retro", target, result(precursor))
+    proposed = replace(card, proposed=(("[AlH4-].[Li+].C1CCOC1", 0.4),))
+    assert card.step and card.step.reagents
+    confirmed = replace(proposed, check=ForwardCheck(True, 0.5, target, card.step.reagents))
+    assert confirmed.reagents == (card.step.reagents, "usual for the class")
+    unsure = replace(confirmed, check=ForwardCheck(True, 0.1, target, card.step.reagents))
+    alone = replace(confirmed, check=ForwardCheck(True, 0.5, target))
+    assert unsure.reagents == alone.reagents == proposed.reagents == ("[AlH4-].[Li+].C1CCOC1", "proposed by a model")
+    recorded = replace(confirmed, precedents=Found(conditions=(Conditions("ClCCl", 1),)))
+    assert recorded.reagents == ("ClCCl", "from precedents")
 
 
 def test_a_wrong_epimer_counts_nothing_and_is_told() -> None:

@@ -70,9 +70,9 @@ def show_plan(plan: Plan, models: Expander) -> None:
         _show_groups(titled, models)
     st.caption(
         "Percent at a step: how often predictions with this score were the recorded route, no yield. "
-        "Ranked by the product of these, reduced to a tenth where the forward model, "
-        "without reagents and with proposed ones, predicts another product. Conditions are those of the nearest patent "
-        "reactions, else proposed by a model. The address of this page holds the target and your constraints. "
+        "Ranked by the product of these, reduced to a tenth where the forward model, with and without reagents, "
+        "predicts another product. Conditions are those of the nearest patent reactions, else those that confirmed the "
+        "step, else proposed by a model. The address of this page holds the target and your constraints. "
         + ("" if precedent_index() else "No index of patent reactions is installed, so steps come without precedents. ")
         + _effort(plan)
     )

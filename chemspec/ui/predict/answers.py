@@ -87,10 +87,11 @@ def _preview_answer(question: Question, first: DecodeResult) -> None:
 
 def answers_heading(question: Question, cards: Sequence[Suggestion]) -> str:
     """Return how many answers there are, in words."""
-    count = min(question.cards, len(cards))
+    count = len(cards)
     if question.task == "forward":
+        count = min(question.cards, count)
         return f"{count} product{'s' * (count != 1)}"
-    answers = sum(len(card.members) for card in cards[:count])
+    answers = sum(len(card.members) for card in cards)
     strategies = f"{count} strateg{'y' if count == 1 else 'ies'}"
     return strategies if answers == count else f"{strategies}, {answers} sets of precursors"
 
