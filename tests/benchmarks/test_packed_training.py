@@ -1,4 +1,4 @@
-"""The script that trained the shipped forward model last: batches, losses and steps are those of `chemspec train`."""
+"""The script that trained the shipped models last: batches, losses and steps are those of `chemspec train`."""
 
 import copy
 import runpy
@@ -44,6 +44,12 @@ def test_a_sequence_that_no_batch_can_hold_is_refused() -> None:
     long = RaggedArray.pack([[4] * 300])
     with pytest.raises(ValueError, match="a sequence of 301 tokens"):
         next(SCRIPT["pack"](Pairs(long, long), [0], SCRIPT["Shape"]()))
+
+
+def test_batches_have_the_proportions_of_the_data() -> None:
+    data = Pairs(RaggedArray.pack([[4] * 10] * 3), RaggedArray.pack([[4] * 29] * 3))  # and eos
+    shape = SCRIPT["Shape"].of([data, data])
+    assert (shape.sources, shape.targets) == (16_384, 48_896)
 
 
 def test_losses_and_gradients_are_those_of_padded_batches(pairs: Pairs, model: Transformer) -> None:

@@ -3,9 +3,10 @@
     python assets/docs/recipes/packed_training.py --start MODEL --data FOLDER FOLDER --minutes 4.1 --out FOLDER
 
 goes on from the weights of MODEL, a pre-norm model with one embedding, on all `--data` together: folders of `chemspec
-data` with the model's vocabulary. `val.npz` of the last one is validated on. The learning rate is constant after a
-warm-up, for `--share` of the time, and then falls to zero along a cosine; so the result depends on the machine. Writes
-`model/`, `log.csv` and `settings.json`.
+data` with the model's vocabulary, or with one that extends it. `val.npz` of the last one is validated on. With
+`--encoder-layers` the encoder gets further layers, which leave its function unchanged at first. The learning rate is
+constant after a warm-up, for `--share` of the time, and then falls to zero along a cosine; so the result depends on the
+machine. Writes `model/`, `log.csv` and `settings.json`.
 
 `chemspec train` computes the same loss on padded batches of many shapes, and on an H100 waits for the host. Here the
 sequences of a batch lie end to end in arrays of one shape, attention is computed within each (FlashAttention of
@@ -23,7 +24,7 @@ import json
 import math
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,8 @@ from torch.utils.data import DataLoader, IterableDataset
 from chemspec.data.arrays import Pairs
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Attention, Layer, Stack, Transformer
-from chemspec.tokenizer import BOS, EOS
+from chemspec.tokenizer import BOS, EOS, Tokenizer
+from chemspec.train.initial_weights import copy_initial_weights
 from chemspec.train.optim import orthogonalise
 
 LONGEST = 256  # tokens of a sequence, or of a filler
@@ -56,6 +58,15 @@ class Shape:
     sources: int = 40_448
     targets: int = 24_832
     sequences: int = 1024
+
+    @classmethod
+    def of(cls, parts: Sequence[Pairs]) -> Shape:
+        """Return sizes in proportion to the tokens of some data, as many in all as by default."""
+        sources = sum(len(pairs.sources.flat) for pairs in parts)
+        targets = sum(len(pairs.targets.flat) + len(pairs) for pairs in parts)
+        both = cls.sources + cls.targets
+        share = round(both * sources / (sources + targets) / 128) * 128
+        return cls(share, both - share)
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -337,16 +348,20 @@ def load_batches(parts: Sequence[Pairs], shape: Shape, seed: int, workers: int) 
     return iter(DataLoader(Batches(parts, shape, seed), batch_size=None, num_workers=workers, **options))
 
 
-def train(arguments: argparse.Namespace, shape: Shape) -> float:
+def train(arguments: argparse.Namespace) -> float:
     """Train by the arguments of the command line; returns the last validation loss."""
     began = time.monotonic()
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    loaded = checkpoint.load(arguments.start)
-    model = Transformer(loaded.config).to(device)
-    model.load_state_dict(loaded.model.state_dict())
+    loaded, tokenizer = checkpoint.load(arguments.start), Tokenizer.load(arguments.data[-1] / "vocab.json")
+    layers = arguments.encoder_layers or loaded.config.encoder_layers
+    config = replace(loaded.config, encoder_layers=layers, vocab_size=len(tokenizer))
+    model = Transformer(config)
+    copy_initial_weights(model, arguments.start, tokenizer)
+    model.to(device)
+    parts = [Pairs.load(folder / "train.npz") for folder in arguments.data]
+    shape = Shape.of(parts)
     packed, optimizer = PackedModel(model, shape), Optimizer(model)
     step = Step(packed, optimizer)
-    parts = [Pairs.load(folder / "train.npz") for folder in arguments.data]
     held = Pairs.load(arguments.data[-1] / "val.npz")
     held_batches = [build_batch(held, batch, shape).to(device) for batch in pack(held, range(len(held)), shape)]
     batches = load_batches(parts, shape, arguments.seed, arguments.workers)
@@ -378,9 +393,9 @@ def train(arguments: argparse.Namespace, shape: Shape) -> float:
             if held_loss:
                 print(f"step {trained} after {seconds:.0f} s: loss {loss:.4f}, validation {held_loss}", flush=True)
     final = validation_loss(packed, held_batches)
-    plain = Transformer(loaded.config)
+    plain = Transformer(config)
     plain.load_state_dict({name: tensor.cpu() for name, tensor in model.state_dict().items()})
-    checkpoint.save(arguments.out / "model", plain, loaded.tokenizer, task=loaded.task)
+    checkpoint.save(arguments.out / "model", plain, tokenizer, task=loaded.task)
     print(f"end: {trained} steps, validation loss {final:.5f}", flush=True)
     return final
 
@@ -391,6 +406,7 @@ def parse(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--start", type=Path, required=True, help="model folder to go on from")
     parser.add_argument("--data", type=Path, nargs="+", required=True, help="data folders; the last has val.npz")
     parser.add_argument("--out", type=Path, required=True, help="run folder")
+    parser.add_argument("--encoder-layers", type=int, default=0, help="layers of the encoder; default: as the start")
     parser.add_argument("--minutes", type=float, default=4.1, help="duration of the run")
     parser.add_argument("--share", type=float, default=0.3, help="share of the time at the peak learning rate")
     parser.add_argument("--lr", type=float, default=1.2e-3, help="peak learning rate")
@@ -403,4 +419,4 @@ def parse(given: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 if __name__ == "__main__":
-    train(parse(), Shape())
+    train(parse())
