@@ -311,8 +311,9 @@ def test_every_pass_names_the_source_of_its_best_draft(
     monkeypatch.setattr("chemspec.decode.generate.Decoding", forced(compiled))
     engine = shipped()
     accepted = shared = 0
+    queries = [*QUERIES, "CCCc1cccc2c1OCCNC2"]  # the last: a draft that is not the first one has the longest match
     for result in engine.predict(
-        QUERIES, DecodeSettings(decoder="greedy", n=1, drafter=drafter, drafting="fixed", max_len=40)
+        queries, DecodeSettings(decoder="greedy", n=1, drafter=drafter, drafting="fixed", max_len=40)
     ):
         answer, start = (*result.hypotheses[0].tokens, ""), 0
         for step in result.trace.passes:

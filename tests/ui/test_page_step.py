@@ -134,7 +134,7 @@ def test_spec_verification_is_stepped_through_and_shows_what_the_model_would_hav
     settings = app.session_state["step_shown"].settings
     assert (settings.decoder, settings.beta, settings.tau, settings.exact) == ("greedy", 3, 1.0, False)
     lesser = [token for token in scene(app)["answers"][0]["tokens"] if token["instead"]]
-    assert [(token["text"], token["instead"][0], token["origin"]) for token in lesser] == [("Cl", "O", "ahead")]
+    assert [(token["text"], token["instead"][0], token["origin"]) for token in lesser] == [("Cl", "N", "ahead")]
     assert any("not the model's first choice" in step["summary"] for step in scene(app)["passes"])
 
 
