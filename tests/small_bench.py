@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from command_line import call
@@ -51,6 +53,8 @@ def papers_in_small(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def bench_papers(out: Path, *words: str) -> Any:
     """Run `bench papers` with two queries."""
-    done = call("bench", "papers", "--out", out, "--limit", 2, "--seconds", 0.01, "--threads", 1, *words)
+    with mock.patch.dict(os.environ):
+        os.environ.pop("CHEMSPEC_DATA", None)  # the built-in queries
+        done = call("bench", "papers", "--out", out, "--limit", 2, "--seconds", 0.01, "--threads", 1, *words)
     assert done.exit_code == 0, done.output
     return done
