@@ -136,7 +136,7 @@ def _suggestion_cells(job: Job, suggestion: dict[str, Any]) -> dict[str, Cell]:
     sources = [Precedent(**item).source for item in matches["nearest"]] if matches else []
     checked = ForwardCheck(check["verdict"] != "differs", check["probability"], check["product"]) if check else None
     return {
-        "chance": round(suggestion["probability"], 4) if suggestion["calibrated"] else "",
+        "chance": round(suggestion["probability"], 6) if suggestion["calibrated"] else "",
         "note": "; ".join([*suggestion["problems"], *(f"hazard: {sentence}" for sentence in hazards)]),
         "class": suggestion["class"],
         "stock": "; ".join(filter(None, suggestion["stock"])),

@@ -266,7 +266,7 @@ def answer_record(card: Suggestion) -> dict[str, object]:
         "rank": card.rank,
         "smiles": card.best.canonical,
         "class": card.step.name if card.step else "",
-        "chance": f"{card.probability:.4g}" if card.calibrated else "",
+        "chance": f"{card.probability:.6g}" if card.calibrated else "",
         "model_probability": f"{card.best.probability:.6g}",
         "alike": " ; ".join(twin.canonical for twin, _ in card.alternatives),
         "stock": "; ".join(filter(None, card.stock)),
