@@ -17,7 +17,7 @@ _TRANS = {
 }
 
 _LEAVING = "[Cl,Br,I,$(OS(=O)(=O)[#6])]"
-_MITSUNOBU = ("[NX2](C(=O)[O,N])=[NX2]C(=O)[O,N]", "[PX3]")  # an azodicarboxylate and a phosphine
+_MITSUNOBU = ("[NX2](C(=O)[O,N])=[NX2]C(=O)[O,N]", "[PX3]")
 _NUCLEOPHILES = ("N", "O", "S")
 
 
@@ -47,13 +47,13 @@ def changed_centres(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, .
     return tuple(inverted), tuple(unset), tuple(atom for atom in untold if atom in dict(centres))
 
 
-def take_oxygen_of_acid(match: AtomMap, left: Any, right: Any) -> bool:
-    """Return whether this is a Mitsunobu reaction, whose esters have the oxygen of the acid: the map is made to say so.
+def has_mitsunobu_reagents(left: Any) -> bool:
+    """Return whether reactants hold an azodicarboxylate and a phosphine."""
+    return all(left.HasSubstructMatch(fixed_pattern(reagent)) for reagent in _MITSUNOBU)
 
-    By itself it keeps the oxygen of the alcohol, as an acylation does.
-    """
-    if not all(left.HasSubstructMatch(fixed_pattern(reagent)) for reagent in _MITSUNOBU):
-        return False
+
+def take_oxygen_of_acid(match: AtomMap, right: Any) -> None:
+    """Map the oxygen of a Mitsunobu ester to that of the acid; the map has the alcohol's, as after an acylation."""
     for carbon, oxygen, acyl in right.GetSubstructMatches(fixed_pattern("[CX4]-[OX2]-[$([CX3]=O)]")):
         alcohol, alkoxide, acid = (match.origin[atom] for atom in (carbon, oxygen, acyl))
         if min(alcohol, alkoxide, acid) >= 0 and alkoxide in match.left.bonds[alcohol].keys() - match.left.bonds[acid]:
@@ -61,7 +61,6 @@ def take_oxygen_of_acid(match: AtomMap, left: Any, right: Any) -> bool:
                 if order == 1 and match.left.kinds[hydroxyl][0] == 8 and match.target[hydroxyl] < 0:
                     match.pair(oxygen, hydroxyl)
                     break
-    return True
 
 
 def retained_centres(match: AtomMap, left: Any, right: Any, *, alcohols: bool = False) -> tuple[int, ...]:

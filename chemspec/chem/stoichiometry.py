@@ -3,11 +3,10 @@
 A bis-tosylate needs tosyl chloride twice, which a mixture names once: an over-reaction, classified with it doubled.
 """
 
+import re
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
 
 from chemspec.chem.atom_maps import map_atoms
 from chemspec.chem.parsing import mol_from_smiles
@@ -24,6 +23,7 @@ Cl Br I [Cl-] [Br-] [I-] [Na+] [K+] [Li+] O=C(O)C(F)(F)F O=C([O-])C(F)(F)F CS(=O
 O=C(O)C(=O)O Cc1ccc(S(=O)(=O)O)cc1 O=C(O)C=CC(=O)O O=C(O)/C=C/C(=O)O
 """
 SALT_FORMERS = frozenset(_SALT_FORMERS.split())
+_LABELS = re.compile(r"\[(\d+)([A-Z][a-z]?|[a-z]+)")  # isotope and symbol in SMILES
 
 
 @lru_cache(maxsize=4000)
@@ -58,22 +58,25 @@ def extra_copies(reactants: str, product: str) -> tuple[str, ...]:
 
 def missing_labels(reactants: str, product: str) -> Counter[str]:
     """Return the isotope labels of a product, such as "[2H]", of which its reactants have none."""
-    given, required = (_labels(mol_from_smiles(side).GetAtoms()) for side in (reactants, product))
+    given, required = _labels(reactants), _labels(product)
     return Counter({label: count for label, count in required.items() if label not in given})
 
 
 def lost_labels(reactants: str, product: str, step: Strategy) -> Counter[str]:
     """Return the isotope labels that the product lacks, of atoms that it takes and of hydrogen at its carbon atoms."""
-    stays, remaining = set(step.origin), []
+    remaining = Counter[str]()
+    if not _labels(reactants):
+        return remaining
+    stays = set(step.origin)
     for atom in mol_from_smiles(reactants).GetAtoms():
         carbons = {near.GetIdx() for near in atom.GetNeighbors() if (atom.GetSymbol(), near.GetSymbol()) == ("H", "C")}
-        if stays & {atom.GetIdx(), *carbons}:
-            remaining.append(atom)
-    return _labels(remaining) - _labels(mol_from_smiles(product).GetAtoms())
+        if atom.GetIsotope() and stays & {atom.GetIdx(), *carbons}:
+            remaining[f"[{atom.GetIsotope()}{atom.GetSymbol()}]"] += 1
+    return remaining - _labels(product)
 
 
-def _labels(atoms: Iterable[Any]) -> Counter[str]:
-    return Counter(f"[{atom.GetIsotope()}{atom.GetSymbol()}]" for atom in atoms if atom.GetIsotope())
+def _labels(smiles: str) -> Counter[str]:
+    return Counter(f"[{mass}{symbol.capitalize()}]" for mass, symbol in _LABELS.findall(smiles))
 
 
 def _candidates(reactants: str) -> list[str]:

@@ -11,7 +11,13 @@ from rdkit import Chem, rdBase
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.atom_maps import AtomMap, map_atoms, read_graph
 from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
-from chemspec.chem.stereo_changes import changed_centres, flipped_double_bonds, retained_centres, take_oxygen_of_acid
+from chemspec.chem.stereo_changes import (
+    changed_centres,
+    flipped_double_bonds,
+    has_mitsunobu_reagents,
+    retained_centres,
+    take_oxygen_of_acid,
+)
 
 FOLDER = Path(__file__).parent  # of the tables
 SECONDS = 0.2  # of processor time for one atom map
@@ -71,7 +77,8 @@ def strategy(reactants: str, product: str) -> Strategy | None:
     with rdBase.BlockLogs():
         left, right = mol_from_smiles(reactants), mol_from_smiles(product)
         ranks = list(Chem.CanonicalRankAtoms(right, breakTies=False, includeChirality=False))
-        mitsunobu = take_oxygen_of_acid(match, left, right)
+        if mitsunobu := has_mitsunobu_reagents(left):
+            take_oxygen_of_acid(match, right)
         made = tuple(pair for pair in match.made_bonds() if all(match.right.kinds[atom][0] > 1 for atom in pair))
         touched = [atom for atom in range(len(match.origin)) if match.changes(atom)]
         changed = {match.origin[atom] for atom in touched if match.origin[atom] >= 0}

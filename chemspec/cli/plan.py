@@ -84,12 +84,11 @@ def plan_routes(
     from chemspec.plan.stock import BUILT_IN, load_stock
     from chemspec.precedents import installed
 
-    files = out or []
-    outputs = [export.PlanFile(file) for file in files]
-    opt.check_parent_folders(*files)
-    if within is not None and limits["seconds"] != PlanSettings.seconds:
-        raise ValueError("--within limits the search too; leave --seconds out")
+    outputs = [export.PlanFile(file) for file in out or ()]
+    opt.check_parent_folders(*(output.file for output in outputs))
     if within is not None:
+        if limits["seconds"] != PlanSettings.seconds:
+            raise ValueError("--within limits the search too; leave --seconds out")
         limits |= {"within": within, "seconds": math.inf}
     settings = PlanSettings(**limits, avoid=tuple(avoid or ()))  # reports invalid limits before the models are loaded
     queries = _read_targets(targets, column)
@@ -101,7 +100,7 @@ def plan_routes(
     for target in queries:
         with show.progress_bar("expanding") as progress:
             result = plan(target, expander, can_buy, settings, lambda now: progress(now.expansions, most))
-        all_listed = files or show.answers.quiet  # finding the precedents of a step takes 18 ms
+        all_listed = outputs or show.answers.quiet  # finding the precedents of a step takes 18 ms
         evidence = routes.find_evidence(result.routes if all_listed else result.routes[:MAX_SHOWN], index)
         _print_plan(result, evidence)
         plans.append((result, evidence))
@@ -110,9 +109,9 @@ def plan_routes(
             output.write(as_list=len(queries) > 1)
         if result.interrupted:
             break
-    for file in files:
-        if file.suffix in (".svg", ".png") and not any(each.routes for each, _ in plans):
-            show.print_note(f"{file} is not written: there is no route to draw")
+    for output in outputs:
+        if output.lacks_route:
+            show.print_note(f"{output.file} is not written: there is no route to draw")
     solved = all(each.status == "solved" for each, _ in plans)
     documents = [routes.plan_document(*entry) for entry in plans]
     return Outcome({"plans": documents}, 130 if result.interrupted else 0 if solved else 1)

@@ -33,6 +33,11 @@ class PlanFile:
             drawn = plan.routes[0], route_titles(plan.routes)[0], evidence
             self._picture = depict.to_png(*drawn) if self.file.suffix == ".png" else depict.to_svg(*drawn).encode()
 
+    @property
+    def lacks_route(self) -> bool:
+        """Whether this is a picture of which no plan has a route yet."""
+        return self.file.suffix in (".svg", ".png") and not self._picture
+
     def write(self, *, as_list: bool = False) -> None:
         """Write the plans so far, atomically, but no picture without a route.
 
