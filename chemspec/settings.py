@@ -329,6 +329,21 @@ def decode_settings(decoder: str, n: int, *, exact: bool, remedy: str, **others:
     return replace(settings, n=1) if decoder == "greedy" else settings
 
 
+def ineffective_fields(settings: DecodeSettings) -> dict[str, str]:
+    """Return which fields differ from their defaults without any effect, and with what they have none."""
+    decoder, reads = DECODERS.lookup(settings.decoder), DRAFTERS.lookup(settings.drafts_by).reads
+    sizes = (name for name in ("draft_length", "draft_count", "dilation") if name not in reads)
+    unread = dict.fromkeys(sizes, f"the drafter {settings.drafts_by}")
+    if not decoder.random:
+        unread |= dict.fromkeys(("temperature", "top_p"), f"the decoder {decoder.name}")
+        unread |= {"seed": f"the decoder {decoder.name} and augment 1"} if settings.augment == 1 else {}
+    if decoder.random or decoder.name in ("greedy", "sbs"):
+        unread["length_penalty"] = f"the decoder {decoder.name}"
+    unread |= {"tau": "beta 1"} if settings.beta == 1 else {}
+    default = DecodeSettings()
+    return {name: cause for name, cause in unread.items() if getattr(settings, name) != getattr(default, name)}
+
+
 def with_overrides(settings: DecodeSettings | None, overrides: dict[str, Any]) -> DecodeSettings:
     """Return settings with other values of some fields; a drafter or decoder may be "module:NAME" or "file.py:NAME".
 

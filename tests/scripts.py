@@ -8,8 +8,8 @@ from typing import Any
 import typer
 from typer.core import TyperCommand
 
-from chemspec.cli.base import report_expected_errors
 from chemspec.cli.options import expand_options
+from chemspec.terminal.errors import report_expected_errors
 
 
 class _Command(TyperCommand):

@@ -24,7 +24,7 @@ LAYERS = (
     ("decode",),
     ("testing", "importers"),
     ("engine",),
-    ("io", "evaluation", "replay"),
+    ("io", "evaluation", "replay", "terminal"),
     ("plan", "review"),
     ("jobs",),
     ("train", "ui", "service", "planners", "cluster"),

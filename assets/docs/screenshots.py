@@ -74,8 +74,8 @@ def take(page: Page, file: Path, width: int, tallest: int) -> None:
 
 
 def replay(file: Path) -> None:
-    """Write the picture of `chemspec replay`."""
-    subprocess.run([sys.executable, "-m", "chemspec.cli", "replay", RACED, "-o", str(file)], check=True)
+    """Write the picture of `chemspec race -o`."""
+    subprocess.run([sys.executable, "-m", "chemspec.cli", "race", RACED, "-o", str(file)], check=True)
 
 
 def main(folder: Path, wanted: list[str]) -> None:

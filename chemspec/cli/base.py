@@ -1,41 +1,19 @@
-"""The command-line program, and which errors become messages and exit codes; its sister modules add the commands."""
+"""The command-line program; its sister modules add the commands."""
 
-import _thread
 import io
-import os
 import re
 import sys
-import threading
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from chemspec.cli import show
 from chemspec.cli.options import expand_options
+from chemspec.terminal import console
+from chemspec.terminal.errors import report_expected_errors
 from chemspec.version import __version__
-
-
-@contextmanager
-def report_expected_errors() -> Iterator[None]:
-    """Report errors that a user can act on as one line on standard error and an exit code."""
-    before, sys.unraisablehook = sys.unraisablehook, _repeat_interrupt
-    try:
-        yield
-    except KeyboardInterrupt:
-        show.print_note("interrupted; files written so far stay valid, and the same command continues from there")
-        raise typer.Exit(130) from None
-    except BrokenPipeError:  # the reader closed the pipe, as `head` does: not an error
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # receives what is flushed at exit
-        raise typer.Exit(0) from None
-    except (ValueError, OSError, ModuleNotFoundError) as error:
-        show.print_note(f"error: {_error_message(error)}")
-        raise typer.Exit(2) from None
-    finally:
-        sys.unraisablehook = before
 
 
 class GuardedGroup(TyperGroup):
@@ -61,26 +39,6 @@ def _first_clause(text: str) -> str:
     return re.split(r"[:;]\s|\.?(?:\n\s*\n|\s*$)", text, maxsplit=1)[0] + "."
 
 
-def _error_message(error: Exception) -> str:
-    """Return the message of an error, without the system's error number."""
-    if isinstance(error, FileNotFoundError) and error.filename:
-        return f"there is no file {error.filename}"
-    if isinstance(error, OSError) and error.filename and error.strerror:
-        return f"{error.filename}: {error.strerror}"
-    return str(error)
-
-
-def _repeat_interrupt(unraisable: Any) -> None:
-    """Repeat a Ctrl-C that arrived in a destructor, where Python only prints exceptions."""
-    if issubclass(unraisable.exc_type, KeyboardInterrupt):
-        try:
-            threading.Timer(0.1, _thread.interrupt_main).start()
-        except KeyboardInterrupt:  # on a busy machine the timer may end before this hook, where Python drops it again
-            _repeat_interrupt(unraisable)
-    else:
-        sys.__unraisablehook__(unraisable)
-
-
 app = typer.Typer(
     cls=GuardedGroup,
     help="Reaction prediction and retrosynthesis with lossless speculative decoding.",
@@ -97,7 +55,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # Queries may contain characters that the terminal's encoding lacks.
             stream.reconfigure(errors="backslashreplace")
-    warnings.showwarning = lambda message, *_, **__: show.print_note(f"note: {message}")
+    warnings.showwarning = lambda message, *_, **__: console.print_note(f"note: {message}")
     app()
 
 

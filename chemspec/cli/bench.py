@@ -10,13 +10,14 @@ import typer
 
 from chemspec.bench.settings import BenchSettings
 from chemspec.cli import options as opt
-from chemspec.cli import show
 from chemspec.cli.base import app, command, refuse_group_options
 from chemspec.io import tables
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import Task
 from chemspec.system import gpu
 from chemspec.tasks import check_task
+from chemspec.terminal import console
+from chemspec.terminal.documented_options import FieldsOf
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
@@ -34,7 +35,7 @@ def benchmark_speed(
     task: str = "both",
     dtype: tuple[str, ...] = ("auto",),
     *,
-    rows: Annotated[dict[str, Any], opt.FieldsOf(BenchSettings, ROWS)],
+    rows: Annotated[dict[str, Any], FieldsOf(BenchSettings, ROWS)],
 ) -> dict[str, Any] | None:
     """Time decoding with and without drafts.
 
@@ -61,10 +62,10 @@ def benchmark_speed(
     on_cpu = rows["device"] in ("auto", "cpu") and rows["runtime"] in ("auto", "native") and not gpu.gpu_available()
     dtypes = ("fp32", "int8") if dtype == ("auto",) and on_cpu else dtype  # int8 where the compiled kernel can run
     settings = BenchSettings(tasks=tasks, dtypes=dtypes, **rows)
-    with show.progress_bar("measuring") as report:
+    with console.progress_bar("measuring") as report:
         measured = speed.run_benchmark(settings, progress=report)
-    show.print_table(speed_table.build_table(measured))
-    show.print_sentence(speed_table.summary_sentence(measured))
+    console.print_table(speed_table.build_table(measured))
+    console.print_sentence(speed_table.summary_sentence(measured))
     return measured
 
 
@@ -100,7 +101,7 @@ class Comparison:
         task = self.task or ("" if self.model else "retro")
         engine = opt.load_engine(task, self.model, threads=self.threads, device=self.device)
         queries = [item.query for item in speed.read_queries(engine, self.source, self.limit)]
-        show.print_note(f"model {engine.name}, {len(queries)} {'test' if self.source else 'built-in'} queries")
+        console.print_note(f"model {engine.name}, {len(queries)} {'test' if self.source else 'built-in'} queries")
         return engine, queries, usable_drafters(engine.folder), chosen
 
 
@@ -115,10 +116,10 @@ def compare_drafters(*, comparison: Comparison, widths: tuple[int, ...] = (1,)) 
 
     engine, queries, usable, chosen = comparison.load()
     names, size = chosen or ("none", *(name for name in usable if name != "none")), comparison.batch_size
-    with show.progress_bar("counting") as report:
+    with console.progress_bar("counting") as report:
         rows = counts.count_by_drafter(engine, queries, names, widths=widths, batch_size=size, progress=report)
-    show.print_table(tables.terminal(counts.DRAFTER_COLUMNS, map(counts.display_row, rows)))
-    show.print_sentence(counts.LEGEND, "dim")
+    console.print_table(tables.terminal(counts.DRAFTER_COLUMNS, map(counts.display_row, rows)))
+    console.print_sentence(counts.LEGEND, "dim")
     return {"rows": rows}
 
 
@@ -141,9 +142,9 @@ def compare_draft_lengths(
         usable = tuple(name for name in usable if DRAFTERS.lookup(name).build_sampled)
     if not (names := chosen or tuple(name for name in ("copy", "mixed", "ar", "hierarchy") if name in usable)):
         raise ValueError(f"{settings.decoder} needs a small model, which {engine.name} lacks: chemspec train --list")
-    with show.progress_bar("counting") as report:
+    with console.progress_bar("counting") as report:
         rows = counts.count_by_draft_length(engine, queries, settings, names=names, lengths=lengths, progress=report)
-    show.print_table(tables.terminal(counts.LENGTH_COLUMNS, rows))
+    console.print_table(tables.terminal(counts.LENGTH_COLUMNS, rows))
     return {"rows": rows}
 
 
@@ -169,13 +170,13 @@ def measure_papers(
     from chemspec.bench import papers, papers_tables
 
     suite = papers.PapersSettings(source=source, limit=limit, seconds=seconds, **runtime.loading)
-    with show.progress_bar("measuring") as report:
+    with console.progress_bar("measuring") as report:
         measured = {"command": opt.command_line(), **papers.measure_tables(suite, progress=report)}
     for file in papers_tables.write_report(measured, out):
-        show.print_note(str(file))
+        console.print_note(str(file))
     for table in papers_tables.terminal_tables(measured):
-        show.print_table(table)
-        show.print_line("")
+        console.print_table(table)
+        console.print_line("")
     for text in (*papers_tables.LEGEND, *measured["notes"]):
-        show.print_sentence(text, "dim")
+        console.print_sentence(text, "dim")
     return measured

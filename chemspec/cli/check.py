@@ -1,15 +1,21 @@
 """The commands `check`, whether models expect a reaction, and `verify`, whether predictions can be repeated."""
 
+from __future__ import annotations
+
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from chemspec import tasks as questions
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.cli.options import Outcome
+from chemspec.terminal import console
+
+if TYPE_CHECKING:
+    from chemspec.review.reaction_check import ReactionCheck
 
 MAX_ALTERNATIVES = 3  # alternatives listed for a reaction
 _ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # a line that contains a whole reaction
@@ -22,7 +28,8 @@ def check_reactions(
     """Check a reaction: rank of its product (forward) and of its reactants (retro), with alternatives.
 
     Without --task both models are used. With a retro model the forward check says whether the forward model confirms
-    the reactants, and those of the alternatives. Exit code 1 if any reaction is not some model's first prediction.
+    the reactants, and those of the alternatives, and patent reactions with the same change are counted. Exit code 1 if
+    any reaction is not some model's first prediction.
 
     Options:
         reaction REACTION: reaction SMILES, a file (.rxn .rdf .cdxml .ket .csv ...) of them, or - for stdin.
@@ -31,7 +38,7 @@ def check_reactions(
     from chemspec.precedents import installed
     from chemspec.review.forward_check import StepChecker
     from chemspec.review.reaction_check import CHECK_SETTINGS, check_reaction
-    from chemspec.review.review import load_engines
+    from chemspec.review.review import COMPANIONS, load_engines
 
     texts = _read_reactions(reaction, column)
     names = {folder.name for folder in installed_models()}
@@ -39,21 +46,21 @@ def check_reactions(
     if not tasks:
         raise ValueError("no model named forward or retro is installed; choose one with --model")
     engines = [hardware.load(name, model) for name in tasks]
-    companions = {}
+    checker = None
     if any(engine.task == "retro" for engine in engines):
-        companions = load_engines(("forward", "reagents"), **hardware.loading)
-    checker = StepChecker(companions.get("forward"), companions.get("reagents"), installed() if companions else None)
+        companions = load_engines(COMPANIONS, **hardware.loading)
+        checker = StepChecker(companions.get("forward"), companions.get("reagents"), installed())
     agreed = True
     documents: list[dict[str, Any]] = []
     for text in texts:
         if len(texts) > 1:
-            show.print_line(show.query_heading(text))
+            console.print_line(show.query_heading(text))
         try:
             checks = [check_reaction(engine, text, replace(CHECK_SETTINGS, n=n), checker) for engine in engines]
         except ValueError as error:
             if len(texts) == 1:
                 raise
-            show.print_note(f"{show.query_heading(text)}: {error}")
+            console.print_note(f"{show.query_heading(text)}: {error}")
             checks = []
         agreed = agreed and any(check.agrees for check in checks)
         documents += map(_print_check, checks)
@@ -62,7 +69,9 @@ def check_reactions(
 
 def _read_reactions(given: str, column: str) -> list[str]:
     """Return the reactions of an argument, a file or standard input; lines without an arrow are joined into one."""
-    lines, source = opt.read_texts([given], column, questions.about_reactions())
+    from chemspec.io.readers import read_given_texts
+
+    lines, source = read_given_texts([given], column, questions.about_reactions(), console.print_note)
     if not source:
         return lines
     if not (alone := [line for line in lines if line.strip()]):
@@ -70,29 +79,23 @@ def _read_reactions(given: str, column: str) -> list[str]:
     return alone if any(map(_ARROW.search, alone)) else ["\n".join(lines)]
 
 
-def _print_check(check: Any) -> dict[str, Any]:
-    from chemspec.io import writers
-    from chemspec.review.review import check_document
+def _print_check(check: ReactionCheck) -> dict[str, Any]:
+    from chemspec.review.suggestions import answer_probability, format_percent
 
-    show.print_line(f"{check.task}: {check.sentence()}" + (f" ({check.probability:.0%})" if check.rank else ""), "bold")
+    chance = f" ({format_percent(check.probability)})" if check.rank else ""
+    console.print_line(f"{check.task}: {check.sentence()}{chance}", "bold")
     if check.problem:
-        show.print_line(f"  as written: {check.problem}", "yellow")
+        console.print_line(f"  as written: {check.problem}", "yellow")
     if check.forward:
-        show.print_line(f"  forward model: {check.forward.text} ({check.forward.probability:.0%})")
+        console.print_line(f"  forward model: {check.forward.text} ({format_percent(check.forward.probability)})")
     for other in check.others[:MAX_ALTERNATIVES]:
-        odds = other.probability if other.confidence is None else other.confidence
         forward = check.forward_of.get(other.canonical)
-        verdict = f"; forward model: {forward.text} ({forward.probability:.0%})" if forward else ""
-        show.print_line(f"  also expected: {other.canonical} ({odds:.0%}{verdict})")
-    return {
-        **vars(check),
-        "agrees": check.agrees,
-        "chance": check.probability,
-        "said": check.sentence(),
-        "result": writers.result_document(check.result),
-        "forward": check_document(check.forward),
-        "forward_of": {smiles: check_document(forward) for smiles, forward in check.forward_of.items()},
-    }
+        verdict = f"; forward model: {forward.text} ({format_percent(forward.probability)})" if forward else ""
+        console.print_line(f"  also expected: {other.canonical} ({format_percent(answer_probability(other))}{verdict})")
+    if check.precedents:
+        nearest = "; ".join(entry.source for entry in check.precedents.nearest if entry.source)
+        console.print_line(f"  precedents: {check.precedents.in_words}{nearest and f' ({nearest})'}")
+    return check.document()
 
 
 @command("verify", "Answers")
@@ -108,10 +111,10 @@ def verify_answers(path: Path, sample: int = 0, seed: int = 0, model: str = "", 
     from chemspec.io.receipts import read_receipts, verify_receipts
 
     rows = read_receipts(path, sample, seed)
-    with show.progress_bar("verifying") as report:
+    with console.progress_bar("verifying") as report:
         differences = list(verify_receipts(rows, model, threads=threads, progress=report))
     for row, reason in differences:
-        show.print_line(f"row {row.number}, {show.query_heading(row.row['query'])}: {reason}")
-    show.print_line(f"{len(differences)} of {len(rows)} differ", "bold")
+        console.print_line(f"row {row.number}, {show.query_heading(row.row['query'])}: {reason}")
+    console.print_line(f"{len(differences)} of {len(rows)} differ", "bold")
     documents = [{"row": row.number, "query": row.row["query"], "reason": reason} for row, reason in differences]
     return Outcome({"rows": len(rows), "differences": documents}, 1 if differences else 0)

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from chemspec.cli import options as opt
-from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.settings import DecodeSettings
 from chemspec.tasks import TASKS, check_task
+from chemspec.terminal import console
+from chemspec.terminal.documented_options import FieldsOf
 
 # Options of `evaluate`, and other defaults than those of the class.
 DECODING = ("n", "decoder", "drafter", "batch_size", "max_len", "augment", "distinct")
@@ -26,9 +27,9 @@ def list_models() -> dict[str, Any]:
         size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) / 1e6
         row = {"name": folder.name, "task": task, "mb": round(size, 1), "edits": source_of_edits(folder, task)}
         rows.append({**row, "folder": str(folder)})
-    show.print_rows(rows, right=("mb",))
+    console.print_rows(rows, right=("mb",))
     if not rows:
-        show.print_note(f"no models in {models_dir()}")
+        console.print_note(f"no models in {models_dir()}")
     return {"models": rows}
 
 
@@ -62,9 +63,9 @@ def import_checkpoint(
     loaded = model_formats.load(path, options)
     write_imported_model(loaded, path, out, license_text=license_text, command=opt.command_line())
     for name, value in loaded.details.items():
-        show.print_line(f"{name}: {value}")
+        console.print_line(f"{name}: {value}")
     for note in (*loaded.notes, f"{out}: a {loaded.task} model; chemspec predict --model {out} ..."):
-        show.print_note(note)
+        console.print_note(note)
     return {"out": str(out), "task": loaded.task, "digest": loaded.digest, "found": dict(loaded.details)}
 
 
@@ -78,7 +79,7 @@ def evaluate_model(
     seed: int = 0,
     *,
     exact: bool = True,
-    decoding: Annotated[dict[str, Any], opt.FieldsOf(DecodeSettings, DECODING, CHANGED)],
+    decoding: Annotated[dict[str, Any], FieldsOf(DecodeSettings, DECODING, CHANGED)],
     out: Path | None = None,
     standard: bool = False,
     keep_numbers: bool = False,
@@ -105,13 +106,13 @@ def evaluate_model(
     label += f"-augment{settings.augment}" * (settings.augment > 1) + "-distinct" * settings.distinct
     target = out or Path("runs") / f"evaluate-{what}-{label}.jsonl"
     slow = target.with_name(f"{target.stem}-standard.jsonl") if standard else None
-    with show.progress_bar("evaluating") as report:
+    with console.progress_bar("evaluating") as report:
         measured = accuracy.evaluate_model(engine, reactions, target, settings, standard=slow, progress=report)
     measured["file"] = file.name
     if keep_numbers:
         names = [measurement] + ["classes"] * bool(measurement == "accuracy" and measured["top1_by_class"])
         opt.store_measurements(engine.folder, names, engine.digest, measured)
-    show.print_note(f"predictions: {target}")
+    console.print_note(f"predictions: {target}")
     _print_accuracy(measured, model or engine.name)
     return measured
 
@@ -130,7 +131,7 @@ def _print_accuracy(report: dict[str, Any], model: str) -> None:
     named = {f"top-{k}": value for k, value in report["top"].items()}
     named |= {"invalid": report["invalid"], "invalid first": report["invalid_first"], "repeated": report["repeated"]}
     named |= {f"each reagent, first {k}": value for k, value in report.get("recall", {}).items()}
-    show.print_proportions(named, f"{model} on {report['reactions']} reactions of {report['file']}")
+    console.print_proportions(named, f"{model} on {report['reactions']} reactions of {report['file']}")
     if slow := report.get("standard"):
         named = {f"top-{k}": value for k, value in slow["top"].items()}
-        show.print_proportions(named, f"standard decoding: {slow['differing']} of {slow['answers']} answers differ")
+        console.print_proportions(named, f"standard decoding: {slow['differing']} of {slow['answers']} answers differ")

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from copy import copy
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from functools import partial, wraps
-from inspect import Parameter, Signature, getdoc, signature
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, Signature, getdoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from chemspec import settings, tasks
-from chemspec.cli import show
 from chemspec.plugins import DECODERS, DRAFTERS
-from chemspec.settings import DecodeSettings, Task
-from chemspec.tasks import TASKS
+from chemspec.settings import DecodeSettings
+from chemspec.terminal import console
+from chemspec.terminal.documented_options import CommandOptions, documented_texts
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
-    from chemspec.evaluation.accuracy import KnownReaction
 
 DEFAULT = DecodeSettings()
 
@@ -56,8 +54,6 @@ SHARED = f"""
     allowed_host: additional host name of this server, such as a proxy's; repeatable; * allows any.
     as_json --json: print one JSON document as the last line.
 """
-_DOCUMENTED = re.compile(r"^    (\w+)((?: [\w/-]+)*): (.(?:.|\n {8})*)", re.MULTILINE)
-Texts = dict[str, tuple[str, str]]  # flags and help by name
 
 
 def parse_duration(text: str | float) -> float:
@@ -73,63 +69,26 @@ Duration = Annotated[float | None, typer.Option(parser=parse_duration, metavar="
 Source = Annotated[Path | None, typer.Option(envvar="CHEMSPEC_DATA")]
 
 
-@dataclass(frozen=True)
-class FieldsOf:
-    """In the annotation of a dict: options for fields of a dataclass, some of them or with other defaults.
-
-    The command builds the object from the dict, after it has changed or added values.
-    """
-
-    kind: type
-    names: Sequence[str] = ()  # default: all
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-
-
 def expand_options(function: Callable[..., Any]) -> Callable[..., None]:
-    """Make a function a command of Typer: its parameters become options with the help texts of its docstring.
+    """Make a function a command of Typer, see `CommandOptions`; help texts that it shares with others are in `SHARED`.
 
-    Each line of the section "Options" is a name, flags if they differ from the name (upper case: an argument), and the
-    text. A parameter that is a dataclass, or `FieldsOf` one, becomes one option per field. What the function does not
-    describe has the text in the section "Attributes" of a dataclass, else that in `SHARED`; with `FieldsOf` the other
-    way round, since a class of the library does not speak of options. A list is a repeatable option, a tuple a list
-    with commas. A function that returns a document, or an `Outcome`, gets the option --json, which prints it in place
-    of the text.
+    A function that returns a document, or an `Outcome`, gets the option --json, which prints it in place of the text.
     """
-    hints = get_type_hints(function, include_extras=True)
-    parameters = list(signature(function).parameters.values())
-    has_document = hints.get("return") is not type(None)
-    if has_document:
-        parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False))
-    groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
-    described = _documented_texts(getdoc(function))
-    options: list[Parameter] = []
-    for item in parameters:
-        hint = hints.get(item.name, bool)
-        chosen = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, FieldsOf)), None)
-        if chosen or is_dataclass(hint):
-            group = chosen or FieldsOf(hint)
-            of_class = _documented_texts("\n".join(getdoc(parent) or "" for parent in reversed(group.kind.__mro__)))
-            texts = of_class | _SHARED_TEXTS if chosen else _SHARED_TEXTS | of_class
-            added = list(_field_options(group, texts | described))
-            groups[item.name] = dict if chosen else hint, [option.name for option in added]
-        else:
-            added = [_option(item, hint, _SHARED_TEXTS | described)]
-        options += added
+    has_document = get_type_hints(function).get("return") is not type(None)
+    more = (Parameter("as_json", Parameter.KEYWORD_ONLY, default=False),) if has_document else ()
+    command = CommandOptions.of(function, documented_texts(SHARED), *more)
 
     @wraps(function)
     def run(**given: Any) -> None:
-        as_json = has_document and given.pop("as_json")
-        show.answers.quiet = as_json
-        for name, (build, names) in groups.items():
-            given[name] = build(**{each: given.pop(each) for each in names})
-        outcome = function(**given)
+        console.answers.quiet = as_json = has_document and given.pop("as_json")
+        outcome = function(**command.gather(given))
         if as_json:
-            show.print_json(outcome.document if isinstance(outcome, Outcome) else outcome)
+            console.print_json(outcome.document if isinstance(outcome, Outcome) else outcome)
         if isinstance(outcome, Outcome):
             raise typer.Exit(outcome.code)
 
-    run.__signature__ = Signature(options)  # type: ignore[attr-defined]
-    run.__annotations__ = {option.name: option.annotation for option in options}
+    run.__signature__ = Signature(command.options)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in command.options}
     run.__doc__ = (getdoc(function) or "").split("\n\nOptions:")[0]
     return run
 
@@ -140,57 +99,6 @@ class Outcome:
 
     document: Any
     code: int = 0
-
-
-def _documented_texts(text: str | None) -> Texts:
-    return {name: (flags, " ".join(help_text.split())) for name, flags, help_text in _DOCUMENTED.findall(text or "")}
-
-
-def _field_options(group: FieldsOf, texts: Texts) -> Iterator[Parameter]:
-    hints = get_type_hints(group.kind, include_extras=True)
-    every = {each.name: each.default for each in fields(group.kind)}
-    for name in group.names or every:
-        default = group.defaults.get(name, every[name])
-        default = Parameter.empty if default is MISSING else default
-        item = Parameter(name, Parameter.KEYWORD_ONLY, default=default)
-        yield _option(item, hints[name], texts)
-
-
-def _option(parameter: Parameter, annotation: Any, texts: Texts) -> Parameter:
-    """Return a parameter with a declaration for Typer, described by the texts if the declaration has no help."""
-    name = parameter.name
-    declared: Any = next((item for item in getattr(annotation, "__metadata__", ()) if hasattr(item, "help")), None)
-    kind, info = get_args(annotation)[0] if declared else annotation, copy(declared) or typer.Option()
-    if not info.help and name in texts:
-        flags, text = texts[name]
-        words = flags.split()
-        if flags.isupper():
-            info = typer.Argument(metavar=None if words == [name.upper()] else words[0])
-        else:
-            long = [] if any(word.startswith("--") for word in words) else [f"--{name.replace('_', '-')}"]
-            info.param_decls = (*long, *words)
-        info.help = text[0].upper() + text[1:]
-    elif not declared:  # a `typer.Context`
-        return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation)
-    if get_origin(kind) is tuple:
-        info.parser, info.metavar = partial(_split_list, get_args(kind)[0]), "LIST"
-        parameter = parameter.replace(default=",".join(map(str, parameter.default)))
-    if get_origin(kind) in (tuple, Literal):  # the dataclass checks which words are allowed
-        kind = str
-    return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=Annotated[kind, info])
-
-
-def _split_list(kind: type, given: Any) -> tuple[Any, ...]:
-    """Return the items of a list with commas, which Typer may have split already."""
-    if isinstance(given, tuple):
-        return given
-    try:
-        return tuple(kind(word.strip()) for word in given.split(",") if word.strip() or kind is int)
-    except ValueError:
-        raise typer.BadParameter(f"{given!r}; give numbers such as 5,10,25") from None
-
-
-_SHARED_TEXTS = _documented_texts(SHARED)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,20 +134,6 @@ class ImportedRuntime(Runtime):
     template: str = ""
 
 
-NO_DATA = """no reaction data; give --source FOLDER or set CHEMSPEC_DATA. The data come from Lowe's text mining of US \
-patents (CC0) and are not part of chemspec. FOLDER holds gzipped CSVs with a header: retro_train, retro_val and \
-retro_test.csv.gz (USPTO-50K; columns product, reactants, and for training mapped_rxn) and forward_stereo_train, \
-forward_val and forward_test.csv.gz (USPTO-MIT; columns reactants_and_reagents, main_product, and for training \
-core_reactants, mapped_core_rxn). See assets/docs/models.md"""
-
-
-def require_data_folder(source: Path | None) -> Path:
-    """Return the folder given by --source or CHEMSPEC_DATA; without one a ValueError says where the data come from."""
-    if source is None:
-        raise ValueError(NO_DATA)
-    return source
-
-
 def build_decode_settings(decoder: str, n: int, exact: bool, drafter: str = "auto", **others: Any) -> DecodeSettings:
     """Return decoding settings; a relaxed decoder requires `exact` to be false."""
     others["drafter"] = DRAFTERS.load(drafter)
@@ -253,49 +147,8 @@ def load_engine(task: str, model: str, **options: Any) -> Engine:
     task_name = tasks.check_task(task) if task else None
     engine = Engine.load(model or task_name or tasks.check_task(task), task=task_name, **options)
     if engine.confidence_problem:
-        show.print_note(f"no confidence: {engine.confidence_problem}")
+        console.print_note(f"no confidence: {engine.confidence_problem}")
     return engine
-
-
-def read_test_reactions(
-    source: Path | None, task: str, part: str = "test", remedy: str = "", **which: Any
-) -> list[KnownReaction]:
-    """Read reactions of the task's test or validation set ("val"), the latter without those of a test set.
-
-    `remedy` is that of `find_test_file`, `which` are limit and seed of `accuracy.read_known_reactions`.
-    """
-    from chemspec.evaluation import accuracy
-
-    file = find_test_file(source, task, remedy)
-    file = file.with_name(file.name.replace("_test.", f"_{part}."))
-    left_out = ("overlaps_test",) if part == "val" else ()
-    return accuracy.read_known_reactions(file, tasks.check_task(task), leave_out=left_out, **which)
-
-
-def find_test_file(source: Path | None, task: str, remedy: str = "") -> Path:
-    """Return a task's standard test file; a ValueError without one has the advice `remedy`, or names other tasks."""
-    spec = TASKS[tasks.check_task(task)]
-    if not spec.test:
-        able = " or ".join(entry.name for entry in TASKS.values() if entry.test)
-        remedy = remedy or f"this command needs one, as there is for {able}"
-        raise ValueError(f"there is no standard test set for {spec.name}; {remedy}")
-    return require_data_folder(source) / spec.test
-
-
-def read_texts(given: Sequence[str], column: str, task: Task | None) -> tuple[list[str], str]:
-    """Return the texts given as arguments, or those of one file or of standard input ("-").
-
-    Also returns where they come from: the file, "standard input", or an empty text for arguments.
-    """
-    from chemspec.io import readers
-
-    if list(given) == ["-"]:
-        return readers.read_stdin_lines(sys.stdin), "standard input"
-    if len(given) == 1 and readers.looks_like_file(given[0]):
-        return readers.read_queries(Path(given[0]), column, task, show.print_note), given[0]
-    for text in filter(readers.looks_like_file, given):
-        raise ValueError(f"{text} is a file; give one file, or SMILES, but not both")
-    return list(given), ""
 
 
 def check_parent_folders(*files: Path | None) -> None:
@@ -309,14 +162,3 @@ def command_line() -> str:
     """Return the command as typed, to record how a measurement was made."""
     program = f"python {sys.argv[0]}" if sys.argv[0].endswith(".py") else "chemspec"
     return " ".join([program, *sys.argv[1:]])
-
-
-def store_measurements(folder: Path, names: list[str], digest: str, measured: dict[str, Any]) -> None:
-    """Store measurements in the model folder's evaluation.json, under each name."""
-    from datetime import date
-
-    from chemspec import evaluation
-
-    for name in names:
-        evaluation.store_measurement(folder, name, measured, digest=digest, command=command_line(), today=date.today())
-    show.print_note(f"{folder / evaluation.MEASUREMENTS_FILE}: {', '.join(names)}")

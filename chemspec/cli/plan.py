@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
-from chemspec.cli.options import FieldsOf, Outcome
+from chemspec.cli.options import Outcome
 from chemspec.plan.settings import PlanSettings
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
+from chemspec.terminal import console
+from chemspec.terminal.documented_options import FieldsOf
 
 if TYPE_CHECKING:
     from chemspec.plan.expand import Expander
     from chemspec.plan.routes import Evidence, Plan
-    from chemspec.precedents import Precedents
 
 MAX_SHOWN = 5  # routes printed
 LIMITS = ("seconds", "expansions", "depth", "routes", "through")
@@ -40,18 +40,12 @@ class Models(opt.Hardware):
     drafter: str = opt.DEFAULT.drafter
     model: str = ""
 
-    def load_expander(self, index: Precedents | None) -> Expander:
-        """Load the models, that of reagents if it is installed."""
-        from chemspec.plan.expand import Expander
-        from chemspec.review.review import load_engines, load_fastest
+    def load_expander(self) -> Expander:
+        """Load the models."""
+        from chemspec.plan.expand import load_expander
 
-        load = partial(opt.load_engine, "retro")  # which checks the task of the model
-        retro = load_fastest(self.model or "retro", load=load, **self.loading)
-        others = load_engines(("forward", "reagents") if self.check else ("reagents",), **self.loading)
-        if self.check and "forward" not in others:
-            raise ValueError("no model named forward is installed to check the steps; leave them unchecked: --no-check")
         settings = DecodeSettings(n=self.n, drafter=self.drafter)
-        return Expander(retro, others.get("forward"), settings, reagents=others.get("reagents"), index=index)
+        return load_expander(self.model or "retro", settings, check=self.check, **self.loading)
 
 
 @command("plan", "Answers")
@@ -79,6 +73,7 @@ def plan_routes(
         out -o: output file: .json (all routes), .md (text), .svg or .png (the best route); repeatable.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
+    from chemspec.io.readers import read_given_texts
     from chemspec.plan import export, routes
     from chemspec.plan.search import plan
     from chemspec.plan.stock import BUILT_IN, load_stock
@@ -91,17 +86,19 @@ def plan_routes(
             raise ValueError("--within limits the search too; leave --seconds out")
         limits |= {"within": within, "seconds": math.inf}
     settings = PlanSettings(**limits, avoid=tuple(avoid or ()))  # reports invalid limits before the models are loaded
-    queries = _read_targets(targets, column)
-    can_buy = load_stock(stock or BUILT_IN)
-    index = installed()
-    expander = models.load_expander(index)
-    most = settings.expansions
+    queries, source = read_given_texts(targets, column, "retro", console.print_note)
+    if source and not (queries := [text for text in queries if text.strip()]):
+        raise ValueError(f"there is no target in {source}")
+    can_buy, index, most = load_stock(stock or BUILT_IN), installed(), settings.expansions
+    expander = models.load_expander()
     plans: list[tuple[Plan, Evidence]] = []
     for target in queries:
-        with show.progress_bar("expanding") as progress:
+        with console.progress_bar("expanding") as progress:
             result = plan(target, expander, can_buy, settings, lambda now: progress(now.expansions, most))
-        all_listed = outputs or show.answers.quiet  # finding the precedents of a step takes 18 ms
+        all_listed = outputs or console.answers.quiet  # finding the precedents of a step takes 18 ms
         evidence = routes.find_evidence(result.routes if all_listed else result.routes[:MAX_SHOWN], index)
+        if result.target != target:  # the SMILES of a name, for instance
+            console.print_note(f"{show.query_heading(target)}: {result.target}")
         _print_plan(result, evidence)
         plans.append((result, evidence))
         for output in outputs:  # after each target, so that an interruption costs one target only
@@ -111,42 +108,24 @@ def plan_routes(
             break
     for output in outputs:
         if output.lacks_route:
-            show.print_note(f"{output.file} is not written: there is no route to draw")
+            console.print_note(f"{output.file} is not written: there is no route to draw")
     solved = all(each.status == "solved" for each, _ in plans)
     documents = [routes.plan_document(*entry) for entry in plans]
     return Outcome({"plans": documents}, 130 if result.interrupted else 0 if solved else 1)
 
 
-def _read_targets(given: list[str], column: str) -> list[str]:
-    queries, source = opt.read_texts(given, column, "retro")
-    if source and not (queries := [text for text in queries if text.strip()]):
-        raise ValueError(f"there is no target in {source}")
-    return [_target_smiles(text) for text in queries]
-
-
-def _target_smiles(text: str) -> str:
-    """Return the SMILES of a target given as a name, an InChI and so on; other text unchanged."""
-    from chemspec import chem
-    from chemspec.chem import formats
-
-    read = formats.read_any(text, task="retro")
-    if isinstance(read, chem.Fault):
-        return text  # the search reports what is wrong
-    if read.notes or read.smiles != chem.canonical(text):
-        show.print_note(f"{show.query_heading(text)}: {'; '.join((read.smiles, *read.notes))}")
-    return read.smiles
-
-
 def _print_plan(plan: Plan, evidence: Evidence) -> None:
     from chemspec.plan.routes import route_titles, step_table
 
-    show.print_line(plan.target, "bold")
-    show.print_line(f"  {plan.message}", "" if plan.status == "solved" else "yellow")
+    console.print_line(plan.target, "bold")
+    for note in plan.notes:
+        console.print_line(f"  note: {note}", "yellow")
+    console.print_line(f"  {plan.message}", "" if plan.status == "solved" else "yellow")
     for title, route in zip(route_titles(plan.routes), plan.routes[:MAX_SHOWN], strict=False):
-        show.print_rows(step_table(route, evidence), f"{title.lower()}: {route.summary}")
+        console.print_rows(step_table(route, evidence), f"{title.lower()}: {route.summary}")
     if len(plan.routes) > MAX_SHOWN:
-        show.print_line(f"  {len(plan.routes) - MAX_SHOWN} more routes; -o FILE.json has all", "dim")
+        console.print_line(f"  {len(plan.routes) - MAX_SHOWN} more routes; -o FILE.json has all", "dim")
     counts = plan.counts
     rate = f", {counts.tokens / counts.passes:.2f} tokens a pass" if counts.passes else ""
     molecules = f"{counts.molecules} molecule{'s' * (counts.molecules != 1)}"
-    show.print_line(f"  {molecules} decoded in {counts.calls} calls of the models{rate}", "dim")
+    console.print_line(f"  {molecules} decoded in {counts.calls} calls of the models{rate}", "dim")

@@ -8,16 +8,17 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from chemspec import metrics
 from chemspec import tasks as questions
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
-from chemspec.cli.options import DEFAULT, FieldsOf, Outcome
-from chemspec.plugins import DECODERS, DRAFTERS
-from chemspec.replay import savings
-from chemspec.settings import DecodeSettings, Task
+from chemspec.cli.options import DEFAULT, Outcome
+from chemspec.metrics import NO_SAVINGS, Savings
+from chemspec.replay.savings import describe_file, sum_savings
+from chemspec.settings import DecodeSettings, ineffective_fields
 from chemspec.system import extras
+from chemspec.terminal import console
+from chemspec.terminal.documented_options import FieldsOf
 from chemspec.types import DecodeResult
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
@@ -26,7 +27,6 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
 
 SHARD_ROWS = 10_000
 DECODING = [item.name for item in fields(DecodeSettings) if item.name != "record"]
-DRAFT_OPTIONS = ("draft_length", "draft_count", "dilation")  # which not every drafter reads
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +49,12 @@ class QuerySource:
     def read(self) -> tuple[list[str], bool]:
         """Return the queries, and whether they are many enough for a progress bar."""
         from chemspec.engine.registry import task_of_model
+        from chemspec.io.readers import read_given_texts
 
         if not self.smiles and sys.stdin.isatty():
             raise ValueError('nothing to predict; give a SMILES, a file or "-" for standard input')
         task = questions.check_task(self.task) if self.task else task_of_model(self.model)
-        queries, source = opt.read_texts(self.smiles or ["-"], self.column, task)
+        queries, source = read_given_texts(self.smiles or ["-"], self.column, task, console.print_note)
         if not queries:
             raise ValueError(f"nothing to predict: there is no query in {source}")
         return queries, bool(source) or len(queries) > 8
@@ -84,6 +85,14 @@ class OutputFiles:
             raise ValueError("--stock goes with --review")
         if self.receipts and (self.out is None or self.out.suffix.lower() != ".jsonl"):
             raise ValueError("--receipts go into a .jsonl file; give one with --out")
+
+    def load_reviewer(self, engine: Engine, runtime: opt.Runtime) -> Reviewer:
+        """Load what a review of the model's predictions needs."""
+        from chemspec.plan.stock import BUILT_IN
+        from chemspec.review.review import load_reviewer
+
+        options = {"device": runtime.device, "dtype": runtime.dtype, "threads": runtime.threads}
+        return load_reviewer(engine, self.stock or BUILT_IN, **options)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +127,7 @@ class Cluster:
         extras.require_packages("ray", "pyarrow", what="--ray")
         from chemspec.cluster import job
 
-        with show.progress_bar("predicting") as report:
+        with console.progress_bar("predicting") as report:
             done = job.predict_file(
                 Path(given[0]),
                 out,
@@ -126,15 +135,14 @@ class Cluster:
                 source.model or source.task,
                 address=self.ray,
                 progress=report,
-                note=show.print_note,
+                note=console.print_note,
                 task=questions.check_task(source.task) if source.task else None,
                 column=source.column,
                 shard_rows=self.shard_rows,
                 most=self.engines,
                 **runtime.loading,
             )
-        summary = f"{done.shards} shards, {done.resumed} of them already done; {done.deaths} engines died"
-        show.print_note(f"{out}: {_format_counts(done.counts)}; {summary}")
+        console.print_note(f"{out}: {_format_counts(done.counts)}; {done.summary}")
         return _outcome({"settings": asdict(settings), "out": str(out), **asdict(done)})
 
 
@@ -172,13 +180,13 @@ def predict(
         files.trace.touch()  # fails before the work rather than after it
     engine = runtime.load(source.task, source.model)
     document = {"model": engine.name, "settings": asdict(settings)}
-    reviewer = _load_reviewer(engine, files.stock, runtime) if files.review else None
+    reviewer = files.load_reviewer(engine, runtime) if files.review else None
     if files.out is not None:
-        counts = _write_predictions(engine, queries, settings, files.out, files, reviewer)
+        counts = _write_predictions(engine, queries, settings, files, reviewer)
         return _outcome(document | {"out": str(files.out), "counts": counts})
     if within is not None:  # the first prediction of a process is slow
         engine.predict("CCO", replace(settings, max_len=8), within=60.0)
-    with show.progress_bar("predicting", quiet=not many) as report:
+    with console.progress_bar("predicting", quiet=not many) as report:
         results = engine.predict(queries, settings, progress=lambda done: report(done, len(queries)), within=within)
     failed = any(result.status != "ok" for result in results)
     return Outcome(document | {"results": _print_predictions(results, files.trace, reviewer)}, int(failed))
@@ -191,17 +199,11 @@ def _decode_settings(exact: bool, *, distinct: bool | None, **given: Any) -> Dec
         ranked = given["rules"] != DEFAULT.rules or given["length_penalty"] != 0
         distinct = bool(given["guide"]) or (beam and not ranked)
     settings = opt.build_decode_settings(exact=exact, distinct=distinct, **given)
-    decoder, reads = DECODERS.lookup(settings.decoder), DRAFTERS.lookup(settings.drafts_by).reads
-    unread = dict.fromkeys((name for name in DRAFT_OPTIONS if name not in reads), f"the drafter {settings.drafts_by}")
-    if not decoder.random:
-        unread |= dict.fromkeys(("temperature", "top_p"), f"the decoder {decoder.name}")
-        unread |= {"seed": f"the decoder {decoder.name} and --augment 1"} if settings.augment == 1 else {}
-    if decoder.random or decoder.name in ("greedy", "sbs"):
-        unread["length_penalty"] = f"the decoder {decoder.name}"
-    unread |= {"tau": "--beta 1"} if settings.beta == 1 else {}
+    unread = ineffective_fields(settings)
+    if settings.n != given["n"] != DEFAULT.n:
+        unread["n"] = f"the decoder {settings.decoder}"
     for name, cause in unread.items():
-        if getattr(settings, name) != getattr(DEFAULT, name):
-            show.print_note(f"note: --{name.replace('_', '-')} has no effect with {cause}")
+        console.print_note(f"note: --{name.replace('_', '-')} has no effect with {cause}")
     return settings
 
 
@@ -223,48 +225,22 @@ def _print_predictions(
 
 
 def _write_predictions(
-    engine: Engine,
-    queries: Sequence[str],
-    settings: DecodeSettings,
-    out: Path,
-    files: OutputFiles,
-    reviewer: Reviewer | None,
+    engine: Engine, queries: Sequence[str], settings: DecodeSettings, files: OutputFiles, reviewer: Reviewer | None
 ) -> dict[str, int]:
     """Write predictions to a file, print a summary, and return the number of queries by status."""
     from chemspec.io import writers
     from chemspec.review.review import ANSWER_COLUMNS
 
-    answered: list[metrics.Savings] = []
-    with show.progress_bar("predicting") as report:
-        counts = writers.predict_file(
-            engine,
-            queries,
-            out,
-            settings,
-            progress=report,
-            written=lambda results: answered.append(savings.sum_savings(results)),
-            receipts=files.receipts,
-            review=writers.RowReview(ANSWER_COLUMNS, reviewer.rows) if reviewer else None,
-        )
-    summary = _format_counts(counts)
-    if answered:
-        total = sum(answered[1:], answered[0])
-        recorded = asdict(settings) | {"drafter": settings.drafts_by}  # as a trace records them
-        reason = savings.no_savings_reason(total, recorded, batch=min(settings.batch_size, len(queries)))
-        summary = "; ".join(filter(None, (summary, savings.describe_savings(total, queries="the queries"), reason)))
-    show.print_note(f"{out}: {summary}")
+    assert files.out
+    written: list[Savings] = []
+    options: dict[str, Any] = {"receipts": files.receipts, "written": lambda done: written.append(sum_savings(done))}
+    if reviewer:
+        options["review"] = writers.RowReview(ANSWER_COLUMNS, reviewer.rows)
+    with console.progress_bar("predicting") as report:
+        counts = writers.predict_file(engine, queries, files.out, settings, progress=report, **options)
+    summary = [describe_file(sum(written, NO_SAVINGS), settings, len(queries))] if written else []
+    console.print_note(f"{files.out}: {'; '.join((_format_counts(counts), *summary))}")
     return counts
-
-
-def _load_reviewer(engine: Engine, stock: Sequence[str] | None, runtime: opt.Runtime) -> Reviewer:
-    """Load what a review of a model's predictions needs: forward model, model of reagents, precedents and stock."""
-    from chemspec.plan.stock import BUILT_IN, load_stock
-    from chemspec.precedents import installed
-    from chemspec.review import Reviewer, load_engines
-
-    companions: tuple[Task, ...] = ("forward", "reagents") if engine.task == "retro" else ()
-    engines = load_engines(companions, device=runtime.device, dtype=runtime.dtype, threads=runtime.threads)
-    return Reviewer(engine.task, engines, load_stock(stock or BUILT_IN), installed())
 
 
 def _format_counts(counts: Mapping[str, int]) -> str:

@@ -4,12 +4,12 @@ import os
 from pathlib import Path
 
 from chemspec.asset_files import app_script
-from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.cli.options import Runtime
 from chemspec.service.limits import Endpoint, Limits, Replicas, RequestLimits
 from chemspec.system import extras, files
 from chemspec.system.host_check import AllowedHosts
+from chemspec.terminal import console
 
 
 @command("app", "Answers")
@@ -32,7 +32,7 @@ def launch_app(
     Endpoint(port=port)  # refuses a port out of range
     allowed = AllowedHosts.of(host, allowed_host or [])
     if warning := files.permission_warning():
-        show.print_note(f"warning: {warning}")
+        console.print_note(f"warning: {warning}")
     os.chdir(app_script().parent)  # where the settings of Streamlit are
     from chemspec.ui.launch.server import run_server
 
@@ -63,12 +63,12 @@ def serve_models(
     models = server.folders_by_name(model or [])
     address = f"{', '.join(models)} on {endpoint.address}"
     if not replicas.ray:
-        show.print_note(f"serving {address}; Ctrl-C ends it")
+        console.print_note(f"serving {address}; Ctrl-C ends it")
         engines = server.load_engines(models, **runtime.loading)
         server.run_service(Service(engines, all_limits), endpoint)
         return
     extras.require_packages("ray", what="--ray")
     from chemspec.cluster import service_on_ray
 
-    show.print_note(f"serving {address} by engines on Ray; Ctrl-C ends it")
+    console.print_note(f"serving {address} by engines on Ray; Ctrl-C ends it")
     service_on_ray.run_on_ray(models, all_limits, endpoint, replicas, **runtime.loading)

@@ -8,11 +8,11 @@ from typing import Any
 import typer
 
 from chemspec.cli import options as opt
-from chemspec.cli import show
 from chemspec.cli.base import app, command, refuse_group_options
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.tasks import TASKS, check_task
+from chemspec.terminal import console
 
 train = typer.Typer(invoke_without_command=True)
 app.add_typer(train, name="train", rich_help_panel="Models")
@@ -39,11 +39,11 @@ def prepare_data(
     chosen = model_recipe(recipe)
     folder = out or Path("data") / chosen.name
     given = opt.require_data_folder(source)
-    with show.progress_bar("reactions") as report:
+    with console.progress_bar("reactions") as report:
         reports = prepare_recipe(chosen, given, folder, vocab=vocab, limit=limit, workers=workers, progress=report)
     for name, summary in reports.items():
         tokens = summary["source_tokens"] + summary["target_tokens"]
-        show.print_note(f"{folder / name}.npz: {summary['pairs']} pairs, {tokens} tokens")
+        console.print_note(f"{folder / name}.npz: {summary['pairs']} pairs, {tokens} tokens")
     return reports
 
 
@@ -100,13 +100,13 @@ def train_by_recipe(
 
     if isinstance(chosen, Recipe):
         made = run_recipe(chosen, data_dir or Path("data") / chosen.name, folder, resume=resume, start=start)
-        show.print_line(f"model folder: {made}")
+        console.print_line(f"model folder: {made}")
         return
     target = chosen.target or chosen.task
     answers = data_dir or Path("data") / f"{chosen.task}-distilled"
     made = train_drafter(chosen, answers, start or model_folder(target), folder, resume=resume)
-    show.print_line(f"drafter folder: {made}")
-    show.print_note(f"to use it: chemspec train install-drafter {made} --model {start or target}")
+    console.print_line(f"drafter folder: {made}")
+    console.print_note(f"to use it: chemspec train install-drafter {made} --model {start or target}")
 
 
 def _print_recipes() -> None:
@@ -117,8 +117,8 @@ def _print_recipes() -> None:
         trains = f"drafter {recipe.kind}" if isinstance(recipe, DrafterRecipe) else f"model, {recipe.preset}"
         limits = f"{recipe.train.steps:,} steps" + f" or {recipe.train.minutes:g} minutes" * bool(recipe.train.minutes)
         tried = "tried" if recipe.tried else "not tried"
-        show.print_line(f"{recipe.name}: {recipe.task}, {trains}; at most {limits}; {tried}", "bold")
-        show.print_line(indent(fill(recipe.expectation, 78, break_on_hyphens=False), "  "))
+        console.print_line(f"{recipe.name}: {recipe.task}, {trains}; at most {limits}; {tried}", "bold")
+        console.print_line(indent(fill(recipe.expectation, 78, break_on_hyphens=False), "  "))
 
 
 @command("average", "Models", train)
@@ -131,7 +131,7 @@ def average_weights(models: list[Path], out: Path) -> None:
     """
     from chemspec.train.average import average_models
 
-    show.print_line(str(average_models(models, out)))
+    console.print_line(str(average_models(models, out)))
 
 
 @command("calibration", "Models", train)
@@ -167,18 +167,20 @@ def measure_calibration(
     made += f" --heldout {heldout.name}" if heldout else ""
     what = f"{engine.name}-{engine.digest[:6]}-{queries}-{seed}-beam{n}" + ("-heldout" if heldout else "")
     target = out or Path("runs") / f"calibration-{what}.jsonl"
-    with show.progress_bar("predicting") as report:
+    with console.progress_bar("predicting") as report:
         confidence, result = calibration.measure_calibration(
             engine, reactions, target, DecodeSettings(n=n, batch_size=32), made=made, progress=report
         )
     confidence.save(engine.folder)
-    show.print_note(f"{engine.folder / 'confidence.json'} written")
+    console.print_note(f"{engine.folder / 'confidence.json'} written")
     document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(result)}
     if keep_numbers:
         measured = {**document, "numbers": calibration.NUMBERS}
         opt.store_measurements(engine.folder, ["reliability"], engine.digest, measured)
     methods = result.table["sequence"].items()
-    show.print_rows([{"used": used, **{name: f"{value:.3f}" for name, value in row.items()}} for used, row in methods])
+    console.print_rows(
+        [{"used": used, **{name: f"{value:.3f}" for name, value in row.items()}} for used, row in methods]
+    )
     return document
 
 
@@ -207,11 +209,11 @@ def distil_model(
     target = out or Path("data") / f"{task}-distilled"
     engine = opt.load_engine(task, model, threads=threads, device=device)
     settings = DecodeSettings(decoder="greedy", n=1, batch_size=batch_size, max_len=max_len)
-    with show.progress_bar("answering") as report:
+    with console.progress_bar("answering") as report:
         count = distil.write_distilled_pairs(
             engine, folder, target, pairs=pairs, settings=settings, seed=seed, progress=report
         )
-    show.print_note(f"{target / 'train.npz'}: {count} pairs")
+    console.print_note(f"{target / 'train.npz'}: {count} pairs")
     return {"pairs": count}
 
 
@@ -244,15 +246,15 @@ def calibrate_drafters(
     if not engine.folder.is_dir():
         raise ValueError(f"{engine.folder} is not a folder to write to; `chemspec import` the model first")
     if unlabelled is not None:
-        texts = readers.read_queries(unlabelled, column, engine.task, show.print_note)
-        calibration, report = fit_drafters.calibrate_from_answers(engine, texts, tell=show.print_note)
+        texts = readers.read_queries(unlabelled, column, engine.task, console.print_note)
+        calibration, report = fit_drafters.calibrate_from_answers(engine, texts, tell=console.print_note)
         data = f"--unlabelled {unlabelled.name}"
     else:
         folder, options = data_dir or Path("data") / engine.task, {"pairs": pairs, "queries": queries, "seed": seed}
-        calibration, report = fit_drafters.calibrate(engine, folder, **options, tell=show.print_note)
+        calibration, report = fit_drafters.calibrate(engine, folder, **options, tell=console.print_note)
         data = f"--task {engine.task} --pairs {pairs} --queries {queries} --seed {seed}"
     replace(calibration, made=f"chemspec train calibrate {data}").save(engine.folder)
-    show.print_note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts")
+    console.print_note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts")
     return asdict(report)
 
 
@@ -274,4 +276,4 @@ def install_drafter(drafter: Path, model: str, kind: str = "", yes: bool = False
     target = model_folder(model)
     if drafter_folder(target, kind).exists() and not yes:
         typer.confirm(f"{target} has a drafter {kind!r}. Replace it?", abort=True)
-    show.print_line(f"installed: {drafter_install.install_drafter(folder, kind, target)}")
+    console.print_line(f"installed: {drafter_install.install_drafter(folder, kind, target)}")

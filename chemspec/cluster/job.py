@@ -31,6 +31,11 @@ class JobReport:
     deaths: int  # number of engines that died
     seconds: float  # time from the first engine to the end
 
+    @property
+    def summary(self) -> str:
+        """The numbers of shards and deaths, as a line of text."""
+        return f"{self.shards} shards, {self.resumed} of them already done; {self.deaths} engines died"
+
 
 def predict_file(
     source: Path,

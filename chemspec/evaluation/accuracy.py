@@ -15,10 +15,11 @@ from chemspec.chem.salts import normal_form
 from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.data.reactions import canonical_pair
 from chemspec.data.shards import read_rows
+from chemspec.data.sources import find_test_file
 from chemspec.engine.engine import Engine
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task
-from chemspec.tasks import TASKS
+from chemspec.tasks import TASKS, check_task
 
 RANKS = (1, 2, 3, 5, 10)
 FEWEST = 10  # test reactions of a class; with fewer the interval says nothing
@@ -61,6 +62,19 @@ def read_known_reactions(
         known_answer = normalise_answer(answer, task) or answer
         reactions.append(KnownReaction(query, known_answer, row.get("reaction_class") or ""))
     return reactions
+
+
+def read_test_reactions(
+    source: Path | None, task: str, part: str = "test", *, remedy: str = "", limit: int = 0, seed: int = 0
+) -> list[KnownReaction]:
+    """Read reactions of the task's test or validation set ("val"), the latter without those of a test set.
+
+    The remedy is that of `find_test_file`, limit and seed are those of `read_known_reactions`.
+    """
+    file = find_test_file(source, task, remedy)
+    file = file.with_name(file.name.replace("_test.", f"_{part}."))
+    left_out = ("overlaps_test",) if part == "val" else ()
+    return read_known_reactions(file, check_task(task), limit=limit, seed=seed, leave_out=left_out)
 
 
 def evaluate_model(

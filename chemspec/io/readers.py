@@ -5,6 +5,7 @@ import csv
 import gzip
 import io
 import re
+import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
@@ -33,6 +34,22 @@ Tell = Callable[[str], None]
 def read_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None) -> list[str]:
     """Return the query texts of a file, one per row; see `stream_queries`."""
     return list(stream_queries(path, column, task, note))
+
+
+def read_given_texts(
+    given: Sequence[str], column: str, task: Task | None, note: Tell = lambda _: None
+) -> tuple[list[str], str]:
+    """Return the texts given on a command line: as they are, or of one file, or of standard input ("-").
+
+    Also returns where they come from: the file, "standard input", or an empty text. ValueError for a file among others.
+    """
+    if list(given) == ["-"]:
+        return read_stdin_lines(sys.stdin), "standard input"
+    if len(given) == 1 and looks_like_file(given[0]):
+        return read_queries(Path(given[0]), column, task, note), given[0]
+    for text in filter(looks_like_file, given):
+        raise ValueError(f"{text} is a file; give one file, or SMILES, but not both")
+    return list(given), ""
 
 
 def stream_queries(

@@ -24,7 +24,7 @@ from chemspec.plan.stock import Stock, load_stock
 from chemspec.precedents import installed_if_usable
 from chemspec.review import StepChecker, load_engines, review_document, review_result
 from chemspec.review.reaction_check import judge_predictions
-from chemspec.review.review import MAX_CHECKED, load_fastest
+from chemspec.review.review import COMPANIONS, MAX_CHECKED, load_fastest
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
 
@@ -49,7 +49,7 @@ def predict_rows(job: Job, engine: Engine, review: Review) -> None:
 
 def load_review(job: Job, threads: int) -> tuple[StepChecker, Stock]:
     """Load the models and precedents of a job's review, and its building blocks."""
-    engines = load_engines(("forward", "reagents"), threads=threads) if job.task == "retro" else {}
+    engines = load_engines(COMPANIONS, threads=threads) if job.task == "retro" else {}
     prices = jobs.prices_file(job)
     offers = msgspec.json.decode(prices.read_bytes(), type=PriceList).offers if prices.is_file() else {}
     stock = Stock(load_stock(job.stock).lists if job.stock else {}, offers)

@@ -10,13 +10,15 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from threading import Lock
 from typing import Any, Protocol
 
 from chemspec import chem
 from chemspec.chem.salts import split_keeping_salts
-from chemspec.precedents import Precedents
+from chemspec.precedents import Precedents, installed
 from chemspec.review.forward_check import Predictor, StepChecker, verdict_of
+from chemspec.review.review import COMPANIONS, load_engines, load_fastest
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache
 from chemspec.system.files import make_private_file
@@ -267,3 +269,19 @@ class _Companion:
         same = replace(settings, drafter=expander.settings.drafter, batch_size=expander.settings.batch_size)
         expander.counts.checks += len(queries) * (self.task == "forward")
         return expander._predict(getattr(expander, self.task), queries, same)
+
+
+def load_expander(
+    model: str | Path = "retro", settings: DecodeSettings | None = None, *, check: bool = True, **options: Any
+) -> Expander:
+    """Load a retro model, those of forward checks and reagents, and the installed precedents.
+
+    Without `check` steps stay unchecked, else ValueError if no forward model is installed. Options are those of
+    `review.load_fastest`.
+    """
+    retro = load_fastest(model, task="retro", **options)
+    others = load_engines(COMPANIONS if check else ("reagents",), **options)
+    if check and "forward" not in others:
+        raise ValueError("no model named forward is installed to check the steps; leave them unchecked: --no-check")
+    reagents = others.get("reagents")
+    return Expander(retro, others.get("forward"), settings, reagents=reagents, index=installed())

@@ -121,6 +121,7 @@ class Plan:
     seconds: float = 0.0  # total time
     counts: Counts = field(default_factory=Counts)  # cost of the models
     interrupted: bool = False  # whether Ctrl-C ended it
+    notes: tuple[str, ...] = ()  # on how the target was read
 
 
 def _count(number: int, noun: str) -> str:
@@ -306,6 +307,7 @@ def plan_document(plan: Plan, evidence: Evidence = MappingProxyType({})) -> dict
     """Return a plan as a JSON document; `routes` are those of `route_document`."""
     return {
         "target": plan.target,
+        "notes": list(plan.notes),
         "status": plan.status,
         "message": plan.message,
         "target_in_stock": plan.stock,

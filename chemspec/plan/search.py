@@ -233,5 +233,6 @@ def plan(
     if settings and settings.through and constraints.is_intermediate(query.smiles, settings.through):
         return Plan(query.smiles, "refused", "the required intermediate is the target itself")
     result = RouteSearch(query.smiles, expander, stock, settings or PlanSettings(), clock).run(watch)
-    message = expander.refused.get(query.smiles)
-    return replace(result, status="refused", message=message) if message else result
+    if message := expander.refused.get(query.smiles):
+        result = replace(result, status="refused", message=message)
+    return replace(result, notes=query.notes)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from chemspec.metrics import NO_SAVINGS, Savings, count_savings
+from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
 PRECISIONS = {"up to ties": "up to ties in the arithmetic", "up to rounding": "up to rounding in half precision"}
@@ -35,6 +37,13 @@ def describe_savings(saved: Savings, *, queries: str = "your query") -> str:
     if saved.standard is not None and saved.standard > saved.passes:
         text += f" instead of {saved.standard:,}"
     return text + (f" ({saved.copied:,} copied from {queries})" if saved.copied else "")
+
+
+def describe_file(saved: Savings, settings: DecodeSettings, queries: int) -> str:
+    """Describe the savings of that many queries with these settings, with the reason if there are none."""
+    recorded = asdict(settings) | {"drafter": settings.drafts_by}  # as a trace records them
+    reason = no_savings_reason(saved, recorded, batch=min(settings.batch_size, queries))
+    return "; ".join(filter(None, (describe_savings(saved, queries="the queries"), reason)))
 
 
 def no_savings_reason(saved: Savings, settings: dict[str, Any], batch: int, *, terminal: bool = True) -> str:

@@ -69,6 +69,12 @@ class ForwardCheck:
         return f"gives {self.product}" if self.product else "gives no product"
 
 
+def check_document(check: ForwardCheck | None) -> dict[str, Any] | None:
+    """Return a forward check as a JSON document; None for None."""
+    names = ("verdict", "probability", "product", "added")
+    return None if check is None else {name: getattr(check, name) for name in names}
+
+
 def verdict_of(round_trip: float) -> Verdict:
     """Return the verdict from the probability of the target, 0 if the forward model predicts another product."""
     return "agrees" if round_trip >= MIN_CONFIDENCE else "unsure" if round_trip else "differs"

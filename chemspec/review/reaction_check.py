@@ -6,7 +6,8 @@ are not marked. Reagents: the set of agents, without stereochemistry, among thos
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
 
 from chemspec import chem
 from chemspec.chem import formats
@@ -15,7 +16,9 @@ from chemspec.chem.salts import normal_form
 from chemspec.chem.strategy import strategy
 from chemspec.engine.distinct import echoes_query
 from chemspec.engine.engine import Engine
-from chemspec.review.forward_check import ForwardCheck, StepChecker, gives_target
+from chemspec.io.writers import result_document
+from chemspec.precedents import Found
+from chemspec.review.forward_check import ForwardCheck, StepChecker, check_document, find_precedents, gives_target
 from chemspec.review.suggestions import answer_probability, element_counts
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
@@ -45,6 +48,7 @@ class ReactionCheck:
     result: DecodeResult  # all predictions
     forward: ForwardCheck | None = None  # forward check of the given reactants (retro); None if unchecked
     forward_of: Mapping[str, ForwardCheck] = field(default_factory=dict)  # of predicted reactants, by SMILES
+    precedents: Found | None = None  # patent reactions with the same change (retro); None without an index
 
     @property
     def agrees(self) -> bool:
@@ -70,13 +74,27 @@ class ReactionCheck:
         near = f"; answer {self.near} is {self.nearly}" if self.near else ""
         return f"{unlike}: {what} not among its {self.answers} answer{'s' * (self.answers != 1)}{near}"
 
+    def document(self) -> dict[str, Any]:
+        """Return the check as a JSON document."""
+        return {
+            **vars(self),
+            "agrees": self.agrees,
+            "chance": self.probability,
+            "said": self.sentence(),
+            "result": result_document(self.result),
+            "forward": check_document(self.forward),
+            "forward_of": {smiles: check_document(forward) for smiles, forward in self.forward_of.items()},
+            "precedents": self.precedents and asdict(self.precedents),
+        }
+
 
 def check_reaction(
     engine: Engine, reaction: str, settings: DecodeSettings = CHECK_SETTINGS, checker: StepChecker | None = None
 ) -> ReactionCheck:
     """Check a reaction (SMILES, or the content of an RXN, RDF or CDXML file) with one search of a model.
 
-    Its task determines the predicted side; `checker` checks given and predicted reactants with a forward model (retro).
+    Its task determines the predicted side; `checker` checks given and predicted reactants with a forward model (retro),
+    and finds precedents of the reaction.
     ValueError, with the reason, if this is not a reaction with both sides.
     """
     read, expected = read_reaction(reaction, engine.task)
@@ -102,7 +120,8 @@ def _with_forward_checks(check: ReactionCheck, product: str, checker: StepChecke
     predicted = [answer.canonical for answer in check.result.hypotheses if answer.valid]
     forward, *others = checker.check([(product, reactants) for reactants in (check.expected, *predicted)])
     forward_of = {reactants: other for reactants, other in zip(predicted, others, strict=True) if other}
-    return replace(check, forward=forward, forward_of=forward_of)
+    precedents = find_precedents(checker.index, (product, check.expected))
+    return replace(check, forward=forward, forward_of=forward_of, precedents=precedents)
 
 
 def judge_predictions(task: Task, query: str, expected: str, result: DecodeResult) -> ReactionCheck:

@@ -1,9 +1,10 @@
 """Review the predictions for a query: strategies with problems, forward check, reagents, precedents and stock."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, Literal
 
 from chemspec import evaluation, precedents
@@ -13,9 +14,9 @@ from chemspec.chem.names.short_names import without_subscripts
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.plan.stock import Stock, stock_marks
+from chemspec.plan.stock import BUILT_IN, Stock, load_stock, stock_marks
 from chemspec.precedents import Precedents
-from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, find_precedents
+from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, check_document, find_precedents
 from chemspec.review.selectivity import Selectivity, find_selectivity
 from chemspec.review.suggestions import (
     FROM_PRECEDENTS,
@@ -23,6 +24,7 @@ from chemspec.review.suggestions import (
     answer_probability,
     describe_check,
     doubt_warning,
+    format_percent,
     group_answers,
     rank_suggestions,
     recorded_rank,
@@ -33,6 +35,7 @@ from chemspec.types import DecodeResult, Hypothesis
 
 DEFAULT_SETTINGS = DecodeSettings(n=10, distinct=True)
 MAX_CHECKED = 8  # suggestions of a query with a forward check, in the app
+COMPANIONS: tuple[Task, ...] = ("forward", "reagents")  # tasks of the models that check precursors
 MAX_CACHED = 10_000  # steps of a `Reviewer`
 # Of each answer in a table.
 ANSWER_COLUMNS = ("strategy", "class", "forward_model", "conditions", "stock", "problems", "chance")
@@ -212,10 +215,25 @@ def _suggestion_document(suggestion: Suggestion, review: Review) -> dict[str, An
     }
 
 
-def check_document(check: ForwardCheck | None) -> dict[str, Any] | None:
-    """Return a forward check as a JSON document; None for None."""
-    names = ("verdict", "probability", "product", "added")
-    return None if check is None else {name: getattr(check, name) for name in names}
+def review_table(review: Review) -> list[dict[str, Any]]:
+    """Return the suggestions of a review as rows of a table, for display."""
+    return [
+        {
+            "#": suggestion.rank,
+            "answer": suggestion.best.canonical or suggestion.best.smiles,
+            "class": suggestion.name if suggestion.step else "",
+            "prob.": format_percent(suggestion.probability),
+            "forward model": describe_check(suggestion.check),
+            "reagents": precedents.in_words(suggestion.reagents[0]),
+            "patents": "" if suggestion.precedents is None else f"{suggestion.precedents.close:,}",
+            "stock": "; ".join(filter(None, suggestion.stock)),
+            "E/Z": suggestion.geometry,
+            "problems": "; ".join(suggestion.problems),
+            "notes": "; ".join(suggestion.notes),
+            "hazards": "; ".join(hazards(*suggestion.sides)) if suggestion.best.valid else "",
+        }
+        for suggestion in review.suggestions
+    ]
 
 
 def answer_cells(review: Review) -> list[list[str]]:
@@ -240,10 +258,17 @@ def _plain_words(reagents: str) -> str:
     return without_subscripts(precedents.in_words(reagents))
 
 
-TASKS_OF_A_REVIEW: tuple[Task, ...] = ("retro", "forward", "reagents")
+def load_reviewer(engine: Engine, stock: Sequence[str] = BUILT_IN, **options: Any) -> Reviewer:
+    """Load what a review of a model's predictions needs: other models, the installed precedents, and building blocks.
+
+    Building blocks are named as for `load_stock`; options are those of `load_engines`.
+    """
+    companions: tuple[Task, ...] = COMPANIONS if engine.task == "retro" else ()
+    engines = load_engines(companions, **options)
+    return Reviewer(engine.task, engines, load_stock(stock), precedents.installed())
 
 
-def load_engines(tasks: Iterable[Task] = TASKS_OF_A_REVIEW, **options: Any) -> dict[Task, Engine]:
+def load_engines(tasks: Iterable[Task] = ("retro", *COMPANIONS), **options: Any) -> dict[Task, Engine]:
     """Load the installed models named like these tasks; those without one are left out.
 
     Options are those of `Engine.load`. The precision is by default int8 on a CPU if the model's card shows the same
@@ -254,12 +279,12 @@ def load_engines(tasks: Iterable[Task] = TASKS_OF_A_REVIEW, **options: Any) -> d
 
 
 def load_fastest(
-    name: str, *, load: Callable[..., Engine] = Engine.load, device: str = "auto", dtype: str = "auto", threads: int = 0
+    name: str | Path, *, device: str = "auto", dtype: str = "auto", threads: int = 0, task: Task | None = None
 ) -> Engine:
     """Load a model; by default in int8 on a CPU, if its card allows it and the compiled kernel is available."""
-    options = {"device": device, "threads": threads}
+    load = partial(Engine.load, name, task=task, device=device, threads=threads)
     on_cpu = RuntimeConfig.find(device=device, dtype="auto", runtime="auto", threads=threads).device == "cpu"
     if dtype == "auto" and on_cpu and evaluation.int8_is_usable(model_folder(name)):
         with suppress(ValueError):  # without the compiled kernel
-            return load(name, dtype="int8", **options)
-    return load(name, dtype=dtype, **options)
+            return load(dtype="int8")
+    return load(dtype=dtype)

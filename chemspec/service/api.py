@@ -23,6 +23,7 @@ from chemspec.importers.base import TextTokenizer
 from chemspec.io.writers import result_document
 from chemspec.plan.stock import BUILT_IN, load_stock
 from chemspec.review import Review, Reviewer, review_document
+from chemspec.review.review import COMPANIONS
 from chemspec.service import schema
 from chemspec.service.guard import Guard, error_response
 from chemspec.service.limits import RefusedError
@@ -35,7 +36,6 @@ from chemspec.version import __version__
 
 ASKCOS_PREDICTIONS = 10  # number of predictions, for which the protocol of the ASKCOS v2 gateway has no field
 CHECK_BATCH = 32  # queries of a review in the queue at once
-COMPANIONS: tuple[Task, ...] = ("forward", "reagents")  # tasks of the models that check a review
 _cached_stock = cache(load_stock)
 HEARTBEAT = 10.0  # seconds between two lines of an idle stream
 PROBLEMS: dict[int | str, dict[str, Any]] = {

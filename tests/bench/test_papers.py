@@ -18,10 +18,10 @@ from chemspec import evaluation
 from chemspec.bench import papers, papers_tables
 from chemspec.bench.papers import PapersSettings
 from chemspec.bench.sweep import Row, Setting
-from chemspec.cli import show
 from chemspec.engine.engine import Engine
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
+from chemspec.terminal import console
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 
 SMALL = {"limit": 3, "seconds": 0.01, "widths": (2,), "batches": (1, 2), "memory": (2,), "threads": 1}
@@ -65,7 +65,7 @@ def test_the_command_prints_tables_of_100_columns_with_the_papers_figures(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TERM", "xterm")
-    monkeypatch.setattr(show, "answers", Console(width=100, force_terminal=True, color_system=None))
+    monkeypatch.setattr(console, "answers", Console(width=100, force_terminal=True, color_system=None))
     done = bench_papers(Path("here"))
     assert not Path("assets").exists()
     assert not any(line.startswith("{") for line in done.stdout.splitlines())
@@ -165,9 +165,9 @@ def test_numbers_of_other_weights_are_not_told_beside_the_papers(home: Path) -> 
     engine = Engine.load(home / "forward", threads=1)
     counted = {"top": {"1": {"value": 0.5, "low": 0.4, "high": 0.6}}, "settings": {"n": 5}, "reactions": 100}
     for digest, rows in (("another", 0), (engine.digest, 2)):
-        evaluation.store_measurement(
+        evaluation.store_measurements(
             engine.folder,
-            "accuracy",
+            ["accuracy"],
             counted,
             digest=digest,
             command="evaluate --source /home/me/data -n 5",

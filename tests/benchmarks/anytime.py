@@ -19,7 +19,6 @@ from scripts import option, script
 from syntheseus.search.algorithms.best_first.retro_star import RetroStarSearch
 from syntheseus.search.node_evaluation.common import ConstantNodeEvaluator, ReactionModelLogProbCost
 
-from chemspec.cli import show
 from chemspec.engine.engine import Engine
 from chemspec.plan.algorithms import Inventory, to_syntheseus_molecule
 from chemspec.plan.expand import Expander
@@ -29,6 +28,7 @@ from chemspec.plan.stock import PAROUTES, Stock, load_stock
 from chemspec.planners.syntheseus import ChemspecBackward
 from chemspec.review.review import load_fastest
 from chemspec.settings import DecodeSettings
+from chemspec.terminal import console
 
 TARGETS = Path(__file__).resolve().parents[2] / "assets" / "examples" / "bench_retro.smi"
 MARKS = (1.0, 2.0, 5.0, 15.0)  # seconds; Andronova et al. (2026) compare 5 and 15
@@ -266,14 +266,14 @@ def main(
 def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print shares, intervals and paired counts as Markdown."""
     marks = [f"{mark:g} s" for mark in MARKS]
-    show.print_line(f"| {len(rows)} targets | {' | '.join(marks)} |")
-    show.print_line("|---" * (len(marks) + 1) + "|")
+    console.print_line(f"| {len(rows)} targets | {' | '.join(marks)} |")
+    console.print_line("|---" * (len(marks) + 1) + "|")
     for row in solved_shares(rows):
         cells = [
             f"{solved / max(1, row['targets']):.1%} ({low:.0%} to {high:.0%})"
             for solved, low, high in row["solved"].values()
         ]
-        show.print_line(f"| {row['arm']} | {' | '.join(cells)} |")
+        console.print_line(f"| {row['arm']} | {' | '.join(cells)} |")
     for arm, other in (
         ()
         if NO_CHECKS in rows[0]["arms"]
@@ -284,7 +284,7 @@ def print_table(rows: Sequence[Mapping[str, Any]]) -> None:
         )
     ):
         pairs = paired_counts(rows, arm, other)
-        show.print_line(f"{arm} / {other}, solved by one only: {', '.join(f'{a} / {b}' for a, b in pairs.values())}")
+        console.print_line(f"{arm} / {other}, solved by one only: {', '.join(f'{a} / {b}' for a, b in pairs.values())}")
 
 
 app = script(main)

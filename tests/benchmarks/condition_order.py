@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts import script
 
-from chemspec.cli import show
 from chemspec.precedents import POOL, Precedents, installed, search
+from chemspec.terminal import console
 
 FEWEST = 5  # reactions with the same change
 NEAR = search.NEAR
@@ -95,10 +95,10 @@ def main(
         if sum(counts[0] for counts in right.values()) == limit:
             break
     for tenth, (total, voted, nearest) in sorted(right.items()):
-        show.print_line(
+        console.print_line(
             f"{tenth / 10:.1f}: {total:5} reactions, vote {voted / total:.1%}, nearest {nearest / total:.1%}"
         )
-    show.print_line(f"Without a precedent of the very change: {dict(sorted(wide.items()))}")
+    console.print_line(f"Without a precedent of the very change: {dict(sorted(wide.items()))}")
 
 
 app = script(main)

@@ -15,11 +15,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts import option, script
 
 from chemspec.asset_files import bench_queries
-from chemspec.cli import show
 from chemspec.engine.deadline import predict_within
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 from chemspec.tasks import check_task
+from chemspec.terminal import console
 
 
 @dataclass(frozen=True)
@@ -84,11 +84,11 @@ def main(
     for query in queries[:3]:  # what a first prediction costs is no part of a deadline
         predict_within(engine, query, 1.0, DecodeSettings(n=n), clock=time.process_time)
     headings = ("deadline, ms", "with a list", "full width", "median width", "abandoned", "worst lateness, ms", "same")
-    show.print_line(f"| {' | '.join(headings)} |")
-    show.print_line("|---|---|---|---|---|---|---|")
+    console.print_line(f"| {' | '.join(headings)} |")
+    console.print_line("|---|---|---|---|---|---|---|")
     for deadline in map(float, milliseconds.split(",")):
         row = measure_deadline(engine, queries, deadline / 1000, n)
-        show.print_line(
+        console.print_line(
             f"| {row.milliseconds:g} | {row.ready:.0%} | {row.full:.0%} | {row.width:g} | {row.abandoned:.0%} | "
             f"{row.late:.2f} | {'yes' if row.same else 'no'} |"
         )

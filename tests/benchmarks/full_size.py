@@ -35,12 +35,12 @@ from scripts import option, script
 from chemspec import asset_files
 from chemspec.bench import speed
 from chemspec.cli import options as opt
-from chemspec.cli import show
 from chemspec.engine.engine import Engine
 from chemspec.importers.foreign import rounded_sinusoids
 from chemspec.model.transformer import Transformer
 from chemspec.settings import DecodeSettings, ModelConfig
 from chemspec.system.threads import set_torch_threads
+from chemspec.terminal import console
 from chemspec.tokenizer import SPECIALS
 from chemspec.types import Draft, Prefix
 
@@ -325,13 +325,13 @@ def main(
         raise ValueError(f"no architecture {unknown[0]!r}; there are {', '.join(ARCHITECTURES)}")
     smiles = Engine.load("forward", threads=threads).tokenizer.tokens[len(SPECIALS) :]
     rows = []
-    with show.progress_bar("architectures") as report:
+    with console.progress_bar("architectures") as report:
         for number, name in enumerate(chosen):
             rows.append(run(name, smiles, queries=limit, length=length, threads=threads))
             report(number + 1, len(chosen))
     if not as_json:
-        show.print_line(table(rows))
-    show.print_json({"command": opt.command_line(), "machine": speed.describe_machine(threads), "rows": rows})
+        console.print_line(table(rows))
+    console.print_json({"command": opt.command_line(), "machine": speed.describe_machine(threads), "rows": rows})
 
 
 app = script(main)

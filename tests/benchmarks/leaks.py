@@ -20,13 +20,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts import option, script
 
 from chemspec.cli import options as opt
-from chemspec.cli import show
 from chemspec.data.arrays import Pairs
 from chemspec.data.reactions import canonical_for_task, canonical_pair, product_key
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import is_used, read_rows
+from chemspec.data.sources import find_test_file, require_data_folder
 from chemspec.settings import Task
 from chemspec.tasks import TASKS, Pair
+from chemspec.terminal import console
 from chemspec.tokenizer import Tokenizer
 from chemspec.train.recipe import model_recipe
 
@@ -113,16 +114,16 @@ def main(
 ) -> None:
     """Compare a recipe's training data with the task's test set; exit code 1 if they have a product in common."""
     chosen = model_recipe(recipe)
-    folder = opt.require_data_folder(source)
-    tests = opt.find_test_file(source, chosen.task)
-    with show.progress_bar("training reactions") as report:
+    folder = require_data_folder(source)
+    tests = find_test_file(source, chosen.task)
+    with console.progress_bar("training reactions") as report:
         count_rows = partial(report, total=0)
         if data_dir is not None:
             compared = check_arrays(data_dir, tests, chosen.task, progress=count_rows)
         else:
             files = [folder / file for file in chosen.train_files]
             compared = check_rows(files, tests, chosen.data, every=every, progress=count_rows)
-    show.print_json(asdict(compared))
+    console.print_json(asdict(compared))
     raise typer.Exit(1 if compared.reactions or compared.products else 0)
 
 

@@ -17,11 +17,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts import script
 
 from chemspec import evaluation
-from chemspec.cli import show
 from chemspec.engine.registry import model_folder
 from chemspec.io import tables
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.tasks import TASKS, check_task
+from chemspec.terminal import console
 
 SHARES = {
     "invalid": "answers that are no valid SMILES",
@@ -210,8 +210,8 @@ def main(task: str, model: str = "") -> None:
     """Write the tables of a model's card anew, from what other commands stored with --keep."""
     folder = model_folder(model or check_task(task))
     for problem in fill(folder, digest_of_folder(folder)):
-        show.print_note(problem)
-    show.print_line(str(folder / "card.md"))
+        console.print_note(problem)
+    console.print_line(str(folder / "card.md"))
 
 
 app = script(main)

@@ -27,7 +27,6 @@ from scripts import option, script
 
 from chemspec.bench import speed
 from chemspec.cli import options as opt
-from chemspec.cli import show
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.importers import pickled
 from chemspec.importers.chemformer import read_tokens
@@ -35,6 +34,7 @@ from chemspec.importers.hf import HfTokenizer, load_network
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import set_torch_threads
 from chemspec.tasks import check_task
+from chemspec.terminal import console
 from chemspec.tokenizer import BOS, EOS, PAD
 
 Answers = list[str]  # SMILES, best first
@@ -348,7 +348,7 @@ def main(
     how: dict[str, Any] = {"task": check_task(task) if task else None, "template": template, "vocab": vocab or ""}
     engine = Engine.load(checkpoint, threads=threads, device=device, dtype=dtype, runtime=runtime, **how)
     queries = [one.query for one in speed.read_queries(engine, source, limit)]
-    with show.progress_bar("racing") as report:
+    with console.progress_bar("racing") as report:
         rows = compare(
             engine,
             against,
@@ -362,9 +362,9 @@ def main(
             progress=report,
         )
     if as_json:
-        show.print_json({"command": opt.command_line(), "machine": speed.describe_machine(threads), "rows": rows})
+        console.print_json({"command": opt.command_line(), "machine": speed.describe_machine(threads), "rows": rows})
     else:
-        show.print_line(table(rows))
+        console.print_line(table(rows))
 
 
 app = script(main)

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts import option, script
 
 from chemspec.cli import options as opt
-from chemspec.cli import show
+from chemspec.evaluation.accuracy import read_test_reactions
 from chemspec.plan.expand import Expander, Model, Proposal
 from chemspec.plan.search import plan
 from chemspec.plan.settings import PlanSettings
@@ -27,6 +27,7 @@ from chemspec.review.review import load_fastest
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.system.files import write_text_atomic
+from chemspec.terminal import console
 
 Models = Mapping[str, Sequence[Model]]  # by precision ("auto", "fp32"): what proposes, and what checks
 TIE = 0.05  # two best scores that differ by less, of the larger, are a near-tie: int8 moves scores as much as that
@@ -215,23 +216,23 @@ def main(
     machine changes little; `--limit 60 --threads 1` takes about five minutes on a quiet core.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
-    targets = [item.query for item in opt.read_test_reactions(source, "retro", limit=limit)]
+    targets = [item.query for item in read_test_reactions(source, "retro", limit=limit)]
     settings = PlanSettings(expansions=expansions, depth=depth, seconds=3600)
     models = {
         dtype: tuple(load_fastest(task, device=device, dtype=dtype, threads=threads) for task in ("retro", "forward"))
         for dtype in ("auto", "fp32")
     }
     out.parent.mkdir(parents=True, exist_ok=True)
-    with show.progress_bar("searching") as report:
+    with console.progress_bar("searching") as report:
         rows = run(models, load_stock(stock or PAROUTES), targets, out, settings, progress=report)
     found = {"rows": summary(rows), "routes": agreement(rows)}
     if as_json:
         print(json.dumps(found))
         return
     for table in found.values():
-        show.print_line(" | ".join(table[0]))
+        console.print_line(" | ".join(table[0]))
         for row in table:
-            show.print_line(
+            console.print_line(
                 " | ".join(f"{cell:.3g}" if isinstance(cell, float) else str(cell) for cell in row.values())
             )
 

@@ -28,7 +28,6 @@ from chemspec.bench import speed
 from chemspec.bench.settings import BenchSettings
 from chemspec.bench.sweep import Row, Setting, paired_ratio
 from chemspec.cli import options as opt
-from chemspec.cli import show
 from chemspec.engine.engine import Engine
 from chemspec.io import tables
 from chemspec.metrics import speed_numbers
@@ -36,6 +35,7 @@ from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
 from chemspec.system.threads import set_torch_threads, usable_cores
 from chemspec.tasks import check_task
+from chemspec.terminal import console
 from chemspec.tokenizer import UNK
 from chemspec.types import Draft, Prefix, Trace
 from chemspec.version import __version__
@@ -387,12 +387,12 @@ def main(
         dtypes=dtype,
         runtime=runtime,
     )
-    with show.progress_bar("measuring") as report:
+    with console.progress_bar("measuring") as report:
         measured = run(plan, engines, progress=report)
     if as_json:
-        show.print_json(measured)
+        console.print_json(measured)
     else:
-        show.print_line(markdown(measured, opt.command_line()))
+        console.print_line(markdown(measured, opt.command_line()))
 
 
 app = script(main)

@@ -16,14 +16,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts import option, script
 
 from chemspec.cli import options as opt
-from chemspec.cli import show
 from chemspec.data.holdout import product_keys
 from chemspec.data.reactions import canonical_pair, product_key
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import is_used, read_rows
+from chemspec.data.sources import require_data_folder
 from chemspec.evaluation.accuracy import RANKS, reagent_recall, wilson_interval
 from chemspec.precedents.change import change_of, change_of_mapped
 from chemspec.tasks import Row
+from chemspec.terminal import console
 from chemspec.train.recipe import model_recipe
 
 SECONDS = 2.0  # of processor time to guess the maps of a row
@@ -111,13 +112,13 @@ def main(
 ) -> None:
     """Score the most frequent reagents of a reaction's change, which a model has to be better than."""
     chosen = model_recipe(recipe)
-    training = opt.require_data_folder(source) / chosen.train_files[0]
-    with show.progress_bar("counting") as report:
+    training = require_data_folder(source) / chosen.train_files[0]
+    with console.progress_bar("counting") as report:
         told = baseline(training, heldout, chosen.data, every=every, limit=limit, progress=report)
     named = {f"the exact set, first {k}": value for k, value in told["top"].items()}
-    show.print_proportions({**named, **{f"each reagent, first {k}": value for k, value in told["recall"].items()}})
+    console.print_proportions({**named, **{f"each reagent, first {k}": value for k, value in told["recall"].items()}})
     if as_json:
-        show.print_json(told)
+        console.print_json(told)
 
 
 app = script(main)

@@ -22,9 +22,10 @@ from scripts import option, script
 
 from chemspec.chem.salts import balance_charges
 from chemspec.cli import options as opt
-from chemspec.cli import show
+from chemspec.data.sources import require_data_folder
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import model_folder
+from chemspec.evaluation import store_measurements
 from chemspec.evaluation.accuracy import (
     RANKS,
     KnownReaction,
@@ -35,6 +36,7 @@ from chemspec.evaluation.accuracy import (
 )
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.review.forward_check import FORWARD_SETTINGS, REAGENT_SETTINGS, gives_target
+from chemspec.terminal import console
 
 
 def round_trip(
@@ -158,21 +160,21 @@ def main(
 ) -> None:
     """Count proposed reactant sets that the forward model turns into the target again (fixed settings, see docs)."""
     asked = read_known_reactions(
-        file or opt.require_data_folder(source) / "retro_test.csv.gz", "retro", limit=limit, seed=seed
+        file or require_data_folder(source) / "retro_test.csv.gz", "retro", limit=limit, seed=seed
     )
     results = read_predictions(predictions, asked)
     engine = opt.load_engine("forward", forward, threads=threads)
     adds = opt.load_engine("reagents", reagents, threads=threads) if reagents else None
     target = out or Path("runs") / f"roundtrip-{engine.digest[:6]}-{predictions.stem}-{most}.jsonl"
-    with show.progress_bar("asking") as report:
+    with console.progress_bar("asking") as report:
         measured = round_trip(engine, asked, results, target, reagents=adds, most=most, progress=report)
     if keep_numbers:
         folder = model_folder(model)
-        opt.store_measurements(folder, ["roundtrip"], digest_of_folder(folder), measured)
+        store_measurements(folder, ["roundtrip"], measured, digest=digest_of_folder(folder), command=opt.command_line())
     if as_json:
-        show.print_json(measured)
+        console.print_json(measured)
     else:
-        show.print_proportions(rows(measured))
+        console.print_proportions(rows(measured))
 
 
 app = script(main)

@@ -16,8 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts import option, script
 
 from chemspec.cli import options as opt
-from chemspec.cli import show
 from chemspec.draft.tree.table_file import save_shared_table
+from chemspec.terminal import console
 
 
 def main(
@@ -32,7 +32,7 @@ def main(
         raise ValueError(f"model {engine.name} has no edit table; create one with `chemspec train calibrate`")
     made = f"{calibration.made}; {opt.command_line()}"
     save_shared_table(out, calibration.edit_table, engine.tokenizer.smiles_tokens, deepest=deepest, made=made)
-    show.print_note(f"{out}: {out.stat().st_size / 1e6:.2f} MB")
+    console.print_note(f"{out}: {out.stat().st_size / 1e6:.2f} MB")
 
 
 app = script(main)

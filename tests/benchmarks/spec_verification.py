@@ -14,11 +14,11 @@ from scripts import option, script
 
 from chemspec.bench.sweep import Progress, Setting, sweep_settings
 from chemspec.cli import options as opt
-from chemspec.cli import show
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.accuracy import KnownReaction, wilson_interval
+from chemspec.evaluation.accuracy import KnownReaction, read_test_reactions, wilson_interval
 from chemspec.io import tables
 from chemspec.settings import DecodeSettings
+from chemspec.terminal import console
 
 RULE_COLUMNS = {
     "drafter": "{drafter}",
@@ -103,9 +103,9 @@ def main(
     as_json: bool = False,
 ) -> None:
     """Compare Spec-Verification (Xia et al.) with exact verification: tokens per pass, agreement and accuracy."""
-    asked = opt.read_test_reactions(source, task, limit=limit)
+    asked = read_test_reactions(source, task, limit=limit)
     engine = opt.load_engine(task, model, threads=threads, device=device)
-    with show.progress_bar("answering") as report:
+    with console.progress_bar("answering") as report:
         rows = spec_verification(
             engine,
             asked,
@@ -116,7 +116,7 @@ def main(
             progress=report,
         )
     if as_json:
-        show.print_json({"task": task, "rows": rows})
+        console.print_json({"task": task, "rows": rows})
     else:
         print(rule_table(rows))
 

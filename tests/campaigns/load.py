@@ -23,10 +23,10 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from scripts import option, script
 
 from chemspec.cli import options as opt
-from chemspec.cli import show
 from chemspec.client import Client, ServiceError
 from chemspec.io import readers
 from chemspec.tasks import check_task
+from chemspec.terminal import console
 from chemspec.types import DecodeResult
 
 Answers = tuple[tuple[str, float], ...]  # SMILES and log-probs, best first
@@ -162,17 +162,17 @@ def main(
 
     Exit code 1 if any request failed or any answer differs.
     """
-    asked = list(dict.fromkeys(readers.read_queries(queries, column, check_task(task), show.print_note)))[
+    asked = list(dict.fromkeys(readers.read_queries(queries, column, check_task(task), console.print_note)))[
         : limit or None
     ]
     engine = opt.load_engine(task, model, threads=threads)
     settings = opt.build_decode_settings("auto", n, True)
-    with show.progress_bar("answering here") as report:
+    with console.progress_bar("answering here") as report:
         own = engine.predict(asked, settings, progress=lambda done: report(done, len(asked)))
     how = {"task": engine.task, "n": n, "timeout": 600.0}
-    with show.progress_bar("asking the service") as report:
+    with console.progress_bar("asking the service") as report:
         tally = run(url, told(own), how, clients=clients, seconds=60 * minutes, size=size, progress=report)
-    show.print_json({"url": url, "model": engine.name, "clients": clients, "n": n, "size": size, **tally.document()})
+    console.print_json({"url": url, "model": engine.name, "clients": clients, "n": n, "size": size, **tally.document()})
     raise typer.Exit(0 if tally.right and not tally.wrong and not tally.errors else 1)
 
 

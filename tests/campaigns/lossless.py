@@ -14,10 +14,10 @@ from campaigns import comparison as compare
 from scripts import option, script
 
 from chemspec.cli import options as opt
-from chemspec.cli import show
 from chemspec.engine.registry import task_of_model
 from chemspec.io import readers
 from chemspec.tasks import check_task
+from chemspec.terminal import console
 
 
 def main(
@@ -55,7 +55,7 @@ def main(
     # As many drafts as the budget allows: the planner would leave most out of beams, and nothing would be compared.
     settings = opt.build_decode_settings(decoder, n, True, max_len=max_len, batch_size=batch_size, drafting="fixed")
     task_of_queries = check_task(task) if task else task_of_model(model)
-    given = None if file is None else readers.read_queries(file, column, task_of_queries, show.print_note)
+    given = None if file is None else readers.read_queries(file, column, task_of_queries, console.print_note)
     engine = opt.load_engine(task, model, device=device, dtype=dtype, threads=threads, runtime=runtime)
     queries = compare.queries_for(engine, given, limit=limit, seed=seed, skip=skip)
     names, interrupted = drafter or [opt.DEFAULT.drafter], False
@@ -64,7 +64,7 @@ def main(
     counts = journal.counts if journal else []
     keep = journal.add if journal else counts.append
     rest = queries[journal.done :] if journal else queries
-    with show.progress_bar("comparing") as report:
+    with console.progress_bar("comparing") as report:
         run = compare.check(engine, rest, settings, names, against=against, minutes=minutes, progress=report)
         try:
             for chunk in run:  # one by one: what is done stays done
@@ -86,8 +86,8 @@ def main(
         head = not markdown.exists()
         with markdown.open("a", encoding="utf-8") as text:
             text.write(compare.markdown(compared, head=head) + "\n")
-    show.print_table(compare.table(compared))
-    show.print_json(compared)
+    console.print_table(compare.table(compared))
+    console.print_json(compared)
     raise typer.Exit(130 if interrupted else 0 if compared["fine"] else 1)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,14 @@ from toy import AMIDE, BOUGHT, Toy, retro
 from typer.testing import CliRunner, Result
 
 from chemspec.cli import __main__ as cli
-from chemspec.cli import options
-from chemspec.plan import export
+from chemspec.plan import expand, export
 from chemspec.system import extras
 
 
 @pytest.fixture
 def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.setattr(options, "load_engine", lambda *_, **__: retro())
-    companions = import_module("chemspec.review.review")  # not the function `chemspec.review.review`
-    monkeypatch.setattr(companions, "load_engines", lambda tasks, **_: dict.fromkeys(tasks, Toy({})))
+    monkeypatch.setattr(expand, "load_fastest", lambda *_, **__: retro())
+    monkeypatch.setattr(expand, "load_engines", lambda tasks, **_: dict.fromkeys(tasks, Toy({})))
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
     (tmp_path / "mine.smi").write_text("\n".join(BOUGHT))
 
@@ -103,7 +100,7 @@ def test_targets_from_standard_input(call: Any) -> None:
 
 
 def test_without_a_forward_model_it_says_how_to_go_on(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(import_module("chemspec.review.review"), "load_engines", lambda *_, **__: {})
+    monkeypatch.setattr(expand, "load_engines", lambda *_, **__: {})
     done = call(AMIDE)
     assert done.exit_code == 2 and "--no-check" in done.output
     assert call(AMIDE, "--no-check").exit_code == 0

@@ -113,8 +113,9 @@ def test_the_command_writes_a_picture(
 ) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tiny_retro.parent))
     out = tmp_path / f"a{suffix}"
-    done = CliRunner().invoke(app, ["replay", QUERIES[1], "-o", str(out), "--dark"])
-    assert (done.exit_code, "identical: yes" in done.stderr) == (0, True), done.stderr
+    done = CliRunner().invoke(app, ["race", QUERIES[1], "-o", str(out), "--dark"])
+    assert (done.exit_code, "identical: yes" in done.stdout) == (0, True), done.stderr
     assert out.stat().st_size > 1000
-    assert CliRunner().invoke(app, ["replay", "C(", "-o", str(out)]).exit_code == 1
-    assert CliRunner().invoke(app, ["replay", "C", "-o", str(tmp_path / "a.png")]).exit_code == 2
+    assert CliRunner().invoke(app, ["race", "C(", "-o", str(out)]).exit_code == 1
+    for words in (["-o", str(tmp_path / "a.png")], ["-o", str(out), "-n", "2"], ["--dark"]):
+        assert CliRunner().invoke(app, ["race", "C", *words]).exit_code == 2

@@ -1,0 +1,1 @@
+"""What every command line of this project shares: printing, errors as messages, and options from documentation."""

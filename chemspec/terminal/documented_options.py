@@ -1,0 +1,122 @@
+"""Options of a command line from documented functions and dataclasses, for Typer.
+
+A section "Options" of a docstring, or "Attributes" of a dataclass, has lines such as `out -o: result file.`: a name,
+flags if they differ from the name (upper case: an argument), and the help text.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import partial
+from inspect import Parameter, getdoc, signature
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import typer
+
+_DOCUMENTED = re.compile(r"^    (\w+)((?: [\w/-]+)*): (.(?:.|\n {8})*)", re.MULTILINE)
+Texts = dict[str, tuple[str, str]]  # flags and help by name
+
+
+@dataclass(frozen=True)
+class FieldsOf:
+    """In the annotation of a dict: options for fields of a dataclass, some of them or with other defaults.
+
+    The command builds the object from the dict, after it has changed or added values.
+    """
+
+    kind: type
+    names: Sequence[str] = ()  # default: all
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CommandOptions:
+    """The options of a function, of which some are gathered into dataclasses."""
+
+    options: tuple[Parameter, ...]  # as Typer reads them
+    groups: Mapping[str, tuple[Callable[..., Any], list[str]]]  # by parameter: what it is built by, and its options
+
+    @classmethod
+    def of(cls, function: Callable[..., Any], shared: Texts, *more: Parameter) -> CommandOptions:
+        """Return the options of a function and further ones.
+
+        A parameter that is a dataclass, or `FieldsOf` one, becomes one option per field. What the function does not
+        describe has the text of the dataclass, else the shared one; with `FieldsOf` the other way round, since a class
+        of the library does not speak of options. A list is a repeatable option, a tuple a list with commas.
+        """
+        hints = get_type_hints(function, include_extras=True)
+        groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
+        described = documented_texts(getdoc(function))
+        options: list[Parameter] = []
+        for item in (*signature(function).parameters.values(), *more):
+            hint = hints.get(item.name, bool)
+            chosen = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, FieldsOf)), None)
+            if chosen or is_dataclass(hint):
+                group = chosen or FieldsOf(hint)
+                of_class = documented_texts("\n".join(getdoc(parent) or "" for parent in reversed(group.kind.__mro__)))
+                texts = of_class | shared if chosen else shared | of_class
+                added = list(_field_options(group, texts | described))
+                groups[item.name] = dict if chosen else hint, [option.name for option in added]
+            else:
+                added = [_option(item, hint, shared | described)]
+            options += added
+        return cls(tuple(options), groups)
+
+    def gather(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments of the function for given options."""
+        arguments = dict(given)
+        for name, (build, names) in self.groups.items():
+            arguments[name] = build(**{each: arguments.pop(each) for each in names})
+        return arguments
+
+
+def documented_texts(text: str | None) -> Texts:
+    """Return flags and help texts by name of a text with such lines."""
+    return {name: (flags, " ".join(help_text.split())) for name, flags, help_text in _DOCUMENTED.findall(text or "")}
+
+
+def _field_options(group: FieldsOf, texts: Texts) -> Iterator[Parameter]:
+    hints = get_type_hints(group.kind, include_extras=True)
+    every = {each.name: each.default for each in fields(group.kind)}
+    for name in group.names or every:
+        default = group.defaults.get(name, every[name])
+        default = Parameter.empty if default is MISSING else default
+        item = Parameter(name, Parameter.KEYWORD_ONLY, default=default)
+        yield _option(item, hints[name], texts)
+
+
+def _option(parameter: Parameter, annotation: Any, texts: Texts) -> Parameter:
+    """Return a parameter with a declaration for Typer, described by the texts if the declaration has no help."""
+    name = parameter.name
+    declared: Any = next((item for item in getattr(annotation, "__metadata__", ()) if hasattr(item, "help")), None)
+    kind, info = get_args(annotation)[0] if declared else annotation, copy(declared) or typer.Option()
+    if not info.help and name in texts:
+        flags, text = texts[name]
+        words = flags.split()
+        if flags.isupper():
+            info = typer.Argument(metavar=None if words == [name.upper()] else words[0])
+        else:
+            long = [] if any(word.startswith("--") for word in words) else [f"--{name.replace('_', '-')}"]
+            info.param_decls = (*long, *words)
+        info.help = text[0].upper() + text[1:]
+    elif not declared:  # a `typer.Context`
+        return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation)
+    if get_origin(kind) is tuple:
+        info.parser, info.metavar = partial(_split_list, get_args(kind)[0]), "LIST"
+        parameter = parameter.replace(default=",".join(map(str, parameter.default)))
+    if get_origin(kind) in (tuple, Literal):  # the dataclass checks which words are allowed
+        kind = str
+    return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=Annotated[kind, info])
+
+
+def _split_list(kind: type, given: Any) -> tuple[Any, ...]:
+    """Return the items of a list with commas, which Typer may have split already."""
+    if isinstance(given, tuple):
+        return given
+    try:
+        return tuple(kind(word.strip()) for word in given.split(",") if word.strip() or kind is int)
+    except ValueError:
+        raise typer.BadParameter(f"{given!r}; give numbers such as 5,10,25") from None
