@@ -10,7 +10,7 @@ import time
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,6 +21,7 @@ import torch
 
 from chemspec import evaluation
 from chemspec.bench.counts import target_megabytes
+from chemspec.bench.settings import PapersSettings
 from chemspec.bench.speed import describe_machine, peak_memory_mb, read_queries, reset_peak_memory
 from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio, race_settings
 from chemspec.engine.engine import Engine
@@ -37,33 +38,6 @@ MIN_QUERIES = 30  # with fewer queries a speed-up is shown in brackets, and accu
 TASKS: tuple[Task, ...] = ("forward", "retro")
 NO_TRUTH = "Accuracy on the queries of this run is left out: the built-in ones have no answers; give --source."
 ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-
-
-@dataclass(frozen=True)
-class PapersSettings:
-    """How much to measure."""
-
-    source: Path | None = None  # folder with the test sets, which accuracy needs; None uses the built-in queries
-    limit: int = 60  # queries per row
-    seconds: float = 8.0  # per row; the current batch is finished
-    widths: tuple[int, ...] = (5, 10, 25, 50)  # of beams
-    batches: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)  # sizes for the latency-throughput curve
-    memory: tuple[int, ...] = (1, 8, 32)  # batch sizes for peak memory, each in a separate process
-    threads: int = 0
-    device: str = "auto"
-    dtype: str = "auto"
-    runtime: str = "auto"
-
-    def __post_init__(self) -> None:
-        if min((self.limit, *self.widths, *self.batches, *self.memory)) < 1 or self.seconds <= 0:
-            raise ValueError("limit, widths and batches must be at least 1, and the seconds of a row above 0")
-
-    @property
-    def loading(self) -> dict[str, Any]:
-        """Options of `Engine.load`."""
-        return {name: getattr(self, name) for name in ("device", "dtype", "threads", "runtime")}
-
-
 PLAIN: dict[str, Any] = {"decoder": "greedy", "n": 1, "batch_size": 1, "drafting": "fixed"}
 ABOUT = ("name", "against", "paper", "paper_accepted", "needs")  # keys of a row that are not decoding settings
 
