@@ -12,8 +12,14 @@ SourceIds = tuple[int, ...]  # a query's token ids, without bos and eos
 Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
 Status = Literal["ok", "invalid", "too_long", "failed"]
 Ended = Literal["eos", "length"]
+Progress = Callable[[int, int], None]  # called with the number of items done and in total
+Tell = Callable[[str], None]  # called with messages for people
 
 # Field names are JSON keys: `asked` are requested prefixes, `chances` probabilities, `spellings` SMILES variants.
+
+
+def ignore(*_: object) -> None:
+    """Do nothing: the default of a `Progress` and a `Tell`."""
 
 
 class Scores(NamedTuple):

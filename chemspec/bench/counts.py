@@ -3,25 +3,24 @@
 All rows decode the same queries; `progress` is called with the number of finished rows and the total.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 from chemspec.bench.settings import ComparisonSettings
 from chemspec.bench.speed import read_queries
-from chemspec.bench.sweep import Progress, Row, Setting, sweep_settings
+from chemspec.bench.sweep import Row, Setting, sweep_settings
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable_drafters
 from chemspec.model import checkpoint
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.tasks import check_task
+from chemspec.types import Progress, Tell, ignore
 
 
-def load_comparison(
-    comparison: ComparisonSettings, tell: Callable[[str], None] = lambda _: None
-) -> tuple[Engine, list[str], tuple[str, ...]]:
+def load_comparison(comparison: ComparisonSettings, tell: Tell = ignore) -> tuple[Engine, list[str], tuple[str, ...]]:
     """Return the model of a comparison, its queries and the chosen drafters; `tell` is called with a message."""
     chosen = tuple(map(DRAFTERS.load, comparison.drafters))
     task = comparison.task or ("" if comparison.model else "retro")
@@ -33,11 +32,7 @@ def load_comparison(
 
 
 def compare_drafters(
-    comparison: ComparisonSettings,
-    widths: Sequence[int] = (1,),
-    *,
-    tell: Callable[[str], None] = lambda _: None,
-    progress: Progress = lambda *_: None,
+    comparison: ComparisonSettings, widths: Sequence[int] = (1,), *, tell: Tell = ignore, progress: Progress = ignore
 ) -> list[dict[str, Any]]:
     """Return one row per width (1: greedy) and drafter; `same`: whether all answers are those of the first one."""
     engine, queries, chosen = load_comparison(comparison, tell)
@@ -57,8 +52,8 @@ def compare_draft_lengths(
     settings: DecodeSettings,
     lengths: Sequence[int],
     *,
-    tell: Callable[[str], None] = lambda _: None,
-    progress: Progress = lambda *_: None,
+    tell: Tell = ignore,
+    progress: Progress = ignore,
 ) -> list[dict[str, Any]]:
     """Decode queries with every drafter and draft length, after Tulsian et al.; length 0 is adaptive.
 

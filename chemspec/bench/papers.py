@@ -23,7 +23,7 @@ from chemspec import evaluation
 from chemspec.bench.counts import target_megabytes
 from chemspec.bench.settings import PapersSettings
 from chemspec.bench.speed import describe_machine, peak_memory_mb, read_queries, reset_peak_memory
-from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio, race_settings
+from chemspec.bench.sweep import Row, Setting, paired_ratio, race_settings
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable_drafters
 from chemspec.evaluation.accuracy import RANKS, rank_of_truth, top_accuracies
@@ -32,6 +32,7 @@ from chemspec.metrics import Spread
 from chemspec.model.checkpoint import drafter_folder
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings, Task
+from chemspec.types import Progress, ignore
 
 ACCURATE = (*RANKS, 25)
 MIN_QUERIES = 30  # with fewer queries a speed-up is shown in brackets, and accuracy is left out
@@ -88,7 +89,7 @@ def settings_by_table(suite: PapersSettings, task: Task, have: Sequence[str]) ->
     return {"retro": read_table_settings("retro") + beams, "learned": learned}
 
 
-def measure_tables(suite: PapersSettings, *, progress: Progress = lambda *_: None) -> dict[str, Any]:
+def measure_tables(suite: PapersSettings, *, progress: Progress = ignore) -> dict[str, Any]:
     """Measure all tables.
 
     Returns `{"machine", "models", "queries", "notes", "forward", "retro", "curve", "learned", "alone", "memory",

@@ -19,7 +19,7 @@ import torch
 
 from chemspec import asset_files
 from chemspec.bench.settings import BenchSettings
-from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio, race_settings
+from chemspec.bench.sweep import Row, Setting, paired_ratio, race_settings
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import task_of_model
 from chemspec.evaluation.accuracy import KnownReaction, read_known_reactions
@@ -28,6 +28,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.system.threads import usable_cores
 from chemspec.tasks import TASKS, check_task
+from chemspec.types import Progress, ignore
 from chemspec.version import __version__
 
 MIN_TIMINGS = 20  # minimum number of timings; fewer batches are repeated
@@ -60,7 +61,7 @@ def resolve_choices(plan: BenchSettings) -> BenchSettings:
     return replace(plan, tasks=chosen, dtypes=dtypes, drafters=tuple(map(DRAFTERS.load, plan.drafters)))
 
 
-def run_benchmark(plan: BenchSettings, *, progress: Progress = lambda *_: None) -> dict[str, Any]:
+def run_benchmark(plan: BenchSettings, *, progress: Progress = ignore) -> dict[str, Any]:
     """Measure every row of the plan, see `resolve_choices`, and return `{"machine": ..., "rows": [...]}`.
 
     Speed-ups are medians over batches against the standard decoder (drafter none) of the same precision on the same

@@ -17,12 +17,10 @@ import typer
 from chemspec import settings, tasks
 from chemspec.cli import show
 from chemspec.plugins import DECODERS, DRAFTERS
-from chemspec.settings import DecodeSettings, ReactionFolder, Task
-from chemspec.tasks import TASKS
+from chemspec.settings import DecodeSettings, Task
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
-    from chemspec.evaluation.accuracy import KnownReaction
 
 DEFAULT = DecodeSettings()
 
@@ -70,7 +68,7 @@ def parse_duration(text: str | float) -> float:
 
 
 Duration = Annotated[float | None, typer.Option(parser=parse_duration, metavar="TIME")]
-Source = ReactionFolder
+Source = settings.ReactionFolder
 
 
 @dataclass(frozen=True)
@@ -228,20 +226,6 @@ class ImportedRuntime(Runtime):
     template: str = ""
 
 
-NO_DATA = """no reaction data; give --source FOLDER or set CHEMSPEC_DATA. The data come from Lowe's text mining of US \
-patents (CC0) and are not part of chemspec. FOLDER holds gzipped CSVs with a header: retro_train, retro_val and \
-retro_test.csv.gz (USPTO-50K; columns product, reactants, and for training mapped_rxn) and forward_stereo_train, \
-forward_val and forward_test.csv.gz (USPTO-MIT; columns reactants_and_reagents, main_product, and for training \
-core_reactants, mapped_core_rxn). See assets/docs/models.md"""
-
-
-def require_data_folder(source: Path | None) -> Path:
-    """Return the folder given by --source or CHEMSPEC_DATA; without one a ValueError says where the data come from."""
-    if source is None:
-        raise ValueError(NO_DATA)
-    return source
-
-
 def build_decode_settings(decoder: str, n: int, exact: bool, drafter: str = "auto", **others: Any) -> DecodeSettings:
     """Return decoding settings; a relaxed decoder requires `exact` to be false."""
     others["drafter"] = DRAFTERS.load(drafter)
@@ -257,31 +241,6 @@ def load_engine(task: str, model: str, **options: Any) -> Engine:
     if engine.confidence_problem:
         show.print_note(f"no confidence: {engine.confidence_problem}")
     return engine
-
-
-def read_test_reactions(
-    source: Path | None, task: str, part: str = "test", remedy: str = "", **which: Any
-) -> list[KnownReaction]:
-    """Read reactions of the task's test or validation set ("val"), the latter without those of a test set.
-
-    `remedy` is that of `find_test_file`, `which` are limit and seed of `accuracy.read_known_reactions`.
-    """
-    from chemspec.evaluation import accuracy
-
-    file = find_test_file(source, task, remedy)
-    file = file.with_name(file.name.replace("_test.", f"_{part}."))
-    left_out = ("overlaps_test",) if part == "val" else ()
-    return accuracy.read_known_reactions(file, tasks.check_task(task), leave_out=left_out, **which)
-
-
-def find_test_file(source: Path | None, task: str, remedy: str = "") -> Path:
-    """Return a task's standard test file; a ValueError without one has the advice `remedy`, or names other tasks."""
-    spec = TASKS[tasks.check_task(task)]
-    if not spec.test:
-        able = " or ".join(entry.name for entry in TASKS.values() if entry.test)
-        remedy = remedy or f"this command needs one, as there is for {able}"
-        raise ValueError(f"there is no standard test set for {spec.name}; {remedy}")
-    return require_data_folder(source) / spec.test
 
 
 def read_texts(given: Sequence[str], column: str, task: Task | None) -> tuple[list[str], str]:
@@ -311,14 +270,3 @@ def command_line() -> str:
     """Return the command as typed, to record how a measurement was made."""
     program = f"python {sys.argv[0]}" if sys.argv[0].endswith(".py") else "chemspec"
     return " ".join([program, *sys.argv[1:]])
-
-
-def store_measurements(folder: Path, names: list[str], digest: str, measured: dict[str, Any]) -> None:
-    """Store measurements in the model folder's evaluation.json, under each name."""
-    from datetime import date
-
-    from chemspec import evaluation
-
-    for name in names:
-        evaluation.store_measurement(folder, name, measured, digest=digest, command=command_line(), today=date.today())
-    show.print_note(f"{folder / evaluation.MEASUREMENTS_FILE}: {', '.join(names)}")

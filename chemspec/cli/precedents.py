@@ -11,6 +11,7 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import app, command
 from chemspec.cli.options import Outcome
+from chemspec.data.sources import require_data_folder
 from chemspec.system.files import OTHERS_BITS
 
 group = typer.Typer(no_args_is_help=True)
@@ -41,7 +42,7 @@ def build_precedents(
     from chemspec.precedents.build import build_index
     from chemspec.precedents.search import user_index_path
 
-    folder = opt.require_data_folder(source)
+    folder = require_data_folder(source)
     paths = [folder / name for name in files or FILES]
     if not files and not (paths := [file for file in paths if file.is_file()]):
         raise ValueError(f"{folder} has none of {', '.join(FILES)}; name its files with --file")

@@ -1,6 +1,6 @@
 """Accuracy and calibration of models, and the file of a model folder that stores the measurements."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -28,12 +28,19 @@ def read_measurements(folder: Path) -> dict[str, dict[str, Any]]:
         raise ValueError(f"{file} cannot be read: {error}; remove it and measure again") from error
 
 
-def store_measurement(
-    folder: Path, name: str, measured: Mapping[str, Any], *, digest: str, command: str, today: date
+def store_measurements(
+    folder: Path,
+    names: Iterable[str],
+    measured: Mapping[str, Any],
+    *,
+    digest: str,
+    command: str,
+    today: date | None = None,
 ) -> None:
-    """Store a measurement in the model folder, replacing an older one of this name."""
-    measurements = read_measurements(folder)
-    measurements[name] = {"command": command, "date": today.isoformat(), "digest": digest, **measured}
+    """Store a measurement in the model folder under each name, replacing older ones of these names."""
+    measurements, day = read_measurements(folder), today or date.today()
+    stamped = {"command": command, "date": day.isoformat(), "digest": digest, **measured}
+    measurements |= dict.fromkeys(names, stamped)
     write_bytes_atomic(folder / MEASUREMENTS_FILE, msgspec.json.format(msgspec.json.encode(measurements), indent=1))
 
 

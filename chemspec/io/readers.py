@@ -6,7 +6,7 @@ import gzip
 import io
 import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -18,6 +18,7 @@ from chemspec.io.lines import FileError as FileError
 from chemspec.io.lines import split_lines
 from chemspec.settings import Task
 from chemspec.system import extras
+from chemspec.types import Tell, ignore
 
 TABLES = (".csv", ".tsv", ".tab")
 TEXTS = (".smi", ".smiles", ".txt")
@@ -27,17 +28,12 @@ UNSUPPORTED = frozenset(
 )
 
 
-Tell = Callable[[str], None]
-
-
-def read_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None) -> list[str]:
+def read_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = ignore) -> list[str]:
     """Return the query texts of a file, one per row; see `stream_queries`."""
     return list(stream_queries(path, column, task, note))
 
 
-def stream_queries(
-    path: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None
-) -> Iterator[str]:
+def stream_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = ignore) -> Iterator[str]:
     """Yield the query texts of a file of any size, one per row; FileError if it or its column is missing or unreadable.
 
     The file is `.csv`, `.tsv` or `.xlsx` with a header, `.parquet`, `.sdf`, `.rdf`, `.mol`, `.rxn`, `.cdxml` or `.ket`,

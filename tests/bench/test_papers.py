@@ -165,9 +165,9 @@ def test_numbers_of_other_weights_are_not_told_beside_the_papers(home: Path) -> 
     engine = Engine.load(home / "forward", threads=1)
     counted = {"top": {"1": {"value": 0.5, "low": 0.4, "high": 0.6}}, "settings": {"n": 5}, "reactions": 100}
     for digest, rows in (("another", 0), (engine.digest, 2)):
-        evaluation.store_measurement(
+        evaluation.store_measurements(
             engine.folder,
-            "accuracy",
+            ["accuracy"],
             counted,
             digest=digest,
             command="evaluate --source /home/me/data -n 5",

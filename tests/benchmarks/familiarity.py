@@ -22,7 +22,9 @@ from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.data.reactions import canonical_pair
 from chemspec.data.shards import is_used, read_rows
+from chemspec.data.sources import require_data_folder
 from chemspec.engine.familiarity import Familiarity, nearest_products
+from chemspec.evaluation.accuracy import read_test_reactions
 from chemspec.tokenizer import SPECIALS, TokenError, split_smiles
 from chemspec.train.recipe import model_recipe
 
@@ -60,11 +62,11 @@ def main(
     """Compute training-set statistics (rare tokens, length, similarity), and store them in the model folder."""
     chosen = model_recipe(recipe)
     engine = opt.load_engine(chosen.task, model, threads=1)
-    rows = (row for file in chosen.train_files for row in read_rows(opt.require_data_folder(source) / file))
+    rows = (row for file in chosen.train_files for row in read_rows(require_data_folder(source) / file))
     queries = (canonical_pair(row, chosen.task)[0] for row in rows if is_used(row, chosen.data))
     alike = []
     if products and (index := nearest_products()):  # which contains the training products
-        reactions = opt.read_test_reactions(source, chosen.task, "val")
+        reactions = read_test_reactions(source, chosen.task, "val")
         targets = filter(None, (main_product(reaction.query) for reaction in reactions))
         alike = [index.nearest_similarity(target) for target in targets]
     vocabulary = engine.tokenizer.smiles_tokens

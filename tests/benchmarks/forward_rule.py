@@ -19,7 +19,7 @@ from scripts import script
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
-from chemspec.evaluation.accuracy import wilson_interval
+from chemspec.evaluation.accuracy import read_test_reactions, wilson_interval
 from chemspec.precedents import installed
 from chemspec.review import load_engines
 from chemspec.review.forward_check import FORWARD_SETTINGS, ForwardCheck, Step, StepChecker, read_check
@@ -64,7 +64,7 @@ def shares(confirmed: Callable[[Step], bool], lists: Sequence[tuple[Step, list[t
 
 def main(source: opt.Source = None, limit: int = 300, seed: int = 0, threads: int = 1, as_json: bool = False) -> None:
     """Print for each rule and minimum probability what it confirms, on reactions of the USPTO-50K test part."""
-    known = opt.read_test_reactions(source, "retro", limit=limit, seed=seed)
+    known = read_test_reactions(source, "retro", limit=limit, seed=seed)
     engines = load_engines(threads=threads)
     results = engines["retro"].predict([item.query for item in known], DecodeSettings(n=5, distinct=True))
     lists = [

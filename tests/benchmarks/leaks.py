@@ -25,6 +25,7 @@ from chemspec.data.arrays import Pairs
 from chemspec.data.reactions import canonical_for_task, canonical_pair, product_key
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import is_used, read_rows
+from chemspec.data.sources import find_test_file, require_data_folder
 from chemspec.settings import Task
 from chemspec.tasks import TASKS, Pair
 from chemspec.tokenizer import Tokenizer
@@ -113,8 +114,8 @@ def main(
 ) -> None:
     """Compare a recipe's training data with the task's test set; exit code 1 if they have a product in common."""
     chosen = model_recipe(recipe)
-    folder = opt.require_data_folder(source)
-    tests = opt.find_test_file(source, chosen.task)
+    folder = require_data_folder(source)
+    tests = find_test_file(source, chosen.task)
     with show.progress_bar("training reactions") as report:
         count_rows = partial(report, total=0)
         if data_dir is not None:

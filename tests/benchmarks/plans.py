@@ -19,6 +19,7 @@ from scripts import option, script
 
 from chemspec.cli import options as opt
 from chemspec.cli import show
+from chemspec.evaluation.accuracy import read_test_reactions
 from chemspec.plan.expand import Expander, Model, Proposal
 from chemspec.plan.search import plan
 from chemspec.plan.settings import PlanSettings
@@ -215,7 +216,7 @@ def main(
     machine changes little; `--limit 60 --threads 1` takes about five minutes on a quiet core.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
-    targets = [item.query for item in opt.read_test_reactions(source, "retro", limit=limit)]
+    targets = [item.query for item in read_test_reactions(source, "retro", limit=limit)]
     settings = PlanSettings(expansions=expansions, depth=depth, seconds=3600)
     models = {
         dtype: tuple(load_fastest(task, device=device, dtype=dtype, threads=threads) for task in ("retro", "forward"))

@@ -21,6 +21,7 @@ from chemspec.data.holdout import product_keys
 from chemspec.data.reactions import canonical_pair, product_key
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import is_used, read_rows
+from chemspec.data.sources import require_data_folder
 from chemspec.evaluation.accuracy import RANKS, reagent_recall, wilson_interval
 from chemspec.precedents.change import change_of, change_of_mapped
 from chemspec.tasks import Row
@@ -111,7 +112,7 @@ def main(
 ) -> None:
     """Score the most frequent reagents of a reaction's change, which a model has to be better than."""
     chosen = model_recipe(recipe)
-    training = opt.require_data_folder(source) / chosen.train_files[0]
+    training = require_data_folder(source) / chosen.train_files[0]
     with show.progress_bar("counting") as report:
         told = baseline(training, heldout, chosen.data, every=every, limit=limit, progress=report)
     named = {f"the exact set, first {k}": value for k, value in told["top"].items()}

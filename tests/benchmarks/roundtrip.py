@@ -23,8 +23,10 @@ from scripts import option, script
 from chemspec.chem.salts import balance_charges
 from chemspec.cli import options as opt
 from chemspec.cli import show
+from chemspec.data.sources import require_data_folder
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import model_folder
+from chemspec.evaluation import store_measurements
 from chemspec.evaluation.accuracy import (
     RANKS,
     KnownReaction,
@@ -158,7 +160,7 @@ def main(
 ) -> None:
     """Count proposed reactant sets that the forward model turns into the target again (fixed settings, see docs)."""
     asked = read_known_reactions(
-        file or opt.require_data_folder(source) / "retro_test.csv.gz", "retro", limit=limit, seed=seed
+        file or require_data_folder(source) / "retro_test.csv.gz", "retro", limit=limit, seed=seed
     )
     results = read_predictions(predictions, asked)
     engine = opt.load_engine("forward", forward, threads=threads)
@@ -168,7 +170,7 @@ def main(
         measured = round_trip(engine, asked, results, target, reagents=adds, most=most, progress=report)
     if keep_numbers:
         folder = model_folder(model)
-        opt.store_measurements(folder, ["roundtrip"], digest_of_folder(folder), measured)
+        store_measurements(folder, ["roundtrip"], measured, digest=digest_of_folder(folder), command=opt.command_line())
     if as_json:
         show.print_json(measured)
     else:

@@ -12,13 +12,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts import option, script
 
-from chemspec.bench.sweep import Progress, Setting, sweep_settings
+from chemspec.bench.sweep import Setting, sweep_settings
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.accuracy import KnownReaction, wilson_interval
+from chemspec.evaluation.accuracy import KnownReaction, read_test_reactions, wilson_interval
 from chemspec.io import tables
 from chemspec.settings import DecodeSettings
+from chemspec.types import Progress
 
 RULE_COLUMNS = {
     "drafter": "{drafter}",
@@ -103,7 +104,7 @@ def main(
     as_json: bool = False,
 ) -> None:
     """Compare Spec-Verification (Xia et al.) with exact verification: tokens per pass, agreement and accuracy."""
-    asked = opt.read_test_reactions(source, task, limit=limit)
+    asked = read_test_reactions(source, task, limit=limit)
     engine = opt.load_engine(task, model, threads=threads, device=device)
     with show.progress_bar("answering") as report:
         rows = spec_verification(

@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def put(folder: Path, name: str = "accuracy", digest: str = "d", **more: Any) -> None:
-    evaluation.store_measurement(folder, name, measured(**more), digest=digest, command="chemspec it", today=TODAY)
+    evaluation.store_measurements(folder, [name], measured(**more), digest=digest, command="chemspec it", today=TODAY)
 
 
 def test_a_section_is_filled_and_the_rest_stays(folder: Path) -> None:
@@ -109,7 +109,7 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
     digest = digest_of_folder(folder)
     assert digest == engine.digest
     for name, section in sections.items():
-        evaluation.store_measurement(folder, name, section, digest=digest, command="c", today=TODAY)
+        evaluation.store_measurements(folder, [name], section, digest=digest, command="c", today=TODAY)
     places = "".join(f"<!-- {name} -->\n<!-- end {name} -->\n" for name in sections)
     (folder / "card.md").write_text(f"# m\n{places}")
     assert model_card.fill(folder, digest) == []

@@ -21,7 +21,9 @@ from scripts import option, script
 import chemspec.chem as chem
 from chemspec.cli import options as opt
 from chemspec.cli import show
+from chemspec.data.sources import find_test_file
 from chemspec.engine.registry import model_folder
+from chemspec.evaluation import store_measurements
 from chemspec.evaluation.accuracy import normalise_result, read_known_reactions, read_predictions
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import Task
@@ -142,13 +144,13 @@ def main(
 ) -> None:
     """Count the kinds of wrong first answers, and print the surest example of each."""
     name = check_task(task)
-    asked = read_known_reactions(file or opt.find_test_file(source, task), name, limit=limit, seed=seed)
+    asked = read_known_reactions(file or find_test_file(source, task), name, limit=limit, seed=seed)
     results = [normalise_result(result, name) for result in read_predictions(predictions, asked)]
     faults = count_error_kinds([(item.query, item.answer) for item in asked], results, name)
     if keep_numbers:
         folder = model_folder(model or task)
         measured = {"reactions": len(asked), "faults": faults}
-        opt.store_measurements(folder, ["failures"], digest_of_folder(folder), measured)
+        store_measurements(folder, ["failures"], measured, digest=digest_of_folder(folder), command=opt.command_line())
     blank = dict.fromkeys(("query", "truth", "answer", "probability"), "")
     rows = [{"kind": kind, "count": fault["count"], **(fault["example"] or blank)} for kind, fault in faults.items()]
     show.print_rows(rows)

@@ -150,7 +150,7 @@ def notes(kills: int, random: Random, home: Path) -> int:
         text = "abc"[turn % 3] * 20_000
         cache.write_cached("x", text.encode())
         Confidence(text, 1.0, 0.0, "", {}).save(home)
-        evaluation.store_measurement(home, "a", {"text": text}, digest="d", command="c", today=date(2026, 1, 1))
+        evaluation.store_measurements(home, ["a"], {"text": text}, digest="d", command="c", today=date(2026, 1, 1))
 
     def read() -> object:
         raw = cache.read_cached("x") or b""
