@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from numbers import Integral
-from typing import Any, Literal, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
@@ -14,6 +15,7 @@ from chemspec.tokenizer import BOS, EOS
 
 Task = Literal["forward", "retro", "reagents"]
 NetworkKind = Literal["spec_drafter", "blockwise", "medusa"]  # drafters with their own network
+ReactionFolder = Annotated[Path | None, "CHEMSPEC_DATA"]  # its environment variable, for the command line
 T = TypeVar("T")
 
 RULES = ("chemspec", "onmt", "translation-transformer", "chemformer", "transformers")  # bookkeeping of a beam search

@@ -12,8 +12,14 @@ SourceIds = tuple[int, ...]  # a query's token ids, without bos and eos
 Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
 Status = Literal["ok", "invalid", "too_long", "failed"]
 Ended = Literal["eos", "length"]
+Progress = Callable[[int, int], None]  # called with the number of items done and in total
+Tell = Callable[[str], None]  # called with messages for people
 
 # Field names are JSON keys: `asked` are requested prefixes, `chances` probabilities, `spellings` SMILES variants.
+
+
+def ignore(*_: object) -> None:
+    """Do nothing: the default of a `Progress` and a `Tell`."""
 
 
 class Scores(NamedTuple):
@@ -231,6 +237,13 @@ class Within:
     width: int  # beam width of the list; 1 for the greedy answer, 0 if nothing was complete
     abandoned: int  # beam width of the search that was abandoned at the deadline; 0 if none was
     passes: int  # number of forward passes of all searches, the abandoned one included
+
+    @property
+    def text(self) -> str:
+        """The width of the list in words."""
+        width = "greedy answer" if self.width == 1 else f"beam of width {self.width}"
+        abandoned = f"; a beam of width {self.abandoned} was abandoned" if self.abandoned else ""
+        return f"{width} within {1000 * self.seconds:g} ms{abandoned}"
 
 
 @dataclass(frozen=True)

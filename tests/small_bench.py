@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -43,12 +42,13 @@ def folder_with_drafters(folder: Path) -> Path:
 
 def papers_in_small(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `bench papers` take the models of a folder, few widths and batches, short answers, and no process."""
-    few = partial(papers.PapersSettings, widths=(2,), batches=(1, 2), memory=(2,))
+    measure = papers.measure_tables
     monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
     monkeypatch.setattr(asset_files, "bench_queries", lambda _: tuple(QUERIES))
     monkeypatch.setattr(papers, "measure_in_child", papers.measure_memory)
     monkeypatch.setattr(papers, "DecodeSettings", lambda **how: DecodeSettings(**{"max_len": 10, **how}))
-    monkeypatch.setattr(papers, "PapersSettings", few)
+    few: Any = {"widths": (2,), "batches": (1, 2), "memory": (2,)}
+    monkeypatch.setattr(papers, "measure_tables", lambda suite, **more: measure(replace(suite, **few), **more))
 
 
 def bench_papers(out: Path, *words: str) -> Any:

@@ -8,55 +8,72 @@ from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
-from chemspec.bench.sweep import Progress, Row, Setting, sweep_settings
+from chemspec.bench.settings import ComparisonSettings
+from chemspec.bench.speed import read_queries
+from chemspec.bench.sweep import Row, Setting, sweep_settings
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import drafter_megabytes
+from chemspec.engine.registry import drafter_megabytes, usable_drafters
 from chemspec.model import checkpoint
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
+from chemspec.tasks import check_task
+from chemspec.types import Progress, Tell, ignore
 
 
-def count_by_drafter(
-    engine: Engine,
-    queries: Sequence[str],
-    names: Sequence[str],
-    *,
-    widths: Sequence[int] = (1,),
-    batch_size: int = 1,
-    progress: Progress = lambda *_: None,
+def load_comparison(comparison: ComparisonSettings, tell: Tell = ignore) -> tuple[Engine, list[str], tuple[str, ...]]:
+    """Return the model of a comparison, its queries and the chosen drafters; `tell` is called with a message."""
+    chosen = tuple(map(DRAFTERS.load, comparison.drafters))
+    task = comparison.task or ("" if comparison.model else "retro")
+    hardware: dict[str, Any] = {"threads": comparison.threads, "device": comparison.device}
+    engine = Engine.load(comparison.model or task, task=check_task(task) if task else None, **hardware)
+    queries = [item.query for item in read_queries(engine, comparison.source, comparison.limit)]
+    tell(f"model {engine.name}, {len(queries)} {'test' if comparison.source else 'built-in'} queries")
+    return engine, queries, chosen
+
+
+def compare_drafters(
+    comparison: ComparisonSettings, widths: Sequence[int] = (1,), *, tell: Tell = ignore, progress: Progress = ignore
 ) -> list[dict[str, Any]]:
     """Return one row per width (1: greedy) and drafter; `same`: whether all answers are those of the first one."""
+    engine, queries, chosen = load_comparison(comparison, tell)
+    names = chosen or ("none", *(name for name in usable_drafters(engine.folder) if name != "none"))
     settings = []
     for width in widths:
         decoder = "greedy" if width == 1 else "beam"
-        plain = DecodeSettings(decoder=decoder, n=width, batch_size=batch_size, drafting="fixed")
+        plain = DecodeSettings(decoder=decoder, n=width, batch_size=comparison.batch_size, drafting="fixed")
         first = f"{names[0]}, {width}"
         settings += [Setting(f"{name}, {width}", replace(plain, drafter=name), first) for name in names]
     rows = sweep_settings(engine, queries, settings, progress=progress)
     return [{**_report_row(engine, row), "same": all(row.same())} for row in rows]
 
 
-def count_by_draft_length(
-    engine: Engine,
-    queries: Sequence[str],
+def compare_draft_lengths(
+    comparison: ComparisonSettings,
     settings: DecodeSettings,
-    *,
-    names: Sequence[str],
     lengths: Sequence[int],
-    progress: Progress = lambda *_: None,
+    *,
+    tell: Tell = ignore,
+    progress: Progress = ignore,
 ) -> list[dict[str, Any]]:
     """Decode queries with every drafter and draft length, after Tulsian et al.; length 0 is adaptive.
 
+    Without a choice the drafters are those of copy, mixed, ar and hierarchy that can be used; a ValueError without any.
     Returns one row per length for every drafter with a model, and one for every other drafter. `same` is the share of
     queries with the answers of the standard decoder, None for speculative sampling, which draws others.
     """
+    engine, queries, names = load_comparison(comparison, tell)
+    sampled = DECODERS.lookup(settings.decoder).drafts == "sampled"
+    if not names:
+        usable = [name for name in usable_drafters(engine.folder) if not sampled or DRAFTERS[name].build_sampled]
+        names = tuple(name for name in ("copy", "mixed", "ar", "hierarchy") if name in usable)
+    if not names:
+        raise ValueError(f"{settings.decoder} needs a small model, which {engine.name} lacks: chemspec train --list")
     work = [Setting("standard", replace(settings, drafter="none"))]
     for name in names:
         for length in lengths if DRAFTERS.lookup(name).companions else (0,):
             drafted = replace(settings, drafter=name, draft_length=length, drafting="fixed")
             work.append(Setting(f"{name} {length}", drafted, "standard"))
     rows = sweep_settings(engine, queries, work, progress=progress)[1:]
-    sampled = DECODERS.lookup(settings.decoder).drafts == "sampled"
     return [{**_report_row(engine, row), "same": None if sampled else fmean(row.same())} for row in rows]
 
 
@@ -110,5 +127,5 @@ LENGTH_COLUMNS = {
 
 
 def display_row(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of `count_by_drafter` with the texts for `DRAFTER_COLUMNS`."""
+    """Return a row of `compare_drafters` with the texts for `DRAFTER_COLUMNS`."""
     return {**row, "width": row["n"] if row["n"] > 1 else None, "same": "yes" if row["same"] else "no"}

@@ -10,7 +10,7 @@ import time
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import product
 from multiprocessing import get_context
 from pathlib import Path
@@ -21,8 +21,9 @@ import torch
 
 from chemspec import evaluation
 from chemspec.bench.counts import target_megabytes
+from chemspec.bench.settings import PapersSettings
 from chemspec.bench.speed import describe_machine, peak_memory_mb, read_queries, reset_peak_memory
-from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio, race_settings
+from chemspec.bench.sweep import Row, Setting, paired_ratio, race_settings
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable_drafters
 from chemspec.evaluation.accuracy import RANKS, rank_of_truth, top_accuracies
@@ -31,39 +32,13 @@ from chemspec.metrics import Spread
 from chemspec.model.checkpoint import drafter_folder
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings, Task
+from chemspec.types import Progress, ignore
 
 ACCURATE = (*RANKS, 25)
 MIN_QUERIES = 30  # with fewer queries a speed-up is shown in brackets, and accuracy is left out
 TASKS: tuple[Task, ...] = ("forward", "retro")
 NO_TRUTH = "Accuracy on the queries of this run is left out: the built-in ones have no answers; give --source."
 ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-
-
-@dataclass(frozen=True)
-class PapersSettings:
-    """How much to measure."""
-
-    source: Path | None = None  # folder with the test sets, which accuracy needs; None uses the built-in queries
-    limit: int = 60  # queries per row
-    seconds: float = 8.0  # per row; the current batch is finished
-    widths: tuple[int, ...] = (5, 10, 25, 50)  # of beams
-    batches: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)  # sizes for the latency-throughput curve
-    memory: tuple[int, ...] = (1, 8, 32)  # batch sizes for peak memory, each in a separate process
-    threads: int = 0
-    device: str = "auto"
-    dtype: str = "auto"
-    runtime: str = "auto"
-
-    def __post_init__(self) -> None:
-        if min((self.limit, *self.widths, *self.batches, *self.memory)) < 1 or self.seconds <= 0:
-            raise ValueError("limit, widths and batches must be at least 1, and the seconds of a row above 0")
-
-    @property
-    def loading(self) -> dict[str, Any]:
-        """Options of `Engine.load`."""
-        return {name: getattr(self, name) for name in ("device", "dtype", "threads", "runtime")}
-
-
 PLAIN: dict[str, Any] = {"decoder": "greedy", "n": 1, "batch_size": 1, "drafting": "fixed"}
 ABOUT = ("name", "against", "paper", "paper_accepted", "needs")  # keys of a row that are not decoding settings
 
@@ -114,7 +89,7 @@ def settings_by_table(suite: PapersSettings, task: Task, have: Sequence[str]) ->
     return {"retro": read_table_settings("retro") + beams, "learned": learned}
 
 
-def measure_tables(suite: PapersSettings, *, progress: Progress = lambda *_: None) -> dict[str, Any]:
+def measure_tables(suite: PapersSettings, *, progress: Progress = ignore) -> dict[str, Any]:
     """Measure all tables.
 
     Returns `{"machine", "models", "queries", "notes", "forward", "retro", "curve", "learned", "alone", "memory",

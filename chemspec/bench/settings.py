@@ -1,9 +1,10 @@
-"""Settings of a benchmark of speed."""
+"""Settings of benchmarks; a separate module, because the code needs PyTorch."""
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from chemspec.settings import Task
+from chemspec.settings import ReactionFolder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -11,17 +12,17 @@ class BenchSettings:
     """Rows of a benchmark of speed: models, queries, decoding and precisions.
 
     Attributes:
-        tasks: tasks whose models are timed.
-        model -m: model to time in place of the tasks' own: folder, checkpoint or installed name.
+        tasks --task -t: task: forward, retro or reagents; both: forward, retro; with --model, that model's.
+        model -m: model to time: folder, checkpoint or installed name; default: the task's.
         source: folder with the reaction CSVs; default: built-in queries.
         limit: number of queries per row.
         widths: beam widths for retro, separated by commas; 1: greedy, as the other tasks always are.
         batches: batch sizes, separated by commas.
         drafters: drafters to time, separated by commas; decoding without drafts is always timed.
-        dtypes: precisions (fp32, int8, bf16, fp16).
+        dtypes --dtype: precisions (fp32, int8, bf16, fp16), separated by commas; auto: fp32 and int8 on a CPU.
     """
 
-    tasks: tuple[Task, ...] = ("forward", "retro")
+    tasks: tuple[str, ...] = ("both",)
     model: str = ""
     source: Path | None = None
     limit: int = 30
@@ -36,3 +37,63 @@ class BenchSettings:
     def __post_init__(self) -> None:
         if min((*self.widths, *self.batches, self.limit)) < 1:
             raise ValueError("widths, batches and limit must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparisonSettings:
+    """Model, queries and drafters of a comparison without times.
+
+    Attributes:
+        task -t: task: forward, retro or reagents; default: the model's, without a model retro.
+        model -m: model: folder, checkpoint or installed name; default: the task's.
+        source: folder with the reaction CSVs; default: built-in queries.
+        limit: number of queries.
+        drafters: drafters, separated by commas; default: all that the model can use.
+    """
+
+    task: str = ""
+    model: str = ""
+    source: ReactionFolder = None
+    limit: int = 50
+    drafters: tuple[str, ...] = ()
+    batch_size: int = 1
+    threads: int = 0
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.limit < 1:
+            raise ValueError(f"limit is {self.limit}; it must be at least 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PapersSettings:
+    """How much of the papers' tables to measure, and where.
+
+    Attributes:
+        source: folder with the reaction CSVs; default: built-in queries.
+        limit: number of queries per row.
+        seconds: time limit per row in seconds.
+        widths: beam widths.
+        batches: batch sizes of the latency-throughput curve.
+        memory: batch sizes of the measurements of peak memory, each in a separate process.
+    """
+
+    source: ReactionFolder = None
+    limit: int = 60
+    seconds: float = 8.0
+    widths: tuple[int, ...] = (5, 10, 25, 50)
+    batches: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
+    memory: tuple[int, ...] = (1, 8, 32)
+    threads: int = 0
+    device: str = "auto"
+    dtype: str = "auto"
+    runtime: str = "auto"
+
+    def __post_init__(self) -> None:
+        if min((self.limit, *self.widths, *self.batches, *self.memory)) < 1 or self.seconds <= 0:
+            raise ValueError("limit, widths and batches must be at least 1, and the seconds of a row above 0")
+
+    @property
+    def loading(self) -> dict[str, Any]:
+        """Options of `Engine.load`."""
+        return {name: getattr(self, name) for name in ("device", "dtype", "threads", "runtime")}

@@ -19,19 +19,22 @@ import torch
 
 from chemspec import asset_files
 from chemspec.bench.settings import BenchSettings
-from chemspec.bench.sweep import Progress, Row, Setting, paired_ratio, race_settings
+from chemspec.bench.sweep import Row, Setting, paired_ratio, race_settings
 from chemspec.engine.engine import Engine
+from chemspec.engine.registry import task_of_model
 from chemspec.evaluation.accuracy import KnownReaction, read_known_reactions
-from chemspec.settings import DecodeSettings, Task
+from chemspec.plugins import DRAFTERS
+from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.system.threads import usable_cores
-from chemspec.tasks import TASKS
+from chemspec.tasks import TASKS, check_task
+from chemspec.types import Progress, ignore
 from chemspec.version import __version__
 
 MIN_TIMINGS = 20  # minimum number of timings; fewer batches are repeated
 
 
-def list_settings(plan: BenchSettings, task: Task) -> list[Setting]:
+def list_settings(plan: BenchSettings, task: str) -> list[Setting]:
     """Return the decoding settings to measure for a task."""
     settings = []
     for n, batch in product(plan.widths if task == "retro" else (1,), plan.batches):
@@ -41,17 +44,35 @@ def list_settings(plan: BenchSettings, task: Task) -> list[Setting]:
     return settings
 
 
-def run_benchmark(plan: BenchSettings, *, progress: Progress = lambda *_: None) -> dict[str, Any]:
-    """Measure every row of the plan, and return `{"machine": ..., "rows": [...]}`.
+def resolve_choices(plan: BenchSettings) -> BenchSettings:
+    """Return the plan with the tasks that "both" and the precisions that "auto" mean, and its plug-in drafters loaded.
+
+    Without a model the tasks are forward and retro, and on a CPU the precisions fp32 and int8.
+    """
+    tasks, dtypes = plan.tasks, plan.dtypes
+    if tasks == ("both",):
+        tasks = ("forward", "retro")
+        if plan.model:
+            tasks = (task_of_model(plan.model) or Engine.load(plan.model).task,)
+    on_cpu = plan.device in ("auto", "cpu") and plan.runtime in ("auto", "native") and not torch.cuda.is_available()
+    if dtypes == ("auto",) and on_cpu:
+        dtypes = ("fp32", "int8")  # int8 where the compiled kernel can run
+    chosen = tuple(map(check_task, tasks))
+    return replace(plan, tasks=chosen, dtypes=dtypes, drafters=tuple(map(DRAFTERS.load, plan.drafters)))
+
+
+def run_benchmark(plan: BenchSettings, *, progress: Progress = ignore) -> dict[str, Any]:
+    """Measure every row of the plan, see `resolve_choices`, and return `{"machine": ..., "rows": [...]}`.
 
     Speed-ups are medians over batches against the standard decoder (drafter none) of the same precision on the same
     queries, with a 95 % interval (bootstrap over batches); `identical` compares the answers. `progress` is called with
     the number of finished settings and the total.
     """
+    plan = resolve_choices(plan)
     rows: list[dict[str, Any]] = []
     loading: dict[str, Any] = {name: getattr(plan, name) for name in ("device", "threads", "runtime")}
     total, done = sum(len(list_settings(plan, task)) for task in plan.tasks), 0
-    for task in plan.tasks:
+    for task in map(check_task, plan.tasks):
         engines = [Engine.load(plan.model or task, task=task, dtype=dtype, **loading) for dtype in plan.dtypes]
         queries = [question.query for question in read_queries(engines[0], plan.source, plan.limit)]
         for setting in list_settings(plan, task):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from random import Random
@@ -15,7 +15,7 @@ import numpy as np
 from chemspec.engine.engine import Engine
 from chemspec.metrics import SpeedNumbers, Spread, speed_numbers
 from chemspec.settings import DecodeSettings
-from chemspec.types import DecodeResult
+from chemspec.types import DecodeResult, Progress, ignore
 
 BOOTSTRAP_DRAWS = 1000
 Answers = Sequence[Sequence[tuple[Any, ...]]]  # per query the tokens, or token ids, of each answer, best first
@@ -78,11 +78,8 @@ class Row:
         return [ours[:most] == theirs[:most] for ours, theirs in pairs]
 
 
-Progress = Callable[[int, int], None]
-
-
 def sweep_settings(
-    engine: Engine, queries: Sequence[str], settings: Sequence[Setting], *, progress: Progress = lambda *_: None
+    engine: Engine, queries: Sequence[str], settings: Sequence[Setting], *, progress: Progress = ignore
 ) -> list[Row]:
     """Decode queries under every setting, without timing; returns a row for each with its baseline, an earlier setting.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from chemspec.review.reaction_check import ReactionCheck
 
 MAX_ALTERNATIVES = 3  # alternatives listed for a reaction
-_ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # a line that contains a whole reaction
 
 
 @command("check", "Answers")
@@ -35,12 +33,13 @@ def check_reactions(
         reaction REACTION: reaction SMILES, a file (.rxn .rdf .cdxml .ket .csv ...) of them, or - for stdin.
     """
     from chemspec.engine.registry import installed_models
+    from chemspec.io.readers import read_given_reactions
     from chemspec.precedents import installed
     from chemspec.review.forward_check import StepChecker
     from chemspec.review.reaction_check import CHECK_SETTINGS, check_reaction
     from chemspec.review.review import COMPANIONS, load_engines
 
-    texts = _read_reactions(reaction, column)
+    texts = read_given_reactions(reaction, column, console.print_note)
     names = {folder.name for folder in installed_models()}
     tasks = [task] if task or model else [name for name in questions.about_molecules() if name in names]
     if not tasks:
@@ -65,18 +64,6 @@ def check_reactions(
         agreed = agreed and any(check.agrees for check in checks)
         documents += map(_print_check, checks)
     return Outcome({"checks": documents}, 0 if agreed else 1)
-
-
-def _read_reactions(given: str, column: str) -> list[str]:
-    """Return the reactions of an argument, a file or standard input; lines without an arrow are joined into one."""
-    from chemspec.io.readers import read_given_texts
-
-    lines, source = read_given_texts([given], column, questions.about_reactions(), console.print_note)
-    if not source:
-        return lines
-    if not (alone := [line for line in lines if line.strip()]):
-        raise ValueError(f"there is no reaction in {source}")
-    return alone if any(map(_ARROW.search, alone)) else ["\n".join(lines)]
 
 
 def _print_check(check: ReactionCheck) -> dict[str, Any]:

@@ -5,8 +5,9 @@ from typing import Annotated, Any
 
 from chemspec.cli import options as opt
 from chemspec.cli.base import command
+from chemspec.evaluation.settings import EvaluationSettings
 from chemspec.settings import DecodeSettings
-from chemspec.tasks import TASKS, check_task
+from chemspec.tasks import check_task
 from chemspec.terminal import console
 from chemspec.terminal.documented_options import FieldsOf
 
@@ -18,15 +19,9 @@ CHANGED = {"decoder": "auto", "n": 10, "batch_size": 32}
 @command("models", "Answers")
 def list_models() -> dict[str, Any]:
     """List the installed models; `edits`: source of the edit table used for drafting (own or the task's default)."""
-    from chemspec.draft.calibration import source_of_edits
-    from chemspec.engine.registry import installed_models, models_dir, task_of_model
+    from chemspec.engine.registry import describe_installed_models, models_dir
 
-    rows = []
-    for folder in installed_models():
-        task = task_of_model(folder) or "unusable"  # one bad folder must not hide the others
-        size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) / 1e6
-        row = {"name": folder.name, "task": task, "mb": round(size, 1), "edits": source_of_edits(folder, task)}
-        rows.append({**row, "folder": str(folder)})
+    rows = describe_installed_models()
     console.print_rows(rows, right=("mb",))
     if not rows:
         console.print_note(f"no models in {models_dir()}")
@@ -73,65 +68,23 @@ def import_checkpoint(
 def evaluate_model(
     task: str,
     model: str = "",
-    source: opt.Source = None,
-    file: Path | None = None,
-    limit: int = 0,
-    seed: int = 0,
     *,
+    settings: EvaluationSettings,
     exact: bool = True,
     decoding: Annotated[dict[str, Any], FieldsOf(DecodeSettings, DECODING, CHANGED)],
-    out: Path | None = None,
-    standard: bool = False,
     keep_numbers: bool = False,
     runtime: opt.ImportedRuntime,
 ) -> dict[str, Any]:
-    """Measure top-k accuracy on a test set: USPTO-50K for retro, USPTO-MIT mixed for forward, or --file.
-
-    Options:
-        file: CSV with test reactions; default: the task's standard test set.
-        limit: number of reactions, sampled at random; 0: all.
-        out: file for the predictions (.jsonl); resumable.
-        standard: also decode without drafts, and count differences.
-    """
+    """Measure top-k accuracy on a test set: USPTO-50K for retro, USPTO-MIT mixed for forward, or --file."""
     from chemspec.evaluation import accuracy
 
-    settings = opt.build_decode_settings(exact=exact, **decoding)
-    file = file or opt.find_test_file(source, task, "give a file of held-out reactions with --file")
-    reactions = accuracy.read_known_reactions(file, check_task(task), limit=limit, seed=seed)
+    chosen = opt.build_decode_settings(exact=exact, **decoding)
     engine = runtime.load(task, model)
-    special = {"distinct": settings.distinct, "augmented": settings.augment > 1, "int8": engine.dtype == "int8"}
-    measurement = _measurement_name(task, file, special, keep=keep_numbers)
-    what = f"{engine.name}-{engine.digest[:6]}-{file.name.split('.')[0]}-{limit}-{seed}"
-    label = f"{settings.decoder}{settings.n}-{decoding['drafter']}-{settings.max_len}-{engine.dtype}"
-    label += f"-augment{settings.augment}" * (settings.augment > 1) + "-distinct" * settings.distinct
-    target = out or Path("runs") / f"evaluate-{what}-{label}.jsonl"
-    slow = target.with_name(f"{target.stem}-standard.jsonl") if standard else None
+    keep = opt.command_line() if keep_numbers else ""
     with console.progress_bar("evaluating") as report:
-        measured = accuracy.evaluate_model(engine, reactions, target, settings, standard=slow, progress=report)
-    measured["file"] = file.name
-    if keep_numbers:
-        names = [measurement] + ["classes"] * bool(measurement == "accuracy" and measured["top1_by_class"])
-        opt.store_measurements(engine.folder, names, engine.digest, measured)
-    console.print_note(f"predictions: {target}")
-    _print_accuracy(measured, model or engine.name)
+        measured = accuracy.evaluate_on_file(
+            engine, settings, chosen, keep=keep, tell=console.print_note, progress=report
+        )
+    for title, named in accuracy.named_proportions(measured, model or engine.name).items():
+        console.print_proportions(named, title)
     return measured
-
-
-def _measurement_name(task: str, file: Path, special: dict[str, bool], *, keep: bool) -> str:
-    from chemspec.data import holdout
-
-    if file.name == holdout.FILE and TASKS.lookup(task).test:  # then these are the task's test set
-        if keep and any(special.values()):
-            raise ValueError("a model card has held-out accuracy of plain answers in fp32 only; leave out --keep")
-        return "heldout"
-    return next((name for name, applies in special.items() if applies), "accuracy")
-
-
-def _print_accuracy(report: dict[str, Any], model: str) -> None:
-    named = {f"top-{k}": value for k, value in report["top"].items()}
-    named |= {"invalid": report["invalid"], "invalid first": report["invalid_first"], "repeated": report["repeated"]}
-    named |= {f"each reagent, first {k}": value for k, value in report.get("recall", {}).items()}
-    console.print_proportions(named, f"{model} on {report['reactions']} reactions of {report['file']}")
-    if slow := report.get("standard"):
-        named = {f"top-{k}": value for k, value in slow["top"].items()}
-        console.print_proportions(named, f"standard decoding: {slow['differing']} of {slow['answers']} answers differ")

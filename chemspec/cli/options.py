@@ -49,7 +49,6 @@ SHARED = f"""
     workers: number of processes.
     limit: maximum number of rows read from each file, for a trial run (0: all).
     seed: random seed for sampling queries.
-    data_dir --data: folder written by `chemspec data`; default data/<task>.
     keep_numbers --keep: store the numbers in the model folder, for its card.
     allowed_host: additional host name of this server, such as a proxy's; repeatable; * allows any.
     as_json --json: print one JSON document as the last line.
@@ -66,7 +65,7 @@ def parse_duration(text: str | float) -> float:
 
 
 Duration = Annotated[float | None, typer.Option(parser=parse_duration, metavar="TIME")]
-Source = Annotated[Path | None, typer.Option(envvar="CHEMSPEC_DATA")]
+Source = settings.ReactionFolder
 
 
 def expand_options(function: Callable[..., Any]) -> Callable[..., None]:

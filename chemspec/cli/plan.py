@@ -125,7 +125,4 @@ def _print_plan(plan: Plan, evidence: Evidence) -> None:
         console.print_rows(step_table(route, evidence), f"{title.lower()}: {route.summary}")
     if len(plan.routes) > MAX_SHOWN:
         console.print_line(f"  {len(plan.routes) - MAX_SHOWN} more routes; -o FILE.json has all", "dim")
-    counts = plan.counts
-    rate = f", {counts.tokens / counts.passes:.2f} tokens a pass" if counts.passes else ""
-    molecules = f"{counts.molecules} molecule{'s' * (counts.molecules != 1)}"
-    console.print_line(f"  {molecules} decoded in {counts.calls} calls of the models{rate}", "dim")
+    console.print_line(f"  {plan.counts.text}", "dim")

@@ -51,12 +51,5 @@ def build_precedents(
     with console.progress_bar("rows") as report:
         options: dict[str, Any] = {"guess": guess, "bits": bits, "workers": workers, "progress": report}
         summary = build_index(paths, target, reagents_from=[folder / name for name in reagents_from or ()], **options)
-    wide, close = summary.changes
-    for line in (
-        f"{target}: {summary.reactions} reactions, {summary.size / 1e6:.1f} MB",
-        f"  of {summary.rows} rows; {summary.repeated} repeat a reaction, {summary.left_out} reactions cannot be used",
-        f"  with reagents {summary.with_reagents}, with a patent's number {summary.with_patent}",
-        f"  different changes {wide}, {close} with what is next to them",
-    ):
-        console.print_line(line)
+    console.print_line(f"{target}: {summary.text}")
     return {"file": str(target), **vars(summary)}

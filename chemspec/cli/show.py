@@ -9,7 +9,7 @@ from rich.text import Text
 
 from chemspec.replay.savings import describe_savings, sum_savings, summary_line
 from chemspec.terminal import console
-from chemspec.types import DecodeResult, Hypothesis, Within
+from chemspec.types import DecodeResult, Hypothesis
 
 if TYPE_CHECKING:  # slow imports
     from chemspec.review import Review
@@ -36,13 +36,6 @@ def query_heading(text: str) -> str:
     return f"{first} ... ({len(lines):,} lines)" if len(lines) > 1 else f"{first} ... ({len(text):,} characters)"
 
 
-def describe_width(within: Within) -> str:
-    """Return the width of a list with a deadline as text."""
-    width = "greedy answer" if within.width == 1 else f"beam of width {within.width}"
-    abandoned = f"; a beam of width {within.abandoned} was abandoned" if within.abandoned else ""
-    return f"{width} within {1000 * within.seconds:g} ms{abandoned}"
-
-
 def print_result(item: DecodeResult) -> None:
     """Print a query and its predictions."""
     console.print_line(query_heading(item.query), "bold")
@@ -52,7 +45,7 @@ def print_result(item: DecodeResult) -> None:
         console.print_line(f"  {item.status}: {item.message}", "red")
         return
     if item.within:
-        console.print_line(f"  {describe_width(item.within)}")
+        console.print_line(f"  {item.within.text}")
     first: dict[str, int] = {}
     rows = [_answer_row(rank, answer, item, first) for rank, answer in enumerate(item.hypotheses, 1)]
     console.print_rows(rows, right=("#", "prob.", "log-prob", "confid.", "votes"))

@@ -13,9 +13,9 @@ from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, Piece, dispatch_pieces
 from chemspec.cluster.shards import ShardFolder, cut_into_shards, stream_source
 from chemspec.engine.registry import task_of_model
 from chemspec.io import writers
-from chemspec.io.readers import FileError, Tell
+from chemspec.io.readers import FileError
 from chemspec.settings import DecodeSettings
-from chemspec.types import DecodeResult
+from chemspec.types import DecodeResult, Tell
 
 SHARD = 10_000  # rows: half a minute on a core, some megabytes to transfer
 

@@ -14,10 +14,11 @@ import pyarrow
 from pyarrow import parquet
 
 from chemspec.cluster.dispatch import Piece
-from chemspec.io.readers import ENDINGS, FileError, Tell, stream_queries
+from chemspec.io.readers import ENDINGS, FileError, stream_queries
 from chemspec.io.writers import check_same_settings, parquet_fields
 from chemspec.settings import Task
 from chemspec.system.files import open_atomic, write_text_atomic
+from chemspec.types import Tell, ignore
 
 try:
     import fcntl
@@ -29,9 +30,7 @@ SHARDS_PER_FOLDER = 1000  # shards per folder: listing a hundred thousand files 
 SCHEMA = pyarrow.schema({"row": pyarrow.int64(), **parquet_fields()})
 
 
-def stream_source(
-    source: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None
-) -> Iterator[str]:
+def stream_source(source: Path, column: str = "", task: Task | None = None, note: Tell = ignore) -> Iterator[str]:
     """Yield the queries of a file, or of all files of a folder in the order of their names.
 
     Column, task and note are those of `io.readers.stream_queries`; tables may have different columns. FileError if

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import as_completed
 from dataclasses import asdict, replace
 from itertools import islice
@@ -13,12 +13,14 @@ import numpy as np
 
 from chemspec.data import holdout
 from chemspec.data.arrays import Pairs, RaggedArray
-from chemspec.data.settings import DataSettings
+from chemspec.data.settings import DataSettings, PreparationSettings
 from chemspec.data.shards import check_columns, claim_shards, read_rows, write_shard
+from chemspec.data.sources import require_data_folder
 from chemspec.system.threads import worker_pool
 from chemspec.tasks import Pair
 from chemspec.tokenizer import UNK, Tokenizer
 from chemspec.train.recipe import Recipe
+from chemspec.types import Progress, Tell, ignore
 
 SHARD = 5_000  # rows per shard, some twenty seconds of work: the most that an interruption costs
 
@@ -34,7 +36,7 @@ def prepare(
     vocab: Path | None = None,
     name: str = "train",
     workers: int = 2,
-    progress: Callable[[int, int], None] = lambda *_: None,
+    progress: Progress = ignore,
 ) -> dict[str, Any]:
     """Write `<name>.npz`, `vocab.json`, `<name>.json` (settings, hashes, counts) and held-out reactions to `out`.
 
@@ -82,26 +84,29 @@ def prepare(
 
 
 def prepare_recipe(
-    recipe: Recipe, source: Path, out: Path, *, vocab: Path | None = None, limit: int = 0, **options: Any
+    recipe: Recipe, options: PreparationSettings, *, tell: Tell = ignore, progress: Progress = ignore
 ) -> dict[str, dict[str, Any]]:
-    """Prepare the training and validation data of a recipe from the CSVs in `source`; returns the report of each.
-
-    `limit` rows of each file are read, 0 for the recipe's number; `vocab` and other options are those of `prepare`.
-    """
+    """Prepare the training and validation data of a recipe; returns the report of each, see `prepare`."""
+    source = require_data_folder(options.source)
+    out, vocab = options.out or Path("data") / recipe.name, options.vocab
     parts = {"train": (recipe.train_files, recipe.data), "val": (recipe.validation_files, recipe.validation_data)}
     reports = {}
     for name, (files, settings) in parts.items():
         if settings is None:
             continue
-        reports[name] = prepare(
+        report = prepare(
             [(out if file == holdout.FILE else source) / file for file in files],
             out,
-            replace(settings, limit=min(filter(None, (limit, settings.limit)), default=0)),
+            replace(settings, limit=min(filter(None, (options.limit, settings.limit)), default=0)),
             apart=[source / file for file in settings.apart_from],
             vocab=vocab,
             name=name,
-            **options,
+            workers=options.workers,
+            progress=progress,
         )
+        tokens = report["source_tokens"] + report["target_tokens"]
+        tell(f"{out / name}.npz: {report['pairs']} pairs, {tokens} tokens")
+        reports[name] = report
         vocab = out / "vocab.json"  # that of the training data, which come first
     return reports
 
@@ -140,11 +145,7 @@ def _file_digest(file: Path) -> str:
 
 
 def _write_shards(
-    jobs: Sequence[Job],
-    settings: DataSettings,
-    apart: frozenset[str],
-    workers: int,
-    progress: Callable[[int, int], None],
+    jobs: Sequence[Job], settings: DataSettings, apart: frozenset[str], workers: int, progress: Progress
 ) -> None:
     todo = [job for job in jobs if not job[3].exists()]
     total = sum(rows for _, _, rows, _ in jobs)

@@ -2,9 +2,26 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import chemspec.tasks as tasks
-from chemspec.settings import Task
+from chemspec.settings import ReactionFolder, Task
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparationSettings:
+    """Files of a preparation of a recipe's data, and its extent.
+
+    Attributes:
+        out: folder for the token arrays; default data/<recipe>.
+        vocab: use this vocab.json (of the model to continue from) instead of building one; some recipes extend it.
+    """
+
+    source: ReactionFolder = None
+    out: Path | None = None
+    workers: int = 2
+    limit: int = 0
+    vocab: Path | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,10 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 from chemspec.asset_files import assets_folder
+from chemspec.draft.calibration import source_of_edits
 from chemspec.draft.registry import DRAFTERS
 from chemspec.importers import model_formats as importers
 from chemspec.model import checkpoint
@@ -52,6 +54,17 @@ def task_of_model(name: str | Path) -> Task | None:
         return checkpoint.read_config(model_folder(name))[0]
     except checkpoint.CheckpointError:
         return None  # errors are reported when the model is loaded
+
+
+def describe_installed_models() -> list[dict[str, Any]]:
+    """Return name, task ("unusable" without one), size in MB, source of edits and folder of the installed models."""
+    rows = []
+    for folder in installed_models():
+        task = task_of_model(folder) or "unusable"  # one bad folder must not hide the others
+        size = sum(file.stat().st_size for file in folder.iterdir() if file.is_file()) / 1e6
+        row = {"name": folder.name, "task": task, "mb": round(size, 1), "edits": source_of_edits(folder, task)}
+        rows.append({**row, "folder": str(folder)})
+    return rows
 
 
 def usable_drafters(folder: Path) -> tuple[str, ...]:

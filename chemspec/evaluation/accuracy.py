@@ -4,22 +4,26 @@ import json
 import math
 import random
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+import chemspec.evaluation as evaluation
 from chemspec.chem import canonical
 from chemspec.chem.salts import normal_form
 from chemspec.chem.stoichiometry import strategy_of_step
+from chemspec.data import holdout
 from chemspec.data.reactions import canonical_pair
 from chemspec.data.shards import read_rows
 from chemspec.data.sources import find_test_file
 from chemspec.engine.engine import Engine
+from chemspec.evaluation.settings import EvaluationSettings
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS, check_task
+from chemspec.types import Progress, Tell, ignore
 
 RANKS = (1, 2, 3, 5, 10)
 FEWEST = 10  # test reactions of a class; with fewer the interval says nothing
@@ -35,7 +39,6 @@ class KnownReaction:
 
 
 Reactions = Sequence[KnownReaction]
-Progress = Callable[[int, int], None]  # called with the number of queries done and in total
 
 
 def read_known_reactions(
@@ -77,6 +80,67 @@ def read_test_reactions(
     return read_known_reactions(file, check_task(task), limit=limit, seed=seed, leave_out=left_out)
 
 
+def evaluate_on_file(
+    engine: Engine,
+    settings: EvaluationSettings,
+    decoding: DecodeSettings,
+    *,
+    keep: str = "",
+    tell: Tell = ignore,
+    progress: Progress = ignore,
+) -> dict[str, Any]:
+    """Measure a model on a file of reactions or the standard test set of its task, see `evaluate_model`.
+
+    With `keep`, the command for it, the numbers are stored in the model folder. `tell` is called with the files.
+    """
+    file = settings.file
+    if file is None:
+        file = find_test_file(settings.source, engine.task, "give a file of held-out reactions with --file")
+    reactions = read_known_reactions(file, engine.task, limit=settings.limit, seed=settings.seed)
+    name = measurement_name(engine, file, decoding)
+    if keep and name == "":
+        raise ValueError("a model card has held-out accuracy of plain answers in fp32 only; leave out --keep")
+    out = settings.out or predictions_file(engine, file, settings, decoding)
+    slow = out.with_name(f"{out.stem}-standard.jsonl") if settings.standard else None
+    measured = evaluate_model(engine, reactions, out, decoding, standard=slow, progress=progress)
+    measured["file"] = file.name
+    if keep:
+        names = [name] + ["classes"] * bool(name == "accuracy" and measured["top1_by_class"])
+        evaluation.store_measurements(engine.folder, names, measured, digest=engine.digest, command=keep)
+        tell(f"{engine.folder / evaluation.MEASUREMENTS_FILE}: {', '.join(names)}")
+    tell(f"predictions: {out}")
+    return measured
+
+
+def measurement_name(engine: Engine, file: Path, decoding: DecodeSettings) -> str:
+    """Return the name of a measurement on a model's card; empty for held-out reactions and no plain answers in fp32."""
+    special = {"distinct": decoding.distinct, "augmented": decoding.augment > 1, "int8": engine.dtype == "int8"}
+    if file.name == holdout.FILE and TASKS[engine.task].test:  # else these are the task's test set
+        return "" if any(special.values()) else "heldout"
+    return next((name for name, applies in special.items() if applies), "accuracy")
+
+
+def predictions_file(engine: Engine, file: Path, settings: EvaluationSettings, decoding: DecodeSettings) -> Path:
+    """Return the default file for predictions, which names everything that they depend on."""
+    about = f"{engine.name}-{engine.digest[:6]}-{file.name.split('.')[0]}-{settings.limit}-{settings.seed}"
+    label = f"{decoding.decoder}{decoding.n}-{decoding.drafter}-{decoding.max_len}-{engine.dtype}"
+    label += f"-augment{decoding.augment}" * (decoding.augment > 1) + "-distinct" * decoding.distinct
+    return Path("runs") / f"evaluate-{about}-{label}.jsonl"
+
+
+def named_proportions(measured: Mapping[str, Any], model: str) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the proportions of a measurement with names for people, by the title of their table."""
+    named = {f"top-{k}": value for k, value in measured["top"].items()}
+    named |= {"invalid": measured["invalid"], "invalid first": measured["invalid_first"]}
+    named |= {"repeated": measured["repeated"]}
+    named |= {f"each reagent, first {k}": value for k, value in measured.get("recall", {}).items()}
+    titled = {f"{model} on {measured['reactions']} reactions of {measured['file']}": named}
+    if slow := measured.get("standard"):
+        title = f"standard decoding: {slow['differing']} of {slow['answers']} answers differ"
+        titled[title] = {f"top-{k}": value for k, value in slow["top"].items()}
+    return titled
+
+
 def evaluate_model(
     engine: Engine,
     reactions: Reactions,
@@ -84,7 +148,7 @@ def evaluate_model(
     settings: DecodeSettings,
     *,
     standard: Path | None = None,
-    progress: Progress = lambda *_: None,
+    progress: Progress = ignore,
 ) -> dict[str, Any]:
     """Predict test reactions to a file and score the predictions.
 
@@ -111,7 +175,7 @@ def evaluate_model(
 
 
 def predict_to_file(
-    engine: Engine, reactions: Reactions, out: Path, settings: DecodeSettings, *, progress: Progress = lambda *_: None
+    engine: Engine, reactions: Reactions, out: Path, settings: DecodeSettings, *, progress: Progress = ignore
 ) -> list[dict[str, Any]]:
     """Predict to a .jsonl file (else ValueError), and return the results as in `writers.result_document`."""
     if out.suffix != ".jsonl":

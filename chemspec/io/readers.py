@@ -7,7 +7,7 @@ import io
 import re
 import sys
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, TextIO
@@ -19,25 +19,25 @@ from chemspec.io.lines import FileError as FileError
 from chemspec.io.lines import split_lines
 from chemspec.settings import Task
 from chemspec.system import extras
+from chemspec.tasks import about_reactions
+from chemspec.types import Tell, ignore
 
 TABLES = (".csv", ".tsv", ".tab")
 TEXTS = (".smi", ".smiles", ".txt")
 ENDINGS = (*TABLES, *TEXTS, ".parquet", ".gz", ".xlsx", *structures.ENDINGS)  # all supported endings
+_REACTION_ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # in a line that is a whole reaction
 UNSUPPORTED = frozenset(
     (".json", ".jsonl", ".pdf", ".cdx", ".mol2", ".pdb", ".cif", ".xyz", ".xls", ".ods", ".doc", ".docx")
 )
 
 
-Tell = Callable[[str], None]
-
-
-def read_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None) -> list[str]:
+def read_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = ignore) -> list[str]:
     """Return the query texts of a file, one per row; see `stream_queries`."""
     return list(stream_queries(path, column, task, note))
 
 
 def read_given_texts(
-    given: Sequence[str], column: str, task: Task | None, note: Tell = lambda _: None
+    given: Sequence[str], column: str, task: Task | None, note: Tell = ignore
 ) -> tuple[list[str], str]:
     """Return the texts given on a command line: as they are, or of one file, or of standard input ("-").
 
@@ -52,9 +52,17 @@ def read_given_texts(
     return list(given), ""
 
 
-def stream_queries(
-    path: Path, column: str = "", task: Task | None = None, note: Tell = lambda _: None
-) -> Iterator[str]:
+def read_given_reactions(given: str, column: str, note: Tell = ignore) -> list[str]:
+    """Return reactions as `read_given_texts` does; lines of a file without an arrow are one of them, such as an RXN."""
+    lines, source = read_given_texts([given], column, about_reactions(), note)
+    if not source:
+        return lines
+    if not (texts := [line for line in lines if line.strip()]):
+        raise ValueError(f"there is no reaction in {source}")
+    return texts if any(map(_REACTION_ARROW.search, texts)) else ["\n".join(lines)]
+
+
+def stream_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = ignore) -> Iterator[str]:
     """Yield the query texts of a file of any size, one per row; FileError if it or its column is missing or unreadable.
 
     The file is `.csv`, `.tsv` or `.xlsx` with a header, `.parquet`, `.sdf`, `.rdf`, `.mol`, `.rxn`, `.cdxml` or `.ket`,

@@ -52,6 +52,17 @@ class Report:
     changes: tuple[int, int]  # distinct wide and close changes
     size: int  # file size in bytes
 
+    @property
+    def text(self) -> str:
+        """The numbers as lines of text."""
+        wide, close = self.changes
+        return (
+            f"{self.reactions} reactions, {self.size / 1e6:.1f} MB\n"
+            f"  of {self.rows} rows; {self.repeated} repeat a reaction, {self.left_out} reactions cannot be used\n"
+            f"  with reagents {self.with_reagents}, with a patent's number {self.with_patent}\n"
+            f"  different changes {wide}, {close} with what is next to them"
+        )
+
 
 def build_index(
     files: Sequence[Path],

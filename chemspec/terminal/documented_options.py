@@ -91,8 +91,10 @@ def _field_options(group: FieldsOf, texts: Texts) -> Iterator[Parameter]:
 def _option(parameter: Parameter, annotation: Any, texts: Texts) -> Parameter:
     """Return a parameter with a declaration for Typer, described by the texts if the declaration has no help."""
     name = parameter.name
-    declared: Any = next((item for item in getattr(annotation, "__metadata__", ()) if hasattr(item, "help")), None)
-    kind, info = get_args(annotation)[0] if declared else annotation, copy(declared) or typer.Option()
+    metadata = getattr(annotation, "__metadata__", ())
+    declared: Any = next((item for item in metadata if hasattr(item, "help")), None)
+    kind, info = get_args(annotation)[0] if metadata else annotation, copy(declared) or typer.Option()
+    info.envvar = info.envvar or next((item for item in metadata if isinstance(item, str)), None)
     if not info.help and name in texts:
         flags, text = texts[name]
         words = flags.split()

@@ -6,7 +6,6 @@ A drafter has to predict the target's outputs rather than the chemistry, so it i
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,34 +13,28 @@ import numpy as np
 from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
+from chemspec.train.settings import DistilSettings
+from chemspec.types import Progress, ignore
 
 PART = 1000  # queries decoded between two writes
 
 
-def write_distilled_pairs(
-    engine: Engine,
-    data: Path,
-    out: Path,
-    *,
-    pairs: int,
-    settings: DecodeSettings,
-    seed: int = 0,
-    progress: Callable[[int, int], None] = lambda *_: None,
-) -> int:
-    """Write `out/train.npz` (and `vocab.json`) with the target's greedy outputs, except unfinished ones.
+def write_distilled_pairs(engine: Engine, settings: DistilSettings, *, progress: Progress = ignore) -> tuple[Path, int]:
+    """Write `train.npz` (and `vocab.json`) with the target's greedy outputs, except unfinished ones.
 
-    Every thousand outputs are saved in `out/parts`, so that an interrupted command can be resumed. Returns the number
-    of pairs. Raises ValueError for data of another vocabulary, or a folder with outputs of another model, data or seed.
-
-    `data` is a folder written by `chemspec data`; `pairs` the number of random training queries, 0 for all; `progress`
-    is called with the number of queries done and in total. `settings` have the greedy decoder.
+    Every thousand outputs are saved in `parts`, so that an interrupted command can be resumed. Returns the file and the
+    number of its pairs. Raises ValueError for data of another vocabulary, or a folder with outputs of another model,
+    data or seed. `progress` is called with the number of queries done and in total.
     """
+    data = settings.data_dir or Path("data") / engine.task
+    out = settings.out or Path("data") / f"{engine.task}-distilled"
+    greedy = DecodeSettings(decoder="greedy", n=1, batch_size=settings.batch_size, max_len=settings.max_len)
     train = Pairs.load(data / "train.npz")
     if max(int(side.flat.max(initial=0)) for side in (train.sources, train.targets)) >= len(engine.tokenizer):
         raise ValueError(f"{data} has a larger vocabulary than model {engine.name}")
     # A prefix of a permutation of all, so that a later run with more pairs extends this one.
-    chosen = np.random.default_rng(seed).permutation(len(train))[: pairs or len(train)]
-    _claim_folder(out, {"digest": engine.digest, "data": str(data.resolve()), "seed": seed})
+    chosen = np.random.default_rng(settings.seed).permutation(len(train))[: settings.pairs or len(train)]
+    _claim_folder(out, {"digest": engine.digest, "data": str(data.resolve()), "seed": settings.seed})
     files = []
     for start in range(0, len(chosen), PART):
         part = chosen[start : start + PART]
@@ -49,7 +42,7 @@ def write_distilled_pairs(
         files.append(file)
         if not file.exists():
             sources = [tuple(train.sources[index].tolist()) for index in part]
-            written = engine.generate_ids(sources, settings)
+            written = engine.generate_ids(sources, greedy)
             ended = [
                 (source, answers[0].tokens[:-1])
                 for source, answers in zip(sources, written, strict=True)
@@ -60,7 +53,7 @@ def write_distilled_pairs(
     whole = Pairs.join([Pairs.load(file) for file in files])
     whole.save(out / "train.npz")
     shutil.copyfile(engine.folder / "vocab.json", out / "vocab.json")
-    return len(whole)
+    return out / "train.npz", len(whole)
 
 
 def _claim_folder(out: Path, stamp: dict[str, object]) -> None:

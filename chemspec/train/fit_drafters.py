@@ -3,7 +3,7 @@
 Calibration changes the number of forward passes, never a prediction. Test data must not be used here.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,9 +16,11 @@ from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, count_edits, probability_class
 from chemspec.engine.engine import Engine
+from chemspec.io.readers import read_queries
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import Prefix
+from chemspec.train.settings import DrafterFitSettings
+from chemspec.types import Prefix, Tell, ignore
 
 HOLDOUT = 1000  # pairs at the end of train.npz that training holds out if there is no val.npz
 MIN_OUTPUTS = 8  # minimum number of outputs for calibration without labels
@@ -34,21 +36,30 @@ class CalibrationReport:
     by_chance: tuple[float, ...]  # `DrafterCalibration.accept_rates`; the name is a key of `--json`
 
 
+def fit_drafters(engine: Engine, settings: DrafterFitSettings, *, tell: Tell = ignore) -> CalibrationReport:
+    """Calibrate a model's drafters and write the files to its folder; see `calibrate` and `calibrate_from_answers`."""
+    if not engine.folder.is_dir():
+        raise ValueError(f"{engine.folder} is not a folder to write to; `chemspec import` the model first")
+    if settings.unlabelled is not None:
+        texts = read_queries(settings.unlabelled, settings.column, engine.task, tell)
+        calibration, report = calibrate_from_answers(engine, texts, tell=tell)
+        data = f"--unlabelled {settings.unlabelled.name}"
+    else:
+        calibration, report = calibrate(engine, settings, tell=tell)
+        data = f"--task {engine.task} --pairs {settings.pairs} --queries {settings.queries} --seed {settings.seed}"
+    replace(calibration, made=f"chemspec train calibrate {data}").save(engine.folder)
+    return report
+
+
 def calibrate(
-    engine: Engine,
-    data: Path,
-    *,
-    pairs: int = 100_000,
-    queries: int = 500,
-    seed: int = 0,
-    tell: Callable[[str], None] = lambda _: None,
+    engine: Engine, settings: DrafterFitSettings, *, tell: Tell = ignore
 ) -> tuple[DrafterCalibration, CalibrationReport]:
     """Calibrate a model's drafters on its training data.
 
-    Without `val.npz` in `data`, the last 1,000 training pairs, which training holds out, are used for validation.
-    Raises ValueError for data of another vocabulary, or too little data. `pairs` training pairs are chosen at random
-    for the edit table, and `queries` validation queries decoded; `tell` is called with a message at each stage.
+    Without `val.npz`, the last 1,000 training pairs, which training holds out, are used for validation. Raises
+    ValueError for data of another vocabulary, or too little data. `tell` is called with a message at each stage.
     """
+    data = settings.data_dir or Path("data") / engine.task
     train = Pairs.load(data / "train.npz")
     file = data / "val.npz"
     validation = Pairs.load(file) if file.is_file() else train
@@ -59,12 +70,12 @@ def calibrate(
     if max(int(train.sources.flat.max()), int(train.targets.flat.max())) >= size:
         raise ValueError(f"{data} has a larger vocabulary than model {engine.name}")
     token_classes = TokenClasses.from_tokens(engine.tokenizer.tokens)
-    rng = np.random.default_rng(seed)
-    chosen = rng.permutation(usable)[:pairs]
+    rng = np.random.default_rng(settings.seed)
+    chosen = rng.permutation(usable)[: settings.pairs]
     tell(f"edit table from {len(chosen)} outputs")
     edit_table = count_edits(((train.sources[i].tolist(), train.targets[i].tolist()) for i in chosen), token_classes)
     first = 0 if file.is_file() else usable
-    query_indices = first + rng.permutation(len(validation) - first)[:queries]
+    query_indices = first + rng.permutation(len(validation) - first)[: settings.queries]
     tell(f"{len(query_indices)} validation queries")
     texts = [engine.tokenizer.decode(validation.sources[i].tolist()) for i in query_indices]
     answers = _greedy_outputs(engine, texts)
@@ -74,7 +85,7 @@ def calibrate(
 
 
 def calibrate_from_answers(
-    engine: Engine, queries: Sequence[str], *, tell: Callable[[str], None] = lambda _: None
+    engine: Engine, queries: Sequence[str], *, tell: Tell = ignore
 ) -> tuple[DrafterCalibration, CalibrationReport]:
     """Calibrate on a model's outputs, without training data.
 

@@ -156,6 +156,13 @@ def builtin_recipes() -> dict[str, Recipe | DrafterRecipe]:
     return {recipe.name: recipe for recipe in sorted(recipes, key=lambda recipe: isinstance(recipe, DrafterRecipe))}
 
 
+def recipe_heading(recipe: Recipe | DrafterRecipe) -> str:
+    """Return a recipe as a line: name, task, what it trains, limits, and whether it has been run to its end."""
+    trains = f"model, {recipe.preset}" if isinstance(recipe, Recipe) else f"drafter {recipe.kind}"
+    limits = f"{recipe.train.steps:,} steps" + f" or {recipe.train.minutes:g} minutes" * bool(recipe.train.minutes)
+    return f"{recipe.name}: {recipe.task}, {trains}; at most {limits}; {'tried' if recipe.tried else 'not tried'}"
+
+
 def find_recipe(name: str) -> Recipe | DrafterRecipe:
     """Return a built-in recipe by name, or that of FILE.toml or FILE.toml:NAME; raises as `load_recipe`."""
     file, ending, table = name.rpartition(".toml")

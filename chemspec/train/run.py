@@ -7,16 +7,33 @@ from pathlib import Path
 from chemspec.data.arrays import Pairs
 from chemspec.decode.generate import open_decoding
 from chemspec.decode.greedy import greedy_search
+from chemspec.engine.registry import model_folder
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, preset_config
 from chemspec.tokenizer import EOS, Tokenizer
 from chemspec.train.average import export_model
+from chemspec.train.drafters import train_drafter
 from chemspec.train.initial_weights import copy_initial_weights
 from chemspec.train.module import Training, digest_of_data, latest_checkpoint, run, split_validation
-from chemspec.train.recipe import Recipe
+from chemspec.train.recipe import DrafterRecipe, Recipe
+from chemspec.train.settings import RunSettings
 
 BATCH = 32  # pairs decoded together in a validation
+
+
+def train_by_recipe(recipe: Recipe | DrafterRecipe, settings: RunSettings) -> Path:
+    """Train a model or a drafter, see `run_recipe` and `train_drafter`; returns its folder."""
+    given = {"minutes": settings.minutes, "threads": settings.threads, "seed": settings.seed}
+    given |= {"steps": settings.steps or -1}
+    recipe = recipe.with_settings(**{name: value for name, value in given.items() if value != -1})
+    out = settings.out or Path("runs") / recipe.name
+    if isinstance(recipe, Recipe):
+        data = settings.data_dir or Path("data") / recipe.name
+        return run_recipe(recipe, data, out, resume=settings.resume, start=settings.start)
+    answers = settings.data_dir or Path("data") / f"{recipe.task}-distilled"
+    target = settings.start or model_folder(recipe.target or recipe.task)
+    return train_drafter(recipe, answers, target, out, resume=settings.resume)
 
 
 def exact_match(model: Transformer, pairs: Pairs) -> float:

@@ -16,8 +16,7 @@ from small import two_tiny_folders
 from small_bench import bench_in_small
 
 from chemspec.bench import speed, speed_table
-from chemspec.bench.papers import PapersSettings
-from chemspec.bench.settings import BenchSettings
+from chemspec.bench.settings import BenchSettings, PapersSettings
 from chemspec.bench.sweep import Row, Setting, paired_ratio
 from chemspec.importers import model_formats
 from chemspec.settings import DecodeSettings

@@ -13,6 +13,7 @@ from small import QUERIES, tiny_folder
 
 from chemspec import asset_files
 from chemspec.bench import counts
+from chemspec.bench.settings import ComparisonSettings
 from chemspec.engine.engine import Engine, usable_drafters
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
@@ -27,12 +28,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def test_passes_and_runs_of_the_small_model_are_counted(folder: Path) -> None:
+def test_passes_and_runs_of_the_small_model_are_counted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = Engine.load(folder, device="cpu", threads=1, runtime="torch", dtype="fp64")
     settings = DecodeSettings(decoder="greedy", n=1, max_len=20, batch_size=1)
-    copied, two, four = counts.count_by_draft_length(
-        engine, QUERIES[:4], settings, names=("copy", "ar"), lengths=(2, 4)
-    )
+    monkeypatch.setattr(counts, "load_comparison", lambda given, _: (engine, QUERIES[: given.limit], given.drafters))
+    comparison = ComparisonSettings(limit=4, drafters=("copy", "ar"))
+    copied, two, four = counts.compare_draft_lengths(comparison, settings, (2, 4))
     assert (copied["gamma"], two["gamma"], four["gamma"]) == ("", "2", "4")
     assert copied["draft_calls"] == 0
     assert [row["same"] for row in (copied, two, four)] == [1, 1, 1]
@@ -42,7 +43,7 @@ def test_passes_and_runs_of_the_small_model_are_counted(folder: Path) -> None:
         assert length * 0.7 < row["calls_per_pass"] <= length + 1
         assert length < row["tokens_per_pass"] <= length + 1
     sbs = replace(settings, decoder="sbs", n=2)  # which calls the drafter itself
-    (drafted,) = counts.count_by_draft_length(engine, QUERIES[:1], sbs, names=("ar",), lengths=(2,))
+    (drafted,) = counts.compare_draft_lengths(ComparisonSettings(limit=1, drafters=("ar",)), sbs, (2,))
     assert drafted["calls_per_pass"] >= 1
 
 

@@ -16,7 +16,7 @@ from small_bench import bench_papers, folder_with_drafters, papers_in_small
 
 from chemspec import evaluation
 from chemspec.bench import papers, papers_tables
-from chemspec.bench.papers import PapersSettings
+from chemspec.bench.settings import PapersSettings
 from chemspec.bench.sweep import Row, Setting
 from chemspec.engine.engine import Engine
 from chemspec.plugins import DRAFTERS

@@ -12,13 +12,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts import option, script
 
-from chemspec.bench.sweep import Progress, Setting, sweep_settings
+from chemspec.bench.sweep import Setting, sweep_settings
 from chemspec.cli import options as opt
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import KnownReaction, read_test_reactions, wilson_interval
 from chemspec.io import tables
 from chemspec.settings import DecodeSettings
 from chemspec.terminal import console
+from chemspec.types import Progress
 
 RULE_COLUMNS = {
     "drafter": "{drafter}",

@@ -9,7 +9,6 @@ from click.testing import Result
 from command_line import last
 
 from chemspec.cli.options import parse_duration
-from chemspec.cli.show import describe_width
 from chemspec.types import Within
 
 pytestmark = pytest.mark.usefixtures("models")
@@ -45,5 +44,5 @@ def test_the_width_is_printed_and_in_the_json() -> None:
 
 
 def test_widths_as_text() -> None:
-    assert describe_width(Within(0.05, 1, 5, 30)) == ("greedy answer within 50 ms; a beam of width 5 was abandoned")
-    assert describe_width(Within(2.0, 7, 0, 30)) == "beam of width 7 within 2000 ms"
+    assert Within(0.05, 1, 5, 30).text == ("greedy answer within 50 ms; a beam of width 5 was abandoned")
+    assert Within(2.0, 7, 0, 30).text == "beam of width 7 within 2000 ms"

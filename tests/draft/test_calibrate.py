@@ -17,6 +17,7 @@ from chemspec.draft.calibration import FILE
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 from chemspec.train.fit_drafters import calibrate
+from chemspec.train.settings import DrafterFitSettings
 
 GREEDY = DecodeSettings(decoder="greedy", n=1)
 
@@ -37,14 +38,14 @@ def test_calibrating_refuses_data_that_cannot_serve(tmp_path: Path) -> None:
     engine = Engine.load(tiny_folder(tmp_path / "tiny"), threads=1)
     few = prepared(tmp_path / "few", validation=False)
     with pytest.raises(ValueError, match="too few pairs"):
-        calibrate(engine, few)
+        calibrate(engine, DrafterFitSettings(data_dir=few))
     other = tmp_path / "other"
     other.mkdir()
     ids = RaggedArray.pack([[300]])
     Pairs(ids, ids).save(other / "train.npz")
     Pairs(ids, ids).save(other / "val.npz")
     with pytest.raises(ValueError, match="a larger vocabulary"):
-        calibrate(engine, other)
+        calibrate(engine, DrafterFitSettings(data_dir=other))
 
 
 def test_the_command_learns_everything_and_writes_the_files(tmp_path: Path) -> None:

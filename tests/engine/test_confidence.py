@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -17,12 +18,15 @@ from chemspec.engine.confidence import (
     apply_calibration,
     expected_calibration_error,
     fit_slope,
+    load_if_usable,
     negative_log_likelihood,
     sigmoid,
 )
 from chemspec.engine.engine import Engine, confidence
+from chemspec.evaluation import calibration, read_measurements
 from chemspec.evaluation.accuracy import KnownReaction
-from chemspec.evaluation.calibration import RAW, TEMPERATURE, collect_outcomes, fit_calibration, measure_calibration
+from chemspec.evaluation.calibration import NUMBERS, RAW, TEMPERATURE, collect_outcomes, fit_calibration
+from chemspec.evaluation.settings import CalibrationSettings
 from chemspec.settings import DecodeSettings
 from chemspec.types import Hypothesis
 
@@ -142,11 +146,19 @@ def test_measuring_asks_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr("chemspec.chem.canonical", lambda text: text)
     told = [r.hypotheses for r in engine.predict(QUERIES, how)]
     asked = [KnownReaction(q, own[0].smiles) for q, own in zip(QUERIES, told, strict=True)]
-    found, report = measure_calibration(engine, asked, tmp_path / "a.jsonl", how, made="me")
+    monkeypatch.setattr(calibration, "read_calibration_reactions", lambda *_: asked)
+    monkeypatch.setattr(calibration, "DecodeSettings", lambda n, **_: replace(how, n=n))
+    settings = CalibrationSettings(n=5, out=tmp_path / "a.jsonl", seed=3, heldout=tmp_path / "heldout.csv")
+    notes: list[str] = []
+    report = calibration.calibrate_model(engine, settings, keep="chemspec it", tell=notes.append)
+    found, _ = load_if_usable(engine.folder, engine.digest)
+    assert found is not None and found.made == report["made"]
+    assert found.made == "chemspec train calibration --task retro --queries 1000 --seed 3 -n 5 --heldout heldout.csv"
+    stored = read_measurements(engine.folder)["reliability"]
+    assert (stored["command"], stored["slope"], stored["numbers"]) == ("chemspec it", report["slope"], list(NUMBERS))
+    assert [note.rpartition("/")[2] for note in notes] == ["confidence.json written", "evaluation.json: reliability"]
     known = [own for own in told if any(h.valid for h in own)]
-    assert (found.digest, found.made, report.queries) == (engine.digest, "me", len(known))
-    assert len(known) > 1 and 0 < report.top1 <= 1
-    assert report.answers == sum(len({h.canonical for h in own if h.valid}) for own in told)
-    assert found.measured["first: loss, as it is"] == report.table["sequence"][RAW]["first: loss"]
-    with pytest.raises(ValueError, match="without augmentation"):
-        measure_calibration(engine, asked, tmp_path / "b.jsonl", DecodeSettings(augment=2))
+    assert (found.digest, report["queries"]) == (engine.digest, len(known))
+    assert len(known) > 1 and 0 < report["top1"] <= 1
+    assert report["answers"] == sum(len({h.canonical for h in own if h.valid}) for own in told)
+    assert found.measured["first: loss, as it is"] == report["table"]["sequence"][RAW]["first: loss"]

@@ -24,8 +24,9 @@ from chemspec.train.average import read_checkpoint
 from chemspec.train.distil import write_distilled_pairs
 from chemspec.train.drafters import choose_revealed, train_drafter
 from chemspec.train.recipe import DrafterRecipe, find_recipe
+from chemspec.train.settings import DistilSettings
 
-GREEDY = DecodeSettings(decoder="greedy", n=1, drafter="copy", max_len=24, batch_size=8)
+DISTIL = DistilSettings(pairs=0, max_len=24, batch_size=8)
 
 
 def drafter_recipe(name: str) -> DrafterRecipe:
@@ -58,7 +59,7 @@ def engine(folder: Path) -> Engine:
 @pytest.fixture(scope="module")
 def taught(engine: Engine, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("distilled")
-    write_distilled_pairs(engine, data, out, pairs=0, settings=GREEDY)
+    assert write_distilled_pairs(engine, replace(DISTIL, data_dir=data, out=out))[0] == out / "train.npz"
     return out
 
 
@@ -78,30 +79,31 @@ def test_distillation_goes_on_where_it_was_stopped(
     engine: Engine, data: Path, taught: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("chemspec.train.distil.PART", 20)
+    settings = replace(DISTIL, data_dir=data, out=tmp_path)
 
     def stop(done: int, total: int) -> None:
         if done >= 40:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        write_distilled_pairs(engine, data, tmp_path, pairs=0, settings=GREEDY, progress=stop)
+        write_distilled_pairs(engine, settings, progress=stop)
     asked: list[int] = []
     write = engine.generate_ids
     monkeypatch.setattr(
         Engine, "generate_ids", lambda _, sources, how: asked.append(len(sources)) or write(sources, how)
     )
-    write_distilled_pairs(engine, data, tmp_path, pairs=0, settings=GREEDY)
+    write_distilled_pairs(engine, settings)
     assert asked == [20]
     one, other = (Pairs.load(where / "train.npz") for where in (taught, tmp_path))
     assert one.targets.flat.tolist() == other.targets.flat.tolist()
     with pytest.raises(ValueError, match="another model, data or seed"):
-        write_distilled_pairs(engine, data, tmp_path, pairs=0, settings=GREEDY, seed=1)
+        write_distilled_pairs(engine, replace(settings, seed=1))
 
 
 def test_data_of_another_vocabulary_is_refused(engine: Engine, tmp_path: Path) -> None:
     Pairs(RaggedArray.pack([[4, 99]]), RaggedArray.pack([[4]])).save(tmp_path / "train.npz")
     with pytest.raises(ValueError, match="a larger vocabulary"):
-        write_distilled_pairs(engine, tmp_path, tmp_path / "o", pairs=0, settings=GREEDY)
+        write_distilled_pairs(engine, replace(DISTIL, data_dir=tmp_path, out=tmp_path / "o"))
 
 
 # --- training ------------------------------------------------------------------------------------------
