@@ -68,6 +68,14 @@ def test_the_nearest_are_drawn_with_reagents_and_patent_which_files_hold_too(mon
     assert str(row["patents"]).startswith("US01000001")
 
 
+def test_conditions_to_choose_from_name_the_source_that_the_card_names() -> None:
+    _, card = question("retro", PRODUCT, AMIDE)
+    offered = details.offered_conditions(card, [("ClCCl.CCN(CC)CC", 0.11), ("O", 0.05)])
+    assert list(offered) == ["DCM, Et3N", "pyridine", "H2O", ""]
+    assert offered["DCM, Et3N"] == "DCM, Et3N (recorded with 1 of the nearest precedents)"
+    assert offered["H2O"] == "H2O (proposed by a model, 5 %)" and offered[""] == "no reagents"
+
+
 def test_a_scheme_for_a_slide_has_the_conditions_over_its_arrow() -> None:
     _, card = question("retro", PRODUCT, AMIDE)
     over, whose = card_parts.conditions_over_arrow(card)
