@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from test_page_predict import result
 
 from chemspec.depict import schemes
 from chemspec.precedents import index_file
+from chemspec.review.forward_check import ForwardCheck
 from chemspec.review.suggestions import Suggestion
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
@@ -37,6 +39,8 @@ def test_a_card_tells_how_often_its_change_was_made() -> None:
     asked, card = question("retro", "CCC(=O)Nc1ccc(Cl)cc1", "CCC(=O)Cl.Nc1ccc(Cl)cc1")
     drawing = card_parts.card_drawing(asked, card, wide=True)
     assert "3 precedents" in card_parts.card_footer(asked, card)
+    agreed = replace(card, check=ForwardCheck(True, 0.9, card.query))
+    assert card_parts.card_footer(asked, agreed).endswith("] 3 precedents"), "no dot begins a line behind a badge"
     assert "DCM, Et₃N" in drawing and "from precedents" in drawing
     # What the class usually takes is not told beside what was recorded.
     assert "usual:" not in card_parts.card_footer(asked, card)
