@@ -14,8 +14,7 @@ from chemspec.ui.step import question_form, trace_player
 
 def draw_page() -> None:
     """Draw the page."""
-    title, saving = st.columns([5, 1.2], vertical_alignment="center")
-    title.title("Step through")
+    st.title("Step through")
     question = question_form.current_question(queued_engine.model_names())
     if question is None:
         st.markdown(question_form.INTRODUCTION)
@@ -32,14 +31,12 @@ def draw_page() -> None:
     if result.status != "ok":
         st.error(f"This query cannot be answered: {escaping.plain_text(result.message)}.")
         return
-    saving.download_button(
-        "Download JSON", to_json(result), "chemspec-trace.json", "application/json", on_click="ignore", width="stretch"
-    )
     view = view_trace(result, token_odds(engine, question, result))
     if view.relaxed:
         st.caption("Relaxed: the drafts can change the answers.")
     trace_player.show_player(result, view)
     trace_player.draw_acceptance_by_offset(view)
+    st.download_button("Download JSON", to_json(result), "chemspec-trace.json", "application/json", on_click="ignore")
 
 
 def token_odds(engine: Engine, question: question_form.Question, result: DecodeResult) -> Sequence[Mapping[str, float]]:

@@ -25,7 +25,7 @@ const svg = (tag, attributes = {}, text = null) => {
   return made;
 };
 const count = (n, what) => `${n.toLocaleString("en")} ${what}${n === 1 ? "" : /[sx]$/.test(what) ? "es" : "s"}`;
-const percent = (x) => `${Math.round(100 * x)} %`;
+const percent = (x) => (x < 0.01 ? "under 1 %" : x > 0.99 ? "over 99 %" : `${Math.round(100 * x)} %`);
 
 const mark = (kind, x, at, title) => {
   const shape = { kept: `M${x - 4.5} ${at}a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0`, done: `M${x - 7} ${at - 7}h14v14h-14z`, ahead: `M${x} ${at - 4}l4 4l-4 4l-4 -4z`, dead: `M${x - 3} ${at - 3}l6 6m0 -6l-6 6` }[kind];
@@ -178,10 +178,10 @@ function drawFrame(root, scene, frame, state, colors) {
     pass: number("pass"),
     tokens: number(uneven ? "tokens, longest text" : several ? "beam steps" : "tokens written"),
     mean: number(steps ? "steps a pass, mean" : "tokens a pass, mean"),
-    fresh: number("in this pass"),
+    fresh: number("written in this pass"),
     rate: number(steps ? "steps from drafts" : "tokens from drafts"),
     drafted: number("of the drafted tokens right"),
-    work: number("this pass"),
+    work: number("computed in this pass"),
     saved: number("passes saved"),
   };
   const icon = (path) => {
@@ -369,7 +369,7 @@ function drawFrame(root, scene, frame, state, colors) {
     const row = el("div", { class: "row" }, box, share);
     if (one.correction) {
       const [text, odds, drafted] = one.correction;
-      const sure = (x) => (x === null ? "" : ` (${x < 0.005 ? "under 1 %" : percent(x)})`);
+      const sure = (x) => (x === null ? "" : ` (${percent(x)})`);
       row.append(el("span", { class: "tally" }, `the model wrote `, el("b", {}, text), `${sure(odds)}, not `, el("s", {}, one.tokens[one.right]), sure(drafted)));
     }
     return row;

@@ -22,8 +22,8 @@ Rounds = Sequence[Sequence[DecodeResult]]  # of each setting its results, in ord
 def setting_name(settings: DecodeSettings) -> str:
     """Return a setting in a few words."""
     searches = {"greedy": "Greedy", "beam": f"Beam {settings.n}", "sbs": f"SBS {settings.n} (relaxed)"}
-    drafted = "standard" if settings.drafts_by == "none" else settings.drafts_by
-    return f"{searches.get(settings.decoder, settings.decoder)} · {drafted}"
+    drafted = "without drafts" if settings.drafts_by == "none" else f"with drafts ({settings.drafts_by})"
+    return f"{searches.get(settings.decoder, settings.decoder)}, {drafted}"
 
 
 def standard_of(settings: DecodeSettings) -> DecodeSettings:

@@ -219,6 +219,7 @@ def _view_pass(
         start = ends[number] - step.emitted
         texts = [token.text for token in best.tokens[start : ends[number]]]
         drafts = [_with_correction(_view_draft(draft, texts, step, trace), start, best, probs) for draft in step.drafts]
+        drafts = [draft for draft in drafts if draft.tokens]
     drafts.sort(key=lambda draft: (-draft.accepted, -draft.waiting))  # stable: else as drafted
     so_far = speed_numbers([replace(trace, passes=trace.passes[: number + 1])])
     return PassView(
@@ -249,8 +250,12 @@ def _draft_token(draft: Draft, position: int, trace: Trace) -> str:
 
 
 def _view_draft(draft: Draft, written: Sequence[str], step: Pass, trace: Trace) -> DraftView:
-    """Return a draft after the only hypothesis, and what came of it; `written` are the tokens of its pass."""
+    """Return a draft after the only hypothesis, and what came of it; `written` are the tokens of its pass.
+
+    A drafted end is left out, as in the counts of a trace: nothing follows it, so it is not computed.
+    """
     texts = tuple(_draft_token(draft, position, trace) for position in range(len(draft.tokens)))
+    texts = texts[:-1] if texts[-1:] == (END,) else texts
     right = 0
     for drafted, token in zip(texts, written, strict=False):
         if not (drafted == token if trace.vocabulary else chem.is_same_token(drafted, token)):

@@ -4,6 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from pages import weights
+
+INSIDE = "() => { const m = document.querySelector('[data-testid=stMain]'); return m.scrollWidth <= m.clientWidth }"
+
+
+@weights
+def test_the_tables_of_a_card_scroll_by_themselves_on_a_phone(app: Any) -> None:
+    page = app.open("/models", viewport={"width": 390, "height": 844})
+    for tab in ("Accuracy by class", "Accuracy", "Training", "Known failures", "Speed here"):
+        page.get_by_role("tab", name=tab, exact=True).first.click()
+        app.settle(page)
+        assert page.evaluate(INSIDE), tab
+
 
 def test_the_lessons_are_illustrated(app: Any) -> None:
     page = app.open("/learn", color_scheme="dark", viewport={"width": 390, "height": 844})
@@ -16,8 +29,9 @@ def test_the_lessons_are_illustrated(app: Any) -> None:
     assert len(sizes) == 2 + 2 + 8  # of the answer, of its origin, of every pass
     assert all(size > 0 for size in sizes)
     assert page.locator(".frames .tree .mark.done").count() == 5
-    inside = "() => { const m = document.querySelector('[data-testid=stMain]'); return m.scrollWidth <= m.clientWidth }"
-    assert page.evaluate(inside), "nothing sticks out on the right"
+    assert page.evaluate(INSIDE), "nothing sticks out on the right"
+    drafts = page.locator(".frames .draft")  # beside them stands what the model wrote, if there is room
+    assert min(drafts.evaluate_all("all => all.map(one => one.clientWidth)")) > 100
 
 
 def test_the_race_plays_again_and_the_example_can_be_stepped_through(app: Any) -> None:

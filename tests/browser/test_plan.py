@@ -39,6 +39,14 @@ def test_routes_of_a_typed_target_can_be_read_on_a_phone_too(app: Any) -> None:
         "frames => frames.map(frame => [frame.scrollWidth > frame.clientWidth, !!frame.previousSibling.offsetHeight])"
     )
     assert [True, True] in wide and all(scrolls == hinted for scrolls, hinted in wide), "a hint where it scrolls"
+    other.get_by_text("Step 1", exact=True).first.click()
+    other.get_by_role("button", name="Search without this step").wait_for()
+    app.settle(other)
+    assert other.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth") <= 390, "nor do tables"
+    other.get_by_role("button", name="Stock").click()
+    list_name = other.locator("[data-tag]").first
+    list_name.wait_for()
+    assert list_name.evaluate("one => getComputedStyle(one).color") == "rgb(6, 32, 28)", "on the light primary colour"
 
 
 def test_a_bond_is_kept_by_a_click_and_all_routes_are_saved(app: Any) -> None:

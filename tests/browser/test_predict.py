@@ -167,6 +167,11 @@ def test_a_phone_never_scrolls_sideways(task: str, app: Any) -> None:
     names = set(page.locator("[class*=_card] button").evaluate_all("all => all.map(one => one.ariaLabel)"))
     count = answers(page).count()
     assert {f"Copy answer {rank}" for rank in range(1, count + 1)} < names
+    beside = (
+        "head => {const [rank, title] = head.children; title.textContent = 'a long class '.repeat(9); "
+        "return title.getBoundingClientRect().top < rank.getBoundingClientRect().bottom}"
+    )
+    assert page.locator(".cs-head").first.evaluate(beside)
     chips = page.locator("[class*=_card] .cs-runs").count()  # the card with its passes has one button more
     assert len(names) == 6 * count + chips
     detail(page, "More").click()
@@ -187,6 +192,9 @@ def test_a_phone_never_scrolls_sideways(task: str, app: Any) -> None:
 def test_files_come_without_a_new_run(app: Any) -> None:
     page = app.open(link("forward", "CC(=O)Cl.Nc1ccccc1"))
     page.get_by_role("button", name="Save or share").click()
+    address = page.get_by_role("dialog").locator("pre")
+    expect(address).to_contain_text("smi=")
+    assert address.evaluate("one => one.scrollWidth <= one.clientWidth"), "all of the link can be read"
     with page.expect_download() as file:
         page.get_by_role("button", name="CSV").click()
     text = file.value.path().read_text()

@@ -97,7 +97,12 @@ def test_a_search_is_compared_with_the_same_search_without_drafts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"), [(GREEDY, "Greedy · standard"), (AUTO, "Greedy · auto"), (SBS, "SBS 2 (relaxed) · windows")]
+    ("settings", "words"),
+    [
+        (GREEDY, "Greedy, without drafts"),
+        (AUTO, "Greedy, with drafts (auto)"),
+        (SBS, "SBS 2 (relaxed), with drafts (windows)"),
+    ],
 )
 def test_names_tell_settings_apart(settings: DecodeSettings, words: str) -> None:
     assert timing.setting_name(settings) == words

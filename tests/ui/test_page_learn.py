@@ -18,6 +18,7 @@ from streamlit.testing.v1 import AppTest
 
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.metrics import speed_numbers
+from chemspec.replay import trace_view
 from chemspec.settings import DecodeSettings
 from chemspec.ui.learn import lesson_figures, lessons, walltime
 
@@ -60,12 +61,24 @@ def test_drafts_changed_no_answer() -> None:
         assert len(drafted.trace.passes) < len(standard.trace.passes)
 
 
+def drawn_example() -> trace_view.TraceView:
+    return trace_view.view_trace(lessons.recorded_example("boc-copy"))
+
+
+def test_the_drafts_drawn_have_the_tokens_of_the_table_below() -> None:
+    for step in drawn_example().passes:
+        assert sum(len(draft.tokens) for draft in step.drafts) == step.drafted
+
+
 def test_texts_name_the_numbers_of_the_examples() -> None:
     drafted, standard, ahead, beam = (speed_numbers([lessons.recorded_example(name).trace]) for name in EXAMPLES[:4])
     exact, relaxed = (lessons.recorded_example(name).hypotheses for name in EXAMPLES[3:])
     agree = sum(one.smiles == other.smiles for one, other in zip(exact, relaxed, strict=True))
     text = " ".join(lessons.read_text("idea").split())
+    least = min(drawn_example().answers[0].tokens, key=lambda token: token.probability or 1)
+    assert least.pass_number == 1
     for told in (
+        f"least sure of the first token ({100 * (least.probability or 1):.0f} %)",
         f"has {standard.emitted} tokens, the end included, so the standard way takes {standard.passes} passes",
         f"{drafted.accepted} of the {drafted.emitted} tokens were copied",
         f"all {drafted.passes} passes of the example",

@@ -39,10 +39,11 @@ from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.precedents import Conditions, Found
 from chemspec.review import suggestions
 from chemspec.review.forward_check import ForwardCheck
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.common import bond_picker, query_box, queued_engine, scheme
 from chemspec.ui.common.tags import join
+from chemspec.ui.models.cards import read_accuracy
 from chemspec.ui.predict import (
     answers,
     card_parts,
@@ -420,6 +421,16 @@ def test_the_first_screen_shows_an_answer_and_decodes_nothing(monkeypatch: pytes
     assert "Example: " in text and "Suzuki coupling" in text
     assert suggestions.format_percent(card.probability) in text
     assert "sent nowhere else" in page.markdown[0].value
+
+
+@weights
+@pytest.mark.parametrize(
+    ("task", "classes"), [("forward", ["Ring closure", "C–C bond formation"]), ("retro", [])], ids=["forward", "retro"]
+)
+def test_the_start_page_names_the_accuracy_of_the_model(task: Task, classes: list[str]) -> None:
+    top, by_class = read_accuracy(model_folder(task))
+    rates = [top[0][1], *({name: shares[0][1] for name, _, shares in by_class}[name] for name in classes)]
+    assert re.findall(r"\d+ %", " ".join(gallery.STRENGTHS[task])) == [f"{rate:.0f} %" for rate in rates]
 
 
 @weights

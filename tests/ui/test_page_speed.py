@@ -43,7 +43,7 @@ def test_the_page_races_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert race.model == "retro" and race.lanes == (GREEDY, AUTO) and list(map(len, race.rounds)) == [5, 5]
     assert re.search(r"Identical: yes.*; \d+ passes instead of \d+; .*\(medians of 5 warm runs", words(app))
     table = app.dataframe[0].value
-    assert list(table["name"]) == ["Greedy · standard", "Greedy · auto"]
+    assert list(table["name"]) == ["Greedy, without drafts", "Greedy, with drafts (auto)"]
     assert table["passes"][1] < table["passes"][0] and table["tokens_per_pass"][0] == 1
     assert [item.proto.label for item in app.get("download_button")] == ["SVG", "WEBP", "GIF"]
     assert "Wall clock on the server" in words(app)

@@ -32,6 +32,7 @@ def players(app: AppTest) -> list[Any]:
 def test_the_page_opens_with_an_example_and_offers_others() -> None:
     app = opened()
     assert len(players(app)) == 1 and not app.query_params
+    assert "Acceptance rate" not in pages.words(app), "which is the share of the answer, on the page Speed"
     names = [one.key for one in app.button if (one.key or "").startswith("step_example")]
     assert len(names) == len(question_form.step_examples())
     for name, example in zip(names, question_form.step_examples(), strict=True):

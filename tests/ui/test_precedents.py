@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from test_page_predict import result
 
 from chemspec.depict import schemes
 from chemspec.precedents import index_file
+from chemspec.review.forward_check import ForwardCheck
 from chemspec.review.suggestions import Suggestion
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
@@ -37,6 +39,8 @@ def test_a_card_tells_how_often_its_change_was_made() -> None:
     asked, card = question("retro", "CCC(=O)Nc1ccc(Cl)cc1", "CCC(=O)Cl.Nc1ccc(Cl)cc1")
     drawing = card_parts.card_drawing(asked, card, wide=True)
     assert "3 precedents" in card_parts.card_footer(asked, card)
+    agreed = replace(card, check=ForwardCheck(True, 0.9, card.query))
+    assert card_parts.card_footer(asked, agreed).endswith("] 3 precedents"), "no dot begins a line behind a badge"
     assert "DCM, Et₃N" in drawing and "from precedents" in drawing
     # What the class usually takes is not told beside what was recorded.
     assert "usual:" not in card_parts.card_footer(asked, card)
@@ -66,6 +70,14 @@ def test_the_nearest_are_drawn_with_reagents_and_patent_which_files_hold_too(mon
     row = details.answer_record(card)
     assert (row["patent_reactions"], row["conditions"]) == (3, "DCM, Et3N")
     assert str(row["patents"]).startswith("US01000001")
+
+
+def test_conditions_to_choose_from_name_the_source_that_the_card_names() -> None:
+    _, card = question("retro", PRODUCT, AMIDE)
+    offered = details.offered_conditions(card, [("ClCCl.CCN(CC)CC", 0.11), ("O", 0.05)])
+    assert list(offered) == ["DCM, Et3N", "pyridine", "H2O", ""]
+    assert offered["DCM, Et3N"] == "DCM, Et3N (recorded with 1 of the nearest precedents)"
+    assert offered["H2O"] == "H2O (proposed by a model, 5 %)" and offered[""] == "no reagents"
 
 
 def test_a_scheme_for_a_slide_has_the_conditions_over_its_arrow() -> None:

@@ -98,15 +98,17 @@ def test_a_draft_is_rejected_from_its_first_wrong_token_on_and_says_what_the_mod
     assert accepted.correction is None
 
 
-def test_the_last_token_of_a_pass_is_the_models_own_even_where_it_was_drafted() -> None:
+def test_a_drafted_end_does_not_count_and_the_answers_is_the_models_own() -> None:
     passes = [step(3, 2, spans=(AcceptedSpan(0, 2, "copy", (0, 2)),), drafts=(draft("CC", 0, end=True),))]
     view = view_trace(greedy("CC", "CC", passes))
     (one,) = view.passes[0].drafts
-    assert (one.tokens, one.accepted, one.right) == (("C", "C", "end"), 2, 3)
+    assert (one.tokens, one.accepted, one.right) == (("C", "C"), 2, 2)
     assert view.answers[0].tokens[-1].origin == "own"
     assert view.passes[0].summary.startswith(
-        "Pass 1 of 1. A draft of 3 tokens copied from query token 1 on; 2 accepted."
+        "Pass 1 of 1. A draft of 2 tokens copied from query token 1 on; 2 accepted."
     )
+    (alone,) = view_trace(greedy("", "CC", [step(1, drafts=(draft("", 2, end=True),))])).passes
+    assert "Nothing was drafted" in alone.summary
 
 
 def test_copied_runs_end_where_the_place_in_the_query_jumps() -> None:

@@ -113,7 +113,7 @@ def answer_table(result: DecodeResult, other: DecodeResult) -> str:
     for rank, (answer, twin) in enumerate(zip_longest(result.hypotheses, other.hypotheses), 1):
         if answer:
             sign = "=" if twin and answer.smiles == twin.smiles else "**≠**"
-            rows.append((str(rank), f"`{answer.smiles}`", f"{answer.probability:.1%}", sign))
+            rows.append((str(rank), f"`{answer.smiles}`", f"{100 * answer.probability:.1f} %", sign))
     return markdown_table((":", "answer", "probability:", "other list"), rows)
 
 
@@ -136,8 +136,8 @@ def write_counts() -> None:
     lines.append([f"**{count}**" for count in (sums.passes, sums.drafted, sums.accepted, sums.emitted)])
     rates = (
         ("tokens per pass", f"{sums.emitted} / {sums.passes}", f"**{sums.tokens_per_pass:.2f}**"),
-        ("acceptance rate", f"{sums.accepted} / {sums.emitted}", f"**{sums.acceptance_rate:.0%}**"),
-        ("draft hit rate", f"{sums.accepted} / {sums.drafted}", f"**{sums.draft_hit_rate:.0%}**"),
+        ("acceptance rate", f"{sums.accepted} / {sums.emitted}", f"**{100 * sums.acceptance_rate:.0f} %**"),
+        ("draft hit rate", f"{sums.accepted} / {sums.drafted}", f"**{100 * sums.draft_hit_rate:.0f} %**"),
         ("acceptance length", f"{sums.accepted} / {sums.passes} + 1", f"**{sums.acceptance_length:.2f}**"),
     )
     st.markdown(markdown_table(("pass:", "drafted:", "accepted:", "written:"), lines))

@@ -212,7 +212,7 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
         st.caption(plain_text(seen.in_words[:1].upper() + seen.in_words[1:] + "."))
         for precedent in seen.nearest:
             source = ", ".join(
-                filter(None, (precedent.source, f"product {precedent.similarity:.0%} alike", precedent.text))
+                filter(None, (precedent.source, f"product {100 * precedent.similarity:.0f} % alike", precedent.text))
             )
             st.markdown(f"- `{precedent.reactants}>>{precedent.product}`: {plain_text(source)}")
     st.button("Search without this step", key=f"plan_drop_{key}", on_click=search_form.drop_step, args=(now,))

@@ -245,8 +245,7 @@ def _choose_constraints(search: TargetChoices) -> None:
             "Through this intermediate (SMILES or name)",
             key="plan_through",
             on_change=_constraints_typed,
-            help="Every route contains this molecule, as an intermediate or a building block. Without stereochemistry, "
-            "any stereoisomer counts.",
+            help="It may be a building block, too. Without stereochemistry, any stereoisomer counts.",
         )
         st.text_input(
             "Without this substructure (SMARTS)",

@@ -214,7 +214,7 @@ def show_still_card(question: Question, card: Suggestion, picture: Picture | Non
 def share_dialog(question: Question, result: DecodeResult) -> None:
     """Show the link, and the files of all answers, with proposed reagents also where precedents have conditions."""
     st.caption("A link to this question")
-    st.code(f"{(st.context.url or '').split('?')[0]}?{urlencode(question.link)}", language=None)
+    st.code(f"{(st.context.url or '').split('?')[0]}?{urlencode(question.link)}", language=None, wrap_lines=True)
     cards = reviewing.review_answers(question, result).suggestions
     if question.task == "retro":
         reactions = [card.reaction for card in cards[:MAX_CHECKED] if card.best.valid]

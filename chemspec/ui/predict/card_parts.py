@@ -102,26 +102,26 @@ def _precursor_captions(card: Suggestion) -> tuple[str, ...]:
 
 def card_footer(question: Question, card: Suggestion) -> str:
     """Return what is wrong, what the forward model says, which reagents are usual, and precedents, as Markdown."""
-    check, parts = card.check, []
+    check, badges, parts = card.check, [], [*map(plain_text, card.notes)]
     for text in (problem.removeprefix("the ") for problem in card.problems):
         chance = ""
         if check and check.verdict == "differs" and check.product and text.startswith("forward model"):
             chance = f" ({format_percent(check.probability)})"
-        parts.append(_badge("orange", f"⚠ {text}{chance}"))
+        badges.append(_badge("orange", f"⚠ {text}{chance}"))
     if card.best.valid and (question.task == "retro" or card.rank == 1):  # of a flask once
-        parts += [_badge("orange", f"Hazard: {sentence}") for sentence in hazards(*card.sides)]
-    parts += map(plain_text, card.notes)
+        badges += [_badge("orange", f"Hazard: {sentence}") for sentence in hazards(*card.sides)]
     conditions = conditions_over_arrow(card)[0]
     if check and check.confirmed:
         over_arrow = not check.added or check.added == card.reagents[0]
         given = "" if over_arrow else f", {_reagent_names(check.added) or 'usual reagents'} added"
-        parts.append(_badge("green", f"✓ forward model agrees{given} ({format_percent(check.probability)})"))
+        badges.append(_badge("green", f"✓ forward model agrees{given} ({format_percent(check.probability)})"))
     usual = _reagent_names(card.step.reagents) if question.task == "retro" and card.step else ""
     if usual and not (check and check.added) and not conditions:
         parts.append(plain_text(f"usual: {usual}"))
     if (vote := card.best.vote) is not None:
         parts.append(f"from {vote.spellings} SMILES variant{'s' * (vote.spellings > 1)} of the query")
-    return " · ".join(filter(None, (*parts, plain_text(precedents_line(card)))))
+    words = " · ".join(filter(None, (*parts, plain_text(precedents_line(card)))))
+    return " ".join(filter(None, (*badges, words)))  # a dot behind a badge could begin a line
 
 
 def _badge(color: str, text: str) -> str:

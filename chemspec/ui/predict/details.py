@@ -94,16 +94,22 @@ def show_precedents(answer: Answer) -> None:
         st.caption(plain_text(" · ".join(facts)))
 
 
+def offered_conditions(card: Suggestion, proposed: Sequence[tuple[str, float]]) -> dict[str, str]:
+    """Return conditions to choose from and their labels: recorded ones, `proposed` reagents with chances, none."""
+    offered: dict[str, str] = {}
+    for conditions in card.precedents.conditions if card.precedents else ():
+        text = without_subscripts(conditions.text)
+        offered[text] = f"{text} (recorded with {conditions.count} of the nearest precedents)"
+    for reagents, chance in proposed:
+        text = without_subscripts(precedents.in_words(reagents))
+        offered.setdefault(text, f"{text} (proposed by a model, {format_percent(chance)})")
+    return offered | {"": "no reagents"}
+
+
 def _try_conditions(card: Suggestion, model: str, key: str) -> None:
     checker = reviewing.session_checker()
     checker.propose([card.reaction])
-    offered = {"": "no reagents"}
-    for reagents, chance in reversed(checker.proposed_sets(card.reaction) or ()):
-        text = without_subscripts(precedents.in_words(reagents))
-        offered = {text: f"{text} (proposed by a model, {format_percent(chance)})", **offered}
-    for conditions in reversed(card.precedents.conditions if card.precedents else ()):
-        text = without_subscripts(conditions.text)
-        offered = {text: f"{text} (recorded with {conditions.count} of the nearest precedents)", **offered}
+    offered = offered_conditions(card, checker.proposed_sets(card.reaction) or ())
     with st.container(horizontal=True, vertical_alignment="bottom", gap="small"):
         written = st.selectbox(
             "Conditions: choose, or type names or SMILES such as K2CO3, DMF",
@@ -216,7 +222,7 @@ def show_more(answer: Answer) -> None:
             warning = " ⚠ stereochemistry changes" * bool(change and spoils_stereo(change))
             rows.append(f"- {format_percent(answer_probability(twin))} `{twin.canonical}`{warning}")
         st.caption("Similar answers, each with its own percentage:\n\n" + "\n".join(rows))
-    st.caption("The probability of each token after those before it, in percent; darker: less sure.")
+    st.caption("The probability of each token after those before it, in percent; the more orange, the less sure.")
     st.html(token_probabilities_html(card.best))
     with st.container(horizontal=True, gap="small"):
         if st.button("3-D view", key=f"{answer.key}_3d"):

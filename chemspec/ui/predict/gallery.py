@@ -16,13 +16,13 @@ COLUMNS = 3
 STRENGTHS = {
     "forward": (
         "couplings, amides, protection and its removal, substitution, oxidation and reduction of small molecules; "
-        "about 3 of 4 first answers are right on patent reactions that it never saw.",
-        "ring closures and reactions outside the common classes (1 in 3 right) or E/Z; it reads no temperature, time "
-        "or amounts, and only warns of a missing catalyst.",
+        "83 % of its first answers are right on patent reactions that it never saw.",
+        "ring closures (18 % right), C–C bonds outside the common classes (48 %) or E/Z; it reads no temperature, "
+        "time or amounts, and only warns of a missing catalyst.",
     ),
     "retro": (
-        "the last step of drug-like targets: amides, amines, biaryls, ethers, protecting groups; about half of the "
-        "first suggestions are the recorded reactants.",
+        "the last step of drug-like targets: amides, amines, biaryls, ethers, protecting groups; 57 % of "
+        "the first suggestions are the recorded reactants.",
         "natural products, macrocycles and organometallics; it predicts no yields.",
     ),
 }

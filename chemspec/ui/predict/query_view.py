@@ -126,10 +126,7 @@ def show_class_menu(target: str) -> None:
             args=(target,),
             placeholder="all",
         )
-        st.caption(
-            "Classes are inferred by comparing structures. Bonds that must break or stay are marked on the drawing. "
-            "If too few answers fit, up to 100 candidates are searched."
-        )
+        st.caption("Classes are inferred by comparing structures. If too few answers fit, up to 100 are searched.")
 
 
 def show_guide_effect(result: DecodeResult, target: str) -> None:

@@ -48,7 +48,7 @@ def show_reaction_verdict(question: Question, result: DecodeResult) -> None:
         text += f" ({format_percent(judgement.probability)}, similar answers not counted)"
     problem = f"  \nAs written: {plain_text(judgement.problem.removesuffix('.'))}." if judgement.problem else ""
     agrees = judgement.agrees and not judgement.problem
-    show, icon = (st.success, "✅") if agrees else (st.warning, "⚠️")
+    show, icon = (st.success, "✔️") if agrees else (st.warning, "⚠️")
     show(f"**Your reaction.** {plain_text(text)}.{problem}", icon=icon)
     if not judgement.rank:
         flask, written = question.text.split(">>")

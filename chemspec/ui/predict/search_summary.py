@@ -35,8 +35,7 @@ def show_searches(
     with st.container(horizontal=True, vertical_alignment="top", gap="small", key="predict_speed"):
         st.caption("  \n".join(lines), width="stretch")
         search = displayed_search(question, result, first if shown else None)
-        about = "Race this search with drafts against standard decoding"
-        if st.button("Race on the page Speed", key="predict_measure", type="tertiary", help=about):
+        if st.button("Race on the page Speed", key="predict_measure", type="tertiary"):
             race_against_standard(search)
             nav.open_page("speed", task=question.model, smi=question.smiles)
         stepped = search.decoder in query_box.STEPPED_DECODERS and search.n <= query_box.MAX_STEPPED_BEAM

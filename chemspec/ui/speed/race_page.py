@@ -231,14 +231,8 @@ def show_table(race: races.Race, names: Sequence[str]) -> None:
     )
 
 
-CAPTION = (
-    "These are recorded runs, made one after the other on the server, never together, and replayed side by side: "
-    "of each setting the run with the median time."
-)
-BUSY_CAPTION = (
-    "These are recorded runs, made one after the other on the server, which was busy: they are replayed pass by pass, "
-    "every pass as long as another. A pass that checks drafts costs a little more than one of a single token."
-)
+CAPTION = "These are recorded runs, made one after the other; of each setting the one with the median time is replayed."
+BUSY_CAPTION = "These are recorded runs, made one after the other. Passes are drawn equally long; drafts cost a little."
 FIRST_OF_BEAM = "first answer of the search"
 SPREAD_EVENLY = f"{FIRST_OF_BEAM}, spread evenly over its passes: the record does not tell which wrote which token"
 

@@ -119,7 +119,7 @@ def draw_acceptance_by_offset(view: TraceView) -> None:
         return
     frame = pd.DataFrame(offsets, columns=["offset", "passes", "accepted"])
     frame["share"] = 100 * frame.accepted / frame.passes
-    st.markdown("##### Acceptance rate by draft position")
+    st.markdown("##### Drafted tokens accepted, by position in the draft")
     right = f"the first token was right in {frame.accepted[0]} of {frame.passes[0]} passes"
     text = f"Acceptance by position in the draft: {right}."
     chart = (
