@@ -87,11 +87,11 @@ def expand_options(function: Callable[..., Any]) -> Callable[..., None]:
     """Make a function a command of Typer: its parameters become options with the help texts of its docstring.
 
     Each line of the section "Options" is a name, flags if they differ from the name (upper case: an argument), and the
-    text. A parameter that is a dataclass, or `FieldsOf` one, becomes one option per field. What the function does not
-    describe has the text in the section "Attributes" of a dataclass, else that in `SHARED`; with `FieldsOf` the other
-    way round, since a class of the library does not speak of options. A list is a repeatable option, a tuple a list
-    with commas. A function that returns a document, or an `Outcome`, gets the option --json, which prints it in place
-    of the text.
+    text. A parameter that is a dataclass, or `FieldsOf` one, becomes one option per described field. What the function
+    does not describe has the text in the section "Attributes" of a dataclass, else that in `SHARED`; with `FieldsOf`
+    the other way round, since a class of the library does not speak of options. A list is a repeatable option, a tuple
+    a list with commas. A function that returns a document, or an `Outcome`, gets the option --json, which prints it in
+    place of the text.
     """
     hints = get_type_hints(function, include_extras=True)
     parameters = list(signature(function).parameters.values())
@@ -147,7 +147,7 @@ def _documented_texts(text: str | None) -> Texts:
 def _field_options(group: FieldsOf, texts: Texts) -> Iterator[Parameter]:
     hints = get_type_hints(group.kind, include_extras=True)
     every = {each.name: each.default for each in fields(group.kind)}
-    for name in group.names or every:
+    for name in group.names or filter(texts.get, every):
         default = group.defaults.get(name, every[name])
         default = Parameter.empty if default is MISSING else default
         item = Parameter(name, Parameter.KEYWORD_ONLY, default=default)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,19 +14,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import tiny_folder
 
+from chemspec.data.holdout import FILE
 from chemspec.engine.engine import Engine
+from chemspec.evaluation import read_measurements
 from chemspec.evaluation.accuracy import (
     FEWEST,
     KnownReaction,
     accuracy_by_class,
     count_differences,
     evaluate_model,
+    measurement_name,
+    predictions_file,
     rank_of_truth,
     read_known_reactions,
     read_predictions,
     score_predictions,
     wilson_interval,
 )
+from chemspec.evaluation.settings import EvaluationSettings
 from chemspec.settings import DecodeSettings
 
 HOW = DecodeSettings(n=3, max_len=20, drafter="none")
@@ -116,17 +123,47 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str, part: str)
 
 def test_predictions_are_written_and_reused(tmp_path: Path, file: Path) -> None:
     engine = Engine.load(tiny_folder(tmp_path / "model"), threads=1)
-    asked, out = read_known_reactions(file, "retro"), tmp_path / "p.jsonl"
-    report = evaluate_model(engine, asked, out, HOW)
+    settings, out = EvaluationSettings(file=file, out=tmp_path / "p.jsonl"), tmp_path / "p.jsonl"
+    report = evaluate_model(engine, settings, HOW)
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row["query"] for row in rows] == ["CCO", "CC", "C"]
     # What the model finds first is what it is told to be right.
     first = [next((one["canonical"] for one in row["hypotheses"] if one["valid"]), "?") for row in rows]
-    right = [KnownReaction(row["query"], answer) for row, answer in zip(rows, first, strict=True)]
-    assert evaluate_model(engine, right, out, HOW)["top"]["3"]["value"] == sum(q.answer != "?" for q in right) / 3
-    assert evaluate_model(engine, asked, out, HOW) == report
+    lines = [f"{row['query']},{answer}" for row, answer in zip(rows, first, strict=True)]
+    (tmp_path / "right.csv").write_text("\n".join(["product,reactants", *lines]))
+    right = evaluate_model(engine, replace(settings, file=tmp_path / "right.csv"), HOW, keep="chemspec it")
+    assert right["top"]["3"]["value"] == sum(answer != "?" for answer in first) / 3
+    stored = read_measurements(engine.folder)
+    assert list(stored) == ["accuracy"] and stored["accuracy"]["command"] == "chemspec it"
+    assert stored["accuracy"]["top"] == right["top"]
+    assert evaluate_model(engine, settings, HOW) == report
     with pytest.raises(ValueError, match=r"\.jsonl"):
-        evaluate_model(engine, asked, tmp_path / "p.csv", HOW)
+        evaluate_model(engine, replace(settings, out=tmp_path / "p.csv"), HOW)
+
+
+@pytest.mark.parametrize(
+    ("name", "decoding", "dtype", "measurement"),
+    [
+        ("retro_test.csv.gz", HOW, "fp32", "accuracy"),
+        ("retro_test.csv.gz", HOW, "int8", "int8"),
+        ("retro_test.csv.gz", replace(HOW, augment=5), "int8", "augmented"),
+        ("retro_test.csv.gz", replace(HOW, distinct=True), "fp32", "distinct"),
+        (FILE, HOW, "fp32", "heldout"),
+    ],
+)
+def test_a_measurement_is_named_by_what_is_special(
+    name: str, decoding: DecodeSettings, dtype: str, measurement: str
+) -> None:
+    engine: Any = SimpleNamespace(task="retro", dtype=dtype, name="m", digest="0123456789")
+    assert measurement_name(engine, Path(name), decoding) == measurement
+    files = {predictions_file(engine, Path(name), EvaluationSettings(), how) for how in (decoding, replace(HOW, n=2))}
+    assert len(files) == 2
+
+
+def test_a_card_has_only_plain_held_out_answers() -> None:
+    engine: Any = SimpleNamespace(task="retro", dtype="int8")
+    with pytest.raises(ValueError, match="plain answers in fp32"):
+        measurement_name(engine, Path(FILE), HOW, keep=True)
 
 
 def written(*texts: str) -> dict[str, Any]:
