@@ -23,9 +23,9 @@ from chemspec.types import Progress, Tell, ignore
 def load_comparison(comparison: ComparisonSettings, tell: Tell = ignore) -> tuple[Engine, list[str], tuple[str, ...]]:
     """Return the model of a comparison, its queries and the chosen drafters; `tell` is called with a message."""
     chosen = tuple(map(DRAFTERS.load, comparison.drafters))
-    task = comparison.task or ("" if comparison.model else "retro")
-    hardware: dict[str, Any] = {"threads": comparison.threads, "device": comparison.device}
-    engine = Engine.load(comparison.model or task, task=check_task(task) if task else None, **hardware)
+    task = check_task(comparison.task or "retro") if comparison.task or not comparison.model else None
+    name = comparison.model or str(task)
+    engine = Engine.load(name, task=task, threads=comparison.threads, device=comparison.device)
     queries = [item.query for item in read_queries(engine, comparison.source, comparison.limit)]
     tell(f"model {engine.name}, {len(queries)} {'test' if comparison.source else 'built-in'} queries")
     return engine, queries, chosen

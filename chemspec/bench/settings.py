@@ -73,17 +73,14 @@ class PapersSettings:
         source: folder with the reaction CSVs; default: built-in queries.
         limit: number of queries per row.
         seconds: time limit per row in seconds.
-        widths: beam widths.
-        batches: batch sizes of the latency-throughput curve.
-        memory: batch sizes of the measurements of peak memory, each in a separate process.
     """
 
     source: ReactionFolder = None
     limit: int = 60
     seconds: float = 8.0
-    widths: tuple[int, ...] = (5, 10, 25, 50)
-    batches: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
-    memory: tuple[int, ...] = (1, 8, 32)
+    widths: tuple[int, ...] = (5, 10, 25, 50)  # of beams
+    batches: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)  # sizes for the latency-throughput curve
+    memory: tuple[int, ...] = (1, 8, 32)  # batch sizes for peak memory, each in a separate process
     threads: int = 0
     device: str = "auto"
     dtype: str = "auto"

@@ -22,12 +22,12 @@ from chemspec.bench.settings import BenchSettings
 from chemspec.bench.sweep import Row, Setting, paired_ratio, race_settings
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import task_of_model
-from chemspec.evaluation.accuracy import KnownReaction, read_known_reactions
+from chemspec.evaluation.accuracy import KnownReaction, read_test_reactions
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.system.threads import usable_cores
-from chemspec.tasks import TASKS, check_task
+from chemspec.tasks import check_task
 from chemspec.types import Progress, ignore
 from chemspec.version import __version__
 
@@ -36,29 +36,23 @@ MIN_TIMINGS = 20  # minimum number of timings; fewer batches are repeated
 
 def list_settings(plan: BenchSettings, task: str) -> list[Setting]:
     """Return the decoding settings to measure for a task."""
-    settings = []
-    for n, batch in product(plan.widths if task == "retro" else (1,), plan.batches):
-        decoder = "beam" if n > 1 else "greedy"
-        decode_settings = DecodeSettings(decoder=decoder, n=n, batch_size=batch)
-        settings.append(Setting(f"{task}, {n}, {batch}", decode_settings))
-    return settings
+    return [
+        Setting(f"{task}, {n}, {batch}", DecodeSettings(decoder="beam" if n > 1 else "greedy", n=n, batch_size=batch))
+        for n, batch in product(plan.widths if task == "retro" else (1,), plan.batches)
+    ]
 
 
 def resolve_choices(plan: BenchSettings) -> BenchSettings:
-    """Return the plan with the tasks that "both" and the precisions that "auto" mean, and its plug-in drafters loaded.
-
-    Without a model the tasks are forward and retro, and on a CPU the precisions fp32 and int8.
-    """
+    """Return the plan with the tasks and precisions that "both" and "auto" mean, and its plug-in drafters loaded."""
     tasks, dtypes = plan.tasks, plan.dtypes
     if tasks == ("both",):
-        tasks = ("forward", "retro")
-        if plan.model:
-            tasks = (task_of_model(plan.model) or Engine.load(plan.model).task,)
+        of_model = plan.model and (task_of_model(plan.model) or Engine.load(plan.model).task)
+        tasks = (of_model,) if of_model else ("forward", "retro")
     on_cpu = plan.device in ("auto", "cpu") and plan.runtime in ("auto", "native") and not torch.cuda.is_available()
     if dtypes == ("auto",) and on_cpu:
         dtypes = ("fp32", "int8")  # int8 where the compiled kernel can run
-    chosen = tuple(map(check_task, tasks))
-    return replace(plan, tasks=chosen, dtypes=dtypes, drafters=tuple(map(DRAFTERS.load, plan.drafters)))
+    drafters = tuple(map(DRAFTERS.load, plan.drafters))
+    return replace(plan, tasks=tuple(map(check_task, tasks)), dtypes=dtypes, drafters=drafters)
 
 
 def run_benchmark(plan: BenchSettings, *, progress: Progress = ignore) -> dict[str, Any]:
@@ -131,10 +125,9 @@ def read_queries(engine: Engine, source: Path | None, limit: int) -> list[KnownR
     """Return queries that the model can read, of `source` or built-in ones without answers; else raise ValueError."""
     if source is None:
         reactions = [KnownReaction(text, "") for text in asset_files.bench_queries(engine.task)]
-    elif not (file := TASKS[engine.task].test):
-        raise ValueError(f"there is no standard test set for {engine.task}; leave --source out for built-in queries")
     else:
-        reactions = read_known_reactions(source / file, engine.task, limit=limit)
+        remedy = "leave --source out for built-in queries"
+        reactions = read_test_reactions(source, engine.task, remedy=remedy, limit=limit)
     readable = [question for question in reactions if not engine.prepare(question.query).refusal]
     if not readable:
         raise ValueError(f"model {engine.name!r} can read none of the queries")

@@ -32,9 +32,9 @@ def build_table(report: Mapping[str, Any]) -> Table:
 
 def _narrow_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row for the narrow table; a baseline has no speed-up, nor has a search without drafts."""
-    if _is_standard(row):
+    if row["drafter"] == "none":
         return {**row, "decoder": _decoder_label(row), "faster": None, "same": None}
-    if _is_undrafted(row):
+    if row.get("drafted_per_query") == 0:  # as where drafts would not pay
         interval = UNDRAFTED
     else:
         interval = f"{row['speedup']:.2f} ({row['speedup_low']:.2f} to {row['speedup_high']:.2f})"
@@ -44,24 +44,15 @@ def _narrow_row(row: Mapping[str, Any]) -> dict[str, Any]:
 
 def summary_sentence(report: Mapping[str, Any]) -> str:
     """Summarise the speed-ups by decoder, smallest and largest; empty if no drafter was timed."""
-    drafted = [row for row in report["rows"] if not _is_standard(row)]
+    drafted = [row for row in report["rows"] if row["drafter"] != "none"]
     gains: dict[str, list[float]] = {}
     for row in drafted:
-        gains.setdefault(_decoder_label(row), []).extend([] if _is_undrafted(row) else [row["speedup"]])
+        gains.setdefault(_decoder_label(row), []).extend([] if row.get("drafted_per_query") == 0 else [row["speedup"]])
     if not gains:
         return ""
     gain = ", ".join(f"{decoder} {_format_range(values) if values else UNDRAFTED}" for decoder, values in gains.items())
     lists, same = sum(row["queries"] for row in drafted), sum(map(_count_identical, drafted))
     return f"Speed-up by drafts: {gain}; {same} of {lists} lists of answers are the same."
-
-
-def _is_standard(row: Mapping[str, Any]) -> bool:
-    return bool(row["drafter"] == "none")
-
-
-def _is_undrafted(row: Mapping[str, Any]) -> bool:
-    """Return whether a drafter was timed, but the search was not drafted, as where drafts would not pay."""
-    return row["drafter"] != "none" and row.get("drafted_per_query") == 0
 
 
 def _decoder_label(row: Mapping[str, Any]) -> str:

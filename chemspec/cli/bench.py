@@ -1,7 +1,7 @@
 """The command `bench` and its subcommands `papers`, `drafters` and `draft-length`."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
@@ -10,9 +10,6 @@ from chemspec.cli import options as opt
 from chemspec.cli.base import app, command, refuse_group_options
 from chemspec.io import tables
 from chemspec.terminal import console
-from chemspec.terminal.documented_options import FieldsOf
-
-SUITE = ("source", "limit", "seconds", "dtype", "device", "threads", "runtime")
 
 bench = typer.Typer(invoke_without_command=True)
 app.add_typer(bench, name="bench", rich_help_panel="Models")
@@ -78,22 +75,18 @@ def compare_draft_lengths(
 
 
 @command("papers", "Commands", bench)
-def measure_papers(
-    *, suite: Annotated[dict[str, Any], FieldsOf(PapersSettings, SUITE)], out: Path = Path("runs/papers")
-) -> dict[str, Any]:
+def measure_papers(*, suite: PapersSettings, out: Path = Path("runs/papers")) -> dict[str, Any]:
     """Reproduce the tables of the three papers next to their published figures; about ten minutes on two cores.
 
     See assets/docs/papers.md for the tables, and those that are not reproduced.
 
     Options:
-        source: folder with the reaction CSVs; default: built-in queries.
-        limit: number of queries per row.
         out: output folder for the numbers, as JSON and CSV.
     """
     from chemspec.bench import papers, papers_tables
 
     with console.progress_bar("measuring") as report:
-        measured = papers.measure_tables(PapersSettings(**suite), progress=report)
+        measured = papers.measure_tables(suite, progress=report)
     document = {"command": opt.command_line(), **measured}
     for file in papers_tables.write_report(document, out):
         console.print_note(str(file))

@@ -82,9 +82,8 @@ def evaluate_model(
     engine = runtime.load(task, model)
     keep = opt.command_line() if keep_numbers else ""
     with console.progress_bar("evaluating") as report:
-        measured = accuracy.evaluate_on_file(
-            engine, settings, chosen, keep=keep, tell=console.print_note, progress=report
-        )
-    for title, named in accuracy.named_proportions(measured, model or engine.name).items():
+        measured = accuracy.evaluate_model(engine, settings, chosen, keep=keep, progress=report)
+    console.print_note(f"predictions: {measured['predictions']}" + f"; stored in {engine.folder}" * keep_numbers)
+    for title, named in accuracy.titled_proportions(measured, model or engine.name).items():
         console.print_proportions(named, title)
     return measured

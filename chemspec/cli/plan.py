@@ -97,9 +97,7 @@ def plan_routes(
             result = plan(target, expander, can_buy, settings, lambda now: progress(now.expansions, most))
         all_listed = outputs or console.answers.quiet  # finding the precedents of a step takes 18 ms
         evidence = routes.find_evidence(result.routes if all_listed else result.routes[:MAX_SHOWN], index)
-        if result.target != target:  # the SMILES of a name, for instance
-            console.print_note(f"{show.query_heading(target)}: {result.target}")
-        _print_plan(result, evidence)
+        _print_plan(target, result, evidence)
         plans.append((result, evidence))
         for output in outputs:  # after each target, so that an interruption costs one target only
             output.add(result, evidence)
@@ -114,9 +112,11 @@ def plan_routes(
     return Outcome({"plans": documents}, 130 if result.interrupted else 0 if solved else 1)
 
 
-def _print_plan(plan: Plan, evidence: Evidence) -> None:
+def _print_plan(target: str, plan: Plan, evidence: Evidence) -> None:
     from chemspec.plan.routes import route_titles, step_table
 
+    if plan.target != target:  # the SMILES of a name, for instance
+        console.print_note(f"{show.query_heading(target)}: {plan.target}")
     console.print_line(plan.target, "bold")
     for note in plan.notes:
         console.print_line(f"  note: {note}", "yellow")

@@ -1,6 +1,5 @@
 """The commands `data` and `train`, with subcommands for models (`average`, ...) and drafters (`distil`, ...)."""
 
-from dataclasses import asdict
 from pathlib import Path
 from textwrap import fill, indent
 from typing import Any
@@ -88,7 +87,8 @@ def measure_calibration(
     engine = opt.load_engine(task, model, threads=threads)
     keep = opt.command_line() if keep_numbers else ""
     with console.progress_bar("predicting") as report:
-        document = calibrate_model(engine, settings, keep=keep, tell=console.print_note, progress=report)
+        document = calibrate_model(engine, settings, keep=keep, progress=report)
+    console.print_note(f"{engine.folder}: confidence.json" + " and evaluation.json" * keep_numbers + " written")
     methods = document["table"]["sequence"].items()
     console.print_rows(
         [{"used": used, **{name: f"{value:.3f}" for name, value in row.items()}} for used, row in methods]
@@ -121,8 +121,8 @@ def calibrate_drafters(
         raise ValueError("give --model or --task")
     engine = opt.load_engine(task, model, threads=threads)
     report = fit_drafters(engine, settings, tell=console.print_note)
-    console.print_note(f"{engine.folder / 'drafting.json'}: {report.nodes} contexts")
-    return asdict(report)
+    console.print_note(f"{engine.folder / 'drafting.json'}: {report['nodes']} contexts")
+    return report
 
 
 @command("install-drafter", "Drafters", train)

@@ -132,6 +132,19 @@ class Pairs:
         return self.sources.padded(indices, specials=source_specials), self.targets.padded(indices, specials=True)
 
 
+def split_validation(data: Path, holdout: int) -> tuple[Pairs, Pairs]:
+    """Return training pairs and validation pairs: `val.npz`, or else the last `holdout` training pairs."""
+    pairs = Pairs.load(data / "train.npz")
+    if (data / "val.npz").exists():
+        return pairs, Pairs.load(data / "val.npz")
+    if holdout < 1:
+        raise ValueError(f"{data} has no val.npz, so holdout must be at least 1, not {holdout}")
+    if len(pairs) <= holdout:
+        raise ValueError(f"{data / 'train.npz'} has {len(pairs)} pairs, too few to hold out {holdout}")
+    cut = len(pairs) - holdout
+    return pairs.part(0, cut), pairs.part(cut, len(pairs))
+
+
 def pad(sequences: Sequence[Sequence[int]]) -> torch.Tensor:
     """Return sequences of ids right-padded to the longest; (B, T) int64."""
     out = np.full((len(sequences), max(map(len, sequences))), PAD, dtype=np.int64)

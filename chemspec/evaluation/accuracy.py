@@ -23,7 +23,7 @@ from chemspec.evaluation.settings import EvaluationSettings
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS, check_task
-from chemspec.types import Progress, Tell, ignore
+from chemspec.types import Progress, ignore
 
 RANKS = (1, 2, 3, 5, 10)
 FEWEST = 10  # test reactions of a class; with fewer the interval says nothing
@@ -80,98 +80,71 @@ def read_test_reactions(
     return read_known_reactions(file, check_task(task), limit=limit, seed=seed, leave_out=left_out)
 
 
-def evaluate_on_file(
-    engine: Engine,
-    settings: EvaluationSettings,
-    decoding: DecodeSettings,
-    *,
-    keep: str = "",
-    tell: Tell = ignore,
-    progress: Progress = ignore,
+def evaluate_model(
+    engine: Engine, settings: EvaluationSettings, decoding: DecodeSettings, keep: str = "", progress: Progress = ignore
 ) -> dict[str, Any]:
-    """Measure a model on a file of reactions or the standard test set of its task, see `evaluate_model`.
+    """Predict the reactions of a file, or of the standard test set of the task, and score the predictions.
 
-    With `keep`, the command for it, the numbers are stored in the model folder. `tell` is called with the files.
+    Returns model, settings, `predictions` and `file`, counts, top-k accuracies with 95 % intervals, the shares of
+    invalid SMILES among all and among first answers and of repeated molecules, and accuracy by class (the file's and
+    the app's). With `keep`, the command for it, all this is stored in the model folder.
     """
-    file = settings.file
+    task, file = engine.task, settings.file
     if file is None:
-        file = find_test_file(settings.source, engine.task, "give a file of held-out reactions with --file")
-    reactions = read_known_reactions(file, engine.task, limit=settings.limit, seed=settings.seed)
-    name = measurement_name(engine, file, decoding)
-    if keep and name == "":
-        raise ValueError("a model card has held-out accuracy of plain answers in fp32 only; leave out --keep")
+        file = find_test_file(settings.source, task, "give a file of held-out reactions with --file")
+    reactions = read_known_reactions(file, task, limit=settings.limit, seed=settings.seed)
+    name = measurement_name(engine, file, decoding, keep=bool(keep))
     out = settings.out or predictions_file(engine, file, settings, decoding)
-    slow = out.with_name(f"{out.stem}-standard.jsonl") if settings.standard else None
-    measured = evaluate_model(engine, reactions, out, decoding, standard=slow, progress=progress)
+
+    def predict(out: Path, decoding: DecodeSettings) -> list[dict[str, Any]]:
+        results = predict_to_file(engine, reactions, out, decoding, progress=progress)
+        return [normalise_result(result, task) for result in results]
+
+    results = predict(out, decoding)
+    about = {"model": engine.name, "digest": engine.digest, "settings": asdict(decoding), "predictions": str(out)}
+    measured = {**about, **score_predictions(reactions, results)}
+    if TASKS.lookup(task).whole:
+        measured["recall"] = reagent_recall([item.answer for item in reactions], list(map(distinct_answers, results)))
+    else:
+        measured["classes"] = accuracy_by_class(reactions, results, task)
+    if settings.standard:
+        slow = predict(out.with_name(f"{out.stem}-standard.jsonl"), replace(decoding, drafter="none"))
+        measured["standard"] = {**score_predictions(reactions, slow), **count_differences(results, slow)}
     measured["file"] = file.name
     if keep:
         names = [name] + ["classes"] * bool(name == "accuracy" and measured["top1_by_class"])
         evaluation.store_measurements(engine.folder, names, measured, digest=engine.digest, command=keep)
-        tell(f"{engine.folder / evaluation.MEASUREMENTS_FILE}: {', '.join(names)}")
-    tell(f"predictions: {out}")
     return measured
 
 
-def measurement_name(engine: Engine, file: Path, decoding: DecodeSettings) -> str:
-    """Return the name of a measurement on a model's card; empty for held-out reactions and no plain answers in fp32."""
+def measurement_name(engine: Engine, file: Path, decoding: DecodeSettings, *, keep: bool = False) -> str:
+    """Return the name of a measurement on a model's card; to `keep` other than plain held-out answers: ValueError."""
     special = {"distinct": decoding.distinct, "augmented": decoding.augment > 1, "int8": engine.dtype == "int8"}
-    if file.name == holdout.FILE and TASKS[engine.task].test:  # else these are the task's test set
-        return "" if any(special.values()) else "heldout"
+    if file.name == holdout.FILE and TASKS.lookup(engine.task).test:  # then these are the task's test set
+        if keep and any(special.values()):
+            raise ValueError("a model card has held-out accuracy of plain answers in fp32 only; leave out --keep")
+        return "heldout"
     return next((name for name, applies in special.items() if applies), "accuracy")
 
 
 def predictions_file(engine: Engine, file: Path, settings: EvaluationSettings, decoding: DecodeSettings) -> Path:
-    """Return the default file for predictions, which names everything that they depend on."""
+    """Return the default file of predictions, which names what they depend on."""
     about = f"{engine.name}-{engine.digest[:6]}-{file.name.split('.')[0]}-{settings.limit}-{settings.seed}"
     label = f"{decoding.decoder}{decoding.n}-{decoding.drafter}-{decoding.max_len}-{engine.dtype}"
     label += f"-augment{decoding.augment}" * (decoding.augment > 1) + "-distinct" * decoding.distinct
     return Path("runs") / f"evaluate-{about}-{label}.jsonl"
 
 
-def named_proportions(measured: Mapping[str, Any], model: str) -> dict[str, dict[str, dict[str, float]]]:
-    """Return the proportions of a measurement with names for people, by the title of their table."""
+def titled_proportions(measured: Mapping[str, Any], model: str) -> dict[str, dict[str, dict[str, float]]]:
+    """Return the proportions of a measurement for people: by title of a table and name of a row."""
     named = {f"top-{k}": value for k, value in measured["top"].items()}
-    named |= {"invalid": measured["invalid"], "invalid first": measured["invalid_first"]}
-    named |= {"repeated": measured["repeated"]}
+    named |= {key.replace("_", " "): measured[key] for key in ("invalid", "invalid_first", "repeated")}
     named |= {f"each reagent, first {k}": value for k, value in measured.get("recall", {}).items()}
     titled = {f"{model} on {measured['reactions']} reactions of {measured['file']}": named}
     if slow := measured.get("standard"):
         title = f"standard decoding: {slow['differing']} of {slow['answers']} answers differ"
         titled[title] = {f"top-{k}": value for k, value in slow["top"].items()}
     return titled
-
-
-def evaluate_model(
-    engine: Engine,
-    reactions: Reactions,
-    out: Path,
-    settings: DecodeSettings,
-    *,
-    standard: Path | None = None,
-    progress: Progress = ignore,
-) -> dict[str, Any]:
-    """Predict test reactions to a file and score the predictions.
-
-    Returns model, settings and `out`, counts, top-k accuracies with 95 % intervals, the shares of invalid SMILES among
-    all and among first answers and of repeated molecules, and accuracy by class (the file's and the app's).
-    """
-    task = engine.task
-
-    def predict(file: Path, settings: DecodeSettings) -> list[dict[str, Any]]:
-        results = predict_to_file(engine, reactions, file, settings, progress=progress)
-        return [normalise_result(result, task) for result in results]
-
-    results = predict(out, settings)
-    about = {"model": engine.name, "digest": engine.digest, "settings": asdict(settings), "predictions": str(out)}
-    scores = {**about, **score_predictions(reactions, results)}
-    if TASKS.lookup(task).whole:
-        scores["recall"] = reagent_recall([item.answer for item in reactions], list(map(distinct_answers, results)))
-    else:
-        scores["classes"] = accuracy_by_class(reactions, results, task)
-    if standard is not None:
-        slow = predict(standard, replace(settings, drafter="none"))
-        scores["standard"] = {**score_predictions(reactions, slow), **count_differences(results, slow)}
-    return scores
 
 
 def predict_to_file(

@@ -11,7 +11,6 @@ from typing import Any
 
 import chemspec.evaluation as evaluation
 from chemspec.engine.confidence import (
-    FILE,
     Confidence,
     apply_calibration,
     expected_calibration_error,
@@ -21,9 +20,9 @@ from chemspec.engine.confidence import (
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.accuracy import KnownReaction, predict_to_file, read_known_reactions, read_test_reactions
 from chemspec.evaluation.settings import CalibrationSettings
-from chemspec.settings import DecodeSettings, Task
+from chemspec.settings import DecodeSettings
 from chemspec.tasks import TASKS
-from chemspec.types import Progress, Tell, ignore
+from chemspec.types import Progress, ignore
 
 Answered = list[list[tuple[float, bool]]]  # per query its answers: probability, and whether it is correct
 
@@ -48,44 +47,35 @@ NUMBERS = tuple(f"{which}: {what}" for which in ("first", "all") for what in ("l
 RAW, TEMPERATURE = "as it is", "temperature"
 
 
-def read_calibration_reactions(settings: CalibrationSettings, task: Task) -> list[KnownReaction]:
-    """Read the validation reactions of a task, held-out ones, or both; raises ValueError if there are none."""
-    which: dict[str, Any] = {"limit": settings.queries, "seed": settings.seed}
-    reactions: list[KnownReaction] = []
-    if not settings.heldout or (settings.source and TASKS[task].test):
-        remedy = "give held-out reactions with --heldout"
-        reactions += read_test_reactions(settings.source, task, "val", remedy=remedy, **which)
-    if settings.heldout:
-        reactions += read_known_reactions(settings.heldout, task, **which)
-    return reactions
-
-
 def calibrate_model(
-    engine: Engine, settings: CalibrationSettings, *, keep: str = "", tell: Tell = ignore, progress: Progress = ignore
+    engine: Engine, settings: CalibrationSettings, *, keep: str = "", progress: Progress = ignore
 ) -> dict[str, Any]:
     """Predict queries, fit the confidence to correctness, and store it in the model folder; returns the report.
 
-    With `keep`, the command for it, the numbers for the model card are stored too. `tell` is called with the files.
-    Raises ValueError without reactions, or without valid answers.
+    With `keep`, the command for it, the report is stored too, for the model card. Raises ValueError without reactions:
+    of the task's validation set, held-out ones, or both; or without valid answers.
     """
-    reactions = read_calibration_reactions(settings, engine.task)
-    queries, seed, n, heldout = settings.queries, settings.seed, settings.n, settings.heldout
-    made = f"chemspec train calibration --task {engine.task} --queries {queries} --seed {seed} -n {n}"
+    task, queries, seed, n, heldout = engine.task, settings.queries, settings.seed, settings.n, settings.heldout
+    reactions: list[KnownReaction] = []
+    if not heldout or (settings.source and TASKS.lookup(task).test):
+        remedy = "give held-out reactions with --heldout"
+        reactions += read_test_reactions(settings.source, task, "val", remedy=remedy, limit=queries, seed=seed)
+    if heldout:
+        reactions += read_known_reactions(heldout, task, limit=queries, seed=seed)
+    made = f"chemspec train calibration --task {task} --queries {queries} --seed {seed} -n {n}"
     made += f" --heldout {heldout.name}" if heldout else ""
-    name = f"calibration-{engine.name}-{engine.digest[:6]}-{queries}-{seed}-beam{n}" + "-heldout" * bool(heldout)
-    out = settings.out or Path("runs") / f"{name}.jsonl"
+    about = f"{engine.name}-{engine.digest[:6]}-{queries}-{seed}-beam{n}" + ("-heldout" if heldout else "")
+    out = settings.out or Path("runs") / f"calibration-{about}.jsonl"
     results = predict_to_file(engine, reactions, out, DecodeSettings(n=n, batch_size=32), progress=progress)
     report = fit_calibration(collect_outcomes(reactions, results))
     methods = report.table["sequence"]
     raw = {f"{name}, as it is": value for name, value in methods[RAW].items()}
     numbers = {"queries": float(report.queries), **methods[TEMPERATURE], **raw}
     Confidence(engine.digest, report.slope, report.offset, made, numbers).save(engine.folder)
-    tell(f"{engine.folder / FILE} written")
     document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(report)}
     if keep:
         measured = {**document, "numbers": NUMBERS}
         evaluation.store_measurements(engine.folder, ["reliability"], measured, digest=engine.digest, command=keep)
-        tell(f"{engine.folder / evaluation.MEASUREMENTS_FILE}: reliability")
     return document
 
 

@@ -43,9 +43,9 @@ class CommandOptions:
     def of(cls, function: Callable[..., Any], shared: Texts, *more: Parameter) -> CommandOptions:
         """Return the options of a function and further ones.
 
-        A parameter that is a dataclass, or `FieldsOf` one, becomes one option per field. What the function does not
-        describe has the text of the dataclass, else the shared one; with `FieldsOf` the other way round, since a class
-        of the library does not speak of options. A list is a repeatable option, a tuple a list with commas.
+        A parameter that is a dataclass, or `FieldsOf` one, becomes one option per described field. What the function
+        does not describe has the text of the dataclass, else the shared one; with `FieldsOf` the other way round, since
+        a class of the library does not speak of options. A list is a repeatable option, a tuple a list with commas.
         """
         hints = get_type_hints(function, include_extras=True)
         groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
@@ -81,7 +81,7 @@ def documented_texts(text: str | None) -> Texts:
 def _field_options(group: FieldsOf, texts: Texts) -> Iterator[Parameter]:
     hints = get_type_hints(group.kind, include_extras=True)
     every = {each.name: each.default for each in fields(group.kind)}
-    for name in group.names or every:
+    for name in group.names or filter(texts.get, every):
         default = group.defaults.get(name, every[name])
         default = Parameter.empty if default is MISSING else default
         item = Parameter(name, Parameter.KEYWORD_ONLY, default=default)

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
 import chemspec.train.module as loop
-from chemspec.data.arrays import Batch
+from chemspec.data.arrays import Batch, split_validation
 from chemspec.model import checkpoint
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.spec_drafter import copy_target_layers, drafter_config, fill_masks, true_tokens
@@ -155,7 +155,7 @@ def train_drafter(
     if Tokenizer.load(data / "vocab.json") != loaded.tokenizer:
         raise ValueError(f"{data} has another vocabulary than {target}; distil it with that model")
     settings = recipe.train
-    pairs, held = loop.split_validation(data, settings.holdout)
+    pairs, held = split_validation(data, settings.holdout)
     values = {name: value for name, value in asdict(recipe).items() if name != "train"}
     digest = loop.digest_of_data(pairs, loaded.tokenizer)
     about = {"task": recipe.task, "kind": recipe.kind, "target": loaded.digest, "data": digest, "recipe": values}

@@ -4,12 +4,13 @@ Calibration changes the number of forward passes, never a prediction. Test data 
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from chemspec.data.arrays import Pairs
+from chemspec.data.arrays import split_validation
 from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.copy import TokenClasses
 from chemspec.draft.inputs import DrafterInputs
@@ -27,67 +28,54 @@ MIN_OUTPUTS = 8  # minimum number of outputs for calibration without labels
 Answers = list[tuple[tuple[int, ...], tuple[int, ...]]]  # queries, and the model's outputs with eos
 
 
-@dataclass(frozen=True)
-class CalibrationReport:
-    """Summary of a calibration."""
+def fit_drafters(engine: Engine, settings: DrafterFitSettings, *, tell: Tell = ignore) -> dict[str, Any]:
+    """Calibrate a model's drafters and write the files to its folder; see `calibrate` and `calibrate_from_answers`.
 
-    nodes: int  # contexts in the edit table
-    answers: int  # decoded validation queries
-    by_chance: tuple[float, ...]  # `DrafterCalibration.accept_rates`; the name is a key of `--json`
-
-
-def fit_drafters(engine: Engine, settings: DrafterFitSettings, *, tell: Tell = ignore) -> CalibrationReport:
-    """Calibrate a model's drafters and write the files to its folder; see `calibrate` and `calibrate_from_answers`."""
+    Returns the number of contexts in the edit table, that of decoded `answers`, and the acceptance rates `by_chance`.
+    """
     if not engine.folder.is_dir():
         raise ValueError(f"{engine.folder} is not a folder to write to; `chemspec import` the model first")
     if settings.unlabelled is not None:
         texts = read_queries(settings.unlabelled, settings.column, engine.task, tell)
-        calibration, report = calibrate_from_answers(engine, texts, tell=tell)
+        calibration, count = calibrate_from_answers(engine, texts, tell=tell)
         data = f"--unlabelled {settings.unlabelled.name}"
     else:
-        calibration, report = calibrate(engine, settings, tell=tell)
+        calibration, count = calibrate(engine, settings, tell=tell)
         data = f"--task {engine.task} --pairs {settings.pairs} --queries {settings.queries} --seed {settings.seed}"
     replace(calibration, made=f"chemspec train calibrate {data}").save(engine.folder)
-    return report
+    nodes = calibration.edit_table.node_count if calibration.edit_table else 0
+    return {"nodes": nodes, "answers": count, "by_chance": calibration.accept_rates}
 
 
-def calibrate(
-    engine: Engine, settings: DrafterFitSettings, *, tell: Tell = ignore
-) -> tuple[DrafterCalibration, CalibrationReport]:
-    """Calibrate a model's drafters on its training data.
+def calibrate(engine: Engine, settings: DrafterFitSettings, *, tell: Tell = ignore) -> tuple[DrafterCalibration, int]:
+    """Calibrate a model's drafters on its training data; also returns the number of decoded validation queries.
 
     Without `val.npz`, the last 1,000 training pairs, which training holds out, are used for validation. Raises
     ValueError for data of another vocabulary, or too little data. `tell` is called with a message at each stage.
     """
     data = settings.data_dir or Path("data") / engine.task
-    train = Pairs.load(data / "train.npz")
-    file = data / "val.npz"
-    validation = Pairs.load(file) if file.is_file() else train
-    usable = len(train) - (0 if file.is_file() else HOLDOUT)
-    if usable < 1:
-        raise ValueError(f"{data}: too few pairs to calibrate on")
-    size = len(engine.tokenizer)
-    if max(int(train.sources.flat.max()), int(train.targets.flat.max())) >= size:
+    train, validation = split_validation(data, HOLDOUT)
+    sides = train.sources, train.targets, validation.sources
+    if max(int(side.flat.max(initial=0)) for side in sides) >= len(engine.tokenizer):
         raise ValueError(f"{data} has a larger vocabulary than model {engine.name}")
     token_classes = TokenClasses.from_tokens(engine.tokenizer.tokens)
     rng = np.random.default_rng(settings.seed)
-    chosen = rng.permutation(usable)[: settings.pairs]
+    chosen = rng.permutation(len(train))[: settings.pairs]
     tell(f"edit table from {len(chosen)} outputs")
     edit_table = count_edits(((train.sources[i].tolist(), train.targets[i].tolist()) for i in chosen), token_classes)
-    first = 0 if file.is_file() else usable
-    query_indices = first + rng.permutation(len(validation) - first)[: settings.queries]
+    query_indices = rng.permutation(len(validation))[: settings.queries]
     tell(f"{len(query_indices)} validation queries")
     texts = [engine.tokenizer.decode(validation.sources[i].tolist()) for i in query_indices]
     answers = _greedy_outputs(engine, texts)
     if not answers:
         raise ValueError(f"model {engine.name} finishes no output for the validation queries")
-    return _calibrate_on_outputs(answers, edit_table, token_classes)
+    return _calibrate_on_outputs(answers, edit_table, token_classes), len(answers)
 
 
 def calibrate_from_answers(
     engine: Engine, queries: Sequence[str], *, tell: Tell = ignore
-) -> tuple[DrafterCalibration, CalibrationReport]:
-    """Calibrate on a model's outputs, without training data.
+) -> tuple[DrafterCalibration, int]:
+    """Calibrate on a model's outputs, without training data; also returns the number of outputs for measurements.
 
     Drafts are verified against the model's outputs, so these replace labels: three quarters of them for the edit table,
     the others for measurements. A table from few outputs may be worse than the task's default table; if that predicts
@@ -110,9 +98,9 @@ def calibrate_from_answers(
         tell(f"tokens predicted in a row: {gains[0]:.2f} with this edit table, {gains[1]:.2f} with the default one")
         if gains[0] < gains[1]:
             tell("the default edit table is better and is used; try more queries")
-            calibration, report = _calibrate_on_outputs(answers[:held_out], default, token_classes)
-            return replace(calibration, edit_table=None), replace(report, nodes=0)
-    return _calibrate_on_outputs(answers[:held_out], edit_table, token_classes)
+            calibration = _calibrate_on_outputs(answers[:held_out], default, token_classes)
+            return replace(calibration, edit_table=None), held_out
+    return _calibrate_on_outputs(answers[:held_out], edit_table, token_classes), held_out
 
 
 def _predicted_edits(
@@ -145,15 +133,13 @@ def _mean_run_length(answers: Answers, edit_table: EditNgramTable, token_classes
 
 def _calibrate_on_outputs(
     answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses
-) -> tuple[DrafterCalibration, CalibrationReport]:
+) -> DrafterCalibration:
     counts = np.ones((2, len(EDGES) + 1))  # accepted, all; by the class of an edit's probability
     counts[1] = 2
     for edits in _predicted_edits(answers, edit_table, token_classes):
         for is_right, probability in edits:
             counts[:, probability_class(probability)] += (is_right, 1)
-    accept_rates = tuple((counts[0] / counts[1]).tolist())
-    calibration = DrafterCalibration(accept_rates, edit_table)
-    return calibration, CalibrationReport(edit_table.node_count, len(answers), accept_rates)
+    return DrafterCalibration(tuple((counts[0] / counts[1]).tolist()), edit_table)
 
 
 def _greedy_outputs(engine: Engine, texts: Sequence[str]) -> Answers:

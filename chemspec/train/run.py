@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from chemspec.data.arrays import Pairs
+from chemspec.data.arrays import Pairs, split_validation
 from chemspec.decode.generate import open_decoding
 from chemspec.decode.greedy import greedy_search
 from chemspec.engine.registry import model_folder
@@ -15,7 +15,7 @@ from chemspec.tokenizer import EOS, Tokenizer
 from chemspec.train.average import export_model
 from chemspec.train.drafters import train_drafter
 from chemspec.train.initial_weights import copy_initial_weights
-from chemspec.train.module import Training, digest_of_data, latest_checkpoint, run, split_validation
+from chemspec.train.module import Training, digest_of_data, latest_checkpoint, run
 from chemspec.train.recipe import DrafterRecipe, Recipe
 from chemspec.train.settings import RunSettings
 
@@ -24,9 +24,9 @@ BATCH = 32  # pairs decoded together in a validation
 
 def train_by_recipe(recipe: Recipe | DrafterRecipe, settings: RunSettings) -> Path:
     """Train a model or a drafter, see `run_recipe` and `train_drafter`; returns its folder."""
-    given = {"minutes": settings.minutes, "threads": settings.threads, "seed": settings.seed}
-    given |= {"steps": settings.steps or -1}
-    recipe = recipe.with_settings(**{name: value for name, value in given.items() if value != -1})
+    given = {name: getattr(settings, name) for name in ("steps", "minutes", "threads", "seed")}
+    changes = {name: value for name, value in given.items() if value != getattr(RunSettings, name)}
+    recipe = recipe.with_settings(**changes)
     out = settings.out or Path("runs") / recipe.name
     if isinstance(recipe, Recipe):
         data = settings.data_dir or Path("data") / recipe.name

@@ -157,16 +157,8 @@ def test_a_named_model_is_loaded_once_and_timed_with_the_queries_of_its_task(
     assert other.exit_code == 2 and "is a retro model, not one for forward" in other.output
 
 
-@pytest.mark.parametrize(
-    ("plan", "options"),
-    [
-        *((BenchSettings, options) for options in ({"limit": 0}, {"batches": (0,)}, {"widths": (0,)})),
-        *(
-            (PapersSettings, options)
-            for options in ({"limit": 0}, {"seconds": 0.0}, {"widths": (0,)}, {"batches": (0,)})
-        ),
-    ],
-)
-def test_a_plan_that_cannot_be_carried_out_is_refused(plan: Any, options: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        plan(**options)
+@pytest.mark.parametrize("options", [{"limit": 0}, {"batches": (0,)}, {"widths": (0,)}])
+def test_a_plan_that_cannot_be_carried_out_is_refused(options: dict[str, Any]) -> None:
+    for plan, changes in ((BenchSettings, options), (PapersSettings, options), (PapersSettings, {"seconds": 0.0})):
+        with pytest.raises(ValueError, match="at least 1"):
+            plan(**changes)

@@ -32,8 +32,8 @@ def test_passes_and_runs_of_the_small_model_are_counted(folder: Path, monkeypatc
     engine = Engine.load(folder, device="cpu", threads=1, runtime="torch", dtype="fp64")
     settings = DecodeSettings(decoder="greedy", n=1, max_len=20, batch_size=1)
     monkeypatch.setattr(counts, "load_comparison", lambda given, _: (engine, QUERIES[: given.limit], given.drafters))
-    comparison = ComparisonSettings(limit=4, drafters=("copy", "ar"))
-    copied, two, four = counts.compare_draft_lengths(comparison, settings, (2, 4))
+    both = ComparisonSettings(limit=4, drafters=("copy", "ar"))
+    copied, two, four = counts.compare_draft_lengths(both, settings, (2, 4))
     assert (copied["gamma"], two["gamma"], four["gamma"]) == ("", "2", "4")
     assert copied["draft_calls"] == 0
     assert [row["same"] for row in (copied, two, four)] == [1, 1, 1]

@@ -17,6 +17,7 @@ from chemspec import evaluation
 from chemspec.engine.engine import Engine, confidence
 from chemspec.evaluation.accuracy import KnownReaction, evaluate_model, score_predictions
 from chemspec.evaluation.calibration import NUMBERS, fit_calibration
+from chemspec.evaluation.settings import EvaluationSettings
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings
 from chemspec.ui.models import cards
@@ -83,12 +84,13 @@ def test_what_is_broken_is_named(folder: Path) -> None:
 def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> None:
     folder = tiny_folder(tmp_path / "retro")
     engine = Engine.load(folder, threads=1)
-    asked = [KnownReaction(query, "CC", "1") for query in QUERIES]
+    rows = [f"{query},CC,1" for query in QUERIES]
+    (tmp_path / "t.csv").write_text("\n".join(["product,reactants,reaction_class", *rows]))
     how = DecodeSettings(n=3, max_len=6, drafter="copy")
-    slow = tmp_path / "slow.jsonl"
-    found = evaluate_model(engine, asked, tmp_path / "fast.jsonl", how, standard=slow)
+    settings = EvaluationSettings(file=tmp_path / "t.csv", out=tmp_path / "fast.jsonl", standard=True)
+    found = evaluate_model(engine, settings, how)
     assert found["standard"]["differing"] == 0
-    found |= {"file": "t.csv", "settings": {"decoder": "beam", "n": 3}}
+    found |= {"settings": {"decoder": "beam", "n": 3}}
     level = {"value": 0.5, "low": 0.4, "high": 0.6}
     trip = {
         "forward": {"model": "f", "digest": "x"},

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,19 +14,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from small import tiny_folder
 
+from chemspec.data.holdout import FILE
 from chemspec.engine.engine import Engine
+from chemspec.evaluation import read_measurements
 from chemspec.evaluation.accuracy import (
     FEWEST,
     KnownReaction,
     accuracy_by_class,
     count_differences,
     evaluate_model,
+    measurement_name,
     rank_of_truth,
     read_known_reactions,
     read_predictions,
     score_predictions,
     wilson_interval,
 )
+from chemspec.evaluation.settings import EvaluationSettings
 from chemspec.settings import DecodeSettings
 
 HOW = DecodeSettings(n=3, max_len=20, drafter="none")
@@ -116,17 +122,30 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path, text: str, part: str)
 
 def test_predictions_are_written_and_reused(tmp_path: Path, file: Path) -> None:
     engine = Engine.load(tiny_folder(tmp_path / "model"), threads=1)
-    asked, out = read_known_reactions(file, "retro"), tmp_path / "p.jsonl"
-    report = evaluate_model(engine, asked, out, HOW)
+    settings, out = EvaluationSettings(file=file, out=tmp_path / "p.jsonl"), tmp_path / "p.jsonl"
+    report = evaluate_model(engine, settings, HOW)
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert [row["query"] for row in rows] == ["CCO", "CC", "C"]
     # What the model finds first is what it is told to be right.
     first = [next((one["canonical"] for one in row["hypotheses"] if one["valid"]), "?") for row in rows]
-    right = [KnownReaction(row["query"], answer) for row, answer in zip(rows, first, strict=True)]
-    assert evaluate_model(engine, right, out, HOW)["top"]["3"]["value"] == sum(q.answer != "?" for q in right) / 3
-    assert evaluate_model(engine, asked, out, HOW) == report
+    lines = [f"{row['query']},{answer}" for row, answer in zip(rows, first, strict=True)]
+    (tmp_path / "right.csv").write_text("\n".join(["product,reactants", *lines]))
+    right = evaluate_model(engine, replace(settings, file=tmp_path / "right.csv"), HOW, keep="chemspec it")
+    assert right["top"]["3"]["value"] == sum(answer != "?" for answer in first) / 3
+    stored = read_measurements(engine.folder)["accuracy"]
+    assert (stored["command"], stored["top"]) == ("chemspec it", right["top"])
+    assert evaluate_model(engine, settings, HOW) == report
     with pytest.raises(ValueError, match=r"\.jsonl"):
-        evaluate_model(engine, asked, tmp_path / "p.csv", HOW)
+        evaluate_model(engine, replace(settings, out=tmp_path / "p.csv"), HOW)
+
+
+def test_a_measurement_is_named_by_what_is_special() -> None:
+    def name(file: str, dtype: str = "fp32", **how: Any) -> str:
+        engine: Any = SimpleNamespace(task="retro", dtype=dtype)
+        return measurement_name(engine, Path(file), replace(HOW, **how))
+
+    assert [name("t.csv"), name("t.csv", "int8"), name(FILE)] == ["accuracy", "int8", "heldout"]
+    assert [name("t.csv", "int8", augment=5), name("t.csv", distinct=True)] == ["augmented", "distinct"]
 
 
 def written(*texts: str) -> dict[str, Any]:

@@ -89,9 +89,7 @@ def test_distillation_goes_on_where_it_was_stopped(
         write_distilled_pairs(engine, settings, progress=stop)
     asked: list[int] = []
     write = engine.generate_ids
-    monkeypatch.setattr(
-        Engine, "generate_ids", lambda _, sources, how: asked.append(len(sources)) or write(sources, how)
-    )
+    monkeypatch.setattr(Engine, "generate_ids", lambda _, given, how: asked.append(len(given)) or write(given, how))
     write_distilled_pairs(engine, settings)
     assert asked == [20]
     one, other = (Pairs.load(where / "train.npz") for where in (taught, tmp_path))

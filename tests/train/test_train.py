@@ -20,7 +20,7 @@ import pytest
 import torch
 from torch import nn
 
-from chemspec.data.arrays import Pairs, RaggedArray
+from chemspec.data.arrays import Pairs, RaggedArray, split_validation
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.model.weights import CheckpointError
@@ -30,7 +30,7 @@ from chemspec.tokenizer import EOS, SPECIALS, Tokenizer
 from chemspec.train import module, optim, watch
 from chemspec.train.average import average_checkpoints, average_models, export_model
 from chemspec.train.initial_weights import copy_initial_weights
-from chemspec.train.module import learning_rate_share, split_validation
+from chemspec.train.module import learning_rate_share
 from chemspec.train.optim import Muon
 from chemspec.train.recipe import model_recipe
 from chemspec.train.run import exact_match, run_recipe
