@@ -13,7 +13,7 @@ Shapes: N states, K heads, D width, F inner width of a head, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chemspec.settings import MOST_WIDTH, parse_config
+from chemspec.settings import MOST_WIDTH, StoredConfig, check_range
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadsConfig:
+class HeadsConfig(StoredConfig):
     """The architecture of the heads, in full.
 
     `heads` is the number of tokens predicted after that of the target's output layer, `feedforward` the inner width of
@@ -43,17 +43,7 @@ class HeadsConfig:
         if self.style not in ("blockwise", "medusa"):
             raise ValueError(f"style {self.style!r} is not blockwise or medusa")
         for name in ("vocab_size", "d_model", "heads", "feedforward"):
-            if not 1 <= getattr(self, name) <= MOST_WIDTH:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1 and at most {MOST_WIDTH}")
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> HeadsConfig:
-        """Parse the output of `to_json`, see `parse_config`."""
-        return parse_config(cls, values)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the config as a JSON object."""
-        return asdict(self)
+            check_range(name, getattr(self, name), 1, MOST_WIDTH)
 
 
 class Heads(nn.Module):
