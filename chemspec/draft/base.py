@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isfinite
 from operator import index
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -121,11 +122,18 @@ def read_drafts(drafter: object, drafts: object, vocab_size: int) -> list[Draft]
     """
     name, checked = getattr(drafter, "name", type(drafter).__name__), []
     for draft in drafts if isinstance(drafts, Iterable) else _raise_no_drafts(name, drafts):
-        if not isinstance(draft, Draft):
-            try:
+        try:
+            if not isinstance(draft, Draft):
                 draft = Draft(tuple(map(index, draft)), name)
-            except TypeError:
-                _raise_no_drafts(name, draft)
+            elif type(draft.tokens) is not tuple or set(map(type, draft.tokens)) - {int}:
+                draft = replace(draft, tokens=tuple(map(index, draft.tokens)))
+            finite = all(map(isfinite, draft.chances))
+        except TypeError:
+            _raise_no_drafts(name, draft)
+        if not finite or 0 < len(draft.chances) < len(draft.tokens):
+            raise PluginError(
+                f"the drafter {name!r} proposed {draft!r:.60}; `chances` has a probability for each token"
+            )
         if draft.tokens:
             if min(draft.tokens) < 0 or max(draft.tokens) >= vocab_size:
                 wrong = next(token for token in draft.tokens if not 0 <= token < vocab_size)
