@@ -5,7 +5,7 @@ The texts of the attributes are those of `chemspec serve --help`.
 
 from dataclasses import dataclass, field
 
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DecodeSettings, check_positive
 
 
 class RefusedError(Exception):
@@ -44,8 +44,7 @@ class RequestLimits:
     def __post_init__(self) -> None:
         DecodeSettings(batch_size=self.batch_size)  # raises ValueError out of range
         for name in ("queue", "queries", "answers", "body", "timeout", "grace"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+            check_positive(name, getattr(self, name))
         if self.each and not self.queries <= self.each <= self.queue:
             raise ValueError(f"each is {self.each}; give 0, or {self.queries} (of a request) to {self.queue}")
         if self.queries > self.queue:

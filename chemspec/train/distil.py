@@ -13,7 +13,7 @@ import numpy as np
 
 from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.engine.engine import Engine
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DecodeSettings, check_range
 
 PART = 1000  # queries decoded between two writes
 
@@ -36,6 +36,7 @@ def write_distilled_pairs(
     `data` is a folder written by `chemspec data`; `pairs` the number of random training queries, 0 for all; `progress`
     is called with the number of queries done and in total. `settings` have the greedy decoder.
     """
+    check_range("pairs", pairs, 0)
     train = Pairs.load(data / "train.npz")
     if max(int(side.flat.max(initial=0)) for side in (train.sources, train.targets)) >= len(engine.tokenizer):
         raise ValueError(f"{data} has a larger vocabulary than model {engine.name}")

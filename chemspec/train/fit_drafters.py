@@ -16,7 +16,7 @@ from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, count_edits, probability_class
 from chemspec.engine.engine import Engine
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DecodeSettings, check_range
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Prefix
 
@@ -49,6 +49,8 @@ def calibrate(
     Raises ValueError for data of another vocabulary, or too little data. `pairs` training pairs are chosen at random
     for the edit table, and `queries` validation queries decoded; `tell` is called with a message at each stage.
     """
+    check_range("pairs", pairs, 1)
+    check_range("queries", queries, 1)
     train = Pairs.load(data / "train.npz")
     file = data / "val.npz"
     validation = Pairs.load(file) if file.is_file() else train

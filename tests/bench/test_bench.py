@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -164,7 +165,7 @@ def test_a_named_model_is_loaded_once_and_timed_with_the_queries_of_its_task(
         *((BenchSettings, options) for options in ({"limit": 0}, {"batches": (0,)}, {"widths": (0,)})),
         *(
             (PapersSettings, options)
-            for options in ({"limit": 0}, {"seconds": 0.0}, {"widths": (0,)}, {"batches": (0,)})
+            for options in ({"limit": 0}, {"seconds": 0.0}, {"seconds": math.nan}, {"widths": (0,)}, {"batches": (0,)})
         ),
     ],
 )
