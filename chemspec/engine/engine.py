@@ -235,7 +235,7 @@ class Engine:
 
         With augmentation a pass is one forward pass with all variants, as in the result's trace.
         """
-        ready = self.prepare(query) if isinstance(query, str) else query
+        ready = query if isinstance(query, PreparedQuery) else self.prepare(query)
         return self._predict_events(ready, with_overrides(settings, overrides), watched=True)
 
     def _predict_events(

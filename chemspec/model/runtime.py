@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from contextlib import AbstractContextManager
@@ -13,7 +14,7 @@ from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.cost import BATCHES, CostCurve, cached_curve, measure_cost_curve
 from chemspec.model.probe import UnsupportedError, probe
 from chemspec.model.runner import Backend
-from chemspec.settings import ModelConfig, ModelDims
+from chemspec.settings import MOST_THREADS, ModelConfig, ModelDims, check_range
 from chemspec.system import gpu
 from chemspec.system.compiled import NoKernelError
 from chemspec.system.threads import set_torch_threads, usable_cores
@@ -53,8 +54,7 @@ class RuntimeConfig:
 
         Raises ValueError for a device, precision or runtime that is unknown or not available.
         """
-        if threads < 0:
-            raise ValueError(f"{threads} threads; give at least 1, or 0 for all cores")
+        check_range("threads", threads, 0, MOST_THREADS)
         if dtype not in ("auto", *TORCH_DTYPES):
             raise ValueError(f"no precision {dtype!r}; there are {', '.join(TORCH_DTYPES)}")
         if runtime == "onnx":
@@ -181,9 +181,8 @@ class RuntimeConfig:
 def _resolve_device(name: str) -> str:
     if name == "auto":
         return "cuda" if gpu.gpu_available() else "cpu"
-    kind, _, number = name.partition(":")
-    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
-        raise ValueError(f"no device {name!r}; use auto, cpu or cuda")
-    if kind == "cuda" and not gpu.gpu_available():
-        raise ValueError("there is no usable GPU on this machine; use --device cpu")
+    if not re.fullmatch("cpu|cuda(:[0-9]+)?", str(name)):
+        raise ValueError(f"no device {name!r}; use auto, cpu, cuda or cuda:N")
+    if name != "cpu" and int(name.partition(":")[2] or 0) >= (count := gpu.gpu_count()):
+        raise ValueError(f"there is no usable GPU {name!r} on this machine, which has {count}; use the device cpu")
     return name
