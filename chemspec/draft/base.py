@@ -127,13 +127,10 @@ def read_drafts(drafter: object, drafts: object, vocab_size: int) -> list[Draft]
                 draft = Draft(tuple(map(index, draft)), name)
             elif type(draft.tokens) is not tuple or set(map(type, draft.tokens)) - {int}:
                 draft = replace(draft, tokens=tuple(map(index, draft.tokens)))
-            finite = all(map(isfinite, draft.chances))
+            if not all(map(isfinite, draft.chances)) or 0 < len(draft.chances) < len(draft.tokens):
+                raise TypeError
         except TypeError:
             _raise_no_drafts(name, draft)
-        if not finite or 0 < len(draft.chances) < len(draft.tokens):
-            raise PluginError(
-                f"the drafter {name!r} proposed {draft!r:.60}; `chances` has a probability for each token"
-            )
         if draft.tokens:
             if min(draft.tokens) < 0 or max(draft.tokens) >= vocab_size:
                 wrong = next(token for token in draft.tokens if not 0 <= token < vocab_size)
@@ -146,7 +143,7 @@ def _raise_no_drafts(drafter: str, value: object) -> NoReturn:
     hint = "; one draft is [[id, id, ...]]" if isinstance(value, int) else ""
     raise PluginError(
         f"the drafter {drafter!r} proposed {value!r:.60}; `propose` returns a list of drafts, each a list of token ids "
-        f"or a chemspec.Draft{hint}"
+        f"or a chemspec.Draft, with a probability (`chances`) for every token or none{hint}"
     )
 
 

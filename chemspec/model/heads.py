@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Literal
 
 import numpy as np
 import torch
@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from chemspec.model.transformer import log_softmax
 from chemspec.settings import MOST_WIDTH, StoredConfig, check_range
 
 
@@ -92,11 +93,6 @@ class Heads(nn.Module):
         self, states: Sequence[Tensor] | Sequence[NDArray[np.float32]], count: int
     ) -> tuple[list[list[list[int]]], list[list[list[float]]]]:
         """Return each head's `count` best tokens after each state (D,), and their log-probs; (N, K, count) each."""
-        if isinstance(states[0], np.ndarray):
-            rows = torch.from_numpy(np.stack(cast(Any, states)))
-        else:
-            rows = torch.stack(cast(Any, states))
-        logits = self(rows.to(self.output.dtype))
-        precise = logits if logits.dtype == torch.float64 else logits.float()
-        top = torch.log_softmax(precise, dim=-1).topk(min(count, self.config.vocab_size), dim=-1)
+        logits = self(torch.stack(list(map(torch.as_tensor, states))).to(self.output.dtype))
+        top = log_softmax(logits).topk(min(count, self.config.vocab_size), dim=-1)
         return top.indices.tolist(), top.values.tolist()

@@ -5,7 +5,7 @@ The texts of the attributes are those of `chemspec serve --help`.
 
 from dataclasses import dataclass, field
 
-from chemspec.settings import DecodeSettings, check_positive
+from chemspec.settings import DecodeSettings, check_positive, check_range
 
 
 class RefusedError(Exception):
@@ -79,8 +79,7 @@ class Endpoint:
     log: bool = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65535:
-            raise ValueError(f"port is {self.port}; it must be between 0 and 65535")
+        check_range("port", self.port, 0, 65535)
 
     @property
     def address(self) -> str:

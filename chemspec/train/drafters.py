@@ -144,11 +144,7 @@ def train_drafter(
     `data` is the output of `chemspec train distil` with the target, a model folder; FileNotFoundError is raised without
     it, ValueError for a target of another task or vocabulary. `resume` continues from the last checkpoint, if any.
     """
-    for name in ("train.npz", "vocab.json"):
-        if not (data / name).is_file():
-            raise FileNotFoundError(
-                f"{data / name} is missing; make it with `chemspec train distil --task {recipe.task}`"
-            )
+    loop.check_data(data, f"make it with `chemspec train distil --task {recipe.task}`")
     loaded = checkpoint.load(target)
     if loaded.task != recipe.task:
         raise ValueError(f"{target} is a {loaded.task} model; recipe {recipe.name} needs a {recipe.task} model")

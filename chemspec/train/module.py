@@ -295,6 +295,13 @@ def _silence_lightning() -> Iterator[None]:
             logger.setLevel(level)
 
 
+def check_data(data: Path, remedy: str) -> None:
+    """Raise FileNotFoundError, which ends with the remedy, for a folder without training data."""
+    for name in ("train.npz", "vocab.json"):
+        if not (data / name).is_file():
+            raise FileNotFoundError(f"{data / name} is missing; {remedy}")
+
+
 def split_validation(data: Path, holdout: int) -> tuple[Pairs, Pairs]:
     """Return training pairs and validation pairs: `val.npz`, or else the last `holdout` training pairs."""
     pairs = Pairs.load(data / "train.npz")

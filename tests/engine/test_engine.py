@@ -314,6 +314,12 @@ def test_a_refused_query_cannot_be_decoded(engine: Engine) -> None:
         engine.decode([engine.prepare("CC(")], GREEDY)
 
 
+@pytest.mark.parametrize("searches", [{"distinct": True}, {"augment": 3}])
+def test_continuous_batching_refuses_what_takes_several_searches_or_rows(engine: Engine, searches: Any) -> None:
+    with pytest.raises(ValueError, match="does not go with distinct and augment"):
+        next(engine.decode_continuously(lambda _: [], engine.prepare, replace(BEAM, **searches)))
+
+
 def test_a_model_with_few_positions_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
     engine = Engine.load(tiny_folder(tmp_path / "short", max_positions=64), threads=1)
     long, short = engine.predict(["C" * 80, "CCO"], replace(GREEDY, max_len=200))
