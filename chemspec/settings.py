@@ -104,8 +104,7 @@ class ModelConfig(StoredConfig):
         for name in ("head_width", "relative_positions"):
             check_range(name, getattr(self, name), 0, MOST_POSITIONS)
         for name in ("source_first", "source_last", "forced_first"):
-            if not -1 <= getattr(self, name) < self.vocab_size:
-                raise ValueError(f"{name} is {getattr(self, name)}, no token among {self.vocab_size}")
+            check_range(name, getattr(self, name), -1, self.vocab_size - 1)
         if self.source_specials and (self.source_first >= 0 or self.source_last >= 0):
             raise ValueError("source_specials are bos and eos; source_first and source_last are for others")
         if self.relative_positions and (self.stored_positions or not self.shared_positions):

@@ -96,7 +96,8 @@ class RuntimeConfig:
         CheckpointError if the model's scores are not finite.
         """
         self._check_supported()
-        name = self._automatic_runtime() if self.runtime == "auto" else self.runtime
+        automatic = "graphs" if self.device != "cpu" else "native" if self.dtype in ("fp32", "int8") else "torch"
+        name = automatic if self.runtime == "auto" else self.runtime
         try:
             return self._open(name, loaded), name
         except NoKernelError as why:
@@ -108,11 +109,6 @@ class RuntimeConfig:
             message = f"torch replaces the graphs runtime: {why}" if name == "graphs" else f"{SLOW} ({why})"
             warnings.warn(message, stacklevel=2)
             return self._open("torch", loaded), "torch"
-
-    def _automatic_runtime(self) -> str:
-        if self.device != "cpu":
-            return "graphs"
-        return "native" if self.dtype in ("fp32", "int8") else "torch"
 
     def _open(self, runtime: str, loaded: Checkpoint) -> Backend:
         try:
@@ -160,14 +156,12 @@ class RuntimeConfig:
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
         """Return the cost curve of a model on this machine, cached on disk."""
-        batches = BATCHES if gpu.device_name(self.device) else ()
+        gpu_name = "".join(filter(str.isalnum, gpu.device_name(self.device)))
+        parts = digest, self.runtime, self.device.replace(":", ""), gpu_name, self.dtype, str(self.threads)
         with self.torch_scope():
+            batches = BATCHES if gpu_name else ()
             measured = partial(measure_cost_curve, backend, config, time.perf_counter, batches=batches)
-            return cached_curve(f"{self._cache_key(digest)}-{self.threads}", measured)
-
-    def _cache_key(self, digest: str) -> str:
-        name = "".join(filter(str.isalnum, gpu.device_name(self.device)))
-        return "-".join((digest, self.runtime, self.device.replace(":", ""), *filter(None, [name]), self.dtype))
+            return cached_curve("-".join(filter(None, parts)), measured)
 
     def torch_scope(self) -> AbstractContextManager[None]:
         """Set torch's number of threads within the context, and restore it afterwards.

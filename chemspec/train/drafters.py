@@ -117,10 +117,9 @@ class HeadTraining(loop.Training):
         """Accumulate the loss, and log the mean number of accepted tokens."""
         super().validation_step(batch, index)
         logits, true = self._predict(batch)
-        counted = true[..., 0] != PAD
-        right = ((logits.argmax(-1) == true) & (true != PAD))[counted]
+        right = (logits.argmax(-1) == true) & (true != PAD)
         ahead = right.long().cumprod(-1).sum(-1).float().mean()
-        self.log("val_accepted", ahead, prog_bar=True, batch_size=int(counted.sum()))
+        self.log("val_accepted", ahead, prog_bar=True, batch_size=len(true))
 
     def _predict(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return logits (N, K, V) of every head at every position, and the target tokens (N, K)."""
