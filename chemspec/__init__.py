@@ -56,7 +56,7 @@ def load(name: str | Path, **options: Any) -> Engine:
 
     Args:
         name: an installed model ("retro", "forward"), a model folder, or the id of a downloaded Hugging Face model.
-        options: options of `Engine.load`: device, dtype, threads, runtime, task, template.
+        options: options of `Engine.load`: device, dtype, threads, runtime, task, template, vocab.
 
     Raises:
         ValueError: if there is no such model, device, precision or runtime; the message names a remedy.

@@ -126,7 +126,7 @@ class Client:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"{self.url!r} is no address of a service; give one as http://HOST:PORT")
-        key = key or os.environ.get("CHEMSPEC_API_KEY", "")
+        key = (key or os.environ.get("CHEMSPEC_API_KEY", "")).strip()  # a file's last line ends with a newline
         headers = {"X-API-Key": key} if key else None
         self._pool = PoolManager(maxsize=THREADS, headers=headers, timeout=timeout, retries=False)
         self._patience, self._part = patience, PART
@@ -175,13 +175,13 @@ class Client:
         while len(results) < len(queries):
             part = list(queries[len(results) : len(results) + self._part])
             try:
-                response = self.request("POST", path, {"queries": part, **_without_blanks(options)})
+                document = self.request("POST", path, {"queries": part, **_without_blanks(options)})
             except ServiceError as error:
                 if error.code != "too_many_queries" or len(part) == 1:
                     raise
                 self._part = len(part) // 2  # the service takes fewer at once
             else:
-                results += map(parse, response["results"])
+                results += map(parse, self._objects_in(document, "results", len(part)))
         return results
 
     def stream(self, query: str, **options: Any) -> Iterator[dict[str, Any] | Result]:
@@ -195,7 +195,7 @@ class Client:
         try:
             name = ""
             for raw in response:
-                line = raw.decode().rstrip("\n")
+                line = raw.decode(errors="replace").rstrip("\n")
                 if line.startswith("event: "):
                     name = line[7:]
                 elif line.startswith("data: "):
@@ -203,6 +203,9 @@ class Client:
                     if name == "error":
                         raise ServiceError(data["detail"], 200, data["code"])
                     yield data if name == "pass" else Result.from_document(data)
+                    if name == "result":
+                        return
+            raise ServiceError(f"{self.url} ended its response without a result; is it a chemspec service?")
         except HTTPError as error:
             raise ServiceError(f"{self.url}: {error!r}") from error
         finally:
@@ -210,8 +213,7 @@ class Client:
 
     def models(self) -> list[dict[str, Any]]:
         """Return the available models: name, task, digest, drafters, ..."""
-        listed: list[dict[str, Any]] = self.request("GET", "/v1/models")["models"]
-        return listed
+        return self._objects_in(self.request("GET", "/v1/models"), "models")
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
         """Send `body` as JSON and return the JSON response; retries while the service is busy or unreachable.
@@ -219,7 +221,19 @@ class Client:
         Raises:
             ServiceError: if the service rejects it, or retrying takes longer than `patience`.
         """
-        return self._send(method, path, body).json()
+        response = self._send(method, path, body)
+        try:
+            return response.json()
+        except ValueError as error:
+            raise ServiceError(f"{self.url} is no chemspec service: its response is not JSON") from error
+
+    def _objects_in(self, document: Any, name: str, count: int | None = None) -> list[dict[str, Any]]:
+        """Return the list of JSON objects, `count` if given, of this name; ServiceError if the response has none."""
+        listed = document.get(name) if isinstance(document, dict) else None
+        objects = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+        if not isinstance(listed, list) or count not in (None, len(objects)):
+            raise ServiceError(f"{self.url} is no chemspec service, or a faulty one: its response lacks {name}")
+        return objects
 
     def _send(self, method: str, path: str, body: Any = None, **options: Any) -> BaseHTTPResponse:
         """Return the response to a request, retrying while the service is busy or unreachable; see `request`."""
@@ -234,7 +248,7 @@ class Client:
             except HTTPError as error:  # probably a timeout: retrying would only add load
                 raise ServiceError(f"{self.url}: {error}") from error
             else:
-                if response.status < 400:
+                if response.status < 300:
                     return response
                 failure = _service_error(response)
                 if failure.status not in RETRIED and (failure.status != NO_CODE or failure.code):
@@ -250,7 +264,8 @@ def _service_error(response: BaseHTTPResponse) -> ServiceError:
         document = json.loads(response.data)
         message, code = str(document["detail"]), str(document.get("code", ""))
     except (ValueError, KeyError, TypeError, AttributeError):  # sent by a proxy
-        message, code = f"HTTP status {response.status}", ""
+        moved = response.headers.get("Location", "")  # such as from http to https
+        message, code = f"HTTP status {response.status}{f', moved to {moved}' if moved else ''}", ""
     after = response.headers.get("Retry-After", "")
     return ServiceError(message, response.status, code, float(after) if after.isdigit() else 0.0)
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from numbers import Integral
+from math import inf
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 
@@ -16,26 +17,51 @@ from chemspec.tokenizer import BOS, EOS
 Task = Literal["forward", "retro", "reagents"]
 NetworkKind = Literal["spec_drafter", "blockwise", "medusa"]  # drafters with their own network
 ReactionFolder = Annotated[Path | None, "CHEMSPEC_DATA"]  # its environment variable, for the command line
-T = TypeVar("T")
 
 RULES = ("chemspec", "onmt", "translation-transformer", "chemformer", "transformers")  # bookkeeping of a beam search
 
 # Upper limits of a plausible architecture, checked before tensors are allocated.
 MOST_LAYERS, MOST_WIDTH, MOST_POSITIONS = 256, 2**20, 2**14
+MOST_THREADS = 1024  # with far more, OpenMP ends the process
 
 
-def parse_config(kind: type[T], values: Mapping[str, Any]) -> T:
-    """Parse a config stored as JSON; raises ValueError for unknown or missing keys and wrong types."""
-    if unknown := sorted(set(values) - {field.name for field in fields(kind)}):  # type: ignore[arg-type]
-        raise ValueError(f"the model config has keys this version does not know: {', '.join(unknown)}")
-    try:
-        return msgspec.convert(values, kind)
-    except msgspec.ValidationError as error:
-        raise ValueError(str(error).replace("$.", "")) from error
+class StoredConfig:
+    """A config that is stored as JSON."""
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Parse the output of `to_json`; raises ValueError for unknown or missing keys and wrong types."""
+        if unknown := sorted(set(values) - {field.name for field in fields(cls)}):  # type: ignore[arg-type]
+            raise ValueError(f"the model config has keys this version does not know: {', '.join(unknown)}")
+        try:
+            return msgspec.convert(values, cls)
+        except msgspec.ValidationError as error:
+            raise ValueError(str(error).replace("$.", "")) from error
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields by name."""
+        return asdict(self)  # type: ignore[call-overload, no-any-return]
+
+
+def check_range(name: str, value: Any, low: float, high: float = inf) -> None:
+    """Raise ValueError for anything but a finite number from `low` to `high`, a whole one if `low` is an int."""
+    kind: Any = Integral if isinstance(low, int) else Real
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} is {value!r}; it must be a {'whole ' * (kind is Integral)}number")
+    if not low <= value <= high or value == inf:
+        least = f"at least {low}" if kind is Integral else f"at least {low:g} and finite"
+        limits = least if high == inf else f"between {low:.7g} and {high:.7g}"
+        raise ValueError(f"{name} is {value}; it must be {limits}")
+
+
+def check_positive(name: str, value: Any) -> None:
+    """Raise ValueError for anything but a finite number above 0."""
+    if not isinstance(value, Real) or not 0 < float(value) < inf:
+        raise ValueError(f"{name} is {value!r}; it must be above 0 and finite")
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(StoredConfig):
     """Architecture of an encoder-decoder transformer; nothing is inferred from tensor shapes or file names.
 
     The options cover published checkpoints: Molecular Transformer (pre-norm, scaled embedding), the models of Andronov
@@ -72,19 +98,15 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "d_model", "heads", "feedforward", "encoder_layers", "decoder_layers"):
-            most = MOST_LAYERS if name.endswith("layers") else MOST_WIDTH
-            if not 1 <= getattr(self, name) <= most:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1 and at most {most}")
+            check_range(name, getattr(self, name), 1, MOST_LAYERS if name.endswith("layers") else MOST_WIDTH)
         if self.d_model % self.heads and not self.head_width:
             raise ValueError(f"d_model {self.d_model} does not divide into {self.heads} heads")
         if self.activation not in ("relu", "gelu", "gelu_tanh"):
             raise ValueError(f"activation {self.activation!r} is not relu, gelu or gelu_tanh")
         for name in ("head_width", "relative_positions"):
-            if not 0 <= getattr(self, name) <= MOST_POSITIONS:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be between 0 and {MOST_POSITIONS}")
+            check_range(name, getattr(self, name), 0, MOST_POSITIONS)
         for name in ("source_first", "source_last", "forced_first"):
-            if not -1 <= getattr(self, name) < self.vocab_size:
-                raise ValueError(f"{name} is {getattr(self, name)}, no token among {self.vocab_size}")
+            check_range(name, getattr(self, name), -1, self.vocab_size - 1)
         if self.source_specials and (self.source_first >= 0 or self.source_last >= 0):
             raise ValueError("source_specials are bos and eos; source_first and source_last are for others")
         if self.relative_positions and (self.stored_positions or not self.shared_positions):
@@ -93,17 +115,7 @@ class ModelConfig:
             raise ValueError("two tables of positions must be stored_positions")
         if not 0 < self.layer_norm_eps <= 1:
             raise ValueError(f"layer_norm_eps is {self.layer_norm_eps}; it must be above 0 and at most 1")
-        if not 3 <= self.max_positions <= MOST_POSITIONS:  # in no tensor, but a table of them is made
-            raise ValueError(f"max_positions is {self.max_positions}; it must be between 3 and {MOST_POSITIONS}")
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> ModelConfig:
-        """Parse the output of `to_json`, see `parse_config`."""
-        return parse_config(cls, values)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields by name."""
-        return asdict(self)
+        check_range("max_positions", self.max_positions, 3, MOST_POSITIONS)  # in no tensor, but a table of them is made
 
     @property
     def inner_width(self) -> int:
@@ -172,21 +184,20 @@ class TrainSettings:
     keep: int = 5  # number of last checkpoints that are kept, of which a recipe's `average_last` are averaged
 
     def __post_init__(self) -> None:
-        positive, not_negative = ("tokens", "steps", "validate_every", "keep"), ("minutes", "threads", "seed")
-        for name, least in {**dict.fromkeys(positive, 1), **dict.fromkeys(not_negative, 0)}.items():
-            if not getattr(self, name) >= least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
+        for name in ("tokens", "steps", "validate_every", "validate_pairs", "keep"):
+            check_range(name, getattr(self, name), 1)
+        for name in ("warmup", "seed", "holdout"):
+            check_range(name, getattr(self, name), 0)
+        for name in ("lr", "minutes", "weight_decay"):
+            check_range(name, getattr(self, name), 0.0)
+        for name in ("dropout", "label_smoothing"):
+            check_range(name, getattr(self, name), 0.0, 1.0)
+        check_positive("clip", self.clip)
+        check_range("threads", self.threads, 0, MOST_THREADS)
         if self.optimizer not in ("adamw", "muon"):
             raise ValueError(f"optimizer {self.optimizer!r} is not adamw or muon")
         if self.schedule not in ("cosine", "inverse-sqrt"):
             raise ValueError(f"schedule {self.schedule!r} is not cosine or inverse-sqrt")
-
-
-def _check_integer(name: str, value: object, low: int, high: int) -> None:
-    if not isinstance(value, Integral):
-        raise ValueError(f"{name} is {value!r}; it must be a whole number")
-    if not low <= int(value) <= high:
-        raise ValueError(f"{name} is {value}; it must be between {low} and {high}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -254,6 +265,8 @@ class DecodeSettings:
 
     def __post_init__(self) -> None:
         decoder, drafter = DECODERS.lookup(self.decoder), DRAFTERS.lookup(self.drafter)
+        if self.temperature == 0:
+            raise ValueError("temperature is 0; it must be above 0 (for the best answer use greedy)")
         for name, low, high in (
             ("n", 1, 1000),
             ("max_len", 1, 1000),
@@ -261,8 +274,19 @@ class DecodeSettings:
             ("node_budget", 0, 4096),
             ("augment", 1, 100),
             ("beta", 1, 1000),
+            ("draft_length", 0, 1000),
+            ("draft_count", 0, 1000),
+            ("dilation", 0, 1000),
+            ("seed", -(2**63), 2**63),
+            ("tau", 0.0, 1e6),
+            ("temperature", 1e-6, 1e6),
+            ("top_p", 1e-6, 1.0),
+            ("length_penalty", 0.0, 100.0),  # 1000 ** 100 is still a number
         ):
-            _check_integer(name, getattr(self, name), low, high)
+            check_range(name, getattr(self, name), low, high)
+        for name, kind in (("distinct", bool), ("record", bool), ("guide", str)):
+            if not isinstance(getattr(self, name), kind):
+                raise ValueError(f"{name} is {getattr(self, name)!r}; it must be a {kind.__name__}")
         if decoder.drafts == "sampled" and DRAFTERS.lookup(self.drafts_by).build_sampled is None:
             able = ["auto", *(name for name, spec in DRAFTERS.items() if spec.build_sampled is not None)]
             raise ValueError(
@@ -271,28 +295,18 @@ class DecodeSettings:
             )
         if self.guide and not self.distinct:
             raise ValueError("a guide chooses among different answers; set distinct too")
-        for name in ("draft_length", "draft_count", "dilation"):
-            _check_integer(name, getattr(self, name), 0, 1000)
         if self.drafting not in ("planned", "fixed"):
             raise ValueError(f"drafting {self.drafting!r} is not planned or fixed")
         if self.beta > 1 and decoder.relaxed is None:
             raise ValueError(
                 f"beta is {self.beta}; only greedy decoding can be relaxed so, not {self.decoder}: use greedy, n=1"
             )
-        if not 0 <= self.tau < float("inf"):
-            raise ValueError(f"tau is {self.tau}; it must not be negative")
-        if not 0 < self.temperature < float("inf"):
-            raise ValueError(f"temperature is {self.temperature}; it must be above 0 (for the best answer use greedy)")
-        if not 0 < self.top_p <= 1:
-            raise ValueError(f"top_p is {self.top_p}; it must be above 0 and at most 1")
         if self.rules not in RULES:
             raise ValueError(f"no rules {self.rules!r}; there are {', '.join(RULES)}")
         if self.rules != RULES[0] and self.decoder not in ("beam", "greedy"):  # all are the same for greedy decoding
             raise ValueError(f"the rules of {self.rules} are those of a beam, not of {self.decoder}")
         if self.length_penalty and self.rules in ("translation-transformer", "chemformer"):
             raise ValueError(f"{self.rules} ranks by log-prob alone; leave length_penalty 0")
-        if not 0 <= self.length_penalty < float("inf"):
-            raise ValueError(f"length_penalty is {self.length_penalty}; it must be finite and not negative")
 
     @property
     def drafts_by(self) -> str:
@@ -352,6 +366,8 @@ def with_overrides(settings: DecodeSettings | None, overrides: dict[str, Any]) -
     Loading one runs its code, so never pass fields that came over a network.
     """
     settings = DecodeSettings() if settings is None else settings
+    if not isinstance(settings, DecodeSettings):
+        raise TypeError(f"{settings!r:.50} are no settings; give chemspec.DecodeSettings(...), or its fields by name")
     for name, registry in (("drafter", DRAFTERS), ("decoder", DECODERS)):
         if ":" in str(overrides.get(name, "")):
             overrides[name] = registry.load(overrides[name])

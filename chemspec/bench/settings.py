@@ -87,7 +87,7 @@ class PapersSettings:
     runtime: str = "auto"
 
     def __post_init__(self) -> None:
-        if min((self.limit, *self.widths, *self.batches, *self.memory)) < 1 or self.seconds <= 0:
+        if min((self.limit, *self.widths, *self.batches, *self.memory)) < 1 or not self.seconds > 0:
             raise ValueError("limit, widths and batches must be at least 1, and the seconds of a row above 0")
 
     @property

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import chemspec.tasks as tasks
-from chemspec.settings import ReactionFolder, Task
+from chemspec.settings import ReactionFolder, Task, check_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,14 +53,11 @@ class DataSettings:
     def __post_init__(self) -> None:
         tasks.check_task(self.task)
         for name, least in (("variants", 1), ("max_tokens", 1), ("min_count", 1), ("limit", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least {least}")
-        if not 0 <= self.flat_share <= 1:
-            raise ValueError(f"flat_share is {self.flat_share}; it is a share between 0 and 1")
+            check_range(name, getattr(self, name), least)
+        check_range("flat_share", self.flat_share, 0.0, 1.0)
         for name in ("variants_of", "hold_out"):
             for file, count in getattr(self, name).items():
-                if count < 1:
-                    raise ValueError(f"{name} of {file} is {count}; it must be at least 1")
+                check_range(f"{name} of {file}", count, 1)
         shares = self.share_of.values()
         if not all(0 < share < 1 for share in shares) or sum(shares) >= 1:
             raise ValueError(f"share_of is {dict(self.share_of)}; shares lie between 0 and 1 and leave something over")

@@ -127,6 +127,7 @@ class BatchDecoder:
         settings = searches[0]
 
         def build(row: EncodedQuery) -> Decoder:
+            self._check_ids(row.ids)
             return self._build_decoder(row, searches, drafter, enough)
 
         decoding = open_decoding(
@@ -143,6 +144,12 @@ class BatchDecoder:
             threads=self.threads,
         )
         return decoding, lambda rows: decoding.add_queries([row.ids for row in rows], list(map(build, rows)))
+
+    def _check_ids(self, ids: Sequence[int]) -> None:
+        """Raise ValueError for token ids that the model cannot read; compiled code would read other memory for them."""
+        longest, size = self.max_positions - 2, self.vocab_size
+        if not 0 < len(ids) <= longest or not 0 <= min(ids) <= max(ids) < size:
+            raise ValueError(f"a query is {ids!r:.60}; it must have 1 to {longest} token ids, each below {size}")
 
     def generate(
         self,

@@ -158,8 +158,6 @@ def _build_speculative_sampling(source: SourceIds, settings: DecodeSettings, dra
     return draw(count=settings.n, max_len=settings.max_len, request=request, rng=Seeded(seed), nucleus=nucleus)
 
 
-register = DECODERS.register
-
 for _spec in (  # in the order of menus, the default first
     DecoderSpec(
         "beam",
@@ -210,4 +208,4 @@ for _spec in (  # in the order of menus, the default first
         default_drafter="ar",
     ),
 ):
-    register(_spec)
+    DECODERS.register(_spec)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import isfinite
 from operator import index
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -121,11 +122,15 @@ def read_drafts(drafter: object, drafts: object, vocab_size: int) -> list[Draft]
     """
     name, checked = getattr(drafter, "name", type(drafter).__name__), []
     for draft in drafts if isinstance(drafts, Iterable) else _raise_no_drafts(name, drafts):
-        if not isinstance(draft, Draft):
-            try:
+        try:
+            if not isinstance(draft, Draft):
                 draft = Draft(tuple(map(index, draft)), name)
-            except TypeError:
-                _raise_no_drafts(name, draft)
+            elif type(draft.tokens) is not tuple or set(map(type, draft.tokens)) - {int}:
+                draft = replace(draft, tokens=tuple(map(index, draft.tokens)))
+            if not all(map(isfinite, draft.chances)) or 0 < len(draft.chances) < len(draft.tokens):
+                raise TypeError
+        except TypeError:
+            _raise_no_drafts(name, draft)
         if draft.tokens:
             if min(draft.tokens) < 0 or max(draft.tokens) >= vocab_size:
                 wrong = next(token for token in draft.tokens if not 0 <= token < vocab_size)
@@ -138,7 +143,7 @@ def _raise_no_drafts(drafter: str, value: object) -> NoReturn:
     hint = "; one draft is [[id, id, ...]]" if isinstance(value, int) else ""
     raise PluginError(
         f"the drafter {drafter!r} proposed {value!r:.60}; `propose` returns a list of drafts, each a list of token ids "
-        f"or a chemspec.Draft{hint}"
+        f"or a chemspec.Draft, with a probability (`chances`) for every token or none{hint}"
     )
 
 

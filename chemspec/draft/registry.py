@@ -131,8 +131,6 @@ def _learned(
     return DrafterSpec(name, label, reference, build, sampled, reads, small_models or (name,))
 
 
-register = DRAFTERS.register
-
 for _spec in (  # in the order of menus, the default first
     DrafterSpec("auto", "as many drafts as pay off on this machine", "ours", partial(_build_mixed, length=24)),
     DrafterSpec("mixed", "copying and learned edits in one tree", "ours", _build_mixed),
@@ -152,7 +150,7 @@ for _spec in (  # in the order of menus, the default first
     _learned("medusa", "extra heads, checked as a tree", "Cai et al. 2024", reads=("draft_length", "draft_count")),
     DrafterSpec("none", "standard decoding", "textbook", lambda *_: NoDrafts(), lambda *_: NoDrafts(), reads=()),
 ):
-    register(_spec)
+    DRAFTERS.register(_spec)
 
 
 def build_drafter(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:

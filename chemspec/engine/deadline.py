@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from chemspec.engine import distinct
 from chemspec.engine.queries import PreparedQuery
-from chemspec.settings import DecodeSettings, Task
+from chemspec.settings import DecodeSettings, Task, check_positive
 from chemspec.types import Cost, DecodeResult, Pass, Within
 
 Clock = Callable[[], float]
@@ -86,8 +86,7 @@ class _TimedSearch:
 
 def check_settings(settings: DecodeSettings, seconds: float) -> None:
     """Raise ValueError for settings that do not go with a deadline."""
-    if not seconds > 0:
-        raise ValueError(f"within is {seconds:g} s; it must be above 0")
+    check_positive("within", seconds)
     if settings.decoder not in ("greedy", "beam"):
         raise ValueError(f"a deadline is for greedy decoding and beams, not for {settings.decoder}")
     if settings.beta > 1:

@@ -235,7 +235,7 @@ class Engine:
 
         With augmentation a pass is one forward pass with all variants, as in the result's trace.
         """
-        ready = self.prepare(query) if isinstance(query, str) else query
+        ready = query if isinstance(query, PreparedQuery) else self.prepare(query)
         return self._predict_events(ready, with_overrides(settings, overrides), watched=True)
 
     def _predict_events(
@@ -334,10 +334,12 @@ class Engine:
         """Predict for a stream of queries with continuous batching; yields each result when it is finished.
 
         `more` takes a number and returns up to that many waiting queries; decoding ends when it returns none and no
-        query is unfinished. `ready` returns the prepared, valid query. The settings have no `distinct` and `augment`.
-        `before_pass` is called before every forward pass, and its exceptions end the run. Raises ScoresError if the
-        scores for a query are undefined; unfinished queries are lost.
+        query is unfinished. `ready` returns the prepared, valid query. `before_pass` is called before every forward
+        pass, and its exceptions end the run. Raises ValueError for settings with `distinct` or `augment`, ScoresError
+        if the scores for a query are undefined; unfinished queries are lost.
         """
+        if settings.distinct or settings.augment > 1:
+            raise ValueError("continuous batching does not go with distinct and augment; use predict or decode")
         # Queries may come one at a time, which drafts speed up even where they do not pay in the first batch.
         size = settings.batch_size
         running = self._batch_decoder.generate_stream(

@@ -33,7 +33,7 @@ class Fork:
 
 def find_forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2) -> list[Fork]:
     """Return the least certain positions that lead to other molecules, least certain first."""
-    path = _answer_prefix(engine, answer)
+    path = _answer_prefix(engine, query, answer)
     branches: list[tuple[int, Scores, tuple[int, ...]]] = []
     _run_decoder(engine, query, _follow_alternatives(path, branches), 2)
     seen_molecules = {answer.canonical}
@@ -51,19 +51,35 @@ def find_forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2)
 
 def token_alternatives(engine: Engine, query: str, answer: Hypothesis) -> list[dict[str, float]]:
     """Return the best tokens at every position of a prediction, eos included, with their probabilities."""
-    path = _answer_prefix(engine, answer)
+    path = _answer_prefix(engine, query, answer)
     seen: list[Scores] = []
     _run_decoder(engine, query, _score_prefixes(path, seen), min(CHOICES, len(engine.tokenizer)))
     return [
-        {text: exp(log_prob) for text, log_prob in zip(_token_texts(engine, scores.ids), scores.log_probs, strict=True)}
+        dict(zip(reversed(_token_texts(engine, scores.ids)), map(exp, reversed(scores.log_probs)), strict=True))
         for scores in seen
     ]
 
 
-def _answer_prefix(engine: Engine, answer: Hypothesis) -> Prefix:
+def _answer_prefix(engine: Engine, query: str, answer: Hypothesis) -> Prefix:
     """Return the token ids of a prediction, bos and eos included."""
-    ids = {text: number for number, text in enumerate(engine.tokenizer.tokens)}
-    return (*START, *(ids[piece] for piece in answer.tokens), EOS)
+    ids: dict[str, list[int]] = {}
+    for number, text in enumerate(engine.tokenizer.tokens):
+        ids.setdefault(text, []).append(number)
+    path = [*([token] for token in START), *(ids[text] for text in answer.tokens), [EOS]]
+    if any(len(tokens) > 1 for tokens in path):  # with and without a blank before it, in models of other programs
+        _run_decoder(engine, query, _choose_tokens(path, answer.token_log_probs), len(engine.tokenizer))
+    return tuple(tokens[0] for tokens in path)
+
+
+def _choose_tokens(path: list[list[int]], log_probs: Sequence[float]) -> Decoder:
+    """Decoder that leaves of the tokens at each position the one whose log-prob is that of the prediction."""
+    prefix = START
+    for position, log_prob in enumerate(log_probs, 1):
+        (scores,) = yield (prefix,)
+        nearest = {token: abs(_token_log_prob(scores, token) - log_prob) for token in path[position]}
+        path[position] = [min(nearest, key=nearest.__getitem__)]
+        prefix = (*prefix, *path[position])
+    return [finish_sequence(prefix, [])]
 
 
 def _run_decoder(engine: Engine, query: str, decoder: Decoder, top_k: int) -> None:

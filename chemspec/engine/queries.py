@@ -42,6 +42,7 @@ class QueryReader:
 
     def read(self, text: str) -> PreparedQuery:
         """Parse, canonicalise and tokenise one query; an invalid one gets a `refusal`."""
+        check_queries([text])
         text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be encoded
         lead, bare = self.tokenizer.split_prompt(text)
         query = formats.read_any(bare, task=self.task, max_chars=MAX_CHARS)

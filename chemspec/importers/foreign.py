@@ -95,12 +95,11 @@ class Options:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self.values = values
 
-    def require(self, *names: str) -> Any:
-        """Return the first of these options that is set; raises ValueError if none is set."""
-        for name in names:
-            if self.values.get(name) is not None:
-                return self.values[name]
-        raise ValueError(f"it does not say its {names[0]}")
+    def require(self, name: str) -> Any:
+        """Return an option; raises ValueError if it is not set."""
+        if self.values.get(name) is None:
+            raise ValueError(f"it does not say its {name}")
+        return self.values[name]
 
     def check_allowed(self, name: str, *allowed: Any) -> None:
         """Raise if an option is set to a value other than these."""

@@ -162,8 +162,10 @@ def decompress(raw: bytes, name: str, limit: int) -> bytes:
     return content
 
 
-def read_stdin_lines(stream: TextIO) -> list[str]:
+def read_stdin_lines(stream: TextIO | None) -> list[str]:
     """Return queries from standard input in any encoding, one per line or per record of a structure file."""
+    if stream is None:
+        raise FileError("standard input is closed; give a file, or pipe queries into the command")
     buffer = getattr(stream, "buffer", None)
     return read_text(decode_text(buffer.read()) if buffer else stream.read(), "standard input")
 

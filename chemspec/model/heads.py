@@ -13,8 +13,8 @@ Shapes: N states, K heads, D width, F inner width of a head, V vocabulary.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal, cast
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chemspec.settings import MOST_WIDTH, parse_config
+from chemspec.model.transformer import log_softmax
+from chemspec.settings import MOST_WIDTH, StoredConfig, check_range
 
 
 @dataclass(frozen=True, kw_only=True)
-class HeadsConfig:
+class HeadsConfig(StoredConfig):
     """The architecture of the heads, in full.
 
     `heads` is the number of tokens predicted after that of the target's output layer, `feedforward` the inner width of
@@ -43,17 +44,7 @@ class HeadsConfig:
         if self.style not in ("blockwise", "medusa"):
             raise ValueError(f"style {self.style!r} is not blockwise or medusa")
         for name in ("vocab_size", "d_model", "heads", "feedforward"):
-            if not 1 <= getattr(self, name) <= MOST_WIDTH:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be at least 1 and at most {MOST_WIDTH}")
-
-    @classmethod
-    def from_json(cls, values: dict[str, Any]) -> HeadsConfig:
-        """Parse the output of `to_json`, see `parse_config`."""
-        return parse_config(cls, values)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the config as a JSON object."""
-        return asdict(self)
+            check_range(name, getattr(self, name), 1, MOST_WIDTH)
 
 
 class Heads(nn.Module):
@@ -102,11 +93,6 @@ class Heads(nn.Module):
         self, states: Sequence[Tensor] | Sequence[NDArray[np.float32]], count: int
     ) -> tuple[list[list[list[int]]], list[list[list[float]]]]:
         """Return each head's `count` best tokens after each state (D,), and their log-probs; (N, K, count) each."""
-        if isinstance(states[0], np.ndarray):
-            rows = torch.from_numpy(np.stack(cast(Any, states)))
-        else:
-            rows = torch.stack(cast(Any, states))
-        logits = self(rows.to(self.output.dtype))
-        precise = logits if logits.dtype == torch.float64 else logits.float()
-        top = torch.log_softmax(precise, dim=-1).topk(min(count, self.config.vocab_size), dim=-1)
+        logits = self(torch.stack(list(map(torch.as_tensor, states))).to(self.output.dtype))
+        top = log_softmax(logits).topk(min(count, self.config.vocab_size), dim=-1)
         return top.indices.tolist(), top.values.tolist()

@@ -121,5 +121,5 @@ class Backend(Protocol):
         """Encode the sources, numbered from 0, and start an empty cache for each.
 
         Backends of `Transformer` models also take `states`, whether to return the last hidden states. It is not part of
-        the protocol, because exported graphs have none; `Session` passes it only if a drafter needs them.
+        the protocol, because other networks may have none; `Session` passes it only if a drafter needs them.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import warnings
 from contextlib import AbstractContextManager
@@ -13,7 +14,7 @@ from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.cost import BATCHES, CostCurve, cached_curve, measure_cost_curve
 from chemspec.model.probe import UnsupportedError, probe
 from chemspec.model.runner import Backend
-from chemspec.settings import ModelConfig, ModelDims
+from chemspec.settings import MOST_THREADS, ModelConfig, ModelDims, check_range
 from chemspec.system import gpu
 from chemspec.system.compiled import NoKernelError
 from chemspec.system.threads import set_torch_threads, usable_cores
@@ -53,8 +54,7 @@ class RuntimeConfig:
 
         Raises ValueError for a device, precision or runtime that is unknown or not available.
         """
-        if threads < 0:
-            raise ValueError(f"{threads} threads; give at least 1, or 0 for all cores")
+        check_range("threads", threads, 0, MOST_THREADS)
         if dtype not in ("auto", *TORCH_DTYPES):
             raise ValueError(f"no precision {dtype!r}; there are {', '.join(TORCH_DTYPES)}")
         if runtime == "onnx":
@@ -96,7 +96,8 @@ class RuntimeConfig:
         CheckpointError if the model's scores are not finite.
         """
         self._check_supported()
-        name = self._automatic_runtime() if self.runtime == "auto" else self.runtime
+        automatic = "graphs" if self.device != "cpu" else "native" if self.dtype in ("fp32", "int8") else "torch"
+        name = automatic if self.runtime == "auto" else self.runtime
         try:
             return self._open(name, loaded), name
         except NoKernelError as why:
@@ -108,11 +109,6 @@ class RuntimeConfig:
             message = f"torch replaces the graphs runtime: {why}" if name == "graphs" else f"{SLOW} ({why})"
             warnings.warn(message, stacklevel=2)
             return self._open("torch", loaded), "torch"
-
-    def _automatic_runtime(self) -> str:
-        if self.device != "cpu":
-            return "graphs"
-        return "native" if self.dtype in ("fp32", "int8") else "torch"
 
     def _open(self, runtime: str, loaded: Checkpoint) -> Backend:
         try:
@@ -160,14 +156,12 @@ class RuntimeConfig:
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
         """Return the cost curve of a model on this machine, cached on disk."""
-        batches = BATCHES if gpu.device_name(self.device) else ()
+        gpu_name = "".join(filter(str.isalnum, gpu.device_name(self.device)))
+        parts = digest, self.runtime, self.device.replace(":", ""), gpu_name, self.dtype, str(self.threads)
         with self.torch_scope():
+            batches = BATCHES if gpu_name else ()
             measured = partial(measure_cost_curve, backend, config, time.perf_counter, batches=batches)
-            return cached_curve(f"{self._cache_key(digest)}-{self.threads}", measured)
-
-    def _cache_key(self, digest: str) -> str:
-        name = "".join(filter(str.isalnum, gpu.device_name(self.device)))
-        return "-".join((digest, self.runtime, self.device.replace(":", ""), *filter(None, [name]), self.dtype))
+            return cached_curve("-".join(filter(None, parts)), measured)
 
     def torch_scope(self) -> AbstractContextManager[None]:
         """Set torch's number of threads within the context, and restore it afterwards.
@@ -181,9 +175,8 @@ class RuntimeConfig:
 def _resolve_device(name: str) -> str:
     if name == "auto":
         return "cuda" if gpu.gpu_available() else "cpu"
-    kind, _, number = name.partition(":")
-    if kind not in ("cpu", "cuda") or (number and not number.isdigit()):
-        raise ValueError(f"no device {name!r}; use auto, cpu or cuda")
-    if kind == "cuda" and not gpu.gpu_available():
-        raise ValueError("there is no usable GPU on this machine; use --device cpu")
+    if not re.fullmatch("cpu|cuda(:[0-9]+)?", str(name)):
+        raise ValueError(f"no device {name!r}; use auto, cpu, cuda or cuda:N")
+    if name != "cpu" and int(name.partition(":")[2] or 0) >= (count := gpu.gpu_count()):
+        raise ValueError(f"there is no usable GPU {name!r} on this machine, which has {count}; use the device cpu")
     return name

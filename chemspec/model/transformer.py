@@ -175,15 +175,6 @@ def _build_embedding(config: ModelConfig) -> nn.Embedding:
     return table
 
 
-def forced_logits(
-    config: ModelConfig, *, dtype: torch.dtype = torch.float32, device: torch.device | None = None
-) -> Tensor:
-    """Return the logits (V,) after bos of a model whose first token is forced."""
-    logits = torch.full((config.vocab_size,), IMPOSSIBLE, dtype=dtype, device=device)
-    logits[config.forced_first].zero_()  # not `= 0.0`, which copies a number from the host
-    return logits
-
-
 class Transformer(nn.Module):
     """Encoder-decoder, source ids to next-token logits: `forward` for training, `encode` and `step` for decoding."""
 
@@ -262,8 +253,10 @@ class Transformer(nn.Module):
         """Return logits (B, T, V) of the tokens that follow last hidden states at these depths (B or 1, T)."""
         logits: Tensor = self.output(states)
         if self.config.forced_first >= 0:  # a rule of the checkpoint
-            # Created on the device: a copy from the host would stall it and cannot be captured in a CUDA graph.
-            forced = forced_logits(self.config, dtype=logits.dtype, device=logits.device)
+            # Created on the device: a copy from the host, as `= 0.0` makes, would stall it and cannot be captured in a
+            # CUDA graph.
+            forced = logits.new_full((self.config.vocab_size,), IMPOSSIBLE)
+            forced[self.config.forced_first].zero_()
             logits = torch.where((depths == 0)[..., None], forced, logits)
         return logits
 

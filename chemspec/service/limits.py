@@ -5,7 +5,7 @@ The texts of the attributes are those of `chemspec serve --help`.
 
 from dataclasses import dataclass, field
 
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DecodeSettings, check_positive, check_range
 
 
 class RefusedError(Exception):
@@ -44,8 +44,7 @@ class RequestLimits:
     def __post_init__(self) -> None:
         DecodeSettings(batch_size=self.batch_size)  # raises ValueError out of range
         for name in ("queue", "queries", "answers", "body", "timeout", "grace"):
-            if not getattr(self, name) > 0:
-                raise ValueError(f"{name} is {getattr(self, name)}; it must be above 0")
+            check_positive(name, getattr(self, name))
         if self.each and not self.queries <= self.each <= self.queue:
             raise ValueError(f"each is {self.each}; give 0, or {self.queries} (of a request) to {self.queue}")
         if self.queries > self.queue:
@@ -80,8 +79,7 @@ class Endpoint:
     log: bool = True
 
     def __post_init__(self) -> None:
-        if not 0 <= self.port <= 65535:
-            raise ValueError(f"port is {self.port}; it must be between 0 and 65535")
+        check_range("port", self.port, 0, 65535)
 
     @property
     def address(self) -> str:

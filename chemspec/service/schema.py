@@ -15,12 +15,10 @@ MAX_TEXT = 100_000  # characters of a query; up to here, too long queries get a 
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
-
-
-class DecodeOptions(_Strict):
+class DecodeOptions(BaseModel):
     """Model and decoding settings; see `chemspec.DecodeSettings`."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     task: Task | None = Field(None, description="forward (products), retro (precursors) or reagents")
     model: str | None = Field(None, max_length=200, description="a name from /v1/models; by default that of the task")

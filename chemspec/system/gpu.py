@@ -6,12 +6,17 @@ from pathlib import Path
 
 
 def gpu_available() -> bool:
-    """Return whether torch can use a GPU; torch is not imported without a GPU driver."""
+    """Return whether torch can use a GPU."""
+    return gpu_count() > 0
+
+
+def gpu_count() -> int:
+    """Return the number of GPUs that torch can use; torch is not imported without a GPU driver."""
     if "torch" not in sys.modules and not _driver_installed():
-        return False
+        return 0
     import torch
 
-    return torch.cuda.is_available()
+    return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def _driver_installed() -> bool:

@@ -117,10 +117,9 @@ class HeadTraining(loop.Training):
         """Accumulate the loss, and log the mean number of accepted tokens."""
         super().validation_step(batch, index)
         logits, true = self._predict(batch)
-        counted = true[..., 0] != PAD
-        right = ((logits.argmax(-1) == true) & (true != PAD))[counted]
+        right = (logits.argmax(-1) == true) & (true != PAD)
         ahead = right.long().cumprod(-1).sum(-1).float().mean()
-        self.log("val_accepted", ahead, prog_bar=True, batch_size=int(counted.sum()))
+        self.log("val_accepted", ahead, prog_bar=True, batch_size=len(true))
 
     def _predict(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return logits (N, K, V) of every head at every position, and the target tokens (N, K)."""
@@ -144,11 +143,7 @@ def train_drafter(
     `data` is the output of `chemspec train distil` with the target, a model folder; FileNotFoundError is raised without
     it, ValueError for a target of another task or vocabulary. `resume` continues from the last checkpoint, if any.
     """
-    for name in ("train.npz", "vocab.json"):
-        if not (data / name).is_file():
-            raise FileNotFoundError(
-                f"{data / name} is missing; make it with `chemspec train distil --task {recipe.task}`"
-            )
+    loop.check_data(data, f"make it with `chemspec train distil --task {recipe.task}`")
     loaded = checkpoint.load(target)
     if loaded.task != recipe.task:
         raise ValueError(f"{target} is a {loaded.task} model; recipe {recipe.name} needs a {recipe.task} model")

@@ -13,7 +13,6 @@ import numpy as np
 from chemspec.data.arrays import split_validation
 from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.copy import TokenClasses
-from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, count_edits, probability_class
 from chemspec.engine.engine import Engine
@@ -81,8 +80,7 @@ def calibrate_from_answers(
     the others for measurements. A table from few outputs may be worse than the task's default table; if that predicts
     the others better, it is used. Raises ValueError if too few outputs are finished.
     """
-    inputs = DrafterInputs(engine.cost, engine.tokenizer.smiles_tokens, prompt_length=engine.tokenizer.prompt_length)
-    token_classes = inputs.token_classes
+    token_classes = TokenClasses.from_tokens(engine.tokenizer.smiles_tokens, engine.tokenizer.prompt_length)
     tell(f"outputs for {len(queries)} queries")
     answers = _greedy_outputs(engine, queries)
     if len(answers) < MIN_OUTPUTS:

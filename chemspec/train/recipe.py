@@ -13,7 +13,7 @@ from typing import Any, Self, get_args, get_type_hints
 import msgspec
 
 from chemspec.data.settings import DataSettings
-from chemspec.settings import NetworkKind, Task, TrainSettings
+from chemspec.settings import NetworkKind, Task, TrainSettings, check_range
 
 BUILTIN_FILE = Path(__file__).with_name("recipes.toml")
 
@@ -75,6 +75,13 @@ class DrafterRecipe(BaseRecipe):
     blocks: int = 4  # prefixes of each target in a step, each with its masks
     glance: tuple[float, float] = (0.5, 0.3)
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range("length", self.length, 1)
+        check_range("blocks", self.blocks, 1)
+        for share in self.glance:
+            check_range("glance", share, 0.0, 1.0)
+
 
 def load_recipe(file: Path, name: str = "") -> Recipe | DrafterRecipe:
     """Read the recipe of a TOML file, or the one with this name of a file with several.
@@ -112,13 +119,13 @@ def _read_merged(file: Path, name: str, extended_by: tuple[tuple[Path, str], ...
         raise ValueError(f"{file}: {name or file.stem} extends itself")
     values = _read_tables(file)
     if name:
-        if name not in values:
+        if not isinstance(values.get(name), dict):
             raise ValueError(f"{file} has no recipe {name!r}; available: {', '.join(values)}")
         values = values[name]
     parent = values.pop("extends", None)
     if parent is None:
         return values
-    merged = _read_merged(*_find_parent(file, name, parent), (*extended_by, (file, name)))
+    merged = _read_merged(*_find_parent(file, name, str(parent)), (*extended_by, (file, name)))
     for key, value in values.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
         merged[key] = {**merged[key], **value} if both else value

@@ -15,7 +15,7 @@ from chemspec.tokenizer import EOS, Tokenizer
 from chemspec.train.average import export_model
 from chemspec.train.drafters import train_drafter
 from chemspec.train.initial_weights import copy_initial_weights
-from chemspec.train.module import Training, digest_of_data, latest_checkpoint, run
+from chemspec.train.module import Training, check_data, digest_of_data, latest_checkpoint, run
 from chemspec.train.recipe import DrafterRecipe, Recipe
 from chemspec.train.settings import RunSettings
 
@@ -84,12 +84,8 @@ def run_recipe(
     be resumed, and ValueError for data, a start or a checkpoint that do not match the recipe, or without `start` for a
     recipe that continues training a model.
     """
-    for name in ("train.npz", "vocab.json"):
-        if not (data / name).is_file():
-            raise FileNotFoundError(
-                f"{data / name} is missing; prepare it with `chemspec data --recipe {recipe.name}`, for a drafter with "
-                "`chemspec train distil`, and give the folder with --data"
-            )
+    prepare = f"`chemspec data --recipe {recipe.name}`, for a drafter with `chemspec train distil`"
+    check_data(data, f"prepare it with {prepare}, and give the folder with --data")
     checkpoint_to_resume = latest_checkpoint(out) if resume else None
     if recipe.starts_from and start is None and not checkpoint_to_resume:
         raise ValueError(

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DecodeSettings, check_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +48,9 @@ class DistilSettings:
     batch_size: int = 64
     max_len: int = DecodeSettings.max_len
 
+    def __post_init__(self) -> None:
+        check_range("pairs", self.pairs, 0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class DrafterFitSettings:
@@ -67,3 +70,7 @@ class DrafterFitSettings:
     pairs: int = 100_000
     queries: int = 500
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_range("pairs", self.pairs, 1)
+        check_range("queries", self.queries, 1)

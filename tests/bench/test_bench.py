@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -159,6 +160,11 @@ def test_a_named_model_is_loaded_once_and_timed_with_the_queries_of_its_task(
 
 @pytest.mark.parametrize("options", [{"limit": 0}, {"batches": (0,)}, {"widths": (0,)}])
 def test_a_plan_that_cannot_be_carried_out_is_refused(options: dict[str, Any]) -> None:
-    for plan, changes in ((BenchSettings, options), (PapersSettings, options), (PapersSettings, {"seconds": 0.0})):
+    for plan, changes in (
+        (BenchSettings, options),
+        (PapersSettings, options),
+        (PapersSettings, {"seconds": 0.0}),
+        (PapersSettings, {"seconds": math.nan}),
+    ):
         with pytest.raises(ValueError, match="at least 1"):
             plan(**changes)

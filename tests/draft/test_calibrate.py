@@ -38,6 +38,9 @@ def test_calibrating_refuses_data_that_cannot_serve(tmp_path: Path) -> None:
     few = prepared(tmp_path / "few", validation=False)
     with pytest.raises(ValueError, match="60 pairs, too few to hold out 1000"):
         calibrate(engine, DrafterFitSettings(data_dir=few))
+    for wrong in ({"pairs": -1}, {"queries": -1}, {"queries": 0}):  # -1 left out one of them
+        with pytest.raises(ValueError, match=f"{next(iter(wrong))} is .*; it must be at least 1"):
+            DrafterFitSettings(**wrong)
     other = tmp_path / "other"
     other.mkdir()
     ids = RaggedArray.pack([[300]])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import warnings
@@ -269,7 +270,9 @@ def test_settings_and_requests_over_http_never_load_code(file: Path, tmp_path: P
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize(
     "proposed",
-    [3, None, [None], [4], ["CC"], [("C",)], [[4.5]], [[99]], [[-1]], [[2**40]], [chemspec.Draft((77,), "bad")]],
+    [3, None, [None], [4], ["CC"], [("C",)], [[4.5]], [[99]], [[-1]], [[2**40]], [chemspec.Draft((77,), "bad")]]
+    + [[chemspec.Draft(tokens, "bad")] for tokens in (("C",), (4.5,), 5)]
+    + [[chemspec.Draft((4, 5), "bad", chances=chances)] for chances in ((0.5,), (0.5, math.nan), "ab")],
     ids=str,
 )
 def test_a_wrong_proposal_names_the_drafter(proposed: Any, compiled: bool) -> None:
@@ -290,10 +293,13 @@ def test_hooks_need_the_base_class(hook: str) -> None:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_ids_may_be_in_any_sequence(compiled: bool) -> None:
-    for proposed in ([[4, 5]], [np.array([4, 5])], [(np.int64(4), 5), []], iter([[4, 5]])):
+    drafts = [chemspec.Draft(tokens, "good") for tokens in ([4, 5], np.array([4, 5]), (np.int64(4), 5))]
+    for proposed in ([[4, 5]], [np.array([4, 5])], [(np.int64(4), 5), []], iter([[4, 5]]), drafts):
         drafter = FunctionDrafter("good", lambda *_, proposed=proposed: proposed)
         table = Table(0, vocab_size=9)
-        found, _ = run(lambda _: greedy_search(max_len=9), [[4, 5]], table, drafter, max_len=9, compiled=compiled)
+        found, passes = run(lambda _: greedy_search(max_len=9), [[4, 5]], table, drafter, max_len=9, compiled=compiled)
+        tokens = {type(token) for step in passes[0] for draft in step.drafts for token in draft.tokens}
+        assert tokens <= {int}, "others are not read again from JSON"
         assert found == run(lambda _: greedy_search(max_len=9), [[4, 5]], table, NoDrafts(), max_len=9)[0]
 
 

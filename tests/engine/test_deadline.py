@@ -148,7 +148,7 @@ def test_lists_of_the_library_are_marked_and_bad_queries_harm_no_others(tiny: En
     ("settings", "seconds", "word"),
     [
         ({}, 0.0, "above 0"),
-        ({}, math.nan, "above 0"),
+        *(({}, seconds, "within is .* above 0 and finite") for seconds in (math.nan, math.inf, "1")),
         ({"decoder": "sample"}, 1.0, "sample"),
         ({"augment": 3}, 1.0, "augment"),
         ({"decoder": "greedy", "n": 1, "beta": 2}, 1.0, "beta"),

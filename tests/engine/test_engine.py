@@ -219,6 +219,12 @@ def test_half_precision_runs_on_a_cpu(tiny_retro: Path, engine: Engine, dtype: s
         ({"runtime": "steam"}, "steam"),
         ({"runtime": "native", "dtype": "bf16"}, "computes in fp32 or int8 on a CPU; for bf16 use torch"),
         ({"runtime": "onnx"}, "onnx runtime has been removed; use auto, native"),
+        *(
+            ({"device": device}, "no device .*; use auto, cpu, cuda or")
+            for device in ("cpu:0", "cpu:", "cuda:\u0663", None)
+        ),
+        *(({"threads": count}, "threads is -?[0-9]+; it must be between 0 and 1024") for count in (-1, 10**9)),
+        *(({"threads": count}, "threads is .*; it must be a whole number") for count in (1.5, "2")),
     ],
 )
 def test_what_cannot_be_had_is_refused_by_name(tiny_retro: Path, options: dict[str, Any], part: str) -> None:
@@ -287,6 +293,31 @@ def test_the_built_in_queries_can_be_read(task: Any, monkeypatch: pytest.MonkeyP
 def test_what_is_no_text_is_refused(engine: Engine, queries: Any) -> None:
     with pytest.raises(TypeError, match="give a SMILES, or a sequence of them"):
         engine.predict(queries)
+    for call in (engine.prepare, engine.stream):
+        with pytest.raises(TypeError, match="give a SMILES, or a sequence of them"):
+            call(queries)
+    with pytest.raises(TypeError, match="no settings; give chemspec"):
+        engine.predict("CCO", {"n": 3})  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("ids", [(), (-1,), (4, 10**6), (4,) * 2000])
+@pytest.mark.parametrize("runtime", ["auto", "torch"])
+def test_ids_that_the_model_cannot_read_are_refused(tiny_retro: Path, runtime: str, ids: tuple[int, ...]) -> None:
+    """Compiled code would read beyond its tables of embeddings and positions."""
+    engine = Engine.load(tiny_retro, runtime=runtime, threads=1)
+    with pytest.raises(ValueError, match="it must have 1 to 1022 token ids, each below"):
+        engine.generate_ids([(4, 5), ids], GREEDY)
+
+
+def test_a_refused_query_cannot_be_decoded(engine: Engine) -> None:
+    with pytest.raises(ValueError, match=r"a query is \(\); it must have"):
+        engine.decode([engine.prepare("CC(")], GREEDY)
+
+
+@pytest.mark.parametrize("searches", [{"distinct": True}, {"augment": 3}])
+def test_continuous_batching_refuses_what_takes_several_searches_or_rows(engine: Engine, searches: Any) -> None:
+    with pytest.raises(ValueError, match="does not go with distinct and augment"):
+        next(engine.decode_continuously(lambda _: [], engine.prepare, replace(BEAM, **searches)))
 
 
 def test_a_model_with_few_positions_refuses_what_it_cannot_hold(tmp_path: Path) -> None:

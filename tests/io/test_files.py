@@ -23,7 +23,7 @@ from small import QUERIES
 from chemspec.chem import formats
 from chemspec.io import readers, spreadsheets, writers
 from chemspec.io.lines import split_lines
-from chemspec.io.readers import FileError, decode_text, read_queries
+from chemspec.io.readers import FileError, decode_text, read_queries, read_stdin_lines
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS, check_task
@@ -94,6 +94,11 @@ def test_what_is_wrong_with_a_file_is_said(
     with pytest.raises(FileError, match=part) as caught:
         read_queries(tmp_path / name, column)
     assert name in str(caught.value)
+
+
+def test_a_closed_standard_input_is_named() -> None:
+    with pytest.raises(FileError, match="standard input is closed"):
+        read_stdin_lines(None)
 
 
 CASES = read_cases(Path(__file__).parent / "cases" / "tables.txt")  # as programs and people write them

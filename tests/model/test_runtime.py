@@ -20,6 +20,7 @@ from chemspec.tokenizer import SPECIALS, Tokenizer
 @pytest.fixture
 def cuda(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"NVIDIA H{100 if device == 'cuda' else 200}")
     yield
     torch.backends.cuda.enable_cudnn_sdp(True)
@@ -37,6 +38,12 @@ def test_attention_on_a_gpu_is_none_of_cudnns(device: str) -> None:
     assert torch.backends.cuda.cudnn_sdp_enabled()
     find(device=device)
     assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
+@pytest.mark.usefixtures("cuda")
+def test_a_gpu_beyond_the_last_one_is_refused() -> None:
+    with pytest.raises(ValueError, match="there is no usable GPU 'cuda:2' on this machine, which has 2"):
+        find(device="cuda:2")
 
 
 @pytest.fixture

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import socket
 from pathlib import Path
 
 import pytest
 from serving import Running, serving, until
 from small import QUERIES
+from urllib3 import HTTPResponse
 
 from chemspec import client as module
 from chemspec.client import Client, Result, Reviewed, ServiceError
@@ -90,6 +92,33 @@ def test_keys_are_those_of_the_file_and_of_the_environment(tmp_path: Path, monke
     (tmp_path / "keys").write_text(" \n\n")
     with pytest.raises(ValueError, match="has no key"):
         read_keys(tmp_path / "keys")
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        *((200, body) for body in (b"<html>log in</html>", b"", b"\xff", b"[1]", b"{}", b'{"results": [5]}')),
+        (200, b'{"results": [], "models": 5}'),
+        (204, b""),
+        (302, b""),
+    ],
+)
+def test_a_server_that_is_no_service_is_named(status: int, body: bytes) -> None:
+    client = Client("http://127.0.0.1:1")
+
+    def request(*_: object, preload_content: bool = True, **__: object) -> HTTPResponse:
+        moved = {"Location": "https://127.0.0.1:1/"} if status == 302 else None
+        return HTTPResponse(io.BytesIO(body), moved, status, preload_content=preload_content)
+
+    client._pool.request = request  # type: ignore[assignment]
+    message = "HTTP status 302, moved to https" if status == 302 else "127.0.0.1:1 (is no chemspec service|ended)"
+    for call in (lambda: client.predict("CCO"), client.models, lambda: list(client.stream("CCO"))):
+        with pytest.raises(ServiceError, match=message):
+            call()
+
+
+def test_a_key_may_end_with_the_newline_of_its_file() -> None:
+    assert Client("http://127.0.0.1:1", key="open sesame\n")._pool.headers == {"X-API-Key": "open sesame"}
 
 
 def test_a_service_that_is_not_there_is_told_after_the_patience() -> None:

@@ -17,6 +17,7 @@ from serving import HURRY, Gated, Running, Wrapped, serving, start, until
 
 from chemspec.client import ServiceError
 from chemspec.engine.engine import Engine
+from chemspec.service.limits import RequestLimits
 
 pytest.importorskip("fastapi")
 
@@ -39,6 +40,14 @@ def test_rubbish_is_refused_with_a_message(running: Running, body: bytes) -> Non
         status, document, _ = running.send("POST", path, body)
         assert status in (400, 422), (path, document)
         assert isinstance(document["detail"], str) and document["detail"]
+
+
+@pytest.mark.parametrize("name", ["queue", "queries", "answers", "body", "timeout", "grace"])
+@pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan")])
+def test_a_limit_is_a_finite_number(name: str, value: float) -> None:
+    """An infinite one is no number in JSON, and no time after which a stop ends."""
+    with pytest.raises(ValueError, match=f"{name} is .*; it must be above 0 and finite"):
+        RequestLimits(**{name: value})  # type: ignore[arg-type]
 
 
 def test_a_form_is_told_to_be_json_and_another_route_says_so_as_fastapi_does(running: Running) -> None:

@@ -96,6 +96,8 @@ def test_distillation_goes_on_where_it_was_stopped(
     assert one.targets.flat.tolist() == other.targets.flat.tolist()
     with pytest.raises(ValueError, match="another model, data or seed"):
         write_distilled_pairs(engine, replace(settings, seed=1))
+    with pytest.raises(ValueError, match="pairs is -1; it must be at least 0"):
+        replace(settings, pairs=-1)
 
 
 def test_data_of_another_vocabulary_is_refused(engine: Engine, tmp_path: Path) -> None:

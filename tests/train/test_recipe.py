@@ -99,15 +99,28 @@ def test_a_mistake_names_file_and_key(tmp_path: Path, old: str, new: str, messag
         load_recipe(file)
 
 
+@pytest.mark.parametrize("wrong", [{"length": -3}, {"blocks": 0}, {"glance": (5.0, 0.3)}])
+def test_sizes_of_a_drafter_out_of_range_are_named(wrong: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=f"{next(iter(wrong))} is .*; it must be"):
+        replace(find_recipe("forward-spec-drafter"), **wrong)  # type: ignore[type-var]
+
+
 def test_a_mistake_names_the_recipe_of_a_file_with_several(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('[first]\nkind = "nothing"')
     with pytest.raises(ValueError, match=r"mine\.toml:first: "):
         load_recipe(tmp_path / "mine.toml", "first")
 
 
-def test_what_is_extended_must_be_there(tmp_path: Path) -> None:
-    (tmp_path / "mine.toml").write_text('extends = "nothing"')
-    with pytest.raises(FileNotFoundError, match=r"mine\.toml: extends 'nothing'"):
+def test_a_value_beside_the_recipes_of_a_file_is_none(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('author = "I"\n[first]\nkind = "nothing"')
+    with pytest.raises(ValueError, match=r"mine\.toml has no recipe 'author'"):
+        load_recipe(tmp_path / "mine.toml", "author")
+
+
+@pytest.mark.parametrize("parent", ['"nothing"', '["nothing"]'])
+def test_what_is_extended_must_be_there(tmp_path: Path, parent: str) -> None:
+    (tmp_path / "mine.toml").write_text(f"extends = {parent}")
+    with pytest.raises(FileNotFoundError, match=r"mine\.toml: extends .*nothing.*but there is no recipe"):
         load_recipe(tmp_path / "mine.toml")
     with pytest.raises(FileNotFoundError):
         find_recipe(str(tmp_path / "none.toml"))
