@@ -72,7 +72,7 @@ def look_up(text: str) -> Named | None:
 def read_systematic(text: str) -> Named | None:
     """Read a systematic name by OPSIN, which takes seconds; None if it is none or OPSIN is not installed."""
     name = spelling.plain_name(text)
-    smiles = None if is_ordinary_word(name) else read_by_opsin(name)
+    smiles = None if is_ordinary_word(name) or reagents.find_isomers(name) else read_by_opsin(name)
     return Named(smiles, name, (f"{name}: read by OPSIN",)) if smiles else None
 
 
@@ -83,7 +83,9 @@ def _molecule(name: str) -> Named | None:
 def _listed(name: str) -> Named | None:
     for form in (name, *spelling.other_forms(name)):
         if not is_ordinary_word(form) and (entry := reagents.find_by_name(form)):
-            return Named(*entry)
+            mixture = reagents.find_isomers(form)
+            note = f"{form}: a mixture, read as {entry[1]}"
+            return Named(entry[0], form, (note,)) if mixture else Named(*entry)
     return None
 
 
