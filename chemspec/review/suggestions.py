@@ -254,7 +254,7 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         if change.flipped:
             yield f"wrong geometry: {_double_bonds(change.flipped)} would have to turn"
         if change.retained:
-            yield f"keeps the configuration of {_centre_numbers(change.retained)}: SN2 or Mitsunobu would invert"
+            yield f"keeps the configuration of {_centre_numbers(change.retained)}: SN2, Mitsunobu or Appel would invert"
         if change.unset and task == "retro":
             yield f"stereo missing: the reactants do not set {_centre_numbers(change.unset)}"
         if change.lost and task == "forward":
