@@ -123,7 +123,7 @@ class Precedents:
     """An index of reactions; safe to use from several threads."""
 
     def __init__(self, path: Path) -> None:
-        """Read an index; ValueError, naming the file, if it is damaged or none, OSError if it cannot be read."""
+        """Read an index; ValueError, naming the file, if it is missing or damaged, OSError if it cannot be read."""
         self._arrays, about = index_file.read_index(path)
         self.path, self.files = path, tuple(about["files"])
         self._cached_search = lru_cache(CACHE_SIZE)(self._search)

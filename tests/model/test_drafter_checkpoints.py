@@ -107,7 +107,7 @@ def test_a_missing_drafter_names_the_command_that_trains_it(tmp_path: Path) -> N
     assert done.exit_code == 2
     assert "chemspec train --recipe forward-blockwise" in done.output
     bare = Engine.load(tiny_folder(tmp_path / "retro", task="retro"), threads=1, device="cpu")
-    with pytest.raises(ValueError, match=r"no drafter 'spec_drafter'.*; `-m retro` has one, or choose another"):
+    with pytest.raises(ValueError, match=r"--start .*retro`, install .*--model .*/retro`; `-m retro` has one, or"):
         bare.resources.learned_drafter("spec_drafter")
 
 
