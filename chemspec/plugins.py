@@ -44,8 +44,11 @@ class Registry(Mapping[str, S]):
     def register(self, spec: S) -> None:
         """Add a spec, whose name can then be used in settings, commands, menus and benchmarks.
 
-        One of the same name is replaced, with a warning.
+        One of the same name is replaced, with a warning. Raises TypeError for a spec of another registry.
         """
+        self._import_built_in()
+        if self._specs and not isinstance(spec, kind := type(next(iter(self._specs.values())))):
+            raise TypeError(f"a {self.kind} is registered as a {kind.__name__}, not a {type(spec).__name__}")
         if self._specs.setdefault(spec.name, spec) is not spec:
             warnings.warn(f"the {self.kind} {spec.name!r} is replaced", RuntimeWarning, stacklevel=2)
             self._specs[spec.name] = spec

@@ -252,7 +252,7 @@ def of_tables(folder: Path, told: Counter[str]) -> dict[str, Line]:
         smiles, fixed, left = found
         names = []
         for name in row.names[: row.places]:
-            if not likely(name, row, fixed, left) or not handed(name, smiles, fixed):
+            if not likely(name, row, fixed, left) or not handed(name, smiles, fixed) or reagents.find_isomers(name):
                 continue
             elsewhere = owners[normalise_name(name)] - {row.inchikey}
             if elsewhere and (fixed or any(other[:14] != row.inchikey[:14] for other in elsewhere)):

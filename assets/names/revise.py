@@ -2,7 +2,7 @@
 
 `python assets/names/revise.py` rewrites the list in place. A row gets the usual tautomer (amides for imidic acids,
 amines for imines of aromatic rings) only where its standard InChI stays the same. Names that mean another molecule by
-the rules of `nomenclature`, and ordinary words, are taken out.
+the rules of `nomenclature`, or several (`isomers.tsv`), and ordinary words, are taken out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rdkit import Chem, RDLogger
 
-from chemspec.chem.names import lookup, nomenclature
+from chemspec.chem.names import lookup, nomenclature, reagents
 from chemspec.chem.read.inchi import usual_form
 
 FILE = Path(__file__).with_name("names.tsv.gz")
@@ -25,8 +25,8 @@ def usual(smiles: str) -> str:
 
 
 def is_plain(name: str, smiles: str) -> bool:
-    """Whether a name is no ordinary word, and means no other molecule by the rules of `nomenclature`."""
-    if lookup.is_ordinary_word(name):
+    """Whether a name is no ordinary word, and means one molecule, this one, by `nomenclature` and `isomers.tsv`."""
+    if lookup.is_ordinary_word(name) or reagents.find_isomers(name):
         return False
     other = nomenclature.read(name)
     if other is None:

@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdqueries
 from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
+from chemspec.asset_files import read_asset_table
 from chemspec.chem.parsing import LONGEST as LONGEST
 from chemspec.chem.parsing import mol_from_smiles, smiles_refusal
 from chemspec.chem.smiles_syntax import Fault as Fault
@@ -235,23 +237,7 @@ def _kekulization(smiles: str, mol: Any, atoms: set[int], spans: Sequence[tuple[
     return Fault(message, start, labels.end() if labels else end, "aromaticity")
 
 
-# Escaped, since these letters look just like Latin ones; in the order of the letters below.
-_CYRILLIC = (
-    "\u0410\u0412\u0421\u0415\u041d\u0406\u041a\u041e\u0420\u0405\u0422\u0430\u0435\u043e\u0441\u0440\u0455\u0456\u04cf"
-)
-_GREEK = "\u0391\u0392\u0395\u0396\u0397\u0399\u039a\u039d\u039f\u03a1\u03a4\u03bf"
-_ALIKE = {
-    **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u02d7", "-"),
-    **dict.fromkeys("\u00b7\u2022\u2219\u22c5", "."),
-    **dict.fromkeys("\u2192\u27f6\u279c\u2794", ">>"),  # not the double ones, which point at the starting materials
-    "\u2261": "#",
-    "\u2215": "/",
-    "\u2044": "/",
-    "\u2216": "\\",
-    "\u2236": ":",
-    **dict(zip(_CYRILLIC, "ABCEHIKOPSTaeocpsil", strict=True)),
-    **dict(zip(_GREEK, "ABEZHIKNOPTo", strict=True)),
-}
+_ALIKE = {chr(int(code, 16)): read for code, read, _ in read_asset_table(Path(__file__).with_name("look_alikes.tsv"))}
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a\u2032\u2033"
 _ONE_SIDE = "this is a reaction; enter one side of it, or choose forward or retro"
 _CLEAN = re.compile(r"[!#-&(-_a-~]+")  # ASCII without blanks and quotation marks: nothing to tidy

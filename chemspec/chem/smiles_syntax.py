@@ -195,16 +195,18 @@ def _bracket_fault(atom: str, offset: int) -> Fault | None:
 
 
 def _unknown_symbol(atom: str, position: int, offset: int) -> Fault:
-    word = re.compile(r"[A-Za-z]*").match(atom, position)
-    end = max(position + 1, word.end() if word else 0)
+    letters = re.compile(r"[A-Za-z]*").match(atom, position)
+    end = max(position + 1, letters.end() if letters else 0)
     if end - position > 1 or atom[position].isalpha():
-        hint = {"D": "; deuterium is [2H]", "T": "; tritium is [3H]"}.get(atom[position:end], "")
-        return Fault(f"{atom[position:end]} is no element{hint}", offset + position, offset + end, "atom")
+        word = atom[position:end]
+        hint = f"; {_ISOTOPES[word]}" if word in _ISOTOPES else ""
+        return Fault(f"{word} is no element{hint}", offset + position, offset + end, "atom")
     if atom[position] == "]":
         return Fault(f"the brackets {atom} hold no element", offset, offset + len(atom), "atom")
     return Fault(f"{describe_character(atom[position])} is no element", offset + position, offset + end, "syntax")
 
 
+_ISOTOPES = {"D": "deuterium is [2H]", "T": "tritium is [3H]"}
 _STRAY = {
     "[": ("this [ is never closed", "syntax"),
     "]": ("this ] closes no [", "syntax"),
@@ -226,10 +228,11 @@ def _stray_character(smiles: str, position: int) -> Fault:
             return Fault(f"{pair} should be written {pair.capitalize()}", start, start + 2, "atom")
         if pair in _ELEMENTS and len(pair) == 2:
             return Fault(f"{pair} needs brackets: [{pair}]", start, start + 2, "atom")
-    symbol = {"D": "2H", "T": "3H"}.get(char, char)
-    if symbol in (*_ELEMENTS, "2H", "3H"):
+    if char in _ISOTOPES:
+        return Fault(f"{char} is not an atom; {_ISOTOPES[char]}", *here, "atom")
+    if char in _ELEMENTS:
         hint = "; hydrogens are mostly left out" if char == "H" else ""
-        return Fault(f"{char} needs brackets: [{symbol}]{hint}", *here, "atom")
+        return Fault(f"{char} needs brackets: [{char}]{hint}", *here, "atom")
     return Fault(f"{char} is not an atom; without brackets there are only {_BARE}", *here, "atom")
 
 

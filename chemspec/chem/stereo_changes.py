@@ -19,6 +19,8 @@ _TRANS = {
 _LEAVING = "[Cl,Br,I,$(OS(=O)(=O)[#6])]"
 _MITSUNOBU = ("[NX2](C(=O)[O,N])=[NX2]C(=O)[O,N]", "[PX3]")
 _NUCLEOPHILES = ("N", "O", "S")
+_PHOSPHINE = "[PX3;!$(P~[O,N,F,Cl,Br,I])]"
+_HALOGENS = ("F", "Cl", "Br", "I")
 
 
 def changed_centres(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, ...], ...]:
@@ -66,13 +68,14 @@ def take_oxygen_of_acid(match: AtomMap, right: Any) -> None:
 def retained_centres(match: AtomMap, left: Any, right: Any, *, alcohols: bool = False) -> tuple[int, ...]:
     """Return stereocentres that exchange a leaving group for N, O or S and keep their configuration: SN2 inverts it.
 
-    Leaving groups are halides and sulfonates, and with `alcohols` (Mitsunobu) hydroxyl. Acetals such as glycosyl
-    halides do not count.
+    Leaving groups are halides and sulfonates, and with `alcohols` (Mitsunobu) hydroxyl. Beside a phosphine (Appel) so
+    do halogens for hydroxyl: 13 of 14 recorded ones invert. Acetals such as glycosyl halides do not count.
     """
-    leaving = {hit[0] for hit in left.GetSubstructMatches(fixed_pattern(_LEAVING))}
-    if alcohols:
-        leaving.update(hit[0] for hit in left.GetSubstructMatches(fixed_pattern("[OX2H]-[CX4]")))
-    if not leaving:
+    incoming = {hit[0]: _NUCLEOPHILES for hit in left.GetSubstructMatches(fixed_pattern(_LEAVING))}
+    for_hydroxyl = _NUCLEOPHILES * alcohols + _HALOGENS * left.HasSubstructMatch(fixed_pattern(_PHOSPHINE))
+    if for_hydroxyl:
+        incoming |= {hit[0]: for_hydroxyl for hit in left.GetSubstructMatches(fixed_pattern("[OX2H]-[CX4]"))}
+    if not incoming:
         return ()
     substituted = []
     # The product if nothing inverts; compared whole, as symmetry maps some rings either way.
@@ -88,11 +91,8 @@ def retained_centres(match: AtomMap, left: Any, right: Any, *, alcohols: bool = 
         if len(new) == len(gone) == 1:
             order = [near if near in now else new[0].GetIdx() for near in order]
             stays = [near for near in before.GetNeighbors() if near.GetIdx() != gone[0].GetIdx()]
-            if (
-                gone[0].GetIdx() in leaving
-                and new[0].GetSymbol() in _NUCLEOPHILES
-                and all(near.GetSymbol() == "C" for near in stays)
-            ):
+            fits = new[0].GetSymbol() in incoming.get(gone[0].GetIdx(), ())
+            if fits and all(near.GetSymbol() == "C" for near in stays):
                 substituted.append(atom)
         if sorted(order) == sorted(now) and not _same_hand(before, here, order):
             unchanged.GetAtomWithIdx(atom).InvertChirality()

@@ -16,7 +16,7 @@ FILES = ("config.json", "model.safetensors", "vocab.json", "card.md")
 
 
 def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
-    """Return an error message for a missing drafter: which models have one, or how to train one."""
+    """Return an error message for a missing drafter: how to train one for this model, and which others have one."""
     from chemspec.train.recipe import builtin_recipes
 
     owners = [
@@ -24,15 +24,14 @@ def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
         for model in installed_models()
         if (drafter_folder(model, kind) / "config.json").is_file() and checkpoint.read_config(model)[0] == task
     ]
-    recipe = f"{task}-{kind.replace('_', '-')}"
-    if owners:
-        advice = f"{' and '.join(owners)} has one"
-    elif recipe in builtin_recipes():
-        install = f"chemspec train install-drafter RUN --kind {kind} --model {name}"
-        advice = f"train one with `chemspec train --recipe {recipe}`, install it with `{install}`"
-    else:
-        advice = "no recipe trains one: write your own"
-    return f"there is no drafter {kind!r} for model {name!r} ({folder} is missing); {advice}, or choose another drafter"
+    recipe, model = f"{task}-{kind.replace('_', '-')}", folder.parents[1]
+    start = "" if kind in SMALL_MODELS else f" --start {model}"
+    advice = [f"{' and '.join(owners)} has one"] if owners else []
+    if recipe in builtin_recipes():
+        install = f"chemspec train install-drafter RUN --kind {kind} --model {model}"
+        advice.insert(0, f"train one with `chemspec train --recipe {recipe}{start}`, install it with `{install}`")
+    remedy = "; ".join(advice) or "no recipe trains one: write your own"
+    return f"there is no drafter {kind!r} for model {name!r} ({folder} is missing); {remedy}, or choose another drafter"
 
 
 def trained_drafter(folder: Path, kind: str = "") -> tuple[Path, str]:

@@ -35,20 +35,7 @@ SETTINGS_FILE = "chemspec.json"  # optional file in a model folder: {"task": ...
 TOKENIZER_FILES = ("tokenizer.json", "spiece.model", "sentencepiece.bpe.model", "vocab.json")
 
 # Options of `generate` that change log-probs and are not applied here, with their neutral values.
-UNUSED: dict[str, Any] = {
-    "repetition_penalty": 1.0,
-    "encoder_repetition_penalty": 1.0,
-    "no_repeat_ngram_size": 0,
-    "encoder_no_repeat_ngram_size": 0,
-    "min_length": 0,
-    "min_new_tokens": None,
-    "bad_words_ids": None,
-    "sequence_bias": None,
-    "suppress_tokens": None,
-    "begin_suppress_tokens": None,
-    "exponential_decay_length_penalty": None,
-    "guidance_scale": None,
-}
+UNUSED = read_json_object(Path(__file__).with_name("hf_unused.json"))
 
 
 def _open_converted(model: Checkpoint, runtime: RuntimeConfig) -> tuple[Backend, str]:

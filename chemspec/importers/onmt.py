@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from chemspec.importers import foreign, pickled
-from chemspec.importers.base import LoadedModel, LoadOptions
+from chemspec.importers.base import LoadedModel, LoadOptions, read_json_object
 from chemspec.importers.foreign import Options, Vocabulary
 from chemspec.model.checkpoint import CheckpointError
 
@@ -17,30 +17,7 @@ PARTS = {"model", "generator", "vocab", "opt"}
 LUT = "embeddings.make_embedding.emb_luts.0.weight"
 TABLE = "embeddings.make_embedding.pe.pe"
 # Options that change the computation, with the values that do not.
-PLAIN: dict[str, tuple[Any, ...]] = {
-    "encoder_type": ("transformer",),
-    "decoder_type": ("transformer",),
-    "model_type": ("text",),
-    "model_task": ("seq2seq",),
-    "self_attn_type": ("scaled-dot", "scaled-dot-flash"),
-    "generator_function": ("softmax", "log_softmax"),
-    "position_encoding": (True,),
-    "position_encoding_type": ("SinusoidalInterleaved", "SinusoidalConcat"),
-    "max_relative_positions": (0,),
-    "relative_positions_buckets": (0,),
-    "pos_ffn_activation_fn": ("relu", "gelu"),
-    "layer_norm": ("standard",),
-    "copy_attn": (False,),
-    "multiquery": (False,),
-    "num_kv": (0,),
-    "parallel_residual": (False,),
-    "shared_layer_norm": (False,),
-    "num_experts": (0,),
-    "sliding_window": (0,),
-    "quant_layers": ([], ""),
-    "lora_layers": ([], ""),
-    "src_feats_vocab": ({}, []),
-}
+PLAIN: dict[str, Any] = read_json_object(Path(__file__).with_name("onmt_options.json"))
 
 
 def recognises(path: Path) -> bool:

@@ -341,9 +341,7 @@ def step_table(route: Route, evidence: Evidence = MappingProxyType({})) -> list[
         }
         if evidence:
             precedents = evidence.get(node.step.reaction(node.smiles), Found())
-            row["patent reactions"] = (
-                f"{precedents.close:,}" if precedents.close else f"0 ({precedents.wide:,} of this kind)"
-            )
+            row["patent reactions"] = precedents.count_text
             row["conditions of the nearest"] = precedents.conditions[0].text if precedents.conditions else ""
         if with_reagents:
             row["proposed reagents"] = in_words(node.step.reagents)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from chemspec import asset_files
-from chemspec.chem.salts import group_molecules
+from chemspec.chem.salts import charge_of, group_molecules
 from chemspec.io import readers, spreadsheets
 from chemspec.plan import prices
 from chemspec.plan.prices import KEY, PriceList, inchikey
@@ -22,6 +22,7 @@ MAX_BYTES = 2_000_000_000  # bytes of a decompressed list: seventy million keys
 PAROUTES = ("paroutes-n1", "paroutes-n5")
 BUILT_IN = ("common", *PAROUTES)
 TITLES = {"common": "common chemicals", "paroutes-n1": "PaRoutes", "paroutes-n5": "PaRoutes"}
+_COUNTERIONS = {-1: ("[Na+]", "[K+]", "[Li+]"), 1: ("[Cl-]", "[Br-]", "[I-]")}  # the commonest first, by charge
 BUY, LISTED, UNLISTED = "● buy", "● in", "○ in no list"
 
 
@@ -68,11 +69,18 @@ def all_marks(marks: Iterable[str]) -> str:
 
 
 def stock_marks(reactants: str, stock: Stock) -> tuple[str, ...]:
-    """Return each molecule's `stock_mark`, in order; a salt has one, at its first ion, an ion alone none."""
+    """Return each molecule's `stock_mark`, in order; a salt has one, at its first ion.
+
+    An ion alone has that of its commonest salt in a list, and none if there is no such salt.
+    """
     parts = reactants.split(".")
     marks = [""] * len(parts)
-    for molecule in group_molecules(parts):
+    molecules = group_molecules(parts)
+    for molecule in molecules:
         marks[molecule[0]] = stock_mark(".".join(parts[ion] for ion in molecule), stock)
+    for ion in {*range(len(parts))}.difference(*molecules):
+        salts = (stock_mark(f"{parts[ion]}.{other}", stock) for other in _COUNTERIONS.get(charge_of(parts[ion]), ()))
+        marks[ion] = next((mark for mark in salts if mark != UNLISTED), "")
     return tuple(marks)
 
 

@@ -55,8 +55,10 @@ def write_index(path: Path, arrays: Mapping[str, NDArray[Any]], about: Mapping[s
 def read_index(path: Path) -> tuple[Arrays, dict[str, Any]]:
     """Return the arrays and the metadata: 46 MB for 500,000 reactions.
 
-    ValueError, naming the file, if it is damaged or not an index; OSError if it cannot be read.
+    ValueError, naming the file, if it is missing, damaged or not an index; OSError if it cannot be read.
     """
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file; build an index: chemspec precedents build --source FOLDER")
     try:
         with safe_open(path, framework="np") as file:
             head = json.loads((file.metadata() or {}).get("precedents", "{}"))

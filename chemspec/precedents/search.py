@@ -93,6 +93,11 @@ class Found:
             return f"{_count_text(self.wide)} a change of this kind, none just this one"
         return f"{_count_text(self.close)} this change"
 
+    @property
+    def count_text(self) -> str:
+        """The number of close precedents, and of those of the kind where there is none, for a table."""
+        return f"{self.close:,}" if self.close else f"0 ({self.wide:,} of this kind)" if self.wide else "0"
+
     def seen_by(self, task: str) -> bool:
         """Whether the queried reaction is in training data of a task."""
         return self.same is not None and any(name.startswith(f"{task}_") for name in self.same.files)
@@ -118,7 +123,7 @@ class Precedents:
     """An index of reactions; safe to use from several threads."""
 
     def __init__(self, path: Path) -> None:
-        """Read an index; ValueError, naming the file, if it is damaged or none, OSError if it cannot be read."""
+        """Read an index; ValueError, naming the file, if it is missing or damaged, OSError if it cannot be read."""
         self._arrays, about = index_file.read_index(path)
         self.path, self.files = path, tuple(about["files"])
         self._cached_search = lru_cache(CACHE_SIZE)(self._search)

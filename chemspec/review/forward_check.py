@@ -7,10 +7,10 @@ One rule for every page, command, route and plan (`StepChecker.check`):
    conditions with the usual reagents of the reaction class.
 3. If that is none either, it reads them with the likeliest reagents of the model `reagents`.
 
-Its first answer by greedy decoding counts. It confirms a step if that answer contains the product, stereochemistry
-included, with a probability of at least `MIN_CONFIDENCE`. Of several answers the most probable one with the product
-counts. The verdict is "agrees", "unsure" (the product, but with a lower probability) or "differs". What the rule
-measured: assets/docs/measurements.md.
+Its first answer by greedy decoding counts. It confirms a step if that answer contains the product with a probability of
+at least `MIN_CONFIDENCE`; stereochemistry included, but E/Z that the answer leaves open is no contradiction. Of several
+answers the most probable one with the product counts. The verdict is "agrees", "unsure" (the product, but with a lower
+probability) or "differs". What the rule measured: assets/docs/measurements.md.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from chemspec import chem
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import balance_charges
+from chemspec.chem.stereo_gaps import drop_geometry
 from chemspec.chem.strategy import strategy
 from chemspec.metrics import NO_SAVINGS, Savings, count_savings
 from chemspec.precedents import Found, Precedents
@@ -50,6 +52,7 @@ class ForwardCheck:
     probability: float  # its probability of that answer
     product: str  # its first answer; empty if there is none
     added: str = ""  # SMILES of the reagents added to the reactants; empty if none
+    geometry_open: bool = False  # whether the answer is the target but for E/Z that it does not set
 
     @property
     def confirmed(self) -> bool:
@@ -65,7 +68,7 @@ class ForwardCheck:
     def text(self) -> str:
         """The verdict for a table."""
         if self.agrees:
-            return "agrees" if self.confirmed else "unsure of it"
+            return ("agrees" if self.confirmed else "unsure of it") + ", E/Z left open" * self.geometry_open
         return f"gives {self.product}" if self.product else "gives no product"
 
 
@@ -88,12 +91,22 @@ def gives_target(target: str, made: str) -> bool:
     return main is not None and (chem.same_molecules(made, target) or chem.main_product(made) == main)
 
 
+def leaves_geometry_open(target: str, made: str) -> bool:
+    """Return whether a predicted product is the target without E/Z of some of its double bonds."""
+    whole, open_one = chem.main_product(target) or "", chem.main_product(made) or ""
+    if whole == open_one or drop_geometry(whole) != drop_geometry(open_one):
+        return False
+    return bool(mol_from_smiles(whole).HasSubstructMatch(mol_from_smiles(open_one), useChirality=True))
+
+
 def read_check(target: str, result: DecodeResult, added: str = "") -> ForwardCheck:
     """Return the verdict from the forward model's prediction for reactants and `added` reagents."""
     first = next((answer for answer in result.hypotheses if answer.valid), None) if result.status == "ok" else None
     if first is None:
         return ForwardCheck(False, 0.0, "", added)
-    return ForwardCheck(gives_target(target, first.canonical), first.probability, first.canonical, added)
+    is_open = leaves_geometry_open(target, first.canonical)
+    agrees = is_open or gives_target(target, first.canonical)
+    return ForwardCheck(agrees, first.probability, first.canonical, added, is_open)
 
 
 def find_precedents(index: Precedents | None, step: Step) -> Found | None:

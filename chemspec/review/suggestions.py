@@ -117,15 +117,29 @@ class Suggestion:
         sound = [answer for answer, step in self.alternatives if not (step and spoils_stereo(step))]
         return min(1.0, sum(map(answer_probability, (self.best, *sound))))
 
-    @property
+    @cached_property
     def reagents(self) -> tuple[str, str]:
         """SMILES of reagents, and where they are from: recorded, usual ones that confirm the step, or proposed."""
-        if self.precedents and self.precedents.conditions:
-            return self.precedents.conditions[0].reagents, FROM_PRECEDENTS
+        for conditions in self.precedents.conditions if self.precedents else ():
+            if self._keeps_class(conditions.reagents):
+                return conditions.reagents, FROM_PRECEDENTS
         if self.check and self.check.confirmed and self.step and self.check.added == self.step.reagents != "":
             return self.check.added, USUAL
         reagents = next((reagents for reagents, _ in self.proposed), "")
         return reagents, PROPOSED_BY_MODEL * bool(reagents)
+
+    def _keeps_class(self, reagents: str) -> bool:
+        """Return whether recorded reagents are of the same class as those in the flask; true if there are none in it.
+
+        An ester by Mitsunobu and one by sulfuric acid are the same change.
+        """
+        origin = set(self.step.origin) if self.step and self.task == "forward" else set()
+        molecules = [*atoms_by_molecule(self.query)] if origin else []
+        givers = [part for part, atoms in molecules if atoms & origin]
+        if self.step is None or len(givers) == len(molecules):
+            return True
+        change = strategy_of_step(".".join((*givers, reagents)), self.best.canonical)
+        return change is not None and change.name == self.step.name
 
     @cached_property
     def problems(self) -> tuple[str, ...]:
@@ -240,7 +254,7 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         if change.flipped:
             yield f"wrong geometry: {_double_bonds(change.flipped)} would have to turn"
         if change.retained:
-            yield f"keeps the configuration of {_centre_numbers(change.retained)}: SN2 or Mitsunobu would invert"
+            yield f"keeps the configuration of {_centre_numbers(change.retained)}: SN2, Mitsunobu or Appel would invert"
         if change.unset and task == "retro":
             yield f"stereo missing: the reactants do not set {_centre_numbers(change.unset)}"
         if change.lost and task == "forward":

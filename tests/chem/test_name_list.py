@@ -72,6 +72,16 @@ def test_molecules_are_called_by_their_usual_name() -> None:
     assert reagents.name_in_list("C" * 77) == ""
 
 
+@pytest.mark.parametrize(("of", "read_as"), sorted(set(reagents._load_isomers().values())))
+def test_the_isomers_of_a_name_can_be_typed(of: tuple[str, ...], read_as: str) -> None:
+    """They are different molecules, and the list does not know the name."""
+    assert len({read(name, "forward").smiles for name in of}) == len(of) > 1 and read_as in ("", *of)
+
+
+def test_the_list_has_no_name_of_several_molecules() -> None:
+    assert not {reagents._normalise(name) for row in ROWS for name in row[2].split(" | ")} & {*reagents._load_isomers()}
+
+
 def test_what_the_tables_by_hand_say_goes_first() -> None:
     assert reagents.find_by_name("alanine") == ("C[C@H](N)C(=O)O", "L-alanine")
 

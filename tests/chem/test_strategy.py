@@ -86,6 +86,7 @@ MITSUNOBU = "CCOC(=O)N=NC(=O)OCC.c1ccc(P(c2ccccc2)c2ccccc2)cc1"
         (f"CN1CC[C@@H](O)C1.Oc1ccccc1.{MITSUNOBU}", "CN1CC[C@@H](Oc2ccccc2)C1", "CN1CC[C@H](Oc2ccccc2)C1"),
         # An ester gets the acid's oxygen.
         (f"CC[C@H](C)O.O=C(O)c1ccccc1.{MITSUNOBU}", "CC[C@H](C)OC(=O)c1ccccc1", "CC[C@@H](C)OC(=O)c1ccccc1"),
+        (f"CC[C@H](C)O.BrC(Br)(Br)Br.{MITSUNOBU.split('.')[1]}", "CC[C@H](C)Br", "CC[C@@H](C)Br"),  # Appel
         ("CC[C@H](C)O.Oc1ccccc1", "CC[C@H](C)Oc1ccccc1", "CC[C@@H](C)Oc1ccccc1"),  # a precursor is without reagents
     ],
 )

@@ -178,6 +178,8 @@ def test_help_names_them(tmp_path: Path) -> None:
 def test_one_of_the_same_name_is_replaced_with_a_warning() -> None:
     chemspec.DRAFTERS.register(DRAFTER)
     chemspec.DRAFTERS.register(DRAFTER)  # the same again is no harm
+    with pytest.raises(TypeError, match="a decoder is registered as a DecoderSpec, not a DrafterSpec"):
+        chemspec.DECODERS.register(DRAFTER)
     with pytest.warns(RuntimeWarning, match="the drafter 'toy' is replaced"):
         chemspec.DRAFTERS.register(replace(DRAFTER, label="another"))
     assert chemspec.DRAFTERS["toy"].label == "another"

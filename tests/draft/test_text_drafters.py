@@ -7,6 +7,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 from small import TOKENIZER
@@ -207,20 +208,7 @@ def smiles_after(query: str, written: str, **options: Any) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize(
-    ("query", "written", "expected"),
-    [
-        ("CC(=O)Nc1ccccc1", "", "CC(=O)Nc1ccc"),
-        ("CC(=O)Nc1ccccc1", "CC(=O)N", "c1ccccc1!"),
-        ("CC(=O)Nc1ccccc1", "Nc1c", "cccc1!"),
-        ("CC(=O)Nc1ccccc1", "CC(=O)Nc1ccccc1", "!"),
-        ("CC(=O)Nc1ccccc1", "CC(=O)O.", "Nc1ccccc1!"),  # no full stop: where the copying stood
-        ("CC(=O)Nc1ccccc1", "Br", "CC(=O)Nc1ccc"),
-        ("O=C(O)c1ccc(Br)cc1", "Brc1ccc(", "Br)cc1!"),  # (Br), not (O)
-        ("COC(=O)CN", "C", "OC(=O)CN!"),  # of three equal matches the aligned one
-        ("COC(=O)CN", "CC", "(=O)CN!"),  # an O was left out
-    ],
-)
+@pytest.mark.parametrize(("query", "written", "expected"), table("draft/copied_on"))
 def test_copy_goes_on_copying(query: str, written: str, expected: str) -> None:
     assert smiles_after(query, written) == [expected]
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from case_tables import table
 from click.testing import Result
 from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
@@ -107,7 +108,7 @@ def test_a_missing_drafter_names_the_command_that_trains_it(tmp_path: Path) -> N
     assert done.exit_code == 2
     assert "chemspec train --recipe forward-blockwise" in done.output
     bare = Engine.load(tiny_folder(tmp_path / "retro", task="retro"), threads=1, device="cpu")
-    with pytest.raises(ValueError, match=r"no drafter 'spec_drafter'.*; `-m retro` has one, or choose another"):
+    with pytest.raises(ValueError, match=r"--start .*retro`, install .*--model .*/retro`; `-m retro` has one, or"):
         bare.resources.learned_drafter("spec_drafter")
 
 
@@ -162,17 +163,7 @@ def test_heads_of_other_weights_are_refused(folder: Path) -> None:
     checkpoint.load_drafter(checkpoint.drafter_folder(folder, "spec_drafter"), tokenizer=TOKENIZER, target="0" * 16)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"kind": "oracle"}, "oracle"),
-        ({"length": 0}, "length 0"),
-        ({"model": {"vocab_size": 31, "d_model": 32, "legs": 4}}, "legs"),
-        ({"model": {"vocab_size": 31, "d_model": 64}}, "expected"),
-        ({"model": 7}, "not a drafter's config"),
-        (None, "not a drafter's config"),
-    ],
-)
+@pytest.mark.parametrize(("change", "message"), table("model/damaged_drafter_configs"))
 def test_a_damaged_config_is_told(folder: Path, tmp_path: Path, change: dict[str, Any] | None, message: str) -> None:
     own = checkpoint.drafter_folder(folder, "blockwise")
     copy = tmp_path / "m" / "drafters" / "blockwise"

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from case_tables import table
 from tiny import tiny_model
 
 from chemspec.model.checkpoint import Checkpoint
@@ -84,18 +85,7 @@ def test_a_runtime_that_breaks_is_replaced_with_a_message(loaded: Checkpoint, mo
         assert find(runtime="graphs").backend(loaded)[1] == "torch"
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype", "expected"),
-    [
-        ("native", "fp32", "to the last bit"),
-        ("torch", "fp32", "up to ties"),
-        ("graphs", "fp32", "up to ties"),
-        ("graphs", "bf16", "up to rounding"),
-        ("torch", "fp16", "up to rounding"),
-        ("torch", "fp64", "up to ties"),
-        ("native", "int8", "to the last bit"),
-    ],
-)
+@pytest.mark.parametrize(("name", "dtype", "expected"), table("model/exactness"))
 def test_exact_means_what_the_arithmetic_allows(name: str, dtype: str, expected: str) -> None:
     arithmetic = RuntimeConfig("cuda", dtype, name, 1).exactness
     assert arithmetic == expected

@@ -44,8 +44,9 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     other.write_bytes(b"PK\x03\x04 not at all")
     with pytest.raises(ValueError, match="is not an index"):
         Precedents(other)
-    with pytest.raises(FileNotFoundError):
-        Precedents(tmp_path / "none")
+    for path in (tmp_path / "none", tmp_path):
+        with pytest.raises(ValueError, match=r"is not a file; build an index: chemspec precedents build"):
+            Precedents(path)
 
 
 def arrays(index: Path) -> files.Arrays:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
+from case_tables import table
 
 from chemspec.review.forward_check import ForwardCheck, StepChecker, gives_target
 from chemspec.settings import DecodeSettings
@@ -116,6 +117,12 @@ def test_old_checks_are_dropped() -> None:
 def test_stereochemistry_counts_and_by_products_do_not() -> None:
     assert gives_target("C[C@H](O)CC", "C[C@H](O)CC") and not gives_target("C[C@H](O)CC", "C[C@@H](O)CC")
     assert gives_target(TARGET, f"{TARGET}.O") and not gives_target(TARGET, "")
+
+
+@pytest.mark.parametrize(("target", "made", "text"), table("review/open_geometry"))
+def test_a_geometry_left_open_is_no_contradiction(target: str, made: str, text: str) -> None:
+    (verdict,) = StepChecker(Table({}, (made, 0.9))).check([(target, "CC")])
+    assert verdict is not None and verdict.text == text
 
 
 def test_passes_of_checks_and_proposals_are_counted_once() -> None:

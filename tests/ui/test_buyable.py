@@ -33,6 +33,7 @@ def test_prices_stand_under_precursors_and_a_salt_has_one() -> None:
     have = lists.Stock({}, prices.read_price_list(LIST.encode(), "a.csv").offers)
     marks = lists.stock_marks("CC(=O)[O-].Nc1ccccc1.[Na+].CCO", have)
     assert marks == ("● buy, 3.00 EUR/kg, B", "● buy, 12.50 EUR/g, Acme", "", "○ in no list")
+    assert lists.stock_marks("CC(=O)[O-].[OH-]", have) == ("● buy, 3.00 EUR/kg, B", "")  # ions alone
 
 
 def test_an_uploaded_list_is_stock_of_this_visit_and_bad_ones_say_why(state: Any) -> None:

@@ -111,17 +111,7 @@ def test_answers_that_are_one_idea_share_a_card() -> None:
     assert found[0].probability == pytest.approx(2 * found[1].best.probability)
 
 
-@pytest.mark.parametrize(
-    ("task", "query", "answer", "problem"),
-    [
-        ("forward", "[2H]C([2H])([2H])I.Oc1ccccc1", "COc1ccccc1", "label lost: this product lacks 3 [2H]"),
-        ("forward", "[13CH3]I.Oc1ccccc1", "COc1ccccc1", "label lost: this product lacks 1 [13C]"),
-        ("retro", "[13CH3]Oc1ccccc1", "CI.Oc1ccccc1", "label missing: the reactants do not have 1 [13C]"),
-        ("forward", "[13CH3]I.Oc1ccccc1", "[13CH3]Oc1ccccc1", ""),
-        ("forward", "COc1ccccc1.[2H]O[2H]", "[2H]C([2H])([2H])Oc1ccccc1", ""),  # a solvent, as much as it takes
-        ("retro", "O=C(O)c1ccccc1", "[13CH3]OC(=O)c1ccccc1", ""),  # its label leaves
-    ],
-)
+@pytest.mark.parametrize(("task", "query", "answer", "problem"), table("ui/isotope_labels"))
 def test_isotope_labels_are_watched(task: Any, query: str, answer: str, problem: str) -> None:
     (card,) = suggestions.group_answers(task, canonical(query), result(canonical(answer)))
     told = [text for text in card.problems if "label" in text]

@@ -14,6 +14,7 @@ from rdkit.Chem import FindPotentialStereo
 
 import chemspec.chem.names.reagents as reagents
 import chemspec.chem.names.spelling as spelling
+from chemspec.asset_files import read_asset_table
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.query import canonical, drop_stereo, is_valid
 
@@ -29,12 +30,8 @@ _NAME_AND_CAS = re.compile(
     rf"(.+?)[\s,;]*(?:[\[(]\s*)?(?:cas[\s.:#-]*(?:no\.?\s*)?)?({_CAS})(?:\s*[\])])?", re.IGNORECASE
 )
 _SUPPORT = re.compile(r"(?:\s?/\s?|\s+on\s+)(?:C|carbon|charcoal|alumina|Al2O3|silica|SiO2|CaCO3|BaSO4)$")
-_PARTS = {
-    "hydrochloride": "Cl", "hcl": "Cl", "hydrobromide": "Br", "hbr": "Br", "hydroiodide": "I", "hydrofluoride": "F",
-    "trifluoroacetate": "O=C(O)C(F)(F)F", "tfa": "O=C(O)C(F)(F)F", "mesylate": "CS(=O)(=O)O",
-    "methanesulfonate": "CS(=O)(=O)O", "tosylate": "Cc1ccc(S(=O)(=O)O)cc1", "hydrate": "O",
-    "oxalate": "O=C(O)C(=O)O", "maleate": "O=C(O)/C=C\\C(=O)O", "fumarate": "O=C(O)/C=C/C(=O)O",
-}  # fmt: skip
+_COUNTERIONS = read_asset_table(Path(__file__).with_name("counterions.tsv"))
+_PARTS = {word: smiles for words, smiles in _COUNTERIONS for word in words.split(" | ")}
 _TIMES = {
     "": 1, "mono": 1, "di": 2, "tri": 3, "tetra": 4, "penta": 5, "hexa": 6, "hepta": 7, "octa": 8, "nona": 9,
     "deca": 10,
@@ -72,7 +69,7 @@ def look_up(text: str) -> Named | None:
 def read_systematic(text: str) -> Named | None:
     """Read a systematic name by OPSIN, which takes seconds; None if it is none or OPSIN is not installed."""
     name = spelling.plain_name(text)
-    smiles = None if is_ordinary_word(name) else read_by_opsin(name)
+    smiles = None if is_ordinary_word(name) or reagents.find_isomers(name) else read_by_opsin(name)
     return Named(smiles, name, (f"{name}: read by OPSIN",)) if smiles else None
 
 
@@ -83,7 +80,9 @@ def _molecule(name: str) -> Named | None:
 def _listed(name: str) -> Named | None:
     for form in (name, *spelling.other_forms(name)):
         if not is_ordinary_word(form) and (entry := reagents.find_by_name(form)):
-            return Named(*entry)
+            mixture = reagents.find_isomers(form)
+            note = f"{form}: a mixture, read as {entry[1]}"
+            return Named(entry[0], form, (note,)) if mixture else Named(*entry)
     return None
 
 

@@ -55,19 +55,38 @@ def _load_list() -> tuple[dict[str, str], dict[str, str]]:
 
 TABLE = Path(__file__).with_name("reagents.tsv")
 NAMES = Path(__file__).with_name("names.tsv")  # drugs and building blocks
+ISOMERS = Path(__file__).with_name("isomers.tsv")
+_LOCANTS = [*"123456", "1,2", "1,3", "1,4", "2,3", "2,4", "2,5", "2,6", "3,4", "3,5"]
 
 
 def find_by_name(name: str) -> tuple[str, str] | None:
-    """Return SMILES and full name of a molecule; None if the name is neither listed nor simple and systematic."""
-    if (entry := _load_tables().get(_normalise(name)) or find_in_list(name)) is not None:
+    """Return SMILES and full name of a molecule; None if the name is neither listed nor simple and systematic.
+
+    None, too, if it means several molecules, see `find_isomers`; a mixture of isomers is read as one of them.
+    """
+    if several := _load_isomers().get(_normalise(name)):
+        return find_by_name(several[1]) if several[1] else None
+    if (entry := _find_by_hand(name) or find_in_list(name)) is not None:
         return entry
     smiles = nomenclature.read(name)
     return (smiles, name.strip()) if smiles else None
 
 
+def find_isomers(name: str) -> tuple[str, ...]:
+    """Return the names of the molecules that a name means if it means several: cresol, nitrotoluene."""
+    if several := _load_isomers().get(_normalise(name)):
+        return several[0]
+    with_locant = (f"{locant}-{name}" for locant in _LOCANTS) if name[:1].isalpha() and not find_by_name(name) else ()
+    isomers: dict[str | None, str] = {}
+    for isomer in with_locant:
+        if entry := find_by_name(isomer):
+            isomers.setdefault(canonical(entry[0]), isomer)
+    return tuple(isomers.values()) if len(isomers) > 1 else ()
+
+
 def find_in_tables(name: str) -> str | None:
     """Return the SMILES of a name in the hand-written tables."""
-    return _load_tables().get(_normalise(name), (None,))[0]
+    return (_find_by_hand(name) or (None,))[0]
 
 
 def name_of(smiles: str) -> str:
@@ -85,11 +104,31 @@ def _load_tables() -> dict[str, tuple[str, str]]:
     table: dict[str, tuple[str, str]] = {}
     for smiles, names, *_ in (*read_asset_table(NAMES), *read_asset_table(TABLE)):
         full, *others = names.split(" | ")
-        table |= {_normalise(name): (smiles, full) for name in (full, *others)}
+        for key in (_normalise, _bare):
+            table |= {key(name): (smiles, full) for name in (full, *others)}
     return table
 
 
+@cache
+def _load_isomers() -> dict[str, tuple[tuple[str, ...], str]]:
+    """Return the isomers that a name means, and the one that a mixture is read as, by normalised name."""
+    return {
+        _normalise(name): (tuple(isomers.split(" | ")), "".join(read_as))
+        for names, isomers, *read_as in read_asset_table(ISOMERS)
+        for name in names.split(" | ")
+    }
+
+
+def _find_by_hand(name: str) -> tuple[str, str] | None:
+    """Return the entry of a name in the hand-written tables, as it is written if possible: COCl2 is not CoCl2."""
+    return _load_tables().get(_bare(name)) or _load_tables().get(_normalise(name))
+
+
+def _bare(name: str) -> str:
+    return "".join(name.split()).translate(_DROPPED)  # blanks of all kinds
+
+
 def _normalise(name: str) -> str:
-    bare = "".join(name.split()).translate(_DROPPED)  # blanks of all kinds
+    bare = _bare(name)
     # Hf is hafnium, HF is not.
     return bare if re.fullmatch("[A-Z][a-z]", bare) else bare.casefold()

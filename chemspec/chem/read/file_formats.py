@@ -4,36 +4,27 @@ import codecs
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import chemspec.chem.read.drawing as drawing
 import chemspec.chem.read.ket as ket
 import chemspec.chem.read.molfile as molfile
 import chemspec.chem.read.reaction_files as reaction_files
+from chemspec.asset_files import read_asset_table
 from chemspec.chem.read.values import EXPORT, Molecules, Reader
 from chemspec.chem.smiles_syntax import Fault
 
-_UNPACK = "unpack it and choose one file, or use the Batch page for tables"
-_BINARY = (
-    (b"\x1f\x8b", "a gzip archive", _UNPACK),
-    (b"PK\x03\x04", "a zip archive or an Office document", _UNPACK),
-    (b"PK\x05\x06", "an empty zip archive", _UNPACK),
-    (b"BZh", "a bzip2 archive", _UNPACK),
-    (b"\xfd7zXZ", "an xz archive", _UNPACK),
-    (b"7z\xbc\xaf", "a 7z archive", _UNPACK),
-    (b"VjCD0100", "a binary ChemDraw file (CDX)", "save it as CDXML"),
-    (b"\xd0\xcf\x11\xe0", "an old Office document or ISIS sketch", EXPORT),
-    (b"%PDF", "a PDF", EXPORT),
-    (b"\x89PNG", "a picture", EXPORT),
-    (b"\xff\xd8\xff", "a picture", EXPORT),
-    (b"GIF8", "a picture", EXPORT),
-)
+TABLE = Path(__file__).with_name("refused.tsv")
+_ROWS = [(kind, start, message.format(export=EXPORT)) for kind, start, message in read_asset_table(TABLE)]
+_BINARY = [(bytes.fromhex(start), message) for kind, start, message in _ROWS if kind == "binary"]
+_REFUSED = [(re.compile(start), message) for kind, start, message in _ROWS if kind == "text"]
 
 
 def decode(raw: bytes) -> str | Fault:
     """Decode text of unknown encoding: by its byte order mark, else UTF-8, else Latin-1."""
-    for magic, what, advice in _BINARY:
+    for magic, message in _BINARY:
         if raw.startswith(magic):
-            return Fault(f"this is {what}, not text; {advice}", 0, 0, "other")
+            return Fault(message, 0, 0, "other")
     if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         text = raw.decode("utf-16", errors="replace")
     else:
@@ -46,28 +37,10 @@ def decode(raw: bytes) -> str | Fault:
     return text
 
 
-_REFUSED = (
-    (r"\{", f"this is JSON (perhaps Ketcher's KET); {EXPORT}"),
-    (r"@<TRIPOS>", f"this is a mol2 file, which is not read; {EXPORT}"),
-    (r"(?:HEADER|CRYST1|COMPND|HETATM|ATOM  )[ \d]", f"this is a PDB file: coordinates without bond orders; {EXPORT}"),
-    (r"data_\S*\s|loop_\s", f"this is a CIF file: coordinates without bond orders; {EXPORT}"),
-    (
-        r"\d+[ \t]*\r?\n.*\r?\n\s*[A-Z][a-z]?(?:\s+-?\d*\.\d+){3}",
-        f"this is an XYZ file: coordinates without bonds; {EXPORT}",
-    ),
-    (r"(?:\[[^\[\]]+\])*\[=?(?:Branch|Ring)\d\]", "this is SELFIES; write it as SMILES"),
-    (
-        r"(?i:(?:InChIKey\s*[=:]\s*)?[A-Z]{14}-[A-Z]{10}-[A-Z]\s*$)",
-        "an InChIKey is a fingerprint that cannot be turned back into a molecule; "
-        "look it up (PubChem) and enter its SMILES",
-    ),
-)
-
-
 def refusal_of(text: str) -> str:
     """Return why a text of some other format is refused; empty if it is of none known."""
     start = text.lstrip("\ufeff \t\r\n")
-    return next((message for pattern, message in _REFUSED if re.match(pattern, start)), "")
+    return next((message for pattern, message in _REFUSED if pattern.match(start)), "")
 
 
 def refuse(text: str, _: str) -> Fault:

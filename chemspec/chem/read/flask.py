@@ -303,6 +303,8 @@ def _different(smiles: Sequence[str]) -> list[str]:
 
 def _with_unread(text: TracedText, contents: Contents, single: Flask | Fault) -> Fault:
     first = contents.unread[0]
+    if isomers := reagents.find_isomers(spelling.split_qualifiers(spelling.plain_name(first.chars))[0]):
+        return first.fault(f"{first.chars} may be {', '.join(isomers[:-1])} or {isomers[-1]}: name the one you mean")
     if not contents.smiles:
         fault = single if isinstance(single, Fault) else first.fault("this cannot be read")
         hint = advice_on(text.chars.strip(), fault)
@@ -381,4 +383,6 @@ def advice_on(text: str, fault: Fault) -> str:
     letters = re.sub(r"[bcnops]{4,}", "", text)
     if re.search(r"[a-z]{4}", letters) and re.fullmatch(r"[\w\s,()'\-\[\].:+\u2019\u2032\u00b7]+", text):
         return f"; {UNKNOWN_NAME}"
+    if fault.kind == "atom" and re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{1,11}", text):
+        return "; as an abbreviation it is not in the built-in list"
     return ""

@@ -2,11 +2,13 @@
 
 import re
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdinchi
 
+from chemspec.asset_files import read_asset_table
 from chemspec.chem import parsing
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.traced_text import TracedText
@@ -71,17 +73,7 @@ def replace_inchis(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fau
     return faults[0] if faults else (changed, tuple(notes))
 
 
-# Nitrogen that takes the hydrogen, carbon, and what gives it: imidic acids, imines on an aromatic ring, lactims.
-_RARE = tuple(
-    parsing.mol_from_smarts(pattern)
-    for pattern in (
-        "[NX2]=[CX3]-[OX2H,SX2H]",
-        "[NX2]=[c]:[nH]",
-        "[NX2]=[c]:[a]:[a]:[nH]",
-        "[NX2]=[c]:[a]:[nH]",
-        "[nX2;r6]:[c;r6]-[OX2H,SX2H]",
-    )
-)
+_RARE = [parsing.mol_from_smarts(row[0]) for row in read_asset_table(Path(__file__).with_name("rare_tautomers.tsv"))]
 
 
 def usual_form(mol: Any, inchi: str) -> Any:

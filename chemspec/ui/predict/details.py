@@ -16,6 +16,7 @@ from chemspec.engine.forks import Fork, find_forks
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.review.forward_check import gives_target
 from chemspec.review.suggestions import (
+    FROM_PRECEDENTS,
     PROPOSED_BY_MODEL,
     Suggestion,
     answer_probability,
@@ -266,7 +267,7 @@ def download_button(label: str, content: str | bytes, name: str, mime: str) -> N
 def answer_record(card: Suggestion) -> dict[str, object]:
     """Return an answer as a record of a file."""
     left, right = card.sides
-    matches = card.precedents
+    matches, (reagents, source) = card.precedents, card.reagents
     return {
         "query": card.query,
         "rank": card.rank,
@@ -278,7 +279,7 @@ def answer_record(card: Suggestion) -> dict[str, object]:
         "stock": "; ".join(filter(None, card.stock)),
         "forward_model": describe_check(card.check),
         "patent_reactions": "" if matches is None else matches.close,
-        "conditions": without_subscripts(matches.conditions[0].text) if matches and matches.conditions else "",
+        "conditions": without_subscripts(precedents.in_words(reagents)) if source == FROM_PRECEDENTS else "",
         "proposed_reagents": next((reagents for reagents, _ in card.proposed), ""),
         "patents": describe_patents((match.source for match in matches.nearest), matches.close) if matches else "",
         "trouble": "; ".join(card.problems),
