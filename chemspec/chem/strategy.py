@@ -1,6 +1,6 @@
 """Read off a reaction what it does, by guessed atom maps and patterns written by hand: a help, not a measurement."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -23,8 +23,10 @@ FOLDER = Path(__file__).parent  # of the tables
 SECONDS = 0.2  # of processor time for one atom map
 NO_CLASS = "No known class"  # where atoms cannot come from where they seem to
 OPENED = "an aromatic ring would have to open"
+# Families that may break carbon-carbon bonds or open an aromatic ring, and are looked for before rings that close.
+_REBUILD = {"annulation", "cleavage", "cycloaddition", "metathesis", "rearrangement"}
 # Families that may make any carbon-carbon bond: several at once, or nothing is known of them.
-_ANY_CARBON_BOND = {"bond", "other", "ring", "cycloaddition", "click", "strecker", "mannich", "ugi", "rearrangement"}
+_ANY_CARBON_BOND = {"bond", "other", "ring", "click", "strecker", "mannich", "ugi", "carbonylation"}
 # Canonical SMILES of solvents, bases and ligands, which seldom give atoms.
 BYSTANDERS = frozenset((FOLDER / "bystanders.txt").read_text(encoding="utf-8").split())
 
@@ -63,9 +65,41 @@ class Strategy:
     # as in a coupling next to the halide; 1 of 1,500 recorded reactions seems to do it
     bond_shifted: bool = False
     # what the carbon skeleton would have to do and seldom does, in words; empty if nothing. Of 3,000 recorded reactions
-    # 1 seems to open an aromatic ring, 19 to break a chain, 5 to make another C-C bond
+    # 1 seems to open an aromatic ring, 17 to break a chain, 5 to make another C-C bond
     unlikely: str = ""
     retained: tuple[int, ...] = ()  # stereocentres of the product where a substitution, which inverts, would retain
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a step, or a part of it, does to bonds and atoms."""
+
+    left: Any
+    right: Any
+    made: set[frozenset[int]]  # bonds that are made, as atoms of the product
+    broken: set[frozenset[int]]  # bonds that are broken, as atoms of the reactants
+    touched: set[int]  # atoms of the product that change
+    changed: set[int]  # atoms of the reactants that change or leave
+
+    def fitting(self, families: Collection[str] = ()) -> Iterator[Rule]:
+        """Yield the classes that fit, all or of some families, in the order of the table."""
+        for rule in _rules():
+            if (
+                (not families or rule.family in families)
+                and _fits_product(rule.product, self.right, self.made, self.touched)
+                and all(map(self._fits_reactants, rule.reactants))
+            ):
+                yield rule
+
+    def _fits_reactants(self, pattern: Any) -> bool:
+        """Return whether atoms numbered 1 or 2 in a pattern change, and a bond between atoms numbered 2 is broken."""
+        numbers = {atom.GetIdx(): atom.GetAtomMapNum() for atom in pattern.GetAtoms() if atom.GetAtomMapNum()}
+        ends = [atom for atom, number in numbers.items() if number == 2]
+        return any(
+            {hit[atom] for atom in numbers} <= self.changed
+            and (not ends or frozenset(hit[atom] for atom in ends) in self.broken)
+            for hit in self.left.GetSubstructMatches(pattern, uniquify=False, maxMatches=100)
+        )
 
 
 @lru_cache(maxsize=4000)
@@ -81,16 +115,16 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             take_oxygen_of_acid(match, right)
         made = tuple(pair for pair in match.made_bonds() if all(match.right.kinds[atom][0] > 1 for atom in pair))
         touched = [atom for atom in range(len(match.origin)) if match.changes(atom)]
-        changed = {match.origin[atom] for atom in touched if match.origin[atom] >= 0}
-        changed.update(match.lost)
-        moves = _carbon_moves(match)
-        rule = None if moves else _ring(match, left, right, made)
-        rule = rule or _classify(left, right, made, set(touched), changed, moves)
-        moves = moves and rule.family != "rearrangement"
+        changed = {match.origin[atom] for atom in touched} - {-1} | set(match.lost)
+        broken = _broken(match)
+        change = Change(left, right, set(map(frozenset, made)), set(map(frozenset, broken)), set(touched), changed)
+        rule = next(change.fitting(_REBUILD), None)
+        moves = rule is None and _carbon_moves(match, broken)
+        rule = rule or (None if moves else _ring(match, right, made)) or _classify(change)
         if rule.family == "O-deprotection" and all(right.GetAtomWithIdx(atom).GetSymbol() != "O" for atom in touched):
             rule = replace(rule, family="N-deprotection")  # as of benzyl groups, which both may carry
-        rules = dict.fromkeys([rule, *_apart(match, left, right, made, touched)])
-        unlikely = _unlikely(match, left, right, made, rules)
+        rules = dict.fromkeys([rule, *_apart(match, change)])
+        unlikely = _unlikely(match, change, rules)
         inverted, unset, lost = changed_centres(match, left, right)
         where = [tuple(sorted((ranks[a], ranks[b]))) for a, b in made] or [(ranks[atom],) for atom in touched]
         return Strategy(
@@ -108,7 +142,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             tuple(touched),
             tuple(sorted(changed)),
             moves,
-            _bond_shifted(match, made),
+            rule.family not in ("allylation", "rearrangement") and _bond_shifted(match, made, broken),
             unlikely,
             retained_centres(match, left, right, alcohols=mitsunobu or "(Mitsunobu)" in rule.name)
             if "@" in product
@@ -146,12 +180,8 @@ def family_of(step: Strategy) -> str:
     return "ring" if family.startswith("ring") else family
 
 
-def _ring(match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ...]) -> Rule | None:
+def _ring(match: AtomMap, right: Any, made: tuple[tuple[int, int], ...]) -> Rule | None:
     """Return the class of a step that closes a ring: two bonds of it, or one between atoms of one molecule."""
-    if left.HasSubstructMatch(fixed_pattern("C=C-C=C")):
-        for hit in right.GetSubstructMatches(fixed_pattern("C1-C-C-C-C=C1")):  # in norbornene no smallest ring
-            if sum(set(pair) <= set(hit) for pair in made) >= 2:
-                return next(rule for rule in _rules() if rule.family == "cycloaddition")
     for ring in right.GetRingInfo().AtomRings():
         inside = [pair for pair in made if set(pair) <= set(ring)]
         origins = [match.origin[atom] for atom in inside[0]] if inside else [-1]
@@ -169,100 +199,70 @@ def _ring(match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ..
     return None
 
 
-def _carbon_moves(match: AtomMap) -> bool:
-    carbons = {
-        origin: atom for atom, origin in enumerate(match.origin) if origin >= 0 and match.left.kinds[origin][0] == 6
-    }
-    return any(
-        near in carbons and carbons[near] not in match.right.bonds[atom]
-        for origin, atom in carbons.items()
-        for near in match.left.bonds[origin]
-    )
+def _carbon_moves(match: AtomMap, broken: Iterable[tuple[int, int]]) -> bool:
+    kinds = match.left.kinds
+    return any(kinds[atom][0] == kinds[near][0] == 6 and match.target[near] >= 0 for atom, near in broken)
 
 
-def _unlikely(match: AtomMap, left: Any, right: Any, made: Iterable[tuple[int, int]], rules: Iterable[Rule]) -> str:
+def _unlikely(match: AtomMap, change: Change, rules: Iterable[Rule]) -> str:
     """Return what the carbon skeleton would have to do and seldom does, in words; empty if nothing."""
-    kinds, bonds, target = match.left.kinds, match.left.bonds, match.target
-    broken = [
-        (atom, near)
-        for atom in match.origin
-        if atom >= 0
-        for near in bonds[atom]
-        if target[near] < 0 or target[near] not in match.right.bonds[target[atom]]
-    ]
-    if any(left.GetBondBetweenAtoms(*pair).GetIsAromatic() for pair in broken):
+    kinds, bonds = match.left.kinds, match.left.bonds
+    families = {rule.family.split()[0] for rule in rules}
+    if families & _REBUILD:
+        return ""
+    if any(change.left.GetBondBetweenAtoms(*pair).GetIsAromatic() for pair in change.broken):
         return OPENED
     groups = connected_groups(bonds, match.lost)
     hydrocarbon = {atom for group in groups if all(kinds[far][0] == 6 for far in group) for atom in group}
-    if any(
-        kinds[atom][0] == 6 and near in hydrocarbon and bonds[atom][near] == 1 and not _is_metathesis(match, atom, near)
-        for atom, near in broken
-    ):
-        return "a carbon chain would have to break"
-    families = {rule.family.split()[0] for rule in rules}
+    for pair in change.broken:
+        first, second = pair
+        if bonds[first][second] == 1 and kinds[first][0] == kinds[second][0] == 6 and pair & hydrocarbon:
+            return "a carbon chain would have to break"
     if families & _ANY_CARBON_BOND:
         return ""
-    carbons = [pair for pair in made if all(match.right.kinds[atom][0] == 6 for atom in pair)]
-    if any(not any(_fits_product(rule.product, right, {frozenset(pair)}, set()) for rule in rules) for pair in carbons):
+    carbons = [pair for pair in change.made if all(match.right.kinds[atom][0] == 6 for atom in pair)]
+    if any(not any(_fits_product(rule.product, change.right, {pair}, set()) for rule in rules) for pair in carbons):
         return "a carbon-carbon bond is made that does not belong to this reaction"
     return ""
 
 
-def _is_metathesis(match: AtomMap, atom: int, vinyl: int) -> bool:
-    """Return whether an alkene carbon takes the place of a vinyl group that leaves an atom: the map keeps one C=C."""
-    old, new, origin = match.left.bonds, match.right.bonds, match.origin
-    gained = [near for near in new[match.target[atom]] if origin[near] >= 0 and origin[near] not in old[atom]]
-    alkenes = [near for near in gained if 2 in old[origin[near]].values() and 2 in new[near].values()]
-    return 2 in old[vinyl].values() and bool(alkenes)
+def _broken(match: AtomMap) -> list[tuple[int, int]]:
+    """Return bonds of the precursors that the product lacks, of which the first atom stays."""
+    return [
+        (atom, near)
+        for atom in match.origin
+        if atom >= 0
+        for near in match.left.bonds[atom]
+        if match.target[near] < 0 or match.target[near] not in match.right.bonds[match.target[atom]]
+    ]
 
 
-def _bond_shifted(match: AtomMap, made: tuple[tuple[int, int], ...]) -> bool:
+def _bond_shifted(match: AtomMap, made: Iterable[tuple[int, int]], broken: Iterable[tuple[int, int]]) -> bool:
     """Return whether a group leaves one carbon atom and the new bond is made at another, which loses nothing."""
-    kinds, bonds, target = match.left.kinds, match.left.bonds, match.target
-    gaining = {match.origin[atom] for pair in made for atom in pair} - {-1}
-    left_by = {
-        origin
-        for origin in match.origin
-        if origin >= 0 and kinds[origin][0] == 6 and min(map(target.__getitem__, bonds[origin]), default=0) < 0
-    }
-    return bool(left_by - gaining) and any(
-        kinds[atom][0] == 6 and all(target[near] in match.right.bonds[target[atom]] for near in bonds[atom])
-        for atom in gaining
-    )
+    carbons = {origin for origin in match.origin if origin >= 0 and match.left.kinds[origin][0] == 6}
+    gaining = {match.origin[atom] for pair in made for atom in pair}
+    left_by = {atom for atom, near in broken if match.target[near] < 0}
+    return bool(carbons & left_by - gaining) and bool(carbons & gaining - {atom for atom, _ in broken})
 
 
-def _classify(
-    left: Any, right: Any, made: Iterable[tuple[int, int]], touched: set[int], changed: set[int], moves: bool = False
-) -> Rule:
-    """Return the first class that fits; a rearrangement only where a carbon group `moves`."""
-    pairs = {frozenset(pair) for pair in made}
-    for rule in _rules():
-        if rule.family == "rearrangement" and not moves:
-            continue
-        if _fits_product(rule.product, right, pairs, touched) and all(
-            any(
-                {hit[atom] for atom in _numbered(pattern)} <= changed
-                for hit in left.GetSubstructMatches(pattern, uniquify=False, maxMatches=100)
-            )
-            for pattern in rule.reactants
-        ):
-            return rule
-    if made:
-        ends = " and ".join(
-            sorted({"–".join(sorted(right.GetAtomWithIdx(atom).GetSymbol() for atom in pair)) for pair in made})
-        )
+def _classify(change: Change) -> Rule:
+    """Return the first class that fits, or else one that tells which elements are joined."""
+    if rule := next(change.fitting(), None):
+        return rule
+    if change.made:
+        pairs = (sorted(change.right.GetAtomWithIdx(atom).GetSymbol() for atom in pair) for pair in change.made)
+        ends = " and ".join(sorted({"–".join(pair) for pair in pairs}))
         return Rule("bond " + ends, f"{ends} bond formation", "No class of the built-in list fits.", None, (), "")
     return Rule("other", "Functional group change", "No class of the built-in list fits.", None, (), "")
 
 
-def _apart(
-    match: AtomMap, left: Any, right: Any, made: tuple[tuple[int, int], ...], touched: list[int]
-) -> Iterator[Rule]:
+def _apart(match: AtomMap, change: Change) -> Iterator[Rule]:
     """Yield the classes of changes in regions that no bond joins, after or before: an opened epoxide is one change."""
     before = [
         {match.target[near] for near in match.left.bonds[origin]} if origin >= 0 else set() for origin in match.origin
     ]
-    regions = connected_groups([old.union(new) for old, new in zip(before, match.right.bonds, strict=True)], touched)
+    joined = [old.union(new) for old, new in zip(before, match.right.bonds, strict=True)]
+    regions = connected_groups(joined, sorted(change.touched))
     if len(regions) < 2:
         return
     leaving = connected_groups(match.left.bonds, match.lost)
@@ -271,21 +271,20 @@ def _apart(
         for piece in leaving:
             if any(near in here for atom in piece for near in match.left.bonds[atom]):
                 here |= set(piece)
-        rule = _classify(left, right, tuple(pair for pair in made if set(pair) <= set(region)), set(region), here)
+        made = {pair for pair in change.made if pair <= set(region)}
+        rule = _classify(replace(change, made=made, touched=set(region), changed=here))
         if rule.product is not None:
             yield rule
 
 
 def _fits_product(pattern: Any, right: Any, made: set[frozenset[int]], touched: set[int]) -> bool:
-    ends = _numbered(pattern)
+    """Return whether a pattern fits where atoms change, and all the bonds that it numbers (1-2, 3-4) are made."""
+    numbers = {atom.GetAtomMapNum(): atom.GetIdx() for atom in pattern.GetAtoms() if atom.GetAtomMapNum()}
+    bonds = [(numbers[end], numbers[end + 1]) for end in range(1, len(numbers), 2) if end + 1 in numbers]
     hits = right.GetSubstructMatches(pattern, uniquify=False, maxMatches=200)
     if not made:
-        return len(ends) < 2 and any(touched & ({hit[end] for end in ends} or set(hit)) for hit in hits)
-    return bool(ends) and any(frozenset(hit[end] for end in ends) in made for hit in hits)
-
-
-def _numbered(pattern: Any) -> list[int]:
-    return [atom.GetIdx() for atom in pattern.GetAtoms() if atom.GetAtomMapNum()]
+        return not bonds and any(touched & ({hit[end] for end in numbers.values()} or set(hit)) for hit in hits)
+    return bool(bonds) and any(all(frozenset((hit[a], hit[b])) in made for a, b in bonds) for hit in hits)
 
 
 @cache

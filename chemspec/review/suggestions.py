@@ -20,6 +20,8 @@ from chemspec.types import DecodeResult, Hypothesis
 
 CONFIDENT, DOUBTFUL = 0.8, MIN_CONFIDENCE  # probabilities that separate high, medium and low confidence
 PROBLEM_FACTOR = 0.2  # factor on the probability of a retro suggestion with problems, for the ranking
+# Solvents and bases that give atoms in families of reactions.
+_SOURCES = {"formylation": {"CN(C)C=O", "ClC(Cl)Cl"}, "cycloaddition": {"ClC(Cl)Cl"}, "annulation": {"O=C([O-])[O-]"}}
 # Sources of reagents.
 FROM_PRECEDENTS, USUAL, PROPOSED_BY_MODEL = "from precedents", "usual for the class", "proposed by a model"
 
@@ -239,7 +241,7 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         yield f"isotope label missing: the reactants do not have {element_counts(missing)}"
     elif change and task == "forward" and (lost := lost_labels(left, right, change)):
         yield f"isotope label lost: this product lacks {element_counts(lost)} of the reactants"
-    if copies and task == "forward":
+    if copies and task == "forward" and not (change and change.key[0] == "homocoupling"):
         reactant = copies.split(".")[0]
         yield f"over-reaction: takes {2 + copies.count('.')} equivalents of {name_in_list(reactant) or reactant}"
     if task == "forward":
@@ -290,8 +292,7 @@ def _atom_sources(task: Task, left: str, change: Strategy | None) -> str:
     A proposed precursor may well be toluene, and no carbonate.
     """
     aside = BYSTANDERS if task == "forward" else {part for part in BYSTANDERS if "-]" in part}
-    if change and change.key[0] == "formylation":
-        aside = aside - {"CN(C)C=O"}
+    aside = aside - _SOURCES.get(str(change.key[0]) if change else "", set())
     given = set(change.origin) if change else set()
     molecules = atoms_by_molecule(left)
     return ".".join(part for part, atoms in molecules if part not in aside or (atoms and atoms <= given))
