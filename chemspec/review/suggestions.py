@@ -20,6 +20,8 @@ from chemspec.types import DecodeResult, Hypothesis
 
 CONFIDENT, DOUBTFUL = 0.8, MIN_CONFIDENCE  # probabilities that separate high, medium and low confidence
 PROBLEM_FACTOR = 0.2  # factor on the probability of a retro suggestion with problems, for the ranking
+# What gives atoms in reactions of a class, and elsewhere is a solvent, base or counterion.
+_SOURCES = {"Formylation": "CN(C)C=O", "Hydantoin synthesis": "O=C([O-])[O-]", "Sandmeyer reaction": "F[B-](F)(F)F"}
 # Sources of reagents.
 FROM_PRECEDENTS, USUAL, PROPOSED_BY_MODEL = "from precedents", "usual for the class", "proposed by a model"
 
@@ -276,8 +278,8 @@ def _atom_sources(task: Task, left: str, change: Strategy | None) -> str:
     A proposed precursor may well be toluene, and no carbonate.
     """
     aside = BYSTANDERS if task == "forward" else {part for part in BYSTANDERS if "-]" in part}
-    if change and change.key[0] == "formylation":
-        aside = aside - {"CN(C)C=O"}
+    if change:
+        aside = aside - {_SOURCES.get(change.name.split(" + ")[0])}
     given = set(change.origin) if change else set()
     molecules = atoms_by_molecule(left)
     return ".".join(part for part, atoms in molecules if part not in aside or (atoms and atoms <= given))

@@ -1,0 +1,47 @@
+"""Textbook reactions: each has its class, or a general one, and no false warning, with its reagents and without."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from paths import TESTS
+
+from chemspec import chem
+from chemspec.chem.stoichiometry import strategy_of_step
+from chemspec.chem.strategy import NO_CLASS, family_of
+from chemspec.review.suggestions import Suggestion
+from chemspec.types import Hypothesis
+
+FILES = sorted((TESTS / "data").glob("named_reactions_*.tsv"))
+GENERAL = {NO_CLASS, "Functional group change", "Ring closure", "Ring synthesis"}
+# Of reactants without their reagents, which may supply atoms: water, a halide, an oxidant.
+WITHOUT_REAGENTS = "the reactants cannot supply"
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_textbook_reactions_are_named_and_raise_no_false_warning(file) -> None:  # type: ignore[no-untyped-def]
+    faults, verdicts = [], Counter[str]()
+    lines = [line.split("\t") for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#")]
+    for name, given, after, accepted, *warnings in lines:
+        product = chem.canonical(after) or ""
+        bonds = set()
+        for task, side in (("forward", given.replace(">", ".")), ("retro", given.split(">")[0])):
+            reactants = chem.canonical(side) or ""
+            query, answer = (reactants, product) if task == "forward" else (product, reactants)
+            step = strategy_of_step(reactants, product)
+            assert step, name
+            names = step.name.split(" + ")
+            wrong = [part for part in names if part not in GENERAL and not part.endswith(" bond formation")]
+            right = step.name in accepted.split("|") or family_of(step) in accepted.split("|")
+            verdicts["right" if right else "wrong" if wrong else "general"] += 1
+            bonds.add(step.made)
+            shown = Suggestion(task, query, 1, Hypothesis(answer, answer, True, (), (), 0.0, 1.0), step)  # type: ignore[arg-type]
+            problems = [text for text in shown.problems if text not in "".join(warnings)]
+            if wrong and not right:
+                faults.append((name, task, step.name))
+            faults += [(name, task, text) for text in problems if not text.startswith(WITHOUT_REAGENTS)]
+        if len(bonds) > 1:
+            faults.append((name, "bonds", str(bonds)))
+    assert not faults, faults
+    assert verdicts["right"] > 10 * verdicts["general"], verdicts
