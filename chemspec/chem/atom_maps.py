@@ -202,6 +202,10 @@ class AtomMap:
         bonds = {self.origin[near]: order for near, order in self.right.bonds[atom].items()}
         return bonds != self.left.bonds[origin] or self.right.kinds[atom][3:] != self.left.kinds[origin][3:]
 
+    def cost(self) -> float:
+        """Return what all atoms cost."""
+        return self.cost_at(range(len(self.origin)), range(len(self.target)))
+
     def cost_at(self, atoms: Collection[int], origins: Collection[int]) -> float:
         """Return what these atoms of the product and of the precursors cost: the less, the likelier the match."""
         left, right = self.left, self.right

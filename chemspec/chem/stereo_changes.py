@@ -29,7 +29,9 @@ def changed_centres(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, .
     Only atoms that keep all their neighbours count: others may well change.
     """
     none = Chem.ChiralType.CHI_UNSPECIFIED
-    inverted, unset, untold = [], [], []
+    inverted: list[int] = []
+    retained: list[int] = []
+    unset, untold = [], []
     for atom, origin in enumerate(match.origin):
         if origin < 0 or match.changes(atom):
             continue
@@ -41,12 +43,24 @@ def changed_centres(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, .
         if tags[0] == none:
             unset.append(atom)
             continue
-        if not _same_hand(before, here, [match.target[near.GetIdx()] for near in before.GetNeighbors()]):
-            inverted.append(atom)
+        same = _same_hand(before, here, [match.target[near.GetIdx()] for near in before.GetNeighbors()])
+        (retained if same else inverted).append(atom)
+    if inverted and not retained and _is_meso(match, left, inverted):
+        inverted = []  # the map may take either half
     if inverted or unset:
         inverted, unset = _lasting_centres(match, right, inverted, unset)
     centres = Chem.FindMolChiralCenters(right, includeUnassigned=True, useLegacyImplementation=False)  # type: ignore[no-untyped-call]
     return tuple(inverted), tuple(unset), tuple(atom for atom in untold if atom in dict(centres))
+
+
+def _is_meso(match: AtomMap, left: Any, atoms: Sequence[int]) -> bool:
+    """Return whether the molecules that give these atoms are their own mirror images."""
+    molecules = {match.left.molecules[match.origin[atom]] for atom in atoms}
+    mirrored = Chem.Mol(left)
+    for atom in mirrored.GetAtoms():
+        if match.left.molecules[atom.GetIdx()] in molecules:
+            atom.InvertChirality()
+    return bool(Chem.MolToSmiles(mirrored) == Chem.MolToSmiles(left))
 
 
 def has_mitsunobu_reagents(left: Any) -> bool:
@@ -54,9 +68,14 @@ def has_mitsunobu_reagents(left: Any) -> bool:
     return all(left.HasSubstructMatch(fixed_pattern(reagent)) for reagent in _MITSUNOBU)
 
 
-def take_oxygen_of_acid(match: AtomMap, right: Any) -> None:
-    """Map the oxygen of a Mitsunobu ester to that of the acid; the map has the alcohol's, as after an acylation."""
+def take_oxygen_of_acid(match: AtomMap, right: Any, carbons: Sequence[int] | None) -> None:
+    """Map the oxygen of a Mitsunobu ester to that of the acid; the map has the alcohol's, as after an acylation.
+
+    Of esters of all alcohols, or only of some carbon atoms: those that are inverted.
+    """
     for carbon, oxygen, acyl in right.GetSubstructMatches(fixed_pattern("[CX4]-[OX2]-[$([CX3]=O)]")):
+        if carbons is not None and carbon not in carbons:
+            continue
         alcohol, alkoxide, acid = (match.origin[atom] for atom in (carbon, oxygen, acyl))
         if min(alcohol, alkoxide, acid) >= 0 and alkoxide in match.left.bonds[alcohol].keys() - match.left.bonds[acid]:
             for hydroxyl, order in match.left.bonds[acid].items():

@@ -29,6 +29,7 @@ _REBUILD = {"annulation", "cleavage", "cycloaddition", "metathesis", "rearrangem
 _ANY_CARBON_BOND = {"bond", "other", "ring", "click", "strecker", "mannich", "ugi", "carbonylation"}
 # Canonical SMILES of solvents, bases and ligands, which seldom give atoms.
 BYSTANDERS = frozenset((FOLDER / "bystanders.txt").read_text(encoding="utf-8").split())
+_ALCOHOLS = frozenset(("CO", "CCO", "CC(C)(C)O"))  # solvents, which give atoms where that is cheapest
 
 
 @dataclass(frozen=True)
@@ -105,14 +106,14 @@ class Change:
 @lru_cache(maxsize=4000)
 def strategy(reactants: str, product: str) -> Strategy | None:
     """Return what a reaction (canonical SMILES, one product) does; None if unreadable, or mapping takes too long."""
-    match = _map_core(reactants, product) or map_atoms(reactants, product, seconds=SECONDS)
+    match = _map(reactants, product)
     if match is None:
         return None
     with rdBase.BlockLogs():
         left, right = mol_from_smiles(reactants), mol_from_smiles(product)
         ranks = list(Chem.CanonicalRankAtoms(right, breakTies=False, includeChirality=False))
-        if mitsunobu := has_mitsunobu_reagents(left):
-            take_oxygen_of_acid(match, right)
+        if (mitsunobu := has_mitsunobu_reagents(left)) or ("@" in product and all(match.given)):
+            take_oxygen_of_acid(match, right, None if mitsunobu else changed_centres(match, left, right)[0])
         made = tuple(pair for pair in match.made_bonds() if all(match.right.kinds[atom][0] > 1 for atom in pair))
         touched = [atom for atom in range(len(match.origin)) if match.changes(atom)]
         changed = {match.origin[atom] for atom in touched} - {-1} | set(match.lost)
@@ -142,7 +143,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             tuple(touched),
             tuple(sorted(changed)),
             moves,
-            rule.family not in ("allylation", "rearrangement") and _bond_shifted(match, made, broken),
+            not rule.family.startswith(("allylation", "rearrangement", "ring")) and _bond_shifted(match, made, broken),
             unlikely,
             retained_centres(match, left, right, alcohols=mitsunobu or "(Mitsunobu)" in rule.name)
             if "@" in product
@@ -150,10 +151,24 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         )
 
 
-def _map_core(reactants: str, product: str) -> AtomMap | None:
-    """Map without the bystanders (toluene may seem to give a tolyl group); None if that changes or leaves out atoms."""
+def _map(reactants: str, product: str) -> AtomMap | None:
+    """Map, without alcohols where that makes fewer carbon-carbon bonds or is cheaper; None if that takes too long."""
+    match = _map_core(reactants, product, BYSTANDERS) or map_atoms(reactants, product, seconds=SECONDS)
+    if match is None or _ALCOHOLS.isdisjoint(reactants.split(".")):
+        return match
+    cores = (_map_core(reactants, product, aside) for aside in (BYSTANDERS | _ALCOHOLS, _ALCOHOLS))
+    kinds = match.right.kinds
+
+    def effort(core: AtomMap) -> tuple[int, float]:
+        return sum(kinds[atom][0] == kinds[near][0] == 6 for atom, near in core.made_bonds()), core.cost()
+
+    return min([match, *filter(None, cores)], key=effort)
+
+
+def _map_core(reactants: str, product: str, aside: frozenset[str]) -> AtomMap | None:
+    """Map without some molecules (toluene may seem to give a tolyl group); None if that changes or leaves out atoms."""
     parts = reactants.split(".")
-    core = [number for number, part in enumerate(parts) if part not in BYSTANDERS]
+    core = [number for number, part in enumerate(parts) if part not in aside]
     if not 0 < len(core) < len(parts):
         return None
     match = map_atoms(".".join(parts[number] for number in core), product, seconds=SECONDS)

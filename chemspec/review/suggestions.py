@@ -20,8 +20,13 @@ from chemspec.types import DecodeResult, Hypothesis
 
 CONFIDENT, DOUBTFUL = 0.8, MIN_CONFIDENCE  # probabilities that separate high, medium and low confidence
 PROBLEM_FACTOR = 0.2  # factor on the probability of a retro suggestion with problems, for the ranking
-# Solvents and bases that give atoms in families of reactions.
-_SOURCES = {"formylation": {"CN(C)C=O", "ClC(Cl)Cl"}, "cycloaddition": {"ClC(Cl)Cl"}, "annulation": {"O=C([O-])[O-]"}}
+# What gives atoms in families of reactions, and elsewhere is a solvent, base or counterion.
+_SOURCES = {
+    "formylation": {"CN(C)C=O", "ClC(Cl)Cl"},
+    "cycloaddition": {"ClC(Cl)Cl"},
+    "annulation": {"O=C([O-])[O-]"},
+    "halogenation": {"F[B-](F)(F)F"},
+}
 # Sources of reagents.
 FROM_PRECEDENTS, USUAL, PROPOSED_BY_MODEL = "from precedents", "usual for the class", "proposed by a model"
 
