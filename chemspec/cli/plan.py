@@ -73,7 +73,6 @@ def plan_routes(
         out -o: output file: .json (all routes), .md (text), .svg or .png (the best route); repeatable.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
-    from chemspec.io.readers import read_given_texts
     from chemspec.plan import export, routes
     from chemspec.plan.search import plan
     from chemspec.plan.stock import BUILT_IN, load_stock
@@ -86,9 +85,7 @@ def plan_routes(
             raise ValueError("--within limits the search too; leave --seconds out")
         limits |= {"within": within, "seconds": math.inf}
     settings = PlanSettings(**limits, avoid=tuple(avoid or ()))  # reports invalid limits before the models are loaded
-    queries, source = read_given_texts(targets, column, "retro", console.print_note)
-    if source and not (queries := [text for text in queries if text.strip()]):
-        raise ValueError(f"there is no target in {source}")
+    queries = _read_targets(targets, column)
     can_buy, index, most = load_stock(stock or BUILT_IN), installed(), settings.expansions
     expander = models.load_expander()
     plans: list[tuple[Plan, Evidence]] = []
@@ -110,6 +107,15 @@ def plan_routes(
     solved = all(each.status == "solved" for each, _ in plans)
     documents = [routes.plan_document(*entry) for entry in plans]
     return Outcome({"plans": documents}, 130 if result.interrupted else 0 if solved else 1)
+
+
+def _read_targets(given: list[str], column: str) -> list[str]:
+    from chemspec.io.readers import read_given_texts
+
+    texts, source = read_given_texts(given, column, "retro", console.print_note)
+    if source and not (texts := [text for text in texts if text.strip()]):
+        raise ValueError(f"there is no target in {source}")
+    return texts
 
 
 def _print_plan(target: str, plan: Plan, evidence: Evidence) -> None:
