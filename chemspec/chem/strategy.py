@@ -94,10 +94,10 @@ class Change:
 
     def _fits_reactants(self, pattern: Any) -> bool:
         """Return whether atoms numbered 1 or 2 in a pattern change, and a bond between atoms numbered 2 is broken."""
-        numbers = {atom.GetIdx(): atom.GetAtomMapNum() for atom in pattern.GetAtoms() if atom.GetAtomMapNum()}
-        ends = [atom for atom, number in numbers.items() if number == 2]
+        numbered = _numbered_atoms(pattern)
+        ends = [atom for atom, number in numbered if number == 2]
         return any(
-            {hit[atom] for atom in numbers} <= self.changed
+            {hit[atom] for atom, _ in numbered} <= self.changed
             and (not ends or frozenset(hit[atom] for atom in ends) in self.broken)
             for hit in self.left.GetSubstructMatches(pattern, uniquify=False, maxMatches=100)
         )
@@ -294,12 +294,20 @@ def _apart(match: AtomMap, change: Change) -> Iterator[Rule]:
 
 def _fits_product(pattern: Any, right: Any, made: set[frozenset[int]], touched: set[int]) -> bool:
     """Return whether a pattern fits where atoms change, and all the bonds that it numbers (1-2, 3-4) are made."""
-    numbers = {atom.GetAtomMapNum(): atom.GetIdx() for atom in pattern.GetAtoms() if atom.GetAtomMapNum()}
-    bonds = [(numbers[end], numbers[end + 1]) for end in range(1, len(numbers), 2) if end + 1 in numbers]
+    numbers = {number: atom for atom, number in _numbered_atoms(pattern)}
+    bonds = [(atom, numbers[end + 1]) for end, atom in numbers.items() if end % 2 and end + 1 in numbers]
+    if bool(made) != bool(bonds):
+        return False
     hits = right.GetSubstructMatches(pattern, uniquify=False, maxMatches=200)
     if not made:
-        return not bonds and any(touched & ({hit[end] for end in numbers.values()} or set(hit)) for hit in hits)
-    return bool(bonds) and any(all(frozenset((hit[a], hit[b])) in made for a, b in bonds) for hit in hits)
+        return any(touched & ({hit[atom] for atom in numbers.values()} or set(hit)) for hit in hits)
+    return any(all(frozenset((hit[a], hit[b])) in made for a, b in bonds) for hit in hits)
+
+
+@cache
+def _numbered_atoms(pattern: Any) -> list[tuple[int, int]]:
+    """Return the numbered atoms of a pattern with their numbers."""
+    return [(atom.GetIdx(), atom.GetAtomMapNum()) for atom in pattern.GetAtoms() if atom.GetAtomMapNum()]
 
 
 @cache
