@@ -63,9 +63,9 @@ def serve_models(
     models = server.folders_by_name(model or [])
     address = f"{', '.join(models)} on {endpoint.address}"
     if not replicas.ray:
+        service = Service(server.load_engines(models, **runtime.loading), all_limits)
         console.print_note(f"serving {address}; Ctrl-C ends it")
-        engines = server.load_engines(models, **runtime.loading)
-        server.run_service(Service(engines, all_limits), endpoint)
+        server.run_service(service, endpoint)
         return
     extras.require_packages("ray", what="--ray")
     from chemspec.cluster import service_on_ray

@@ -84,7 +84,7 @@ class Endpoint:
     @property
     def address(self) -> str:
         """The address as a URL, for messages."""
-        return f"http://{self.host}:{self.port or '(any free port)'}"
+        return f"http://{self.host}:{self.port}" if self.port else f"a free port of {self.host}, which the log names"
 
 
 @dataclass(frozen=True, kw_only=True)
