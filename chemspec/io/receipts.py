@@ -78,8 +78,8 @@ class ReceiptRow:
         names = {field.name for field in fields(DecodeSettings)}
         if unknown := sorted(given.keys() - names):
             raise ValueError(f"unknown settings {', '.join(unknown)}: written by another version of chemspec?")
-        settings = DecodeSettings(**given)
-        return replace(settings, drafter="none", batch_size=1) if settings.guarantee == "exact" else settings
+        plain = DecodeSettings(**{**given, "drafter": "auto"})  # a plug-in's drafter may be unknown here
+        return replace(plain, drafter="none", batch_size=1) if plain.guarantee == "exact" else DecodeSettings(**given)
 
 
 def read_receipts(path: Path, sample: int = 0, seed: int = 0) -> list[ReceiptRow]:
