@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
 import chemspec.train.module as loop
-from chemspec.data.arrays import Batch, split_validation
+from chemspec.data.arrays import Batch, check_data, split_validation
 from chemspec.model import checkpoint
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.spec_drafter import copy_target_layers, drafter_config, fill_masks, true_tokens
@@ -143,7 +143,7 @@ def train_drafter(
     `data` is the output of `chemspec train distil` with the target, a model folder; FileNotFoundError is raised without
     it, ValueError for a target of another task or vocabulary. `resume` continues from the last checkpoint, if any.
     """
-    loop.check_data(data, f"make it with `chemspec train distil --task {recipe.task}`")
+    check_data(data, f"make it with `chemspec train distil --task {recipe.task}`")
     loaded = checkpoint.load(target)
     if loaded.task != recipe.task:
         raise ValueError(f"{target} is a {loaded.task} model; recipe {recipe.name} needs a {recipe.task} model")

@@ -293,10 +293,3 @@ def _silence_lightning() -> Iterator[None]:
             yield
         finally:
             logger.setLevel(level)
-
-
-def check_data(data: Path, remedy: str) -> None:
-    """Raise FileNotFoundError, which ends with the remedy, for a folder without training data."""
-    for name in ("train.npz", "vocab.json"):
-        if not (data / name).is_file():
-            raise FileNotFoundError(f"{data / name} is missing; {remedy}")

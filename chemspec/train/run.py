@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from chemspec.data.arrays import Pairs, split_validation
+from chemspec.data.arrays import Pairs, check_data, split_validation
 from chemspec.decode.generate import open_decoding
 from chemspec.decode.greedy import greedy_search
 from chemspec.engine.registry import model_folder
@@ -15,7 +15,7 @@ from chemspec.tokenizer import EOS, Tokenizer
 from chemspec.train.average import export_model
 from chemspec.train.drafters import train_drafter
 from chemspec.train.initial_weights import copy_initial_weights
-from chemspec.train.module import Training, check_data, digest_of_data, latest_checkpoint, run
+from chemspec.train.module import Training, digest_of_data, latest_checkpoint, run
 from chemspec.train.recipe import DrafterRecipe, Recipe
 from chemspec.train.settings import RunSettings
 
@@ -84,7 +84,7 @@ def run_recipe(
     be resumed, and ValueError for data, a start or a checkpoint that do not match the recipe, or without `start` for a
     recipe that continues training a model.
     """
-    prepare = f"`chemspec data --recipe {recipe.name}`, for a drafter with `chemspec train distil`"
+    prepare = "`chemspec data` and the same --recipe, for a drafter with `chemspec train distil`"
     check_data(data, f"prepare it with {prepare}, and give the folder with --data")
     checkpoint_to_resume = latest_checkpoint(out) if resume else None
     if recipe.starts_from and start is None and not checkpoint_to_resume:

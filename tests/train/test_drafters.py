@@ -19,7 +19,7 @@ from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
 from chemspec.testing import naive_greedy
-from chemspec.tokenizer import SPECIALS
+from chemspec.tokenizer import SPECIALS, Tokenizer
 from chemspec.train.average import read_checkpoint
 from chemspec.train.distil import write_distilled_pairs
 from chemspec.train.drafters import choose_revealed, train_drafter
@@ -101,8 +101,9 @@ def test_distillation_goes_on_where_it_was_stopped(
 
 
 def test_data_of_another_vocabulary_is_refused(engine: Engine, tmp_path: Path) -> None:
-    Pairs(RaggedArray.pack([[4, 99]]), RaggedArray.pack([[4]])).save(tmp_path / "train.npz")
-    with pytest.raises(ValueError, match="a larger vocabulary"):
+    Pairs(RaggedArray.pack([[4, 5]]), RaggedArray.pack([[4]])).save(tmp_path / "train.npz")
+    Tokenizer((*SPECIALS, "N", "C")).save(tmp_path / "vocab.json")
+    with pytest.raises(ValueError, match="another vocabulary"):
         write_distilled_pairs(engine, replace(DISTIL, data_dir=tmp_path, out=tmp_path / "o"))
 
 

@@ -482,7 +482,7 @@ def test_a_recipe_is_run_and_resumed(data: Path, tmp_path: Path, monkeypatch: py
     assert not math.isnan(float(log(out)[-1]["val_exact"]))
     with pytest.raises(FileExistsError, match="already contains a training run; resume it from"):
         run_recipe(item, data, out, resume=False, quiet=True)
-    with pytest.raises(FileNotFoundError, match="chemspec data --recipe retro-50k"):
+    with pytest.raises(FileNotFoundError, match="chemspec data` and the same --recipe"):
         run_recipe(item, tmp_path, out)
 
 
