@@ -59,7 +59,11 @@ def read_given_reactions(given: str, column: str, note: Tell = ignore) -> list[s
         return lines
     if not (texts := [line for line in lines if line.strip()]):
         raise ValueError(f"there is no reaction in {source}")
-    return texts if any(map(_REACTION_ARROW.search, texts)) else ["\n".join(lines)]
+    if any(map(_REACTION_ARROW.search, texts)):
+        return texts
+    if column:
+        raise ValueError(f"{source}: no row of column {column} has a reaction, such as reactants>>product")
+    return ["\n".join(lines)]
 
 
 def stream_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = ignore) -> Iterator[str]:
