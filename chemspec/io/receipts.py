@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from chemspec.io.readers import FileError
 from chemspec.settings import DecodeSettings
-from chemspec.types import DecodeResult
+from chemspec.types import DecodeResult, Progress, ignore
 from chemspec.version import __version__
 
 if TYPE_CHECKING:  # slow imports
@@ -115,11 +115,7 @@ def _parse_row(number: int, line: str, path: Path) -> ReceiptRow:
 
 
 def verify_receipts(
-    rows: Sequence[ReceiptRow],
-    model: str = "",
-    *,
-    threads: int = 0,
-    progress: Callable[[int, int], None] = lambda *_: None,
+    rows: Sequence[ReceiptRow], model: str = "", *, threads: int = 0, progress: Progress = ignore
 ) -> Iterator[tuple[ReceiptRow, str]]:
     """Decode rows again by standard decoding, one query at a time; yield those that differ, and what differs.
 

@@ -72,7 +72,6 @@ def run_recipe(
     resume: bool = True,
     start: Path | None = None,
     exact: Callable[[Transformer, Pairs], float] | None = exact_match,
-    quiet: bool = False,
 ) -> Path:
     """Train on data that `prepare` wrote for this recipe, in the run folder `out`, and return the model folder.
 
@@ -108,7 +107,7 @@ def run_recipe(
 
     about = {"task": recipe.task, "data": digest_of_data(pairs, tokenizer)}
     specials = config.source_specials
-    run(build, out, settings, (pairs, held), about, specials=specials, resume=checkpoint_to_resume, quiet=quiet)
+    run(build, out, settings, (pairs, held), about, specials=specials, resume=checkpoint_to_resume)
     return export_model(out, out / "model", tokenizer, last=recipe.average_last)
 
 

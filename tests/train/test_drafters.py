@@ -117,7 +117,7 @@ def test_a_drafter_learns_is_resumed_and_serves(folder: Path, taught: Path, tmp_
     recipe = drafter_recipe(f"retro-{kind}")
     settings = replace(recipe.train, tokens=600, lr=1e-2, warmup=2, steps=30, minutes=0, holdout=10, validate_every=10)
     recipe = replace(recipe, train=settings, glance=(0.5, 0.3))
-    found = train_drafter(recipe, taught, own, tmp_path / "run", quiet=True)
+    found = train_drafter(recipe, taught, own, tmp_path / "run")
     assert found == tmp_path / "run" / recipe.kind
     assert not (own / "drafters").exists()
     assert install_drafter(*trained_drafter(tmp_path / "run"), own) == checkpoint.drafter_folder(own, recipe.kind)
@@ -134,7 +134,7 @@ def test_a_drafter_learns_is_resumed_and_serves(folder: Path, taught: Path, tmp_
     # From the checkpoint after ten steps to the very same weights.
     (tmp_path / "again" / "checkpoints").mkdir(parents=True)
     shutil.copy(tmp_path / "run" / "checkpoints" / "step=10.ckpt", tmp_path / "again" / "checkpoints" / "last.ckpt")
-    train_drafter(recipe, taught, own, tmp_path / "again", quiet=True)
+    train_drafter(recipe, taught, own, tmp_path / "again")
     whole, resumed = (
         read_checkpoint(tmp_path / run / "checkpoints" / "last.ckpt")["state_dict"] for run in ("run", "again")
     )
@@ -142,7 +142,7 @@ def test_a_drafter_learns_is_resumed_and_serves(folder: Path, taught: Path, tmp_
     assert (tmp_path / "again" / recipe.kind / "config.json").is_file()
     other = tiny_folder(tmp_path / "other", seed=9)
     with pytest.raises(ValueError, match="different target"):
-        train_drafter(recipe, taught, other, tmp_path / "run", quiet=True)
+        train_drafter(recipe, taught, other, tmp_path / "run")
 
     queries = ["CCO", "CC(=O)Nc1ccccc1"]
     engine = Engine.load(own, threads=1, device="cpu", runtime="torch")
