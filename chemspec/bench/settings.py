@@ -35,9 +35,8 @@ class BenchSettings:
     runtime: str = "auto"
 
     def __post_init__(self) -> None:
-        for name in ("tasks", "dtypes", "widths", "batches"):
-            if not getattr(self, name):
-                raise ValueError(f"{name} is empty; give at least one")
+        if not (self.tasks and self.dtypes and self.widths and self.batches):
+            raise ValueError("give at least one task, precision, beam width and batch size")
         for size in (*self.widths, *self.batches):
             check_range("a width or batch", size, 1)
         check_range("limit", self.limit, 1)

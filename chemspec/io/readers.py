@@ -192,11 +192,8 @@ def read_table(text: str, ending: str, where: object) -> Iterator[list[str]]:
     return _iterate_table(io.StringIO(text, newline=""), ending, where)
 
 
-MOST_ABOVE = 20  # lines of titles and comments above the names of the columns
-
-
 def _iterate_table(lines: Iterable[str], ending: str, where: object, column: str = "") -> Iterator[list[str]]:
-    head, lines = lists.look_ahead(lines, MOST_ABOVE)
+    head, lines = lists.look_ahead(lines, spreadsheets.MAX_ABOVE)
     if not any(map(str.strip, head)) and all(not line.strip() for line in lines):
         raise FileError(f"{where} is empty")
     separator, above = _table_layout(head, ",;\t" if ending == ".csv" else "\t", column)

@@ -18,7 +18,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from chemspec.io.readers import FileError
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DecodeSettings, check_range
 from chemspec.types import DecodeResult, Progress, ignore
 from chemspec.version import __version__
 
@@ -87,8 +87,7 @@ def read_receipts(path: Path, sample: int = 0, seed: int = 0) -> list[ReceiptRow
 
     FileError if it is no text or has no rows, or a row has no receipt.
     """
-    if sample < 0:
-        raise ValueError(f"--sample {sample}; give a number of rows, or 0 for all")
+    check_range("sample", sample, 0)
     try:
         with path.open(encoding="utf-8") as lines:
             rows = [_parse_row(number, line, path) for number, line in enumerate(lines, 1) if line.strip()]
