@@ -50,7 +50,6 @@ def made(
     if medium is not None:
         model = DraftModelSession(companion(medium, positions=positions), top_k=1)
         writer = GreedyDraftGenerator(model, helper=writer, floor=floor)
-        writer.stride = 3
     gamma = FixedGamma(length) if length else AdaptiveGamma(0.2)
     return Autoregressive(writer, gamma, name="ar", cost=lambda nodes: 1 + 0.02 * nodes)
 
@@ -63,7 +62,6 @@ def test_a_helped_model_writes_what_it_writes_alone(batch: Batch, length: int) -
     alone = GreedyDraftGenerator(DraftModelSession(companion(BACKENDS["same"]), top_k=1))
     small = GreedyDraftGenerator(DraftModelSession(companion(BACKENDS["other"]), top_k=1))
     helped = GreedyDraftGenerator(DraftModelSession(companion(BACKENDS["same"]), top_k=1), helper=small)
-    helped.stride = 3
     texts = [(tuple(source), (BOS,), length) for source in batch]
     for writer in (alone, helped):
         writer.extend_drafts(texts)
