@@ -125,7 +125,9 @@ class Client:
         self.url = (url or os.environ.get("CHEMSPEC_SERVER", "")).rstrip("/")
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise ValueError(f"{self.url!r} is no address of a service; give one as http://HOST:PORT")
+            raise ValueError(
+                f"{self.url!r} is no address of a service; give url or CHEMSPEC_SERVER as http://HOST:PORT"
+            )
         key = (key or os.environ.get("CHEMSPEC_API_KEY", "")).strip()  # a file's last line ends with a newline
         headers = {"X-API-Key": key} if key else None
         self._pool = PoolManager(maxsize=THREADS, headers=headers, timeout=timeout, retries=False)

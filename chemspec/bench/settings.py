@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from chemspec.settings import ReactionFolder
+from chemspec.settings import ReactionFolder, check_positive, check_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,11 @@ class BenchSettings:
     runtime: str = "auto"
 
     def __post_init__(self) -> None:
-        if min((*self.widths, *self.batches, self.limit)) < 1:
-            raise ValueError("widths, batches and limit must be at least 1")
+        if not (self.tasks and self.dtypes and self.widths and self.batches):
+            raise ValueError("give at least one task, precision, beam width and batch size")
+        for size in (*self.widths, *self.batches):
+            check_range("a width or batch", size, 1)
+        check_range("limit", self.limit, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +64,7 @@ class ComparisonSettings:
     device: str = "auto"
 
     def __post_init__(self) -> None:
-        if self.limit < 1:
-            raise ValueError(f"limit is {self.limit}; it must be at least 1")
+        check_range("limit", self.limit, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +89,10 @@ class PapersSettings:
     runtime: str = "auto"
 
     def __post_init__(self) -> None:
-        if min((self.limit, *self.widths, *self.batches, *self.memory)) < 1 or not self.seconds > 0:
-            raise ValueError("limit, widths and batches must be at least 1, and the seconds of a row above 0")
+        check_range("limit", self.limit, 1)
+        check_positive("seconds", self.seconds)
+        for size in (*self.widths, *self.batches, *self.memory):
+            check_range("a width or batch", size, 1)
 
     @property
     def loading(self) -> dict[str, Any]:

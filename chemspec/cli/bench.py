@@ -55,7 +55,7 @@ def compare_drafters(*, comparison: ComparisonSettings, widths: tuple[int, ...] 
 def compare_draft_lengths(
     *,
     comparison: ComparisonSettings,
-    decoder: str = "greedy",
+    decoder: str = "auto",
     n: int = 1,
     lengths: tuple[int, ...] = (0, 2, 3, 4, 6, 8, 12),
 ) -> dict[str, Any]:

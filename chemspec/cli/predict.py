@@ -172,6 +172,8 @@ def predict(
     if cluster.ray:
         if files.receipts or files.review:
             raise ValueError("--receipts and --review do not go with --ray")
+        if ":" in decoding["drafter"] + decoding["decoder"]:
+            raise ValueError("--ray takes drafters and decoders of installed packages, not of a file or by module:NAME")
         return cluster.predict(source, _decode_settings(exact, **decoding), runtime, files)
     settings = _decode_settings(exact, **decoding)
     opt.check_parent_folders(files.out, files.trace)

@@ -74,6 +74,8 @@ def race_decoders(
         console.answers.quiet = False
         show.print_result(result)
         raise typer.Exit(1)
+    for text in rounds[0][0].notes:
+        console.print_note(f"note: {text}")
     lanes = timing.median_lanes(rounds)
     if console.answers.is_terminal and not console.answers.quiet:
         console.print_sentence(f"{engine.task}: {smiles}")
@@ -89,5 +91,6 @@ def race_decoders(
         texts = {"query": rounds[0][0].smiles, "answer": rounds[0][0].hypotheses[0].canonical, "conclusion": conclusion}
         drawn = picture.build_picture(lanes, title=title, **texts, dark=replay.dark)
         picture.write_replay(drawn, replay.out)
+        console.print_note(str(replay.out))
     identical = timing.compare_answers(rounds)
     return {"model": engine.name, "query": smiles, "identical": identical, "lanes": statistics}

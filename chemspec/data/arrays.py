@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Sampler
 
 from chemspec.system.files import open_atomic
-from chemspec.tokenizer import BOS, EOS, PAD
+from chemspec.tokenizer import BOS, EOS, PAD, Tokenizer
 
 Ids = NDArray[np.uint16]
 Batch = tuple[torch.Tensor, torch.Tensor]
@@ -130,6 +130,21 @@ class Pairs:
     def batch(self, indices: Sequence[int], *, source_specials: bool = False) -> Batch:
         """Return right-padded sources (B, S) and `<bos> target <eos>` (B, T + 2) as int64 tensors."""
         return self.sources.padded(indices, specials=source_specials), self.targets.padded(indices, specials=True)
+
+
+def check_data(data: Path, remedy: str) -> None:
+    """Raise FileNotFoundError, which ends with the remedy, for a folder without training data."""
+    for name in ("train.npz", "vocab.json"):
+        if not (data / name).is_file():
+            raise FileNotFoundError(f"{data / name} is missing; {remedy}")
+
+
+def check_vocabulary(data: Path, model: str, tokens: Sequence[str]) -> None:
+    """Raise FileNotFoundError without training data, ValueError if these have other tokens than the model's first."""
+    check_data(data, "prepare it with `chemspec data --vocab`, and give the folder with --data")
+    given = Tokenizer.load(data / "vocab.json").tokens
+    if given != tuple(tokens[: len(given)]):
+        raise ValueError(f"{data} has another vocabulary than model {model}; prepare it with `chemspec data --vocab`")
 
 
 def split_validation(data: Path, holdout: int) -> tuple[Pairs, Pairs]:

@@ -1,5 +1,6 @@
 """The reaction CSVs: the folder that a user has them in, and the test files there."""
 
+import os
 from pathlib import Path
 
 import chemspec.tasks as tasks
@@ -13,9 +14,9 @@ core_reactants, mapped_core_rxn). See assets/docs/models.md"""
 
 def require_data_folder(source: Path | None) -> Path:
     """Return the folder given by --source or CHEMSPEC_DATA; without one a ValueError says where the data come from."""
-    if source is None:
+    if source is None and not os.environ.get("CHEMSPEC_DATA"):
         raise ValueError(NO_DATA)
-    return source
+    return source or Path(os.environ["CHEMSPEC_DATA"])
 
 
 def find_test_file(source: Path | None, task: str, remedy: str = "") -> Path:

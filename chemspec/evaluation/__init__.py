@@ -13,6 +13,12 @@ MEASUREMENTS_FILE = "evaluation.json"
 MAX_ACCURACY_LOSS = 0.002  # accepted loss of top-k accuracy, at any k, of a faster precision
 
 
+def require_folder(model: Path) -> None:
+    """Raise ValueError for a model that is a checkpoint of another program: it has no folder to store numbers in."""
+    if not model.is_dir():
+        raise ValueError(f"{model} is not a folder to write to; `chemspec import` the model first")
+
+
 def read_measurements(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the measurements stored in a model folder, by name ("accuracy", "classes", ...); empty without a file.
 

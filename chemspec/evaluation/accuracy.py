@@ -90,6 +90,8 @@ def evaluate_model(
     the app's). With `keep`, the command for it, all this is stored in the model folder.
     """
     task, file = engine.task, settings.file
+    if keep:
+        evaluation.require_folder(engine.folder)
     if file is None:
         file = find_test_file(settings.source, task, "give a file of held-out reactions with --file")
     reactions = read_known_reactions(file, task, limit=settings.limit, seed=settings.seed)

@@ -56,6 +56,7 @@ def calibrate_model(
     of the task's validation set, held-out ones, or both; or without valid answers.
     """
     task, queries, seed, n, heldout = engine.task, settings.queries, settings.seed, settings.n, settings.heldout
+    evaluation.require_folder(engine.folder)
     reactions: list[KnownReaction] = []
     if not heldout or (settings.source and TASKS.lookup(task).test):
         remedy = "give held-out reactions with --heldout"

@@ -59,7 +59,11 @@ def read_given_reactions(given: str, column: str, note: Tell = ignore) -> list[s
         return lines
     if not (texts := [line for line in lines if line.strip()]):
         raise ValueError(f"there is no reaction in {source}")
-    return texts if any(map(_REACTION_ARROW.search, texts)) else ["\n".join(lines)]
+    if any(map(_REACTION_ARROW.search, texts)):
+        return texts
+    if column:
+        raise ValueError(f"{source}: no row of column {column} has a reaction, such as reactants>>product")
+    return ["\n".join(lines)]
 
 
 def stream_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = ignore) -> Iterator[str]:
@@ -188,11 +192,8 @@ def read_table(text: str, ending: str, where: object) -> Iterator[list[str]]:
     return _iterate_table(io.StringIO(text, newline=""), ending, where)
 
 
-MOST_ABOVE = 20  # lines of titles and comments above the names of the columns
-
-
 def _iterate_table(lines: Iterable[str], ending: str, where: object, column: str = "") -> Iterator[list[str]]:
-    head, lines = lists.look_ahead(lines, MOST_ABOVE)
+    head, lines = lists.look_ahead(lines, spreadsheets.MAX_ABOVE)
     if not any(map(str.strip, head)) and all(not line.strip() for line in lines):
         raise FileError(f"{where} is empty")
     separator, above = _table_layout(head, ",;\t" if ending == ".csv" else "\t", column)

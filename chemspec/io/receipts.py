@@ -18,8 +18,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from chemspec.io.readers import FileError
-from chemspec.settings import DecodeSettings
-from chemspec.types import DecodeResult
+from chemspec.settings import DecodeSettings, check_range
+from chemspec.types import DecodeResult, Progress, ignore
 from chemspec.version import __version__
 
 if TYPE_CHECKING:  # slow imports
@@ -78,8 +78,8 @@ class ReceiptRow:
         names = {field.name for field in fields(DecodeSettings)}
         if unknown := sorted(given.keys() - names):
             raise ValueError(f"unknown settings {', '.join(unknown)}: written by another version of chemspec?")
-        settings = DecodeSettings(**given)
-        return replace(settings, drafter="none", batch_size=1) if settings.guarantee == "exact" else settings
+        plain = DecodeSettings(**{**given, "drafter": "auto"})  # a plug-in's drafter may be unknown here
+        return replace(plain, drafter="none", batch_size=1) if plain.guarantee == "exact" else DecodeSettings(**given)
 
 
 def read_receipts(path: Path, sample: int = 0, seed: int = 0) -> list[ReceiptRow]:
@@ -87,8 +87,7 @@ def read_receipts(path: Path, sample: int = 0, seed: int = 0) -> list[ReceiptRow
 
     FileError if it is no text or has no rows, or a row has no receipt.
     """
-    if sample < 0:
-        raise ValueError(f"--sample {sample}; give a number of rows, or 0 for all")
+    check_range("sample", sample, 0)
     try:
         with path.open(encoding="utf-8") as lines:
             rows = [_parse_row(number, line, path) for number, line in enumerate(lines, 1) if line.strip()]
@@ -115,11 +114,7 @@ def _parse_row(number: int, line: str, path: Path) -> ReceiptRow:
 
 
 def verify_receipts(
-    rows: Sequence[ReceiptRow],
-    model: str = "",
-    *,
-    threads: int = 0,
-    progress: Callable[[int, int], None] = lambda *_: None,
+    rows: Sequence[ReceiptRow], model: str = "", *, threads: int = 0, progress: Progress = ignore
 ) -> Iterator[tuple[ReceiptRow, str]]:
     """Decode rows again by standard decoding, one query at a time; yield those that differ, and what differs.
 

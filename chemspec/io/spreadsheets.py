@@ -18,7 +18,7 @@ ENDING = ".xlsx"
 MIME = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 MAX_UNPACKED = 200_000_000  # maximum declared size of a workbook's parts, which cannot exceed it
 MAX_COLUMNS = 1000
-MAX_ABOVE = 20  # rows of titles and comments above the header
+MAX_ABOVE = 20  # rows of titles and comments above the header of a table
 MAX_CELL_LENGTH = 32_767  # characters; Excel's own limit
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 

@@ -174,7 +174,7 @@ class RuntimeConfig:
 
 def _resolve_device(name: str) -> str:
     if name == "auto":
-        return "cuda" if gpu.gpu_available() else "cpu"
+        return "cuda" if gpu.gpu_count() else "cpu"
     if not re.fullmatch("cpu|cuda(:[0-9]+)?", str(name)):
         raise ValueError(f"no device {name!r}; use auto, cpu, cuda or cuda:N")
     if name != "cpu" and int(name.partition(":")[2] or 0) >= (count := gpu.gpu_count()):

@@ -13,7 +13,6 @@ width, V vocabulary without the mask, R nodes of a pass.
 import re
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -39,16 +38,15 @@ def drafter_config(target: ModelConfig, *, encoder: int, decoder: int, width: in
 
 
 @torch.no_grad()
-def copy_target_layers(model: Transformer, target: Transformer) -> int:
-    """Copy the target's tables, encoder and last decoder layers into a drafter of the same widths.
+def copy_target_layers(model: Transformer, target: Transformer) -> None:
+    """Copy the target's tables, encoder and last decoder layers into a drafter; nothing if the widths differ.
 
     Layers that the target lacks start as the identity, so that the encoder initially computes the target's outputs.
-    Returns the number of encoder layers copied; 0 if the widths differ, in which case nothing is copied.
     """
     config, other = model.config, target.config
     shape = ("d_model", "heads", "feedforward", "norm_first", "final_norms", "shared_embedding", "tied_output")
     if any(getattr(config, name) != getattr(other, name) for name in shape):
-        return 0
+        return
     state, skipped = model.state_dict(), other.decoder_layers - config.decoder_layers
     for name, tensor in target.state_dict().items():
         ours = re.sub(r"^(decoder\.layers\.)(\d+)", lambda match: f"{match[1]}{int(match[2]) - skipped}", name)
@@ -57,11 +55,9 @@ def copy_target_layers(model: Transformer, target: Transformer) -> int:
     model.embedding.weight[-1] = 0
     if model.output.bias is not None:
         model.output.bias[-1] = -10.0
-    copied = min(config.encoder_layers, other.encoder_layers)
-    for layer in list(model.encoder)[copied:] if config.norm_first else []:
+    for layer in list(model.encoder)[other.encoder_layers :] if config.norm_first else []:
         for parameter in (*layer.self_attn.out_proj.parameters(), *layer.linear2.parameters()):
             parameter.zero_()
-    return copied
 
 
 def fill_masks(
@@ -122,22 +118,18 @@ def _attention_mask(starts: Tensor, width: int, length: int) -> Tensor:
     return mask[:, None]
 
 
-class MaskedScores(NamedTuple):
-    """The likeliest token of each mask after one prefix, and its log-prob; k each."""
-
-    tokens: list[int]
-    log_probs: list[float]
+MaskedScores = tuple[list[int], list[float]]  # the likeliest token of each mask after one prefix, and its log-prob
 
 
 class MaskFiller:
     """One run of the drafter: fills `length` masks for many queries and prefixes in one pass; encodes each query once.
 
-    The backend computes the model; torch by default. `passes` counts the forward passes of the decoder.
+    The backend computes the model; torch by default.
     """
 
     def __init__(self, model: Transformer, length: int, backend: Backend | None = None) -> None:
         self.backend, self.config = backend or TorchBackend(model), model.config
-        self.length, self.passes = length, 0
+        self.length = length
         self._sessions: list[_MaskSession] = []
 
     def fill(self, requests: Sequence[tuple[Sequence[int], Prefix]]) -> list[MaskedScores]:
@@ -156,7 +148,6 @@ class MaskFiller:
         filled: dict[tuple[SourceIds, Prefix], MaskedScores] = {}
         for session in self._sessions:
             filled.update(session.fill(requested))
-            self.passes += 1
         return [filled[tuple(source), prefix] for source, prefix in requests]
 
 
@@ -196,4 +187,4 @@ class _MaskSession(Session):
         tokens = np.take_along_axis(ids, best, -1)[:, 0].tolist()
         chosen = np.take_along_axis(log_probs, best, -1)[:, 0].tolist()
         self.compact({query: requested[source] for query, source in self.alive.items()})
-        return {key: MaskedScores(tokens[at : at + k], chosen[at : at + k]) for key, at in starts.items()}
+        return {key: (tokens[at : at + k], chosen[at : at + k]) for key, at in starts.items()}

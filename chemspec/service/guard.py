@@ -122,21 +122,15 @@ class Guard:
         metrics.requests.labels(route, str(status)).inc()
         metrics.request_seconds.labels(route).observe(seconds)
         level = logging.DEBUG if scope["path"] in OPEN else logging.INFO
-        LOG.log(
-            level,
-            "request",
-            extra={
-                "log_fields": {
-                    "id": scope["state"]["id"],
-                    "method": scope["method"],
-                    "route": route,
-                    "status": status,
-                    "ms": round(1000 * seconds, 1),
-                    "client": CLIENT.get(),
-                    **scope["state"]["log_fields"],
-                }
-            },
-        )
+        fields = {
+            "id": scope["state"]["id"],
+            "method": scope["method"],
+            "route": route,
+            "status": status,
+            "ms": round(1000 * seconds, 1),
+            "client": CLIENT.get(),
+        }
+        LOG.log(level, "request", extra={"log_fields": fields | scope["state"]["log_fields"]})
 
 
 def _key_of_request(headers: dict[bytes, bytes]) -> bytes:

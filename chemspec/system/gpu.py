@@ -5,11 +5,6 @@ import sys
 from pathlib import Path
 
 
-def gpu_available() -> bool:
-    """Return whether torch can use a GPU."""
-    return gpu_count() > 0
-
-
 def gpu_count() -> int:
     """Return the number of GPUs that torch can use; torch is not imported without a GPU driver."""
     if "torch" not in sys.modules and not _driver_installed():

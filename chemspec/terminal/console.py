@@ -84,4 +84,6 @@ def print_rows(rows: Sequence[Mapping[str, Any]], title: str = "", right: Sequen
 def print_proportions(named: Mapping[str, Mapping[str, float]], title: str = "") -> None:
     """Print proportions with their 95 % intervals."""
     columns = {"": "{name}", "share": "{value:.1%}", "95 % interval": "{low:.1%} to {high:.1%}"}
-    print_table(tables.terminal(columns, [{"name": name, **share} for name, share in named.items()], title=title))
+    if title:  # as a line, because a table folds its title to its width
+        print_line(title)
+    print_table(tables.terminal(columns, [{"name": name, **share} for name, share in named.items()]))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from chemspec.data.arrays import Pairs, RaggedArray
+from chemspec.data.arrays import Pairs, RaggedArray, check_vocabulary
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 from chemspec.train.settings import DistilSettings
@@ -29,9 +29,8 @@ def write_distilled_pairs(engine: Engine, settings: DistilSettings, *, progress:
     data = settings.data_dir or Path("data") / engine.task
     out = settings.out or Path("data") / f"{engine.task}-distilled"
     greedy = DecodeSettings(decoder="greedy", n=1, batch_size=settings.batch_size, max_len=settings.max_len)
+    check_vocabulary(data, engine.name, engine.tokenizer.tokens)
     train = Pairs.load(data / "train.npz")
-    if max(int(side.flat.max(initial=0)) for side in (train.sources, train.targets)) >= len(engine.tokenizer):
-        raise ValueError(f"{data} has a larger vocabulary than model {engine.name}")
     # A prefix of a permutation of all, so that a later run with more pairs extends this one.
     chosen = np.random.default_rng(settings.seed).permutation(len(train))[: settings.pairs or len(train)]
     _claim_folder(out, {"digest": engine.digest, "data": str(data.resolve()), "seed": settings.seed})

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
 import chemspec.train.module as loop
-from chemspec.data.arrays import Batch, split_validation
+from chemspec.data.arrays import Batch, check_data, split_validation
 from chemspec.model import checkpoint
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.spec_drafter import copy_target_layers, drafter_config, fill_masks, true_tokens
@@ -135,15 +135,13 @@ class HeadTraining(loop.Training):
         return self.model(states[counted]), true[counted]
 
 
-def train_drafter(
-    recipe: DrafterRecipe, data: Path, target: Path, out: Path, *, resume: bool = True, quiet: bool = False
-) -> Path:
+def train_drafter(recipe: DrafterRecipe, data: Path, target: Path, out: Path, *, resume: bool = True) -> Path:
     """Train a drafter by a recipe in the run folder `out`; returns its folder, which is in the run folder.
 
     `data` is the output of `chemspec train distil` with the target, a model folder; FileNotFoundError is raised without
     it, ValueError for a target of another task or vocabulary. `resume` continues from the last checkpoint, if any.
     """
-    loop.check_data(data, f"make it with `chemspec train distil --task {recipe.task}`")
+    check_data(data, f"make it with `chemspec train distil --task {recipe.task}`")
     loaded = checkpoint.load(target)
     if loaded.task != recipe.task:
         raise ValueError(f"{target} is a {loaded.task} model; recipe {recipe.name} needs a {recipe.task} model")
@@ -155,16 +153,8 @@ def train_drafter(
     digest = loop.digest_of_data(pairs, loaded.tokenizer)
     about = {"task": recipe.task, "kind": recipe.kind, "target": loaded.digest, "data": digest, "recipe": values}
     build = partial(_build_module, recipe, settings, loaded.model)
-    module = loop.run(
-        build,
-        out,
-        settings,
-        (pairs, held),
-        about,
-        specials=loaded.config.source_specials,
-        resume=loop.latest_checkpoint(out) if resume else None,
-        quiet=quiet,
-    )
+    specials, resumed = loaded.config.source_specials, loop.latest_checkpoint(out) if resume else None
+    module = loop.run(build, out, settings, (pairs, held), about, specials=specials, resume=resumed)
     # The final state, or the mean of the last ones.
     module.model.load_state_dict(average_checkpoints(newest_checkpoints(out / "checkpoints", recipe.average_last)))
     folder = out / recipe.kind

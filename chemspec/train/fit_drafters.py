@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from chemspec.data.arrays import split_validation
+from chemspec.data.arrays import check_vocabulary, split_validation
 from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.copy import TokenClasses
 from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, count_edits, probability_class
 from chemspec.engine.engine import Engine
+from chemspec.evaluation import require_folder
 from chemspec.io.readers import read_queries
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS, EOS
@@ -32,8 +33,7 @@ def fit_drafters(engine: Engine, settings: DrafterFitSettings, *, tell: Tell = i
 
     Returns the number of contexts in the edit table, that of decoded `answers`, and the acceptance rates `by_chance`.
     """
-    if not engine.folder.is_dir():
-        raise ValueError(f"{engine.folder} is not a folder to write to; `chemspec import` the model first")
+    require_folder(engine.folder)
     if settings.unlabelled is not None:
         texts = read_queries(settings.unlabelled, settings.column, engine.task, tell)
         calibration, count = calibrate_from_answers(engine, texts, tell=tell)
@@ -53,10 +53,8 @@ def calibrate(engine: Engine, settings: DrafterFitSettings, *, tell: Tell = igno
     ValueError for data of another vocabulary, or too little data. `tell` is called with a message at each stage.
     """
     data = settings.data_dir or Path("data") / engine.task
+    check_vocabulary(data, engine.name, engine.tokenizer.tokens)
     train, validation = split_validation(data, HOLDOUT)
-    sides = train.sources, train.targets, validation.sources
-    if max(int(side.flat.max(initial=0)) for side in sides) >= len(engine.tokenizer):
-        raise ValueError(f"{data} has a larger vocabulary than model {engine.name}")
     token_classes = TokenClasses.from_tokens(engine.tokenizer.tokens)
     rng = np.random.default_rng(settings.seed)
     chosen = rng.permutation(len(train))[: settings.pairs]

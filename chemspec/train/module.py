@@ -155,7 +155,6 @@ def run(
     *,
     specials: bool,
     resume: Path | None,
-    quiet: bool,
 ) -> T:
     """Train the module that `build` returns on training and validation pairs; `specials` as in `Pairs.batch`.
 
@@ -174,7 +173,7 @@ def run(
     stop = StopOnSignal(out / "checkpoints" / "last.ckpt")
     every = min(50, settings.validate_every)
     log = TrainingLog(out / "log.csv", done=done, every=every)
-    bar = [] if quiet or not sys.stdout.isatty() else [TQDMProgressBar(refresh_rate=every)]
+    bar = [TQDMProgressBar(refresh_rate=every)] if sys.stdout.isatty() else []
     with _silence_lightning(), set_torch_threads(settings.threads or torch.get_num_threads()):
         trainer = _build_trainer(out, settings, [StopOnTime(), log, *bar, stop])
         try:
@@ -293,10 +292,3 @@ def _silence_lightning() -> Iterator[None]:
             yield
         finally:
             logger.setLevel(level)
-
-
-def check_data(data: Path, remedy: str) -> None:
-    """Raise FileNotFoundError, which ends with the remedy, for a folder without training data."""
-    for name in ("train.npz", "vocab.json"):
-        if not (data / name).is_file():
-            raise FileNotFoundError(f"{data / name} is missing; {remedy}")

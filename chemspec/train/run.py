@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from chemspec.data.arrays import Pairs, split_validation
+from chemspec.data.arrays import Pairs, check_data, split_validation
 from chemspec.decode.generate import open_decoding
 from chemspec.decode.greedy import greedy_search
 from chemspec.engine.registry import model_folder
@@ -15,7 +15,7 @@ from chemspec.tokenizer import EOS, Tokenizer
 from chemspec.train.average import export_model
 from chemspec.train.drafters import train_drafter
 from chemspec.train.initial_weights import copy_initial_weights
-from chemspec.train.module import Training, check_data, digest_of_data, latest_checkpoint, run
+from chemspec.train.module import Training, digest_of_data, latest_checkpoint, run
 from chemspec.train.recipe import DrafterRecipe, Recipe
 from chemspec.train.settings import RunSettings
 
@@ -72,7 +72,6 @@ def run_recipe(
     resume: bool = True,
     start: Path | None = None,
     exact: Callable[[Transformer, Pairs], float] | None = exact_match,
-    quiet: bool = False,
 ) -> Path:
     """Train on data that `prepare` wrote for this recipe, in the run folder `out`, and return the model folder.
 
@@ -84,7 +83,7 @@ def run_recipe(
     be resumed, and ValueError for data, a start or a checkpoint that do not match the recipe, or without `start` for a
     recipe that continues training a model.
     """
-    prepare = f"`chemspec data --recipe {recipe.name}`, for a drafter with `chemspec train distil`"
+    prepare = "`chemspec data` and the same --recipe, for a drafter with `chemspec train distil`"
     check_data(data, f"prepare it with {prepare}, and give the folder with --data")
     checkpoint_to_resume = latest_checkpoint(out) if resume else None
     if recipe.starts_from and start is None and not checkpoint_to_resume:
@@ -108,7 +107,7 @@ def run_recipe(
 
     about = {"task": recipe.task, "data": digest_of_data(pairs, tokenizer)}
     specials = config.source_specials
-    run(build, out, settings, (pairs, held), about, specials=specials, resume=checkpoint_to_resume, quiet=quiet)
+    run(build, out, settings, (pairs, held), about, specials=specials, resume=checkpoint_to_resume)
     return export_model(out, out / "model", tokenizer, last=recipe.average_last)
 
 

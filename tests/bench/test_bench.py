@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from small import two_tiny_folders
 from small_bench import bench_in_small
 
 from chemspec.bench import speed, speed_table
-from chemspec.bench.settings import BenchSettings, PapersSettings
+from chemspec.bench.settings import BenchSettings
 from chemspec.bench.sweep import Row, Setting, paired_ratio
 from chemspec.importers import model_formats
 from chemspec.settings import DecodeSettings
@@ -156,15 +155,3 @@ def test_a_named_model_is_loaded_once_and_timed_with_the_queries_of_its_task(
     assert {(one["task"], one["model"]) for one in rows} == {("retro", "mine")} and loads == [mine]
     other = call("bench", "--model", mine, "--task", "forward", "--limit", 1)
     assert other.exit_code == 2 and "is a retro model, not one for forward" in other.output
-
-
-@pytest.mark.parametrize("options", [{"limit": 0}, {"batches": (0,)}, {"widths": (0,)}])
-def test_a_plan_that_cannot_be_carried_out_is_refused(options: dict[str, Any]) -> None:
-    for plan, changes in (
-        (BenchSettings, options),
-        (PapersSettings, options),
-        (PapersSettings, {"seconds": 0.0}),
-        (PapersSettings, {"seconds": math.nan}),
-    ):
-        with pytest.raises(ValueError, match="at least 1"):
-            plan(**changes)

@@ -69,7 +69,7 @@ def training(kills: int, random: Random, home: Path, killed: Callable[..., bool]
     recipe: Recipe = replace(base, preset="tiny", train=how, average_last=2, starts_from="")
 
     def weights(out: Path) -> dict[str, Any]:
-        return dict(checkpoint.load(run_recipe(recipe, data, out, quiet=True)).model.state_dict())
+        return dict(checkpoint.load(run_recipe(recipe, data, out)).model.state_dict())
 
     began = time.monotonic()
     wanted = weights(home / "whole")
@@ -79,9 +79,7 @@ def training(kills: int, random: Random, home: Path, killed: Callable[..., bool]
         out = home / f"run-{number}"
         number += 1
         for _ in range(min(6, kills - done)):
-            done += killed(
-                lambda out=out: run_recipe(recipe, data, out, quiet=True), lambda: True, random.random() * took * 0.7
-            )
+            done += killed(lambda out=out: run_recipe(recipe, data, out), lambda: True, random.random() * took * 0.7)
         found = weights(out)
         assert all(torch.equal(found[name], wanted[name]) for name in wanted), "it goes on as if it had never stopped"
         steps = [int(line.split(",")[0]) for line in (out / "log.csv").read_text().splitlines()[1:]]

@@ -23,6 +23,7 @@ from command_line import call, last, refusal
 from small import QUERIES, tiny_folder
 
 from chemspec.cli.__main__ import app
+from chemspec.data.sources import find_test_file
 from chemspec.plugins import DECODERS
 from chemspec.system import extras
 from chemspec.system.host_check import AllowedHosts
@@ -336,6 +337,7 @@ def test_every_option_and_argument_has_a_help_text_that_is_a_sentence() -> None:
 def test_the_data_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_DATA", "elsewhere")
     assert "elsewhere/retro_test.csv.gz" in refusal("evaluate", "-t", "retro")
+    assert find_test_file(None, "retro") == Path("elsewhere/retro_test.csv.gz")  # from Python
 
 
 def test_the_app_listens_on_this_machine_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:

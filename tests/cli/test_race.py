@@ -82,6 +82,11 @@ def test_a_query_that_cannot_be_read_is_named() -> None:
     assert "invalid" in done.stdout and "never closed" in done.stdout
 
 
+def test_what_is_left_out_and_written_is_said(tmp_path: Path) -> None:
+    done = call("CC.O>>CCO", "-o", str(tmp_path / "r.svg"))
+    assert "note: reaction: its reactants and agents are the query" in done.stderr and "r.svg" in done.stderr
+
+
 def test_the_race_needs_none_of_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("streamlit", "pandas", "altair"):
         monkeypatch.setitem(sys.modules, name, None)

@@ -49,7 +49,7 @@ def made(
     writer = GreedyDraftGenerator(DraftModelSession(companion(small, positions=positions), top_k=1), floor=floor)
     if medium is not None:
         model = DraftModelSession(companion(medium, positions=positions), top_k=1)
-        writer = GreedyDraftGenerator(model, helper=writer, stride=3, floor=floor)
+        writer = GreedyDraftGenerator(model, helper=writer, floor=floor)
     gamma = FixedGamma(length) if length else AdaptiveGamma(0.2)
     return Autoregressive(writer, gamma, name="ar", cost=lambda nodes: 1 + 0.02 * nodes)
 
@@ -61,7 +61,7 @@ queries = st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=9)
 def test_a_helped_model_writes_what_it_writes_alone(batch: Batch, length: int) -> None:
     alone = GreedyDraftGenerator(DraftModelSession(companion(BACKENDS["same"]), top_k=1))
     small = GreedyDraftGenerator(DraftModelSession(companion(BACKENDS["other"]), top_k=1))
-    helped = GreedyDraftGenerator(DraftModelSession(companion(BACKENDS["same"]), top_k=1), helper=small, stride=3)
+    helped = GreedyDraftGenerator(DraftModelSession(companion(BACKENDS["same"]), top_k=1), helper=small)
     texts = [(tuple(source), (BOS,), length) for source in batch]
     for writer in (alone, helped):
         writer.extend_drafts(texts)

@@ -27,6 +27,7 @@ def prepared(folder: Path, count: int = 60, *, validation: bool = True) -> Path:
     texts = [QUERIES[place] for place in rng.integers(0, len(QUERIES), count)]
     ids = RaggedArray.pack([TOKENIZER.encode(text) for text in texts])
     folder.mkdir()
+    TOKENIZER.save(folder / "vocab.json")
     Pairs(ids, ids).save(folder / "train.npz")
     if validation:
         Pairs(ids, ids).save(folder / "val.npz")
@@ -41,12 +42,11 @@ def test_calibrating_refuses_data_that_cannot_serve(tmp_path: Path) -> None:
     for wrong in ({"pairs": -1}, {"queries": -1}, {"queries": 0}):  # -1 left out one of them
         with pytest.raises(ValueError, match=f"{next(iter(wrong))} is .*; it must be at least 1"):
             DrafterFitSettings(**wrong)
-    other = tmp_path / "other"
-    other.mkdir()
-    ids = RaggedArray.pack([[300]])
-    Pairs(ids, ids).save(other / "train.npz")
-    Pairs(ids, ids).save(other / "val.npz")
-    with pytest.raises(ValueError, match="a larger vocabulary"):
+    other = prepared(tmp_path / "other")
+    replace(TOKENIZER, tokens=TOKENIZER.tokens[:-1]).save(other / "vocab.json")  # of an earlier stage, whose ids agree
+    calibrate(engine, DrafterFitSettings(data_dir=other))
+    replace(TOKENIZER, tokens=(*TOKENIZER.tokens[:-2], *TOKENIZER.tokens[:-3:-1])).save(other / "vocab.json")
+    with pytest.raises(ValueError, match="another vocabulary"):
         calibrate(engine, DrafterFitSettings(data_dir=other))
 
 

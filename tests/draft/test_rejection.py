@@ -86,7 +86,9 @@ def drawer(kind: str, nucleus: Nucleus) -> SamplingDraftGenerator:
 
     first = SamplingDraftGenerator(small(SMALL), nucleus)
     if kind == "hierarchy":
-        return SamplingDraftGenerator(small(MEDIUM), nucleus, helper=first, stride=2)
+        second = SamplingDraftGenerator(small(MEDIUM), nucleus, helper=first)
+        second.stride = 2
+        return second
     return first
 
 

@@ -176,7 +176,7 @@ def test_a_drafter_begins_with_the_target_s_encoder_and_last_decoder_layers() ->
     config = drafter_config(target.config, encoder=3, decoder=2)
     assert (config.vocab_size, config.encoder_layers, config.decoder_layers) == (13, 3, 2)
     model = Transformer(config).double()
-    assert copy_target_layers(model, target) == 2
+    copy_target_layers(model, target)
     source = pad([SOURCES[0]])
     torch.testing.assert_close(model.encode(source)[0], target.encode(source)[0])
     mine, theirs = list(model.decoder)[-1], list(target.decoder)[-1]

@@ -30,7 +30,8 @@ from chemspec.evaluation.accuracy import (
     score_predictions,
     wilson_interval,
 )
-from chemspec.evaluation.settings import EvaluationSettings
+from chemspec.evaluation.calibration import calibrate_model
+from chemspec.evaluation.settings import CalibrationSettings, EvaluationSettings
 from chemspec.settings import DecodeSettings
 
 HOW = DecodeSettings(n=3, max_len=20, drafter="none")
@@ -137,6 +138,11 @@ def test_predictions_are_written_and_reused(tmp_path: Path, file: Path) -> None:
     assert evaluate_model(engine, settings, HOW) == report
     with pytest.raises(ValueError, match=r"\.jsonl"):
         evaluate_model(engine, replace(settings, out=tmp_path / "p.csv"), HOW)
+    checkpoint = replace(engine, folder=tmp_path / "right.csv")
+    with pytest.raises(ValueError, match="is not a folder to write to"):
+        evaluate_model(checkpoint, settings, HOW, keep="chemspec it")
+    with pytest.raises(ValueError, match="is not a folder to write to"):
+        calibrate_model(checkpoint, CalibrationSettings(heldout=file))
 
 
 def test_a_measurement_is_named_by_what_is_special() -> None:

@@ -66,6 +66,9 @@ def test_what_was_written_is_decoded_again(settings: DecodeSettings, engine: Eng
     assert all(row["receipt"]["digest"] == engine.digest for row in rows)
     assert all(row["receipt"]["passes"] > 0 and row["receipt"]["margin"] >= 0 for row in rows[:-1])
     assert rows[-1]["receipt"]["margin"] is None
+    rows[0]["receipt"]["settings"]["drafter"] = "of a file"  # exact decoders are verified without drafts
+    save([signed(rows[0])], tmp_path / "a.jsonl")
+    assert verify(tmp_path / "a.jsonl", engine) == {}
 
 
 def _with_hypothesis(row: dict[str, Any], **values: Any) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
 from chemspec.testing import naive_greedy
-from chemspec.tokenizer import SPECIALS
+from chemspec.tokenizer import SPECIALS, Tokenizer
 from chemspec.train.average import read_checkpoint
 from chemspec.train.distil import write_distilled_pairs
 from chemspec.train.drafters import choose_revealed, train_drafter
@@ -101,8 +101,9 @@ def test_distillation_goes_on_where_it_was_stopped(
 
 
 def test_data_of_another_vocabulary_is_refused(engine: Engine, tmp_path: Path) -> None:
-    Pairs(RaggedArray.pack([[4, 99]]), RaggedArray.pack([[4]])).save(tmp_path / "train.npz")
-    with pytest.raises(ValueError, match="a larger vocabulary"):
+    Pairs(RaggedArray.pack([[4, 5]]), RaggedArray.pack([[4]])).save(tmp_path / "train.npz")
+    Tokenizer((*SPECIALS, "N", "C")).save(tmp_path / "vocab.json")
+    with pytest.raises(ValueError, match="another vocabulary"):
         write_distilled_pairs(engine, replace(DISTIL, data_dir=tmp_path, out=tmp_path / "o"))
 
 
@@ -116,7 +117,7 @@ def test_a_drafter_learns_is_resumed_and_serves(folder: Path, taught: Path, tmp_
     recipe = drafter_recipe(f"retro-{kind}")
     settings = replace(recipe.train, tokens=600, lr=1e-2, warmup=2, steps=30, minutes=0, holdout=10, validate_every=10)
     recipe = replace(recipe, train=settings, glance=(0.5, 0.3))
-    found = train_drafter(recipe, taught, own, tmp_path / "run", quiet=True)
+    found = train_drafter(recipe, taught, own, tmp_path / "run")
     assert found == tmp_path / "run" / recipe.kind
     assert not (own / "drafters").exists()
     assert install_drafter(*trained_drafter(tmp_path / "run"), own) == checkpoint.drafter_folder(own, recipe.kind)
@@ -133,7 +134,7 @@ def test_a_drafter_learns_is_resumed_and_serves(folder: Path, taught: Path, tmp_
     # From the checkpoint after ten steps to the very same weights.
     (tmp_path / "again" / "checkpoints").mkdir(parents=True)
     shutil.copy(tmp_path / "run" / "checkpoints" / "step=10.ckpt", tmp_path / "again" / "checkpoints" / "last.ckpt")
-    train_drafter(recipe, taught, own, tmp_path / "again", quiet=True)
+    train_drafter(recipe, taught, own, tmp_path / "again")
     whole, resumed = (
         read_checkpoint(tmp_path / run / "checkpoints" / "last.ckpt")["state_dict"] for run in ("run", "again")
     )
@@ -141,7 +142,7 @@ def test_a_drafter_learns_is_resumed_and_serves(folder: Path, taught: Path, tmp_
     assert (tmp_path / "again" / recipe.kind / "config.json").is_file()
     other = tiny_folder(tmp_path / "other", seed=9)
     with pytest.raises(ValueError, match="different target"):
-        train_drafter(recipe, taught, other, tmp_path / "run", quiet=True)
+        train_drafter(recipe, taught, other, tmp_path / "run")
 
     queries = ["CCO", "CC(=O)Nc1ccccc1"]
     engine = Engine.load(own, threads=1, device="cpu", runtime="torch")

@@ -35,10 +35,8 @@ class _Text:
 class GreedyDraftGenerator(DraftGenerator):
     """Generates greedy drafts; a draft ends when its joint probability falls below `floor`."""
 
-    def __init__(
-        self, model: DraftModelSession, *, helper: Self | None = None, stride: int = 4, floor: float = 0.0
-    ) -> None:
-        super().__init__(model, helper=helper, stride=stride)
+    def __init__(self, model: DraftModelSession, *, helper: Self | None = None, floor: float = 0.0) -> None:
+        super().__init__(model, helper=helper)
         self.floor = floor
         self._rounds, self._written = 1, 1 if helper is None else 3  # prior: tokens of one round
 

@@ -58,10 +58,8 @@ class DraftRequest:
 class SamplingDraftGenerator(DraftGenerator):
     """Samples drafts from a small model that scores the whole vocabulary, with temperature and top-p."""
 
-    def __init__(
-        self, model: DraftModelSession, nucleus: Nucleus, *, helper: Self | None = None, stride: int = 4
-    ) -> None:
-        super().__init__(model, helper=helper, stride=stride)
+    def __init__(self, model: DraftModelSession, nucleus: Nucleus, *, helper: Self | None = None) -> None:
+        super().__init__(model, helper=helper)
         self.nucleus = nucleus
 
     def sample_drafts(self, texts: Sequence[DraftRequest]) -> None:

@@ -90,9 +90,10 @@ class DraftGenerator:
     """
 
     helper: Self | None
+    stride = 4
 
-    def __init__(self, model: DraftModelSession, *, helper: Self | None = None, stride: int = 4) -> None:
-        self.model, self.helper, self.stride = model, helper, stride
+    def __init__(self, model: DraftModelSession, *, helper: Self | None = None) -> None:
+        self.model, self.helper = model, helper
 
     def release_others(self, prefixes: Sequence[SourcePrefix]) -> None:
         """Release everything that these prefixes do not need."""
