@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from chemspec import chem
+from chemspec.asset_files import read_asset_table
 from chemspec.chem.flask_check import atoms_by_molecule, missing_or_conflicting
 from chemspec.chem.names.reagents import name_in_list
 from chemspec.chem.query import drop_stereo
 from chemspec.chem.stereo_gaps import drop_geometry, geometry, open_stereo
 from chemspec.chem.stoichiometry import extra_copies, lost_labels, missing_elements, missing_labels, strategy_of_step
-from chemspec.chem.strategy import BYSTANDERS, Strategy
+from chemspec.chem.strategy import BYSTANDERS, FOLDER, Strategy
 from chemspec.chem.weapons_convention import refusal
 from chemspec.engine.distinct import echoes_query
 from chemspec.precedents import Found
@@ -21,12 +22,7 @@ from chemspec.types import DecodeResult, Hypothesis
 CONFIDENT, DOUBTFUL = 0.8, MIN_CONFIDENCE  # probabilities that separate high, medium and low confidence
 PROBLEM_FACTOR = 0.2  # factor on the probability of a retro suggestion with problems, for the ranking
 # What gives atoms in families of reactions, and elsewhere is a solvent, base or counterion.
-_SOURCES = {
-    "formylation": {"CN(C)C=O", "ClC(Cl)Cl"},
-    "cycloaddition": {"ClC(Cl)Cl"},
-    "annulation": {"O=C([O-])[O-]"},
-    "halogenation": {"F[B-](F)(F)F"},
-}
+_SOURCES = {family: set(smiles.split()) for family, smiles in read_asset_table(FOLDER / "atom_sources.tsv")}
 # Sources of reagents.
 FROM_PRECEDENTS, USUAL, PROPOSED_BY_MODEL = "from precedents", "usual for the class", "proposed by a model"
 
