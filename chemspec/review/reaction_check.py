@@ -179,5 +179,5 @@ def _find_problem(task: Task, query: str, expected: str) -> str:
     if echoes_query("forward", flask, product):
         return "the product is one of the starting materials"
     if task == "forward":
-        return " ".join(missing_or_conflicting(chem.canonical(flask) or flask, product))
+        return "; ".join(missing_or_conflicting(chem.canonical(flask) or flask, product))
     return ""

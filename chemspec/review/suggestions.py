@@ -230,9 +230,11 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
     if echoes_query(task, suggestion.query, best.canonical):
         yield "returns the query" if task == "retro" else "returns a starting material"
     copies = ".".join(extra_copies(left, right))
-    if lacking := missing_elements(left, right):
+    sources = _SOURCES.get(str(change.key[0]) if change else "", set())
+    supply = f"{left}.O" if "O" in sources else left  # with the water of a work-up
+    if lacking := missing_elements(supply, right):
         yield f"the reactants cannot supply {element_counts(lacking)}"
-    elif (core := _atom_sources(task, left, change)) and (
+    elif (core := _atom_sources(task, supply, change, sources)) and (
         taken := missing_elements(f"{core}.{copies}".strip("."), right)
     ):
         yield f"{element_counts(taken)} of the product could only come from a solvent, base or counterion"
@@ -287,13 +289,12 @@ def _double_bonds(pairs: Sequence[tuple[int, int]]) -> str:
     return f"double bond{'s' * (len(pairs) > 1)} {named}"
 
 
-def _atom_sources(task: Task, left: str, change: Strategy | None) -> str:
+def _atom_sources(task: Task, left: str, change: Strategy | None, sources: set[str]) -> str:
     """Return the molecules that may supply atoms: no bystander, unless all its atoms react, as in alkylated pyridine.
 
     A proposed precursor may well be toluene, and no carbonate.
     """
-    aside = BYSTANDERS if task == "forward" else {part for part in BYSTANDERS if "-]" in part}
-    aside = aside - _SOURCES.get(str(change.key[0]) if change else "", set())
+    aside = {part for part in BYSTANDERS - sources if task == "forward" or "-]" in part}
     given = set(change.origin) if change else set()
     molecules = atoms_by_molecule(left)
     return ".".join(part for part, atoms in molecules if part not in aside or (atoms and atoms <= given))
