@@ -61,8 +61,6 @@ def missing_labels(reactants: str, product: str) -> Counter[str]:
 def lost_labels(reactants: str, product: str, step: Strategy) -> Counter[str]:
     """Return the isotope labels that the product lacks, of atoms that it takes and of hydrogen at its carbon atoms."""
     remaining = Counter[str]()
-    if not _labels(reactants):
-        return remaining
     stays = set(step.origin)
     for atom in mol_from_smiles(reactants).GetAtoms():
         carbons = {near.GetIdx() for near in atom.GetNeighbors() if (atom.GetSymbol(), near.GetSymbol()) == ("H", "C")}
