@@ -20,7 +20,6 @@ from chemspec.chem.strategy import Strategy
 FOLDER = Path(__file__).parent
 AS_IF = "the model answers as if it were there"
 
-
 Patterns = tuple[tuple[str, ...], ...]  # SMARTS: of each alternative all parts are needed, in any molecules
 
 
@@ -75,7 +74,7 @@ def missing_or_conflicting(flask: str, product: str) -> tuple[str, ...]:
             and holds(agents if conflict.by_agents else whole, conflict.agent)
             and not holds(whole, conflict.unless)
         )
-    missing = (f"Missing in the reaction mixture: {'; '.join(lacking)}; {AS_IF}.",) if lacking else ()
+    missing = (f"Missing in the reaction mixture: {'; '.join(lacking)}; {AS_IF}",) if lacking else ()
     return (*missing, *conflicts)
 
 

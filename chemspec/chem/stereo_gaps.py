@@ -8,11 +8,13 @@ from typing import Any
 from rdkit import Chem, rdBase
 
 import chemspec.chem as chem
-from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.strategy import Strategy
 
 NOT_SET = "E/Z not set"
 _WORDS = {Chem.BondStereo.STEREOE: "E", Chem.BondStereo.STEREOZ: "Z"}
+# Nitrogen that inverts, and of imines, amidines and guanidines whose E and Z are not told apart.
+_LOOSE = "[$([NX3;+0]),$([NX2;H1]=C),$([NX2;!$(N-[N,O])]=C-[NX3])]"
 _CENTRE, _DOUBLE_BOND = Chem.StereoType.Atom_Tetrahedral, Chem.StereoType.Bond_Double
 
 
@@ -40,10 +42,15 @@ def open_stereo(reactants: str, product: str, step: Strategy) -> tuple[int, int]
     """
     with rdBase.BlockLogs():
         before = {frozenset(atoms) for _, atoms, is_open in _elements(mol_from_smiles(reactants)) if is_open}
+        target = mol_from_smiles(product)
+        loose = {hit[0] for hit in target.GetSubstructMatches(fixed_pattern(_LOOSE))}
         kinds = [
             kind
-            for kind, atoms, is_open in _elements(mol_from_smiles(product))
-            if is_open and frozenset(step.origin[atom] for atom in atoms) not in before and atoms[0] not in step.lost
+            for kind, atoms, is_open in _elements(target)
+            if is_open
+            and loose.isdisjoint(atoms)
+            and frozenset(step.origin[atom] for atom in atoms) not in before
+            and atoms[0] not in step.lost
         ]
     return kinds.count(_DOUBLE_BOND), kinds.count(_CENTRE)
 

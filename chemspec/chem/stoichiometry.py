@@ -11,18 +11,14 @@ from functools import lru_cache
 from chemspec.chem.atom_maps import map_atoms
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.query import elements, formula_balance, heavy_atoms
-from chemspec.chem.strategy import BYSTANDERS, SECONDS, Strategy, strategy
+from chemspec.chem.strategy import BYSTANDERS, FOLDER, SECONDS, Strategy, strategy
 
 MOST = 3  # equivalents
 MOST_BONDS = 4  # that an over-reaction makes; more are a wrong map
 MOST_CANDIDATES = 3  # reactants that are tried, the largest
 MIN_COPIED = 4  # heavy atoms of a reactant that is looked for twice in a product
-# Acids and counterions that a work-up adds to a product.
-_SALT_FORMERS = """
-Cl Br I [Cl-] [Br-] [I-] [Na+] [K+] [Li+] O=C(O)C(F)(F)F O=C([O-])C(F)(F)F CS(=O)(=O)O O=S(=O)(O)O CC(=O)O O=CO
-O=C(O)C(=O)O Cc1ccc(S(=O)(=O)O)cc1 O=C(O)C=CC(=O)O O=C(O)/C=C/C(=O)O
-"""
-SALT_FORMERS = frozenset(_SALT_FORMERS.split())
+# Canonical SMILES of acids and counterions that a work-up adds to a product.
+SALT_FORMERS = frozenset((FOLDER / "salt_formers.txt").read_text(encoding="utf-8").split())
 _LABELS = re.compile(r"\[(\d+)([A-Z][a-z]?|[a-z]+)")  # isotope and symbol in SMILES
 
 
@@ -65,8 +61,6 @@ def missing_labels(reactants: str, product: str) -> Counter[str]:
 def lost_labels(reactants: str, product: str, step: Strategy) -> Counter[str]:
     """Return the isotope labels that the product lacks, of atoms that it takes and of hydrogen at its carbon atoms."""
     remaining = Counter[str]()
-    if not _labels(reactants):
-        return remaining
     stays = set(step.origin)
     for atom in mol_from_smiles(reactants).GetAtoms():
         carbons = {near.GetIdx() for near in atom.GetNeighbors() if (atom.GetSymbol(), near.GetSymbol()) == ("H", "C")}

@@ -29,7 +29,7 @@ _REBUILD = {"annulation", "cleavage", "cycloaddition", "metathesis", "rearrangem
 _ANY_CARBON_BOND = {"bond", "other", "ring", "click", "strecker", "mannich", "ugi", "carbonylation"}
 # Canonical SMILES of solvents, bases and ligands, which seldom give atoms.
 BYSTANDERS = frozenset((FOLDER / "bystanders.txt").read_text(encoding="utf-8").split())
-_ALCOHOLS = frozenset(("CO", "CCO", "CC(C)(C)O"))  # solvents, which give atoms where that is cheapest
+_ALCOHOLS = frozenset(("CO", "CCO", "CC(C)O", "CC(C)(C)O"))  # solvents, which give atoms where that is cheapest
 
 
 @dataclass(frozen=True)
@@ -152,15 +152,18 @@ def strategy(reactants: str, product: str) -> Strategy | None:
 
 
 def _map(reactants: str, product: str) -> AtomMap | None:
-    """Map, without alcohols where that makes fewer carbon-carbon bonds or is cheaper; None if that takes too long."""
+    """Map, without alcohols where they would give a piece, or that is cheaper; None if that takes too long."""
     match = _map_core(reactants, product, BYSTANDERS) or map_atoms(reactants, product, seconds=SECONDS)
     if match is None or _ALCOHOLS.isdisjoint(reactants.split(".")):
         return match
-    cores = (_map_core(reactants, product, aside) for aside in (BYSTANDERS | _ALCOHOLS, _ALCOHOLS))
+    cores = [_map_core(reactants, product, without) for without in (BYSTANDERS | _ALCOHOLS, _ALCOHOLS)]
     kinds = match.right.kinds
+    aside = {number for number, part in enumerate(reactants.split(".")) if part in _ALCOHOLS or "[BH" in part}
 
-    def effort(core: AtomMap) -> tuple[int, float]:
-        return sum(kinds[atom][0] == kinds[near][0] == 6 for atom, near in core.made_bonds()), core.cost()
+    def effort(core: AtomMap) -> tuple[int, int, float]:
+        carbon_bonds = sum(kinds[atom][0] == kinds[near][0] == 6 for atom, near in core.made_bonds())
+        split = {core.left.molecules[atom] for atom in core.lost} & aside
+        return carbon_bonds, len(split), core.cost()
 
     return min([match, *filter(None, cores)], key=effort)
 

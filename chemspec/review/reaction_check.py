@@ -13,6 +13,7 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.flask_check import missing_or_conflicting
 from chemspec.chem.salts import normal_form
+from chemspec.chem.stoichiometry import missing_elements
 from chemspec.chem.strategy import strategy
 from chemspec.engine.distinct import echoes_query
 from chemspec.engine.engine import Engine
@@ -174,10 +175,10 @@ def _describe_near_miss(task: Task, query: str, expected: str, answer: str) -> s
 
 def _find_problem(task: Task, query: str, expected: str) -> str:
     flask, product = TASKS[task].sides(query, expected)
-    if lacking := chem.formula_balance(flask, product):
+    if lacking := missing_elements(chem.canonical(flask) or flask, chem.canonical(product) or product):
         return f"the reactants cannot supply {element_counts(lacking)} of the product"
     if echoes_query("forward", flask, product):
         return "the product is one of the starting materials"
     if task == "forward":
-        return " ".join(missing_or_conflicting(chem.canonical(flask) or flask, product))
+        return "; ".join(missing_or_conflicting(chem.canonical(flask) or flask, product))
     return ""

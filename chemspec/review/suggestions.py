@@ -5,12 +5,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from chemspec import chem
+from chemspec.asset_files import read_asset_table
 from chemspec.chem.flask_check import atoms_by_molecule, missing_or_conflicting
 from chemspec.chem.names.reagents import name_in_list
 from chemspec.chem.query import drop_stereo
 from chemspec.chem.stereo_gaps import drop_geometry, geometry, open_stereo
 from chemspec.chem.stoichiometry import extra_copies, lost_labels, missing_elements, missing_labels, strategy_of_step
-from chemspec.chem.strategy import BYSTANDERS, Strategy
+from chemspec.chem.strategy import BYSTANDERS, FOLDER, Strategy
 from chemspec.chem.weapons_convention import refusal
 from chemspec.engine.distinct import echoes_query
 from chemspec.precedents import Found
@@ -21,12 +22,7 @@ from chemspec.types import DecodeResult, Hypothesis
 CONFIDENT, DOUBTFUL = 0.8, MIN_CONFIDENCE  # probabilities that separate high, medium and low confidence
 PROBLEM_FACTOR = 0.2  # factor on the probability of a retro suggestion with problems, for the ranking
 # What gives atoms in families of reactions, and elsewhere is a solvent, base or counterion.
-_SOURCES = {
-    "formylation": {"CN(C)C=O", "ClC(Cl)Cl"},
-    "cycloaddition": {"ClC(Cl)Cl"},
-    "annulation": {"O=C([O-])[O-]"},
-    "halogenation": {"F[B-](F)(F)F"},
-}
+_SOURCES = {family: set(smiles.split()) for family, smiles in read_asset_table(FOLDER / "atom_sources.tsv")}
 # Sources of reagents.
 FROM_PRECEDENTS, USUAL, PROPOSED_BY_MODEL = "from precedents", "usual for the class", "proposed by a model"
 
@@ -234,9 +230,11 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
     if echoes_query(task, suggestion.query, best.canonical):
         yield "returns the query" if task == "retro" else "returns a starting material"
     copies = ".".join(extra_copies(left, right))
-    if lacking := missing_elements(left, right):
+    sources = _SOURCES.get(str(change.key[0]) if change else "", set())
+    supply = f"{left}.O" if "O" in sources else left  # with the water of a work-up
+    if lacking := missing_elements(supply, right):
         yield f"the reactants cannot supply {element_counts(lacking)}"
-    elif (core := _atom_sources(task, left, change)) and (
+    elif (core := _atom_sources(task, supply, change, sources)) and (
         taken := missing_elements(f"{core}.{copies}".strip("."), right)
     ):
         yield f"{element_counts(taken)} of the product could only come from a solvent, base or counterion"
@@ -291,13 +289,12 @@ def _double_bonds(pairs: Sequence[tuple[int, int]]) -> str:
     return f"double bond{'s' * (len(pairs) > 1)} {named}"
 
 
-def _atom_sources(task: Task, left: str, change: Strategy | None) -> str:
+def _atom_sources(task: Task, left: str, change: Strategy | None, sources: set[str]) -> str:
     """Return the molecules that may supply atoms: no bystander, unless all its atoms react, as in alkylated pyridine.
 
     A proposed precursor may well be toluene, and no carbonate.
     """
-    aside = BYSTANDERS if task == "forward" else {part for part in BYSTANDERS if "-]" in part}
-    aside = aside - _SOURCES.get(str(change.key[0]) if change else "", set())
+    aside = {part for part in BYSTANDERS - sources if task == "forward" or "-]" in part}
     given = set(change.origin) if change else set()
     molecules = atoms_by_molecule(left)
     return ".".join(part for part, atoms in molecules if part not in aside or (atoms and atoms <= given))

@@ -31,7 +31,7 @@ def test_missing_reagents_are_named_and_complete_flasks_raise_no_warning(
         assert sentences == ()
         return
     (sentence,) = sentences
-    assert sentence.startswith("Missing in the reaction mixture: ")
+    assert sentence.startswith("Missing in the reaction mixture: ") and sentence[-1] != "."
     assert missing in sentence
     assert sentence.count(";") == missing.count(";") + 1  # nothing else is missing
 

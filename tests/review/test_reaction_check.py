@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from case_tables import table
 
 from chemspec import chem
 from chemspec.chem import formats
@@ -110,10 +111,7 @@ def test_what_is_nearly_it_is_said() -> None:
     assert judge_predictions("forward", FLASK, ACETANILIDE, answers("CCO", "C(")).near == 0
 
 
-@pytest.mark.parametrize(
-    ("reaction", "says"),
-    [("CCO>>CCBr", "cannot supply 1 Br"), ("CCO.CBr>>CCO", "starting materials"), (f"{FLASK}>>{ACETANILIDE}", "")],
-)
+@pytest.mark.parametrize(("reaction", "says"), table("review/wrong_on_paper"))
 def test_what_is_wrong_on_paper_is_told_whatever_the_model_says(reaction: str, says: str) -> None:
     left, right = reaction.split(">>")
     for found in (

@@ -226,7 +226,8 @@ def _read_item(item: TracedText) -> Contents | None:
             # A reagent may be meant by a short word in a list that is a SMILES as well.
             abbreviation = len(chars) > 2 and chars.isalnum() and chars.isupper()
             named = _named(chars, lookup.look_up(chars)) if abbreviation else None
-            return named or Contents([smiles.smiles], list(smiles.notes))
+            note = ("CO read as SMILES: methanol; carbon monoxide is [C-]#[O+]",) * (chars == "CO")
+            return named or Contents([smiles.smiles], [*smiles.notes, *note])
     if named := _named(chars, lookup.look_up(chars)):
         return named
     if spelling.is_condition(chars):

@@ -16,11 +16,8 @@ _LIKELY = re.compile(rf"\[HH\]|\[1H|\[H\+\]|\[OH3\+\]|\[(?:CH?\d?|c)-\]|\[N@@?H?
 _ALKALI_OXIDE = "[Li,Na,K,Cs;D1;+0]-[OX2]"
 _MARKED_AMINE = re.compile(r"\[N@@?H?\]")
 # Names of reagents that are never meant as SMILES, all of whose letters are atoms.
-_ABBREVIATIONS = [
-    "NBS", "NCS", "NIS", "PCC", "BOP", "BPO", "BOPCl", "BOP-Cl", "IBCF", "CSI", "BrCN", "CNBr", "O2", "CO2", "SO2",
-    "CS2", "N2", "Cl2", "Br2", "I2",
-]  # fmt: skip
-_ABBREVIATION = re.compile(rf"(?:(?<=[.>])|^)({'|'.join(_ABBREVIATIONS)})(?=[.>]|$)")
+_ABBREVIATIONS = "NBS|NCS|NIS|PCC|BOP|BPO|BOPCl|BOP-Cl|IBCF|CSI|BrCN|CNBr|O2|CO2|SO2|CS2|N2|Cl2|Br2|I2|CBS"
+_ABBREVIATION = re.compile(rf"(?:(?<=[.>])|^)({_ABBREVIATIONS})(?=[.>]|$)")
 # A carbanion that no neighbouring group stabilises.
 _CARBANIONS = ("[C-;!$(*=[O,N,S]);!$(*#[N,O]);!$(*[C,S,N,P]=[O,S,N]);!$(*C#N);!$(*[N+,P+,S+])]", "[c-]")
 _METALS = {"Li", "Mg", "Zn"}
