@@ -2,8 +2,9 @@
 
 import streamlit as st
 
+from chemspec.draft.learned.gamma import best_draft_length, expected_tokens, wall_time_improvement
 from chemspec.ui.common import nav, widgets
-from chemspec.ui.learn import lesson_figures, lessons, walltime
+from chemspec.ui.learn import lesson_figures, lessons
 
 
 def show_idea() -> None:
@@ -27,12 +28,12 @@ def show_speedup() -> None:
     left, right = st.columns([2, 3], gap="large")
     with left:
         alpha = st.slider("α: probability that a drafted token is accepted", 0.0, 0.99, 0.8, 0.01)
-        gamma = st.slider("γ: tokens in a draft", 0, walltime.MAX_GAMMA, 5)
+        gamma = st.slider("γ: tokens in a draft", 0, lessons.MAX_GAMMA, 5)
         c = st.slider("c: cost of drafting a token, in passes", 0.0, 1.0, 0.05, 0.01)
-    best = walltime.best_gamma(alpha, c)
-    now, top = (walltime.expected_speedup(alpha, g, c) for g in (gamma, best))
+    best = best_draft_length(alpha, c, longest=lessons.MAX_GAMMA)
+    now, top = (wall_time_improvement(alpha, g, c) for g in (gamma, best))
     with left:
-        tokens = f"{walltime.expected_tokens(alpha, gamma):.2f}"
+        tokens = f"{expected_tokens(alpha, gamma):.2f}"
         gains = [(f"{now:.2f}×", f"as fast, γ = {gamma}"), (f"{top:.2f}×", f"at best, γ = {best}")]
         widgets.show_figures([(tokens, "tokens per pass"), *gains])
     text = lessons.describe_setting(alpha, gamma, c)

@@ -8,7 +8,7 @@ import typer
 
 from chemspec.cli import options as opt
 from chemspec.cli.base import app, command
-from chemspec.data.sources import require_data_folder
+from chemspec.data.settings import require_data_folder
 from chemspec.system.files import OTHERS_BITS
 from chemspec.terminal import console
 

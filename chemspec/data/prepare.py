@@ -13,9 +13,8 @@ import numpy as np
 
 from chemspec.data import holdout
 from chemspec.data.arrays import Pairs, RaggedArray
-from chemspec.data.settings import DataSettings, PreparationSettings
+from chemspec.data.settings import DataSettings, PreparationSettings, require_data_folder
 from chemspec.data.shards import check_columns, claim_shards, read_rows, write_shard
-from chemspec.data.sources import require_data_folder
 from chemspec.system.threads import worker_pool
 from chemspec.tasks import Pair
 from chemspec.tokenizer import UNK, Tokenizer

@@ -16,8 +16,8 @@ from chemspec.chem.salts import normal_form
 from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.data import holdout
 from chemspec.data.reactions import canonical_pair
+from chemspec.data.settings import find_test_file
 from chemspec.data.shards import read_rows
-from chemspec.data.sources import find_test_file
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.settings import EvaluationSettings
 from chemspec.io.writers import predict_file

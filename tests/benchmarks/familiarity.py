@@ -20,8 +20,8 @@ from scripts import option, script
 from chemspec.chem import main_product
 from chemspec.cli import options as opt
 from chemspec.data.reactions import canonical_pair
+from chemspec.data.settings import require_data_folder
 from chemspec.data.shards import is_used, read_rows
-from chemspec.data.sources import require_data_folder
 from chemspec.engine.familiarity import Familiarity, nearest_products
 from chemspec.evaluation.accuracy import read_test_reactions
 from chemspec.terminal import console

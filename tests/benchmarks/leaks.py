@@ -22,9 +22,8 @@ from scripts import option, script
 from chemspec.cli import options as opt
 from chemspec.data.arrays import Pairs
 from chemspec.data.reactions import canonical_for_task, canonical_pair, product_key
-from chemspec.data.settings import DataSettings
+from chemspec.data.settings import DataSettings, find_test_file, require_data_folder
 from chemspec.data.shards import is_used, read_rows
-from chemspec.data.sources import find_test_file, require_data_folder
 from chemspec.settings import Task
 from chemspec.tasks import TASKS, Pair
 from chemspec.terminal import console

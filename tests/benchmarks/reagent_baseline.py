@@ -18,9 +18,8 @@ from scripts import option, script
 from chemspec.cli import options as opt
 from chemspec.data.holdout import product_keys
 from chemspec.data.reactions import canonical_pair, product_key
-from chemspec.data.settings import DataSettings
+from chemspec.data.settings import DataSettings, require_data_folder
 from chemspec.data.shards import is_used, read_rows
-from chemspec.data.sources import require_data_folder
 from chemspec.evaluation.accuracy import RANKS, reagent_recall, wilson_interval
 from chemspec.precedents.change import change_of, change_of_mapped
 from chemspec.tasks import Row

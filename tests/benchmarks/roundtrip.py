@@ -22,7 +22,7 @@ from scripts import option, script
 
 from chemspec.chem.salts import balance_charges
 from chemspec.cli import options as opt
-from chemspec.data.sources import require_data_folder
+from chemspec.data.settings import require_data_folder
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import model_folder
 from chemspec.evaluation import store_measurements

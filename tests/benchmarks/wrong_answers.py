@@ -20,7 +20,7 @@ from scripts import option, script
 
 import chemspec.chem as chem
 from chemspec.cli import options as opt
-from chemspec.data.sources import find_test_file
+from chemspec.data.settings import find_test_file
 from chemspec.engine.registry import model_folder
 from chemspec.evaluation import store_measurements
 from chemspec.evaluation.accuracy import normalise_result, read_known_reactions, read_predictions

@@ -23,7 +23,7 @@ from command_line import call, last, refusal
 from small import QUERIES, tiny_folder
 
 from chemspec.cli.__main__ import app
-from chemspec.data.sources import find_test_file
+from chemspec.data.settings import find_test_file
 from chemspec.plugins import DECODERS
 from chemspec.system import extras
 from chemspec.system.host_check import AllowedHosts

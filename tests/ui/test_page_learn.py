@@ -16,11 +16,12 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
+from chemspec.draft.learned.gamma import best_draft_length, expected_tokens, wall_time_improvement
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.metrics import speed_numbers
 from chemspec.replay import trace_view
 from chemspec.settings import DecodeSettings
-from chemspec.ui.learn import lesson_figures, lessons, walltime
+from chemspec.ui.learn import lesson_figures, lessons
 
 EXAMPLES = ("boc-copy", "boc-none", "amide-beam-copy", "amide-beam-none", "amide-sbs")
 
@@ -97,14 +98,14 @@ def test_the_verdict_says_what_the_numbers_say(alpha: float, gamma: int, c: floa
 @given(st.floats(0, 0.999), st.integers(0, 40))
 def test_expected_tokens_are_the_closed_form_of_the_papers(alpha: float, gamma: int) -> None:
     closed = (1 - alpha ** (gamma + 1)) / (1 - alpha)
-    assert walltime.expected_tokens(alpha, gamma) == pytest.approx(closed, rel=1e-9)
-    assert walltime.expected_tokens(1, gamma) == gamma + 1  # all accepted, and the model's own token
+    assert expected_tokens(alpha, gamma) == pytest.approx(closed, rel=1e-9)
+    assert expected_tokens(1, gamma) == gamma + 1  # all accepted, and the model's own token
 
 
 @given(st.floats(0, 1), st.floats(0, 2))
 def test_drafting_pays_exactly_where_alpha_exceeds_c(alpha: float, c: float) -> None:
     """Leviathan et al., corollary 3.9, and by how much at least."""
-    gain = walltime.expected_speedup(alpha, walltime.best_gamma(alpha, c), c)
+    gain = wall_time_improvement(alpha, best_draft_length(alpha, c), c)
     if alpha > c:
         assert gain >= (1 + alpha) / (1 + c) * (1 - 1e-12)
     else:
@@ -138,9 +139,9 @@ def test_every_section_of_the_idea_has_a_picture_with_words_for_who_cannot_see_i
 @pytest.mark.ui
 def test_sliders_move_the_numbers() -> None:
     app = page(part="Speed-up")
-    assert pages.page_figures(app)["tokens per pass"] == f"{walltime.expected_tokens(0.8, 5):.2f}"
+    assert pages.page_figures(app)["tokens per pass"] == f"{expected_tokens(0.8, 5):.2f}"
     app.slider[0].set_value(0.5).run()
-    assert pages.page_figures(app)["tokens per pass"] == f"{walltime.expected_tokens(0.5, 5):.2f}"
+    assert pages.page_figures(app)["tokens per pass"] == f"{expected_tokens(0.5, 5):.2f}"
     app.slider[2].set_value(0.9).run()
     assert any("no draft pays" in item.value for item in app.markdown)
 

@@ -42,7 +42,7 @@ from chemspec.review.forward_check import ForwardCheck
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.common import bond_picker, query_box, queued_engine, scheme
-from chemspec.ui.common.tags import join
+from chemspec.ui.common.escaping import join
 from chemspec.ui.models.cards import read_accuracy
 from chemspec.ui.predict import (
     answers,

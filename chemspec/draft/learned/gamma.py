@@ -1,22 +1,27 @@
 """Draft length gamma: the wall-time model of Leviathan et al. 2023, adaptive lengths of Tulsian et al., II.D.2.
 
 If a drafted token is accepted with probability a and costs c forward passes of the target, drafting g tokens makes
-decoding (1 - a^(g+1)) / ((1 - a) (g c + 1)) times as fast.
+decoding (1 - a^(g+1)) / ((1 - a) (g c + 1)) times as fast, if a pass costs the same for any number of tokens.
 """
+
+from math import expm1, log
 
 LONGEST = 32  # maximum draft length
 PROBE = 8  # while drafts do not pay off, one token is drafted every 8 forward passes to update the rate
 
 
+def expected_tokens(a: float, g: float) -> float:
+    """Return the mean number of tokens of a pass with `g` drafted ones, (1 - a^(g+1)) / (1 - a), precise near a = 1."""
+    return expm1((g + 1) * log(a)) / (a - 1) if 0 < a < 1 else 1.0 + g * (a >= 1)
+
+
 def wall_time_improvement(a: float, g: float, c: float) -> float:
     """Return the wall-time improvement of `g` drafted tokens with acceptance rate `a` and cost ratio `c`."""
-    tokens: float = g + 1 if a >= 1 else (1 - a ** (g + 1)) / (1 - a)
-    return tokens / (g * c + 1)
+    return expected_tokens(a, g) / (g * c + 1)
 
 
 def best_draft_length(a: float, c: float, *, longest: int = LONGEST) -> int:
     """Return the draft length, 0 to `longest`, with the largest `wall_time_improvement`; the smallest of equals."""
-    a = min(max(a, 1e-6), 1 - 1e-6)
     return max(range(longest + 1), key=lambda g: wall_time_improvement(a, g, c))
 
 

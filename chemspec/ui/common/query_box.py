@@ -18,7 +18,7 @@ from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import group_salts
 from chemspec.settings import Task
 from chemspec.ui.common import escaping, queued_engine, web_files
-from chemspec.ui.common.tags import Html, join, tag
+from chemspec.ui.common.escaping import Html, join, tag
 
 TASK_LABELS = {"forward": "Forward: what forms?", "retro": "Retro: how to make it?"}
 BOX_LABELS = {"forward": "Everything in the reaction mixture", "retro": "The molecule to make"}

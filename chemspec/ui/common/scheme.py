@@ -6,7 +6,7 @@ from chemspec.chem.names.short_names import split_drawn_and_named
 from chemspec.depict.molecules import Depiction
 from chemspec.depict.schemes import Side, side_molecules
 from chemspec.ui.common import theme
-from chemspec.ui.common.tags import Html, join, tag
+from chemspec.ui.common.escaping import Html, join, tag
 from chemspec.ui.common.web_files import web_file
 
 FEW = 3

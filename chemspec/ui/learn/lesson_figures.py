@@ -8,13 +8,13 @@ import altair as alt
 import streamlit as st
 
 from chemspec import chem
+from chemspec.draft.learned.gamma import best_draft_length, wall_time_improvement
 from chemspec.metrics import speed_numbers
 from chemspec.replay.trace_view import TraceView, view_trace
 from chemspec.types import DecodeResult
 from chemspec.ui.common import theme
 from chemspec.ui.common.escaping import markdown_table, plain_text
-from chemspec.ui.learn.lessons import recorded_example
-from chemspec.ui.learn.walltime import MAX_GAMMA, best_gamma, expected_speedup
+from chemspec.ui.learn.lessons import MAX_GAMMA, recorded_example
 from chemspec.ui.step.trace_player import Frame, show_figure
 
 
@@ -154,7 +154,7 @@ ORANGE = theme.SPANS[5]
 
 def speedup_chart(alpha: float, gamma: int, c: float) -> Any:
     """Return expected speed-up against draft length: the curve, its best point, the chosen one, the line of no gain."""
-    gains = [expected_speedup(alpha, length, c) for length in range(MAX_GAMMA + 1)]
+    gains = [wall_time_improvement(alpha, length, c) for length in range(MAX_GAMMA + 1)]
     rows = [{"gamma": length, "gain": gain} for length, gain in enumerate(gains)]
     curve = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("gamma:Q", title="draft length γ", axis=alt.Axis(tickMinStep=1)),
@@ -165,7 +165,7 @@ def speedup_chart(alpha: float, gamma: int, c: float) -> Any:
         ],
     )
     ink = "#e6efed" if theme.is_dark() else "#14211f"  # the page's colour of text, which charts do not inherit
-    best = best_gamma(alpha, c)
+    best = best_draft_length(alpha, c, longest=MAX_GAMMA)
     optimum = curve.transform_filter(alt.datum.gamma == best)
     return alt.layer(
         alt.Chart(alt.Data(values=[{}])).mark_rule(strokeDash=[5, 4], color=ink).encode(y=alt.datum(1)),

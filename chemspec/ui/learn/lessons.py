@@ -7,8 +7,10 @@ import re
 from functools import cache
 
 from chemspec.asset_files import assets_folder
+from chemspec.draft.learned.gamma import best_draft_length, wall_time_improvement
 from chemspec.types import DecodeResult, result_from_json
-from chemspec.ui.learn import walltime
+
+MAX_GAMMA = 24  # longest draft considered; the drafter `auto` goes no further
 
 
 @cache
@@ -33,11 +35,11 @@ def read_text(name: str) -> str:
 
 def describe_setting(alpha: float, gamma: int, c: float) -> str:
     """Return one setting of the wall-time model in words."""
-    now = walltime.expected_speedup(alpha, gamma, c)
-    best = walltime.best_gamma(alpha, c)
+    now = wall_time_improvement(alpha, gamma, c)
+    best = best_draft_length(alpha, c, longest=MAX_GAMMA)
     if best == 0:
         return "Here **no draft pays**: it costs more time than it saves in passes."
-    top = walltime.expected_speedup(alpha, best, c)
+    top = wall_time_improvement(alpha, best, c)
     if gamma == 0:
         text = "no gain"
     elif now >= 1:
@@ -45,4 +47,4 @@ def describe_setting(alpha: float, gamma: int, c: float) -> str:
     else:
         text = f"slower than standard decoding ({now:.2f} times as fast)"
     text = f"With drafts of {gamma} tokens: {text}. The best is {best} tokens, {top:.2f} times as fast"
-    return text + (" (the longest considered)." if best == walltime.MAX_GAMMA else ".")
+    return text + (" (the longest considered)." if best == MAX_GAMMA else ".")

@@ -26,9 +26,8 @@ from chemspec.plan.search import plan as plan_routes
 from chemspec.precedents import Precedents, installed, installed_if_usable
 from chemspec.review.suggestions import format_percent
 from chemspec.ui.common import queued_engine, scheme, theme
-from chemspec.ui.common.escaping import markdown_table, plain_text
+from chemspec.ui.common.escaping import markdown_table, plain_text, tag
 from chemspec.ui.common.queued_engine import QueuedEngine
-from chemspec.ui.common.tags import tag
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.plan import search_form
 from chemspec.ui.plan.search_form import SearchRequest

@@ -18,8 +18,8 @@ from chemspec.plan import stock as lists
 from chemspec.plan.settings import PlanSettings
 from chemspec.plan.stock import Stock
 from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu
+from chemspec.ui.common.escaping import tag
 from chemspec.ui.common.query_box import QueryText
-from chemspec.ui.common.tags import tag
 
 BOX = QueryText("plan")
 _read_own_stock = st.cache_resource(show_spinner="Reading the stock …", max_entries=4)(stock_menu.read_own_stock)

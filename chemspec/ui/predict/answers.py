@@ -19,8 +19,7 @@ from chemspec.types import DecodeResult, to_json
 from chemspec.ui.collect import collections_view
 from chemspec.ui.collect.answers import SavedAnswer
 from chemspec.ui.common import queued_engine, scheme, theme
-from chemspec.ui.common.escaping import plain_text
-from chemspec.ui.common.tags import join, tag
+from chemspec.ui.common.escaping import join, plain_text, tag
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import query_panel, query_view, reviewing, token_origins
 from chemspec.ui.predict.card_parts import card_drawing, card_footer, card_header

@@ -11,8 +11,7 @@ from chemspec.depict.schemes import scheme_sides
 from chemspec.plan.stock import all_marks
 from chemspec.review.suggestions import Suggestion, confidence_word, format_percent
 from chemspec.ui.common import scheme
-from chemspec.ui.common.escaping import plain_text
-from chemspec.ui.common.tags import Html, tag
+from chemspec.ui.common.escaping import Html, plain_text, tag
 from chemspec.ui.predict import reviewing, token_origins
 from chemspec.ui.predict.query_panel import Question
 from chemspec.ui.predict.token_origins import Picture

@@ -28,8 +28,7 @@ from chemspec.review.suggestions import (
 from chemspec.settings import DecodeSettings
 from chemspec.types import Hypothesis
 from chemspec.ui.common import queued_engine, scheme
-from chemspec.ui.common.escaping import plain_text
-from chemspec.ui.common.tags import Html, join, tag
+from chemspec.ui.common.escaping import Html, join, plain_text, tag
 from chemspec.ui.models.cards import read_accuracy
 from chemspec.ui.predict import query_panel, reviewing, token_origins, view3d
 from chemspec.ui.predict.card_parts import card_drawing, conditions_over_arrow

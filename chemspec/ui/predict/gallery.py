@@ -9,7 +9,7 @@ from chemspec.asset_files import assets_folder
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, result_from_json
 from chemspec.ui.common import nav, query_box, scheme
-from chemspec.ui.common.tags import tag
+from chemspec.ui.common.escaping import tag
 from chemspec.ui.predict import answers, query_panel, reviewing, token_origins
 
 COLUMNS = 3

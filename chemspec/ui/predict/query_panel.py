@@ -13,8 +13,8 @@ from chemspec.chem.read.file_formats import decode
 from chemspec.depict.molecules import Bonds
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import escaping, query_box, queued_engine, stock_menu, web_files, widgets
+from chemspec.ui.common.escaping import join, tag
 from chemspec.ui.common.query_box import QueryText, Read
-from chemspec.ui.common.tags import join, tag
 from chemspec.ui.predict import query_view, sketcher
 from chemspec.ui.predict.options import show_options
 

@@ -20,9 +20,8 @@ from chemspec.depict.molecules import MAX_ATOMS, Bonds
 from chemspec.depict.schemes import Side
 from chemspec.types import DecodeResult
 from chemspec.ui.common import bond_picker, scheme
-from chemspec.ui.common.escaping import plain_text
+from chemspec.ui.common.escaping import Html, plain_text, tag
 from chemspec.ui.common.query_box import Read
-from chemspec.ui.common.tags import Html, tag
 
 LINK = "guide"  # in the address
 MAX_GUIDE_CHARS = 2000

@@ -19,7 +19,7 @@ from chemspec.review.suggestions import Suggestion, format_percent
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import scheme, theme
-from chemspec.ui.common.tags import Html, tag
+from chemspec.ui.common.escaping import Html, tag
 
 UNDERLINES = ("solid", "double", "dashed", "dotted")
 
