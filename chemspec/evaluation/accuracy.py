@@ -21,7 +21,7 @@ from chemspec.data.shards import read_rows
 from chemspec.engine.engine import Engine
 from chemspec.evaluation.settings import EvaluationSettings
 from chemspec.io.writers import predict_file
-from chemspec.settings import DecodeSettings, Task
+from chemspec.settings import DecodeSettings, Task, check_range
 from chemspec.tasks import TASKS, check_task
 from chemspec.types import Progress, ignore
 
@@ -55,8 +55,7 @@ def read_known_reactions(
     for column in TASKS.lookup(task).columns:
         if column not in rows[0]:
             raise ValueError(f"{file} has no column {column!r}; it has {', '.join(rows[0])}")
-    if limit < 0:
-        raise ValueError(f"{limit} reactions; give at least 1, or 0 for all")
+    check_range("limit", limit, 0)
     if limit and limit < len(rows):
         rows = random.Random(seed).sample(rows, limit)
     reactions = []

@@ -13,17 +13,7 @@ from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.settings import ModelConfig, ModelDims, Task
 
-CARD = """# {name}
-
-A {task} model trained by another program; imported by chemspec without further training or rounding.
-
-| | |
-|---|---|
-{rows}
-
-See its authors for training data, accuracy and known failures.
-"""
-
+CARD = Path(__file__).with_name("card.txt")  # of an imported model
 # Prompt templates of published models. ReactionT5v2 was trained with a blank where a reaction has no reagents.
 TEMPLATES = {"reactiont5-forward": "REACTANT:{query}REAGENT: ", "reactiont5-retro": "{query}"}
 
@@ -108,7 +98,7 @@ def write_imported_model(loaded: LoadedModel, source: Path, folder: Path, *, lic
     license_row = license_text or "unknown; ask its authors before you use or share it"
     rows = {"source": str(source), "licence": license_row, **loaded.details, "imported by": f"`{command}`"}
     table = "\n".join(f"| {name} | {value.replace('|', '/')} |" for name, value in rows.items())
-    loaded.save(folder, CARD.format(name=folder.name, task=loaded.task, rows=table))
+    loaded.save(folder, CARD.read_text(encoding="utf-8").format(name=folder.name, task=loaded.task, rows=table))
 
 
 def read_json_object(file: Path) -> dict[str, Any]:

@@ -32,8 +32,9 @@ def markdown(columns: Columns, rows: Iterable[Row]) -> str:
 
 
 def lines(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows of cells as a Markdown table; the first row are the headings."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in [rows[0], ["---"] * len(rows[0]), *rows[1:]])
+    """Return rows of cells as a Markdown table; the first row are the headings, with ":" of right-aligned columns."""
+    head, rule = zip(*((title.rstrip(":"), "--:" if title.endswith(":") else "---") for title in rows[0]), strict=True)
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, rule, *rows[1:]])
 
 
 def terminal(columns: Columns, rows: Iterable[Row], *, title: str = "", remarks: Sequence[str] = ()) -> Table:

@@ -23,6 +23,7 @@ from chemspec.chem.salts import group_molecules
 from chemspec.precedents.change import change_of
 from chemspec.precedents.index_file import product_hash
 from chemspec.precedents.rows import product_fingerprint
+from chemspec.settings import check_range
 from chemspec.system.files import home_folder
 
 POOL = 50  # nearest reactions with recorded reagents that are used for conditions
@@ -141,8 +142,7 @@ class Precedents:
 
         Of several products the largest counts. Returns at most `n` precedents and conditions; ValueError for `n` < 0.
         """
-        if n < 0:
-            raise ValueError(f"n is {n}; it must be at least 0")
+        check_range("n", n, 0)
         return self._cached_search(reactants, product, n)
 
     def _search(self, reactants: str, product: str, n: int) -> Found:

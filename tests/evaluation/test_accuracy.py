@@ -107,7 +107,7 @@ def test_a_sample_is_the_same_for_a_seed(file: Path) -> None:
     assert {len(sample) for sample in samples} == {2}
     assert any(sample != samples[0] for sample in samples[2:])
     assert len(read_known_reactions(file, "retro", limit=9)) == 3
-    with pytest.raises(ValueError, match="-1 reactions; give at least 1, or 0 for all"):
+    with pytest.raises(ValueError, match="limit is -1; it must be at least 0"):
         read_known_reactions(file, "retro", limit=-1)
 
 

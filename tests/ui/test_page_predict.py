@@ -43,6 +43,7 @@ from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.common import bond_picker, query_box, queued_engine, scheme
 from chemspec.ui.common.escaping import join
+from chemspec.ui.learn.lessons import text_sections
 from chemspec.ui.models.cards import read_accuracy
 from chemspec.ui.predict import (
     answers,
@@ -420,7 +421,7 @@ def test_the_first_screen_shows_an_answer_and_decodes_nothing(monkeypatch: pytes
 def test_the_start_page_names_the_accuracy_of_the_model(task: Task, classes: list[str]) -> None:
     top, by_class = read_accuracy(model_folder(task))
     rates = [top[0][1], *({name: shares[0][1] for name, _, shares in by_class}[name] for name in classes)]
-    assert re.findall(r"\d+ %", " ".join(gallery.STRENGTHS[task])) == [f"{rate:.0f} %" for rate in rates]
+    assert re.findall(r"\d+ %", dict(text_sections("strengths"))[task]) == [f"{rate:.0f} %" for rate in rates]
 
 
 @weights

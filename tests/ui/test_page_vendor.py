@@ -23,7 +23,6 @@ pytest.importorskip("streamlit")
 
 from rdkit import Chem
 
-from chemspec.chem import shape
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.ui.common import web_files
 from chemspec.ui.predict import sketcher, view3d
@@ -251,7 +250,7 @@ def test_a_shape_has_every_atom_in_a_place_of_its_own(smiles: str) -> None:
     assert mol.GetNumAtoms() == flat.GetNumAtoms()
     distances = Chem.Get3DDistanceMatrix(mol)
     assert min(distances[i, j] for i in range(len(distances)) for j in range(i)) > 0.7  # Å
-    shape.in_time.cache_clear()
+    view3d.shape_in_time.cache_clear()
     assert view3d.conformer_block(smiles) == block
 
 
@@ -279,7 +278,7 @@ def test_what_takes_too_long_is_ended_and_told() -> None:
 
 def test_out_of_time_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     smiles = "CCCCCCCCOC1CC1"
-    monkeypatch.setattr(shape._APART, "ask", lambda *_: None)
+    monkeypatch.setattr(view3d._APART, "ask", lambda *_: None)
     assert isinstance(view3d.conformer_block(smiles), Fault)
     monkeypatch.undo()
     assert isinstance(view3d.conformer_block(smiles), str)

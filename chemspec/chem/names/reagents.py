@@ -55,7 +55,6 @@ def _load_list() -> tuple[dict[str, str], dict[str, str]]:
 
 TABLE = Path(__file__).with_name("reagents.tsv")
 NAMES = Path(__file__).with_name("names.tsv")  # drugs and building blocks
-ISOMERS = Path(__file__).with_name("isomers.tsv")
 _LOCANTS = [*"123456", "1,2", "1,3", "1,4", "2,3", "2,4", "2,5", "2,6", "3,4", "3,5"]
 
 
@@ -114,7 +113,7 @@ def _load_isomers() -> dict[str, tuple[tuple[str, ...], str]]:
     """Return the isomers that a name means, and the one that a mixture is read as, by normalised name."""
     return {
         _normalise(name): (tuple(isomers.split(" | ")), "".join(read_as))
-        for names, isomers, *read_as in read_asset_table(ISOMERS)
+        for names, isomers, *read_as in read_asset_table(TABLE.with_name("isomers.tsv"))
         for name in names.split(" | ")
     }
 

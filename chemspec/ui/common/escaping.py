@@ -1,7 +1,6 @@
 """HTML elements with escaped text and attributes, and untrusted text in Streamlit's Markdown."""
 
 import re
-from collections.abc import Iterable, Sequence
 from html import escape
 
 # A full stop between digits means nothing in Markdown; one after a number at the beginning makes it a list.
@@ -41,9 +40,3 @@ def without_images(text: str, *, under: int = 0) -> str:
     """Return Markdown with images turned into links, so that no browser fetches them."""
     text = re.sub(r"!+(?=\[)", "", text)
     return _HEADING.sub(lambda match: "#" * min(6, len(match[1]) + under), text)
-
-
-def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table; a title that ends with ":" aligns its column to the right."""
-    lines = [[title.rstrip(":") for title in head], ["--:" if title.endswith(":") else "---" for title in head], *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

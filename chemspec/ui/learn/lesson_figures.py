@@ -9,11 +9,12 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.draft.learned.gamma import best_draft_length, wall_time_improvement
+from chemspec.io import tables
 from chemspec.metrics import speed_numbers
 from chemspec.replay.trace_view import TraceView, view_trace
 from chemspec.types import DecodeResult
 from chemspec.ui.common import theme
-from chemspec.ui.common.escaping import markdown_table, plain_text
+from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.learn.lessons import MAX_GAMMA, recorded_example
 from chemspec.ui.step.trace_player import Frame, show_figure
 
@@ -84,7 +85,7 @@ def write_comparison() -> None:
     drafted, choices = _token_cells(draft.tokens, draft.accepted, "~~"), _token_cells(chosen, draft.accepted, "")
     equal = ["✓"] * draft.accepted + ["✗"]
     rows = list(zip_longest(drafted, choices, equal, fillvalue=""))
-    st.markdown(markdown_table(("the draft", "the model's choice", "equal?"), rows))
+    st.markdown(tables.lines([("the draft", "the model's choice", "equal?"), *rows]))
     st.caption(
         f"Pass {number} of the example. Written: **{plain_text(' '.join(chosen))}**. Tokens after the ✗ "
         "are dropped: the model scored them after a token that is not in the answer."
@@ -103,7 +104,7 @@ def draw_beams() -> None:
         (label, str(counts.passes), f"{counts.nodes_per_pass:.0f}")
         for label, counts in (("standard", first), ("looking ahead", second))
     ]
-    st.markdown(markdown_table(("", "passes:", "places a pass:"), rows))
+    st.markdown(tables.lines([("", "passes:", "places a pass:"), *rows]))
     st.caption("All answers equal." if same else "The answers differ.")
 
 
@@ -114,7 +115,7 @@ def answer_table(result: DecodeResult, other: DecodeResult) -> str:
         if answer:
             sign = "=" if twin and answer.smiles == twin.smiles else "**≠**"
             rows.append((str(rank), f"`{answer.smiles}`", f"{100 * answer.probability:.1f} %", sign))
-    return markdown_table((":", "answer", "probability:", "other list"), rows)
+    return tables.lines([(":", "answer", "probability:", "other list"), *rows])
 
 
 def write_relaxed() -> None:
@@ -140,8 +141,8 @@ def write_counts() -> None:
         ("draft hit rate", f"{sums.accepted} / {sums.drafted}", f"**{100 * sums.draft_hit_rate:.0f} %**"),
         ("acceptance length", f"{sums.accepted} / {sums.passes} + 1", f"**{sums.acceptance_length:.2f}**"),
     )
-    st.markdown(markdown_table(("pass:", "drafted:", "accepted:", "written:"), lines))
-    st.markdown(markdown_table(("rate", "counts:", "value:"), rates))
+    st.markdown(tables.lines([("pass:", "drafted:", "accepted:", "written:"), *lines]))
+    st.markdown(tables.lines([("rate", "counts:", "value:"), *rates]))
 
 
 # One for every section of assets/learn/idea.md, in its order.

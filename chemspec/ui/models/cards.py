@@ -14,11 +14,12 @@ import streamlit as st
 from chemspec import evaluation
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import models_dir
+from chemspec.io import tables
 from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve
 from chemspec.settings import ModelConfig, Task
 from chemspec.tasks import TASKS
-from chemspec.ui.common.escaping import markdown_table, plain_text
+from chemspec.ui.common.escaping import plain_text
 
 CARD = 100_000  # characters of a card that are read
 SMALL = 1_000_000  # bytes of measurements that are read
@@ -172,7 +173,7 @@ def facts_table(card: ModelCard, engine: Engine | None) -> str:
         rows["Runs on"] = f"{runtime}, {engine.device.upper()}{threads}, computing in {engine.dtype}"
     for name, share, low, high in card.accuracy:
         rows[f"Accuracy, {name}"] = f"{share:.1f} % ({low:.1f} to {high:.1f})"
-    return markdown_table(("", ""), [(name, plain_text(text)) for name, text in rows.items() if text])
+    return tables.lines([("", ""), *((name, plain_text(text)) for name, text in rows.items() if text)])
 
 
 def class_table(card: ModelCard) -> str:
@@ -181,7 +182,7 @@ def class_table(card: ModelCard) -> str:
         (plain_text(name), str(count), *(f"{share:.0f} % ({low:.0f} to {high:.0f})" for _, share, low, high in shares))
         for name, count, shares in card.classes
     ]
-    return markdown_table(("Class", "Test reactions", "First answer right", "Among the first five"), rows)
+    return tables.lines([("Class", "Test reactions", "First answer right", "Among the first five"), *rows])
 
 
 def describe_cost(curve: CostCurve) -> str:

@@ -16,6 +16,7 @@ import streamlit as st
 
 from chemspec.chem.names.reagents import name_of
 from chemspec.depict.molecules import Depiction, svg_data_uri
+from chemspec.io import tables
 from chemspec.plan import depict
 from chemspec.plan import routes as values
 from chemspec.plan.constraints import need_avoided
@@ -26,7 +27,7 @@ from chemspec.plan.search import plan as plan_routes
 from chemspec.precedents import Precedents, installed, installed_if_usable
 from chemspec.review.suggestions import format_percent
 from chemspec.ui.common import queued_engine, scheme, theme
-from chemspec.ui.common.escaping import markdown_table, plain_text, tag
+from chemspec.ui.common.escaping import plain_text, tag
 from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.plan import search_form
@@ -206,7 +207,7 @@ def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
     now, index = node.step.reaction(node.smiles), installed_if_usable()
     seen = values.precedents_of(node, index) if index else None
     row = values.step_table(route, {now: seen} if seen else {})[number]
-    st.markdown(markdown_table([*map(plain_text, row)], [[*map(plain_text, row.values())]]))
+    st.markdown(tables.lines([[*map(plain_text, row)], [*map(plain_text, row.values())]]))
     if seen:
         st.caption(plain_text(seen.in_words[:1].upper() + seen.in_words[1:] + "."))
         for precedent in seen.nearest:

@@ -10,22 +10,10 @@ from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, result_from_json
 from chemspec.ui.common import nav, query_box, scheme
 from chemspec.ui.common.escaping import tag
+from chemspec.ui.learn.lessons import text_sections
 from chemspec.ui.predict import answers, query_panel, reviewing, token_origins
 
 COLUMNS = 3
-STRENGTHS = {
-    "forward": (
-        "couplings, amides, protection and its removal, substitution, oxidation and reduction of small molecules; "
-        "83 % of its first answers are right on patent reactions that it never saw.",
-        "ring closures (18 % right), C–C bonds outside the common classes (48 %) or E/Z; it reads no temperature, "
-        "time or amounts, and only warns of a missing catalyst.",
-    ),
-    "retro": (
-        "the last step of drug-like targets: amides, amines, biaryls, ethers, protecting groups; 57 % of "
-        "the first suggestions are the recorded reactants.",
-        "natural products, macrocycles and organometallics; it predicts no yields.",
-    ),
-}
 
 
 @cache
@@ -58,8 +46,7 @@ def show_example(task: Task) -> None:
         st.html(token_origins.coloured_target(picture, result.query))
     for card in cards[: question.cards]:
         answers.show_still_card(question, card, picture)
-    good, bad = STRENGTHS[task]
-    st.caption(f"**Good for** {good}  \n**Not for** {bad}")
+    st.caption(dict(text_sections("strengths"))[task])
 
 
 def show_gallery(task: Task) -> None:

@@ -9,12 +9,13 @@ import py3Dmol
 import streamlit as st
 
 from chemspec import chem
-from chemspec.chem import shape
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.smiles_syntax import Fault
+from chemspec.system.forked import Forked
 from chemspec.ui.common import escaping, theme, web_files
 from chemspec.ui.common.web_files import web_file
 
+_APART = Forked("chemspec.chem.apart")  # not `parsing.APART`: a structure should never wait for a picture
 MAX_ATOMS = 200  # not counting hydrogen
 STYLE = {"stick": {"radius": 0.13}, "sphere": {"scale": 0.24}}
 ON_WHITE = (("H", "#cbd5d3"), ("C", "#66716f"))  # the usual white and light grey would not show
@@ -75,9 +76,17 @@ def conformer_block(smiles: str) -> str | Fault:
     if any(atom.GetAtomicNum() == 0 for atom in whole.GetAtoms()):
         return _shape_fault(smiles, "it holds an atom that is not named (*)")
     try:
-        return shape.in_time(smiles)
+        return shape_in_time(smiles)
     except TimeoutError:
         return _shape_fault(smiles, "no shape was found in the time allowed")
+
+
+@lru_cache(maxsize=200)  # which keeps no exceptions: a busy machine may have more time later
+def shape_in_time(smiles: str) -> str:
+    """Return `conformer.conformer`, computed in a process of its own; raises TimeoutError where it takes too long."""
+    if block := _APART.ask("shape", smiles):
+        return block
+    raise TimeoutError
 
 
 def _shape_fault(smiles: str, message: str) -> Fault:
