@@ -66,7 +66,7 @@ class Strategy:
     # as in a coupling next to the halide; 1 of 1,500 recorded reactions seems to do it
     bond_shifted: bool = False
     # what the carbon skeleton would have to do and seldom does, in words; empty if nothing. Of 3,000 recorded reactions
-    # 1 seems to open an aromatic ring, 17 to break a chain, 5 to make another C-C bond
+    # 1 seems to open an aromatic ring, 16 to break a chain, 5 to make another C-C bond
     unlikely: str = ""
     retained: tuple[int, ...] = ()  # stereocentres of the product where a substitution, which inverts, would retain
 
