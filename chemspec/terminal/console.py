@@ -43,7 +43,7 @@ def progress_bar(what: str, *, quiet: bool = False) -> Iterator[Callable[..., No
 
 def print_json(content: Any) -> None:
     """Print a JSON document on one line; NaN and infinities become null."""
-    print(json.dumps(json.loads(msgspec.json.encode(content, enc_hook=str))))
+    print(json.dumps(json.loads(msgspec.json.encode(content, enc_hook=str))), flush=True)
 
 
 def print_note(text: str) -> None:

@@ -206,7 +206,7 @@ def test_every_reaction_of_a_file_is_checked() -> None:
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_a_reader_that_leaves_is_no_failure(home: Path, more: tuple[str, ...]) -> None:
     words = [sys.executable, "-m", "chemspec.cli", "predict", "CCO", "CCN", "-t", "retro", "-n", "3", *FAST, *more]
-    environment = {**os.environ, "CHEMSPEC_MODELS": str(home)}
+    environment = {**os.environ, "CHEMSPEC_MODELS": str(home), "PYTHONUNBUFFERED": ""}
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
