@@ -115,7 +115,7 @@ def _linear_shapes(name: str, *shape: int) -> Iterator[tuple[str, tuple[int, ...
 
 
 def quantise_rows(weight: Array) -> tuple[NDArray[np.int8], Array]:
-    """Quantise a matrix by rows to integers (O, K) times scales (O, 1), as `quantise` in tests/int8_reference.py."""
+    """Quantise a matrix by rows to integers (O, K) times scales (O, 1), as the tests' int8_reference.quantise."""
     largest, levels = np.abs(weight).max(axis=1, keepdims=True), np.float32(LEVELS)
     factor = np.divide(levels, largest, out=np.zeros_like(largest), where=largest > SMALLEST)
     return np.rint(weight * factor).astype(np.int8), largest / levels

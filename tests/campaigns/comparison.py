@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from campaigns import independent
-from int8_reference import quantised
+from campaigns.int8_reference import quantised
 
 from chemspec import asset_files
 from chemspec.engine.engine import Engine

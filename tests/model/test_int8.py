@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
-import int8_reference as int8
 import numpy as np
 import pytest
 import torch
+from campaigns import int8_reference as int8
 from compilers import COMPILES, needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st

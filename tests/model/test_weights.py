@@ -7,10 +7,10 @@ import sys
 from itertools import product
 from pathlib import Path
 
-import int8_reference as int8
 import numpy as np
 import pytest
 import torch
+from campaigns import int8_reference as int8
 from compilers import needs_compiler
 from paths import ROOT
 from safetensors.torch import save_file
