@@ -345,6 +345,12 @@ def decode_settings(decoder: str, n: int, *, exact: bool, remedy: str, **others:
     return replace(settings, n=1) if decoder == "greedy" else settings
 
 
+def loading_options(settings: object) -> dict[str, Any]:
+    """Return the fields of settings that are options of `Engine.load`."""
+    names = ("dtype", "device", "threads", "runtime", "template")
+    return {name: getattr(settings, name) for name in names if hasattr(settings, name)}
+
+
 def ineffective_fields(settings: DecodeSettings) -> dict[str, str]:
     """Return which fields differ from their defaults without any effect, and with what they have none."""
     decoder, reads = DECODERS.lookup(settings.decoder), DRAFTERS.lookup(settings.drafts_by).reads

@@ -31,7 +31,7 @@ from chemspec.io.writers import result_document
 from chemspec.metrics import Spread
 from chemspec.model.checkpoint import drafter_folder
 from chemspec.plugins import DECODERS, DRAFTERS
-from chemspec.settings import DecodeSettings, Task
+from chemspec.settings import DecodeSettings, Task, loading_options
 from chemspec.types import Progress, ignore
 
 ACCURATE = (*RANKS, 25)
@@ -97,7 +97,7 @@ def measure_tables(suite: PapersSettings, *, progress: Progress = ignore) -> dic
     drafts, of peak memory, of accuracy on these queries and on whole test sets, and for some rows the speed-up of every
     query, in time and in passes.
     """
-    engines: dict[Task, Engine] = {task: Engine.load(task, **suite.loading) for task in TASKS}
+    engines: dict[Task, Engine] = {task: Engine.load(task, **loading_options(suite)) for task in TASKS}
     work = {task: settings_by_table(suite, task, usable_drafters(engine.folder)) for task, engine in engines.items()}
     total, done = sum(len(settings) for planned in work.values() for settings in planned.values()), 0
     tables = ("forward", "retro", "curve", "learned", "alone", "memory", "accuracy", "cards")
@@ -221,7 +221,7 @@ def _undrafted_rows(
 ) -> list[dict[str, Any]]:
     """Return T's table 1: the model and its small draft models, each decoding greedily without drafts."""
     small = [kind for kind in ("ar", "medium") if (drafter_folder(engine.folder, kind) / "config.json").is_file()]
-    engines = [engine, *(Engine.load(drafter_folder(engine.folder, kind), **suite.loading) for kind in small)]
+    engines = [engine, *(Engine.load(drafter_folder(engine.folder, kind), **loading_options(suite)) for kind in small)]
     plain = DecodeSettings(**PLAIN, drafter="none")
     names = ["the model", *small]
     entries = [
@@ -278,7 +278,7 @@ def _memory_rows(suite: PapersSettings, engine: Engine, queries: Sequence[str]) 
         row: dict[str, Any] = {"batch": size, "queries": len(sample), "spec_drafter_mb": None, "added_mb": None}
         row |= {"paper_mb": None, "paper_latency": None, **ROWS["memory"].get(str(size), {})}
         for name in drafters:
-            used = measure_in_child(engine.folder, sample, replace(plain, drafter=name), suite.loading)
+            used = measure_in_child(engine.folder, sample, replace(plain, drafter=name), loading_options(suite))
             row |= {f"{name}_mb": used["peak_mb"], f"{name}_ms": used["latency_ms"]}
         if len(drafters) > 1:
             row["added_mb"] = row["spec_drafter_mb"] - row["none_mb"]

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from chemspec.settings import ReactionFolder, check_positive, check_range
 
@@ -93,8 +92,3 @@ class PapersSettings:
         check_positive("seconds", self.seconds)
         for size in (*self.widths, *self.batches, *self.memory):
             check_range("a width or batch", size, 1)
-
-    @property
-    def loading(self) -> dict[str, Any]:
-        """Options of `Engine.load`."""
-        return {name: getattr(self, name) for name in ("device", "dtype", "threads", "runtime")}

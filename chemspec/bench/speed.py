@@ -24,7 +24,7 @@ from chemspec.engine.engine import Engine
 from chemspec.engine.registry import task_of_model
 from chemspec.evaluation.accuracy import KnownReaction, read_test_reactions
 from chemspec.plugins import DRAFTERS
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DecodeSettings, loading_options
 from chemspec.system import host
 from chemspec.system.threads import usable_cores
 from chemspec.tasks import check_task
@@ -64,7 +64,7 @@ def run_benchmark(plan: BenchSettings, *, progress: Progress = ignore) -> dict[s
     """
     plan = resolve_choices(plan)
     rows: list[dict[str, Any]] = []
-    loading: dict[str, Any] = {name: getattr(plan, name) for name in ("device", "threads", "runtime")}
+    loading = loading_options(plan)
     total, done = sum(len(list_settings(plan, task)) for task in plan.tasks), 0
     for task in map(check_task, plan.tasks):
         engines = [Engine.load(plan.model or task, task=task, dtype=dtype, **loading) for dtype in plan.dtypes]

@@ -115,8 +115,7 @@ class Hardware:
     @property
     def loading(self) -> dict[str, Any]:
         """Options of `Engine.load`."""
-        names = ("dtype", "device", "threads", "runtime", "template")
-        return {name: getattr(self, name) for name in names if hasattr(self, name)}
+        return settings.loading_options(self)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -104,9 +104,9 @@ def read_check(target: str, result: DecodeResult, added: str = "") -> ForwardChe
     first = next((answer for answer in result.hypotheses if answer.valid), None) if result.status == "ok" else None
     if first is None:
         return ForwardCheck(False, 0.0, "", added)
-    is_open = leaves_geometry_open(target, first.canonical)
-    agrees = is_open or gives_target(target, first.canonical)
-    return ForwardCheck(agrees, first.probability, first.canonical, added, is_open)
+    same = gives_target(target, first.canonical)
+    is_open = not same and leaves_geometry_open(target, first.canonical)
+    return ForwardCheck(same or is_open, first.probability, first.canonical, added, is_open)
 
 
 def find_precedents(index: Precedents | None, step: Step) -> Found | None:
