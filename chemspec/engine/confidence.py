@@ -59,9 +59,9 @@ class Confidence:
 
 
 def probability_by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
-    """Return the probability of each valid molecule, summed over its SMILES in the list, at most 1."""
+    """Return the probability of each valid molecule, summed over its different SMILES in the list, at most 1."""
     probabilities: dict[str, float] = {}
-    for answer in answers:
+    for answer in {answer.tokens: answer for answer in answers}.values():  # a decoder may return one text several times
         if answer.valid:
             probabilities[answer.canonical] = min(1.0, probabilities.get(answer.canonical, 0.0) + answer.probability)
     return probabilities

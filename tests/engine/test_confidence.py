@@ -59,15 +59,19 @@ def test_the_error_is_that_of_the_definition() -> None:
     assert expected_calibration_error(crowd, mass=True) > expected_calibration_error(crowd)
 
 
-def answer(canonical: str, probability: float) -> Hypothesis:
-    return Hypothesis(canonical, canonical, bool(canonical), (), (), 0.0, probability)
+def answer(canonical: str, probability: float, text: str = "") -> Hypothesis:
+    return Hypothesis(text, canonical, bool(canonical), tuple(text or canonical), (), 0.0, probability)
 
 
-def test_spellings_of_a_molecule_share_a_confidence_and_faulty_ones_have_none() -> None:
-    found = Confidence("d", 0.5, 0.1, "", {}).add_confidence([answer("A", 0.3), answer("", 0.2), answer("A", 0.1)])
-    assert found[0].confidence == found[2].confidence == pytest.approx(sigmoid(0.5 * math.log(0.4 / 0.6) + 0.1))
+@pytest.mark.parametrize(("texts", "total"), [("AB", 0.4), ("AA", 0.3)], ids=["two texts", "one text twice"])
+def test_texts_of_a_molecule_share_a_confidence_and_faulty_ones_have_none(texts: str, total: float) -> None:
+    second = total - 0.3 or 0.3
+    answers = [answer("A", 0.3, texts[0]), answer("", 0.2), answer("A", second, texts[1])]
+    found = Confidence("d", 0.5, 0.1, "", {}).add_confidence(answers)
+    expected = sigmoid(0.5 * math.log(total / (1 - total)) + 0.1)
+    assert found[0].confidence == found[2].confidence == pytest.approx(expected)
     assert found[1].confidence == 0.0
-    assert [one.probability for one in found] == [0.3, 0.2, 0.1]
+    assert [one.probability for one in found] == [0.3, 0.2, second]
 
 
 # --- the file ------------------------------------------------------------------------------------
