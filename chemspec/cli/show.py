@@ -58,8 +58,9 @@ def _answer_row(rank: int, answer: Hypothesis, item: DecodeResult, first: dict[s
     if not answer.valid:
         text.append(f" ({'cut at the length limit' if answer.ended == 'length' else 'not valid'})", "red")
     # Two SMILES of one molecule are two outputs of the model, but one answer to a chemist.
-    elif first.setdefault(answer.canonical, rank) != rank:
-        text.append(f" (as {first[answer.canonical]}, written differently)", "dim")
+    elif (earlier := first.setdefault(answer.canonical, rank)) != rank:
+        differs = item.hypotheses[earlier - 1].smiles != answer.smiles
+        text.append(f" (as {earlier}, written differently)" if differs else f" (as {earlier})", "dim")
     return {
         "#": str(rank),
         "answer": text,

@@ -22,13 +22,14 @@ from click.testing import Result
 from command_line import call, last, refusal
 from small import QUERIES, tiny_folder
 
+from chemspec.cli import show
 from chemspec.cli.__main__ import app
 from chemspec.data.settings import find_test_file
 from chemspec.plugins import DECODERS
 from chemspec.system import extras
 from chemspec.system.host_check import AllowedHosts
 from chemspec.terminal import errors
-from chemspec.types import result_from_json
+from chemspec.types import DecodeResult, Hypothesis, result_from_json
 
 pytestmark = pytest.mark.usefixtures("models")
 TOP = ["query", "status", "message", "hypotheses", "merged", "exactness", "passes", "tokens", "seconds"]
@@ -140,6 +141,17 @@ def test_queries_come_from_standard_input_of_any_encoding(words: tuple[str, ...]
     found = [(item["query"], item["status"]) for item in last(result)["results"]]
     assert found[0] == ("CCO", "ok") and found[1] == ("CC name", "ok")
     assert [status for _, status in found[-2:]] == ["ok", "ok"]
+
+
+@pytest.mark.parametrize(("second", "note"), [("OCC", "(as 1, written differently)"), ("CCO", "(as 1)")])
+def test_another_text_of_a_molecule_and_the_same_one_again_are_told_apart(
+    second: str, note: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows: list[dict[str, Any]] = []
+    monkeypatch.setattr(show.console, "print_rows", lambda shown, **_: rows.extend(shown))
+    answers = tuple(Hypothesis(text, "CCO", True, tuple(text), (), -1.0, 0.4) for text in ("CCO", second))
+    show.print_result(DecodeResult("CC", "ok", "", answers))
+    assert [str(row["answer"]) for row in rows] == ["CCO", f"CCO {note}"]
 
 
 def test_queries_come_from_a_file_and_its_column() -> None:
