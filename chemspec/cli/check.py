@@ -102,6 +102,6 @@ def verify_answers(path: Path, sample: int = 0, seed: int = 0, model: str = "", 
         differences = list(verify_receipts(rows, model, threads=threads, progress=report))
     for row, reason in differences:
         console.print_line(f"row {row.number}, {show.query_heading(row.row['query'])}: {reason}")
-    console.print_line(f"{len(differences)} of {len(rows)} differ", "bold")
+    console.print_line(f"{len(differences)} of {len(rows)} differ or cannot be decoded again", "bold")
     documents = [{"row": row.number, "query": row.row["query"], "reason": reason} for row, reason in differences]
     return Outcome({"rows": len(rows), "differences": documents}, 1 if differences else 0)

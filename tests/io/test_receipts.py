@@ -148,6 +148,9 @@ def test_the_commands(tiny_retro: Path, tmp_path: Path, monkeypatch: pytest.Monk
     done = run(app, ["verify", str(path), "--json"])
     assert (done.exit_code, [item["row"] for item in json.loads(done.stdout)["differences"]]) == (1, [1])
     rows = [row.row for row in receipts.read_receipts(path)]
+    with_plug_in = {**rows[0]["receipt"], "settings": {"decoder": "ours"}}
+    save([signed({**rows[0], "receipt": with_plug_in})], path)
+    assert "1 of 1 differ or cannot be decoded again" in run(app, ["verify", str(path)]).output
     save([signed({**row, "receipt": {**row["receipt"], "model": "/tmp"}}) for row in rows], path)
     assert "model '/tmp', which wrote these rows, is not installed" in run(app, ["verify", str(path)]).output
     assert run(app, ["predict", "C", "-t", "retro", "--receipts"]).exit_code != 0
