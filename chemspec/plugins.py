@@ -85,7 +85,7 @@ class Registry(Mapping[str, S]):
         if type(spec) is kind:
             return spec
         if self.make_spec is None:
-            raise TypeError(f"it is no {kind.__name__}")
+            raise TypeError(f"it is no {kind.__name__} but a {type(spec).__name__}")
         return self.make_spec(name, spec)
 
     def lookup(self, name: str) -> S:

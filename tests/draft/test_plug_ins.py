@@ -220,6 +220,11 @@ def test_a_decoder_that_is_given_the_drafter_cannot_be_called_exact() -> None:
     chemspec.DecoderSpec("peeking", "", "", "relaxed", build)
 
 
+def test_a_function_is_no_decoder() -> None:
+    with pytest.raises(ValueError, match="it is no DecoderSpec but a function"):
+        chemspec.DECODERS.load(f"{__name__}:second_start")
+
+
 def test_a_function_in_a_file_is_a_drafter(tiny_retro: Path, file: Path) -> None:
     engine = chemspec.load(tiny_retro, threads=1)
     options: dict[str, Any] = {"decoder": "greedy", "n": 1, "max_len": 30, "drafting": "fixed"}
