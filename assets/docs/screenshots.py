@@ -53,6 +53,7 @@ def settle(page: Page) -> None:
 def prepare(page: Page, name: str) -> None:
     """Bring a page into a state worth looking at."""
     if name == "step":
+        page.get_by_role("button", name="To the start").click()  # which also ends the autoplay
         for _ in range(STEPS):
             page.get_by_role("button", name="Step forward").click()
     if name == "speed":
