@@ -179,9 +179,8 @@ class Tokenizer:
         if self.prompt_format is not None and self.prompt_format.unknown_as_unk:
             return tuple(UNK if index is None else index for index in ids)
         first = ids.index(None)
-        token, position = tokens[first], sum(map(len, tokens[:first]))
-        message = f"the model has never seen {token!r} (position {position + 1}); it cannot answer for it"
-        raise TokenError(message, position, position + len(token))
+        token, start = tokens[first], sum(map(len, tokens[:first]))
+        raise TokenError(f"the model has never seen {token!r} (position {start + 1})", start, start + len(token))
 
     def encode_or_unk(self, smiles: str) -> tuple[int, ...]:
         """Return token ids for training, with unk for rare tokens."""

@@ -110,7 +110,7 @@ class Pass:
         computed: number of nodes computed for this query.
         drafted: number of other nodes: added by a drafter or a look-ahead, or (rarely) evicted ancestors.
         emitted: number of tokens by which the decoder's longest hypothesis grew after this pass.
-        accepted: drafted tokens among these, without the last one (`QueryState.accepted_spans`).
+        accepted: tokens of the best hypothesis among these that were in a draft, without the last one.
         margin: smallest log-prob gap between the best two tokens of the prefixes that the decoder was sent, in nats.
             Rounding errors below it cannot change a greedy output. A beam may also change if two hypotheses at the rank
             of its width are that close, and a sample if a random number is next to a boundary of the cumulative

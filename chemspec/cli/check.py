@@ -94,6 +94,7 @@ def verify_answers(path: Path, sample: int = 0, seed: int = 0, model: str = "", 
     Options:
         path FILE: file written with `chemspec predict --receipts`.
         sample: number of rows to decode again, drawn at random; 0: all.
+        model -m: model: folder or installed name; default: the installed one that wrote the rows.
     """
     from chemspec.io.receipts import read_receipts, verify_receipts
 

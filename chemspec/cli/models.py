@@ -45,7 +45,7 @@ def import_checkpoint(
         out -o: folder to write.
         vocab: vocabulary file, if it is separate from the checkpoint.
         license_text --license: licence of the checkpoint, for its model card.
-        unknown: tokens outside its vocabulary: refuse the query, or map to unk.
+        unknown: tokens outside its vocabulary: refuse the query, or map to unk (not for Hugging Face models).
     """
     from chemspec.importers import model_formats
     from chemspec.importers.base import LoadOptions, write_imported_model

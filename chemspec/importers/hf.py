@@ -76,6 +76,8 @@ def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     Task and template default to those of the folder's `chemspec.json`, else the template is the bare query. Raises
     CheckpointError for an unusable model, with a remedy, or ModuleNotFoundError without the extra `hf`.
     """
+    if options.vocab or options.unknown_as_unk:
+        raise CheckpointError(f"{folder}: a Hugging Face model has its own tokenizer; leave out --vocab and --unknown")
     extras.require_packages("transformers", what="this is a Hugging Face model")
     import transformers as library
 
@@ -107,7 +109,7 @@ def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     return LoadedModel.of(
         converted,
         backend=partial(_open_converted, converted),
-        details=_describe(network.model, weights.config, tokenizer),
+        details=_describe(network.model, weights.config, tokenizer) | {"digest": digest},
         save=partial(_save_copy, folder, {"task": task, "template": template}),
     )
 

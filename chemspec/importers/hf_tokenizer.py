@@ -59,8 +59,7 @@ class HfTokenizer:
         if _without_blanks(restored) != _without_blanks(text):
             message = f"the model's tokenizer reads {text!r} as {restored!r}, so there is no prediction for it"
             raise TokenError(message, 0, len(smiles))
-        ours = self.numbers.ours
-        return tuple(ours[token] for token in ids)
+        return tuple(self.numbers.ours[token] for token in ids)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the SMILES of an output up to the first eos, without special tokens, blanks and a final dot."""
@@ -83,11 +82,11 @@ class HfTokenizer:
         return list(self.inner(text, add_special_tokens=False, verbose=False)["input_ids"])
 
     def _unknown_error(self, smiles: str) -> TokenError:
-        """Return an error for the first unknown character of a text, or for all of it."""
-        for index, char in enumerate(smiles):
-            if self._unknown in self._token_ids(char):
-                message = f"the model has never seen {char!r} (position {index + 1})"
-                return TokenError(f"{message}, so there is no prediction for it", index, index + 1)
+        """Return an error for the first unknown token of a text, or for all of it."""
+        read = self.inner(smiles, add_special_tokens=False, return_offsets_mapping=self.inner.is_fast)
+        for token, (start, end) in zip(read["input_ids"], read.get("offset_mapping", ()), strict=False):
+            if token == self._unknown:
+                return TokenError(f"the model has never seen {smiles[start:end]!r} (position {start + 1})", start, end)
         return TokenError("the model has no tokens for this text", 0, len(smiles))
 
 

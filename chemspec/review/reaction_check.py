@@ -29,7 +29,7 @@ CHECK_SETTINGS = DecodeSettings(decoder="beam", n=10, distinct=True)
 _SET = ("The model rather expects others", "The model does not expect these reagents", "this set is")
 _SENTENCES = {  # for a lower rank, for no match, and the subject
     "forward": ("The model rather expects another product", "The model does not expect this", "the product is"),
-    "retro": ("The model puts other ways before", "The model does not think of this way", "these reactants are"),
+    "retro": ("The model ranks other reactants higher", "The model expects other reactants", "these reactants are"),
 }
 
 

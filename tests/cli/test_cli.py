@@ -327,6 +327,11 @@ def test_help_shows_the_commands_in_order() -> None:
     assert commands("train") == ["average", "calibration", *drafters]
 
 
+def test_the_help_of_verify_names_its_own_default_model() -> None:
+    words = call("verify", "--help").stdout.replace("│", " ").split()
+    assert "default: the installed one that wrote the rows." in " ".join(words)
+
+
 def test_help_fits_a_screen_and_the_version_a_line() -> None:
     lines = call("--help").stdout.rstrip().split("\n")
     assert call("--version").stdout.count("\n") == 1

@@ -361,6 +361,10 @@ def test_a_query_that_the_tokenizer_cannot_restore_is_refused(tmp_path: Path) ->
         loaded("bart").tokenizer.encode("CCI")
     (result,) = engine("bart").predict(["CCI"])
     assert result.status == "invalid" and "never seen 'I'" in result.message
+    by_atoms = {"type": "Split", "pattern": {"Regex": r"\[[^]]+\]|."}, "behavior": "Isolated", "invert": False}
+    folder = copy_of("bart", tmp_path / "atoms", "tokenizer.json", pre_tokenizer=by_atoms)
+    with pytest.raises(TokenError, match=r"never seen '\[nH\]' \(position 2\)$"):
+        hf.load(folder, LoadOptions(task="retro")).tokenizer.encode("C[nH]")
     folder = copy_of("bart", tmp_path / "lower", "tokenizer.json", normalizer={"type": "Lowercase"})
     with pytest.raises(TokenError, match="reads 'CCO' as 'cco'"):
         hf.load(folder, LoadOptions(task="retro")).tokenizer.encode("CCO")
@@ -404,6 +408,15 @@ def test_the_folder_may_say_what_the_model_is_for(tmp_path: Path) -> None:
     (folder / "chemspec.json").write_text('{"prompt": ""}')
     with pytest.raises(CheckpointError, match="'prompt' is not task or template"):
         hf.load(folder)
+
+
+def test_options_for_other_vocabularies_are_refused_and_the_card_has_the_digest(tmp_path: Path) -> None:
+    folder, out = folder_of("t5 v1.0"), tmp_path / "out"
+    for option in (["--unknown", "unk"], ["--vocab", str(folder / "tokenizer.json")]):
+        done = CliRunner().invoke(cli.app, ["import", str(folder), "-o", str(out), "--task", "retro", *option])
+        assert done.exit_code == 2 and option[0] in done.stderr and not out.exists()
+    done = CliRunner().invoke(cli.app, ["import", str(folder), "-o", str(out), "--task", "retro"])
+    assert done.exit_code == 0 and hf.load(folder, LoadOptions(task="retro")).digest in (out / "card.md").read_text()
 
 
 @pytest.mark.parametrize(("change", "message"), table("importers/unusable_folders"))
