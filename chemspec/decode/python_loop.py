@@ -66,15 +66,15 @@ class PythonLoop:
                 new_prefixes = [prefix for prefix in new_prefixes if prefix in query.own_drafts]
             query.scores.update(scores)
             own_calls, calls = query.draft_calls, self._drafter.calls
-            emitted, margin = query.resume_decoder(tree.record_level)
+            emitted, margin = query.resume_decoder()
             query.draft_calls = self._drafter.calls - calls
             spans = query.accepted_spans(before, emitted, tree.branches)
             grown = query.record_nodes(scores, set(new_prefixes), live) if self._options.record else None
-            for draft, rank, matched in tree.matched_drafts(before):
-                if self._hooks is not None:
+            if self._hooks is not None:
+                for draft, matched in tree.matched_drafts(before):
                     self._hooks.observe(draft, matched)
-                if planner is not None:
-                    planner.observe_draft(draft, rank, matched)
+            if planner is not None and tree.added and query.results is None:
+                planner.record_outcome(max(map(len, tree.added)) - len(before), emitted)
             event = Pass(
                 asked=len(new_prefixes),
                 computed=len(scores),
@@ -91,9 +91,6 @@ class PythonLoop:
                 draft_calls=shared_calls + own_calls,
             )
             events.append(event)
-        if planner is not None:
-            tokens = sum(event.emitted for event in events)
-            planner.record_pass(sum(map(len, scored)), tokens, sum(len(tree.drafts) for tree in trees))
         now = clock()
         for query, event in zip(active, events, strict=True):
             query.passes.append(event)
@@ -105,14 +102,15 @@ class PythonLoop:
     def _build_draft_trees(self, active: Sequence[QueryState], missing: Sequence[Sequence[Prefix]]) -> list[DraftTree]:
         """Build one draft tree per query for the next forward pass."""
         trees = [DraftTree(query, self._drafter, self._options) for query in active]
-        drafts, planner = self._options.budget > 0, self._options.planner
-        requested, waiting = sum(map(len, missing)), sum(len(query.requested) for query in active)
+        length, planner = self._options.budget, self._options.planner
         if planner is not None:
-            hypotheses = sum(query.hypothesis_count for query in active)
-            if not planner.begin_pass(requested, len(active), waiting=waiting, hypotheses=hypotheses):
+            length = planner.next_length(sum(query.hypothesis_count for query in active))
+            if not length:
                 return trees
         if self._hooks is not None:
-            drafts = self._hooks.plan_pass(requested, len(active), waiting=waiting)
+            waiting = sum(len(query.requested) for query in active)
+            if not self._hooks.plan_pass(sum(map(len, missing)), len(active), waiting=waiting):
+                length = 0
             max_len = self._options.max_len
             self._hooks.prepare(
                 [
@@ -126,10 +124,10 @@ class PythonLoop:
             lookahead = getattr(query.requested, "lookahead", None)
             if query.own_drafts is not None:
                 tree.add_own_drafts()
-            elif drafts and lookahead is not None:
-                tree.add_look_ahead(lookahead, prefixes)
-            elif drafts:
-                tree.add_drafts(prefixes)
+            elif length and lookahead is not None:
+                tree.add_look_ahead(lookahead, prefixes, length * query.hypothesis_count)
+            elif length:
+                tree.add_drafts(prefixes, length)
             query.draft_of.update(tree.draft_of)
         return trees
 

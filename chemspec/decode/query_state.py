@@ -1,6 +1,6 @@
 """State of one query in the Python loop: its decoder, its requests, all known scores, and the drafts they came from."""
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from math import inf
@@ -89,8 +89,8 @@ class QueryState:
             self.standard += not self.ever_requested.issuperset(self.requested)
             self.ever_requested.update(self.requested)
 
-    def resume_decoder(self, on_request: Callable[[Sequence[Prefix]], None] = lambda _: None) -> tuple[int, float]:
-        """Advance the decoder while all requested scores are known, calling `on_request` with each new request.
+    def resume_decoder(self) -> tuple[int, float]:
+        """Advance the decoder while all requested scores are known.
 
         Returns the number of tokens by which its longest hypothesis grew, and the smallest margin among the scores it
         was sent since the last forward pass (`Pass.margin`).
@@ -111,8 +111,6 @@ class QueryState:
             else:
                 length = max((len(answer.tokens) for answer in self.results), default=0)
             self.written = self.written + 1 if one_a_step else max(self.written, length)
-            if self.results is None:
-                on_request(self.requested)
         return self.written - before, margin
 
     def leading_prefix(self) -> Prefix:

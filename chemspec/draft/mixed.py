@@ -35,17 +35,11 @@ class Mixed(Drafter):
         self._trackers: dict[Prefix, CopyTracker] = {}
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
-        """Return drafts for one prefix; see `Drafter.propose`."""
-        return self.drafts_within(source, prefix, max_new_tokens, self.limits)
-
-    def drafts_within(
-        self, source: Sequence[int], prefix: Prefix, max_new_tokens: int, limits: TreeLimits
-    ) -> list[Draft]:
         """Return the paths from the prefix to the leaves of a tree, ordered by expected accepted tokens."""
         tracker = self._trackers.get(key := tuple(source))
         if tracker is None:
             tracker = self._trackers[key] = CopyTracker(key, self.token_classes)
-        limits = limits._replace(max_length=min(limits.max_length, max_new_tokens))
+        limits = self.limits._replace(max_length=min(self.limits.max_length, max_new_tokens))
         tree = build_tree(self.edit_table, tracker, prefix, limits)
         ranked: list[tuple[float, Draft]] = []
         for leaf in sorted(set(range(len(tree))).difference(node.parent for node in tree)):

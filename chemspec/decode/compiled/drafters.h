@@ -25,11 +25,10 @@ typedef int (*ProposeCallback)(void* loop, int query, const int32_t* prefix, int
 struct DrafterArgs {
   int32_t kind;
   int32_t name, copy_name;  // of the drafts
-  int32_t length, count;  // of `Copy`
+  int32_t length, count, nodes;  // of `Copy` and `Mixed`
   int32_t dot, prompt_length, labels;
   const int32_t* rings;  // as `TokenClasses.rings`
   const EditNgramTable* table;  // of `mixed`, or null
-  const TreeLimits* limits;  // of `Mixed`
   ProposeCallback propose;
 };
 }
@@ -62,6 +61,7 @@ struct Drafter {
   std::vector<int32_t> rings;
 
   explicit Drafter(const DrafterArgs& given) : args(given), rings(given.rings, given.rings + given.labels) {}
+  TreeLimits limits() const { return {MIN_PROBABILITY, nullptr, nullptr, args.nodes, args.length, args.count}; }
   bool is_ring(int32_t token) const { return std::find(rings.begin(), rings.end(), token) != rings.end(); }
 };
 
@@ -69,8 +69,7 @@ struct Drafter {
 class QueryDrafter {
  public:
   QueryDrafter(Drafter& shared, NodeTree& tree, DraftList& list, std::vector<int32_t> text)
-      : shared_(shared), args_(shared.args), tree_(tree), list_(list), text_(std::move(text)), length_(int(text_.size()) - 1) {
-    if (args_.limits) limits = *args_.limits;
+      : limits(shared.limits()), shared_(shared), args_(shared.args), tree_(tree), list_(list), text_(std::move(text)), length_(int(text_.size()) - 1) {
     smiles_start_ = std::min(args_.prompt_length, length_);
     std::vector<std::pair<int, int>> molecules;  // minus the length and the start of each
     for (int position = smiles_start_, from = smiles_start_; position <= length_; position++)
@@ -98,7 +97,7 @@ class QueryDrafter {
     return {first, int(list_.drafts.size()) - first};
   }
 
-  TreeLimits limits{};  // of the trees of `Mixed`
+  TreeLimits limits;  // of the trees of `Mixed`
 
  private:
   // Copy ------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from chemspec.decode.compiled.structures import DrafterArgs, DraftPlannerArgs, LimitsStruct, TableStruct, array_address
+from chemspec.decode.compiled.structures import DrafterArgs, DraftPlannerArgs, TableStruct, array_address
 from chemspec.decode.draft_planner import DraftPlanner
 from chemspec.decode.protocol import LoopOptions
 from chemspec.draft.base import Drafter, NoDrafts, read_drafts
@@ -33,9 +33,7 @@ class CompiledDrafter:
             args.length, args.count = drafter.length, drafter.count
         elif isinstance(drafter, Mixed):
             args.table = self._keep_alive(TableStruct.from_table(drafter.edit_table))
-            limits = drafter.limits
-            sizes = limits.max_nodes, limits.max_length, limits.max_paths
-            args.limits = self._keep_alive(LimitsStruct(limits.min_probability, None, None, *sizes))
+            args.nodes, args.count, args.length = drafter.limits
         if isinstance(drafter, Copy | Mixed):
             classes, rings = drafter.token_classes, array("i", drafter.token_classes.rings)
             args.dot, args.prompt_length = classes.dot, classes.prompt_length
@@ -71,11 +69,9 @@ class CompiledDrafter:
 
     def _describe_planner(self, planner: DraftPlanner) -> int:
         curve = planner.cost
-        records = planner.acceptance_by_probability, planner.acceptance_by_position, planner.level_completion
-        columns = [array("d", values) for record in records for values in (record.hits, record.tries)]
-        columns = [array("d", curve.nodes), array("d", curve.seconds), *columns]
+        columns = [array("d", values) for values in (curve.nodes, curve.seconds, planner.accept_rates)]
         self._kept += columns
-        sizes = len(curve.nodes), *[len(record.hits) for record in records]
+        sizes = len(curve.nodes), len(planner.accept_rates)
         options = planner.has_probabilities, planner.call_seconds
         return self._keep_alive(DraftPlannerArgs(*sizes, *options, *map(array_address, columns)))
 

@@ -239,7 +239,7 @@ class QueryState {
   void add_planned_drafts() {
     if (!planner_->drafts_may_pay) return;
     if (drafter_.args.kind == MIXED) {
-      query_drafter.limits = planner_->tree_limits(*drafter_.args.limits);
+      query_drafter.limits = planner_->tree_limits(drafter_.limits());
       return add_drafts();
     }
     for (const int start : missing) {
@@ -273,7 +273,7 @@ class QueryState {
   void add_planned_look_ahead() {
     const int depth = tree[requested_[0]].depth;
     if (!planner_->look_ahead_pays(int(missing.size()))) return;
-    if (drafter_.args.kind == MIXED) query_drafter.limits = planner_->guess_limits(*drafter_.args.limits);
+    if (drafter_.args.kind == MIXED) query_drafter.limits = planner_->guess_limits(drafter_.limits());
     LookAheadPlan plan(*planner_, depth, options_.budget, config_.width > 1 && depth == 0, level_classes_);
     add_look_ahead(&plan);
     added_.resize(plan.best);

@@ -41,7 +41,7 @@ struct TreeNode {  // `builder.TreeNode`
 
 namespace {
 
-constexpr int PROBE_SIZES[] = {PROBES};
+constexpr int PROBE_SIZES[] = {1, 3, 7, 15, 31};  // `ThroughputStop` probes this many nodes past the first unprofitable one
 
 struct CopyState {
   int position, match, pointer;
@@ -177,6 +177,7 @@ struct Candidate {  // a token that may become a node
   }
 };
 
+// Finds the number of nodes, `best`, that maximises tokens per second; nodes are added by falling probability.
 struct ThroughputStop {
   const double* seconds;
   int best = 0;
@@ -190,7 +191,7 @@ struct ThroughputStop {
       best = nodes + 1, rate = now;
       return true;
     }
-    for (const int ahead : PROBE_SIZES)
+    for (const int ahead : PROBE_SIZES)  // no later node is more probable than this one, so these rates are upper bounds
       if (tokens + ahead * probability > rate * seconds[nodes + 1 + ahead]) return true;
     return false;
   }

@@ -12,12 +12,10 @@ from math import exp
 from typing import Self
 
 from chemspec.draft.base import Drafter
-from chemspec.draft.learned.gamma import AdaptiveGamma, Gamma
+from chemspec.draft.learned.gamma import AdaptiveGamma, Gamma, draft_cost_ratio
 from chemspec.draft.learned.small import DraftGenerator, DraftModelSession, SourcePrefix
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Cost, Draft, Prefix, SourceIds
-
-WIDER = 8  # number of added nodes over which the cost of one more node is averaged
 
 
 @dataclass
@@ -128,14 +126,3 @@ class Autoregressive(Drafter):
     def observe(self, draft: Draft, accepted: int) -> None:
         """Record the acceptance of a draft; see `Drafter.observe`."""
         self.gamma.record_outcome(accepted, int(accepted < len(draft.tokens)))
-
-
-def draft_cost_ratio(small: float, target: Cost, nodes: int) -> float:
-    """Return the cost ratio c of the wall-time model: cost of one more drafted token, in forward passes of the target.
-
-    `small` is the time of the draft model for one token after each of the `nodes` of the target's pass. Leviathan et
-    al. assume that the cost of a pass does not depend on its number of nodes. On a CPU it does, so the token's node in
-    the target's pass is included.
-    """
-    wider = (target(nodes * (1 + WIDER)) - target(nodes)) / WIDER
-    return (small + wider) / target(nodes)

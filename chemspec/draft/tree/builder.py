@@ -1,22 +1,19 @@
-"""Tree of the most probable continuations of a prefix, up to the size that maximises tokens per second.
+"""Tree of the most probable continuations of a prefix.
 
 An edit table (`edit_ngrams`) gives the probability that copying continues, and of the alternatives. The tree grows at
 its most probable leaf: node i is accepted with probability p_i, the product of the probabilities on its path, and a
 forward pass yields 1 + sum p_i tokens on average. So the n nodes with the largest p_i are the best n to compute.
 """
 
-from collections.abc import Sequence
 from heapq import heappop, heappush
 from typing import NamedTuple
 
 from chemspec.draft.tree.copy_state import CopyState, CopyTracker
-from chemspec.draft.tree.edit_ngrams import COPY, EditNgramTable, probability_class
+from chemspec.draft.tree.edit_ngrams import COPY, EditNgramTable
 from chemspec.tokenizer import EOS
 from chemspec.types import Prefix
 
 MIN_PROBABILITY = 0.02  # minimum path probability of a drafted node
-# `ThroughputStop` probes this many nodes past the first unprofitable one.
-PROBES = (1, 3, 7, 15, 31)
 
 
 class TreeNode(NamedTuple):
@@ -26,7 +23,7 @@ class TreeNode(NamedTuple):
     token: int
     position: int  # position in the query from which the token was copied, or -1
     step_probability: float  # the table's probability of the token given its parent
-    path_probability: float  # probability of the whole path, corrected by `TreeLimits.accept_rates`
+    path_probability: float  # probability of the whole path
 
 
 class TreeLimits(NamedTuple):
@@ -35,21 +32,13 @@ class TreeLimits(NamedTuple):
     max_nodes: int  # maximum number of nodes
     max_paths: int  # maximum number of leaves
     max_length: int  # maximum number of tokens of a path
-    min_probability: float = MIN_PROBABILITY  # minimum probability of a path
-    # Measured acceptance rate of each class of the table's probabilities; without them the probabilities are used as
-    # they are.
-    accept_rates: Sequence[float] = ()
-    # Seconds of a forward pass with 0, 1, 2, ... of these nodes, up to `max_nodes + PROBES[-1]`; if given, the size of
-    # the tree maximises tokens per second.
-    pass_seconds: Sequence[float] = ()
 
 
 def build_tree(edit_table: EditNgramTable, tracker: CopyTracker, prefix: Prefix, limits: TreeLimits) -> list[TreeNode]:
     """Return the most probable nodes after a prefix, most probable first, so parents come before their children.
 
-    `decode/compiled/tree.h` computes the same.
+    `decode/compiled/tree.h` computes the same, and with a planner the size that maximises tokens per second.
     """
-    rates, stop = limits.accept_rates, ThroughputStop(limits.pass_seconds)
     # Negative path probability, serial number, node, the parent's copy state: the child's state is computed only for
     # candidates that become nodes.
     heap: list[tuple[float, int, TreeNode, CopyState]] = []
@@ -64,8 +53,8 @@ def build_tree(edit_table: EditNgramTable, tracker: CopyTracker, prefix: Prefix,
         nonlocal serial
         path_probability, pushed = 1.0 if parent < 0 else tree[parent].path_probability, []
         for step, step_probability in edit_table.next_edits(tracker.text, state, text):
-            p = path_probability * (rates[probability_class(step_probability)] if rates else step_probability)
-            if p < limits.min_probability:
+            p = path_probability * step_probability
+            if p < MIN_PROBABILITY:
                 continue
             token = tracker.copied_token(state) if step == COPY else step
             if token not in pushed:
@@ -80,8 +69,6 @@ def build_tree(edit_table: EditNgramTable, tracker: CopyTracker, prefix: Prefix,
         new_path = node.parent < 0 or node.parent in inner
         if new_path and paths == limits.max_paths:
             continue
-        if limits.pass_seconds and not stop.should_continue(len(tree), node.path_probability):
-            break
         paths += new_path
         inner.add(node.parent)
         text = (*(prefix if node.parent < 0 else texts[node.parent]), node.token)
@@ -89,23 +76,4 @@ def build_tree(edit_table: EditNgramTable, tracker: CopyTracker, prefix: Prefix,
         tree.append(node)
         if node.token != EOS and len(text) < end:
             push_children(len(tree) - 1, text, tracker.advance_state(parent_state, text))
-    return tree[: stop.best] if limits.pass_seconds else tree
-
-
-class ThroughputStop:
-    """Finds the number of nodes, `best`, that maximises tokens per second; nodes are added by falling probability."""
-
-    def __init__(self, pass_seconds: Sequence[float]) -> None:
-        self.best = 0
-        self._seconds, self._tokens = pass_seconds, 1.0
-        self._rate = 1 / pass_seconds[0] if pass_seconds else 0.0
-
-    def should_continue(self, nodes: int, probability: float) -> bool:
-        """Return whether to continue after adding a node with this probability to `nodes` others."""
-        seconds, self._tokens = self._seconds, self._tokens + probability
-        rate = self._tokens / seconds[nodes + 1]
-        if rate > self._rate:
-            self.best, self._rate = nodes + 1, rate
-            return True
-        # No later node is more probable than this one, so these rates are upper bounds.
-        return any(self._tokens + ahead * probability > self._rate * seconds[nodes + 1 + ahead] for ahead in PROBES)
+    return tree
