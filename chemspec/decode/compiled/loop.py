@@ -71,8 +71,6 @@ class _QueryRecords:
     earlier: list[FinishedSearch] = field(default_factory=list)
     passes: list[Pass] = field(default_factory=list)
     read: tuple[int, int, int] = (0, 0, 0)  # numbers of spans, beam entries and nodes read with these passes
-    # Drafts proposed together, by the number of the first one and their count.
-    drafts: dict[tuple[int, int], tuple[Draft, ...]] = field(default_factory=dict)
 
 
 class CompiledLoop:
@@ -239,7 +237,6 @@ class CompiledLoop:
             return
         span_at, beam_at, node_at = records.read
         pass_rows = read_structs(PASS, view.pass_rows, new, old)
-        self._read_drafts(view, records, [(row[6], row[7]) for row in pass_rows])
         names, span_rows = self._proposals.names, read_structs(SPAN, view.span_rows, view.spans - span_at, span_at)
         spans = [
             AcceptedSpan(start, length, names[name], (first, last) if copied else None)
@@ -271,33 +268,18 @@ class CompiledLoop:
                     draft_seconds=draft_seconds,
                     model_seconds=model_seconds,
                     spans=tuple(spans[span : span + span_count]),
-                    drafts=records.drafts[first, drafts] if drafts else (),
+                    drafts=self._read_drafts(view, first, drafts) if drafts else (),
                     grown=delta,
                 )
             )
             span, beam, node = span + span_count, beam + waited, node + grown
 
-    def _read_drafts(self, view: RecordView, records: _QueryRecords, runs: Sequence[tuple[int, int]]) -> None:
-        """Read drafts that were proposed together, each group by the number of its first draft and its size."""
-        # Adjacent groups are read at once; with greedy decoding that is all of them.
-        new = sorted({(first, count) for first, count in runs if count}.difference(records.drafts))
-        at = 0
-        while at < len(new):
-            begin, start = at, new[at][0]
-            end = start
-            while at < len(new) and new[at][0] == end:
-                end += new[at][1]
-                at += 1
-            read = self._read_adjacent_drafts(view, start, end - start)
-            for first, count in new[begin:at]:
-                records.drafts[first, count] = tuple(read[first - start : first - start + count])
-
-    def _read_adjacent_drafts(self, view: RecordView, first: int, count: int) -> list[Draft]:
-        """Read adjacent drafts with their tokens, positions and probabilities."""
+    def _read_drafts(self, view: RecordView, first: int, count: int) -> tuple[Draft, ...]:
+        """Read drafts that were proposed together, given the number of the first one."""
         tokens, positions = (cast(start, POINTER(c_int32)) for start in (view.draft_tokens, view.draft_places))
         probs, names = cast(view.draft_chances, POINTER(c_double)), self._proposals.names
         rows = read_structs(DRAFT, view.draft_rows, count, first)
-        return [
+        return tuple(
             Draft(
                 tuple(tokens[token : token + length]),
                 names[name],
@@ -307,7 +289,7 @@ class CompiledLoop:
                 tuple(probs[prob : prob + prob_count]),
             )
             for name, token, length, spanned, begin, end, match, position, position_count, prob, prob_count in rows
-        ]
+        )
 
 
 def _array_addresses(ids: NDArray[Any], log_probs: NDArray[Any]) -> tuple[Any, ...]:

@@ -99,7 +99,7 @@ def _scorable_prefixes(prefix: Prefix, drafted_tokens: Sequence[DraftedToken]) -
     return list(accumulate(tokens, lambda path, token: (*path, token), initial=prefix))
 
 
-class Sampled(LearnedDrafter[list[Draft]]):
+class Sampled(LearnedDrafter):
     """Drafter of speculative sampling; create one per run."""
 
     def __init__(self, generator: SamplingDraftGenerator, gamma: Callable[[], Gamma], *, name: str) -> None:
@@ -118,17 +118,17 @@ class Sampled(LearnedDrafter[list[Draft]]):
         """Number of forward passes of the draft models so far."""
         return self.generator.calls
 
-    def predict(self, requested: Sequence[tuple[SourcePrefix, int]]) -> Mapping[SourcePrefix, list[Draft]]:
+    def predict(self, requested: Mapping[SourcePrefix, int]) -> Mapping[SourcePrefix, list[Draft]]:
         """Sample drafts for the waiting sequences of all requests; see `LearnedDrafter.predict`."""
-        limits, drafts = dict(requested), dict[SourcePrefix, list[Draft]]()
+        drafts: dict[SourcePrefix, list[Draft]] = {}
         ordered: list[tuple[SampledSequence, DraftRequest]] = []
         for request in self.requests:
-            sequences = [sequence for sequence in request.waiting if (request.source, sequence.prefix) in limits]
+            sequences = [sequence for sequence in request.waiting if (request.source, sequence.prefix) in requested]
             length = request.gamma.next_length() if sequences else 0
             for sequence in sequences:
-                left = min(length, limits[request.source, sequence.prefix])
+                left = min(length, requested[request.source, sequence.prefix])
                 ordered.append((sequence, DraftRequest(request.source, sequence.prefix, left, request.rng)))
-        self.generator.release_others(list(limits))
+        self.generator.release_others(list(requested))
         self.generator.sample_drafts([draft_request for _, draft_request in ordered])
         for sequence, draft_request in ordered:
             sequence.drafted_tokens.extend(draft_request.drafted_tokens)
@@ -140,7 +140,3 @@ class Sampled(LearnedDrafter[list[Draft]]):
                 draft = Draft(tokens, self.name, chances=probs[: len(tokens)])
                 drafts.setdefault(key, []).append(draft)
         return drafts
-
-    def drafts_of(self, predicted: list[Draft], max_new_tokens: int) -> Sequence[Draft]:
-        """Return the sampled drafts; see `LearnedDrafter.drafts_of`."""
-        return predicted
