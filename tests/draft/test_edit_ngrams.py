@@ -22,10 +22,9 @@ from table import Table, run
 from chemspec import asset_files
 from chemspec.decode.greedy import greedy_search
 from chemspec.draft.calibration import FILE, TABLE_FILE, DrafterCalibration, default_table, source_of_edits
-from chemspec.draft.copy import TokenClasses
+from chemspec.draft.copy import CopyTracker, TokenClasses
+from chemspec.draft.mixed import MIN_PROBABILITY
 from chemspec.draft.registry import Mixed
-from chemspec.draft.tree.builder import MIN_PROBABILITY
-from chemspec.draft.tree.copy_state import CopyTracker
 from chemspec.draft.tree.edit_ngrams import COPY, EditNgramTable, count_edits
 from chemspec.draft.tree.table_file import COLUMNS, load_shared_table, load_table, save_shared_table, save_table
 from chemspec.engine.engine import Engine, installed_models

@@ -9,8 +9,8 @@ from typing import Any
 import chemspec.tokenizer as tokenizer
 import chemspec.types as types
 from chemspec.decode import beam, draft_planner
-from chemspec.draft import copy
-from chemspec.draft.tree import builder, edit_ngrams
+from chemspec.draft import copy, mixed
+from chemspec.draft.tree import edit_ngrams
 from chemspec.system import compiled
 
 SOURCE = Path(__file__).with_name("loop.cpp")
@@ -22,7 +22,7 @@ MODULES = {
     draft_planner: PLANNER_CONSTANTS,
     beam: "GUESS_COST",
     copy: "MAX_MATCH MAX_SKIP",
-    builder: "MIN_PROBABILITY",
+    mixed: "MIN_PROBABILITY",
     edit_ngrams: "COPY EDGES",
     tokenizer: "BOS EOS PAD",
     types: "REQUESTED DRAFTED",

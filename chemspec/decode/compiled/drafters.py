@@ -29,12 +29,10 @@ class CompiledDrafter:
         self.error: BaseException | None = None  # raised by the drafter's callback
         self._kept: list[Any] = []  # keeps alive what the structures point to
         self.args = args = DrafterArgs(kind=self.kind, name=min(self.kind, MIXED), copy_name=COPY)
-        if isinstance(drafter, Copy):
-            args.length, args.count = drafter.length, drafter.count
-        elif isinstance(drafter, Mixed):
-            args.table = self._keep_alive(TableStruct.from_table(drafter.edit_table))
-            args.nodes, args.count, args.length = drafter.limits
+        if isinstance(drafter, Mixed):
+            args.table, args.nodes = self._keep_alive(TableStruct.from_table(drafter.edit_table)), drafter.nodes
         if isinstance(drafter, Copy | Mixed):
+            args.length, args.count = drafter.length, drafter.count
             classes, rings = drafter.token_classes, array("i", drafter.token_classes.rings)
             args.dot, args.prompt_length = classes.dot, classes.prompt_length
             args.rings, args.labels = rings.buffer_info()

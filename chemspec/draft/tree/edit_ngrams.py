@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate
 
-from chemspec.draft.copy import TokenClasses
-from chemspec.draft.tree.copy_state import CopyState, CopyTracker
+from chemspec.draft.copy import CopyState, CopyTracker, TokenClasses
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Prefix
 
