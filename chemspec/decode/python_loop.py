@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from chemspec.decode.draft_tree import DraftTree
 from chemspec.decode.protocol import Decoder, FinishedSearch, LoopOptions, next_search_of
-from chemspec.decode.query_state import QueryState
+from chemspec.decode.query_state import DraftTree, QueryState
 from chemspec.draft.base import Drafter
 from chemspec.model.session import Session
-from chemspec.types import FinishedSequence, Pass, Prefix
+from chemspec.types import Pass, Prefix
 
 
 class PythonLoop:
@@ -16,7 +15,7 @@ class PythonLoop:
     def __init__(self, session: Session, drafter: Drafter, options: LoopOptions) -> None:
         """Start without queries; see `decoding.Decoding`."""
         self._session, self._drafter, self._options = session, drafter, options
-        self._queries: dict[int, QueryState] = {}  # until `discard_query`
+        self._queries: dict[int, QueryState] = {}  # until `take_searches`
         self._joined = 0
         self._hooks = drafter if drafter.has_hooks and options.budget else None
 
@@ -30,21 +29,14 @@ class PythonLoop:
             query.draft_calls = self._drafter.calls - calls
         self._release_and_compact()
 
-    def output_sequences(self, query: int) -> list[FinishedSequence]:
-        """Return a query's output sequences, best first; an empty list if it is unfinished."""
-        return self._queries[query].results or []
-
-    def finished_searches(self, query: int) -> list[FinishedSearch]:
-        """Return the searches of a finished query in order."""
-        return [*self._queries[query].earlier, self._queries[query].finished_search()]
+    def take_searches(self, query: int) -> list[FinishedSearch]:
+        """Return the searches of a finished query in order and delete its records."""
+        state = self._queries.pop(query)
+        return [*state.earlier, state.finished_search()]
 
     def recorded_passes(self, query: int) -> list[Pass]:
         """Return the records of a query's forward passes so far."""
         return self._queries[query].passes
-
-    def discard_query(self, query: int) -> None:
-        """Delete the records of a finished query."""
-        del self._queries[query]
 
     def run_pass(self) -> None:
         """Run one forward pass: draft, score, resume the decoders, and record the outcome."""

@@ -21,11 +21,10 @@ from test_loop import DRAFTERS as ADVERSARIAL
 from test_loop import EAGER, VOCAB, Illegal
 from tiny import tiny_model
 
-from chemspec.decode.beam import beam_search
+from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.compiled import loop as compiled_loop
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.draft_planner import DraftPlanner
-from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import Drafter, NoDrafts
@@ -77,13 +76,14 @@ def decode(
         threads=threads,
         compiled=compiled,
     )
-    run.run_to_end()
-    recorded = [run._loop.recorded_passes(query) for query in range(len(batch))]
-    assert all(step.draft_seconds > 0 and step.model_seconds > 0 for passes in recorded for step in passes)
-    ends = [run._loop.finished_searches(query)[-1].seconds for query in range(len(batch))]
-    assert all(bool(end) is bool(passes) for end, passes in zip(ends, recorded, strict=True))
+    while not run.is_finished:
+        run.run_passes()
     results = [run.take_result(query) for query in range(len(batch))]
-    return [[timeless(search) for search in (*result.earlier, result)] for result in results]
+    searches = [[*result.earlier, result] for result in results]
+    for search in (search for own in searches for search in own):
+        assert all(step.draft_seconds > 0 and step.model_seconds > 0 for step in search.passes)
+        assert bool(search.seconds) is bool(search.passes)
+    return [list(map(timeless, own)) for own in searches]
 
 
 def timeless(search: Decoded) -> Decoded:

@@ -15,7 +15,7 @@ from small import BAD, QUERIES, TOKENIZER, tiny_folder
 from table import Table, assert_same, run
 from tiny import tiny_model
 
-from chemspec.decode.greedy import greedy_search
+from chemspec.decode.beam import greedy_search
 from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator
 from chemspec.draft.learned.gamma import LONGEST, AdaptiveGamma, FixedGamma

@@ -20,7 +20,7 @@ from small import TOKENIZER
 from table import Table, run
 
 from chemspec import asset_files
-from chemspec.decode.greedy import greedy_search
+from chemspec.decode.beam import greedy_search
 from chemspec.draft.calibration import FILE, TABLE_FILE, DrafterCalibration, default_table, source_of_edits
 from chemspec.draft.copy import CopyTracker, TokenClasses
 from chemspec.draft.mixed import MIN_PROBABILITY

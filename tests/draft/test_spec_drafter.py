@@ -13,7 +13,7 @@ from table import run
 from tiny import tiny_model
 
 from chemspec.data.arrays import pad
-from chemspec.decode.greedy import greedy_search
+from chemspec.decode.beam import greedy_search
 from chemspec.draft.learned.network import SpecDrafter, sequential_draft
 from chemspec.draft.registry import NoDrafts
 from chemspec.model.runner import CompactionThreshold

@@ -10,7 +10,7 @@ import torch
 from table import run
 from tiny import tiny_model
 
-from chemspec.decode.greedy import greedy_search
+from chemspec.decode.beam import greedy_search
 from chemspec.draft.learned.network import Blockwise, HeadDrafts, Medusa
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.runners.torch_runner import TorchBackend

@@ -1,4 +1,4 @@
-// One query of the compiled loop: `decode/query_state.py` and `decode/draft_tree.py` on numbered nodes.
+// One query of the compiled loop: `decode/query_state.py` on numbered nodes.
 #pragma once
 
 #include "drafters.h"
@@ -70,7 +70,7 @@ class QueryState {
     record.margins.push_back(margin);
   }
 
-  // Reports complete levels and the acceptance of drafts after the best hypothesis to the planner (`DraftTree.matched_drafts`).
+  // Reports complete levels and the acceptance of drafts after the best hypothesis to the planner.
   void observe() {
     for (const auto& [kind, complete] : observed_levels) planner_->level_completion.add_outcome(kind, complete);
     const int text = leading_node(), depth = tree[leading_before_].depth;
@@ -205,7 +205,7 @@ class QueryState {
     return steps;
   }
 
-  // `DraftTree.record_level`.
+  // Records for the planner whether a level of the look-ahead that is requested now was complete.
   void record_level() {
     const auto level = std::find_if(level_classes_.begin(), level_classes_.end(), [&](const auto& one) { return one.first == tree[requested_[0]].depth; });
     if (level == level_classes_.end()) return;
