@@ -165,5 +165,7 @@ def run(
         compiled=compiled,
         **options,
     )
-    answers = run.run_to_end()
-    return answers, [run.take_result(query).passes for query in range(len(sources))]
+    while not run.is_finished:
+        run.run_passes()
+    results = [run.take_result(query) for query in range(len(sources))]
+    return [result.answers for result in results], [result.passes for result in results]

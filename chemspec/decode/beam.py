@@ -1,4 +1,4 @@
-"""Beam search: the textbook algorithm as one pure step (`advance_beam`) and a loop around it.
+"""Greedy decoding, and beam search: the textbook algorithm as one pure step (`advance_beam`) and a loop around it.
 
 At every step all extensions of the live hypotheses are ranked by total log-prob (ties: by token ids). Those among the
 first `width` that end with eos are finished; the best `width` others stay live. The search ends when `width` are
@@ -60,6 +60,21 @@ class BeamConfig(NamedTuple):
 
 
 Step = Callable[[Beam, Sequence[Scores], BeamConfig], Beam]
+
+
+def greedy_search(*, max_len: int) -> Decoder:
+    """Decode one sequence of at most `max_len` tokens, eos included: always the most probable next token."""
+    return ConfiguredDecoder(_decode_greedily(max_len), BeamConfig(0, max_len))
+
+
+def _decode_greedily(max_len: int) -> Decoder:
+    prefix = START
+    log_probs: list[float] = []
+    while len(log_probs) < max_len and prefix[-1] != EOS:
+        (scores,) = yield (prefix,)
+        prefix = (*prefix, int(scores.ids[0]))
+        log_probs.append(float(scores.log_probs[0]))
+    return [finish_sequence(prefix, log_probs)]
 
 
 def beam_search(*, width: int, max_len: int, length_penalty: float = 0.0) -> Decoder:

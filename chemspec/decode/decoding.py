@@ -98,16 +98,15 @@ class Decoding:
 
     def take_result(self, query: int) -> Decoded:
         """Return the result of a finished query and delete its records."""
-        loop, done, began = self._loop, list[Decoded](), self._began.pop(query)
-        first, passes = 0, loop.recorded_passes(query)
-        for search in loop.finished_searches(query):
+        done, began = list[Decoded](), self._began.pop(query)
+        first, passes = 0, self._loop.recorded_passes(query)
+        for search in self._loop.take_searches(query):
             seconds = search.seconds - began if search.passes > first else 0.0
             # From scratch and without drafts, most searches take one pass for each token.
             usual = not done and search.standard == search.tokens
             continued = None if usual else Continued(search.tokens, search.standard)
             done.append(Decoded(search.answers, passes[first : search.passes], seconds, continued=continued))
             first, began = search.passes, search.seconds
-        loop.discard_query(query)
         return done[-1]._replace(earlier=tuple(done[:-1]))
 
     def run_passes(self) -> None:
@@ -118,4 +117,4 @@ class Decoding:
         """Run until all queries are finished; returns the output sequences of those whose result is not taken."""
         while not self.is_finished:
             self.run_passes()
-        return [self._loop.output_sequences(query) for query in self._began]
+        return [self.take_result(query).answers for query in list(self._began)]

@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-from chemspec.decode.draft_tree import DraftTree
 from chemspec.decode.protocol import Decoder, FinishedSearch, LoopOptions, next_search_of
-from chemspec.decode.query_state import QueryState
+from chemspec.decode.query_state import DraftTree, QueryState
 from chemspec.draft.base import Drafter
 from chemspec.model.session import Session
-from chemspec.types import FinishedSequence, Pass, Prefix
+from chemspec.types import Pass, Prefix
 
 
 class PythonLoop:
@@ -16,7 +15,7 @@ class PythonLoop:
     def __init__(self, session: Session, drafter: Drafter, options: LoopOptions) -> None:
         """Start without queries; see `decoding.Decoding`."""
         self._session, self._drafter, self._options = session, drafter, options
-        self._queries: dict[int, QueryState] = {}  # until `discard_query`
+        self._queries: dict[int, QueryState] = {}  # until `take_searches`
         self._joined = 0
         self._hooks = drafter if drafter.has_hooks and options.budget else None
 
@@ -30,21 +29,14 @@ class PythonLoop:
             query.draft_calls = self._drafter.calls - calls
         self._release_and_compact()
 
-    def output_sequences(self, query: int) -> list[FinishedSequence]:
-        """Return a query's output sequences, best first; an empty list if it is unfinished."""
-        return self._queries[query].results or []
-
-    def finished_searches(self, query: int) -> list[FinishedSearch]:
-        """Return the searches of a finished query in order."""
-        return [*self._queries[query].earlier, self._queries[query].finished_search()]
+    def take_searches(self, query: int) -> list[FinishedSearch]:
+        """Return the searches of a finished query in order and delete its records."""
+        state = self._queries.pop(query)
+        return [*state.earlier, state.finished_search()]
 
     def recorded_passes(self, query: int) -> list[Pass]:
         """Return the records of a query's forward passes so far."""
         return self._queries[query].passes
-
-    def discard_query(self, query: int) -> None:
-        """Delete the records of a finished query."""
-        del self._queries[query]
 
     def run_pass(self) -> None:
         """Run one forward pass: draft, score, resume the decoders, and record the outcome."""
@@ -66,15 +58,15 @@ class PythonLoop:
                 new_prefixes = [prefix for prefix in new_prefixes if prefix in query.own_drafts]
             query.scores.update(scores)
             own_calls, calls = query.draft_calls, self._drafter.calls
-            emitted, margin = query.resume_decoder(tree.record_level)
+            emitted, margin = query.resume_decoder()
             query.draft_calls = self._drafter.calls - calls
             spans = query.accepted_spans(before, emitted, tree.branches)
             grown = query.record_nodes(scores, set(new_prefixes), live) if self._options.record else None
-            for draft, rank, matched in tree.matched_drafts(before):
-                if self._hooks is not None:
+            if self._hooks is not None:
+                for draft, matched in tree.matched_drafts(before):
                     self._hooks.observe(draft, matched)
-                if planner is not None:
-                    planner.observe_draft(draft, rank, matched)
+            if planner is not None and tree.added and query.results is None:
+                planner.record_outcome(max(map(len, tree.added)) - len(before), emitted)
             event = Pass(
                 asked=len(new_prefixes),
                 computed=len(scores),
@@ -91,9 +83,6 @@ class PythonLoop:
                 draft_calls=shared_calls + own_calls,
             )
             events.append(event)
-        if planner is not None:
-            tokens = sum(event.emitted for event in events)
-            planner.record_pass(sum(map(len, scored)), tokens, sum(len(tree.drafts) for tree in trees))
         now = clock()
         for query, event in zip(active, events, strict=True):
             query.passes.append(event)
@@ -105,14 +94,15 @@ class PythonLoop:
     def _build_draft_trees(self, active: Sequence[QueryState], missing: Sequence[Sequence[Prefix]]) -> list[DraftTree]:
         """Build one draft tree per query for the next forward pass."""
         trees = [DraftTree(query, self._drafter, self._options) for query in active]
-        drafts, planner = self._options.budget > 0, self._options.planner
-        requested, waiting = sum(map(len, missing)), sum(len(query.requested) for query in active)
+        length, planner = self._options.budget, self._options.planner
         if planner is not None:
-            hypotheses = sum(query.hypothesis_count for query in active)
-            if not planner.begin_pass(requested, len(active), waiting=waiting, hypotheses=hypotheses):
+            length = planner.next_length(sum(query.hypothesis_count for query in active))
+            if not length:
                 return trees
         if self._hooks is not None:
-            drafts = self._hooks.plan_pass(requested, len(active), waiting=waiting)
+            waiting = sum(len(query.requested) for query in active)
+            if not self._hooks.plan_pass(sum(map(len, missing)), len(active), waiting=waiting):
+                length = 0
             max_len = self._options.max_len
             self._hooks.prepare(
                 [
@@ -126,10 +116,10 @@ class PythonLoop:
             lookahead = getattr(query.requested, "lookahead", None)
             if query.own_drafts is not None:
                 tree.add_own_drafts()
-            elif drafts and lookahead is not None:
-                tree.add_look_ahead(lookahead, prefixes)
-            elif drafts:
-                tree.add_drafts(prefixes)
+            elif length and lookahead is not None:
+                tree.add_look_ahead(lookahead, prefixes, length * query.hypothesis_count)
+            elif length:
+                tree.add_drafts(prefixes, length)
             query.draft_of.update(tree.draft_of)
         return trees
 

@@ -1,6 +1,10 @@
-"""State of one query in the Python loop: its decoder, its requests, all known scores, and the drafts they came from."""
+"""One query in the Python loop.
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+`QueryState` has its decoder, its requests, all known scores, and the drafts they came from; `DraftTree` the drafts of
+one forward pass.
+"""
+
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from math import inf
@@ -10,11 +14,14 @@ from chemspec.decode.protocol import (
     ConfiguredDecoder,
     Decoder,
     FinishedSearch,
+    LookAhead,
+    LoopOptions,
     next_search_of,
     read_answers,
     read_request,
 )
-from chemspec.tokenizer import BOS
+from chemspec.draft.base import Drafter, read_drafts
+from chemspec.tokenizer import BOS, EOS
 from chemspec.types import DRAFTED, REQUESTED, AcceptedSpan, Draft, FinishedSequence, Pass, Prefix, Scores, TreeDelta
 
 
@@ -89,8 +96,8 @@ class QueryState:
             self.standard += not self.ever_requested.issuperset(self.requested)
             self.ever_requested.update(self.requested)
 
-    def resume_decoder(self, on_request: Callable[[Sequence[Prefix]], None] = lambda _: None) -> tuple[int, float]:
-        """Advance the decoder while all requested scores are known, calling `on_request` with each new request.
+    def resume_decoder(self) -> tuple[int, float]:
+        """Advance the decoder while all requested scores are known.
 
         Returns the number of tokens by which its longest hypothesis grew, and the smallest margin among the scores it
         was sent since the last forward pass (`Pass.margin`).
@@ -111,8 +118,6 @@ class QueryState:
             else:
                 length = max((len(answer.tokens) for answer in self.results), default=0)
             self.written = self.written + 1 if one_a_step else max(self.written, length)
-            if self.results is None:
-                on_request(self.requested)
         return self.written - before, margin
 
     def leading_prefix(self) -> Prefix:
@@ -180,6 +185,108 @@ class QueryState:
             for at in range(index, common_prefix_length(draft.tokens, answer)):
                 self.draft_of[text[:length]] = draft, at
                 length += 1
+
+
+class DraftTree:
+    """Drafted prefixes of one query; scored prefixes and those shared between drafts are not computed again."""
+
+    def __init__(self, query: QueryState, drafter: Drafter, options: LoopOptions) -> None:
+        """Start an empty tree."""
+        self.query, self.drafter, self.options = query, drafter, options
+        self.added: dict[Prefix, None] = {}  # to compute in addition to the requested prefixes, parents first
+        # Drafted prefix -> the first draft that contains it, and the index of its last token in the draft.
+        self.draft_of: dict[Prefix, tuple[Draft, int]] = {}
+        self.drafts: dict[Prefix, Sequence[Draft]] = {}  # proposed after a prefix
+        # Those that were added in full, as alternatives; a look-ahead follows only the first.
+        self.branches: dict[Prefix, Sequence[Draft]] = {}
+
+    def add_drafts(self, prefixes: Iterable[Prefix], most: int) -> None:
+        """Add the drafts after each prefix, at most this number of nodes each, until the budget is used.
+
+        With a planner, nodes that cost more than their probability of being accepted are left out.
+        """
+        planner = self.options.planner
+        min_probability = 0.0 if planner is None else planner.cost_ratio
+        for prefix in prefixes:
+            self.branches[prefix] = self._drafts_after(prefix)
+            limit = min(len(self.added) + most, self.options.budget)
+            for path, draft, index in self._nodes_after(prefix, min_probability):
+                self.draft_of.setdefault(path, (draft, index))
+                if path[-1] != EOS and path not in self.query.scores and path not in self.added:
+                    if len(self.added) >= limit:
+                        break
+                    self.added[path] = None
+
+    def _nodes_after(self, prefix: Prefix, min_probability: float = 0.0) -> Iterator[tuple[Prefix, Draft, int]]:
+        """Yield the nodes of all drafts after a prefix, each with the draft and the index of the token."""
+        for draft in self.drafts[prefix]:
+            path, probability = prefix, 1.0
+            for index, token in enumerate(draft.tokens[: self.options.max_len - len(prefix)]):
+                probability *= draft.chances[index] if draft.chances else 1.0
+                if probability < min_probability:
+                    break
+                path = (*path, token)
+                yield path, draft, index
+                if token == EOS:  # no scores are needed after it
+                    break
+
+    def add_own_drafts(self) -> None:
+        """Record drafts whose nodes the decoder requests itself, so that there is nothing to add."""
+        for prefix, drafts in (self.query.own_drafts or {}).items():
+            self.drafts[prefix] = read_drafts(self.drafter, drafts, self.options.vocab_size)
+            for path, draft, index in self._nodes_after(prefix):
+                if path[-1] != EOS:
+                    self.draft_of.setdefault(path, (draft, index))
+        self.branches = self.drafts
+
+    def add_look_ahead(self, lookahead: LookAhead, missing: Sequence[Prefix], most: int) -> None:
+        """Add the prefixes of a decoder's look-ahead, at most this number, until the budget is used.
+
+        The missing prefixes, requested and without scores, are computed anyway.
+        """
+        skip, limit = set(missing), min(most, self.options.budget)
+        for prefix in lookahead(self.query.scores, self.guess_next_token):
+            if prefix in skip:
+                continue
+            if len(self.added) >= limit:
+                break
+            self.added[prefix] = None
+
+    def guess_next_token(self, prefix: Prefix) -> int | None:
+        """Return the token after `prefix` in the draft that contains it, or else in the best new draft."""
+        draft, index = self.draft_of.get(prefix, (None, 0))
+        if draft is None or index + 1 >= len(draft.tokens):
+            drafts = self._drafts_after(prefix)
+            if not drafts:
+                return None
+            draft, index = drafts[0], -1
+        token = draft.tokens[index + 1]
+        self.draft_of.setdefault((*prefix, token), (draft, index + 1))
+        return token
+
+    def _drafts_after(self, prefix: Prefix) -> Sequence[Draft]:
+        if prefix not in self.drafts:
+            if self.options.planner is not None and len(self.drafts) >= self.query.hypothesis_count:
+                return ()  # a planned pass calls the drafter at most once per hypothesis
+            # A prefix of max_len tokens is complete and needs no scores, so drafts stop one token earlier.
+            room = self.options.max_len - len(prefix)
+            drafts = self.drafter.propose(self.query.source, prefix, room) if room > 0 else ()
+            self.drafts[prefix] = read_drafts(self.drafter, drafts, self.options.vocab_size)
+        return self.drafts[prefix]
+
+    def matched_drafts(self, before: Prefix) -> Iterator[tuple[Draft, int]]:
+        """Yield the drafts after `before`, the leading prefix, with their numbers of accepted tokens."""
+        text = self.query.leading_prefix()
+        if text[: len(before)] != before:
+            return  # another hypothesis is the best one now
+        emitted = text[len(before) :]
+        for draft in self.drafts.get(before, ()):
+            seen = draft.tokens[: len(emitted)]
+            matched = common_prefix_length(seen, emitted)
+            if matched == len(seen) < len(draft.tokens):  # the tokens after these were not judged
+                draft = replace(draft, tokens=seen)
+            if seen:
+                yield draft, matched
 
 
 def common_prefix_length(tokens: Sequence[int], others: Sequence[int]) -> int:

@@ -10,8 +10,7 @@ from random import Random
 from typing import Literal, get_args
 
 import chemspec.plugins as plugins
-from chemspec.decode.beam import beam_search
-from chemspec.decode.greedy import greedy_search
+from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.relaxed.sbs import speculative_beam_search
 from chemspec.decode.relaxed.spec_verification import TopBeta, relaxed_greedy

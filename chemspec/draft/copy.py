@@ -8,16 +8,19 @@ with the main molecule, which is usually the longest.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, reduce
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import NamedTuple
 
 from chemspec.draft.base import Drafter, check_draft_size
-from chemspec.tokenizer import EOS
+from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Draft, Prefix
 
 MAX_SKIP = 3  # longest deletion, in tokens of the query, that the aligned pointer can skip
 MAX_MATCH = 12  # longer matches count as this length
+ANY_RING = -1
 _RING = re.compile(r"%?[0-9]+")
 
 
@@ -63,10 +66,6 @@ class TokenClasses:
             return tuple(label for label in open_rings if label != token)
         return (*open_rings, token)
 
-    def open_rings(self, tokens: Iterable[int]) -> tuple[int, ...]:
-        """Return the ring labels that are open after these tokens, in the order of opening."""
-        return reduce(self.toggle_ring, tokens, ())
-
     def relabel_rings(
         self, tokens: Sequence[int], source_rings: Sequence[int], prefix_rings: Sequence[int]
     ) -> list[int]:
@@ -89,70 +88,101 @@ class TokenClasses:
         return relabelled
 
 
-@dataclass(frozen=True)
-class Copy(Drafter):
-    """Drafts from the best positions in the query: longest match with the last tokens, then nearest to the pointer.
+class CopyState(NamedTuple):
+    """Alignment of a prefix with the query."""
 
-    The pointer is the position that copying has reached if every generated token advanced it.
+    # Position in the query where copying continues: after the longest match with the last tokens; of equal matches the
+    # nearest to the pointer.
+    position: int
+    match: int  # length of that match
+    pointer: int  # position that copying has reached if every token advanced it; it skips small deletions
+    levels: tuple[int, ...]  # positions after a match of at least 1, 2, ... tokens, as bits; none is empty.
+    open_rings: tuple[int, ...]  # ring labels that are open in the prefix, in the order of opening
+
+
+class CopyTracker:
+    """Computes and caches the copy states of one query's prefixes; `text` is the query's tokens and eos.
+
+    Sets of positions are bits of an integer, so that one token updates all matches at once (shift-and algorithm of
+    Baeza-Yates and Gonnet, 1992). All ring labels count as one token.
     """
 
-    length: int = 12  # maximum draft length in tokens
-    count: int = 1  # maximum number of positions, merged into one tree
-    token_classes: TokenClasses = TokenClasses()  # special tokens of the vocabulary
+    ROOM = 4096  # size of the cache
 
-    def __post_init__(self) -> None:
-        check_draft_size(self.length, self.count)
+    def __init__(self, source: Sequence[int], token_classes: TokenClasses) -> None:
+        self.text = (*source, EOS)
+        self._source, self._token_classes = tuple(source), token_classes
+        self._positions: dict[int, int] = {}  # token -> positions just after it, as bits
+        self._source_rings: list[tuple[int, ...]] = [()]  # labels open before each position
+        for position, token in enumerate(source, 1):
+            key = self._token_key(token)
+            self._positions[key] = self._positions.get(key, 0) | 1 << position
+            self._source_rings.append(token_classes.toggle_ring(self._source_rings[-1], token))
+        self._starts = token_classes.molecule_starts(source)
+        self._start = CopyState(self._starts[0], 0, token_classes.smiles_start(source), (), ())
+        self._states: dict[Prefix, CopyState] = {(BOS,): self._start}
 
-    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
-        """Return drafts for one prefix; see `Drafter.propose`."""
-        length, classes, drafts = min(self.length, max_new_tokens), self.token_classes, []
-        for position, match in self.rank_positions(source, prefix)[: self.count]:
-            tokens: Sequence[int] = (*source, EOS)[position : position + length]
-            if classes.rings:  # those of the draft must fit the prefix
-                source_rings = classes.open_rings(source[:position])
-                tokens = classes.relabel_rings(tokens, source_rings, classes.open_rings(prefix))
-            if tokens:
-                span = position, min(position + len(tokens), len(source))
-                drafts.append(Draft(tuple(tokens), "copy", span, match))
-        return drafts
+    def _token_key(self, token: int) -> int:
+        return ANY_RING if token in self._token_classes.ring_tokens else token
 
-    def rank_positions(self, source: Sequence[int], prefix: Prefix) -> list[tuple[int, int]]:
-        """Return positions in the query from which to copy, with their match lengths, best first."""
-        written = prefix[1:]
-        if not written:
-            return [(position, 0) for position in self.token_classes.molecule_starts(source)]
-        aligned = align_pointer(source, written, self.token_classes.smiles_start(source))
-        rings = self.token_classes.ring_tokens
-        alike = rings if written[-1] in rings else {written[-1]}
-        ends = [end for end, token in enumerate(source, 1) if token in alike]
-        ranked = sorted((-self._match_length(source, end, written), abs(end - aligned), end) for end in ends)
-        return [(end, -match) for match, _, end in ranked if match] or [(aligned, 0)]
+    def state_after(self, prefix: Prefix) -> CopyState:
+        """Return the copy state of a prefix, computed from its longest cached ancestor."""
+        known_length = len(prefix)
+        while known_length > 1 and prefix[:known_length] not in self._states:
+            known_length -= 1
+        state = self._states.get(prefix[:known_length], self._start)
+        for length in range(known_length + 1, len(prefix) + 1):
+            state = self.advance_state(state, prefix[:length])
+        return state
 
-    def _match_length(self, source: Sequence[int], end: int, written: Sequence[int]) -> int:
-        """Return how many tokens before `end` match the last generated ones, up to renaming of ring labels."""
-        is_ring = self.token_classes.ring_tokens
-        renamed: dict[int, int] = {}  # label in the query -> label in the output
-        original: dict[int, int] = {}  # label in the output -> label in the query
-        length = 0
-        while length < min(MAX_MATCH, end, len(written)):
-            theirs, ours = source[end - 1 - length], written[-1 - length]
-            if theirs in is_ring and ours in is_ring:
-                if renamed.setdefault(theirs, ours) != ours or original.setdefault(ours, theirs) != theirs:
+    def advance_state(self, state: CopyState, prefix: Prefix) -> CopyState:
+        """Return the copy state of `prefix`, given that of its parent."""
+        remembered = self._states.get(prefix)
+        if remembered is not None:
+            return remembered
+        token = prefix[-1]
+        pointer = _advance_pointer(self._source, token, state.pointer)
+        levels, level = [], self._positions.get(self._token_key(token), 0)
+        if level:
+            levels.append(level)
+            for shorter in state.levels[: MAX_MATCH - 1]:
+                longer = shorter << 1 & level
+                if not longer:
                     break
-            elif theirs != ours:
-                break
-            length += 1
-        return length
+                levels.append(longer)
+        position = _nearest_position(levels[-1], pointer) if levels else pointer
+        rings = self._token_classes.toggle_ring(state.open_rings, token)
+        advanced = CopyState(position, len(levels), pointer, tuple(levels), rings)
+        if len(self._states) >= self.ROOM:
+            self._states.clear()
+            self._states[(BOS,)] = self._start
+        self._states[prefix] = advanced
+        return advanced
+
+    def copied_token(self, state: CopyState) -> int:
+        """Return the token that copying generates next, with the ring label that fits the prefix."""
+        return self.copied_tokens(state, state.position, 1)[0]
+
+    def copied_tokens(self, state: CopyState, position: int, length: int) -> list[int]:
+        """Return at most `length` tokens from a position on, with ring labels that fit the prefix."""
+        tokens = self.text[position : position + length]
+        return self._token_classes.relabel_rings(tokens, self._source_rings[position], state.open_rings)
+
+    def rank_positions(self, state: CopyState) -> Iterator[tuple[int, int]]:
+        """Yield the positions from which to copy, with their match lengths, best first."""
+        if state is self._start:
+            yield from ((position, 0) for position in self._starts)
+        elif not state.match:
+            yield state.pointer, 0
+        longer = 0
+        for match in range(state.match, 0, -1):
+            level = state.levels[match - 1]
+            ends = [end for end in range(1, len(self.text)) if (level & ~longer) >> end & 1]
+            yield from ((end, match) for end in sorted(ends, key=lambda end: abs(end - state.pointer)))
+            longer = level
 
 
-def align_pointer(source: Sequence[int], written: Sequence[int], pointer: int = 0) -> int:
-    """Return the pointer into the query after the generated tokens; it skips small deletions."""
-    for token in written:
-        pointer = advance_pointer(source, token, pointer)
-    return pointer
-
-
-def advance_pointer(source: Sequence[int], token: int, pointer: int) -> int:
+def _advance_pointer(source: Sequence[int], token: int, pointer: int) -> int:
     """Return the pointer after one more generated token."""
     if pointer < len(source) and source[pointer] == token:
         return pointer + 1
@@ -160,3 +190,37 @@ def advance_pointer(source: Sequence[int], token: int, pointer: int) -> int:
         if source[ahead] == token:
             return ahead + 1
     return pointer
+
+
+def _nearest_position(positions: int, pointer: int) -> int:
+    """Return the position nearest to the pointer, in a tie the one before it; the set must not be empty."""
+    before = (positions & ((2 << pointer) - 1)).bit_length() - 1
+    after = positions >> pointer
+    if not after:
+        return before
+    ahead = (after & -after).bit_length() - 1
+    return before if before >= 0 and pointer - before <= ahead else pointer + ahead
+
+
+@dataclass(frozen=True)
+class Copy(Drafter):
+    """Drafts from the best positions in the query; create one per run, since it caches queries."""
+
+    length: int = 12  # maximum draft length in tokens
+    count: int = 1  # maximum number of positions, merged into one tree
+    token_classes: TokenClasses = TokenClasses()  # special tokens of the vocabulary
+    _trackers: dict[Prefix, CopyTracker] = field(default_factory=dict, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        check_draft_size(self.length, self.count)
+
+    def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
+        """Return drafts for one prefix; see `Drafter.propose`."""
+        tracker = self._trackers.get(key := tuple(source))
+        if tracker is None:
+            tracker = self._trackers[key] = CopyTracker(key, self.token_classes)
+        length, state, drafts = min(self.length, max_new_tokens), tracker.state_after(prefix), []
+        for position, match in islice(tracker.rank_positions(state), self.count):
+            if tokens := tuple(tracker.copied_tokens(state, position, length)):
+                drafts.append(Draft(tokens, "copy", (position, min(position + len(tokens), len(source))), match))
+        return drafts

@@ -1,14 +1,32 @@
-"""Drafter `mixed`: a tree of the most probable continuations by copying and learned edits (`draft/tree/builder.py`)."""
+"""Drafter `mixed`: a tree of the most probable continuations by copying and learned edits.
+
+An edit table (`tree/edit_ngrams.py`) gives the probability that copying continues, and of the alternatives. The tree
+grows at its most probable leaf: node i is accepted with probability p_i, the product of the probabilities on its path,
+and a forward pass yields 1 + sum p_i tokens on average. So the n nodes with the largest p_i are the best n to compute.
+"""
 
 from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import NamedTuple
 
 from chemspec.draft.base import Drafter, check_draft_size
 from chemspec.draft.calibration import DEFAULT_ACCEPT_RATES
-from chemspec.draft.copy import TokenClasses
-from chemspec.draft.tree.builder import TreeLimits, TreeNode, build_tree
-from chemspec.draft.tree.copy_state import CopyTracker
-from chemspec.draft.tree.edit_ngrams import EditNgramTable
+from chemspec.draft.copy import CopyState, CopyTracker, TokenClasses
+from chemspec.draft.tree.edit_ngrams import COPY, EditNgramTable
+from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
+
+MIN_PROBABILITY = 0.02  # minimum path probability of a drafted node
+
+
+class TreeNode(NamedTuple):
+    """A drafted node."""
+
+    parent: int  # index of its parent among the nodes of the tree; -1 for the prefix
+    token: int
+    position: int  # position in the query from which the token was copied, or -1
+    step_probability: float  # the table's probability of the token given its parent
+    path_probability: float  # probability of the whole path
 
 
 class Mixed(Drafter):
@@ -31,22 +49,15 @@ class Mixed(Drafter):
         if nodes < 1:
             raise ValueError(f"{nodes} nodes; there must be at least 1")
         self.edit_table, self.token_classes, self.accept_rates = edit_table, token_classes, tuple(accept_rates)
-        self.limits = TreeLimits(nodes, count, length)  # `max_length` applies even if `max_new_tokens` is larger
+        self.nodes, self.length, self.count = nodes, length, count
         self._trackers: dict[Prefix, CopyTracker] = {}
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
-        """Return drafts for one prefix; see `Drafter.propose`."""
-        return self.drafts_within(source, prefix, max_new_tokens, self.limits)
-
-    def drafts_within(
-        self, source: Sequence[int], prefix: Prefix, max_new_tokens: int, limits: TreeLimits
-    ) -> list[Draft]:
         """Return the paths from the prefix to the leaves of a tree, ordered by expected accepted tokens."""
         tracker = self._trackers.get(key := tuple(source))
         if tracker is None:
             tracker = self._trackers[key] = CopyTracker(key, self.token_classes)
-        limits = limits._replace(max_length=min(limits.max_length, max_new_tokens))
-        tree = build_tree(self.edit_table, tracker, prefix, limits)
+        tree = self._build_tree(tracker, prefix, min(self.length, max_new_tokens))
         ranked: list[tuple[float, Draft]] = []
         for leaf in sorted(set(range(len(tree))).difference(node.parent for node in tree)):
             path = [tree[leaf]]
@@ -58,6 +69,49 @@ class Mixed(Drafter):
             ranked.append((-expected_tokens, _draft_of_path(path, len(source))))
         ranked.sort(key=lambda pair: pair[0])
         return [draft for _, draft in ranked]
+
+    def _build_tree(self, tracker: CopyTracker, prefix: Prefix, max_length: int) -> list[TreeNode]:
+        """Return the most probable nodes after a prefix, most probable first, so parents come before their children.
+
+        `decode/compiled/tree.h` computes the same, and with a planner the size that maximises tokens per second.
+        """
+        # Negative path probability, serial number, node, the parent's copy state: the child's state is computed only
+        # for candidates that become nodes.
+        heap: list[tuple[float, int, TreeNode, CopyState]] = []
+        tree: list[TreeNode] = []
+        texts: list[Prefix] = []  # of each node
+        inner: set[int] = {-1}  # nodes with children
+        serial = paths = 0
+
+        def push_children(parent: int, text: Prefix, state: CopyState) -> None:
+            """Put the next tokens after a node on the heap."""
+            nonlocal serial
+            path_probability, pushed = 1.0 if parent < 0 else tree[parent].path_probability, []
+            for step, step_probability in self.edit_table.next_edits(tracker.text, state, text):
+                p = path_probability * step_probability
+                if p < MIN_PROBABILITY:
+                    continue
+                token = tracker.copied_token(state) if step == COPY else step
+                if token not in pushed:
+                    pushed.append(token)
+                    serial += 1  # breaks ties: the candidate pushed first goes first
+                    position = state.position if step == COPY else -1
+                    heappush(heap, (-p, serial, TreeNode(parent, token, position, step_probability, p), state))
+
+        push_children(-1, prefix, tracker.state_after(prefix))
+        while heap and len(tree) < self.nodes:
+            _, _, node, parent_state = heappop(heap)
+            new_path = node.parent < 0 or node.parent in inner
+            if new_path and paths == self.count:
+                continue
+            paths += new_path
+            inner.add(node.parent)
+            text = (*(prefix if node.parent < 0 else texts[node.parent]), node.token)
+            texts.append(text)
+            tree.append(node)
+            if node.token != EOS and len(text) < len(prefix) + max_length:
+                push_children(len(tree) - 1, text, tracker.advance_state(parent_state, text))
+        return tree
 
 
 def _draft_of_path(path: Sequence[TreeNode], length: int) -> Draft:

@@ -109,18 +109,6 @@ def _build_mixed(settings: DecodeSettings, inputs: DrafterInputs, **options: int
     )
 
 
-def _build_copy(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
-    return Copy(token_classes=inputs.token_classes, **draft_sizes(settings))
-
-
-def _build_smart(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
-    return Smart(**draft_sizes(settings))
-
-
-def _build_windows(settings: DecodeSettings, _: DrafterInputs) -> Drafter:
-    return Windows(dilation=settings.dilation, **draft_sizes(settings))
-
-
 def _learned(
     name: str, label: str, reference: str, *small_models: str, reads: tuple[str, ...] = ("draft_length",)
 ) -> DrafterSpec:
@@ -134,13 +122,23 @@ def _learned(
 for _spec in (  # in the order of menus, the default first
     DrafterSpec("auto", "as many drafts as pay off on this machine", "ours", partial(_build_mixed, length=24)),
     DrafterSpec("mixed", "copying and learned edits in one tree", "ours", _build_mixed),
-    DrafterSpec("copy", "the text after the best match in the query", "ours", _build_copy),
-    DrafterSpec("smart", "several matches in the query at once", "Andronov et al. 2025", _build_smart),
+    DrafterSpec(
+        "copy",
+        "the text after the best match in the query",
+        "ours",
+        lambda settings, inputs: Copy(token_classes=inputs.token_classes, **draft_sizes(settings)),
+    ),
+    DrafterSpec(
+        "smart",
+        "several matches in the query at once",
+        "Andronov et al. 2025",
+        lambda settings, _: Smart(**draft_sizes(settings)),
+    ),
     DrafterSpec(
         "windows",
         "evenly spaced pieces of the query",
         "Andronov et al. 2024",
-        _build_windows,
+        lambda settings, _: Windows(dilation=settings.dilation, **draft_sizes(settings)),
         reads=("draft_length", "draft_count", "dilation"),
     ),
     _learned("ar", "what a small model writes", "Leviathan et al. 2023", "ar"),

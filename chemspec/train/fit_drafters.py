@@ -12,8 +12,7 @@ import numpy as np
 
 from chemspec.data.arrays import check_vocabulary, split_validation
 from chemspec.draft.calibration import DrafterCalibration, default_table
-from chemspec.draft.copy import TokenClasses
-from chemspec.draft.tree.copy_state import CopyTracker
+from chemspec.draft.copy import CopyTracker, TokenClasses
 from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, count_edits, probability_class
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import require_folder

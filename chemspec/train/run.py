@@ -5,8 +5,8 @@ from functools import partial
 from pathlib import Path
 
 from chemspec.data.arrays import Pairs, check_data, split_validation
+from chemspec.decode.beam import greedy_search
 from chemspec.decode.generate import open_decoding
-from chemspec.decode.greedy import greedy_search
 from chemspec.engine.registry import model_folder
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer

@@ -23,9 +23,8 @@ from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 from chemspec.data.arrays import pad
-from chemspec.decode.beam import beam_search
+from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.decoding import Decoding
-from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import NoDrafts
 from chemspec.model.runners.torch_runner import TorchBackend, best_tokens, source_batch

@@ -1,4 +1,7 @@
-"""The compiled loop is the one in Python: same nodes, passes, answers, scores and records, to the last bit."""
+"""The compiled loop is the one in Python: same nodes, passes, answers, scores and records, to the last bit.
+
+A planner adds other nodes in each, and then only the answers are the same.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +21,10 @@ from test_loop import DRAFTERS as ADVERSARIAL
 from test_loop import EAGER, VOCAB, Illegal
 from tiny import tiny_model
 
-from chemspec.decode.beam import beam_search
+from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.compiled import loop as compiled_loop
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.draft_planner import DraftPlanner
-from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import Drafter, NoDrafts
@@ -74,13 +76,14 @@ def decode(
         threads=threads,
         compiled=compiled,
     )
-    run.run_to_end()
-    recorded = [run._loop.recorded_passes(query) for query in range(len(batch))]
-    assert all(step.draft_seconds > 0 and step.model_seconds > 0 for passes in recorded for step in passes)
-    ends = [run._loop.finished_searches(query)[-1].seconds for query in range(len(batch))]
-    assert all(bool(end) is bool(passes) for end, passes in zip(ends, recorded, strict=True))
+    while not run.is_finished:
+        run.run_passes()
     results = [run.take_result(query) for query in range(len(batch))]
-    return [[timeless(search) for search in (*result.earlier, result)] for result in results]
+    searches = [[*result.earlier, result] for result in results]
+    for search in (search for own in searches for search in own):
+        assert all(step.draft_seconds > 0 and step.model_seconds > 0 for step in search.passes)
+        assert bool(search.seconds) is bool(search.passes)
+    return [list(map(timeless, own)) for own in searches]
 
 
 def timeless(search: Decoded) -> Decoded:
@@ -216,17 +219,17 @@ def test_the_compiled_loop_does_what_the_one_in_python_does(
             drafter = case.build(table)
             outcome = decode(compiled, batch, decoders, table, drafter, planner=case.planner(drafter), **given_)
             found.append((outcome, list(table.calls)))
-    assert found[0] == found[1]
-    outcome, calls = found[0]
-    computed = [node for call in calls for node in call]
-    if len(set(map(tuple, batch))) == len(batch):  # the table tells queries by their sources
-        passes = [step for own in outcome for one in own for step in one.passes]
-        assert len(set(computed)) == len(computed) == sum(step.computed for step in passes)
-    for source, plan, own in zip(batch, planned, outcome, strict=True):
-        for one, (width, max_len, length_penalty) in zip(own, plan, strict=True):
+    assert case.planned or found[0] == found[1]
+    for outcome, calls in found:
+        computed = [node for call in calls for node in call]
+        if len(set(map(tuple, batch))) == len(batch):  # the table tells queries by their sources
+            passes = [step for own in outcome for one in own for step in one.passes]
+            assert len(set(computed)) == len(computed) == sum(step.computed for step in passes)
+    for source, plan, own, other in zip(batch, planned, found[0][0], found[1][0], strict=True):
+        for one, same, (width, max_len, length_penalty) in zip(own, other, plan, strict=True):
             alone = [search((width, max_len, length_penalty))]
             ((fresh,),) = decode(False, [source], alone, table, NoDrafts(), max_len=max_len, top_k=max(2, width + 1))
-            assert bits(one.answers) == bits(fresh.answers)
+            assert bits(one.answers) == bits(same.answers) == bits(fresh.answers)
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -241,19 +244,16 @@ def test_what_raises_over_the_answers_comes_through(compiled: bool) -> None:
 
 
 @pytest.mark.parametrize("length", [63, 64, 65, 200, 520])
-@pytest.mark.parametrize("planned", [False, True])
-def test_long_queries_are_drafted_the_same(length: int, planned: bool) -> None:
+def test_long_queries_are_drafted_the_same(length: int) -> None:
     """Few different tokens, so that long pieces come again."""
     random, table = Random(length), Table(1, vocab_size=VOCAB, copying=9.0)
     batch = [[random.randrange(3, 3 + kinds) for _ in range(length)] for kinds in (2, 3, 7)]
     for learned in (False, True):
-        case = Case("mixed", 24, 16, 0, 40, TokenClasses(4, (5, 6, 7)), learned, 1e-3, planned=planned)
+        case = Case("mixed", 24, 16, 0, 40, TokenClasses(4, (5, 6, 7)), learned, 1e-3)
         found = []
         for compiled in (False, True):
-            drafter = case.build(table)
             decoders = [search((0, 90, 0.0)) for _ in batch]
-            planner = case.planner(drafter)
-            found.append(decode(compiled, batch, decoders, table, drafter, planner=planner, max_len=90, top_k=6))
+            found.append(decode(compiled, batch, decoders, table, case.build(table), max_len=90, top_k=6))
         assert found[0] == found[1]
 
 
@@ -277,21 +277,22 @@ def forced(compiled: bool | None) -> Callable[..., Decoding]:
     return lambda *given, **options: Decoding(*given, **options, compiled=compiled)
 
 
-@pytest.mark.parametrize("cost", [CHEAP, DEAR], ids=["cheap", "dear"])
-@pytest.mark.parametrize("drafter", ["none", "copy", "windows", "mixed", "auto"])
+@pytest.mark.parametrize("cost", [None, CHEAP, DEAR], ids=["fixed", "cheap", "dear"])
+@pytest.mark.parametrize("drafter", ["none", "copy", "windows", "mixed"])
 @pytest.mark.parametrize(("decoder", "n"), [("greedy", 1), ("beam", 4)])
 def test_on_the_shipped_weights_too(
-    decoder: str, n: int, drafter: str, cost: CostCurve, monkeypatch: pytest.MonkeyPatch
+    decoder: str, n: int, drafter: str, cost: CostCurve | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = shipped()
     monkeypatch.setattr(engine.resources, "_curve", cost)
-    how = DecodeSettings(decoder=decoder, n=n, drafter=drafter, record=True, max_len=40)
+    drafting = "planned" if cost else "fixed"
+    how = DecodeSettings(decoder=decoder, n=n, drafter=drafter, drafting=drafting, record=True, max_len=40)
     found = []
     for compiled in (False, True):
         monkeypatch.setattr("chemspec.decode.generate.Decoding", forced(compiled))
         results = engine.predict(QUERIES, how)
         passes = [replace(step, draft_seconds=0.0, model_seconds=0.0) for one in results for step in one.trace.passes]
-        found.append(([one.hypotheses for one in results], passes))
+        found.append(([one.hypotheses for one in results], [] if cost else passes))
     assert found[0] == found[1]
 
 
@@ -371,7 +372,8 @@ def test_passes_in_a_row_are_those_that_python_does_one_by_one(
         options = {"planner": case.planner(made), "max_len": 14, "top_k": 6, "threads": 2}
         found.append(decode(compiled, batch, decoders, backend, made, **options))
         assert bool(backend.called) is not in_a_row
-    assert found[0] == found[1] == found[2]
+    assert found[1] == found[2]
+    assert planned or found[0] == found[1]
 
 
 @pytest.mark.parametrize("in_a_row", [False, True])

@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from table import Table, assert_same, run
 from tiny import tiny_model
 
-from chemspec.decode.beam import beam_search
-from chemspec.decode.greedy import greedy_search
+from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.registry import DECODERS, build_decoder, required_top_k
 from chemspec.decode.sample import sample_sequences

@@ -14,9 +14,8 @@ from test_loop import DRAFTERS as ADVERSARIAL
 from test_loop import VOCAB
 
 from chemspec.asset_files import bench_queries
-from chemspec.decode.beam import beam_search
+from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.draft_planner import DraftPlanner
-from chemspec.decode.greedy import greedy_search
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.mixed import Mixed

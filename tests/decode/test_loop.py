@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from table import Table, TableRunner, assert_same, run
 from tiny import tiny_model
 
-from chemspec.decode.beam import beam_search
+from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.decoding import Decoding
-from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import START, Decoder, ScoreRequest
 from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import Drafter, NoDrafts

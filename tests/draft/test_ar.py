@@ -15,11 +15,11 @@ from small import BAD, QUERIES, TOKENIZER, tiny_folder
 from table import Table, assert_same, run
 from tiny import tiny_model
 
-from chemspec.decode.greedy import greedy_search
+from chemspec.decode.beam import greedy_search
 from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator
 from chemspec.draft.learned.gamma import LONGEST, AdaptiveGamma, FixedGamma
-from chemspec.draft.learned.small import DraftModel, DraftModelSession
+from chemspec.draft.learned.small import DraftModel, DraftModelSession, DraftText
 from chemspec.draft.registry import build_drafter
 from chemspec.engine.engine import Engine
 from chemspec.metrics import speed_numbers
@@ -62,13 +62,13 @@ def test_a_helped_model_writes_what_it_writes_alone(batch: Batch, length: int) -
     alone = GreedyDraftGenerator(DraftModelSession(companion(BACKENDS["same"]), top_k=1))
     small = GreedyDraftGenerator(DraftModelSession(companion(BACKENDS["other"]), top_k=1))
     helped = GreedyDraftGenerator(DraftModelSession(companion(BACKENDS["same"]), top_k=1), helper=small)
-    texts = [(tuple(source), (BOS,), length) for source in batch]
+    written = []
     for writer in (alone, helped):
-        writer.extend_drafts(texts)
-    for text in texts:
-        (found, chances), (expected, others) = helped.generated_tokens(*text), alone.generated_tokens(*text)
-        assert found == expected
-        assert chances == pytest.approx(others, rel=1e-9)
+        written.append([DraftText(tuple(source), (BOS,), length) for source in batch])
+        writer.write(written[-1])
+    for found, expected in zip(*written, strict=True):
+        assert found.tokens == expected.tokens
+        assert found.probs == pytest.approx(expected.probs, rel=1e-9)
     assert helped.model.calls <= alone.model.calls
 
 

@@ -20,13 +20,12 @@ from small import TOKENIZER
 from table import Table, run
 
 from chemspec import asset_files
-from chemspec.decode.greedy import greedy_search
+from chemspec.decode.beam import greedy_search
 from chemspec.draft.calibration import FILE, TABLE_FILE, DrafterCalibration, default_table, source_of_edits
-from chemspec.draft.copy import TokenClasses
+from chemspec.draft.copy import CopyTracker, TokenClasses
+from chemspec.draft.mixed import MIN_PROBABILITY
 from chemspec.draft.registry import Mixed
-from chemspec.draft.tree.builder import MIN_PROBABILITY
-from chemspec.draft.tree.copy_state import CopyTracker
-from chemspec.draft.tree.edit_ngrams import COPY, EditNgramTable, count_edits
+from chemspec.draft.tree.edit_ngrams import COPY, EditNgramTable, Node, count_edits
 from chemspec.draft.tree.table_file import COLUMNS, load_shared_table, load_table, save_shared_table, save_table
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.model.cost import CostCurve
@@ -57,14 +56,14 @@ def random_table(random: Random) -> EditNgramTable:
     """A table that knows something, or nonsense."""
     if random.random() < 0.3:
         return TABLE
-    steps: list[tuple[tuple[int, float], ...]] = []
+    nodes: list[Node] = []
     for _ in range(20):
         shares = sorted((random.random() for _ in range(3)), reverse=True)
         tokens = random.sample([COPY, EOS, *range(3, VOCAB)], 3)
-        steps.append(tuple(zip(tokens, shares, strict=True)))
-    keys = [(random.randrange(node), random.randrange(VOCAB)) for node in range(1, 20)]
-    children = {parent << 20 | entry: node for node, (parent, entry) in enumerate(keys, 1)}
-    return EditNgramTable.from_nodes(children, steps)
+        nodes.append(Node(tuple(zip(tokens, shares, strict=True)), {}))
+    for number, node in enumerate(nodes[1:], 1):
+        nodes[random.randrange(number)].below[random.randrange(VOCAB)] = node
+    return EditNgramTable.from_tree(nodes[0])
 
 
 # The table ---------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from table import Table, run
 from typer.testing import CliRunner
 
 import chemspec
-from chemspec.decode.greedy import greedy_search
+from chemspec.decode.beam import greedy_search
 from chemspec.decode.protocol import START, Decoder, finish_sequence
 from chemspec.decode.registry import DraftAwareDecoder
 from chemspec.draft.base import HOOKS, FunctionDrafter, NoDrafts, as_drafter

@@ -14,9 +14,8 @@ from small import TOKENIZER
 from table import Table, run
 from test_edit_ngrams import random_table
 
-from chemspec.decode.beam import beam_search
+from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.draft_planner import DraftPlanner
-from chemspec.decode.greedy import greedy_search
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample_sequences
 from chemspec.draft.copy import TokenClasses

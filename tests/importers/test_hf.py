@@ -23,8 +23,8 @@ from small import check_lossless
 from typer.testing import CliRunner
 
 from chemspec.cli import __main__ as cli
+from chemspec.decode.beam import greedy_search
 from chemspec.decode.decoding import Decoding
-from chemspec.decode.greedy import greedy_search
 from chemspec.decode.peer_rules import peer_search
 from chemspec.draft.base import NoDrafts
 from chemspec.engine.engine import Engine

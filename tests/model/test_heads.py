@@ -10,7 +10,7 @@ import torch
 from table import run
 from tiny import tiny_model
 
-from chemspec.decode.greedy import greedy_search
+from chemspec.decode.beam import greedy_search
 from chemspec.draft.learned.network import Blockwise, HeadDrafts, Medusa
 from chemspec.model.heads import Heads, HeadsConfig
 from chemspec.model.runners.torch_runner import TorchBackend
@@ -99,6 +99,7 @@ def test_medusa_s_tree_holds_the_likeliest_combinations() -> None:
     assert sorted(draft.tokens for draft in drafts) == [(4, EOS), (4, 7), (5, 7)]
     assert drafts[0].tokens == (4, 7)
     assert drafts[0].chances == pytest.approx((0.6, 0.7))
+    drafter.prepare([((4,), (BOS, 9), 1)])
     assert [draft.tokens for draft in drafter.propose((4,), (BOS, 9), 1)] == [(4,), (5,), (6,)]
 
 

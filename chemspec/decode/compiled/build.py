@@ -9,20 +9,20 @@ from typing import Any
 import chemspec.tokenizer as tokenizer
 import chemspec.types as types
 from chemspec.decode import beam, draft_planner
-from chemspec.draft import copy
-from chemspec.draft.tree import builder, edit_ngrams
+from chemspec.draft import copy, mixed
+from chemspec.draft.tree import edit_ngrams
 from chemspec.system import compiled
 
 SOURCE = Path(__file__).with_name("loop.cpp")
 PLANNER_CONSTANTS = """
-MAX_NODES PASS_SECONDS NODE_SECONDS DRAFT_SECONDS MIN_GAIN REQUESTED_SHARE SHARE_DECAY MIN_LOOK_AHEAD_GAIN START_SHARE
-PATIENCE MIN_LEVEL_PROBABILITY EXPECTED_LENGTH PRIOR_PASSES PRIOR_SHARE EMA_DECAY MAX_LOSS LONGEST_PAUSE TESTED_SIZES
+PASS_SECONDS NODE_SECONDS DRAFT_SECONDS MIN_GAIN TESTED_SIZES EXPECTED_LENGTH PRIOR_BY_POSITION LEVEL_PRIOR
+REQUESTED_SHARE PRIOR_SHARE
 """
 MODULES = {
     draft_planner: PLANNER_CONSTANTS,
     beam: "GUESS_COST",
     copy: "MAX_MATCH MAX_SKIP",
-    builder: "MIN_PROBABILITY PROBES",
+    mixed: "MIN_PROBABILITY",
     edit_ngrams: "COPY EDGES",
     tokenizer: "BOS EOS PAD",
     types: "REQUESTED DRAFTED",

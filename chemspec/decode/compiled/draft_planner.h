@@ -1,4 +1,12 @@
-// `decode/draft_planner.py` in C++, with the same order of operations.
+// Plans how many drafted nodes to add to the next forward pass, for every drafter.
+//
+// Without a look-ahead this is the wall-time model of Leviathan et al. (2023) with a measured cost curve t: a forward pass of n + b
+// nodes takes t(n + b) and yields 1 + sum of p_i tokens, where p_i is the probability that drafted node i is accepted. Nodes are
+// added in order of p_i, up to the number that maximises tokens per second (`ThroughputStop`).
+//
+// A beam advances only when all its hypotheses are scored. So its look-ahead is planned by levels: the nodes of one more token of all
+// hypotheses. A complete level saves the average time of a token so far; a node of an incomplete level is likely to be requested
+// later and then saves the cost of one node. The sum of both minus the added cost is maximised (`LookAheadPlan`).
 #pragma once
 
 #include <algorithm>
@@ -13,24 +21,35 @@
 
 extern "C" {
 
-// What a `draft_planner.DraftPlanner` begins with. Arrays belong to the caller.
+// A `draft_planner.DraftPlanner`. Arrays belong to the caller.
 struct DraftPlannerArgs {
-  int32_t points;  // of the cost curve
-  int32_t probability_classes, position_classes, level_classes;  // of the acceptance records
+  int32_t points, classes;  // of the cost curve; of the drafter's probabilities
   int32_t has_probabilities;
   double call_seconds;
-  const double *nodes, *seconds;  // of the cost curve
-  const double *probability_hits, *probability_tries, *position_hits, *position_tries, *level_hits, *level_tries;
+  const double *nodes, *seconds, *accept_rates;  // cost curve; prior of each class
 };
 }
 
 namespace {
 
+constexpr int MAX_NODES = 64;                // maximum number of nodes that drafts without a look-ahead add after one prefix
+constexpr double SHARE_DECAY = 0.95;         // factor of REQUESTED_SHARE per further level
+constexpr double START_SHARE = 0.4;          // value of a token in a beam's first pass, as a share of that pass; no level can be complete there
+constexpr double MIN_LOOK_AHEAD_GAIN = 0.03; // minimum gain of a look-ahead in tokens, because cost curves are inexact
+constexpr int PATIENCE = 2;                  // consecutive levels without gain after which a look-ahead ends
+constexpr double MIN_LEVEL_PROBABILITY = 0.01;
+constexpr double PRIOR_PASSES = 10.0;        // weight of the prior for a token's cost
+constexpr double EMA_DECAY = 0.98;           // weight of the past in exponential moving averages, per forward pass
+constexpr double MAX_LOSS = 2.0;             // loss, in undrafted passes, at which drafting pauses
+constexpr int LONGEST_PAUSE = 32;            // forward passes
+
+// Running alpha by class: accepted / verified draft tokens, with a prior of `weight` pseudo-observations.
 struct AcceptanceRecord {
   std::vector<double> hits, tries;
 
-  AcceptanceRecord(const double* some_hits, const double* some_tries, int classes)
-      : hits(some_hits, some_hits + classes), tries(some_tries, some_tries + classes) {}
+  AcceptanceRecord(const std::vector<double>& rates, double weight) : tries(rates.size(), weight) {
+    for (const double rate : rates) hits.push_back(rate * weight);
+  }
   double class_rate(int kind) const { return hits[kind] / tries[kind]; }
   void add_outcome(int kind, bool hit) { hits[kind] += hit, tries[kind] += 1; }
 };
@@ -38,9 +57,9 @@ struct AcceptanceRecord {
 class DraftPlanner {
  public:
   explicit DraftPlanner(const DraftPlannerArgs& args)
-      : acceptance_by_probability(args.probability_hits, args.probability_tries, args.probability_classes),
-        acceptance_by_position(args.position_hits, args.position_tries, args.position_classes),
-        level_completion(args.level_hits, args.level_tries, args.level_classes),
+      : acceptance_by_probability({args.accept_rates, args.accept_rates + args.classes}, 100.0),
+        acceptance_by_position({PRIOR_BY_POSITION}, 10.0),
+        level_completion({LEVEL_PRIOR}, 30.0),
         nodes_(args.nodes, args.nodes + args.points),
         seconds_(args.seconds, args.seconds + args.points),
         call_seconds_(args.call_seconds),

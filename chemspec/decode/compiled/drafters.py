@@ -5,7 +5,7 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
-from chemspec.decode.compiled.structures import DrafterArgs, DraftPlannerArgs, LimitsStruct, TableStruct, array_address
+from chemspec.decode.compiled.structures import DrafterArgs, DraftPlannerArgs, TableStruct, array_address
 from chemspec.decode.draft_planner import DraftPlanner
 from chemspec.decode.protocol import LoopOptions
 from chemspec.draft.base import Drafter, NoDrafts, read_drafts
@@ -29,14 +29,10 @@ class CompiledDrafter:
         self.error: BaseException | None = None  # raised by the drafter's callback
         self._kept: list[Any] = []  # keeps alive what the structures point to
         self.args = args = DrafterArgs(kind=self.kind, name=min(self.kind, MIXED), copy_name=COPY)
-        if isinstance(drafter, Copy):
-            args.length, args.count = drafter.length, drafter.count
-        elif isinstance(drafter, Mixed):
-            args.table = self._keep_alive(TableStruct.from_table(drafter.edit_table))
-            limits = drafter.limits
-            sizes = limits.max_nodes, limits.max_length, limits.max_paths
-            args.limits = self._keep_alive(LimitsStruct(limits.min_probability, None, None, *sizes))
+        if isinstance(drafter, Mixed):
+            args.table, args.nodes = self._keep_alive(TableStruct.from_table(drafter.edit_table)), drafter.nodes
         if isinstance(drafter, Copy | Mixed):
+            args.length, args.count = drafter.length, drafter.count
             classes, rings = drafter.token_classes, array("i", drafter.token_classes.rings)
             args.dot, args.prompt_length = classes.dot, classes.prompt_length
             args.rings, args.labels = rings.buffer_info()
@@ -71,11 +67,9 @@ class CompiledDrafter:
 
     def _describe_planner(self, planner: DraftPlanner) -> int:
         curve = planner.cost
-        records = planner.acceptance_by_probability, planner.acceptance_by_position, planner.level_completion
-        columns = [array("d", values) for record in records for values in (record.hits, record.tries)]
-        columns = [array("d", curve.nodes), array("d", curve.seconds), *columns]
+        columns = [array("d", values) for values in (curve.nodes, curve.seconds, planner.accept_rates)]
         self._kept += columns
-        sizes = len(curve.nodes), *[len(record.hits) for record in records]
+        sizes = len(curve.nodes), len(planner.accept_rates)
         options = planner.has_probabilities, planner.call_seconds
         return self._keep_alive(DraftPlannerArgs(*sizes, *options, *map(array_address, columns)))
 

@@ -1,6 +1,6 @@
-// `decode/python_loop.py` in C++, with greedy decoding or beam search, on numbered nodes; `query_state.h` has `query_state.py` and
-// `draft_tree.py`. Functions have the names of those in Python. It computes the same nodes in the same passes, bit-identical (with a
-// planner for the same costs). A forward pass is `chemspec_loop_draft`, which lists the nodes to compute, the model's computation, and
+// `decode/python_loop.py` in C++, with greedy decoding or beam search, on numbered nodes; `query_state.h` has `query_state.py`. Functions
+// have the names of those in Python. Without a planner it computes the same nodes in the same passes, bit-identical; with one, other
+// nodes. A forward pass is `chemspec_loop_draft`, which lists the nodes to compute, the model's computation, and
 // `chemspec_loop_store_scores`; or `chemspec_loop_run`, which runs all three several times in a row with a CPU kernel. The constants
 // in capitals come from `build.py`; `decoding.py` explains why drafts do not change the output.
 

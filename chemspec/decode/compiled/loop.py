@@ -71,8 +71,6 @@ class _QueryRecords:
     earlier: list[FinishedSearch] = field(default_factory=list)
     passes: list[Pass] = field(default_factory=list)
     read: tuple[int, int, int] = (0, 0, 0)  # numbers of spans, beam entries and nodes read with these passes
-    # Drafts proposed together, by the number of the first one and their count.
-    drafts: dict[tuple[int, int], tuple[Draft, ...]] = field(default_factory=dict)
 
 
 class CompiledLoop:
@@ -102,7 +100,7 @@ class CompiledLoop:
         _check_memory(self._loop.value)
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
         self._times: list[tuple[float, float, float]] = []  # per pass: seconds of drafting and of the model, end time
-        self._queries: dict[int, _QueryRecords] = {}  # until `discard_query`
+        self._queries: dict[int, _QueryRecords] = {}  # until `take_searches`
         self._joined = 0
 
     def __del__(self) -> None:
@@ -172,7 +170,7 @@ class CompiledLoop:
         """Start the next search of a query whose search has finished; returns whether the query is unfinished."""
         records = self._queries[query]
         while (view := self._record_view(query)).done:
-            following = records.next_search(self.output_sequences(query)) if records.next_search else None
+            following = records.next_search(self._output_sequences(query)) if records.next_search else None
             if following is None:
                 return False
             configs = native_configs([following])
@@ -196,23 +194,21 @@ class CompiledLoop:
 
     # Results -----------------------------------------------------------------------------------------
 
-    def finished_searches(self, query: int) -> list[FinishedSearch]:
-        """Return the searches of a finished query in order."""
-        return [*self._queries[query].earlier, self._summarise_search(query, self._record_view(query))]
+    def take_searches(self, query: int) -> list[FinishedSearch]:
+        """Return the searches of a finished query in order and delete its records."""
+        searches = [*self._queries[query].earlier, self._summarise_search(query, self._record_view(query))]
+        self._code.chemspec_loop_discard_query(self._loop, query)
+        del self._queries[query]
+        return searches
 
     def _summarise_search(self, query: int, view: RecordView) -> FinishedSearch:
         end = self._times[self._queries[query].began + view.passes - 1][2] if view.passes else 0.0
-        return FinishedSearch(self.output_sequences(query), view.passes, end, view.written, view.standard)
+        return FinishedSearch(self._output_sequences(query), view.passes, end, view.written, view.standard)
 
     def recorded_passes(self, query: int) -> list[Pass]:
         """Return the records of a query's forward passes so far."""
         self._read_passes(query)
         return self._queries[query].passes
-
-    def discard_query(self, query: int) -> None:
-        """Delete the records of a finished query."""
-        self._code.chemspec_loop_discard_query(self._loop, query)
-        del self._queries[query]
 
     def _record_view(self, query: int) -> RecordView:
         self._queries[query]  # KeyError for an unknown query
@@ -220,8 +216,8 @@ class CompiledLoop:
         self._code.chemspec_loop_record(self._loop, query, byref(view))
         return view
 
-    def output_sequences(self, query: int) -> list[FinishedSequence]:
-        """Return a query's output sequences, best first; an empty list if it is unfinished."""
+    def _output_sequences(self, query: int) -> list[FinishedSequence]:
+        """Return a query's output sequences, best first."""
         sequences, read = [], self._code.chemspec_loop_output_sequence
         for which in range(self._record_view(query).answers):
             length = read(self._loop, query, which, None, None)
@@ -239,7 +235,7 @@ class CompiledLoop:
             return
         span_at, beam_at, node_at = records.read
         pass_rows = read_structs(PASS, view.pass_rows, new, old)
-        self._read_drafts(view, records, [(row[6], row[7]) for row in pass_rows])
+        read_drafts = self._read_drafts(view, [(row[6], row[7]) for row in pass_rows if row[7]])
         names, span_rows = self._proposals.names, read_structs(SPAN, view.span_rows, view.spans - span_at, span_at)
         spans = [
             AcceptedSpan(start, length, names[name], (first, last) if copied else None)
@@ -252,9 +248,9 @@ class CompiledLoop:
             columns = [read_array("i", at, *new_nodes) for at in (view.parents, view.tokens, view.sources)]
         margins = read_array("d", view.margins, new, old)
         times = self._times[began + old : began + view.passes]
-        span = beam = node = 0  # numbers read so far
+        span = draft = beam = node = 0  # numbers read so far
         for row, margin, (draft_seconds, model_seconds, _) in zip(pass_rows, margins, times, strict=True):
-            requested, computed, emitted, accepted, width, span_count, first, drafts, waited, grown = row
+            requested, computed, emitted, accepted, width, span_count, _, draft_count, waited, grown = row
             delta = None
             if self._records:
                 entries = (tuple(column[node : node + grown]) for column in columns)
@@ -271,42 +267,31 @@ class CompiledLoop:
                     draft_seconds=draft_seconds,
                     model_seconds=model_seconds,
                     spans=tuple(spans[span : span + span_count]),
-                    drafts=records.drafts[first, drafts] if drafts else (),
+                    drafts=tuple(read_drafts[draft : draft + draft_count]),
                     grown=delta,
                 )
             )
-            span, beam, node = span + span_count, beam + waited, node + grown
+            span, draft, beam, node = span + span_count, draft + draft_count, beam + waited, node + grown
 
-    def _read_drafts(self, view: RecordView, records: _QueryRecords, runs: Sequence[tuple[int, int]]) -> None:
-        """Read drafts that were proposed together, each group by the number of its first draft and its size."""
-        # Adjacent groups are read at once; with greedy decoding that is all of them.
-        new = sorted({(first, count) for first, count in runs if count}.difference(records.drafts))
-        at = 0
-        while at < len(new):
-            begin, start = at, new[at][0]
-            end = start
-            while at < len(new) and new[at][0] == end:
-                end += new[at][1]
-                at += 1
-            read = self._read_adjacent_drafts(view, start, end - start)
-            for first, count in new[begin:at]:
-                records.drafts[first, count] = tuple(read[first - start : first - start + count])
-
-    def _read_adjacent_drafts(self, view: RecordView, first: int, count: int) -> list[Draft]:
-        """Read adjacent drafts with their tokens, positions and probabilities."""
+    def _read_drafts(self, view: RecordView, groups: Sequence[tuple[int, int]]) -> list[Draft]:
+        """Read groups of drafts that were proposed together, each given by the number of the first one and its size."""
         tokens, positions = (cast(start, POINTER(c_int32)) for start in (view.draft_tokens, view.draft_places))
         probs, names = cast(view.draft_chances, POINTER(c_double)), self._proposals.names
-        rows = read_structs(DRAFT, view.draft_rows, count, first)
+        begin = groups[0][0] if groups else view.drafts  # the groups are in order
+        rows = read_structs(DRAFT, view.draft_rows, view.drafts - begin, begin)
         return [
             Draft(
                 tuple(tokens[token : token + length]),
                 names[name],
-                (begin, end) if spanned else None,
+                (start, end) if spanned else None,
                 match,
                 tuple(positions[position : position + position_count]),
                 tuple(probs[prob : prob + prob_count]),
             )
-            for name, token, length, spanned, begin, end, match, position, position_count, prob, prob_count in rows
+            for first, count in groups
+            for name, token, length, spanned, start, end, match, position, position_count, prob, prob_count in rows[
+                first - begin : first - begin + count
+            ]
         ]
 
 

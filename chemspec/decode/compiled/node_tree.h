@@ -12,7 +12,7 @@ struct Node {
   int32_t draft = -1, position = 0, draft_pass = -1; // the draft that contains it, the index of its token there, and the pass of that draft
   int32_t drafts = 0, drafts_count = 0, drafts_pass = -1;  // first and number of the drafts proposed after it, and the pass
   int32_t number = -1;                               // in the recorded tree (`TreeDelta`)
-  int32_t pointer = -1;                              // into the query, see `copy.align_pointer`
+  int32_t copy_state = -1;                           // index of its copy state
   int32_t missing_pass = -1, added_pass = -1;        // pass in which it was requested without scores, and drafted
   bool requested = false, reused = false;            // requested by any search so far; computed before the current search
   int32_t stamp = 0;

@@ -1,4 +1,4 @@
-// One query of the compiled loop: `decode/query_state.py` and `decode/draft_tree.py` on numbered nodes.
+// One query of the compiled loop: `decode/query_state.py` on numbered nodes.
 #pragma once
 
 #include "drafters.h"
@@ -70,7 +70,7 @@ class QueryState {
     record.margins.push_back(margin);
   }
 
-  // Reports complete levels and the acceptance of drafts after the best hypothesis to the planner (`DraftTree.matched_drafts`).
+  // Reports complete levels and the acceptance of drafts after the best hypothesis to the planner.
   void observe() {
     for (const auto& [kind, complete] : observed_levels) planner_->level_completion.add_outcome(kind, complete);
     const int text = leading_node(), depth = tree[leading_before_].depth;
@@ -205,7 +205,7 @@ class QueryState {
     return steps;
   }
 
-  // `DraftTree.record_level`.
+  // Records for the planner whether a level of the look-ahead that is requested now was complete.
   void record_level() {
     const auto level = std::find_if(level_classes_.begin(), level_classes_.end(), [&](const auto& one) { return one.first == tree[requested_[0]].depth; });
     if (level == level_classes_.end()) return;
@@ -239,7 +239,7 @@ class QueryState {
   void add_planned_drafts() {
     if (!planner_->drafts_may_pay) return;
     if (drafter_.args.kind == MIXED) {
-      query_drafter.limits = planner_->tree_limits(*drafter_.args.limits);
+      query_drafter.limits = planner_->tree_limits(drafter_.limits());
       return add_drafts();
     }
     for (const int start : missing) {
@@ -273,7 +273,7 @@ class QueryState {
   void add_planned_look_ahead() {
     const int depth = tree[requested_[0]].depth;
     if (!planner_->look_ahead_pays(int(missing.size()))) return;
-    if (drafter_.args.kind == MIXED) query_drafter.limits = planner_->guess_limits(*drafter_.args.limits);
+    if (drafter_.args.kind == MIXED) query_drafter.limits = planner_->guess_limits(drafter_.limits());
     LookAheadPlan plan(*planner_, depth, options_.budget, config_.width > 1 && depth == 0, level_classes_);
     add_look_ahead(&plan);
     added_.resize(plan.best);

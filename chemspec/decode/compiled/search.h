@@ -1,4 +1,4 @@
-// Greedy decoding and beam search on numbered nodes, as in `decode/greedy.py` and `decode/beam.py`, with the same order of additions
+// Greedy decoding and beam search on numbered nodes, as in `decode/beam.py` and `decode/beam.py`, with the same order of additions
 // and comparisons.
 #pragma once
 

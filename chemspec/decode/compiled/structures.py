@@ -39,20 +39,12 @@ class TableStruct(ctypes.Structure):
         return cls(*[array_address(getattr(edit_table, column.name)) for column in fields(edit_table)])
 
 
-class LimitsStruct(ctypes.Structure):
-    """`TreeLimits` as a C structure; the planner sets the two arrays."""
-
-    _fields_ = _fields_of(
-        "double min_probability", "pointer accept_rates pass_seconds", "int max_nodes max_length max_paths"
-    )
-
-
 class DrafterArgs(ctypes.Structure):
     """Description of a drafter."""
 
     _fields_ = (
-        *_fields_of("int kind name copy_name length count dot prompt_length labels"),
-        *_fields_of("pointer rings table limits"),
+        *_fields_of("int kind name copy_name length count nodes dot prompt_length labels"),
+        *_fields_of("pointer rings table"),
         ("propose", ProposeCallback),
     )
 
@@ -67,9 +59,7 @@ class DraftPlannerArgs(ctypes.Structure):
     """Description of a planner: cost curve and acceptance rates."""
 
     _fields_ = _fields_of(
-        "int points probability_classes position_classes level_classes has_probabilities",
-        "double call_seconds",
-        "pointer nodes seconds probability_hits probability_tries position_hits position_tries level_hits level_tries",
+        "int points classes has_probabilities", "double call_seconds", "pointer nodes seconds accept_rates"
     )
 
 

@@ -1,11 +1,12 @@
-// `builder.build_tree`, compiled: the same nodes, the same numbers to the last bit, in a fraction of the time.
+// `CopyTracker` and the tree of `Mixed`: the same nodes, the same numbers to the last bit, in a fraction of the time.
 //
-// What it computes, and why, stands in `builder.py`, `copy_state.py` and `edit_ngrams.py`, with the same names. The constants
-// in capitals come from there too, see `build.py`.
+// What it computes, and why, stands in `copy.py`, `mixed.py` and `edit_ngrams.py`, with the same names. The constants in capitals come
+// from there too, see `build.py`.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <iterator>
 #include <map>
 #include <queue>
@@ -20,12 +21,6 @@ struct EditNgramTable {
   const uint16_t* thousandths;
 };
 
-struct EncodedQuery {  // the arguments of `CopyTracker`
-  const int32_t* text;   // with eos
-  const int32_t* rings;  // ring labels, as `TokenClasses.rings`
-  int32_t length, labels, position, pointer;  // of text and rings; those of the initial copy state
-};
-
 struct TreeLimits {
   double min_probability;
   const double* accept_rates;  // of each class of probabilities, or null
@@ -33,7 +28,7 @@ struct TreeLimits {
   int32_t max_nodes, max_length, max_paths;
 };
 
-struct TreeNode {  // `builder.TreeNode`
+struct TreeNode {  // `mixed.TreeNode`
   int32_t parent, token, position;
   double step_probability, path_probability;
 };
@@ -41,7 +36,7 @@ struct TreeNode {  // `builder.TreeNode`
 
 namespace {
 
-constexpr int PROBE_SIZES[] = {PROBES};
+constexpr int PROBE_SIZES[] = {1, 3, 7, 15, 31};  // `ThroughputStop` probes this many nodes past the first unprofitable one
 
 struct CopyState {
   int position, match, pointer;
@@ -56,38 +51,30 @@ inline void toggle_ring(std::vector<int32_t>& open, int32_t label) {
   else open.erase(at);
 }
 
-// `copy.advance_pointer`; length: of the query, without eos.
-inline int advance_pointer(const int32_t* text, int length, int32_t token, int pointer) {
-  if (pointer < length && text[pointer] == token) return pointer + 1;
-  for (int ahead = pointer + 1; ahead < std::min(pointer + 1 + MAX_SKIP, length); ahead++)
-    if (text[ahead] == token) return ahead + 1;
-  return pointer;
-}
-
 // One query, whose copy states are worked out along a prefix.
 class CopyTracker {
  public:
-  CopyTracker(const EncodedQuery& query) : query_(query), words_((query.length + 63) / 64) {
-    ring_.resize(query.length);
-    for (int i = 0; i < query.length; i++) {
-      ring_[i] = is_ring(query.text[i]);
-      if (i + 1 == query.length) break;
-      std::vector<uint64_t>& positions = after_[ring_[i] ? ANY_RING : query.text[i]];
+  // text: with eos; rings: as `TokenClasses.rings`.
+  CopyTracker(std::vector<int32_t> text, const std::vector<int32_t>& rings, int32_t dot, int prompt_length)
+      : text_(std::move(text)), rings_(rings), length_(int(text_.size()) - 1), words_(int(text_.size() + 63) / 64), pointer_(std::min(prompt_length, length_)) {
+    std::vector<std::pair<int, int>> molecules;  // minus the length and the start of each
+    for (int position = pointer_, from = pointer_; position <= length_; position++)
+      if (position == length_ || text_[position] == dot) molecules.emplace_back(from - position, from), from = position + 1;
+    std::sort(molecules.begin(), molecules.end());
+    for (const auto& molecule : molecules) starts_.emplace_back(molecule.second, 0);
+    for (const int32_t token : text_) ring_.push_back(is_ring(token));
+    for (int i = 0; i < length_; i++) {
+      std::vector<uint64_t>& positions = after_[ring_[i] ? ANY_RING : text_[i]];
       positions.resize(words_);
       positions[(i + 1) / 64] |= uint64_t(1) << ((i + 1) % 64);
     }
   }
-  CopyState start() const {
-    CopyState state;
-    state.position = query_.position, state.match = 0, state.pointer = query_.pointer;
-    return state;
-  }
-  bool is_ring(int32_t token) const { return std::find(query_.rings, query_.rings + query_.labels, token) != query_.rings + query_.labels; }
+  CopyState start() const { return {starts_[0].first, 0, pointer_, {}, {}}; }
 
   CopyState advance(const CopyState& from, int32_t token) const {
     CopyState to;
     const bool ring = is_ring(token);
-    const int pointer = to.pointer = advance_pointer(query_.text, query_.length - 1, token, from.pointer);
+    const int pointer = to.pointer = advance_pointer(token, from.pointer);
     to.match = 0;
     const auto found = after_.find(ring ? ANY_RING : token);
     if (found != after_.end()) {
@@ -114,20 +101,55 @@ class CopyTracker {
   }
 
   int32_t copied_token(const CopyState& state) const {
-    const int32_t token = query_.text[state.position];
-    if (!ring_[state.position]) return token;
-    std::vector<int32_t> query_rings;
-    for (int i = 0; i < state.position; i++)
-      if (ring_[i]) toggle_ring(query_rings, query_.text[i]);
-    const auto& output_rings = state.open_rings;
-    for (size_t back = 1; back <= std::min(query_rings.size(), output_rings.size()); back++)
-      if (query_rings[query_rings.size() - back] == token) return output_rings[output_rings.size() - back];
-    for (int i = 0; i < query_.labels; i++)
-      if (std::find(output_rings.begin(), output_rings.end(), query_.rings[i]) == output_rings.end()) return query_.rings[i];
-    return token;
+    return ring_[state.position] ? copied_tokens(state, state.position, 1)[0] : text_[state.position];
   }
 
-  int32_t ahead(const CopyState& state, int by) const { return state.position + by < query_.length ? query_.text[state.position + by] : PAD; }
+  // `CopyTracker.copied_tokens`, with `TokenClasses.relabel_rings`.
+  std::vector<int32_t> copied_tokens(const CopyState& state, int position, int length) const {
+    std::vector<int32_t> query_rings, taken = state.open_rings;
+    for (int i = 0; i < position; i++)
+      if (ring_[i]) toggle_ring(query_rings, text_[i]);
+    std::vector<std::pair<int32_t, int32_t>> renamed;
+    for (size_t back = 1; back <= std::min(query_rings.size(), taken.size()); back++)
+      renamed.emplace_back(query_rings[query_rings.size() - back], taken[taken.size() - back]);
+    std::vector<int32_t> tokens(text_.begin() + position, text_.begin() + std::min(position + length, length_ + 1));
+    for (int32_t& token : tokens) {
+      if (!is_ring(token)) continue;
+      const auto found = std::find_if(renamed.begin(), renamed.end(), [&](const auto& pair) { return pair.first == token; });
+      if (found != renamed.end()) {
+        token = found->second;
+        renamed.erase(found);
+        taken.erase(std::find(taken.begin(), taken.end(), token));
+      } else {
+        const int32_t label = token;
+        const auto free = std::find_if(rings_.begin(), rings_.end(), [&](int32_t ring) { return std::find(taken.begin(), taken.end(), ring) == taken.end(); });
+        if (free != rings_.end()) token = *free;
+        renamed.emplace_back(label, token);
+        taken.push_back(token);
+      }
+    }
+    return tokens;
+  }
+
+  // Positions from which to copy and their match lengths, best first: at least the first `count` of them.
+  std::vector<std::pair<int, int>> rank_positions(const CopyState& state, bool is_start, size_t count) const {
+    if (is_start) return starts_;
+    if (!state.match) return {{state.pointer, 0}};
+    std::vector<std::pair<int, int>> ranked;
+    for (int match = state.match; match > 0 && ranked.size() < count; match--) {
+      const uint64_t *level = &state.levels[size_t(match - 1) * words_], *longer = match < state.match ? level + words_ : nullptr;
+      const size_t first = ranked.size();
+      for (int end = 1; end <= length_; end++)
+        if (has(level, end) && !(longer && has(longer, end))) ranked.emplace_back(end, match);
+      std::stable_sort(ranked.begin() + first, ranked.end(), [&](const auto& one, const auto& other) {
+        return std::abs(one.first - state.pointer) < std::abs(other.first - state.pointer);
+      });
+    }
+    return ranked;
+  }
+
+  int query_length() const { return length_; }  // without eos
+  int32_t ahead(const CopyState& state, int by) const { return state.position + by <= length_ ? text_[state.position + by] : PAD; }
 
  private:
   static bool has(const uint64_t* positions, int position) { return positions[position / 64] >> (position % 64) & 1; }
@@ -139,9 +161,21 @@ class CopyTracker {
     }
   }
 
+  int advance_pointer(int32_t token, int pointer) const {
+    if (pointer < length_ && text_[pointer] == token) return pointer + 1;
+    for (int ahead = pointer + 1; ahead < std::min(pointer + 1 + MAX_SKIP, length_); ahead++)
+      if (text_[ahead] == token) return ahead + 1;
+    return pointer;
+  }
+  bool is_ring(int32_t token) const { return std::find(rings_.begin(), rings_.end(), token) != rings_.end(); }
+
   static constexpr int32_t ANY_RING = -1;  // all ring labels count as one token
-  const EncodedQuery& query_;
+  const std::vector<int32_t> text_;
+  const std::vector<int32_t>& rings_;
+  const int length_;  // of the query, without eos
   const int words_;  // of 64 bits that hold a set of positions
+  const int pointer_;  // where the SMILES starts
+  std::vector<std::pair<int, int>> starts_;  // of the molecules, the longest first, each with a match of 0
   std::vector<char> ring_;
   std::map<int32_t, std::vector<uint64_t>> after_;  // positions just after each token of the query
 };
@@ -177,6 +211,7 @@ struct Candidate {  // a token that may become a node
   }
 };
 
+// Finds the number of nodes, `best`, that maximises tokens per second; nodes are added by falling probability.
 struct ThroughputStop {
   const double* seconds;
   int best = 0;
@@ -190,7 +225,7 @@ struct ThroughputStop {
       best = nodes + 1, rate = now;
       return true;
     }
-    for (const int ahead : PROBE_SIZES)
+    for (const int ahead : PROBE_SIZES)  // no later node is more probable than this one, so these rates are upper bounds
       if (tokens + ahead * probability > rate * seconds[nodes + 1 + ahead]) return true;
     return false;
   }

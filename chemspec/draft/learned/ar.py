@@ -6,30 +6,14 @@ would alone.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from itertools import filterfalse, starmap
-from math import exp
+from math import exp, prod
 from typing import Self
 
 from chemspec.draft.base import Drafter
-from chemspec.draft.learned.gamma import AdaptiveGamma, Gamma
-from chemspec.draft.learned.small import DraftGenerator, DraftModelSession, SourcePrefix
+from chemspec.draft.learned.gamma import AdaptiveGamma, Gamma, draft_cost_ratio
+from chemspec.draft.learned.small import DraftGenerator, DraftModelSession, DraftText
 from chemspec.tokenizer import BOS, EOS, PAD
-from chemspec.types import Cost, Draft, Prefix, SourceIds
-
-WIDER = 8  # number of added nodes over which the cost of one more node is averaged
-
-
-@dataclass
-class _Text:
-    """A draft being generated: its prefix, the maximum number of tokens left, its tokens and their probabilities."""
-
-    source: SourceIds
-    prefix: Prefix
-    left: int
-    tokens: list[int] = field(default_factory=list)
-    probs: list[float] = field(default_factory=list)
-    joint_probability: float = 1.0
+from chemspec.types import Cost, Draft, Prefix
 
 
 class GreedyDraftGenerator(DraftGenerator):
@@ -38,33 +22,6 @@ class GreedyDraftGenerator(DraftGenerator):
     def __init__(self, model: DraftModelSession, *, helper: Self | None = None, floor: float = 0.0) -> None:
         super().__init__(model, helper=helper)
         self.floor = floor
-        self._rounds, self._written = 1, 1 if helper is None else 3  # prior: tokens of one round
-
-    def extend_drafts(self, texts: Sequence[tuple[SourceIds, Prefix, int]]) -> None:
-        """Generate drafts from (source, prefix, maximum length) each, to be read by `generated_tokens`."""
-        open_ = list(filterfalse(self._extend_from_scores, starmap(_Text, texts)))
-        while open_:
-            to_score: list[SourcePrefix] = [(text.source, text.prefix) for text in open_]
-            if self.helper is not None:
-                drafts = [(text.source, text.prefix, min(self.stride, text.left - 1)) for text in open_]
-                self.helper.extend_drafts(drafts)
-                for source, prefix, length in drafts:
-                    for token in self.helper.generated_tokens(source, prefix, length)[0]:
-                        prefix = (*prefix, token)
-                        if token != EOS and self.model.can_read(source, prefix):
-                            to_score.append((source, prefix))
-            self.model.score_prefixes(to_score)
-            before = sum(text.left for text in open_)
-            self._rounds += len(open_)
-            moved = list(filterfalse(self._extend_from_scores, open_))
-            self._written += before - sum(text.left for text in open_)
-            open_ = moved
-
-    def generated_tokens(self, source: SourceIds, prefix: Prefix, length: int) -> tuple[list[int], list[float]]:
-        """Return at most `length` tokens generated after a prefix, and their probabilities."""
-        text = _Text(source, prefix, length)
-        self._extend_from_scores(text)
-        return text.tokens, text.probs
 
     def seconds_per_token(self, prefixes: int) -> float:
         """Return the seconds for one more token after each of this number of prefixes."""
@@ -72,24 +29,20 @@ class GreedyDraftGenerator(DraftGenerator):
         if self.helper is None:
             return own_pass(prefixes)
         round_ = self.stride * self.helper.seconds_per_token(prefixes) + own_pass(prefixes * (self.stride + 1))
-        return round_ * self._rounds / self._written
+        return round_ * self.rounds / self.written
 
-    def _extend_from_scores(self, text: _Text) -> bool:
-        """Extend a draft as far as scores are cached; returns whether it is complete."""
-        while text.left > 0 and self.model.can_read(text.source, text.prefix):
-            scores = self.model.cached_scores(text.source, text.prefix)
-            if scores is None:
-                return False
+    def extend(self, text: DraftText, drafted: DraftText | None = None) -> None:
+        """Extend a draft as far as scores are known; see `DraftGenerator.extend`."""
+        joint_probability = prod(text.probs)
+        while text.left > 0 and (scores := self.model.cached_scores(text.source, text.prefix)) is not None:
             token, probability = int(scores.ids[0]), exp(float(scores.log_probs[0]))
-            text.joint_probability *= probability
-            if token in (PAD, BOS) or text.joint_probability < self.floor:
-                break
+            joint_probability *= probability
+            if token in (PAD, BOS) or joint_probability < self.floor:
+                text.left = 0
+                return
             text.tokens.append(token)
             text.probs.append(probability)
-            text.prefix, text.left = (*text.prefix, token), text.left - 1
-            if token == EOS:
-                break
-        return True
+            text.prefix, text.left = (*text.prefix, token), 0 if token == EOS else text.left - 1
 
 
 class Autoregressive(Drafter):
@@ -117,25 +70,16 @@ class Autoregressive(Drafter):
         """Draft for all prefixes of a pass at once; see `Drafter.prepare`."""
         self.writer.release_others([(tuple(source), prefix) for source, prefix, _ in requested])
         if self._length:
-            texts = [(tuple(source), prefix, min(self._length, left)) for source, prefix, left in requested]
-            self.writer.extend_drafts(texts)
+            self.writer.write(
+                [DraftText(tuple(source), prefix, min(self._length, left)) for source, prefix, left in requested]
+            )
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
-        tokens, probs = self.writer.generated_tokens(tuple(source), prefix, min(self._length, max_new_tokens))
-        return [Draft(tuple(tokens), self.name, chances=tuple(probs))] if tokens else []
+        text = DraftText(tuple(source), prefix, min(self._length, max_new_tokens))
+        self.writer.extend(text)  # by the scores computed in `prepare`
+        return [Draft(tuple(text.tokens), self.name, chances=tuple(text.probs))] if text.tokens else []
 
     def observe(self, draft: Draft, accepted: int) -> None:
         """Record the acceptance of a draft; see `Drafter.observe`."""
         self.gamma.record_outcome(accepted, int(accepted < len(draft.tokens)))
-
-
-def draft_cost_ratio(small: float, target: Cost, nodes: int) -> float:
-    """Return the cost ratio c of the wall-time model: cost of one more drafted token, in forward passes of the target.
-
-    `small` is the time of the draft model for one token after each of the `nodes` of the target's pass. Leviathan et
-    al. assume that the cost of a pass does not depend on its number of nodes. On a CPU it does, so the token's node in
-    the target's pass is included.
-    """
-    wider = (target(nodes * (1 + WIDER)) - target(nodes)) / WIDER
-    return (small + wider) / target(nodes)

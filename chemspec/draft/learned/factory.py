@@ -2,8 +2,8 @@
 
 from chemspec.draft.base import Drafter
 from chemspec.draft.inputs import DrafterInputs, draft_sizes
-from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator, draft_cost_ratio
-from chemspec.draft.learned.gamma import AdaptiveGamma, FixedGamma
+from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator
+from chemspec.draft.learned.gamma import AdaptiveGamma, FixedGamma, draft_cost_ratio
 from chemspec.draft.learned.network import Blockwise, Medusa, SpecDrafter
 from chemspec.draft.learned.sampled import Sampled, SamplingDraftGenerator
 from chemspec.draft.learned.small import DraftModelSession

@@ -6,7 +6,10 @@ decoding (1 - a^(g+1)) / ((1 - a) (g c + 1)) times as fast, if a pass costs the 
 
 from math import expm1, log
 
+from chemspec.types import Cost
+
 LONGEST = 32  # maximum draft length
+WIDER = 8  # number of added nodes over which the cost of one more node is averaged
 PROBE = 8  # while drafts do not pay off, one token is drafted every 8 forward passes to update the rate
 
 
@@ -23,6 +26,17 @@ def wall_time_improvement(a: float, g: float, c: float) -> float:
 def best_draft_length(a: float, c: float, *, longest: int = LONGEST) -> int:
     """Return the draft length, 0 to `longest`, with the largest `wall_time_improvement`; the smallest of equals."""
     return max(range(longest + 1), key=lambda g: wall_time_improvement(a, g, c))
+
+
+def draft_cost_ratio(small: float, target: Cost, nodes: int) -> float:
+    """Return the cost ratio c of the wall-time model: cost of one more drafted token, in forward passes of the target.
+
+    `small` is the time of the draft model for one token after each of the `nodes` of the target's pass. Leviathan et
+    al. assume that the cost of a pass does not depend on its number of nodes. On a CPU it does, so the token's node in
+    the target's pass is included.
+    """
+    wider = (target(nodes * (1 + WIDER)) - target(nodes)) / WIDER
+    return (small + wider) / target(nodes)
 
 
 class FixedGamma:
@@ -47,11 +61,11 @@ class AdaptiveGamma:
     # Prior rate: a query is too short to learn it from, and those of the shipped draft models are 0.92 and 0.96.
     RATE = 0.95
 
-    def __init__(self, ratio: float, *, longest: int = LONGEST) -> None:
-        """Start from a cost ratio and the prior rate."""
+    def __init__(self, ratio: float, *, rate: float = RATE, longest: int = LONGEST) -> None:
+        """Start from a cost ratio and a prior rate."""
         check_draft_length(longest)
         self.ratio, self.longest = ratio, longest
-        self.hits, self.tries = self.RATE * self.WEIGHT, self.WEIGHT  # accepted and verified tokens so far
+        self.hits, self.tries = rate * self.WEIGHT, self.WEIGHT  # accepted and verified tokens so far
         self._passes = 0
 
     @property

@@ -8,8 +8,9 @@ newest one, which was predicted from it. The heads predict the tokens after the 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from heapq import heappop, heappush
+from itertools import islice
 from math import exp
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from chemspec.draft.base import Drafter, check_draft_size
 from chemspec.draft.learned.small import SourcePrefix
@@ -17,7 +18,6 @@ from chemspec.model.session import Session
 from chemspec.tokenizer import BOS, EOS, PAD, UNK
 from chemspec.types import Draft, Prefix
 
-P = TypeVar("P")
 Filled = tuple[Sequence[int], Sequence[float]]  # the tokens of the masks after a prefix, and their log-probs
 # Predicts the tokens after every (source, prefix) in one forward pass.
 Fill = Callable[[Sequence[tuple[Sequence[int], Prefix]]], Sequence[Filled]]
@@ -30,39 +30,29 @@ MIN_PROBABILITY = 0.02  # minimum joint probability of a draft's tokens
 Predicted = Sequence[Sequence[tuple[int, float]]]  # the best tokens of each head and their log-probs
 
 
-class LearnedDrafter(Drafter, Generic[P]):
-    """Predicts for all requested prefixes of a pass at once; create one per run.
-
-    It has drafts only for the prefixes of the last `prepare`.
-    """
+class LearnedDrafter(Drafter):
+    """Drafts after all requested prefixes of a pass at once; create one per run."""
 
     has_hooks = True
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._predicted: Mapping[SourcePrefix, P] = {}
+        self._drafts: Mapping[SourcePrefix, Sequence[Draft]] = {}  # after the prefixes of the last `prepare`
 
     @abstractmethod
-    def predict(self, requested: Sequence[tuple[SourcePrefix, int]]) -> Mapping[SourcePrefix, P]:
-        """Return the predictions for requested prefixes, each given with its `max_new_tokens`."""
-
-    @abstractmethod
-    def drafts_of(self, predicted: P, max_new_tokens: int) -> Sequence[Draft]:
-        """Return the drafts that follow from the prediction for one prefix."""
+    def predict(self, requested: Mapping[SourcePrefix, int]) -> Mapping[SourcePrefix, Sequence[Draft]]:
+        """Return the drafts after requested prefixes, each given with its `max_new_tokens`, which is at least 1."""
 
     def prepare(self, requested: Sequence[tuple[Sequence[int], Prefix, int]]) -> None:
-        """Predict for all prefixes of a pass; see `Drafter.prepare`."""
-        self._predicted = self.predict(
-            [((tuple(source), prefix), max_new_tokens) for source, prefix, max_new_tokens in requested]
-        )
+        """Draft after all prefixes of a pass; see `Drafter.prepare`."""
+        self._drafts = self.predict({(tuple(source), prefix): room for source, prefix, room in requested if room > 0})
 
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
-        predicted = self._predicted.get((tuple(source), prefix))
-        return () if predicted is None or max_new_tokens < 1 else self.drafts_of(predicted, max_new_tokens)
+        return self._drafts.get((tuple(source), prefix), ())
 
 
-class SpecDrafter(LearnedDrafter[Filled]):
+class SpecDrafter(LearnedDrafter):
     """One draft per prefix: the tokens of up to `length` masks, up to a minimum joint probability."""
 
     def __init__(self, fill: Fill, *, masks: int, length: int = 0) -> None:
@@ -74,19 +64,17 @@ class SpecDrafter(LearnedDrafter[Filled]):
             message = f"draft length {length}; this drafter was trained to fill {masks} tokens at once, and no more"
             raise ValueError(message)
 
-    def predict(self, requested: Sequence[tuple[SourcePrefix, int]]) -> Mapping[SourcePrefix, Filled]:
-        """Fill the masks after all prefixes of a pass; see `LearnedDrafter.predict`."""
-        keys = [key for key, max_new_tokens in requested if max_new_tokens > 0]
-        self.calls += bool(keys)
-        return dict(zip(keys, self.fill(keys), strict=True)) if keys else {}
-
-    def drafts_of(self, predicted: Filled, max_new_tokens: int) -> Sequence[Draft]:
-        """Return one draft, or none if the first token is improbable; see `LearnedDrafter.drafts_of`."""
-        tokens, log_probs = predicted
-        return sequential_draft(tokens[: min(self.length, max_new_tokens)], log_probs, self.name)
+    def predict(self, requested: Mapping[SourcePrefix, int]) -> Mapping[SourcePrefix, Sequence[Draft]]:
+        """Return at most one draft after every prefix; see `LearnedDrafter.predict`."""
+        self.calls += bool(requested)
+        filled = self.fill(list(requested)) if requested else ()
+        return {
+            key: sequential_draft(tokens[: min(self.length, room)], log_probs, self.name)
+            for (key, room), (tokens, log_probs) in zip(requested.items(), filled, strict=True)
+        }
 
 
-class HeadDrafts(LearnedDrafter[Predicted]):
+class HeadDrafts(LearnedDrafter):
     """Base class of drafters with extra heads; its `calls` are evaluations of the heads."""
 
     reads_states = True
@@ -106,19 +94,25 @@ class HeadDrafts(LearnedDrafter[Predicted]):
         """Read the hidden states from this session."""
         self.read_state = session.hidden_state
 
-    def predict(self, requested: Sequence[tuple[SourcePrefix, int]]) -> Mapping[SourcePrefix, Predicted]:
+    @abstractmethod
+    def drafts_of(self, predicted: Predicted) -> Sequence[Draft]:
+        """Return the drafts that follow from the predictions of the heads after one prefix."""
+
+    def predict(self, requested: Mapping[SourcePrefix, int]) -> Mapping[SourcePrefix, Sequence[Draft]]:
         """Evaluate the heads after all prefixes whose last state is known; see `LearnedDrafter.predict`."""
-        read = [(key, self.read_state(key[0], key[1][:-1])) for key, max_new_tokens in requested if max_new_tokens > 0]
+        read = [(key, self.read_state(key[0], key[1][:-1])) for key in requested]
         states = {key: state for key, state in read if state is not None}
         if not states:
             return {}
         self.calls += 1
         ids, log_probs = self.predict_heads(list(states.values()), self.CANDIDATES)
         return {
-            key: [
-                [pair for pair in zip(*head, strict=True) if pair[0] not in NEVER]
-                for head in zip(tokens[: self.length], scores[: self.length], strict=True)
-            ]
+            key: self.drafts_of(
+                [
+                    [pair for pair in zip(*head, strict=True) if pair[0] not in NEVER]
+                    for head in islice(zip(tokens, scores, strict=True), min(self.length, requested[key]))
+                ]
+            )
             for key, tokens, scores in zip(states, ids, log_probs, strict=True)
         }
 
@@ -128,9 +122,9 @@ class Blockwise(HeadDrafts):
 
     NAME = "blockwise"
 
-    def drafts_of(self, predicted: Predicted, max_new_tokens: int) -> Sequence[Draft]:
-        """Return one draft, or none if the first token is improbable; see `LearnedDrafter.drafts_of`."""
-        best = [head[0] for head in predicted[:max_new_tokens]]
+    def drafts_of(self, predicted: Predicted) -> Sequence[Draft]:
+        """Return one draft, or none if the first token is improbable; see `HeadDrafts.drafts_of`."""
+        best = [head[0] for head in predicted]
         return sequential_draft([token for token, _ in best], [p for _, p in best], self.name)
 
 
@@ -148,9 +142,9 @@ class Medusa(HeadDrafts):
         super().__init__(predict_heads, heads=heads, length=length)
         self.count, self.nodes = count, nodes
 
-    def drafts_of(self, predicted: Predicted, max_new_tokens: int) -> Sequence[Draft]:
-        """Return the leaves of the tree; see `LearnedDrafter.drafts_of`."""
-        paths = self._likeliest_paths(predicted[:max_new_tokens])
+    def drafts_of(self, predicted: Predicted) -> Sequence[Draft]:
+        """Return the leaves of the tree; see `HeadDrafts.drafts_of`."""
+        paths = self._likeliest_paths(predicted)
         inner = {path[:-1] for path in paths}
         leaves = [path for path in paths if path not in inner][: self.count or None]
         return [
@@ -158,7 +152,7 @@ class Medusa(HeadDrafts):
             for path in leaves
         ]
 
-    def _likeliest_paths(self, predicted: Sequence[Sequence[tuple[int, float]]]) -> list[tuple[tuple[int, float], ...]]:
+    def _likeliest_paths(self, predicted: Predicted) -> list[tuple[tuple[int, float], ...]]:
         """Return the most probable paths of (token, probability), sorted, so parents come before children."""
         heap: list[tuple[float, int, tuple[tuple[int, float], ...]]] = [(-1.0, 0, ())]
         paths: list[tuple[tuple[int, float], ...]] = []

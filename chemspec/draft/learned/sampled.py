@@ -9,12 +9,12 @@ rule, so each token has the medium model's distribution, by which the target ver
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, takewhile
+from itertools import takewhile
 from typing import Self
 
 from chemspec.draft.learned.gamma import Gamma
 from chemspec.draft.learned.network import LearnedDrafter
-from chemspec.draft.learned.small import DraftGenerator, DraftModelSession, SourcePrefix
+from chemspec.draft.learned.small import DraftGenerator, DraftModelSession, DraftText, SourcePrefix
 from chemspec.draft.rejection import DraftedToken, Nucleus, Seeded, accept_or_resample
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Draft, Prefix, SourceIds
@@ -44,17 +44,6 @@ class SampleRequest:
     waiting: Sequence[SampledSequence] = ()  # sequences that need next tokens now
 
 
-@dataclass
-class DraftRequest:
-    """A draft to sample: `drafted_tokens` and at most `left` more tokens after `prefix`."""
-
-    source: SourceIds
-    prefix: Prefix
-    left: int
-    rng: Seeded
-    drafted_tokens: list[DraftedToken] = field(default_factory=list)
-
-
 class SamplingDraftGenerator(DraftGenerator):
     """Samples drafts from a small model that scores the whole vocabulary, with temperature and top-p."""
 
@@ -62,44 +51,23 @@ class SamplingDraftGenerator(DraftGenerator):
         super().__init__(model, helper=helper)
         self.nucleus = nucleus
 
-    def sample_drafts(self, texts: Sequence[DraftRequest]) -> None:
-        """Sample every draft to its end."""
-        while unfinished := [text for text in texts if text.left > 0 and self.model.can_read(text.source, text.prefix)]:
-            drafts = [
-                DraftRequest(text.source, text.prefix, min(self.stride, text.left - 1), text.rng) for text in unfinished
-            ]
-            if self.helper is not None:
-                self.helper.sample_drafts(drafts)
-            self.model.score_prefixes(
-                (text.source, prefix)
-                for text, draft in zip(unfinished, drafts, strict=True)
-                for prefix in _scorable_prefixes(text.prefix, draft.drafted_tokens)
-                if self.model.can_read(text.source, prefix)
-            )
-            for text, draft in zip(unfinished, drafts, strict=True):
-                self._accept_drafted(text, draft.drafted_tokens)
-
-    def _accept_drafted(self, text: DraftRequest, drafted_tokens: Sequence[DraftedToken]) -> None:
-        """Extend the draft by drafted tokens up to the first rejected one, and by one more token."""
-        for drafted in (*drafted_tokens, None):
+    def extend(self, text: DraftText, drafted: DraftText) -> None:
+        """Extend a draft by the helper's tokens up to the first rejected one, and by one more token."""
+        assert text.rng is not None
+        for token in (*map(DraftedToken, drafted.tokens, drafted.probs), None):
             scores = self.model.cached_scores(text.source, text.prefix)
             if text.left == 0 or scores is None:
                 return
-            probs = self.nucleus(scores)
-            step = accept_or_resample(drafted, probs, text.rng)
-            text.drafted_tokens.append(DraftedToken(step.token, probs))
+            distribution = self.nucleus(scores)
+            step = accept_or_resample(token, distribution, text.rng)
+            text.tokens.append(step.token)
+            text.probs.append(distribution)
             text.prefix, text.left = (*text.prefix, step.token), 0 if step.token == EOS else text.left - 1
             if not step.drafted:
                 return
 
 
-def _scorable_prefixes(prefix: Prefix, drafted_tokens: Sequence[DraftedToken]) -> list[Prefix]:
-    """Return the prefix and its extensions by the drafted tokens, up to eos."""
-    tokens = takewhile(lambda token: token != EOS, (drafted.token for drafted in drafted_tokens))
-    return list(accumulate(tokens, lambda path, token: (*path, token), initial=prefix))
-
-
-class Sampled(LearnedDrafter[list[Draft]]):
+class Sampled(LearnedDrafter):
     """Drafter of speculative sampling; create one per run."""
 
     def __init__(self, generator: SamplingDraftGenerator, gamma: Callable[[], Gamma], *, name: str) -> None:
@@ -118,29 +86,23 @@ class Sampled(LearnedDrafter[list[Draft]]):
         """Number of forward passes of the draft models so far."""
         return self.generator.calls
 
-    def predict(self, requested: Sequence[tuple[SourcePrefix, int]]) -> Mapping[SourcePrefix, list[Draft]]:
+    def predict(self, requested: Mapping[SourcePrefix, int]) -> Mapping[SourcePrefix, list[Draft]]:
         """Sample drafts for the waiting sequences of all requests; see `LearnedDrafter.predict`."""
-        limits, drafts = dict(requested), dict[SourcePrefix, list[Draft]]()
-        ordered: list[tuple[SampledSequence, DraftRequest]] = []
+        drafts: dict[SourcePrefix, list[Draft]] = {}
+        ordered: list[tuple[SampledSequence, DraftText]] = []
         for request in self.requests:
-            sequences = [sequence for sequence in request.waiting if (request.source, sequence.prefix) in limits]
+            sequences = [sequence for sequence in request.waiting if (request.source, sequence.prefix) in requested]
             length = request.gamma.next_length() if sequences else 0
             for sequence in sequences:
-                left = min(length, limits[request.source, sequence.prefix])
-                ordered.append((sequence, DraftRequest(request.source, sequence.prefix, left, request.rng)))
-        self.generator.release_others(list(limits))
-        self.generator.sample_drafts([draft_request for _, draft_request in ordered])
-        for sequence, draft_request in ordered:
-            sequence.drafted_tokens.extend(draft_request.drafted_tokens)
-            sampled = (drafted.token for drafted in draft_request.drafted_tokens)
-            tokens = tuple(takewhile(lambda token: token not in (BOS, PAD), sampled))  # these may be sampled
+                left = min(length, requested[request.source, sequence.prefix])
+                ordered.append((sequence, DraftText(request.source, sequence.prefix, left, request.rng)))
+        self.generator.release_others(list(requested))
+        self.generator.write([text for _, text in ordered])
+        for sequence, text in ordered:
+            sequence.drafted_tokens.extend(map(DraftedToken, text.tokens, text.probs))
+            tokens = tuple(takewhile(lambda token: token not in (BOS, PAD), text.tokens))  # these may be sampled
             if tokens:
-                key = (draft_request.source, sequence.prefix)
-                probs = tuple(float(drafted.probs[drafted.token]) for drafted in draft_request.drafted_tokens)
-                draft = Draft(tokens, self.name, chances=probs[: len(tokens)])
-                drafts.setdefault(key, []).append(draft)
+                chances = (float(probs[token]) for token, probs in zip(tokens, text.probs, strict=False))
+                draft = Draft(tokens, self.name, chances=tuple(chances))
+                drafts.setdefault((text.source, sequence.prefix), []).append(draft)
         return drafts
-
-    def drafts_of(self, predicted: list[Draft], max_new_tokens: int) -> Sequence[Draft]:
-        """Return the sampled drafts; see `LearnedDrafter.drafts_of`."""
-        return predicted

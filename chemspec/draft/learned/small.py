@@ -3,12 +3,16 @@
 Each prefix is computed once per run, so drafting continues where the last draft was accepted.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
-from typing import Self
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate, takewhile
+from typing import Any, Self
 
+from chemspec.draft.rejection import Seeded
 from chemspec.model.runner import Backend
 from chemspec.model.session import Session
+from chemspec.tokenizer import EOS
 from chemspec.types import Cost, Prefix, Scores, SourceIds
 
 SourcePrefix = tuple[SourceIds, Prefix]  # a query's token ids and a prefix of its output
@@ -83,7 +87,19 @@ class DraftModelSession:
         self._open = [(session, numbers) for session, numbers in self._open if numbers]
 
 
-class DraftGenerator:
+@dataclass
+class DraftText:
+    """A draft being generated: tokens after `prefix`, which grows with them, and at most `left` more."""
+
+    source: SourceIds
+    prefix: Prefix
+    left: int
+    rng: Seeded | None = None  # source of randomness of a sampled draft
+    tokens: list[int] = field(default_factory=list)
+    probs: list[Any] = field(default_factory=list)  # of each token; of a sampled one the distribution (V,)
+
+
+class DraftGenerator(ABC):
     """Base class of batched draft generation with a small model, optionally drafted for by a smaller one.
 
     The helper is a generator of the same kind with a smaller model that drafts for this one, `stride` tokens at a time.
@@ -94,6 +110,31 @@ class DraftGenerator:
 
     def __init__(self, model: DraftModelSession, *, helper: Self | None = None) -> None:
         self.model, self.helper = model, helper
+        self.rounds, self.written = 1, 1 if helper is None else 3  # prior: tokens of one round
+
+    @abstractmethod
+    def extend(self, text: DraftText, drafted: DraftText) -> None:
+        """Extend a draft as far as scores are known, given the helper's draft after it; at its end set `left` to 0."""
+
+    def write(self, texts: Sequence[DraftText]) -> None:
+        """Generate every draft to its end."""
+        while unfinished := [text for text in texts if text.left > 0 and self.model.can_read(text.source, text.prefix)]:
+            drafts = [
+                DraftText(text.source, text.prefix, min(self.stride, text.left - 1), text.rng) for text in unfinished
+            ]
+            if self.helper is not None:
+                self.helper.write(drafts)
+            self.model.score_prefixes(
+                (text.source, prefix)
+                for text, draft in zip(unfinished, drafts, strict=True)
+                for prefix in _prefixes_along(text.prefix, draft.tokens)
+                if self.model.can_read(text.source, prefix)
+            )
+            before = sum(len(text.prefix) for text in unfinished)
+            for text, draft in zip(unfinished, drafts, strict=True):
+                self.extend(text, draft)
+            self.rounds += len(unfinished)
+            self.written += sum(len(text.prefix) for text in unfinished) - before
 
     def release_others(self, prefixes: Sequence[SourcePrefix]) -> None:
         """Release everything that these prefixes do not need."""
@@ -105,3 +146,9 @@ class DraftGenerator:
     def calls(self) -> int:
         """Number of forward passes of the draft models so far."""
         return self.model.calls + (self.helper.calls if self.helper else 0)
+
+
+def _prefixes_along(prefix: Prefix, tokens: Sequence[int]) -> Iterator[Prefix]:
+    """Return the prefix and its extensions by drafted tokens, up to eos."""
+    drafted = takewhile(lambda token: token != EOS, tokens)
+    return accumulate(drafted, lambda path, token: (*path, token), initial=prefix)

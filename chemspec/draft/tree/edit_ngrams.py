@@ -10,18 +10,18 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
-from chemspec.draft.copy import TokenClasses
-from chemspec.draft.tree.copy_state import CopyState, CopyTracker
+from chemspec.draft.copy import CopyState, CopyTracker, TokenClasses
 from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import Prefix
 
 COPY = -1  # the step that copies the query's token at the position of the copy state
-CHILD_BASE = 1 << 20  # in `EditNgramTable.from_nodes`, the key of a child is parent * CHILD_BASE + entry
 Steps = tuple[tuple[int, float], ...]  # steps with their probabilities, most probable first
 # Boundaries of the classes of a table's probabilities.
 EDGES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98)
@@ -41,6 +41,13 @@ def edit_context(text: Sequence[int], state: CopyState, prefix: Prefix) -> list[
     return [last[-1], match, last[-2], ahead[0], last[-3], ahead[1], last[-4], ahead[2], last[-5], last[-6], last[-7]]
 
 
+class Node(NamedTuple):
+    """A context on the way to a table."""
+
+    steps: Steps
+    below: dict[int, Node]  # longer contexts, by their last entry
+
+
 @dataclass(frozen=True)
 class EditNgramTable:
     """Edit table: a tree over contexts, as arrays that compiled code reads in place.
@@ -56,25 +63,19 @@ class EditNgramTable:
     thousandths: array[int]  # probability of every step
 
     @classmethod
-    def from_nodes(cls, children: Mapping[int, int], steps: Sequence[Steps]) -> EditNgramTable:
-        """Return a table from the most probable next steps of its nodes, which may be in any order, parents first.
-
-        `children` maps parent * CHILD_BASE + context entry to a node.
-        """
-        below: dict[int, list[tuple[int, int]]] = {}
-        for key, node in children.items():
-            below.setdefault(key // CHILD_BASE, []).append((key % CHILD_BASE, node))
-        order, entries, firsts = [0], [0], [1]
+    def from_tree(cls, root: Node) -> EditNgramTable:
+        """Return a table of a node and all below it."""
+        order, entries, firsts = [root], [0], [1]
         for node in order:  # grows during iteration
-            for entry, child in sorted(below.get(node, ())):
+            for entry, child in sorted(node.below.items()):
                 order.append(child)
                 entries.append(entry)
             firsts.append(len(order))
-        flat = [step for node in order for step in steps[node]]
+        flat = [step for node in order for step in node.steps]
         return cls(
             array("i", firsts),
             array("i", entries),
-            array("i", accumulate((len(steps[node]) for node in order), initial=0)),
+            array("i", accumulate((len(node.steps) for node in order), initial=0)),
             array("i", [token for token, _ in flat]),
             array("H", [round(1000 * probability) for _, probability in flat]),
         )
@@ -110,67 +111,55 @@ def count_edits(
     The probabilities of a context must differ from those of the shorter one by `min_change`, summed over the steps. In
     trials this removed two thirds of a table without costing forward passes.
     """
-    counts: list[dict[int, int]] = [{}]
-    below: list[dict[int, int]] = [{}]
+    root = _Context()
     for source, target in pairs:
         tracker = CopyTracker(source, token_classes)
         prefix: Prefix = (BOS,)
         state = tracker.state_after(prefix)
         for token in (*target, EOS):
             step = COPY if tracker.copied_token(state) == token else token
-            node = 0
-            counts[0][step] = counts[0].get(step, 0) + 1
+            context = root
+            context.counts[step] += 1
             for entry in edit_context(tracker.text, state, prefix):
-                child = below[node].get(entry)
-                is_new = child is None
-                if child is None:
-                    # A context grows by one entry per visit: a context seen once needs no longer path.
-                    child = below[node][entry] = len(counts)
-                    counts.append({})
-                    below.append({})
-                counts[child][step] = counts[child].get(step, 0) + 1
-                node = child
-                if is_new:
+                is_new = entry not in context.below
+                context = context.below.setdefault(entry, _Context())
+                context.counts[step] += 1
+                if is_new:  # a context grows by one entry per visit: one seen once needs no longer path
                     break
             if token != EOS:
                 prefix = (*prefix, token)
                 state = tracker.advance_state(state, prefix)
-    return _prune_table(counts, below, min_visits, min_change, max_steps)
 
-
-def _prune_table(
-    counts: list[dict[int, int]], below: list[dict[int, int]], min_visits: int, min_change: float, max_steps: int
-) -> EditNgramTable:
-    children: dict[int, int] = {}
-    steps: list[Steps] = [()]
-
-    def smoothed_shares(node: int, shorter: dict[int, float]) -> dict[int, float]:
+    def smoothed_shares(counts: Counter[int], shorter: dict[int, float]) -> dict[int, float]:
         """Return relative frequencies, smoothed by the shorter context with a weight of two visits."""
-        seen, weight = counts[node], 2.0 if shorter else 0.0
-        total = sum(seen.values()) + weight
-        shares = {step: (seen.get(step, 0) + weight * shorter.get(step, 0.0)) / total for step in {*seen, *shorter}}
+        weight = 2.0 if shorter else 0.0
+        total = counts.total() + weight
+        shares = {step: (counts[step] + weight * shorter.get(step, 0.0)) / total for step in {*counts, *shorter}}
         return dict(sorted(shares.items(), key=lambda pair: (-pair[1], pair[0]))[:max_steps])
 
-    def keep(node: int, shares: dict[int, float], number: int) -> None:
-        """Store a node's steps and those of its children that differ enough."""
-        steps[number] = tuple((step, share) for step, share in shares.items() if share >= 0.01)
-        for entry, child in sorted(below[node].items()):
-            new = len(steps)
-            if sum(counts[child].values()) < min_visits:
+    def prune(context: _Context, shares: dict[int, float]) -> Node:
+        """Return a context with those below it that differ enough."""
+        below = {}
+        for entry, longer in context.below.items():
+            if longer.counts.total() < min_visits:
                 continue
-            child_shares = smoothed_shares(child, shares)
-            children[number * CHILD_BASE + entry] = new
-            steps.append(())
-            keep(child, child_shares, new)
-            change = sum(abs(child_shares.get(s, 0) - shares.get(s, 0)) for s in {*child_shares, *shares})
-            if len(steps) == new + 1 and change <= min_change:
-                steps.pop()
-                del children[number * CHILD_BASE + entry]
+            longer_shares = smoothed_shares(longer.counts, shares)
+            node = prune(longer, longer_shares)
+            change = sum(abs(longer_shares.get(s, 0) - shares.get(s, 0)) for s in {*longer_shares, *shares})
+            if node.below or change > min_change:
+                below[entry] = node
+        return Node(tuple((step, share) for step, share in shares.items() if share >= 0.01), below)
 
-    if counts[0]:
-        keep(0, smoothed_shares(0, {}), 0)
-    return EditNgramTable.from_nodes(children, steps)
+    return EditNgramTable.from_tree(prune(root, smoothed_shares(root.counts, {})) if root.counts else Node((), {}))
+
+
+@dataclass(slots=True)
+class _Context:
+    """How often each step followed a context, and the longer contexts by their last entry."""
+
+    counts: Counter[int] = field(default_factory=Counter)
+    below: dict[int, _Context] = field(default_factory=dict)
 
 
 # The table of a model without calibration: no edits, copying only.
-COPY_ONLY = EditNgramTable.from_nodes({}, [((COPY, 0.9),)])
+COPY_ONLY = EditNgramTable.from_tree(Node(((COPY, 0.9),), {}))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from chemspec.draft.tree.edit_ngrams import CHILD_BASE, COPY, EditNgramTable
+from chemspec.draft.tree.edit_ngrams import COPY, EditNgramTable
 from chemspec.system.files import write_bytes_atomic
 from chemspec.system.untrusted import parse_untrusted_json
 from chemspec.tokenizer import BOS, EOS, PAD
@@ -19,6 +19,7 @@ from chemspec.tokenizer import BOS, EOS, PAD
 Ints = NDArray[np.int64]
 COLUMNS = ("children", "entries", "steps", "tokens", "thousandths")
 LARGEST = 1 << 26  # maximum number of nodes or steps; the shipped tables have 50,000 and 150,000
+MAX_ENTRIES = 1 << 20  # larger than any entry
 MATCH_LEVEL = 2  # depth at which the context entry is a match class, not a token: see `edit_ngrams.edit_context`
 MATCH_CLASSES = 5
 GONE = -2  # id of tokens that the other vocabulary does not have
@@ -80,7 +81,7 @@ def _translate_table(table: EditNgramTable, new_ids: Ints, deepest: int = LARGES
             break
         if depth != MATCH_LEVEL:
             entries[first:end] = new_ids[entries[first:end]]
-        keys = numbers[parents[first - 1 : end - 1]] * CHILD_BASE + entries[first:end]
+        keys = numbers[parents[first - 1 : end - 1]] * MAX_ENTRIES + entries[first:end]
         usable = np.flatnonzero((numbers[parents[first - 1 : end - 1]] >= 0) & (entries[first:end] >= 0))
         level = first + usable[np.argsort(keys[usable])]
         numbers[level] = np.arange(count, count + len(level))
