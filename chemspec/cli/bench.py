@@ -26,12 +26,12 @@ def benchmark_speed(context: typer.Context, *, settings: BenchSettings) -> dict[
     if context.invoked_subcommand:
         refuse_group_options(context)
         return None
-    from chemspec.bench import speed, speed_table
+    from chemspec.bench import speed
 
     with console.progress_bar("measuring") as report:
         measured = speed.run_benchmark(settings, progress=report)
-    console.print_table(speed_table.build_table(measured))
-    console.print_sentence(speed_table.summary_sentence(measured))
+    console.print_table(speed.build_table(measured))
+    console.print_sentence(speed.summary_sentence(measured))
     return measured
 
 
@@ -83,16 +83,16 @@ def measure_papers(*, suite: PapersSettings, out: Path = Path("runs/papers")) ->
     Options:
         out: output folder for the numbers, as JSON and CSV.
     """
-    from chemspec.bench import papers, papers_tables
+    from chemspec.bench import papers
 
     with console.progress_bar("measuring") as report:
         measured = papers.measure_tables(suite, progress=report)
     document = {"command": opt.command_line(), **measured}
-    for file in papers_tables.write_report(document, out):
+    for file in papers.write_report(document, out):
         console.print_note(str(file))
-    for table in papers_tables.terminal_tables(document):
+    for table in papers.terminal_tables(document):
         console.print_table(table)
         console.print_line("")
-    for text in (*papers_tables.LEGEND, *document["notes"]):
+    for text in (*papers.LEGEND, *document["notes"]):
         console.print_sentence(text, "dim")
     return document

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from chemspec.bench.papers_tables import group_row
+from chemspec.bench.papers import group_row
 
 INK = "#6f7781"  # contrast above 4 on white and on near-black
 COLORS = ("#2f8fd0", "#d9682a", "#2fa36b", "#a56bd1", "#a07d1f", "#d05a8a")  # above 3
