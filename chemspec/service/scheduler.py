@@ -15,7 +15,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from operator import attrgetter
 from threading import Condition, Thread
@@ -26,7 +26,7 @@ from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.service.limits import Limits, RefusedError
 from chemspec.service.metrics import Metrics
 from chemspec.settings import DecodeSettings
-from chemspec.types import DecodeResult, Pass
+from chemspec.types import DecodeResult
 
 STOPPED = "the service was stopped before this query was finished; try again"
 RETRY_AFTER = 2  # seconds after which a client may try again if the queue is full
@@ -58,7 +58,7 @@ class Search:
     engine: Engine
     settings: DecodeSettings
     deadline: Deadline
-    widest: bool = False  # whether the widest list is searched until the deadline (`chemspec.engine.deadline`)
+    widest: bool = False  # the widest list is searched until the deadline, one query at a time (`engine.deadline`)
 
 
 def _queue_full_error(waiting_of_client: int = 0) -> RefusedError:
@@ -73,7 +73,7 @@ def stopping_error() -> RefusedError:
 
 def _can_share_batch(job: Job, other: Job) -> bool:
     same = job.search.model == other.search.model and job.search.settings == other.search.settings
-    return same and not job.decoded_alone and not other.decoded_alone
+    return same and not job.search.widest and not other.search.widest
 
 
 def _decode_within(engine: Engine, job: Job, before_pass: Callable[[], None]) -> DecodeResult:
@@ -107,17 +107,11 @@ class Job:
     search: Search
     ready: PreparedQuery
     result: asyncio.Future[DecodeResult]  # set when it is finished
-    watch: Callable[[Pass], None] | None = None  # for a stream, called with every pass; the query is then decoded alone
     abandoned: bool = False  # set if no client waits for it; decoding stops if the whole batch is abandoned
     arrived: float = field(default_factory=time.monotonic)  # on the monotonic clock
     client: str = ""  # anonymous client name; see `guard`
     priority: int = 0  # position in the queue, set by the scheduler; the lowest is next
     best: DecodeResult | None = None  # of `widest`: the list of the widest complete search so far
-
-    @property
-    def decoded_alone(self) -> bool:
-        """Whether it cannot share a batch: a stream, or a query with a deadline."""
-        return self.watch is not None or self.search.widest
 
 
 class Scheduler:
@@ -189,7 +183,7 @@ class Scheduler:
                     return
                 first = self._next_job()
                 room = max(1, self._limits.batch_size // first.search.settings.augment)
-                batch = self._take_batch(1 if first.decoded_alone else room, first)
+                batch = self._take_batch(1 if first.search.widest else room, first)
             self._metrics.batch.labels(first.search.model).observe(len(batch))
             began = time.monotonic()
             with suppress(_AbandonedError):
@@ -224,9 +218,6 @@ class Scheduler:
             if all(job.abandoned for job in under_way):
                 raise _AbandonedError
 
-        if first.watch is not None:
-            yield first, self._decode_stream(engine, first, first.watch, before_pass)
-            return
         if first.search.widest:
             yield first, _decode_within(engine, first, before_pass)
             return
@@ -267,21 +258,6 @@ class Scheduler:
             if len(batch) == 1:
                 return [_failed_result(batch[0], error)]
         return [result for job in batch for result in self._decode_isolating_failures(engine, [job], before_pass)]
-
-    def _decode_stream(
-        self, engine: Engine, job: Job, watch: Callable[[Pass], None], before_pass: Callable[[], None]
-    ) -> DecodeResult:
-        settings = job.search.settings
-        settings = replace(settings, record=settings.augment == 1)  # the recorded tree gives the text so far
-        try:
-            for event in engine.stream(job.ready.text, settings):
-                if isinstance(event, DecodeResult):
-                    return event
-                before_pass()
-                self._loop.call_soon_threadsafe(watch, event)
-        except Exception as error:
-            return _failed_result(job, error)
-        raise AssertionError("a stream ends with its result")
 
     def _deliver(self, job: Job, result: DecodeResult) -> None:
         def resolve() -> None:

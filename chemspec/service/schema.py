@@ -78,12 +78,6 @@ class Question(ReviewQuestion):
     )
 
 
-class StreamQuestion(DecodeOptions):
-    """One query, whose forward passes are streamed."""
-
-    query: Text = Field(description="SMILES or reaction SMILES")
-
-
 class Answer(BaseModel):
     """A prediction; votes, best_rank and score with augmentation, confidence if calibrated."""
 

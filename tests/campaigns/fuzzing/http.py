@@ -27,7 +27,6 @@ HOW = {
 }  # fmt: skip
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/predict": {"queries": ["CCO", "CN"], "within": 1.0},
-    "/v1/stream": {"query": "CC(=O)Nc1ccccc1"},
     "/predictions/retro": {"model_name": "retro", "smiles": ["CCO", "CN"]},
 }
 OTHERS = ("/v1/models", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/")
