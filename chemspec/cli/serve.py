@@ -8,7 +8,6 @@ from chemspec.cli.base import command
 from chemspec.cli.options import Runtime
 from chemspec.service.limits import Endpoint, Limits, Replicas, RequestLimits
 from chemspec.system import extras, files
-from chemspec.system.host_check import AllowedHosts
 from chemspec.terminal import console
 
 
@@ -29,6 +28,8 @@ def launch_app(
         watch: rerun pages when a source file changes, for developers.
     """
     extras.require_packages("streamlit", "altair", "pandas", "pyarrow", what="the app")
+    from chemspec.system.host_check import AllowedHosts
+
     Endpoint(port=port)  # refuses a port out of range
     allowed = AllowedHosts.of(host, allowed_host or [])
     if warning := files.permission_warning():
