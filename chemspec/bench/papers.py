@@ -2,9 +2,9 @@
 
 `papers.tsv` has the rows: what is measured, `against` which row, the speed-up that a paper reports (`paper`) and how
 much of its drafts is accepted, each with its table, and a drafter that the row `needs` beside its own. `papers.toml`
-has other figures of the papers, and the columns of tables. Compared rows alternate query by query, so that other load
-on the machine affects all of them alike. A row that runs out of time uses as many queries as it can, in the same order,
-and is compared with the standard decoder on these.
+has other figures of the papers, and titles and columns of tables. Compared rows alternate query by query, so that other
+load on the machine affects all of them alike. A row that runs out of time uses as many queries as it can, in the same
+order, and is compared with the standard decoder on these.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ def settings_by_table(task: Task, have: Sequence[str]) -> dict[str, list[Setting
         settings = DecodeSettings(
             decoder=row["decoder"], drafter=row["drafter"], drafting="fixed", tau=float(row["tau"]), **numbers
         )
-        setting = Setting(row["name"], settings, row["against"], row["paper"], row["paper_accepted"])
-        by_table[row["table"]].append(setting)
+        facts = {name: row[name] for name in ("group", "label", "paper", "paper_accepted")}
+        by_table[row["table"]].append(Setting(row["name"], settings, row["against"], facts))
     return by_table
 
 
@@ -133,8 +133,7 @@ def _report_row(row: Row) -> dict[str, Any]:
     report, setting = row.report(), row.setting
     if not setting.settings.exact:
         report["acceptance_rate"] = None
-    figures = {"paper": setting.paper, "paper_accepted": setting.paper_accepted}
-    return {"name": setting.name, **report, "drafter": setting.settings.drafts_by, **figures}
+    return {"name": setting.name, **report, "drafter": setting.settings.drafts_by, **setting.facts}
 
 
 def _speedups_per_query(row: Row) -> list[tuple[float, float]]:
@@ -170,7 +169,7 @@ def _undrafted_rows(
     plain = DecodeSettings(decoder="greedy", n=1, batch_size=1, drafting="fixed", drafter="none")
     names = ["the model", *small]
     entries = [
-        (each, Setting(name, plain, names[0] * (each is not engine), FIGURES["alone"].get(name, "")))
+        (each, Setting(name, plain, names[0] * (each is not engine), {"paper": FIGURES["alone"].get(name, "")}))
         for each, name in zip(engines, names, strict=True)
     ]
     rows = race_settings(entries, queries, seconds=suite.seconds)
@@ -202,42 +201,19 @@ def _card_accuracy_rows(engine: Engine) -> list[dict[str, Any]]:
 
 # --- tables and files ------------------------------------------------------------------------------
 
-TITLES = {
-    "forward": "Greedy product prediction (A, table 2, whose B=32 is 15.0 times as fast as B=1)",
-    "retro": "Beams for retrosynthesis (A, table 3)",
-    "curve": "Latency and throughput by batch size, forward, greedy (X, figure 5)",
-    "learned": "Learned drafters (X, tables 1 to 4, 6 and 14; T, tables 2 to 5)",
-    "alone": "The models alone, greedy (T, table 1)",
-    "cards": "Accuracy on whole test sets, from the models' cards (A, tables 1 and 4)",
-    "accuracy": "Accuracy on the queries of this run (A, table 4)",
-}
-LEGEND = (
-    "times faster: than the standard row of its group, the median over queries with its 95 % interval; [in brackets]: "
-    "fewer than 30 queries, or fewer than five timed batches, which have no interval.",
-    "paper: A on an H100 without a key-value cache; X on a P100, against greedy decoding; T with T5 on translation.",
-    "accepted: of the answer's tokens; Tok.: tokens a pass; hits: of the drafted tokens (T's alpha); k, g: draft "
-    "length.",
-    "nodes: a pass; lists, first, same: share of queries with the answers, or the first answer, of the standard row.",
-)
-
 
 def terminal_tables(report: Mapping[str, Any]) -> Iterator[Table]:
     """Yield the tables for a terminal of 100 columns."""
-    for name in TIMED:
+    for name, columns in FIGURES["narrow"].items():
         rows: list[dict[str, Any]] = []
         group = None
         for row in map(display_row, report[name]):
-            within = group_row(row, name) if name != "curve" else {"group": row["drafter"], "name": f"B={row['batch']}"}
-            if within["group"] != group:
-                group = within["group"]
+            if row.get("group") != group:
+                group = row["group"]
                 rows.append({**dict.fromkeys(row), "short": group})
-            rows.append({**row, "short": f"  {within['name']}"})
-        yield tables.terminal(FIGURES["narrow"][name], rows, title=TITLES[name])
-    for name in ("alone", "cards", "accuracy"):
-        if report[name]:
-            left_out = ("task", "top-2", "top-25")
-            columns = {key: form for key, form in FIGURES["columns"][name].items() if key not in left_out}
-            yield tables.terminal(columns, map(display_row, report[name]), title=TITLES[name])
+            rows.append({**row, "short": f"  {row.get('label')}"})
+        if rows:
+            yield tables.terminal(columns, rows, title=FIGURES["titles"][name])
 
 
 def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -270,21 +246,6 @@ def _format_speedup(row: Mapping[str, Any]) -> str | None:
 def _format_percent(share: Mapping[str, float]) -> str:
     text = f"{100 * share['value']:.1f}"
     return text + f" ({100 * share['low']:.0f}-{100 * share['high']:.0f})" if "low" in share else text
-
-
-def group_row(row: Mapping[str, Any], table: str) -> dict[str, Any]:
-    """Return the group of a row, its name within it, its median and quartiles, and these as text."""
-    group, _, name = row["name"].partition(", ")
-    if table == "forward":
-        group, name = f"batch {row['batch']}", row["name"].rpartition(", B=")[0]
-    elif table == "learned":
-        group, _, name = row["name"].rpartition(", ")
-        if group.endswith("speculative sampling"):
-            group, name = f"{row['name'].split(', ')[0]}, sampling", f"speculative, {name}"
-    speedup = "" if row["speedup"] is None else f" ({row['speedup']:.2f}x)"
-    words = f"{row['median_ms']:.1f} ms{speedup}"
-    numbers = {"median": row["median_ms"], "low": row["q1_ms"], "high": row["q3_ms"]}
-    return {"group": group, "name": name, **numbers, "words": words}
 
 
 def write_report(report: Mapping[str, Any], folder: Path) -> list[Path]:

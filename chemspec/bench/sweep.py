@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from random import Random
@@ -25,14 +25,13 @@ Answers = Sequence[Sequence[tuple[Any, ...]]]  # per query the tokens, or token 
 class Setting(NamedTuple):
     """Named decoding settings; `baseline` names an earlier setting to compare with, if any.
 
-    `paper` and `paper_accepted` are a paper's figures, with the table: speed-up and acceptance rate.
+    `facts` are anything else to report of it, such as the figures of a paper.
     """
 
     name: str
     settings: DecodeSettings
     baseline: str = ""
-    paper: str = ""
-    paper_accepted: str = ""
+    facts: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)

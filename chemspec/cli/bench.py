@@ -93,6 +93,6 @@ def measure_papers(*, suite: PapersSettings, out: Path = Path("runs/papers")) ->
     for table in papers.terminal_tables(document):
         console.print_table(table)
         console.print_line("")
-    for text in (*papers.LEGEND, *document["notes"]):
+    for text in (*papers.FIGURES["legend"], *document["notes"]):
         console.print_sentence(text, "dim")
     return document

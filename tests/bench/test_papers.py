@@ -166,7 +166,11 @@ def test_numbers_of_other_weights_are_not_told_beside_the_papers(home: Path) -> 
 def test_every_figure_of_a_paper_stands_beside_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
     retro = papers.settings_by_table("retro", list(DRAFTERS))
-    table = {setting.name: (setting.paper, setting.paper_accepted) for rows in retro.values() for setting in rows}
+    table = {
+        setting.name: (setting.facts["paper"], setting.facts["paper_accepted"])
+        for rows in retro.values()
+        for setting in rows
+    }
     assert table["n=10, SBS DL=10"] == ("2.59 (A3)", "")
     assert table["n=10, exact, mixed"] == ("", "")
     assert table["retro, greedy B=1, spec_drafter k=10"] == ("3.6 (X3)", "6.05 (X3)")
