@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
-from inspect import Parameter, Signature, getdoc
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chemspec import settings, tasks
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
-from chemspec.terminal import console
-from chemspec.terminal.documented_options import CommandOptions, documented_texts
+from chemspec.terminal import console, documented_options
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
@@ -68,36 +65,7 @@ Duration = Annotated[float | None, typer.Option(parser=parse_duration, metavar="
 Source = settings.ReactionFolder
 
 
-def expand_options(function: Callable[..., Any]) -> Callable[..., None]:
-    """Make a function a command of Typer, see `CommandOptions`; help texts that it shares with others are in `SHARED`.
-
-    A function that returns a document, or an `Outcome`, gets the option --json, which prints it in place of the text.
-    """
-    has_document = get_type_hints(function).get("return") is not type(None)
-    more = (Parameter("as_json", Parameter.KEYWORD_ONLY, default=False),) if has_document else ()
-    command = CommandOptions.of(function, documented_texts(SHARED), *more)
-
-    @wraps(function)
-    def run(**given: Any) -> None:
-        console.answers.quiet = as_json = has_document and given.pop("as_json")
-        outcome = function(**command.gather(given))
-        if as_json:
-            console.print_json(outcome.document if isinstance(outcome, Outcome) else outcome)
-        if isinstance(outcome, Outcome):
-            raise typer.Exit(outcome.code)
-
-    run.__signature__ = Signature(command.options)  # type: ignore[attr-defined]
-    run.__annotations__ = {option.name: option.annotation for option in command.options}
-    run.__doc__ = (getdoc(function) or "").split("\n\nOptions:")[0]
-    return run
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a command returns: a document for --json, and the exit code."""
-
-    document: Any
-    code: int = 0
+expand_options = partial(documented_options.expand_options, shared=documented_options.documented_texts(SHARED))
 
 
 @dataclass(frozen=True, kw_only=True)

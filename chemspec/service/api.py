@@ -68,7 +68,7 @@ def create_app(service: Service) -> FastAPI:
     _add_error_handlers(app, service)
     _add_probes(app, service)
     key = APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False)  # for the document; `Guard` checks it
-    router = APIRouter(dependencies=[Security(key)] if service.limits.keys else None)
+    router = APIRouter(dependencies=[Security(key)] if service.limits.api_keys else None)
     _add_routes(router, service)
     _add_review_route(router, service)
     _add_askcos_route(router, service)

@@ -78,7 +78,7 @@ def test_the_address_and_the_key_may_come_from_the_environment(
     monkeypatch.setenv("CHEMSPEC_SERVER", running.url + "/")
     assert Client().models()
     monkeypatch.setenv("CHEMSPEC_API_KEY", "open sesame")
-    with serving(dict(running.service.engines), keys=frozenset({"open sesame"})) as locked:
+    with serving(dict(running.service.engines), api_keys=frozenset({"open sesame"})) as locked:
         assert Client(locked.url, patience=0).models()
         with pytest.raises(ServiceError):
             Client(locked.url, key="another", patience=0).models()

@@ -17,7 +17,7 @@ from serving import HURRY, Gated, Running, Wrapped, serving, start, until
 
 from chemspec.client import ServiceError
 from chemspec.engine.engine import Engine
-from chemspec.service.limits import RequestLimits
+from chemspec.service.limits import Limits
 
 pytest.importorskip("fastapi")
 
@@ -47,7 +47,7 @@ def test_rubbish_is_refused_with_a_message(running: Running, body: bytes) -> Non
 def test_a_limit_is_a_finite_number(name: str, value: float) -> None:
     """An infinite one is no number in JSON, and no time after which a stop ends."""
     with pytest.raises(ValueError, match=f"{name} is .*; it must be above 0 and finite"):
-        RequestLimits(**{name: value})  # type: ignore[arg-type]
+        Limits(**{name: value})  # type: ignore[arg-type]
 
 
 def test_a_form_is_told_to_be_json_and_another_route_says_so_as_fastapi_does(running: Running) -> None:
@@ -192,7 +192,7 @@ def test_who_leaves_does_not_take_the_others_of_the_batch_along(engines: dict[st
 
 @pytest.fixture(scope="module")
 def locked(engines: dict[str, Engine]) -> Any:
-    with serving(engines, keys=frozenset({"open sesame", "other"})) as service:
+    with serving(engines, api_keys=frozenset({"open sesame", "other"})) as service:
         yield service
 
 
@@ -328,7 +328,7 @@ def test_a_service_whose_thread_has_died_says_so(engines: dict[str, Engine]) -> 
 def test_one_client_cannot_take_the_queue_of_the_others(engines: dict[str, Engine]) -> None:
     gated = Gated(engines["retro"])
     keys = frozenset({"a key", "another key"})
-    with serving({"retro": gated}, queue=40, queries=4, each=4, batch_size=1, keys=keys) as service:
+    with serving({"retro": gated}, queue=40, queries=4, each=4, batch_size=1, api_keys=keys) as service:
         done: list[str] = []
 
         def ask(key: str, queries: list[str]) -> threading.Thread:
