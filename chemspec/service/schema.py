@@ -125,61 +125,12 @@ class Prediction(_ModelAnswer):
     results: list[Result]
 
 
-class Check(BaseModel):
-    """Forward check: the forward model's first prediction for the reactants."""
-
-    verdict: Literal["agrees", "unsure", "differs"]
-    probability: float = Field(description="of that prediction")
-    product: str = Field(description="that prediction; empty if there is no valid one")
-    added: str = Field(description="reagents that were added to the reactants, as SMILES")
-
-
-class Alternative(BaseModel):
-    """Another prediction with the same strategy."""
-
-    smiles: str
-    probability: float
-    forward: Check | None
-
-
-class SuggestionAnswer(BaseModel):
-    """A strategy: its best prediction with problems and evidence, and the others of its kind (forward: E/Z isomers)."""
-
-    rank: int
-    smiles: str = Field(description="canonical SMILES of the best prediction; empty if it is invalid")
-    reaction_class: str = Field(alias="class")
-    probability: float = Field(description="probability that one of the predictions is correct")
-    calibrated: bool
-    problems: list[str]
-    notes: list[str] = Field(description="stereochemistry that a product leaves open, such as 'E/Z is not set'")
-    hazards: list[str] = Field(description="hazards of the reaction")
-    geometry: str = Field(description="E/Z isomers of a product with probabilities, 'E 76 %, Z 2 %'; empty if one")
-    forward: Check | None = Field(description="null if unchecked")
-    reagents: dict[str, str] | None = Field(
-        description="smiles, text and source: from the nearest precedents, usual, or from a model"
-    )
-    precedents: dict[str, Any] | None = Field(description="patent reactions with the same change: close, wide, nearest")
-    stock: list[str] = Field(description="for each molecule whether it can be bought")
-    alternatives: list[Alternative]
-
-
-class ReviewResult(BaseModel):
-    """Suggestions for a query, the likeliest first."""
-
-    smiles: str = Field(description="the query as SMILES")
-    warning: str
-    recorded: int | None = Field(description="rank of the first suggestion that a patent records for this very query")
-    selectivity: list[dict[str, Any]] = Field(
-        description="atoms of a reactant that get the new bond in different products: reactant (SMILES), calibrated, "
-        "sites with atom (index from 0), equivalent, probability (no ratio of isomers, no yield) and ranks"
-    )
-    suggestions: list[SuggestionAnswer]
-
-
 class ReviewedResult(Result):
     """Result of a query with its review."""
 
-    review: ReviewResult
+    review: dict[str, Any] = Field(
+        description="smiles, warning, recorded, selectivity and suggestions: fields in assets/docs/service.md"
+    )
 
 
 class ReviewAnswer(_ModelAnswer):
