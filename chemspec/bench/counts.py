@@ -88,31 +88,7 @@ def _report_row(engine: Engine, row: Row) -> dict[str, Any]:
     }
 
 
-DRAFTER_COLUMNS = {
-    "decoder": "{decoder}{width}",
-    "drafter": "{drafter}",
-    "queries": "{queries}",
-    "passes": "{passes_per_query:.2f}",
-    "tokens/pass": "{tokens_per_pass:.2f}",
-    "accepted": "{acceptance_rate:.0%}",
-    "hits": "{draft_hit_rate:.0%}",
-    "nodes/pass": "{nodes_per_pass:.1f}",
-    "weights MB": "{megabytes:.1f}",
-    "same": "{same}",
-}
 LEGEND = "accepted: share of the answers' tokens that come from drafts; hits: share of drafted tokens that are accepted"
-LENGTH_COLUMNS = {
-    "decoder": "{decoder}",
-    "drafter": "{drafter}",
-    "gamma": "{gamma}",
-    "passes": "{passes_per_query:.1f}",
-    "calls": "{calls_per_query:.1f}",
-    "nodes/pass": "{nodes_per_pass:.1f}",
-    "tokens/pass": "{tokens_per_pass:.2f}",
-    "hits": "{draft_hit_rate:.0%}",
-    "alpha": "{alpha:.3f}",
-    "same": "{same:.0%}",
-}
 
 
 def display_row(row: dict[str, Any]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import torch
 
 from chemspec import asset_files
 from chemspec.bench.settings import BenchSettings
-from chemspec.bench.sweep import Setting, race_settings
+from chemspec.bench.sweep import COLUMNS, Setting, race_settings
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import task_of_model
 from chemspec.evaluation.accuracy import KnownReaction, read_test_reactions
@@ -128,16 +128,6 @@ def describe_machine(threads: int) -> dict[str, Any]:
 
 # --- table and summary -----------------------------------------------------------------------------
 
-COLUMNS = {
-    "task": "{task}",
-    "decoder": "{decoder}",
-    "dtype": "{dtype}",
-    "drafter": "{drafter}",
-    "median ms": "{median_ms:.1f}",
-    "speed-up (95 %)": "{faster}",
-    "mean passes": "{passes_per_query:.1f}",
-    "same answers": "{same}",
-}
 UNDRAFTED = "nothing drafted"
 
 
@@ -145,7 +135,7 @@ def build_table(report: Mapping[str, Any]) -> Table:
     """Build the table for a terminal, in 100 columns unless batch sizes differ."""
     rows = [_narrow_row(row) for row in report["rows"]]
     batches = {"batch": "{batch}"} if len({row["batch"] for row in rows}) > 1 else {}
-    return tables.terminal({**batches, **COLUMNS}, rows)
+    return tables.terminal({**batches, **COLUMNS["speed"]}, rows)
 
 
 def _narrow_row(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from pathlib import Path
 from random import Random
 from statistics import fmean, median
 from typing import Any, NamedTuple
@@ -19,6 +21,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Progress, ignore
 
 BOOTSTRAP_DRAWS = 1000
+COLUMNS = tomllib.loads(Path(__file__).with_name("columns.toml").read_text(encoding="utf-8"))  # of tables
 Answers = Sequence[Sequence[tuple[Any, ...]]]  # per query the tokens, or token ids, of each answer, best first
 
 

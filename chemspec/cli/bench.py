@@ -42,11 +42,11 @@ def compare_drafters(*, comparison: ComparisonSettings, widths: tuple[int, ...] 
     Options:
         widths: beam widths, separated by commas; 1: greedy.
     """
-    from chemspec.bench import counts
+    from chemspec.bench import counts, sweep
 
     with console.progress_bar("counting") as report:
         rows = counts.compare_drafters(comparison, widths, tell=console.print_note, progress=report)
-    console.print_table(tables.terminal(counts.DRAFTER_COLUMNS, map(counts.display_row, rows)))
+    console.print_table(tables.terminal(sweep.COLUMNS["drafters"], map(counts.display_row, rows)))
     console.print_sentence(counts.LEGEND, "dim")
     return {"rows": rows}
 
@@ -65,12 +65,12 @@ def compare_draft_lengths(
         drafters: drafters, separated by commas; default: those of copy, mixed, ar and hierarchy that can be used.
         lengths: draft lengths of drafters with a network, with commas; 0: adaptive (small models) or the longest.
     """
-    from chemspec.bench import counts
+    from chemspec.bench import counts, sweep
 
     settings = opt.build_decode_settings(decoder, n, exact=False, batch_size=comparison.batch_size)
     with console.progress_bar("counting") as report:
         rows = counts.compare_draft_lengths(comparison, settings, lengths, tell=console.print_note, progress=report)
-    console.print_table(tables.terminal(counts.LENGTH_COLUMNS, rows))
+    console.print_table(tables.terminal(sweep.COLUMNS["draft-length"], rows))
     return {"rows": rows}
 
 

@@ -22,34 +22,12 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
 DEFAULT = DecodeSettings()
 
 # Help texts of options with the same name and meaning in several commands, written like the section "Options".
-SHARED = f"""
-    task -t: {tasks.task_questions()}.
-    model -m: model: folder, checkpoint, installed name, or id of a downloaded Hugging Face model; default: the task's.
-    n -n: number of predictions per query.
-    decoder: decoder: auto, {", ".join(DECODERS)}; auto: greedy for -n 1, else beam. Also file.py:NAME or module:NAME, a
-        DecoderSpec.
-    drafter: drafting method: {", ".join(DRAFTERS)}; does not change the output of exact decoders. Also file.py:NAME or
-        module:NAME, a function that proposes drafts.
-    exact --exact/--relaxed: --exact: decoders with the output or distribution of standard decoding; --relaxed: all.
-    batch_size: queries decoded together.
-    distinct: list distinct valid molecules other than the query; widens the search to find -n.
-    max_len: maximum length of a prediction in tokens.
-    dtype: precision: auto (fp32), fp32, int8, bf16 or fp16.
-    device: device: auto, cpu, cuda, cuda:1, ...
-    threads: CPU threads; 0: all cores.
-    runtime: runtime: auto (graphs on a GPU, native on a CPU), native, torch or graphs.
-    template: prompt template of an imported model, with {{query}} for the SMILES.
-    column: input column with the SMILES; "a>>b" joins two columns.
-    stock -s: building blocks: a file of SMILES or InChIKeys, with or without prices, or a built-in list; repeatable.
-    source: folder with the reaction CSVs.
-    recipe: recipe: a name (see `chemspec train --list`) or a .toml file.
-    workers: number of processes.
-    limit: maximum number of rows read from each file, for a trial run (0: all).
-    seed: random seed for sampling queries.
-    keep_numbers --keep: store the numbers in the model folder, for its card.
-    allowed_host: additional host name of this server, such as a proxy's; repeatable; * allows any.
-    as_json --json: print one JSON document as the last line.
-"""
+SHARED = (
+    Path(__file__)
+    .with_suffix(".txt")
+    .read_text(encoding="utf-8")
+    .format(tasks=tasks.task_questions(), decoders=", ".join(DECODERS), drafters=", ".join(DRAFTERS))
+)
 
 
 def parse_duration(text: str | float) -> float:

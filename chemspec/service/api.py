@@ -96,8 +96,7 @@ def _add_routes(router: APIRouter, service: Service) -> None:
         search = service.search(question, question.within)
         with watch_disconnect(request.receive) as gone:
             results = await _predict(service, search, question.queries, request, gone)
-        document = _describe_search(search) | {"results": list(map(result_document, results))}
-        return Response(msgspec.json.encode(document), media_type="application/json")
+        return _describe_results(search, list(map(result_document, results)))
 
 
 async def _predict(
@@ -111,9 +110,10 @@ async def _predict(
     return results
 
 
-def _describe_search(search: Search) -> dict[str, Any]:
-    engine, settings = search.engine, msgspec.to_builtins(search.settings)
-    return {"model": search.model, "task": engine.task, "digest": engine.digest, "settings": settings}
+def _describe_results(search: Search, results: list[dict[str, Any]]) -> Response:
+    facts = {"model": search.model, "task": search.engine.task, "digest": search.engine.digest}
+    document = {**facts, "settings": search.settings, "results": results}
+    return Response(msgspec.json.encode(document), media_type="application/json")
 
 
 def _add_review_route(router: APIRouter, service: Service) -> None:
@@ -131,11 +131,8 @@ def _add_review_route(router: APIRouter, service: Service) -> None:
         with watch_disconnect(request.receive) as gone:
             results = await _predict(service, search, question.queries, request, gone)
             loop, tasks = asyncio.get_running_loop(), {other.task for other in service.engines.values()}
-            models = {
-                other: _QueuedModel(service, other, search.deadline, loop, gone)
-                for other in COMPANIONS
-                if other in tasks
-            }
+            companions = [other for other in COMPANIONS if other in tasks]
+            models = {other: _QueuedModel(service, other, search.deadline, loop, gone) for other in companions}
 
             def review_all() -> list[Review]:
                 return Reviewer(task, models, _cached_stock(BUILT_IN), precedents.installed()).review(results)
@@ -145,8 +142,7 @@ def _add_review_route(router: APIRouter, service: Service) -> None:
             result_document(result) | {"review": review_document(review)}
             for result, review in zip(results, reviews, strict=True)
         ]
-        document = _describe_search(search) | {"results": documents}
-        return Response(msgspec.json.encode(document), media_type="application/json")
+        return _describe_results(search, documents)
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ class Scheduler:
         """Start the thread; requires a running event loop, which receives the results."""
         self._limits, self._metrics = limits, metrics
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Job] = deque()
+        self._waiting: list[Job] = []
         self._changed = Condition()
         self._closed = False
         self._arrivals = count()
@@ -169,7 +169,7 @@ class Scheduler:
             self._changed.notify_all()
         self._thread.join(seconds)
         with self._changed:
-            late, self._waiting = list(self._waiting), deque()
+            late, self._waiting = self._waiting, []
         for job in late:
             self._deliver(job, DecodeResult(job.ready.text, "failed", STOPPED))
 
@@ -181,7 +181,7 @@ class Scheduler:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 if not self._waiting:
                     return
-                first = self._next_job()
+                first = min(self._waiting, key=attrgetter("priority"))
                 room = max(1, self._limits.batch_size // first.search.settings.augment)
                 batch = self._take_batch(1 if first.search.widest else room, first)
             self._metrics.batch.labels(first.search.model).observe(len(batch))
@@ -192,21 +192,15 @@ class Scheduler:
                     self._deliver(job, result)
             self._metrics.engine_seconds.labels(first.search.model).observe(time.monotonic() - began)
 
-    def _next_job(self) -> Job:
-        """Return the next query; the queue must be locked and not empty."""
-        return min(self._waiting, key=lambda job: job.priority)
-
     def _take_batch(self, room: int, first: Job) -> list[Job]:
         """Take a query and similar ones, at most `room`; the queue must be locked."""
         similar = [job for job in self._waiting if job is not first and _can_share_batch(job, first)]
         # Stable, so that older queries precede equal ones.
         similar.sort(key=lambda job: abs(len(job.ready.ids) - len(first.ready.ids)))
         batch = [first, *similar[: room - 1]]
-        taken = set(map(id, batch))
-        self._waiting = deque(job for job in self._waiting if id(job) not in taken)
-        now = time.monotonic()
         for job in batch:
-            self._metrics.waited.observe(now - job.arrived)
+            self._waiting.remove(job)
+            self._metrics.waited.observe(time.monotonic() - job.arrived)
         return batch
 
     def _decode_batch(self, engine: Engine, batch: list[Job]) -> Iterator[tuple[Job, DecodeResult]]:
@@ -230,7 +224,8 @@ class Scheduler:
             if not queue:
                 with self._changed:
                     # If the next query is different, the batch ends, so that it does not starve.
-                    if self._waiting and _can_share_batch(other := self._next_job(), first):
+                    other = min(self._waiting, key=attrgetter("priority"), default=None)
+                    if other is not None and _can_share_batch(other, first):
                         queue.extend(self._take_batch(room, other))
                 under_way.extend(queue)
             return [queue.popleft() for _ in range(min(room, len(queue)))]
