@@ -1,10 +1,10 @@
 """Measure the papers' tables and figures in one run, with the same queries and machine for every row, and print them.
 
 `papers.tsv` has the rows: what is measured, `against` which row, the speed-up that a paper reports (`paper`) and how
-much of its drafts is accepted, each with its table, and a drafter that the row `needs` beside its own. `papers.toml`
-has other figures of the papers, and titles and columns of tables. Compared rows alternate query by query, so that other
-load on the machine affects all of them alike. A row that runs out of time uses as many queries as it can, in the same
-order, and is compared with the standard decoder on these.
+much of its drafts is accepted, each with its table, and another drafter that the row `needs`. `papers.toml` has other
+figures of the papers, and titles and columns of tables. Compared rows alternate query by query, so that other load on
+the machine affects all of them alike. A row that runs out of time uses as many queries as it can, in the same order,
+and is compared with the standard decoder on these.
 """
 
 from __future__ import annotations

@@ -27,10 +27,8 @@ PREDICT = (sys.executable, "-m", "chemspec.jobs.worker")
 RUNNER = "runner.lock"
 NICE = 10  # a tenth of the time that a visitor's request gets
 BEAT_SECONDS = 0.5  # what it takes to stop a job
+KILLED = (-getattr(signal, "SIGKILL", 9), -signal.SIGTERM)  # ends of a prediction that are no crash
 # A prediction that crashes is started again: it passes a row that has cost two of them.
-CRASHES = {
-    -getattr(signal, name) for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL") if hasattr(signal, name)
-}
 MAX_CRASHES = 30  # in a row, which pass ten rows at least
 
 
@@ -161,7 +159,7 @@ def _run_job(job: Job, predict: Sequence[str]) -> tuple[State, str]:
     """Predict what is left of a job, again after a crash; return how it ended and why."""
     for _ in range(MAX_CRASHES):
         code, state, message = _run_prediction(job, predict)
-        if code not in CRASHES or not _may_go_on(job):
+        if code >= 0 or code in KILLED or not _may_go_on(job):
             return state, message
     return "failed", f"the prediction crashed {MAX_CRASHES} times (signal {-code}); resume to go on behind these rows"
 

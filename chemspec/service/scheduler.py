@@ -92,6 +92,13 @@ def _decode_within(engine: Engine, job: Job, before_pass: Callable[[], None]) ->
     return job.best
 
 
+def _decode_alone(engine: Engine, job: Job, before_pass: Callable[[], None]) -> DecodeResult:
+    try:
+        return engine.decode([job.ready], job.search.settings, before_pass=before_pass)[0]
+    except Exception as error:
+        return _failed_result(job, error)
+
+
 class _AbandonedError(BaseException):
     """All queries of the batch have been abandoned: no error of a query, so that `except Exception` lets it pass."""
 
@@ -215,9 +222,6 @@ class Scheduler:
         if first.search.widest:
             yield first, _decode_within(engine, first, before_pass)
             return
-        if settings.distinct or settings.augment > 1:  # these need several searches or rows per query
-            yield from zip(batch, self._decode_isolating_failures(engine, batch, before_pass), strict=True)
-            return
         queue = deque(batch)
 
         def next_queries(room: int) -> list[Job]:
@@ -231,6 +235,10 @@ class Scheduler:
             return [queue.popleft() for _ in range(min(room, len(queue)))]
 
         try:
+            if settings.distinct or settings.augment > 1:  # these need several searches or rows per query
+                results = engine.decode([job.ready for job in batch], settings, before_pass=before_pass)
+                yield from zip(batch, results, strict=True)
+                return
             for job, result in engine.decode_continuously(
                 next_queries, attrgetter("ready"), settings, before_pass=before_pass
             ):
@@ -241,18 +249,7 @@ class Scheduler:
             for job in remaining:
                 under_way[:] = [job]
                 with suppress(_AbandonedError):
-                    yield job, self._decode_isolating_failures(engine, [job], before_pass)[0]
-
-    def _decode_isolating_failures(
-        self, engine: Engine, batch: list[Job], before_pass: Callable[[], None]
-    ) -> list[DecodeResult]:
-        """Decode a batch; if that fails, decode its queries one by one to isolate the failing ones."""
-        try:
-            return engine.decode([job.ready for job in batch], batch[0].search.settings, before_pass=before_pass)
-        except Exception as error:
-            if len(batch) == 1:
-                return [_failed_result(batch[0], error)]
-        return [result for job in batch for result in self._decode_isolating_failures(engine, [job], before_pass)]
+                    yield job, _decode_alone(engine, job, before_pass)
 
     def _deliver(self, job: Job, result: DecodeResult) -> None:
         def resolve() -> None:

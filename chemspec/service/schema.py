@@ -1,65 +1,55 @@
 """Request and response models of the HTTP interface; all bounds are here or in `limits`."""
 
-from dataclasses import fields
-from typing import Annotated, Any, Literal
+from inspect import getdoc
+from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from chemspec.plugins import DECODERS, DRAFTERS
-from chemspec.settings import RULES, DecodeSettings, Task
+from chemspec.settings import RANGES, RULES, DecodeSettings, Task
+from chemspec.terminal.documented_options import documented_texts
 from chemspec.types import Merged, Within
 
 DEFAULT = DecodeSettings()
+HINTS, TEXTS = get_type_hints(DecodeSettings), documented_texts(getdoc(DecodeSettings))
 MAX_TEXT = 100_000  # characters of a query; up to here, too long queries get a status
 
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 
 
-class DecodeOptions(BaseModel):
+class _Options(BaseModel):
     """Model and decoding settings; see `chemspec.DecodeSettings`."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     task: Task | None = Field(None, description="forward (products), retro (precursors) or reagents")
     model: str | None = Field(None, max_length=200, description="a name from /v1/models; by default that of the task")
-    n: int = Field(DEFAULT.n, ge=1, le=1000, description="number of predictions per query")
     decoder: str = Field("auto", json_schema_extra={"enum": ["auto", *DECODERS]})
-    drafter: str = Field(DEFAULT.drafter, json_schema_extra={"enum": [*DRAFTERS]})
     exact: bool = Field(True, description="false: allow decoders that may differ from standard decoding")
-    max_len: int = Field(DEFAULT.max_len, ge=1, le=1000, description="maximum number of tokens of a prediction")
-    draft_length: int = Field(DEFAULT.draft_length, ge=0, le=1000)
-    draft_count: int = Field(DEFAULT.draft_count, ge=0, le=1000)
-    dilation: int = Field(DEFAULT.dilation, ge=0, le=1000)
-    node_budget: int = Field(DEFAULT.node_budget, ge=0, le=4096)
-    drafting: Literal["planned", "fixed"] = Field(
-        DEFAULT.drafting, description="planned by cost, or fixed by the budget"
-    )
-    length_penalty: float = Field(DEFAULT.length_penalty, ge=0, le=100, allow_inf_nan=False)
-    rules: str = Field(DEFAULT.rules, json_schema_extra={"enum": [*RULES]}, description="beam search rules")
-    beta: int = Field(DEFAULT.beta, ge=1, le=1000)
-    tau: float = Field(DEFAULT.tau, ge=0, le=1e6, allow_inf_nan=False)
-    temperature: float = Field(DEFAULT.temperature, gt=0, le=1e6, allow_inf_nan=False)
-    top_p: float = Field(DEFAULT.top_p, gt=0, le=1)
-    seed: int = Field(DEFAULT.seed, ge=0, lt=2**63)
-    augment: int = Field(
-        DEFAULT.augment, ge=1, le=100, description="number of SMILES variants of a query, whose predictions are merged"
-    )
-    distinct: bool = Field(DEFAULT.distinct, description="distinct valid molecules other than the query only")
-    guide: str = Field(
-        DEFAULT.guide, max_length=2000, description='such as "break C1-N3; keep C5-C6; only amide"; retro only'
-    )
+    guide: str = Field(DEFAULT.guide, max_length=2000, description=TEXTS["guide"][1])
     timeout: float | None = Field(None, gt=0, le=1e6, allow_inf_nan=False, description="seconds; limited by the server")
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The fields of `DecodeSettings` that are passed on unchanged."""
-        return self.model_dump(include=_SETTINGS - {"n", "decoder"})
+        """The fields of `DecodeSettings`."""
+        return self.model_dump(include={*HINTS})
 
 
-_SETTINGS = {field.name for field in fields(DecodeSettings)}
+def _field(name: str) -> tuple[Any, Any]:
+    """Return the type of a field of `DecodeSettings`, and its limits and description."""
+    low, high = RANGES.get(name, (None, None))
+    choices = {"drafter": [*DRAFTERS], "rules": [*RULES]}.get(name)
+    extra: Any = {"enum": choices} if choices else None
+    return HINTS[name], Field(
+        getattr(DEFAULT, name), ge=low, le=high, description=TEXTS[name][1], json_schema_extra=extra
+    )
 
 
-class ReviewQuestion(DecodeOptions):
+_FIELDS: Any = {name: _field(name) for name in HINTS if name not in ("batch_size", "record", *_Options.model_fields)}
+DecodeOptions: Any = create_model("DecodeOptions", __base__=_Options, **_FIELDS)
+
+
+class ReviewQuestion(DecodeOptions):  # type: ignore[misc]
     """One query or many."""
 
     queries: Text | list[Text] = Field(description="SMILES or reaction SMILES, one or several")

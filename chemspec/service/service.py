@@ -101,13 +101,7 @@ class Service:
         if options.n > self.limits.answers:
             raise RefusedError(422, "too_many_answers", f"n is {options.n}; the limit here is {self.limits.answers}")
         try:
-            chosen = decode_settings(
-                options.decoder,
-                options.n,
-                exact=options.exact,
-                remedy="ask for it with exact: false",
-                **options.settings,
-            )
+            chosen = decode_settings(**options.settings, exact=options.exact, remedy="ask for it with exact: false")
             if within is not None:
                 check_settings(chosen, within)
         except ValueError as error:
