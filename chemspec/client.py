@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast, overload
 from urllib.parse import urlsplit
@@ -186,33 +186,6 @@ class Client:
                 results += map(parse, self._objects_in(document, "results", len(part)))
         return results
 
-    def stream(self, query: str, **options: Any) -> Iterator[dict[str, Any] | Result]:
-        """Predict for one query, with the options of `predict`; yields a record of every pass, then the result.
-
-        Raises:
-            ServiceError: if the service rejects the request, is unreachable, or the connection is lost.
-        """
-        body = {"query": query, **_without_blanks(options)}
-        response = self._send("POST", "/v1/stream", body, preload_content=False)
-        try:
-            name = ""
-            for raw in response:
-                line = raw.decode(errors="replace").rstrip("\n")
-                if line.startswith("event: "):
-                    name = line[7:]
-                elif line.startswith("data: "):
-                    data = json.loads(line[6:])
-                    if name == "error":
-                        raise ServiceError(data["detail"], 200, data["code"])
-                    yield data if name == "pass" else Result.from_document(data)
-                    if name == "result":
-                        return
-            raise ServiceError(f"{self.url} ended its response without a result; is it a chemspec service?")
-        except HTTPError as error:
-            raise ServiceError(f"{self.url}: {error!r}") from error
-        finally:
-            response.close()  # with its connection, also if the caller stops reading
-
     def models(self) -> list[dict[str, Any]]:
         """Return the available models: name, task, digest, drafters, ..."""
         return self._objects_in(self.request("GET", "/v1/models"), "models")
@@ -223,42 +196,33 @@ class Client:
         Raises:
             ServiceError: if the service rejects it, or retrying takes longer than `patience`.
         """
-        response = self._send(method, path, body)
-        try:
-            return response.json()
-        except ValueError as error:
-            raise ServiceError(f"{self.url} is no chemspec service: its response is not JSON") from error
-
-    def _objects_in(self, document: Any, name: str, count: int | None = None) -> list[dict[str, Any]]:
-        """Return the list of JSON objects, `count` if given, of this name; ServiceError if the response has none."""
-        listed = document.get(name) if isinstance(document, dict) else None
-        objects = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-        if not isinstance(listed, list) or count not in (None, len(objects)):
-            raise ServiceError(f"{self.url} is no chemspec service, or a faulty one: its response lacks {name}")
-        return objects
-
-    def _send(self, method: str, path: str, body: Any = None, **options: Any) -> BaseHTTPResponse:
-        """Return the response to a request, retrying while the service is busy or unreachable; see `request`."""
-        json_body = {} if body is None else {"json": body}
-        ends = time.monotonic() + self._patience
-        pause = 0.05
+        ends, pause = time.monotonic() + self._patience, 0.05
         while True:
             try:
-                response = self._pool.request(method, self.url + path, **json_body, **options)
+                response = self._pool.request(method, self.url + path, json=body)
+                if response.status < 300:
+                    return response.json()
+                failure = _service_error(response)
+                if failure.status not in RETRIED and (failure.status != NO_CODE or failure.code):
+                    raise failure
             except LOST as error:
                 failure = ServiceError(f"{self.url} cannot be reached: {error!r}")
             except HTTPError as error:  # probably a timeout: retrying would only add load
                 raise ServiceError(f"{self.url}: {error}") from error
-            else:
-                if response.status < 300:
-                    return response
-                failure = _service_error(response)
-                if failure.status not in RETRIED and (failure.status != NO_CODE or failure.code):
-                    raise failure
+            except ValueError as error:
+                raise ServiceError(f"{self.url} is no chemspec service: its response is not JSON") from error
             if time.monotonic() >= ends:
                 raise failure
             time.sleep(max(0.0, min(failure.after or pause, ends - time.monotonic())))
             pause = min(2.0, 2 * pause)
+
+    def _objects_in(self, document: Any, name: str, count: int | None = None) -> list[dict[str, Any]]:
+        """Return the list of JSON objects, `count` if given, of this name; ServiceError if the response has none."""
+        listed = document.get(name) if isinstance(document, dict) else None
+        objects = isinstance(listed, list) and all(isinstance(item, dict) for item in listed)
+        if not isinstance(listed, list) or not objects or count not in (None, len(listed)):
+            raise ServiceError(f"{self.url} is no chemspec service, or a faulty one: its response lacks {name}")
+        return listed
 
 
 def _service_error(response: BaseHTTPResponse) -> ServiceError:

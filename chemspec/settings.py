@@ -200,6 +200,25 @@ class TrainSettings:
             raise ValueError(f"schedule {self.schedule!r} is not cosine or inverse-sqrt")
 
 
+# Smallest and largest values of decoding settings.
+RANGES: dict[str, tuple[float, float]] = {
+    "n": (1, 1000),
+    "max_len": (1, 1000),
+    "batch_size": (1, 4096),
+    "node_budget": (0, 4096),
+    "augment": (1, 100),
+    "beta": (1, 1000),
+    "draft_length": (0, 1000),
+    "draft_count": (0, 1000),
+    "dilation": (0, 1000),
+    "seed": (-(2**63), 2**63),
+    "tau": (0.0, 1e6),
+    "temperature": (1e-6, 1e6),
+    "top_p": (1e-6, 1.0),
+    "length_penalty": (0.0, 100.0),  # 1000 ** 100 is still a number
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class DecodeSettings:
     """Decoding settings.
@@ -267,22 +286,7 @@ class DecodeSettings:
         decoder, drafter = DECODERS.lookup(self.decoder), DRAFTERS.lookup(self.drafter)
         if self.temperature == 0:
             raise ValueError("temperature is 0; it must be above 0 (for the best answer use greedy)")
-        for name, low, high in (
-            ("n", 1, 1000),
-            ("max_len", 1, 1000),
-            ("batch_size", 1, 4096),
-            ("node_budget", 0, 4096),
-            ("augment", 1, 100),
-            ("beta", 1, 1000),
-            ("draft_length", 0, 1000),
-            ("draft_count", 0, 1000),
-            ("dilation", 0, 1000),
-            ("seed", -(2**63), 2**63),
-            ("tau", 0.0, 1e6),
-            ("temperature", 1e-6, 1e6),
-            ("top_p", 1e-6, 1.0),
-            ("length_penalty", 0.0, 100.0),  # 1000 ** 100 is still a number
-        ):
+        for name, (low, high) in RANGES.items():
             check_range(name, getattr(self, name), low, high)
         for name, kind in (("distinct", bool), ("record", bool), ("guide", str)):
             if not isinstance(getattr(self, name), kind):

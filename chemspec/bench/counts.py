@@ -5,7 +5,6 @@ All rows decode the same queries; `progress` is called with the number of finish
 
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean
 from typing import Any
 
 from chemspec.bench.settings import ComparisonSettings
@@ -13,7 +12,6 @@ from chemspec.bench.speed import read_queries
 from chemspec.bench.sweep import Row, Setting, sweep_settings
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable_drafters
-from chemspec.model import checkpoint
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.tasks import check_task
@@ -74,56 +72,23 @@ def compare_draft_lengths(
             drafted = replace(settings, drafter=name, draft_length=length, drafting="fixed")
             work.append(Setting(f"{name} {length}", drafted, "standard"))
     rows = sweep_settings(engine, queries, work, progress=progress)[1:]
-    return [{**_report_row(engine, row), "same": None if sampled else fmean(row.same())} for row in rows]
+    return [_report_row(engine, row) for row in rows]
 
 
 def _report_row(engine: Engine, row: Row) -> dict[str, Any]:
     """Return the counts of a row; `gamma`: draft length of a small model, `megabytes`: its weights in fp32."""
-    used, counted = row.setting.settings, row.counted
-    learned = bool(DRAFTERS.lookup(used.drafter).companions)
+    settings, report = row.setting.settings, row.report()
+    learned = DRAFTERS.lookup(settings.drafter).companions
     return {
         "task": engine.task,
-        **row.pick("decoder", "n", "drafter"),
-        "gamma": str(used.draft_length or "adaptive") if learned else "",
-        "queries": counted.queries,
-        **row.pick("passes", "passes_per_query", "draft_calls"),
-        "calls_per_query": counted.draft_calls / counted.queries,
-        "calls_per_pass": counted.draft_calls / max(1, counted.passes),
-        **row.pick("nodes_per_pass", "tokens_per_pass", "acceptance_rate", "draft_hit_rate", "alpha"),
-        "megabytes": drafter_megabytes(engine.folder, used.drafter),
+        **report,
+        "same": report["same_list"],
+        "gamma": str(settings.draft_length or "adaptive") if learned else "",
+        "megabytes": drafter_megabytes(engine.folder, settings.drafter),
     }
 
 
-def target_megabytes(engine: Engine) -> float:
-    """Return the size of the target model's weights in fp32."""
-    return 4 * sum(array.size for array in checkpoint.load(engine.folder).weights.tensors.values()) / 1e6
-
-
-DRAFTER_COLUMNS = {
-    "decoder": "{decoder}{width}",
-    "drafter": "{drafter}",
-    "queries": "{queries}",
-    "passes": "{passes_per_query:.2f}",
-    "tokens/pass": "{tokens_per_pass:.2f}",
-    "accepted": "{acceptance_rate:.0%}",
-    "hits": "{draft_hit_rate:.0%}",
-    "nodes/pass": "{nodes_per_pass:.1f}",
-    "weights MB": "{megabytes:.1f}",
-    "same": "{same}",
-}
 LEGEND = "accepted: share of the answers' tokens that come from drafts; hits: share of drafted tokens that are accepted"
-LENGTH_COLUMNS = {
-    "decoder": "{decoder}",
-    "drafter": "{drafter}",
-    "gamma": "{gamma}",
-    "passes": "{passes_per_query:.1f}",
-    "calls": "{calls_per_query:.1f}",
-    "nodes/pass": "{nodes_per_pass:.1f}",
-    "tokens/pass": "{tokens_per_pass:.2f}",
-    "hits": "{draft_hit_rate:.0%}",
-    "alpha": "{alpha:.3f}",
-    "same": "{same:.0%}",
-}
 
 
 def display_row(row: dict[str, Any]) -> dict[str, Any]:

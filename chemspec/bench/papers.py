@@ -1,107 +1,80 @@
-"""Measure the papers' tables and figures in one run, with the same queries and machine for every row.
+"""Measure the papers' tables and figures in one run, with the same queries and machine for every row, and print them.
 
-`papers.toml` defines the rows and the papers' figures. Compared rows alternate query by query, so that other load on
+`papers.tsv` has the rows: what is measured, `against` which row, the speed-up that a paper reports (`paper`) and how
+much of its drafts is accepted, each with its table, and another drafter that the row `needs`. `papers.toml` has other
+figures of the papers, and titles and columns of tables. Compared rows alternate query by query, so that other load on
 the machine affects all of them alike. A row that runs out of time uses as many queries as it can, in the same order,
 and is compared with the standard decoder on these.
 """
 
-import re
-import time
-import tomllib
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict, replace
-from itertools import product
-from multiprocessing import get_context
-from pathlib import Path
-from statistics import fmean, median
-from typing import Any
+from __future__ import annotations
 
-import torch
+import csv
+import json
+import re
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from chemspec import evaluation
-from chemspec.bench.counts import target_megabytes
 from chemspec.bench.settings import PapersSettings
-from chemspec.bench.speed import describe_machine, peak_memory_mb, read_queries, reset_peak_memory
-from chemspec.bench.sweep import Row, Setting, paired_ratio, race_settings
+from chemspec.bench.speed import describe_machine, read_queries
+from chemspec.bench.sweep import Row, Setting, race_settings
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import drafter_megabytes, usable_drafters
 from chemspec.evaluation.accuracy import RANKS, rank_of_truth, top_accuracies
+from chemspec.io import tables
 from chemspec.io.writers import result_document
-from chemspec.metrics import Spread
-from chemspec.model.checkpoint import drafter_folder
-from chemspec.plugins import DECODERS, DRAFTERS
+from chemspec.model import checkpoint
+from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task, loading_options
 from chemspec.types import Progress, ignore
 
+if TYPE_CHECKING:
+    from rich.table import Table
+
 ACCURATE = (*RANKS, 25)
 MIN_QUERIES = 30  # with fewer queries a speed-up is shown in brackets, and accuracy is left out
+MIN_TIMINGS = 5  # batches needed for a speed-up with an interval
 TASKS: tuple[Task, ...] = ("forward", "retro")
+TIMED = ("forward", "retro", "curve", "learned")  # tables with timed rows
 NO_TRUTH = "Accuracy on the queries of this run is left out: the built-in ones have no answers; give --source."
-ROWS = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
-PLAIN: dict[str, Any] = {"decoder": "greedy", "n": 1, "batch_size": 1, "drafting": "fixed"}
-ABOUT = ("name", "against", "paper", "paper_accepted", "needs")  # keys of a row that are not decoding settings
+FIGURES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
+with Path(__file__).with_suffix(".tsv").open(encoding="utf-8", newline="") as rows_file:
+    ROWS = list(csv.DictReader(rows_file, delimiter="\t"))
 
 
-def read_table_settings(table: str, have: Iterable[str] = (), **common: Any) -> list[Setting]:
-    """Return the rows of a table that the model's drafters allow; a list in `common` gives one row per value."""
-    learned = {name for name, spec in DRAFTERS.items() if spec.companions}
-    settings = []
-    for row in ROWS[table]:
-        options = {**row, **common}
-        name, against, paper, accepted, needs = (options.pop(key, "") for key in ABOUT)
-        lists = [value if isinstance(value, list) else [value] for value in options.values()]
-        for values in product(*lists):
-            decode_settings = DecodeSettings(**{**PLAIN, **dict(zip(options, values, strict=True))})
-            if not {decode_settings.drafter, needs} & learned <= set(have):
-                continue
-            fields = asdict(decode_settings)
-            settings.append(
-                Setting(
-                    name.format(**fields),
-                    decode_settings,
-                    against.format(**fields),
-                    _published_value(paper, decode_settings),
-                    _published_value(accepted, decode_settings),
-                )
-            )
-    return settings
-
-
-def _published_value(paper: str | Mapping[str, Mapping[str, str]], settings: DecodeSettings) -> str:
-    """Return a paper's figure for a row, which may depend on a setting."""
-    if isinstance(paper, str):
-        return paper
-    ((setting, texts),) = paper.items()
-    return texts.get(str(getattr(settings, setting)), "")
-
-
-def settings_by_table(suite: PapersSettings, task: Task, have: Sequence[str]) -> dict[str, list[Setting]]:
+def settings_by_table(task: Task, have: Sequence[str]) -> dict[str, list[Setting]]:
     """Return the settings of all rows of a model by table; `have` are the drafters that it can use."""
-    learned = [
-        setting._replace(name=f"{task}, {setting.name}", baseline=setting.baseline and f"{task}, {setting.baseline}")
-        for setting in read_table_settings("learned", have)
-    ]
-    if task == "forward":
-        curve = read_table_settings("curve", batch_size=list(suite.batches))
-        return {"forward": read_table_settings("forward"), "curve": curve, "learned": learned}
-    beams = [setting for n in suite.widths for setting in read_table_settings("beams", n=n)]
-    return {"retro": read_table_settings("retro") + beams, "learned": learned}
+    lacking = {name for name, spec in DRAFTERS.items() if spec.companions} - set(have)
+    by_table: dict[str, list[Setting]] = defaultdict(list)
+    for row in ROWS:
+        if row["task"] != task or {row["drafter"], row["needs"]} & lacking:
+            continue
+        numbers: dict[str, Any] = {name: int(row[name]) for name in ("n", "batch_size", "draft_length", "beta")}
+        settings = DecodeSettings(
+            decoder=row["decoder"], drafter=row["drafter"], drafting="fixed", tau=float(row["tau"]), **numbers
+        )
+        facts = {name: row[name] for name in ("group", "label", "paper", "paper_accepted")}
+        by_table[row["table"]].append(Setting(row["name"], settings, row["against"], facts))
+    return by_table
 
 
 def measure_tables(suite: PapersSettings, *, progress: Progress = ignore) -> dict[str, Any]:
     """Measure all tables.
 
-    Returns `{"machine", "models", "queries", "notes", "forward", "retro", "curve", "learned", "alone", "memory",
-    "accuracy", "cards", "speedups"}`: rows of A's tables 2 and 3, of the curve, of learned drafters, of models without
-    drafts, of peak memory, of accuracy on these queries and on whole test sets, and for some rows the speed-up of every
-    query, in time and in passes.
+    Returns `{"machine", "models", "queries", "notes", "forward", "retro", "curve", "learned", "alone", "accuracy",
+    "cards", "speedups"}`: rows of A's tables 2 and 3, of the curve, of learned drafters, of models without drafts, of
+    accuracy on these queries and on whole test sets, and for some rows the speed-up of every query, in time and in
+    passes.
     """
     engines: dict[Task, Engine] = {task: Engine.load(task, **loading_options(suite)) for task in TASKS}
-    work = {task: settings_by_table(suite, task, usable_drafters(engine.folder)) for task, engine in engines.items()}
+    work = {task: settings_by_table(task, usable_drafters(engine.folder)) for task, engine in engines.items()}
     total, done = sum(len(settings) for planned in work.values() for settings in planned.values()), 0
-    tables = ("forward", "retro", "curve", "learned", "alone", "memory", "accuracy", "cards")
-    report: dict[str, Any] = {**{table: [] for table in tables}, "speedups": {}}
+    report: dict[str, Any] = {**{table: [] for table in (*TIMED, "alone", "accuracy", "cards")}, "speedups": {}}
     held = suite.limit
     notes: list[str] = []
     for task, planned in work.items():
@@ -124,7 +97,6 @@ def measure_tables(suite: PapersSettings, *, progress: Progress = ignore) -> dic
             row.setdefault("weights_mb", drafter_megabytes(engine.folder, row["drafter"]))
         if task == "retro":
             report["alone"] += _undrafted_rows(suite, engine, queries, truth)
-            report["memory"] += _memory_rows(suite, engine, queries)
         report["cards"] += _card_accuracy_rows(engine)
         notes += [NO_TRUTH] if not truth and NO_TRUTH not in notes else []
         held = min(held, len(queries))
@@ -158,39 +130,10 @@ def _add_table(report: dict[str, Any], task: Task, table: str, rows: Sequence[Ro
 
 def _report_row(row: Row) -> dict[str, Any]:
     """Return a row of the report, compared with its baseline on their common batches."""
-    times, counted, settings = row.times, row.counted, row.setting.settings
-    speedup: tuple[float | None, ...] = (None,) * 3
-    same = first = None
-    if base := row.baseline:
-        speedup = paired_ratio(base.per_query, row.per_query)
-        if DECODERS[settings.decoder].drafts != "sampled":  # whose samples differ
-            same, first = fmean(row.same()), fmean(row.same(first=True))
-    return {
-        "name": row.setting.name,
-        "decoder": settings.decoder,
-        "n": settings.n,
-        "drafter": settings.drafts_by,
-        "batch": settings.batch_size,
-        "exact": settings.exact,
-        "queries": len(row.results),
-        "timings": len(row.seconds),
-        "median_ms": times.median,
-        "q1_ms": times.low,
-        "q3_ms": times.high,
-        "latency_ms": Spread.from_values(1e3 * spent for spent in row.seconds).median,
-        "queries_per_second": sum(row.sizes) / sum(row.seconds),
-        **dict(zip(("speedup", "speedup_low", "speedup_high"), speedup, strict=True)),
-        "paper": row.setting.paper,
-        "paper_accepted": row.setting.paper_accepted,
-        "same_list": same,
-        "same_first": first,
-        **row.pick("passes_per_query", "nodes_per_pass", "tokens_per_pass"),
-        "acceptance_rate": counted.acceptance_rate if settings.exact else None,
-        "acceptance_length": counted.acceptance_length,
-        "draft_hit_rate": counted.draft_hit_rate,
-        "draft_ms_per_pass": 1e3 * counted.draft_seconds / counted.passes,
-        "calls_per_query": counted.draft_calls / counted.queries,
-    }
+    report, setting = row.report(), row.setting
+    if not setting.settings.exact:
+        report["acceptance_rate"] = None
+    return {"name": setting.name, **report, "drafter": setting.settings.drafts_by, **setting.facts}
 
 
 def _speedups_per_query(row: Row) -> list[tuple[float, float]]:
@@ -220,70 +163,27 @@ def _undrafted_rows(
     suite: PapersSettings, engine: Engine, queries: Sequence[str], truth: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """Return T's table 1: the model and its small draft models, each decoding greedily without drafts."""
-    small = [kind for kind in ("ar", "medium") if (drafter_folder(engine.folder, kind) / "config.json").is_file()]
-    engines = [engine, *(Engine.load(drafter_folder(engine.folder, kind), **loading_options(suite)) for kind in small)]
-    plain = DecodeSettings(**PLAIN, drafter="none")
+    folders = {kind: checkpoint.drafter_folder(engine.folder, kind) for kind in ("ar", "medium")}
+    small = [kind for kind, folder in folders.items() if (folder / "config.json").is_file()]
+    engines = [engine, *(Engine.load(folders[kind], **loading_options(suite)) for kind in small)]
+    plain = DecodeSettings(decoder="greedy", n=1, batch_size=1, drafting="fixed", drafter="none")
     names = ["the model", *small]
     entries = [
-        (each, Setting(name, plain, names[0] * (each is not engine), ROWS["alone"].get(name, "")))
+        (each, Setting(name, plain, names[0] * (each is not engine), {"paper": FIGURES["alone"].get(name, "")}))
         for each, name in zip(engines, names, strict=True)
     ]
     rows = race_settings(entries, queries, seconds=suite.seconds)
     enough = truth and len(rows[0].results) >= MIN_QUERIES
     right = [_accuracy_row("retro", row, truth)["top"]["1"] if enough else None for row in rows]
     return [
-        {**_report_row(row), "weights_mb": target_megabytes(each), "right": share}
+        {**_report_row(row), "weights_mb": _weights_megabytes(each), "right": share}
         for row, each, share in zip(rows, engines, right, strict=True)
     ]
 
 
-def measure_in_child(
-    folder: Path, queries: Sequence[str], settings: DecodeSettings, loading: Mapping[str, Any]
-) -> dict[str, float]:
-    """Run `measure_memory` in a new process."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        return pool.submit(measure_memory, folder, list(queries), settings, dict(loading)).result()
-
-
-def measure_memory(
-    folder: Path, queries: Sequence[str], settings: DecodeSettings, loading: Mapping[str, Any]
-) -> dict[str, float]:
-    """Load a model, decode an untimed batch, then all queries.
-
-    Returns `{"peak_mb", "latency_ms"}`: peak memory of the process in MB (on a GPU: that allocated by PyTorch), and the
-    median milliseconds per batch.
-    """
-    engine = Engine.load(folder, **loading)
-    size = settings.batch_size
-    batches = [queries[start : start + size] for start in range(0, len(queries), size)]
-    engine.predict(batches[0], settings)
-    reset_peak_memory()
-    spent = []
-    for batch in batches:
-        began = time.perf_counter()
-        engine.predict(batch, settings)
-        spent.append(1e3 * (time.perf_counter() - began))
-    on_gpu = engine.device.startswith("cuda")
-    peak = torch.cuda.max_memory_allocated() / 1e6 if on_gpu else peak_memory_mb()
-    return {"peak_mb": peak, "latency_ms": median(spent)}
-
-
-def _memory_rows(suite: PapersSettings, engine: Engine, queries: Sequence[str]) -> list[dict[str, Any]]:
-    """Return X's tables 8 and 10: peak memory and latency by batch size, with and without the Spec-Drafter."""
-    drafters = [name for name in ("none", "spec_drafter") if name in usable_drafters(engine.folder)]
-    rows = []
-    for size in suite.memory:
-        sample = list(queries[: max(suite.memory)])
-        plain = DecodeSettings(**{**PLAIN, "batch_size": size})
-        row: dict[str, Any] = {"batch": size, "queries": len(sample), "spec_drafter_mb": None, "added_mb": None}
-        row |= {"paper_mb": None, "paper_latency": None, **ROWS["memory"].get(str(size), {})}
-        for name in drafters:
-            used = measure_in_child(engine.folder, sample, replace(plain, drafter=name), loading_options(suite))
-            row |= {f"{name}_mb": used["peak_mb"], f"{name}_ms": used["latency_ms"]}
-        if len(drafters) > 1:
-            row["added_mb"] = row["spec_drafter_mb"] - row["none_mb"]
-        rows.append(row)
-    return rows
+def _weights_megabytes(engine: Engine) -> float:
+    """Return the size of a model's weights in fp32."""
+    return 4 * sum(array.size for array in checkpoint.load(engine.folder).weights.tensors.values()) / 1e6
 
 
 def _card_accuracy_rows(engine: Engine) -> list[dict[str, Any]]:
@@ -291,9 +191,71 @@ def _card_accuracy_rows(engine: Engine) -> list[dict[str, Any]]:
     counted = evaluation.read_measurements(engine.folder).get("accuracy", {})
     if counted.get("digest") != engine.digest:
         return []
-    paper = ROWS["accuracy"][engine.task]
+    paper = FIGURES["accuracy"][engine.task]
     top = {k: {"value": percent / 100} for k, percent in paper["top"].items()}
     name = f"{engine.name}, beam of {counted['settings']['n']}, {counted['reactions']:,} reactions"
     command = re.sub(r"--source \S+", "--source FOLDER", counted["command"])
     ours = {"command": command, "date": counted["date"], "top": counted["top"]}
     return [{"name": paper["name"], "top": top}, {"name": name, **ours}]
+
+
+# --- tables and files ------------------------------------------------------------------------------
+
+
+def terminal_tables(report: Mapping[str, Any]) -> Iterator[Table]:
+    """Yield the tables for a terminal of 100 columns."""
+    for name, columns in FIGURES["narrow"].items():
+        rows: list[dict[str, Any]] = []
+        group = None
+        for row in map(display_row, report[name]):
+            if row.get("group") != group:
+                group = row["group"]
+                rows.append({**dict.fromkeys(row), "short": group})
+            rows.append({**row, "short": f"  {row.get('label')}"})
+        if rows:
+            yield tables.terminal(columns, rows, title=FIGURES["titles"][name])
+
+
+def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row of the report with the texts for its columns."""
+    texts = dict(row)
+    if "timings" in row:
+        batches = f" in {row['timings']}" if row["timings"] != row["queries"] else ""  # with several queries each
+        texts |= {"answered": f"{row['queries']}{batches}", "faster": _format_speedup(row)}
+        texts["relaxed"] = None if row["exact"] else " (relaxed)"
+    if "right" in row:
+        texts["right_share"] = row["right"] and _format_percent(row["right"])
+    if top := row.get("top"):
+        texts |= {f"top-{k}": _format_percent(top[str(k)]) if str(k) in top else None for k in ACCURATE}
+        base = row.get("standard")
+        values = [] if base is None else [f"{100 * share['value']:.1f}" for share in base.values()]
+        texts["of_standard"] = "equal" if base == top else " / ".join(values)
+    return texts
+
+
+def _format_speedup(row: Mapping[str, Any]) -> str | None:
+    """Format a speed-up with its interval; in brackets with few queries, without interval with few timings."""
+    if row["speedup"] is None:
+        return None
+    if row["timings"] < MIN_TIMINGS:
+        return f"[{row['speedup']:.2f}]"
+    text = f"{row['speedup']:.2f} ({row['speedup_low']:.2f}-{row['speedup_high']:.2f})"
+    return f"[{text}]" if row["queries"] < MIN_QUERIES else text
+
+
+def _format_percent(share: Mapping[str, float]) -> str:
+    text = f"{100 * share['value']:.1f}"
+    return text + f" ({100 * share['low']:.0f}-{100 * share['high']:.0f})" if "low" in share else text
+
+
+def write_report(report: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Write the report as papers.json, and its timed rows as papers.csv; returns the files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [folder / "papers.json", folder / "papers.csv"]
+    files[0].write_text(json.dumps(report, default=str) + "\n", encoding="utf-8")
+    timed = [{"table": table, **row} for table in TIMED for row in report[table]]
+    with files[1].open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in timed for name in row)), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(timed)
+    return files

@@ -79,9 +79,6 @@ class PapersSettings:
     source: ReactionFolder = None
     limit: int = 60
     seconds: float = 8.0
-    widths: tuple[int, ...] = (5, 10, 25, 50)  # of beams
-    batches: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)  # sizes for the latency-throughput curve
-    memory: tuple[int, ...] = (1, 8, 32)  # batch sizes for peak memory, each in a separate process
     threads: int = 0
     device: str = "auto"
     dtype: str = "auto"
@@ -90,5 +87,3 @@ class PapersSettings:
     def __post_init__(self) -> None:
         check_range("limit", self.limit, 1)
         check_positive("seconds", self.seconds)
-        for size in (*self.widths, *self.batches, *self.memory):
-            check_range("a width or batch", size, 1)

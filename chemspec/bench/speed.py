@@ -3,26 +3,26 @@
 Precisions and drafters alternate batch by batch, so that other load on the machine affects all of them alike.
 """
 
+from __future__ import annotations
+
 import platform
-import resource
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import product
 from math import ceil
 from pathlib import Path
-from statistics import fmean
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from chemspec import asset_files
 from chemspec.bench.settings import BenchSettings
-from chemspec.bench.sweep import Row, Setting, paired_ratio, race_settings
+from chemspec.bench.sweep import COLUMNS, Setting, race_settings
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import task_of_model
 from chemspec.evaluation.accuracy import KnownReaction, read_test_reactions
+from chemspec.io import tables
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, loading_options
 from chemspec.system import host
@@ -30,6 +30,9 @@ from chemspec.system.threads import usable_cores
 from chemspec.tasks import check_task
 from chemspec.types import Progress, ignore
 from chemspec.version import __version__
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 MIN_TIMINGS = 20  # minimum number of timings; fewer batches are repeated
 
@@ -88,37 +91,11 @@ def race_drafters(
     measured = []
     for index, ((engine, _), row) in enumerate(zip(entries, rows, strict=True)):
         drafter = index % len(names)
-        compared = replace(row, baseline=rows[index - drafter] if drafter else None)
+        report = replace(row, baseline=rows[index - drafter]).report()
         where = {name: getattr(engine, name) for name in ("runtime", "dtype", "device")}
-        facts = {"engine": "chemspec", "version": __version__, "model": engine.name, **where, "drafter": names[drafter]}
-        measured.append({"task": engine.task, **facts, **report_row(compared)})
+        facts = {"task": engine.task, "engine": "chemspec", "version": __version__, "model": engine.name, **where}
+        measured.append({**facts, **report, "drafter": names[drafter], "identical": report["same_list"] == 1})
     return measured
-
-
-def report_row(row: Row) -> dict[str, Any]:
-    """Return settings, times and counts of a row, compared with its baseline, or with itself."""
-    settings, spread, standard = row.setting.settings, row.times, row.baseline or row
-    # Paired by batch, so that long queries and load affect both sides.
-    speedup = paired_ratio(standard.per_query, row.per_query)
-    tokens = sum(len(answers[0]) + 1 for answers in row.answers if answers)
-    same, first = row.same(), row.same(first=True)  # as the standard decoder
-    return {
-        "decoder": settings.decoder,
-        "n": settings.n,
-        "batch": settings.batch_size,
-        "queries": sum(row.sizes),
-        "median_ms": spread.median,
-        "q1_ms": spread.low,
-        "q3_ms": spread.high,
-        "mean_ms": 1e3 * sum(row.seconds) / sum(row.sizes),
-        "tokens_per_second": tokens / sum(row.seconds),  # of the first answers, including eos
-        **dict(zip(("speedup", "speedup_low", "speedup_high"), speedup, strict=True)),
-        "identical": all(same),
-        "same_list": fmean(same),
-        "same_first": fmean(first),
-        **row.pick("passes_per_query", "nodes_per_pass", "tokens_per_pass", "acceptance_rate"),
-        "drafted_per_query": row.counted.drafted / max(1, row.counted.queries),
-    }
 
 
 def read_queries(engine: Engine, source: Path | None, limit: int) -> list[KnownReaction]:
@@ -134,28 +111,6 @@ def read_queries(engine: Engine, source: Path | None, limit: int) -> list[KnownR
     return readable[:limit]
 
 
-# --- the machine ---------------------------------------------------------------------------------
-
-
-def reset_peak_memory() -> None:
-    """Reset the peak memory of this process, if the system supports it (Linux)."""
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
-    if torch.cuda.is_available():
-        torch.cuda.reset_peak_memory_stats()
-
-
-def peak_memory_mb() -> float:
-    """Return the peak memory of this process in MB since `reset_peak_memory`, or since its start."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024 / 1e6
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 1e6 if platform.system() == "Darwin" else peak * 1024 / 1e6
-
-
 def describe_machine(threads: int) -> dict[str, Any]:
     """Describe the machine and versions that the numbers depend on; 0 threads: all cores."""
     return {
@@ -169,3 +124,51 @@ def describe_machine(threads: int) -> dict[str, Any]:
         "chemspec": __version__,
         "date": time.strftime("%Y-%m-%d"),
     }
+
+
+# --- table and summary -----------------------------------------------------------------------------
+
+UNDRAFTED = "nothing drafted"
+
+
+def build_table(report: Mapping[str, Any]) -> Table:
+    """Build the table for a terminal, in 100 columns unless batch sizes differ."""
+    rows = [_narrow_row(row) for row in report["rows"]]
+    batches = {"batch": "{batch}"} if len({row["batch"] for row in rows}) > 1 else {}
+    return tables.terminal({**batches, **COLUMNS["speed"]}, rows)
+
+
+def _narrow_row(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row for the narrow table; a baseline has no speed-up, nor has a search without drafts."""
+    faster = same = None
+    if row["drafter"] != "none":
+        interval = f"{row['speedup']:.2f} ({row['speedup_low']:.2f} to {row['speedup_high']:.2f})"
+        faster = UNDRAFTED if row.get("drafted_per_query") == 0 else interval  # as where drafts would not pay
+        same = f"{_count_identical(row)} of {row['queries']}"
+    return {**row, "decoder": _decoder_label(row), "faster": faster, "same": same}
+
+
+def summary_sentence(report: Mapping[str, Any]) -> str:
+    """Summarise the speed-ups by decoder, smallest and largest; empty if no drafter was timed."""
+    drafted = [row for row in report["rows"] if row["drafter"] != "none"]
+    gains: dict[str, list[float]] = {}
+    for row in drafted:
+        gains.setdefault(_decoder_label(row), []).extend([] if row.get("drafted_per_query") == 0 else [row["speedup"]])
+    if not gains:
+        return ""
+    gain = ", ".join(f"{decoder} {_format_range(values) if values else UNDRAFTED}" for decoder, values in gains.items())
+    lists, same = sum(row["queries"] for row in drafted), sum(map(_count_identical, drafted))
+    return f"Speed-up by drafts: {gain}; {same} of {lists} lists of answers are the same."
+
+
+def _decoder_label(row: Mapping[str, Any]) -> str:
+    return f"beam of {row['n']}" if row["decoder"] == "beam" else str(row["decoder"])
+
+
+def _count_identical(row: Mapping[str, Any]) -> int:
+    return round(float(row["same_list"]) * int(row["queries"]))
+
+
+def _format_range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):.2f}", f"{max(values):.2f}"
+    return low if low == high else f"{low} to {high}"

@@ -3,35 +3,38 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from pathlib import Path
 from random import Random
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from chemspec.engine.engine import Engine
 from chemspec.metrics import SpeedNumbers, Spread, speed_numbers
+from chemspec.plugins import DECODERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Progress, ignore
 
 BOOTSTRAP_DRAWS = 1000
+COLUMNS = tomllib.loads(Path(__file__).with_name("columns.toml").read_text(encoding="utf-8"))  # of tables
 Answers = Sequence[Sequence[tuple[Any, ...]]]  # per query the tokens, or token ids, of each answer, best first
 
 
 class Setting(NamedTuple):
     """Named decoding settings; `baseline` names an earlier setting to compare with, if any.
 
-    `paper` and `paper_accepted` are a paper's figures, with the table: speed-up and acceptance rate.
+    `facts` are anything else to report of it, such as the figures of a paper.
     """
 
     name: str
     settings: DecodeSettings
     baseline: str = ""
-    paper: str = ""
-    paper_accepted: str = ""
+    facts: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,50 @@ class Row:
         """Return settings and counts by name."""
         settings, counted = self.setting.settings, self.counted
         return {name: getattr(settings, name) if hasattr(settings, name) else getattr(counted, name) for name in names}
+
+    def report(self) -> dict[str, Any]:
+        """Return settings, times if there are any, agreement with the baseline if there is one, and counts."""
+        settings, counted = self.setting.settings, self.counted
+        report = {
+            "decoder": settings.decoder,
+            "n": settings.n,
+            "drafter": settings.drafter,
+            "batch": settings.batch_size,
+            "exact": settings.exact,
+            "queries": len(self.answers),
+            "same_list": None,
+            "same_first": None,
+        }
+        if self.seconds:
+            report |= self._timing()
+        if self.baseline and DECODERS[settings.decoder].drafts != "sampled":  # whose samples differ
+            report |= {"same_list": fmean(self.same()), "same_first": fmean(self.same(first=True))}
+        names = ("passes", "passes_per_query", "nodes_per_pass", "tokens_per_pass", "acceptance_rate", "draft_hit_rate")
+        report |= self.pick(*names, "acceptance_length", "alpha", "draft_calls")
+        queries, passes = max(1, counted.queries), max(1, counted.passes)
+        return report | {
+            "drafted_per_query": counted.drafted / queries,
+            "calls_per_query": counted.draft_calls / queries,
+            "calls_per_pass": counted.draft_calls / passes,
+            "draft_ms_per_pass": 1e3 * counted.draft_seconds / passes,
+        }
+
+    def _timing(self) -> dict[str, Any]:
+        spread, total = self.times, sum(self.seconds)
+        tokens = sum(len(answers[0]) + 1 for answers in self.answers if answers)
+        # Paired by batch, so that long queries and load affect both sides.
+        ratio = paired_ratio(self.baseline.per_query, self.per_query) if self.baseline else (None, None, None)
+        return {
+            "timings": len(self.seconds),
+            "median_ms": spread.median,
+            "q1_ms": spread.low,
+            "q3_ms": spread.high,
+            "mean_ms": 1e3 * total / sum(self.sizes),
+            "latency_ms": 1e3 * median(self.seconds),
+            "queries_per_second": sum(self.sizes) / total,
+            "tokens_per_second": tokens / total,  # of the first answers, including eos
+            **dict(zip(("speedup", "speedup_low", "speedup_high"), ratio, strict=True)),
+        }
 
     def same(self, *, first: bool = False) -> list[bool]:
         """Return for each query in common with the baseline whether all answers (or the first ones) are equal."""

@@ -26,12 +26,12 @@ def benchmark_speed(context: typer.Context, *, settings: BenchSettings) -> dict[
     if context.invoked_subcommand:
         refuse_group_options(context)
         return None
-    from chemspec.bench import speed, speed_table
+    from chemspec.bench import speed
 
     with console.progress_bar("measuring") as report:
         measured = speed.run_benchmark(settings, progress=report)
-    console.print_table(speed_table.build_table(measured))
-    console.print_sentence(speed_table.summary_sentence(measured))
+    console.print_table(speed.build_table(measured))
+    console.print_sentence(speed.summary_sentence(measured))
     return measured
 
 
@@ -42,11 +42,11 @@ def compare_drafters(*, comparison: ComparisonSettings, widths: tuple[int, ...] 
     Options:
         widths: beam widths, separated by commas; 1: greedy.
     """
-    from chemspec.bench import counts
+    from chemspec.bench import counts, sweep
 
     with console.progress_bar("counting") as report:
         rows = counts.compare_drafters(comparison, widths, tell=console.print_note, progress=report)
-    console.print_table(tables.terminal(counts.DRAFTER_COLUMNS, map(counts.display_row, rows)))
+    console.print_table(tables.terminal(sweep.COLUMNS["drafters"], map(counts.display_row, rows)))
     console.print_sentence(counts.LEGEND, "dim")
     return {"rows": rows}
 
@@ -65,12 +65,12 @@ def compare_draft_lengths(
         drafters: drafters, separated by commas; default: those of copy, mixed, ar and hierarchy that can be used.
         lengths: draft lengths of drafters with a network, with commas; 0: adaptive (small models) or the longest.
     """
-    from chemspec.bench import counts
+    from chemspec.bench import counts, sweep
 
     settings = opt.build_decode_settings(decoder, n, exact=False, batch_size=comparison.batch_size)
     with console.progress_bar("counting") as report:
         rows = counts.compare_draft_lengths(comparison, settings, lengths, tell=console.print_note, progress=report)
-    console.print_table(tables.terminal(counts.LENGTH_COLUMNS, rows))
+    console.print_table(tables.terminal(sweep.COLUMNS["draft-length"], rows))
     return {"rows": rows}
 
 
@@ -83,16 +83,16 @@ def measure_papers(*, suite: PapersSettings, out: Path = Path("runs/papers")) ->
     Options:
         out: output folder for the numbers, as JSON and CSV.
     """
-    from chemspec.bench import papers, papers_tables
+    from chemspec.bench import papers
 
     with console.progress_bar("measuring") as report:
         measured = papers.measure_tables(suite, progress=report)
     document = {"command": opt.command_line(), **measured}
-    for file in papers_tables.write_report(document, out):
+    for file in papers.write_report(document, out):
         console.print_note(str(file))
-    for table in papers_tables.terminal_tables(document):
+    for table in papers.terminal_tables(document):
         console.print_table(table)
         console.print_line("")
-    for text in (*papers_tables.LEGEND, *document["notes"]):
+    for text in (*papers.FIGURES["legend"], *document["notes"]):
         console.print_sentence(text, "dim")
     return document

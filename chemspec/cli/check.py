@@ -10,8 +10,8 @@ from chemspec import tasks as questions
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
-from chemspec.cli.options import Outcome
 from chemspec.terminal import console
+from chemspec.terminal.documented_options import Outcome
 
 if TYPE_CHECKING:
     from chemspec.review.reaction_check import ReactionCheck

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import wraps
-from inspect import Parameter, Signature, getdoc
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from chemspec import settings, tasks
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings
-from chemspec.terminal import console
-from chemspec.terminal.documented_options import CommandOptions, documented_texts
+from chemspec.terminal import console, documented_options
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
@@ -25,34 +22,12 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
 DEFAULT = DecodeSettings()
 
 # Help texts of options with the same name and meaning in several commands, written like the section "Options".
-SHARED = f"""
-    task -t: {tasks.task_questions()}.
-    model -m: model: folder, checkpoint, installed name, or id of a downloaded Hugging Face model; default: the task's.
-    n -n: number of predictions per query.
-    decoder: decoder: auto, {", ".join(DECODERS)}; auto: greedy for -n 1, else beam. Also file.py:NAME or module:NAME, a
-        DecoderSpec.
-    drafter: drafting method: {", ".join(DRAFTERS)}; does not change the output of exact decoders. Also file.py:NAME or
-        module:NAME, a function that proposes drafts.
-    exact --exact/--relaxed: --exact: decoders with the output or distribution of standard decoding; --relaxed: all.
-    batch_size: queries decoded together.
-    distinct: list distinct valid molecules other than the query; widens the search to find -n.
-    max_len: maximum length of a prediction in tokens.
-    dtype: precision: auto (fp32), fp32, int8, bf16 or fp16.
-    device: device: auto, cpu, cuda, cuda:1, ...
-    threads: CPU threads; 0: all cores.
-    runtime: runtime: auto (graphs on a GPU, native on a CPU), native, torch or graphs.
-    template: prompt template of an imported model, with {{query}} for the SMILES.
-    column: input column with the SMILES; "a>>b" joins two columns.
-    stock -s: building blocks: a file of SMILES or InChIKeys, with or without prices, or a built-in list; repeatable.
-    source: folder with the reaction CSVs.
-    recipe: recipe: a name (see `chemspec train --list`) or a .toml file.
-    workers: number of processes.
-    limit: maximum number of rows read from each file, for a trial run (0: all).
-    seed: random seed for sampling queries.
-    keep_numbers --keep: store the numbers in the model folder, for its card.
-    allowed_host: additional host name of this server, such as a proxy's; repeatable; * allows any.
-    as_json --json: print one JSON document as the last line.
-"""
+SHARED = (
+    Path(__file__)
+    .with_suffix(".txt")
+    .read_text(encoding="utf-8")
+    .format(tasks=tasks.task_questions(), decoders=", ".join(DECODERS), drafters=", ".join(DRAFTERS))
+)
 
 
 def parse_duration(text: str | float) -> float:
@@ -68,36 +43,7 @@ Duration = Annotated[float | None, typer.Option(parser=parse_duration, metavar="
 Source = settings.ReactionFolder
 
 
-def expand_options(function: Callable[..., Any]) -> Callable[..., None]:
-    """Make a function a command of Typer, see `CommandOptions`; help texts that it shares with others are in `SHARED`.
-
-    A function that returns a document, or an `Outcome`, gets the option --json, which prints it in place of the text.
-    """
-    has_document = get_type_hints(function).get("return") is not type(None)
-    more = (Parameter("as_json", Parameter.KEYWORD_ONLY, default=False),) if has_document else ()
-    command = CommandOptions.of(function, documented_texts(SHARED), *more)
-
-    @wraps(function)
-    def run(**given: Any) -> None:
-        console.answers.quiet = as_json = has_document and given.pop("as_json")
-        outcome = function(**command.gather(given))
-        if as_json:
-            console.print_json(outcome.document if isinstance(outcome, Outcome) else outcome)
-        if isinstance(outcome, Outcome):
-            raise typer.Exit(outcome.code)
-
-    run.__signature__ = Signature(command.options)  # type: ignore[attr-defined]
-    run.__annotations__ = {option.name: option.annotation for option in command.options}
-    run.__doc__ = (getdoc(function) or "").split("\n\nOptions:")[0]
-    return run
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """What a command returns: a document for --json, and the exit code."""
-
-    document: Any
-    code: int = 0
+expand_options = partial(documented_options.expand_options, shared=documented_options.documented_texts(SHARED))
 
 
 @dataclass(frozen=True, kw_only=True)

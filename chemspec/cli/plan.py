@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
-from chemspec.cli.options import Outcome
 from chemspec.plan.settings import PlanSettings
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.terminal import console
-from chemspec.terminal.documented_options import FieldsOf
+from chemspec.terminal.documented_options import FieldsOf, Outcome
 
 if TYPE_CHECKING:
     from chemspec.plan.expand import Expander

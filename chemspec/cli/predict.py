@@ -12,13 +12,13 @@ from chemspec import tasks as questions
 from chemspec.cli import options as opt
 from chemspec.cli import show
 from chemspec.cli.base import command
-from chemspec.cli.options import DEFAULT, Outcome
+from chemspec.cli.options import DEFAULT
 from chemspec.metrics import NO_SAVINGS, Savings
 from chemspec.replay.savings import describe_file, sum_savings
 from chemspec.settings import DecodeSettings, ineffective_fields
 from chemspec.system import extras
 from chemspec.terminal import console
-from chemspec.terminal.documented_options import FieldsOf
+from chemspec.terminal.documented_options import FieldsOf, Outcome
 from chemspec.types import DecodeResult
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not

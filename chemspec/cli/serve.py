@@ -1,14 +1,14 @@
 """The commands `app` and `serve`: the web app and the HTTP service."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from chemspec.asset_files import app_script
 from chemspec.cli.base import command
 from chemspec.cli.options import Runtime
-from chemspec.service.limits import Endpoint, Limits, Replicas, RequestLimits
+from chemspec.service.limits import Endpoint, Limits, Replicas
 from chemspec.system import extras, files
-from chemspec.system.host_check import AllowedHosts
 from chemspec.terminal import console
 
 
@@ -29,6 +29,8 @@ def launch_app(
         watch: rerun pages when a source file changes, for developers.
     """
     extras.require_packages("streamlit", "altair", "pandas", "pyarrow", what="the app")
+    from chemspec.system.host_check import AllowedHosts
+
     Endpoint(port=port)  # refuses a port out of range
     allowed = AllowedHosts.of(host, allowed_host or [])
     if warning := files.permission_warning():
@@ -45,7 +47,7 @@ def serve_models(
     endpoint: Endpoint,
     model: list[str] | None = None,
     runtime: Runtime,
-    limits: RequestLimits,
+    limits: Limits,
     keys: Path | None = None,
     replicas: Replicas,
 ) -> None:
@@ -59,11 +61,11 @@ def serve_models(
     from chemspec.service import server
     from chemspec.service.service import Service
 
-    all_limits = Limits(**vars(limits), keys=server.read_keys(keys))
+    limits = replace(limits, api_keys=server.read_keys(keys))
     models = server.folders_by_name(model or [])
     address = f"{', '.join(models)} on {endpoint.address}"
     if not replicas.ray:
-        service = Service(server.load_engines(models, **runtime.loading), all_limits)
+        service = Service(server.load_engines(models, **runtime.loading), limits)
         console.print_note(f"serving {address}; Ctrl-C ends it")
         server.run_service(service, endpoint)
         return
@@ -71,4 +73,4 @@ def serve_models(
     from chemspec.cluster import service_on_ray
 
     console.print_note(f"serving {address} by engines on Ray; Ctrl-C ends it")
-    service_on_ray.run_on_ray(models, all_limits, endpoint, replicas, **runtime.loading)
+    service_on_ray.run_on_ray(models, limits, endpoint, replicas, **runtime.loading)

@@ -4,15 +4,15 @@ Independent of Ray, files and clocks: `engines.py` implements engines on a clust
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from typing import Any
+
+from chemspec.types import ignore
 
 DEATHS_OF_A_SHARD = 2  # then its rows are processed one by one, since one of them may be the cause
 DEATHS_OF_A_ROW = 3  # then the row fails; two deaths may be unrelated failures of machines
 ROUNDS = 4  # number of times that all engines may die without a result
-
-R = TypeVar("R")
 
 
 class ClusterError(ValueError):
@@ -29,41 +29,21 @@ class Piece:
     deaths: int = 0  # number of engines that died while processing it
 
 
-@dataclass(frozen=True)
-class Finished(Generic[R]):
-    """A piece whose engine has finished or died."""
-
-    piece: Piece
-    result: R | None
-    death: str = ""  # why the engine died; empty if it has finished
-
-
-class Engines(Protocol[R]):
-    """Engines that process pieces; dead ones are replaced if there are machines."""
-
-    def size(self) -> int:
-        """Return the number of pieces that can be in progress, at least 1."""
-
-    def give(self, piece: Piece) -> None:
-        """Start to process a piece."""
-
-    def wait(self) -> Sequence[Finished[R]]:
-        """Wait for pieces in progress, at most some seconds."""
-
-
 def dispatch_pieces(
-    work: Iterable[Piece],
-    engines: Engines[R],
-    answered: Callable[[Piece, R], None],
-    given_up: Callable[[Piece], R],
-    lost: Callable[[str], None] = lambda _: None,
-) -> None:
-    """Process all pieces, complete shards, reading only as many as engines can take.
+    work: Iterable[Piece], engines: Any, lost: Callable[[str], None] = ignore
+) -> Iterator[tuple[Piece, Any]]:
+    """Process complete shards, reading only as many as engines can take; yields each, or its parts, with the result.
 
     A piece whose engine dies is processed again. The rows of a shard on which `DEATHS_OF_A_SHARD` engines have died are
-    processed one by one; a row on which `DEATHS_OF_A_ROW` have died fails (`given_up` returns its result). `answered`
-    is called once with each piece, or with the parts of it, and its result, `lost` with the cause of every death.
-    ClusterError if engines die repeatedly without a result in between.
+    processed one by one; the result of a row on which `DEATHS_OF_A_ROW` have died is None.
+
+    Args:
+        work: the shards.
+        engines: has the methods `size`, `give` and `wait` of `engines.RayEngines`.
+        lost: called with the cause of every death.
+
+    Raises:
+        ClusterError: if engines die repeatedly without a result in between.
     """
     unread, retried = iter(work), deque[Piece]()
     in_progress = deaths_in_a_row = max_engines = 0
@@ -74,22 +54,22 @@ def dispatch_pieces(
             in_progress += 1
         if not in_progress:
             return
-        for event in engines.wait():
+        for piece, result, death in engines.wait():
             in_progress -= 1
-            if event.result is not None:
+            if result is not None:
                 deaths_in_a_row = 0
-                answered(event.piece, event.result)
+                yield piece, result
                 continue
-            lost(event.death)
+            lost(death)
             deaths_in_a_row += 1
             if deaths_in_a_row > ROUNDS * max(4, max_engines):
                 raise ClusterError(
-                    f"engines died {deaths_in_a_row} times without a result in between; last error: {event.death}"
+                    f"engines died {deaths_in_a_row} times without a result in between; last error: {death}"
                 )
-            piece = replace(event.piece, deaths=event.piece.deaths + 1)
+            piece = replace(piece, deaths=piece.deaths + 1)
             if len(piece.queries) > 1 and piece.deaths >= DEATHS_OF_A_SHARD:
                 retried += [Piece(piece.shard, piece.first + at, [query]) for at, query in enumerate(piece.queries)]
             elif piece.deaths >= DEATHS_OF_A_ROW:
-                answered(piece, given_up(piece))
+                yield piece, None
             else:
                 retried.append(piece)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow
 
-from chemspec.cluster.dispatch import ClusterError, Finished, Piece
+from chemspec.cluster.dispatch import ClusterError, Piece
 from chemspec.cluster.shards import SCHEMA
 from chemspec.io import writers
 from chemspec.settings import DecodeSettings
@@ -130,7 +130,7 @@ def predict_piece(
 
 
 class RayEngines:
-    """As many engines as fit on the cluster; see `dispatch.Engines`. `start` comes first."""
+    """As many engines as fit on the cluster, for `dispatch_pieces`; `start` comes first."""
 
     def __init__(
         self,
@@ -167,10 +167,9 @@ class RayEngines:
         ClusterError if there is no machine or engines die while loading; ValueError for a model that cannot be loaded.
         """
         self.size()
-        try:
-            self._facts = self._get_result(self._load_facts.remote(*self._loading))
-        except _DeathError as death:
-            raise ClusterError(f"no engine lives long enough to load, at last: {death}") from death
+        self._facts, death = self._get_result(self._load_facts.remote(*self._loading))
+        if death:
+            raise ClusterError(f"no engine lives long enough to load, at last: {death}")
         return self._facts
 
     def size(self) -> int:
@@ -192,31 +191,25 @@ class RayEngines:
         ref = self._predict_piece.remote(*self._loading, self._facts, piece, self._settings)
         self._in_progress[ref] = piece
 
-    def wait(self) -> list[Finished[pyarrow.Table]]:
-        """Wait for pieces in progress, at most some seconds; ValueError for settings that an engine refuses."""
+    def wait(self) -> list[tuple[Piece, pyarrow.Table | None, str]]:
+        """Wait at most some seconds; returns pieces with their results, or with None and why their engines died.
+
+        ValueError for settings that an engine refuses.
+        """
         ready, _ = self._ray.wait([*self._in_progress], timeout=POLL)
-        return [self._finish(ref, self._in_progress.pop(ref)) for ref in ready]
+        return [(self._in_progress.pop(ref), *self._get_result(ref)) for ref in ready]
 
-    def _finish(self, ref: Any, piece: Piece) -> Finished[pyarrow.Table]:
-        try:
-            return Finished(piece, self._get_result(ref))
-        except _DeathError as death:
-            return Finished(piece, None, str(death))
-
-    def _get_result(self, ref: Any) -> Any:
+    def _get_result(self, ref: Any) -> tuple[Any, str]:
+        """Return the result of a task, or None and why its engine died."""
         errors = self._ray.exceptions
         try:
-            return self._ray.get(ref)
+            return self._ray.get(ref), ""
         except errors.RayTaskError as error:  # raised by chemspec
             cause = error.cause
             if isinstance(cause, ValueError | ModuleNotFoundError):
                 raise cause from error  # other engines would raise the same
-            raise _DeathError(f"{type(cause).__name__}: {cause}") from error
+            return None, f"{type(cause).__name__}: {cause}"
         except errors.RayError as error:
             lines = [line.strip() for line in str(error).splitlines() if line.strip()]
             telling = (line for line in lines if "died" in line or "dead" in line or "unavailable" in line)
-            raise _DeathError(next(telling, lines[0])[:300]) from error
-
-
-class _DeathError(Exception):
-    """The cause of an engine's death."""
+            return None, next(telling, lines[0])[:300]

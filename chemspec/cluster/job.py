@@ -81,7 +81,7 @@ def predict_file(
         stamp = writers.settings_stamp(facts["digest"], facts["dtype"], settings)
         try:
             with ShardFolder(out, {"format": 1, "shard_rows": shard_rows, **stamp}) as folder:
-                return _Job(folder, progress, note).run(pieces, engines, facts["name"])
+                return JobReport(facts["name"], **_predict_shards(pieces, engines, folder, progress, note))
         except FileError:
             raise
         except OSError as error:
@@ -89,49 +89,46 @@ def predict_file(
             raise FileError(f"{message}; its shards are valid, so the command can be resumed") from error
 
 
-class _Job:
-    """State of a running job."""
+def _predict_shards(
+    pieces: Iterator[Piece],
+    engines: on_ray.RayEngines,
+    folder: ShardFolder,
+    progress: Callable[[int, int | None], None],
+    note: Tell,
+) -> dict[str, Any]:
+    """Predict the shards that are missing in a folder; returns the fields of a `JobReport` but the model."""
+    counts: Counter[str] = Counter()
+    sizes: dict[int, int] = {}  # rows of the shards that are missing
+    shards = resumed = deaths = 0
+    began = time.monotonic()
 
-    def __init__(self, folder: ShardFolder, progress: Callable[[int, int | None], None], note: Tell) -> None:
-        self._folder, self._progress, self._note = folder, progress, note
-        self._sizes: dict[int, int] = {}  # rows of the shards in progress
-        self._counts: Counter[str] = Counter()
-        self._shards = self._resumed = self._deaths = 0
-        self._began = time.monotonic()
-
-    def run(self, pieces: Iterator[Piece], engines: on_ray.RayEngines, model: str) -> JobReport:
-        dispatch_pieces(self._missing_shards(pieces), engines, self._save_rows, self._failed_row, self._count_death)
-        self._folder.finish(self._shards)
-        seconds = time.monotonic() - self._began
-        self._progress(self._counts.total(), self._counts.total())
-        return JobReport(model, dict(self._counts), self._shards, self._resumed, self._deaths, seconds)
-
-    def _missing_shards(self, pieces: Iterator[Piece]) -> Iterator[Piece]:
+    def missing_shards() -> Iterator[Piece]:
+        nonlocal shards, resumed
         for piece in pieces:
-            self._shards += 1
-            if (counts := self._folder.counts(piece)) is None:
-                self._sizes[piece.shard] = len(piece.queries)
-                yield piece
+            shards += 1
+            if written := folder.counts(piece):
+                resumed += 1
+                counts.update(written)
+                progress(counts.total(), None)
             else:
-                self._resumed += 1
-                self._add_counts(counts)
+                sizes[piece.shard] = len(piece.queries)
+                yield piece
 
-    def _save_rows(self, piece: Piece, rows: Any) -> None:
-        counts = self._folder.add(piece, rows, self._sizes[piece.shard])
-        if counts is not None:
-            del self._sizes[piece.shard]
-            self._add_counts(counts)
+    def count_death(why: str) -> None:
+        nonlocal deaths
+        deaths += 1
+        note(f"an engine has died ({why}); its rows are assigned to another one")
 
-    def _failed_row(self, piece: Piece) -> Any:
-        (query,) = piece.queries
-        self._note(f"row {piece.first} has failed: {DEATHS_OF_A_ROW} engines died on {query[:100]!r}")
-        message = f"{DEATHS_OF_A_ROW} engines died on this row"
-        return on_ray.results_to_table(piece.first, [DecodeResult(query, "failed", message)])
-
-    def _count_death(self, why: str) -> None:
-        self._deaths += 1
-        self._note(f"an engine has died ({why}); its rows are assigned to another one")
-
-    def _add_counts(self, counts: Counter[str]) -> None:
-        self._counts.update(counts)
-        self._progress(self._counts.total(), None)
+    for piece, rows in dispatch_pieces(missing_shards(), engines, count_death):
+        if rows is None:
+            (query,) = piece.queries
+            message = f"{DEATHS_OF_A_ROW} engines died on this row"
+            note(f"row {piece.first} has failed: {DEATHS_OF_A_ROW} engines died on {query[:100]!r}")
+            rows = on_ray.results_to_table(piece.first, [DecodeResult(query, "failed", message)])
+        if written := folder.add(piece, rows, sizes[piece.shard]):
+            counts.update(written)
+            progress(counts.total(), None)
+    folder.finish(shards)
+    progress(counts.total(), counts.total())
+    seconds = time.monotonic() - began
+    return {"counts": dict(counts), "shards": shards, "resumed": resumed, "deaths": deaths, "seconds": seconds}

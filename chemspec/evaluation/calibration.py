@@ -5,7 +5,6 @@ Two-fold cross-validation gives the reported numbers; the stored calibration is 
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,22 +24,6 @@ from chemspec.tasks import TASKS
 from chemspec.types import Progress, ignore
 
 Answered = list[list[tuple[float, bool]]]  # per query its answers: probability, and whether it is correct
-
-
-@dataclass(frozen=True)
-class CalibrationReport:
-    """Result of a calibration.
-
-    The table is by score ("sequence") and method ("as it is", "temperature"): held-out loss in nats and expected
-    calibration errors (15 bins of equal width, of equal mass), of first and all answers.
-    """
-
-    queries: int  # of the validation
-    answers: int  # distinct valid ones
-    top1: float  # share of queries whose first answer is correct
-    table: dict[str, dict[str, dict[str, float]]]
-    slope: float  # stored calibration, fitted to all answers
-    offset: float = 0.0  # in cards of earlier versions
 
 
 NUMBERS = tuple(f"{which}: {what}" for which in ("first", "all") for what in ("loss", "ece by width", "ece by mass"))
@@ -69,11 +52,11 @@ def calibrate_model(
     out = settings.out or Path("runs") / f"calibration-{about}.jsonl"
     results = predict_to_file(engine, reactions, out, DecodeSettings(n=n, batch_size=32), progress=progress)
     report = fit_calibration(collect_outcomes(reactions, results))
-    methods = report.table["sequence"]
+    methods = report["table"]["sequence"]
     raw = {f"{name}, as it is": value for name, value in methods[RAW].items()}
-    numbers = {"queries": float(report.queries), **methods[TEMPERATURE], **raw}
-    Confidence(engine.digest, report.slope, report.offset, made, numbers).save(engine.folder)
-    document = {"model": engine.name, "digest": engine.digest, "made": made, **asdict(report)}
+    numbers = {"queries": float(report["queries"]), **methods[TEMPERATURE], **raw}
+    Confidence(engine.digest, report["slope"], report["offset"], made, numbers).save(engine.folder)
+    document = {"model": engine.name, "digest": engine.digest, "made": made, **report}
     if keep:
         measured = {**document, "numbers": NUMBERS}
         evaluation.store_measurements(engine.folder, ["reliability"], measured, digest=engine.digest, command=keep)
@@ -92,10 +75,13 @@ def collect_outcomes(reactions: Sequence[KnownReaction], results: Sequence[Mappi
     return answered
 
 
-def fit_calibration(answered: Answered) -> CalibrationReport:
+def fit_calibration(answered: Answered) -> dict[str, Any]:
     """Measure the probabilities as they are and with a temperature, and fit it to all; needs two answered queries.
 
-    Each half of the queries is measured with the temperature fitted to the other half.
+    Each half of the queries is measured with the temperature fitted to the other half. Returns the numbers of queries
+    and of distinct valid answers, `top1` (share of queries whose first answer is correct), the `slope` of the
+    calibration, and a `table` by score ("sequence") and method ("as it is", "temperature"): held-out loss in nats and
+    expected calibration errors (15 bins of equal width, of equal mass), of first and all answers.
     """
     answered = [answers for answers in answered if answers]
     if len(answered) < 2:
@@ -105,7 +91,8 @@ def fit_calibration(answered: Answered) -> CalibrationReport:
     fitted = [fit_slope([answer for answers in other for answer in answers]) for other in halves[::-1]]
     table = {RAW: _held_out_numbers(halves, (1.0, 1.0)), TEMPERATURE: _held_out_numbers(halves, fitted)}
     top1 = sum(answers[0][1] for answers in answered) / len(answered)
-    return CalibrationReport(len(answered), len(every), top1, {"sequence": table}, fit_slope(every))
+    counts = {"queries": len(answered), "answers": len(every), "top1": top1}
+    return {**counts, "table": {"sequence": table}, "slope": fit_slope(every), "offset": 0.0}
 
 
 def _held_out_numbers(halves: Sequence[Answered], slopes: Sequence[float]) -> dict[str, float]:

@@ -17,7 +17,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Thread
-from typing import NamedTuple
 
 from chemspec.jobs import jobs, store
 from chemspec.jobs.jobs import JOBS, Job, State
@@ -28,10 +27,8 @@ PREDICT = (sys.executable, "-m", "chemspec.jobs.worker")
 RUNNER = "runner.lock"
 NICE = 10  # a tenth of the time that a visitor's request gets
 BEAT_SECONDS = 0.5  # what it takes to stop a job
+KILLED = (-getattr(signal, "SIGKILL", 9), -signal.SIGTERM)  # ends of a prediction that are no crash
 # A prediction that crashes is started again: it passes a row that has cost two of them.
-CRASHES = {
-    -getattr(signal, name) for name in ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGFPE", "SIGILL") if hasattr(signal, name)
-}
 MAX_CRASHES = 30  # in a row, which pass ten rows at least
 
 
@@ -82,35 +79,28 @@ def delete_job(name: str, *, timeout: float = 60.0) -> None:
     with suppress(StoreError):  # the disk may be full, or the job damaged
         stop_job(name)
         end = time.monotonic() + timeout
-        while (running := running_job()) and running.job == name and time.monotonic() < end:
+        while running_job() == name and time.monotonic() < end:
             time.sleep(0.02)
     JOBS.delete(name)
 
 
 def view_job(name: str) -> JobView:
     """Return a job with its current state; raises StoreError if there is none, or it cannot be read."""
-    running, job = running_job(), JOBS.load(name)  # in this order: what ends in between has written how
+    running, job = running_job() == name, JOBS.load(name)  # in this order: what ends in between has written how
     if job.state != "waiting":
         return JobView(job, job.state)
-    if running and running.job == name:
+    if running:
         return JobView(job, "running")
     queue = [other.id for other in waiting_jobs()]
     return JobView(job, "waiting", queue.index(name) if name in queue else 0)
 
 
-class Running(NamedTuple):
-    """What the runner works at."""
-
-    job: str
-    pid: int  # of the prediction
-
-
-def running_job() -> Running | None:
-    """Return what the runner works at; None if there is no runner, or it has not begun."""
+def running_job() -> str:
+    """Return the id of the job that the runner works at; empty if there is no runner, or it has not begun."""
     with suppress(StoreError, OSError), store.open_store() as base:
-        row = base.execute("SELECT job, pid FROM runner").fetchone()
-        return Running(*row) if row and store.is_locked(RUNNER) else None
-    return None
+        row = base.execute("SELECT job FROM runner").fetchone()
+        return str(row[0]) if row and store.is_locked(RUNNER) else ""
+    return ""
 
 
 def ensure_runner() -> None:
@@ -150,14 +140,14 @@ def run_waiting_jobs(predict: Sequence[str] = PREDICT, begun: Callable[[], objec
                 with suppress(StoreError):
                     _end_job(job.id, state, message)
                     tried.remove(job.id)
-            _note_work("", 0)
+            _note_work("")
 
 
-def _note_work(job: str, pid: int) -> None:
+def _note_work(job: str) -> None:
     """Store what this runner works at, if the store can be written."""
     with suppress(StoreError), store.open_store() as base:
         base.execute("DELETE FROM runner")
-        base.execute("INSERT INTO runner (job, pid) VALUES (?, ?)", (job, pid))
+        base.execute("INSERT INTO runner (job) VALUES (?)", (job,))
 
 
 def _end_job(name: str, state: State, message: str) -> None:
@@ -169,7 +159,7 @@ def _run_job(job: Job, predict: Sequence[str]) -> tuple[State, str]:
     """Predict what is left of a job, again after a crash; return how it ended and why."""
     for _ in range(MAX_CRASHES):
         code, state, message = _run_prediction(job, predict)
-        if code not in CRASHES or not _may_go_on(job):
+        if code >= 0 or code in KILLED or not _may_go_on(job):
             return state, message
     return "failed", f"the prediction crashed {MAX_CRASHES} times (signal {-code}); resume to go on behind these rows"
 
@@ -188,7 +178,7 @@ def _run_prediction(job: Job, predict: Sequence[str]) -> tuple[int, State, str]:
             )
     except OSError as error:
         return 1, "failed", f"the prediction cannot be started: {error.strerror or error}; make room and resume"
-    _note_work(job.id, process.pid)
+    _note_work(job.id)
     with process:
         while process.poll() is None:
             if not _may_go_on(job):

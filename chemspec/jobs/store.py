@@ -114,28 +114,29 @@ def hold_lock(name: str, timeout: float) -> Iterator[bool]:
 
     The system releases it however the process ends, but a suspended process (SIGSTOP) keeps it until it continues.
     """
-    path = make_private_file(home_folder() / name)
-    with closing(sqlite3.connect(path, timeout=timeout, isolation_level=None)) as base:
-        try:
-            base.execute("BEGIN EXCLUSIVE")
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode not in LOCKED:
-                raise StoreError(f"the lock {name} cannot be read: {error}") from error
-            yield False
-        else:
-            yield True
+    with _lock_file(name, "BEGIN EXCLUSIVE", timeout) as free:
+        yield free
 
 
 def is_locked(name: str) -> bool:
     """Return whether a process holds the lock of this name."""
-    with closing(sqlite3.connect(make_private_file(home_folder() / name), timeout=0)) as base:
+    with _lock_file(name, "SELECT * FROM sqlite_master", 0.0) as free:
+        return not free
+
+
+@contextmanager
+def _lock_file(name: str, statement: str, timeout: float) -> Iterator[bool]:
+    """Open the database that is a lock, and yield whether the statement could be executed."""
+    path = make_private_file(home_folder() / name)
+    with closing(sqlite3.connect(path, timeout=timeout, isolation_level=None)) as base:
         try:
-            base.execute("SELECT * FROM sqlite_master")
+            base.execute(statement)
+            free = True
         except sqlite3.OperationalError as error:
             if error.sqlite_errorcode not in LOCKED:
                 raise StoreError(f"the lock {name} cannot be read: {error}") from error
-            return True
-    return False
+            free = False
+        yield free
 
 
 def new_id() -> str:

@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
@@ -173,7 +173,7 @@ def main(kind: str, name: str) -> str:
             sys.stdout.buffer.write(_encode_stock(kind, raw, name))
             return ""
         left = MAX_TEXT
-        for row in islice(read_rows(kind, raw), MAX_ROWS + 2):  # one more than a file may have
+        for row in islice(READERS[kind](raw), MAX_ROWS + 2):  # one more than a file may have
             line = json.dumps(row, ensure_ascii=False) + "\n"
             left -= sys.stdout.buffer.write(line.encode("utf-8", errors="backslashreplace"))
             if left < 0:
@@ -183,20 +183,6 @@ def main(kind: str, name: str) -> str:
     except ValueError as error:
         return str(error)
     return ""
-
-
-def read_rows(kind: str, raw: bytes) -> Iterator[list[str]]:
-    """Yield the rows of a file, the header first.
-
-    Raises:
-        ValueError: if it cannot be read.
-        MemoryError: if it decompresses to more than there is memory for.
-    """
-    if kind == ".parquet":
-        return _parquet_rows(raw)
-    if kind == spreadsheets.ENDING:
-        return spreadsheets.read_workbook_rows(raw, "it")
-    return structures.read_structure_rows(raw.decode("utf-8"), "the file")
 
 
 def _parquet_rows(raw: bytes) -> Iterator[list[str]]:
@@ -214,6 +200,14 @@ def _parquet_rows(raw: bytes) -> Iterator[list[str]]:
         raise MemoryError from None
     except (pyarrow.ArrowException, OSError, ValueError) as error:
         raise ValueError(f"it is no parquet file that can be read ({' '.join(str(error).split())[:200]})") from error
+
+
+# By kind what yields the rows of a file, the header first; ValueError for one that cannot be read.
+READERS: dict[str, Callable[[bytes], Iterator[list[str]]]] = {
+    ".parquet": _parquet_rows,
+    spreadsheets.ENDING: lambda raw: spreadsheets.read_workbook_rows(raw, "it"),
+    STRUCTURES: lambda raw: structures.read_structure_rows(raw.decode("utf-8"), "the file"),
+}
 
 
 def _encode_stock(kind: str, raw: bytes, name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""HTTP service: engines behind a queue, and routes for predictions, streams and ASKCOS.
+"""HTTP service: engines behind a queue, and routes for predictions, reviews and ASKCOS.
 
 `scheduler` forms batches, `api` has the routes, `guard` the checks for all of them, and `server` runs the service.
 """

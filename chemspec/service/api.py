@@ -1,10 +1,9 @@
 """Routes of the HTTP service: each parses a request, calls the service and formats the response."""
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
@@ -12,14 +11,13 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, FastAPI, Path, Request, Security
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response, StreamingResponse
+from fastapi.responses import JSONResponse, Response
 from fastapi.security import APIKeyHeader
 from prometheus_client import generate_latest
 
 from chemspec import precedents
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import usable_drafters
-from chemspec.importers.base import TextTokenizer
 from chemspec.io.writers import result_document
 from chemspec.plan.stock import BUILT_IN, load_stock
 from chemspec.review import Review, Reviewer, review_document
@@ -31,13 +29,12 @@ from chemspec.service.scheduler import Deadline, Search
 from chemspec.service.service import Service, watch_disconnect
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
-from chemspec.types import DecodeResult, Pass
+from chemspec.types import DecodeResult
 from chemspec.version import __version__
 
 ASKCOS_PREDICTIONS = 10  # number of predictions, for which the protocol of the ASKCOS v2 gateway has no field
 CHECK_BATCH = 32  # queries of a review in the queue at once
 _cached_stock = cache(load_stock)
-HEARTBEAT = 10.0  # seconds between two lines of an idle stream
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": schema.Problem, "description": "invalid request"},
     401: {"model": schema.Problem, "description": "no key, or a wrong one"},
@@ -48,8 +45,6 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     503: {"model": schema.Problem, "description": "stopping; see Retry-After"},
     504: {"model": schema.Problem, "description": "no result in time"},
 }
-EVENTS = "events: pass (with the text before it), then result; or error"
-STREAM_RESPONSES = PROBLEMS | {200: {"content": {"text/event-stream": {}}, "description": EVENTS}}
 
 
 def create_app(service: Service) -> FastAPI:
@@ -73,9 +68,8 @@ def create_app(service: Service) -> FastAPI:
     _add_error_handlers(app, service)
     _add_probes(app, service)
     key = APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False)  # for the document; `Guard` checks it
-    router = APIRouter(dependencies=[Security(key)] if service.limits.keys else None)
+    router = APIRouter(dependencies=[Security(key)] if service.limits.api_keys else None)
     _add_routes(router, service)
-    _add_stream_route(router, service)
     _add_review_route(router, service)
     _add_askcos_route(router, service)
     app.include_router(router)
@@ -102,8 +96,7 @@ def _add_routes(router: APIRouter, service: Service) -> None:
         search = service.search(question, question.within)
         with watch_disconnect(request.receive) as gone:
             results = await _predict(service, search, question.queries, request, gone)
-        document = _describe_search(search) | {"results": list(map(result_document, results))}
-        return Response(msgspec.json.encode(document), media_type="application/json")
+        return _describe_results(search, list(map(result_document, results)))
 
 
 async def _predict(
@@ -117,9 +110,10 @@ async def _predict(
     return results
 
 
-def _describe_search(search: Search) -> dict[str, Any]:
-    engine, settings = search.engine, msgspec.to_builtins(search.settings)
-    return {"model": search.model, "task": engine.task, "digest": engine.digest, "settings": settings}
+def _describe_results(search: Search, results: list[dict[str, Any]]) -> Response:
+    facts = {"model": search.model, "task": search.engine.task, "digest": search.engine.digest}
+    document = {**facts, "settings": search.settings, "results": results}
+    return Response(msgspec.json.encode(document), media_type="application/json")
 
 
 def _add_review_route(router: APIRouter, service: Service) -> None:
@@ -137,11 +131,8 @@ def _add_review_route(router: APIRouter, service: Service) -> None:
         with watch_disconnect(request.receive) as gone:
             results = await _predict(service, search, question.queries, request, gone)
             loop, tasks = asyncio.get_running_loop(), {other.task for other in service.engines.values()}
-            models = {
-                other: _QueuedModel(service, other, search.deadline, loop, gone)
-                for other in COMPANIONS
-                if other in tasks
-            }
+            companions = [other for other in COMPANIONS if other in tasks]
+            models = {other: _QueuedModel(service, other, search.deadline, loop, gone) for other in companions}
 
             def review_all() -> list[Review]:
                 return Reviewer(task, models, _cached_stock(BUILT_IN), precedents.installed()).review(results)
@@ -151,8 +142,7 @@ def _add_review_route(router: APIRouter, service: Service) -> None:
             result_document(result) | {"review": review_document(review)}
             for result, review in zip(results, reviews, strict=True)
         ]
-        document = _describe_search(search) | {"results": documents}
-        return Response(msgspec.json.encode(document), media_type="application/json")
+        return _describe_results(search, documents)
 
 
 @dataclass(frozen=True)
@@ -203,77 +193,6 @@ def _add_askcos_route(router: APIRouter, service: Service) -> None:
             }
             for result in results
         ]
-
-
-def _add_stream_route(router: APIRouter, service: Service) -> None:
-    @router.post("/v1/stream", responses=STREAM_RESPONSES, response_class=StreamingResponse, tags=["predict"])
-    async def stream(question: schema.StreamQuestion, request: Request) -> StreamingResponse:
-        """Predict one query with server-sent events: every forward pass, then the result."""
-        search = service.search(question)
-        passes: asyncio.Queue[Pass] = asyncio.Queue()
-        jobs = await service.submit(search, [question.query], passes.put_nowait)
-        request.state.log_fields.update(model=search.model, queries=1)
-
-        async def events() -> AsyncIterator[bytes]:
-            progress = Progress(search.engine.tokenizer)
-            answer = asyncio.ensure_future(service.results(jobs))
-            next_pass: asyncio.Future[Pass] | None = None
-            try:
-                while not answer.done() or not passes.empty():
-                    next_pass = asyncio.ensure_future(passes.get())
-                    await asyncio.wait({next_pass, answer}, timeout=HEARTBEAT, return_when=asyncio.FIRST_COMPLETED)
-                    if next_pass.done():
-                        yield _format_event("pass", progress.describe_pass(next_pass.result()))
-                        continue
-                    next_pass.cancel()
-                    if not answer.done():
-                        yield b": waiting\n\n"
-                try:
-                    (result,) = answer.result()
-                    request.state.log_fields[result.status] = 1
-                    yield _format_event("result", result_document(result))
-                except RefusedError as error:
-                    yield _format_event("error", {"detail": str(error), "code": error.code})
-            finally:  # also if the client has disconnected
-                if next_pass is not None:
-                    next_pass.cancel()
-                answer.cancel()
-                with suppress(asyncio.CancelledError, RefusedError):
-                    await answer
-
-        headers = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-        return StreamingResponse(events(), media_type="text/event-stream", headers=headers)
-
-
-class Progress:
-    """Tree of prefixes over the passes of a search."""
-
-    def __init__(self, tokenizer: TextTokenizer) -> None:
-        self._tokenizer = tokenizer
-        self._parents: list[int] = []
-        self._tokens: list[int] = []
-        self._passes = 0
-
-    def describe_pass(self, event: Pass) -> dict[str, Any]:
-        """Return the text of the leading hypothesis before the pass, and the counts of the pass."""
-        self._passes += 1
-        text = ""
-        if event.grown is not None:
-            if event.grown.parents[:1] == (-1,):  # bos: a new search has started
-                self._parents, self._tokens = [], []
-            self._parents += event.grown.parents
-            self._tokens += event.grown.tokens
-            text = self._text_of_node(event.grown.beam[0]) if event.grown.beam else ""
-        names = ("asked", "computed", "drafted", "emitted", "accepted", "width")
-        counts = {name: getattr(event, name) for name in names}
-        return {"pass": self._passes, "text": text, **counts, "requested": event.asked}
-
-    def _text_of_node(self, node: int) -> str:
-        ids = []
-        while node >= 0:
-            ids.append(self._tokens[node])
-            node = self._parents[node]
-        return self._tokenizer.decode(ids[-2::-1])  # reversed, without bos
 
 
 def _add_probes(app: FastAPI, service: Service) -> None:
@@ -334,7 +253,3 @@ def _add_error_handlers(app: FastAPI, service: Service) -> None:
         parts = [str(part) for part in first["loc"] if "constrained-" not in str(part)]
         where = ".".join(parts).encode("utf-8", "backslashreplace").decode()
         return problem(422, "malformed", f"{where[:200]}: {first['msg']}"[:500])
-
-
-def _format_event(name: str, data: Any) -> bytes:
-    return f"event: {name}\ndata: {json.dumps(data)}\n\n".encode()

@@ -13,6 +13,7 @@ import time
 import uuid
 from traceback import walk_tb
 
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,7 +30,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
-        self._keys = [hashlib.sha256(key.encode()).digest() for key in service.limits.keys]
+        self._keys = [hashlib.sha256(key.encode()).digest() for key in service.limits.api_keys]
         self._salt = secrets.token_bytes(16)  # client names are meaningless and valid until a restart
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,56 +65,48 @@ class Guard:
             self._log_request(scope, status, time.perf_counter() - began)
 
     async def _check_and_forward(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"])
-        if self._keys and scope["path"] not in OPEN and not self._has_valid_key(headers):
+        if self._keys and scope["path"] not in OPEN and not self._has_valid_key(scope):
             self._service.metrics.refused.labels("key").inc()
             message = "this service needs an API key: send the header X-API-Key, or Authorization: Bearer KEY"
             await error_response(401, "key", message, {"www-authenticate": "Bearer"})(scope, receive, send)
             return
         max_body = self._service.limits.body
         body, size = bytearray(), 0
-        deadline = time.monotonic() + BODY_TIMEOUT
-        while True:
-            try:
-                part = await asyncio.wait_for(receive(), max(0.0, deadline - time.monotonic()))
-            except TimeoutError:
-                message = f"the request did not arrive within {BODY_TIMEOUT:g} s"
-                await error_response(408, "slow", message, CLOSE)(scope, receive, send)
-                return
-            if part["type"] == "http.disconnect":
-                return
-            size += len(part.get("body", b""))
-            if size <= max_body:
-                body += part.get("body", b"")
-            else:
-                body.clear()
-            if not part.get("more_body") or size > DRAIN_FACTOR * max_body:
-                break
+        try:
+            async with asyncio.timeout(BODY_TIMEOUT):
+                async for part in Request(scope, receive).stream():
+                    size += len(part)
+                    if size <= max_body:
+                        body += part
+                    elif size > DRAIN_FACTOR * max_body:
+                        break
+        except TimeoutError:
+            message = f"the request did not arrive within {BODY_TIMEOUT:g} s"
+            await error_response(408, "slow", message, CLOSE)(scope, receive, send)
+            return
+        except ClientDisconnect:
+            return
         if size > max_body:
             self._service.metrics.refused.labels("body").inc()
             message = f"the request has more than {max_body} bytes; send fewer queries"
             await error_response(413, "too_large", message, CLOSE)(scope, receive, send)
             return
-        first = True
+        whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 
         async def replay() -> Message:
-            nonlocal first
-            if first:
-                first = False
-                return {"type": "http.request", "body": bytes(body), "more_body": False}
-            return await receive()
+            return whole.pop() if whole else await receive()
 
         await self._app(scope, replay, send)
 
     def _client_name(self, scope: Scope) -> str:
         """Return an anonymous client name, from the key if keys are required, else from the address."""
         address = str((scope.get("client") or ("",))[0]).encode()
-        identity = _key_of_request(dict(scope["headers"])) if self._keys else address
+        identity = _key_of_request(scope) if self._keys else address
         return hashlib.blake2b(identity, key=self._salt, digest_size=6).hexdigest()
 
-    def _has_valid_key(self, headers: dict[bytes, bytes]) -> bool:
+    def _has_valid_key(self, scope: Scope) -> bool:
         """Return whether a request has a valid key, comparing all keys in constant time."""
-        digest = hashlib.sha256(_key_of_request(headers)).digest()
+        digest = hashlib.sha256(_key_of_request(scope)).digest()
         return sum(hmac.compare_digest(digest, key) for key in self._keys) > 0  # no short circuit
 
     def _log_request(self, scope: Scope, status: int, seconds: float) -> None:
@@ -133,7 +126,8 @@ class Guard:
         LOG.log(level, "request", extra={"log_fields": fields | scope["state"]["log_fields"]})
 
 
-def _key_of_request(headers: dict[bytes, bytes]) -> bytes:
+def _key_of_request(scope: Scope) -> bytes:
+    headers: dict[bytes, bytes] = dict(scope["headers"])
     shown = headers.get(b"x-api-key") or headers.get(b"authorization", b"")
     kind, _, rest = shown.partition(b" ")
     return rest.strip() if kind.lower() == b"bearer" else shown.strip()

@@ -17,7 +17,7 @@ class RefusedError(Exception):
 
 
 @dataclass(frozen=True, kw_only=True)
-class RequestLimits:
+class Limits:
     """Limits of requests and the queue.
 
     Attributes:
@@ -40,6 +40,7 @@ class RequestLimits:
     body: int = 2_000_000
     timeout: float = 60.0
     grace: float = 60.0
+    api_keys: frozenset[str] = field(default=frozenset(), repr=False)  # without any, requests need none
 
     def __post_init__(self) -> None:
         DecodeSettings(batch_size=self.batch_size)  # raises ValueError out of range
@@ -54,13 +55,6 @@ class RequestLimits:
     def per_client(self) -> int:
         """Maximum number of waiting queries per client."""
         return self.each or max(self.queries, self.queue // 2)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Limits(RequestLimits):
-    """Limits of requests and the queue, and the API keys; without keys, requests need none."""
-
-    keys: frozenset[str] = field(default=frozenset(), repr=False)
 
 
 @dataclass(frozen=True, kw_only=True)

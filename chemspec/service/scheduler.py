@@ -15,7 +15,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from operator import attrgetter
 from threading import Condition, Thread
@@ -26,7 +26,7 @@ from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.service.limits import Limits, RefusedError
 from chemspec.service.metrics import Metrics
 from chemspec.settings import DecodeSettings
-from chemspec.types import DecodeResult, Pass
+from chemspec.types import DecodeResult
 
 STOPPED = "the service was stopped before this query was finished; try again"
 RETRY_AFTER = 2  # seconds after which a client may try again if the queue is full
@@ -58,7 +58,7 @@ class Search:
     engine: Engine
     settings: DecodeSettings
     deadline: Deadline
-    widest: bool = False  # whether the widest list is searched until the deadline (`chemspec.engine.deadline`)
+    widest: bool = False  # the widest list is searched until the deadline, one query at a time (`engine.deadline`)
 
 
 def _queue_full_error(waiting_of_client: int = 0) -> RefusedError:
@@ -73,7 +73,7 @@ def stopping_error() -> RefusedError:
 
 def _can_share_batch(job: Job, other: Job) -> bool:
     same = job.search.model == other.search.model and job.search.settings == other.search.settings
-    return same and not job.decoded_alone and not other.decoded_alone
+    return same and not job.search.widest and not other.search.widest
 
 
 def _decode_within(engine: Engine, job: Job, before_pass: Callable[[], None]) -> DecodeResult:
@@ -92,6 +92,13 @@ def _decode_within(engine: Engine, job: Job, before_pass: Callable[[], None]) ->
     return job.best
 
 
+def _decode_alone(engine: Engine, job: Job, before_pass: Callable[[], None]) -> DecodeResult:
+    try:
+        return engine.decode([job.ready], job.search.settings, before_pass=before_pass)[0]
+    except Exception as error:
+        return _failed_result(job, error)
+
+
 class _AbandonedError(BaseException):
     """All queries of the batch have been abandoned: no error of a query, so that `except Exception` lets it pass."""
 
@@ -107,17 +114,11 @@ class Job:
     search: Search
     ready: PreparedQuery
     result: asyncio.Future[DecodeResult]  # set when it is finished
-    watch: Callable[[Pass], None] | None = None  # for a stream, called with every pass; the query is then decoded alone
     abandoned: bool = False  # set if no client waits for it; decoding stops if the whole batch is abandoned
     arrived: float = field(default_factory=time.monotonic)  # on the monotonic clock
     client: str = ""  # anonymous client name; see `guard`
     priority: int = 0  # position in the queue, set by the scheduler; the lowest is next
     best: DecodeResult | None = None  # of `widest`: the list of the widest complete search so far
-
-    @property
-    def decoded_alone(self) -> bool:
-        """Whether it cannot share a batch: a stream, or a query with a deadline."""
-        return self.watch is not None or self.search.widest
 
 
 class Scheduler:
@@ -127,7 +128,7 @@ class Scheduler:
         """Start the thread; requires a running event loop, which receives the results."""
         self._limits, self._metrics = limits, metrics
         self._loop = asyncio.get_running_loop()
-        self._waiting: deque[Job] = deque()
+        self._waiting: list[Job] = []
         self._changed = Condition()
         self._closed = False
         self._arrivals = count()
@@ -175,7 +176,7 @@ class Scheduler:
             self._changed.notify_all()
         self._thread.join(seconds)
         with self._changed:
-            late, self._waiting = list(self._waiting), deque()
+            late, self._waiting = self._waiting, []
         for job in late:
             self._deliver(job, DecodeResult(job.ready.text, "failed", STOPPED))
 
@@ -187,9 +188,9 @@ class Scheduler:
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 if not self._waiting:
                     return
-                first = self._next_job()
+                first = min(self._waiting, key=attrgetter("priority"))
                 room = max(1, self._limits.batch_size // first.search.settings.augment)
-                batch = self._take_batch(1 if first.decoded_alone else room, first)
+                batch = self._take_batch(1 if first.search.widest else room, first)
             self._metrics.batch.labels(first.search.model).observe(len(batch))
             began = time.monotonic()
             with suppress(_AbandonedError):
@@ -198,21 +199,15 @@ class Scheduler:
                     self._deliver(job, result)
             self._metrics.engine_seconds.labels(first.search.model).observe(time.monotonic() - began)
 
-    def _next_job(self) -> Job:
-        """Return the next query; the queue must be locked and not empty."""
-        return min(self._waiting, key=lambda job: job.priority)
-
     def _take_batch(self, room: int, first: Job) -> list[Job]:
         """Take a query and similar ones, at most `room`; the queue must be locked."""
         similar = [job for job in self._waiting if job is not first and _can_share_batch(job, first)]
         # Stable, so that older queries precede equal ones.
         similar.sort(key=lambda job: abs(len(job.ready.ids) - len(first.ready.ids)))
         batch = [first, *similar[: room - 1]]
-        taken = set(map(id, batch))
-        self._waiting = deque(job for job in self._waiting if id(job) not in taken)
-        now = time.monotonic()
         for job in batch:
-            self._metrics.waited.observe(now - job.arrived)
+            self._waiting.remove(job)
+            self._metrics.waited.observe(time.monotonic() - job.arrived)
         return batch
 
     def _decode_batch(self, engine: Engine, batch: list[Job]) -> Iterator[tuple[Job, DecodeResult]]:
@@ -224,14 +219,8 @@ class Scheduler:
             if all(job.abandoned for job in under_way):
                 raise _AbandonedError
 
-        if first.watch is not None:
-            yield first, self._decode_stream(engine, first, first.watch, before_pass)
-            return
         if first.search.widest:
             yield first, _decode_within(engine, first, before_pass)
-            return
-        if settings.distinct or settings.augment > 1:  # these need several searches or rows per query
-            yield from zip(batch, self._decode_isolating_failures(engine, batch, before_pass), strict=True)
             return
         queue = deque(batch)
 
@@ -239,12 +228,17 @@ class Scheduler:
             if not queue:
                 with self._changed:
                     # If the next query is different, the batch ends, so that it does not starve.
-                    if self._waiting and _can_share_batch(other := self._next_job(), first):
+                    other = min(self._waiting, key=attrgetter("priority"), default=None)
+                    if other is not None and _can_share_batch(other, first):
                         queue.extend(self._take_batch(room, other))
                 under_way.extend(queue)
             return [queue.popleft() for _ in range(min(room, len(queue)))]
 
         try:
+            if settings.distinct or settings.augment > 1:  # these need several searches or rows per query
+                results = engine.decode([job.ready for job in batch], settings, before_pass=before_pass)
+                yield from zip(batch, results, strict=True)
+                return
             for job, result in engine.decode_continuously(
                 next_queries, attrgetter("ready"), settings, before_pass=before_pass
             ):
@@ -255,33 +249,7 @@ class Scheduler:
             for job in remaining:
                 under_way[:] = [job]
                 with suppress(_AbandonedError):
-                    yield job, self._decode_isolating_failures(engine, [job], before_pass)[0]
-
-    def _decode_isolating_failures(
-        self, engine: Engine, batch: list[Job], before_pass: Callable[[], None]
-    ) -> list[DecodeResult]:
-        """Decode a batch; if that fails, decode its queries one by one to isolate the failing ones."""
-        try:
-            return engine.decode([job.ready for job in batch], batch[0].search.settings, before_pass=before_pass)
-        except Exception as error:
-            if len(batch) == 1:
-                return [_failed_result(batch[0], error)]
-        return [result for job in batch for result in self._decode_isolating_failures(engine, [job], before_pass)]
-
-    def _decode_stream(
-        self, engine: Engine, job: Job, watch: Callable[[Pass], None], before_pass: Callable[[], None]
-    ) -> DecodeResult:
-        settings = job.search.settings
-        settings = replace(settings, record=settings.augment == 1)  # the recorded tree gives the text so far
-        try:
-            for event in engine.stream(job.ready.text, settings):
-                if isinstance(event, DecodeResult):
-                    return event
-                before_pass()
-                self._loop.call_soon_threadsafe(watch, event)
-        except Exception as error:
-            return _failed_result(job, error)
-        raise AssertionError("a stream ends with its result")
+                    yield job, _decode_alone(engine, job, before_pass)
 
     def _deliver(self, job: Job, result: DecodeResult) -> None:
         def resolve() -> None:

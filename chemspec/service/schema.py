@@ -1,65 +1,55 @@
 """Request and response models of the HTTP interface; all bounds are here or in `limits`."""
 
-from dataclasses import fields
-from typing import Annotated, Any, Literal
+from inspect import getdoc
+from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from chemspec.plugins import DECODERS, DRAFTERS
-from chemspec.settings import RULES, DecodeSettings, Task
+from chemspec.settings import RANGES, RULES, DecodeSettings, Task
+from chemspec.terminal.documented_options import documented_texts
 from chemspec.types import Merged, Within
 
 DEFAULT = DecodeSettings()
+HINTS, TEXTS = get_type_hints(DecodeSettings), documented_texts(getdoc(DecodeSettings))
 MAX_TEXT = 100_000  # characters of a query; up to here, too long queries get a status
 
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 
 
-class DecodeOptions(BaseModel):
+class _Options(BaseModel):
     """Model and decoding settings; see `chemspec.DecodeSettings`."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     task: Task | None = Field(None, description="forward (products), retro (precursors) or reagents")
     model: str | None = Field(None, max_length=200, description="a name from /v1/models; by default that of the task")
-    n: int = Field(DEFAULT.n, ge=1, le=1000, description="number of predictions per query")
     decoder: str = Field("auto", json_schema_extra={"enum": ["auto", *DECODERS]})
-    drafter: str = Field(DEFAULT.drafter, json_schema_extra={"enum": [*DRAFTERS]})
     exact: bool = Field(True, description="false: allow decoders that may differ from standard decoding")
-    max_len: int = Field(DEFAULT.max_len, ge=1, le=1000, description="maximum number of tokens of a prediction")
-    draft_length: int = Field(DEFAULT.draft_length, ge=0, le=1000)
-    draft_count: int = Field(DEFAULT.draft_count, ge=0, le=1000)
-    dilation: int = Field(DEFAULT.dilation, ge=0, le=1000)
-    node_budget: int = Field(DEFAULT.node_budget, ge=0, le=4096)
-    drafting: Literal["planned", "fixed"] = Field(
-        DEFAULT.drafting, description="planned by cost, or fixed by the budget"
-    )
-    length_penalty: float = Field(DEFAULT.length_penalty, ge=0, le=100, allow_inf_nan=False)
-    rules: str = Field(DEFAULT.rules, json_schema_extra={"enum": [*RULES]}, description="beam search rules")
-    beta: int = Field(DEFAULT.beta, ge=1, le=1000)
-    tau: float = Field(DEFAULT.tau, ge=0, le=1e6, allow_inf_nan=False)
-    temperature: float = Field(DEFAULT.temperature, gt=0, le=1e6, allow_inf_nan=False)
-    top_p: float = Field(DEFAULT.top_p, gt=0, le=1)
-    seed: int = Field(DEFAULT.seed, ge=0, lt=2**63)
-    augment: int = Field(
-        DEFAULT.augment, ge=1, le=100, description="number of SMILES variants of a query, whose predictions are merged"
-    )
-    distinct: bool = Field(DEFAULT.distinct, description="distinct valid molecules other than the query only")
-    guide: str = Field(
-        DEFAULT.guide, max_length=2000, description='such as "break C1-N3; keep C5-C6; only amide"; retro only'
-    )
+    guide: str = Field(DEFAULT.guide, max_length=2000, description=TEXTS["guide"][1])
     timeout: float | None = Field(None, gt=0, le=1e6, allow_inf_nan=False, description="seconds; limited by the server")
 
     @property
     def settings(self) -> dict[str, Any]:
-        """The fields of `DecodeSettings` that are passed on unchanged."""
-        return self.model_dump(include=_SETTINGS - {"n", "decoder"})
+        """The fields of `DecodeSettings`."""
+        return self.model_dump(include={*HINTS})
 
 
-_SETTINGS = {field.name for field in fields(DecodeSettings)}
+def _field(name: str) -> tuple[Any, Any]:
+    """Return the type of a field of `DecodeSettings`, and its limits and description."""
+    low, high = RANGES.get(name, (None, None))
+    choices = {"drafter": [*DRAFTERS], "rules": [*RULES]}.get(name)
+    extra: Any = {"enum": choices} if choices else None
+    return HINTS[name], Field(
+        getattr(DEFAULT, name), ge=low, le=high, description=TEXTS[name][1], json_schema_extra=extra
+    )
 
 
-class ReviewQuestion(DecodeOptions):
+_FIELDS: Any = {name: _field(name) for name in HINTS if name not in ("batch_size", "record", *_Options.model_fields)}
+DecodeOptions: Any = create_model("DecodeOptions", __base__=_Options, **_FIELDS)
+
+
+class ReviewQuestion(DecodeOptions):  # type: ignore[misc]
     """One query or many."""
 
     queries: Text | list[Text] = Field(description="SMILES or reaction SMILES, one or several")
@@ -76,12 +66,6 @@ class Question(ReviewQuestion):
         description="seconds from the arrival of the request: the greedy answer, then the widest exact beam up to n "
         "that fits; each result states its width",
     )
-
-
-class StreamQuestion(DecodeOptions):
-    """One query, whose forward passes are streamed."""
-
-    query: Text = Field(description="SMILES or reaction SMILES")
 
 
 class Answer(BaseModel):
@@ -131,61 +115,12 @@ class Prediction(_ModelAnswer):
     results: list[Result]
 
 
-class Check(BaseModel):
-    """Forward check: the forward model's first prediction for the reactants."""
-
-    verdict: Literal["agrees", "unsure", "differs"]
-    probability: float = Field(description="of that prediction")
-    product: str = Field(description="that prediction; empty if there is no valid one")
-    added: str = Field(description="reagents that were added to the reactants, as SMILES")
-
-
-class Alternative(BaseModel):
-    """Another prediction with the same strategy."""
-
-    smiles: str
-    probability: float
-    forward: Check | None
-
-
-class SuggestionAnswer(BaseModel):
-    """A strategy: its best prediction with problems and evidence, and the others of its kind (forward: E/Z isomers)."""
-
-    rank: int
-    smiles: str = Field(description="canonical SMILES of the best prediction; empty if it is invalid")
-    reaction_class: str = Field(alias="class")
-    probability: float = Field(description="probability that one of the predictions is correct")
-    calibrated: bool
-    problems: list[str]
-    notes: list[str] = Field(description="stereochemistry that a product leaves open, such as 'E/Z is not set'")
-    hazards: list[str] = Field(description="hazards of the reaction")
-    geometry: str = Field(description="E/Z isomers of a product with probabilities, 'E 76 %, Z 2 %'; empty if one")
-    forward: Check | None = Field(description="null if unchecked")
-    reagents: dict[str, str] | None = Field(
-        description="smiles, text and source: from the nearest precedents, usual, or from a model"
-    )
-    precedents: dict[str, Any] | None = Field(description="patent reactions with the same change: close, wide, nearest")
-    stock: list[str] = Field(description="for each molecule whether it can be bought")
-    alternatives: list[Alternative]
-
-
-class ReviewResult(BaseModel):
-    """Suggestions for a query, the likeliest first."""
-
-    smiles: str = Field(description="the query as SMILES")
-    warning: str
-    recorded: int | None = Field(description="rank of the first suggestion that a patent records for this very query")
-    selectivity: list[dict[str, Any]] = Field(
-        description="atoms of a reactant that get the new bond in different products: reactant (SMILES), calibrated, "
-        "sites with atom (index from 0), equivalent, probability (no ratio of isomers, no yield) and ranks"
-    )
-    suggestions: list[SuggestionAnswer]
-
-
 class ReviewedResult(Result):
     """Result of a query with its review."""
 
-    review: ReviewResult
+    review: dict[str, Any] = Field(
+        description="smiles, warning, recorded, selectivity and suggestions: fields in assets/docs/service.md"
+    )
 
 
 class ReviewAnswer(_ModelAnswer):

@@ -109,7 +109,7 @@ def build_server_config(service: Service, app: Any, endpoint: Endpoint) -> uvico
         HostCheck(app, AllowedHosts.of(endpoint.host, endpoint.allowed_host or ()), links=False, refused=refused),
         host=endpoint.host,
         port=endpoint.port,
-        http=connections.limited_protocol(refused, connections.connection_limit()),
+        http=connections.limited_protocol(refused),
         backlog=connections.BACKLOG,
         log_config=None,
         access_log=False,

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
@@ -21,7 +21,7 @@ from chemspec.service.metrics import Metrics
 from chemspec.service.scheduler import Deadline, Job, Scheduler, Search, stopping_error
 from chemspec.service.schema import DecodeOptions
 from chemspec.settings import DecodeSettings, Task, decode_settings
-from chemspec.types import DecodeResult, Pass
+from chemspec.types import DecodeResult
 
 CLIENT: ContextVar[str] = ContextVar("client", default="")  # anonymous client name set by `guard`, for a fair queue
 _usable_drafters = lru_cache(usable_drafters)  # which reads many files
@@ -101,13 +101,7 @@ class Service:
         if options.n > self.limits.answers:
             raise RefusedError(422, "too_many_answers", f"n is {options.n}; the limit here is {self.limits.answers}")
         try:
-            chosen = decode_settings(
-                options.decoder,
-                options.n,
-                exact=options.exact,
-                remedy="ask for it with exact: false",
-                **options.settings,
-            )
+            chosen = decode_settings(**options.settings, exact=options.exact, remedy="ask for it with exact: false")
             if within is not None:
                 check_settings(chosen, within)
         except ValueError as error:
@@ -118,13 +112,10 @@ class Service:
             raise RefusedError(422, "settings", f"{message}; choose {', '.join(available)}")
         return replace(chosen, batch_size=self.limits.batch_size)
 
-    async def submit(
-        self, search: Search, queries: Sequence[str], watch: Callable[[Pass], None] | None = None
-    ) -> list[Job]:
+    async def submit(self, search: Search, queries: Sequence[str]) -> list[Job]:
         """Prepare queries and queue the valid ones; the results of others, and of late ones, are set immediately.
 
-        `watch` is called with every pass of a single query. Raises RefusedError if there are too many in this request
-        or in the queue, or the service is stopping.
+        Raises RefusedError if there are too many in this request or in the queue, or the service is stopping.
         """
         assert self._scheduler is not None
         if self.stopping:
@@ -136,7 +127,7 @@ class Service:
             raise RefusedError(413, "too_many_queries", message)
         prepared = await asyncio.to_thread(_prepare, search, queries)  # some take a second
         future = asyncio.get_running_loop().create_future
-        jobs = [Job(search, ready, future(), watch, client=CLIENT.get()) for ready in prepared]
+        jobs = [Job(search, ready, future(), client=CLIENT.get()) for ready in prepared]
         refusals = [job.ready.refusal for job in jobs if job.ready.refusal is not None]
         for job in jobs:
             if job.ready.refusal is not None:
@@ -145,7 +136,7 @@ class Service:
         self.metrics.count_results(search.model, refusals)
         return jobs
 
-    async def results(self, jobs: Sequence[Job], gone: asyncio.Future[None] | None = None) -> list[DecodeResult]:
+    async def results(self, jobs: Sequence[Job], gone: asyncio.Future[None]) -> list[DecodeResult]:
         """Wait for the results of a request; queries that are not finished in time fail.
 
         Raises:
@@ -155,7 +146,7 @@ class Service:
         everything = asyncio.ensure_future(asyncio.wait(futures))  # cancels none of them when it is cancelled
         reason = "client gone"  # also if this coroutine is cancelled
         try:
-            waits: set[asyncio.Future[Any]] = {everything} if gone is None else {everything, gone}
+            waits: set[asyncio.Future[Any]] = {everything, gone}
             done, _ = await asyncio.wait(waits, timeout=search.deadline.left, return_when=asyncio.FIRST_COMPLETED)
             if everything in done or not done:
                 reason = "" if done else "timeout"

@@ -9,8 +9,11 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from typing import Any
+
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 HEADER_BYTES = 65_536  # maximum size of a request line and headers
 HEADER_SECONDS = 10.0  # from the first byte of a request, or the start of a connection, to the end of the headers
@@ -52,36 +55,27 @@ class Refusals:
             asyncio.get_running_loop().call_later(LOG_SECONDS, self._log_counts)
 
 
-def limited_protocol(refused: Callable[[str], None], most: int) -> type[asyncio.Protocol]:
+def limited_protocol(refused: Callable[[str], None]) -> Any:
     """Return uvicorn's HTTP protocol with the limits of this module, for its option `http`.
 
-    Args:
-        refused: called with "header_bytes", "header_seconds" or "connections" for each closed connection.
-        most: maximum number of connections, including WebSockets.
+    `refused` is called with "header_bytes", "header_seconds" or "connections" for each closed connection.
     """
-    from uvicorn.protocols.http.auto import AutoHTTPProtocol
+    return partial(_LimitedConnection, refused, connection_limit())
 
+
+class _LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     counts = hasattr(AutoHTTPProtocol, "on_headers_complete")  # httptools; h11 has its own limit
-    options = {"refused": staticmethod(refused), "most": most, "counts": counts}
-    return type("LimitedProtocol", (_LimitedConnection, AutoHTTPProtocol), options)
-
-
-_Protocol: Any = object  # uvicorn's, which is imported late
-
-
-class _LimitedConnection(_Protocol):  # type: ignore[misc]
-    """A connection; mixed into uvicorn's protocol, with the arguments of `limited_protocol` as attributes."""
-
-    refused: Callable[[str], None]
-    most: int
-    counts: bool
+    since = 0.0  # start of the connection or of its last request
     _deadline: asyncio.TimerHandle | None = None  # set while waiting for headers
     _heard = False  # whether a byte has arrived since then
     _size = 0  # bytes of incomplete headers or trailers
-    since = 0.0  # start of the connection or of its last request
+
+    def __init__(self, refused: Callable[[str], None], most: int, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._refused, self._most = refused, most  # called with a reason; number of connections, WebSockets included
 
     def connection_made(self, transport: Any) -> None:
-        room = len(self.connections) < self.most or _make_room(self.connections)
+        room = len(self.connections) < self._most or self._make_room()
         super().connection_made(transport)
         if room:
             self._await_headers()
@@ -129,11 +123,17 @@ class _LimitedConnection(_Protocol):  # type: ignore[misc]
         """Whether it has no complete, unanswered request."""
         return self.idle or bool(self.cycle.more_body)
 
-    def give_way(self) -> None:
-        """Close this connection to free its slot."""
-        self.refused("connections")
-        self.connections.discard(self)
-        self.transport.abort()
+    def _make_room(self) -> bool:
+        """Close the oldest incomplete connection of the address with the most; False if there is none."""
+        counts = Counter(map(_client_address, self.connections))
+        waiting = [each for each in self.connections if isinstance(each, _LimitedConnection) and each.incomplete]
+        if not waiting:
+            return False
+        oldest = max(waiting, key=lambda each: (counts[_client_address(each)], -each.since))
+        self._refused("connections")
+        self.connections.discard(oldest)
+        oldest.transport.abort()
+        return True
 
     def _await_headers(self) -> None:
         self._heard, self.since = False, self.loop.time()
@@ -152,24 +152,12 @@ class _LimitedConnection(_Protocol):  # type: ignore[misc]
 
     def _refuse(self, status: int, reason: str, message: str) -> None:
         self._end_wait()
-        self.refused(reason)
+        self._refused(reason)
         body = json.dumps({"detail": message, "code": reason})
         head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
         head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         self.transport.write((head + body).encode())
         self.transport.close()
-
-
-def _make_room(connections: set[Any]) -> bool:
-    """Close the oldest incomplete connection of the address with the most; False if there is none."""
-    counts = Counter(_client_address(connection) for connection in connections)
-    waiting = [
-        connection for connection in connections if isinstance(connection, _LimitedConnection) and connection.incomplete
-    ]
-    if not waiting:
-        return False
-    max(waiting, key=lambda connection: (counts[_client_address(connection)], -connection.since)).give_way()
-    return True
 
 
 def _client_address(connection: Any) -> str:

@@ -6,9 +6,7 @@ in several tabs, the second lets other visitors go first. A full queue refuses a
 
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import count
-from operator import attrgetter
 from threading import Condition
 
 MAX_WAITING = 100  # that wait
@@ -21,21 +19,13 @@ class BusyError(Exception):
     """The queue is full, or one visitor has too many requests; the message says what to do."""
 
 
-@dataclass(frozen=True, eq=False)
-class _Ticket:
-    """A position in the queue: the lowest order is next. Two of one visitor may be equal."""
-
-    order: int
-    visitor: Hashable
-
-
 class FairQueue:
     """A queue of threads; the first one may run."""
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._line: list[_Ticket] = []
-        self._at_work: _Ticket | None = None
+        self._line: list[tuple[int, int, Hashable]] = []  # of those that wait: order, number and visitor
+        self._busy = False
         self._numbers = count()
 
     @contextmanager
@@ -55,40 +45,36 @@ class FairQueue:
         with self._changed:
             number = next(self._numbers)
             who = number if visitor is None else visitor
-            waiting_count = sum(other.visitor == who for other in self._line)
+            waiting_count = sum(other == who for _, _, other in self._line)
             if waiting_count >= MAX_OF_ONE_VISITOR:
                 raise BusyError(f"{MAX_OF_ONE_VISITOR} of your queries are waiting already; wait for one, or stop one")
             if len(self._line) >= MAX_WAITING:
                 raise BusyError(f"{MAX_WAITING} queries are waiting already; try again in a minute")
-            ticket = _Ticket(number + waiting_count * LATER, who)
+            ticket = number + waiting_count * LATER, number, who
             self._line.append(ticket)
         try:
             while not self._is_next(ticket):
-                waiting(self._count_before(ticket))
+                with self._changed:
+                    ahead = sum(other < ticket for other in self._line) + self._busy
+                waiting(ahead)
             yield
         finally:
             with self._changed:
-                if self._at_work == ticket:
-                    self._at_work = None
                 if ticket in self._line:
                     self._line.remove(ticket)
+                else:
+                    self._busy = False
                 self._changed.notify_all()
 
     def __len__(self) -> int:
         """Number of waiting and running threads."""
         with self._changed:
-            return len(self._line) + (self._at_work is not None)
+            return len(self._line) + self._busy
 
-    def _is_next(self, ticket: _Ticket) -> bool:
+    def _is_next(self, ticket: tuple[int, int, Hashable]) -> bool:
         with self._changed:
-            free = self._changed.wait_for(
-                lambda: self._at_work is None and min(self._line, key=attrgetter("order")) is ticket, REPORT_SECONDS
-            )
+            free = self._changed.wait_for(lambda: not self._busy and min(self._line) == ticket, REPORT_SECONDS)
             if free:
                 self._line.remove(ticket)
-                self._at_work = ticket
+                self._busy = True
             return free
-
-    def _count_before(self, ticket: _Ticket) -> int:
-        with self._changed:
-            return sum(other.order < ticket.order for other in self._line) + (self._at_work is not None)

@@ -7,23 +7,23 @@ accepts only its own names is safe.
 
 from __future__ import annotations
 
-import json
 import re
 import socket
-from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from ipaddress import ip_address
-from typing import Any
 from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 ANY_INTERFACE = ("0.0.0.0", "::", "")
 ANY_NAME = "*"
 _NAME = re.compile(r"\*|(\*\.)?[a-z0-9_-]+(\.[a-z0-9_-]+)*")
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Scope]]
-Send = Callable[[Scope], Awaitable[None]]
 
 
 @dataclass(frozen=True)
@@ -74,14 +74,7 @@ def parse_host_header(host: str) -> str | None:
 class HostCheck:
     """ASGI middleware that accepts only requests under an allowed host name."""
 
-    def __init__(
-        self,
-        app: Callable[[Scope, Receive, Send], Awaitable[None]],
-        allowed: AllowedHosts,
-        *,
-        links: bool,
-        refused: Callable[[str], None],
-    ) -> None:
+    def __init__(self, app: ASGIApp, allowed: AllowedHosts, *, links: bool, refused: Callable[[str], None]) -> None:
         """Wrap an application.
 
         Args:
@@ -97,20 +90,20 @@ class HostCheck:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        code, message, host = self._judge(scope["headers"])
+        code, message, host = self._judge(Headers(scope=scope))
         if code:
             self._refused(code)
-            await _send_refusal(scope, receive, send, code, message)
+            await _refusal(scope, code, message)(scope, receive, send)
             return
         headers = [(name, host if name == b"host" else value) for name, value in scope["headers"]]
         await self._app({**scope, "headers": headers}, receive, send)
 
-    def _judge(self, headers: Sequence[tuple[bytes, bytes]]) -> tuple[str, str, bytes]:
+    def _judge(self, headers: Headers) -> tuple[str, str, bytes]:
         """Return the reason for refusing a request (code and sentence), and the Host to pass on.
 
         If a proxy has changed the Host, that of the page is passed on, since the application compares the two.
         """
-        hosts, origins = _header_values(headers, b"host"), _header_values(headers, b"origin")
+        hosts, origins = headers.getlist("host"), headers.getlist("origin")
         if len(hosts) > 1 or len(origins) > 1:
             return "host", "the request has two headers Host or Origin", b""
         host = hosts[0] if hosts else ""  # missing only in requests of programs, such as health checks
@@ -124,34 +117,23 @@ class HostCheck:
             if page and self._allowed.allow_origin(parse_host_header(page)):
                 return "", "", page.encode("latin-1")
             return "origin", "pages of other sites may not ask this server; see --allowed-host", b""
-        site, mode = _header_values(headers, b"sec-fetch-site"), _header_values(headers, b"sec-fetch-mode")
+        site, mode = headers.getlist("sec-fetch-site"), headers.getlist("sec-fetch-mode")
         if set(site) & {"cross-site", "same-site"} and not (self._links and mode == ["navigate"]):
             return "cross_site", "pages of other sites may not ask this server", b""
         return "", "", host.encode("latin-1")
 
 
-async def _send_refusal(scope: Scope, receive: Receive, send: Send, code: str, message: str) -> None:
+def _refusal(scope: Scope, code: str, message: str) -> ASGIApp:
     if scope["type"] == "websocket":
-        await receive()
-        await send({"type": "websocket.close", "code": 1008})
-        return
-    body, kind = json.dumps({"detail": message, "code": code}), b"application/json"
-    if any("text/html" in value for value in _header_values(scope["headers"], b"accept")):
-        body, kind = f"403: {message}\n", b"text/plain; charset=utf-8"
-    headers = [(b"content-type", kind), (b"content-length", b"%d" % len(body)), (b"connection", b"close")]
-    headers.append((b"x-content-type-options", b"nosniff"))
-    await send({"type": "http.response.start", "status": 403, "headers": headers})
-    await send({"type": "http.response.body", "body": body.encode()})
-
-
-def _header_values(headers: Sequence[tuple[bytes, bytes]], header: bytes) -> list[str]:
-    return [value.decode("latin-1").strip() for name, value in headers if name == header]
+        return WebSocketClose(1008)
+    headers = {"connection": "close", "x-content-type-options": "nosniff"}
+    if "text/html" in Headers(scope=scope).get("accept", ""):
+        return PlainTextResponse(f"403: {message}\n", 403, headers)
+    return JSONResponse({"detail": message, "code": code}, 403, headers)
 
 
 def _matches_pattern(name: str, patterns: Collection[str]) -> bool:
-    if name in patterns or ANY_NAME in patterns:
-        return True
-    return any(pattern.startswith("*.") and name.endswith(pattern[1:]) for pattern in patterns)
+    return any(fnmatchcase(name, pattern) for pattern in patterns)
 
 
 def _is_address(name: str) -> bool:

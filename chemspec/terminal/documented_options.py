@@ -10,11 +10,13 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
-from functools import partial
-from inspect import Parameter, getdoc, signature
+from functools import partial, wraps
+from inspect import Parameter, Signature, getdoc, signature
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
+
+from chemspec.terminal import console
 
 _DOCUMENTED = re.compile(r"^    (\w+)((?: [\w/-]+)*): (.(?:.|\n {8})*)", re.MULTILINE)
 Texts = dict[str, tuple[str, str]]  # flags and help by name
@@ -33,44 +35,56 @@ class FieldsOf:
 
 
 @dataclass(frozen=True)
-class CommandOptions:
-    """The options of a function, of which some are gathered into dataclasses."""
+class Outcome:
+    """What a command returns: a document for --json, and the exit code."""
 
-    options: tuple[Parameter, ...]  # as Typer reads them
-    groups: Mapping[str, tuple[Callable[..., Any], list[str]]]  # by parameter: what it is built by, and its options
+    document: Any
+    code: int = 0
 
-    @classmethod
-    def of(cls, function: Callable[..., Any], shared: Texts, *more: Parameter) -> CommandOptions:
-        """Return the options of a function and further ones.
 
-        A parameter that is a dataclass, or `FieldsOf` one, becomes one option per described field. What the function
-        does not describe has the text of the dataclass, else the shared one; with `FieldsOf` the other way round, since
-        a class of the library does not speak of options. A list is a repeatable option, a tuple a list with commas.
-        """
-        hints = get_type_hints(function, include_extras=True)
-        groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}
-        described = documented_texts(getdoc(function))
-        options: list[Parameter] = []
-        for item in (*signature(function).parameters.values(), *more):
-            hint = hints.get(item.name, bool)
-            chosen = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, FieldsOf)), None)
-            if chosen or is_dataclass(hint):
-                group = chosen or FieldsOf(hint)
-                of_class = documented_texts("\n".join(getdoc(parent) or "" for parent in reversed(group.kind.__mro__)))
-                texts = of_class | shared if chosen else shared | of_class
-                added = list(_field_options(group, texts | described))
-                groups[item.name] = dict if chosen else hint, [option.name for option in added]
-            else:
-                added = [_option(item, hint, shared | described)]
-            options += added
-        return cls(tuple(options), groups)
+def expand_options(function: Callable[..., Any], shared: Texts) -> Callable[..., None]:
+    """Make a function a command of Typer.
 
-    def gather(self, given: dict[str, Any]) -> dict[str, Any]:
-        """Return the arguments of the function for given options."""
-        arguments = dict(given)
-        for name, (build, names) in self.groups.items():
-            arguments[name] = build(**{each: arguments.pop(each) for each in names})
-        return arguments
+    A parameter that is a dataclass, or `FieldsOf` one, becomes one option per described field. What the function does
+    not describe has the text of the dataclass, else the shared one; with `FieldsOf` the other way round, since a class
+    of the library does not speak of options. A list is a repeatable option, a tuple a list with commas. A function that
+    returns a document, or an `Outcome`, gets the option --json, which prints it in place of the text.
+    """
+    hints = get_type_hints(function, include_extras=True)
+    parameters = [*signature(function).parameters.values()]
+    if has_document := hints.pop("return", None) is not type(None):
+        parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False))
+    groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}  # by parameter: what builds it, and of which options
+    described = documented_texts(getdoc(function))
+    options: list[Parameter] = []
+    for item in parameters:
+        hint = hints.get(item.name, bool)
+        chosen = next((each for each in getattr(hint, "__metadata__", ()) if isinstance(each, FieldsOf)), None)
+        if chosen or is_dataclass(hint):
+            group = chosen or FieldsOf(hint)
+            of_class = documented_texts("\n".join(getdoc(parent) or "" for parent in reversed(group.kind.__mro__)))
+            texts = of_class | shared if chosen else shared | of_class
+            added = list(_field_options(group, texts | described))
+            groups[item.name] = dict if chosen else hint, [option.name for option in added]
+        else:
+            added = [_option(item, hint, shared | described)]
+        options += added
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        console.answers.quiet = as_json = has_document and given.pop("as_json")
+        for name, (build, names) in groups.items():
+            given[name] = build(**{each: given.pop(each) for each in names})
+        outcome = function(**given)
+        if as_json:
+            console.print_json(outcome.document if isinstance(outcome, Outcome) else outcome)
+        if isinstance(outcome, Outcome):
+            raise typer.Exit(outcome.code)
+
+    run.__signature__ = Signature(options)  # type: ignore[attr-defined]
+    run.__annotations__ = {option.name: option.annotation for option in options}
+    run.__doc__ = (getdoc(function) or "").split("\n\nOptions:")[0]
+    return run
 
 
 def documented_texts(text: str | None) -> Texts:

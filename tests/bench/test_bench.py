@@ -15,7 +15,7 @@ from rich.console import Console
 from small import two_tiny_folders
 from small_bench import bench_in_small
 
-from chemspec.bench import speed, speed_table
+from chemspec.bench import speed
 from chemspec.bench.settings import BenchSettings
 from chemspec.bench.sweep import Row, Setting, paired_ratio
 from chemspec.importers import model_formats
@@ -65,13 +65,13 @@ def test_speedups_and_agreement_compare_the_same_queries() -> None:
     """The slow racer ran two easy queries only: the standard counts on these two, not on all."""
     standard = timed([1.0, 1.0, 9.0, 9.0, 9.0], [1] * 5, [[(5, 6), (7,)], [(5,)], [], [], []])
     slow = timed([4.0, 4.0], [1, 1], [[(5, 6), (8,)], [(5,)]])
-    row = speed.report_row(replace(slow, baseline=standard))
+    row = replace(slow, baseline=standard).report()
     assert row["speedup"] == 0.25
     assert (row["median_ms"], row["queries"]) == (4000, 2)
     assert row["tokens_per_second"] == 5 / 8
-    assert (row["identical"], row["same_list"], row["same_first"]) == (False, 0.5, 1.0)
-    batched = speed.report_row(timed([4.0, 1.0], [4, 1], [[(5,)]] * 5))  # times are per query
-    assert (batched["median_ms"], batched["mean_ms"], batched["speedup"]) == (1000, 1000, 1.0)
+    assert (row["same_list"], row["same_first"]) == (0.5, 1.0)
+    batched = timed([4.0, 1.0], [4, 1], [[(5,)]] * 5).report()  # times are per query
+    assert (batched["median_ms"], batched["mean_ms"], batched["speedup"]) == (1000, 1000, None)
 
 
 def test_a_ratio_is_told_with_its_interval() -> None:
@@ -100,7 +100,7 @@ def row(**more: Any) -> dict[str, Any]:
 
 def printed(*rows: dict[str, Any]) -> str:
     console = Console(width=100, file=io.StringIO())
-    console.print(speed_table.build_table({"rows": rows}))
+    console.print(speed.build_table({"rows": rows}))
     return str(console.file.getvalue())  # type: ignore[attr-defined]
 
 
@@ -115,13 +115,13 @@ def test_the_table_fits_a_terminal_and_says_what_differs() -> None:
 def test_the_sentence_tells_the_gain_of_every_decoder() -> None:
     greedy = {"decoder": "greedy", "n": 1, "drafter": "auto"}
     rows = [row(), row(drafter="auto", speedup=0.98), row(**greedy, speedup=2.5), row(**greedy, speedup=1.5)]
-    told = speed_table.summary_sentence({"rows": rows})
+    told = speed.summary_sentence({"rows": rows})
     assert told == (
         "Speed-up by drafts: beam of 25 0.98, greedy 1.50 to 2.50; 600 of 600 lists of answers are the same."
     )
-    assert speed_table.summary_sentence({"rows": rows[:1]}) == ""
+    assert speed.summary_sentence({"rows": rows[:1]}) == ""
     undrafted = [row(), row(drafter="auto", speedup=0.98, drafted_per_query=0.0)]
-    told = speed_table.summary_sentence({"rows": undrafted})
+    told = speed.summary_sentence({"rows": undrafted})
     assert told.startswith("Speed-up by drafts: beam of 25 nothing drafted; ")
 
 

@@ -15,7 +15,7 @@ from small import QUERIES
 from small_bench import bench_papers, folder_with_drafters, papers_in_small
 
 from chemspec import evaluation
-from chemspec.bench import papers, papers_tables
+from chemspec.bench import papers
 from chemspec.bench.settings import PapersSettings
 from chemspec.bench.sweep import Row, Setting
 from chemspec.engine.engine import Engine
@@ -23,8 +23,6 @@ from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.terminal import console
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
-
-SMALL = {"limit": 3, "seconds": 0.01, "widths": (2,), "batches": (1, 2), "memory": (2,), "threads": 1}
 
 
 @pytest.fixture(scope="module")
@@ -53,11 +51,9 @@ def test_the_command_writes_the_numbers(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "papers.json").read_text(encoding="utf-8")) == report
     with (tmp_path / "papers.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert len(rows) == sum(len(report[table]) for table in papers_tables.TIMED)
+    assert len(rows) == sum(len(report[table]) for table in papers.TIMED)
     assert papers.NO_TRUTH in report["notes"]
     assert "Batches of 32 hold 2 queries here: there are no more." in report["notes"]
-    (used,) = report["memory"]
-    assert used["added_mb"] == used["spec_drafter_mb"] - used["none_mb"] and used["none_mb"] > 50
 
 
 def test_the_command_prints_tables_of_100_columns_with_the_papers_figures(
@@ -76,15 +72,14 @@ def test_the_command_prints_tables_of_100_columns_with_the_papers_figures(
 
 
 def test_rows_are_complete_and_exact_ones_change_nothing(tmp_path: Path) -> None:
-    suite = PapersSettings(source=sets_in(tmp_path), **{**SMALL, "seconds": 60.0})  # type: ignore[arg-type]
+    suite = PapersSettings(source=sets_in(tmp_path), limit=3, seconds=60.0, threads=1)
     seen: list[tuple[int, int]] = []
     report = papers.measure_tables(suite, progress=lambda *done: seen.append(done))
-    timed = [row for table in papers_tables.TIMED for row in report[table]]
+    timed = [row for table in papers.TIMED for row in report[table]]
     assert seen[-1][0] == seen[-1][1] == len(seen) == len(timed)
     for row in [*timed, *report["alone"]]:
         assert row["queries"] == 3
         assert row["q1_ms"] <= row["median_ms"] <= row["q3_ms"]
-        assert "peak_mb" not in row  # that of the process would hold all rows before
         standard = row["name"] == "the model" or (row["drafter"] == "none" and row["exact"])
         assert (row["speedup"] is None) == (standard and row not in report["alone"][1:])
         if row["decoder"] == "speculative-sample":
@@ -144,21 +139,10 @@ def test_a_row_that_was_cut_short_is_compared_on_its_own_queries() -> None:
 def test_a_speedup_that_rests_on_little_stands_in_brackets(queries: int, timings: int, text: str) -> None:
     speedup = {"speedup": 2.0, "speedup_low": 1.5, "speedup_high": 2.5}
     row = {"queries": queries, "timings": timings, "exact": True, **speedup}
-    assert papers_tables._format_speedup(row) == text
-    assert papers_tables._format_speedup({**row, "speedup": None}) is None
-    answered = papers_tables.display_row(row)["answered"]
+    assert papers._format_speedup(row) == text
+    assert papers._format_speedup({**row, "speedup": None}) is None
+    answered = papers.display_row(row)["answered"]
     assert answered == (str(queries) if queries == timings else f"{queries} in {timings}")
-
-
-# Slow: a process that loads PyTorch.
-@pytest.mark.slow
-def test_peak_memory_is_that_of_a_process_of_its_own(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.undo()
-    held = b"x" * 600_000_000  # of this process
-    how = DecodeSettings(decoder="greedy", n=1, batch_size=2, max_len=10, drafter="none")
-    used = papers.measure_in_child(home / "forward", QUERIES[:4], how, {"threads": 1})
-    assert 50 < used["peak_mb"] < papers.peak_memory_mb() and used["latency_ms"] > 0
-    assert len(held) == 600_000_000
 
 
 def test_numbers_of_other_weights_are_not_told_beside_the_papers(home: Path) -> None:
@@ -179,10 +163,14 @@ def test_numbers_of_other_weights_are_not_told_beside_the_papers(home: Path) -> 
     assert ours["command"] == "evaluate --source FOLDER -n 5"  # and nobody's folder in a document
 
 
-def test_every_figure_of_a_paper_stands_beside_its_row() -> None:
-    assert PapersSettings().widths == (5, 10, 25, 50)
-    retro = papers.settings_by_table(PapersSettings(), "retro", DRAFTERS)
-    table = {setting.name: (setting.paper, setting.paper_accepted) for rows in retro.values() for setting in rows}
+def test_every_figure_of_a_paper_stands_beside_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    retro = papers.settings_by_table("retro", list(DRAFTERS))
+    table = {
+        setting.name: (setting.facts["paper"], setting.facts["paper_accepted"])
+        for rows in retro.values()
+        for setting in rows
+    }
     assert table["n=10, SBS DL=10"] == ("2.59 (A3)", "")
     assert table["n=10, exact, mixed"] == ("", "")
     assert table["retro, greedy B=1, spec_drafter k=10"] == ("3.6 (X3)", "6.05 (X3)")

@@ -7,8 +7,6 @@ from typing import Any
 
 import altair as alt
 
-from chemspec.bench.papers_tables import group_row
-
 INK = "#6f7781"  # contrast above 4 on white and on near-black
 COLORS = ("#2f8fd0", "#d9682a", "#2fa36b", "#a56bd1", "#a07d1f", "#d05a8a")  # above 3
 FONT = "system-ui, -apple-system, Segoe UI, Helvetica, Arial, sans-serif"
@@ -30,7 +28,7 @@ def charts(report: Mapping[str, Any]) -> dict[str, tuple[alt.TopLevelMixin, str]
         drawn[f"speedups-{what}"] = (distribution(speedups, what), words)
     for table, title in (("forward", "Forward, greedy"), ("retro", "Retro"), ("learned", "Learned drafters")):
         words = f"{title}: milliseconds a query, median and quartiles"
-        drawn[f"{table}-times"] = (times([group_row(row, table) for row in report[table]], words), words)
+        drawn[f"{table}-times"] = (times(report[table], words), words)
     return {name: (_themed(chart), words) for name, (chart, words) in drawn.items()}
 
 
@@ -102,27 +100,33 @@ def times(rows: Sequence[Row], title: str) -> alt.VConcatChart:
     """Draw medians and quartiles, one line a row, groups below each other on one logarithmic scale.
 
     Args:
-        rows: as `group_row` returns them.
+        rows: timed rows of the report.
         title: of the chart.
 
     Raises:
         ValueError: if there is no row.
     """
     groups = list(dict.fromkeys(row["group"] for row in _some(rows)))
-    scale = _log(rows, "low", "high")
+    scale = _log(rows, "q1_ms", "q3_ms")
     parts = []
     for place, group in enumerate(groups):
-        values, color = [row for row in rows if row["group"] == group], COLORS[place % len(COLORS)]
+        values = [{**row, "words": _milliseconds(row)} for row in rows if row["group"] == group]
+        color = COLORS[place % len(COLORS)]
         axis = alt.Axis(title=None) if group == groups[-1] else None
         base = alt.Chart(alt.Data(values=values)).encode(
-            y=alt.Y("name:N", sort=None, title=None).axis(minExtent=190, maxExtent=190, domain=False, grid=True)
+            y=alt.Y("label:N", sort=None, title=None).axis(minExtent=190, maxExtent=190, domain=False, grid=True)
         )
-        bar = base.mark_bar(color=color, size=4).encode(alt.X("low:Q", axis=axis, scale=scale), alt.X2("high:Q"))
-        point = base.mark_point(color=color, filled=True, opacity=1, size=75).encode(alt.X("median:Q"))
+        bar = base.mark_bar(color=color, size=4).encode(alt.X("q1_ms:Q", axis=axis, scale=scale), alt.X2("q3_ms:Q"))
+        point = base.mark_point(color=color, filled=True, opacity=1, size=75).encode(alt.X("median_ms:Q"))
         words = base.mark_text(align="left", color=INK).encode(x=alt.value(428), text="words:N")
         heading = alt.Title(group, color=color, fontSize=13, offset=4)
         parts.append(alt.layer(bar, point, words).properties(width=420, height=alt.Step(21), title=heading))
     return alt.vconcat(*parts, spacing=6, title=title)
+
+
+def _milliseconds(row: Row) -> str:
+    speedup = "" if row["speedup"] is None else f" ({row['speedup']:.2f}x)"
+    return f"{row['median_ms']:.1f} ms{speedup}"
 
 
 def _some(values: Sequence[Row]) -> list[Any]:

@@ -17,8 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from benchmarks.charts import charts, svg
 from scripts import script
 
-from chemspec.bench.papers import MIN_QUERIES, NO_TRUTH, ROWS
-from chemspec.bench.papers_tables import TITLES, display_row
+from chemspec.bench.papers import FIGURES, MIN_QUERIES, NO_TRUTH, display_row
 from chemspec.io import tables
 from chemspec.metrics import Spread
 
@@ -65,9 +64,9 @@ def section(report: Mapping[str, Any], alts: Mapping[str, str]) -> str:
         report: of `chemspec bench papers`.
         alts: what each chart shows, by name.
     """
-    columns = ROWS["columns"]
+    columns = FIGURES["columns"]
     kinds = {"forward": "speed", "retro": "speed"}
-    drawn = {name: _table(columns[kinds.get(name, name)], report[name]) for name in TITLES}
+    drawn = {name: _table(columns[kinds.get(name, name)], report[name]) for name in FIGURES["titles"]}
     if not report["accuracy"]:
         drawn["accuracy"] = NO_TRUTH if NO_TRUTH in report["notes"] else f"No row has {MIN_QUERIES} queries."
     counted = [f"`{row['command']}` ({row['date']})" for row in report["cards"] if "command" in row]

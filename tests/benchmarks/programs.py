@@ -7,10 +7,12 @@ by batch, so that other load on the machine affects all of them alike.
 
 from __future__ import annotations
 
+import resource
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -201,7 +203,8 @@ def run(
 
 def _report_row(row: ProgramRow, task: str) -> dict[str, Any]:
     """Return a row of the report; a speed-up is against chemspec's standard decoder, or missing."""
-    report = {"task": task, **speed.report_row(row), **row.facts}
+    compared = replace(row, baseline=row.baseline or row).report()
+    report = {"task": task, **compared, "identical": compared["same_list"] == 1, **row.facts}
     standard: Any = row.baseline or row
     if standard.facts["engine"] != "chemspec":
         report |= dict.fromkeys(("speedup", "speedup_low", "speedup_high"))
@@ -256,6 +259,20 @@ def race_programs(
     return rows
 
 
+def reset_peak_memory() -> None:
+    """Reset the peak memory of this process, if the system supports it (Linux)."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_memory_mb() -> float:
+    """Return the peak memory of this process in MB since `reset_peak_memory` (Linux), or since its start."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return int(status.read_text().partition("VmHWM:")[2].split()[0]) * 1024 / 1e6
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+
+
 def time_programs(
     programs: Sequence[Program], queries: Sequence[str], setting: Setting, *, rounds: int = 0
 ) -> list[ProgramRow]:
@@ -272,10 +289,10 @@ def time_programs(
     for program in programs:
         longest = by_length[-max(WARM_UP_QUERIES, batch) :]
         program.prepare(longest, plain)
-        speed.reset_peak_memory()
+        reset_peak_memory()
         program.answer(longest, plain)
         program.traces.clear()
-        peaks.append(speed.peak_memory_mb())
+        peaks.append(peak_memory_mb())
     answers: list[Answers] = [[] for _ in programs]
     seconds: list[list[float]] = [[] for _ in programs]
     for number, part in enumerate(parts):

@@ -101,7 +101,7 @@ def test_every_section_is_drawn_from_what_commands_measure(tmp_path: Path) -> No
     }
     trip["with_reagents"] = {"model": "r", "digest": "y", **{name: trip[name] for name in ("kept", "found", "truth")}}
     judged = fit_calibration([[(0.5, True)], [(0.4, False)]])
-    told = {"queries": 2, "answers": 2, "table": judged.table, "slope": 1.0, "offset": 0.0, "numbers": NUMBERS}
+    told = {"queries": 2, "answers": 2, "table": judged["table"], "slope": 1.0, "offset": 0.0, "numbers": NUMBERS}
     sections = dict.fromkeys(("accuracy", "heldout", "int8", "augmented", "distinct", "classes"), found)
     sections["heldout"] = {**found, "recall": {"1": {"value": 0.25, "low": 0.2, "high": 0.3}}}
     wrong = [{"hypotheses": [{"smiles": "C(", "canonical": "", "valid": False, "probability": 0.5}]}]

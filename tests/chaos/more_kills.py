@@ -162,12 +162,11 @@ class Here:
 
     def wait(self) -> Sequence[Any]:
         from chemspec.cluster import engines
-        from chemspec.cluster.dispatch import Finished
         from chemspec.types import DecodeResult
 
         piece = self._given.pop()
         results = [DecodeResult(query, "invalid", f"row {piece.first + k}") for k, query in enumerate(piece.queries)]
-        return [Finished(piece, engines.results_to_table(piece.first, results))]
+        return [(piece, engines.results_to_table(piece.first, results), "")]
 
 
 def cluster(kills: int, random: Random, home: Path, killed: Callable[..., bool]) -> int:
@@ -175,7 +174,7 @@ def cluster(kills: int, random: Random, home: Path, killed: Callable[..., bool])
     import pyarrow
     from pyarrow import parquet
 
-    from chemspec.cluster.job import _Job
+    from chemspec.cluster.job import _predict_shards
     from chemspec.cluster.shards import ShardFolder, cut_into_shards
 
     pyarrow.set_cpu_count(1)
@@ -184,7 +183,7 @@ def cluster(kills: int, random: Random, home: Path, killed: Callable[..., bool])
 
     def work(out: Path) -> None:
         with ShardFolder(out, manifest) as folder:
-            _Job(folder, lambda *_: None, lambda _: None).run(cut_into_shards(queries, 10), Here(), "m")  # type: ignore[arg-type]
+            _predict_shards(cut_into_shards(queries, 10), Here(), folder, lambda *_: None, lambda _: None)  # type: ignore[arg-type]
 
     done = number = 0
     while done < kills:

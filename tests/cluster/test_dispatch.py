@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, ClusterError, Finished, Piece, dispatch_pieces
+from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, ClusterError, Piece, dispatch_pieces
 from chemspec.cluster.shards import cut_into_shards
 
 Rows = list[tuple[int, str]]
@@ -33,7 +33,7 @@ class Mortal:
         self._busy.append(piece)
         self.most_given = max(self.most_given, piece.shard)
 
-    def wait(self) -> Sequence[Finished[Rows]]:
+    def wait(self) -> list[tuple[Piece, Rows | None, str]]:
         if self._in_a_row < 3 and self._random.random() < self._chance:
             self._in_a_row += 1
             # Not so often the same row that it would seem to be the one that kills.
@@ -41,14 +41,14 @@ class Mortal:
             self._busy.extend(piece for piece in gone if piece.deaths >= DEATHS_OF_A_ROW - 1)
             gone = [piece for piece in gone if piece.deaths < DEATHS_OF_A_ROW - 1]
             self.deaths += len(gone)
-            return [Finished(piece, None, "the machine went") for piece in gone]
+            return [(piece, None, "the machine went") for piece in gone]
         self._in_a_row = 0
         self._busy.rotate(self._random.randrange(3))
         piece = self._busy.popleft()
         if "x" in piece.queries:
             self.deaths += 1
-            return [Finished(piece, None, "poison")]
-        return [Finished(piece, [(piece.first + i, query) for i, query in enumerate(piece.queries)])]
+            return [(piece, None, "poison")]
+        return [(piece, [(piece.first + i, query) for i, query in enumerate(piece.queries)], "")]
 
 
 def run(queries: Sequence[str], engines: Mortal, size: int) -> tuple[Rows, Rows]:
@@ -56,11 +56,10 @@ def run(queries: Sequence[str], engines: Mortal, size: int) -> tuple[Rows, Rows]
     answers: Rows = []
     dead: Rows = []
 
-    def given_up(piece: Piece) -> Rows:
-        dead.extend((piece.first, query) for query in piece.queries)
-        return dead[-1:]
-
-    dispatch_pieces(cut_into_shards(iter(queries), size), engines, lambda _, rows: answers.extend(rows), given_up)
+    for piece, rows in dispatch_pieces(cut_into_shards(iter(queries), size), engines):
+        if rows is None:
+            dead.extend(rows := [(piece.first, query) for query in piece.queries])
+        answers.extend(rows)
     return answers, dead
 
 
@@ -109,5 +108,5 @@ def test_no_more_is_read_than_engines_can_take() -> None:
             seen["read"] += 1
             yield "C"
 
-    dispatch_pieces(cut_into_shards(queries(), 10), engines, lambda *_: None, lambda _: [])
+    list(dispatch_pieces(cut_into_shards(queries(), 10), engines))
     assert seen["read"] == 10_000

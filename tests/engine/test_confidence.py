@@ -138,7 +138,7 @@ def test_outcomes_are_different_molecules() -> None:
 def test_halves_are_measured_with_the_other_halfs_fit() -> None:
     # The halves contradict each other: only a fit on itself could look calibrated.
     halves = [[(0.9, bool(k % 2))] for k in range(400)]
-    assert fit_calibration(halves).table["sequence"][TEMPERATURE]["first: ece by width"] > 0.7
+    assert fit_calibration(halves)["table"]["sequence"][TEMPERATURE]["first: ece by width"] > 0.7
     with pytest.raises(ValueError, match="nothing can be measured"):
         fit_calibration([[]])
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from chemspec.evaluation import MEASUREMENTS_FILE, int8_is_as_good, read_measurements
+from chemspec.evaluation import MEASUREMENTS_FILE, int8_is_usable
 
 
 def measured(*tops: float, **changed: Any) -> dict[str, Any]:
@@ -30,9 +30,9 @@ def measured(*tops: float, **changed: Any) -> dict[str, Any]:
         ),
     ],
 )
-def test_int8_is_as_good_where_it_costs_little_on_the_same_reactions_and_weights(
+def test_int8_is_usable_where_it_costs_little_on_the_same_reactions_and_weights(
     tmp_path: Path, measurements: dict[str, Any], good: bool
 ) -> None:
     (tmp_path / MEASUREMENTS_FILE).write_text(json.dumps(measurements), encoding="utf-8")
-    assert int8_is_as_good(read_measurements(tmp_path)) is good
-    assert int8_is_as_good(read_measurements(tmp_path / "none")) is False
+    assert int8_is_usable(tmp_path) is good
+    assert not int8_is_usable(tmp_path / "none")

@@ -41,7 +41,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     with suppress(StoreError):  # of a home that cannot be written
         for name in JOBS.all():
             job_queue.delete_job(name)
-    wait_for(lambda: job_queue.running_job() is None)
+    wait_for(lambda: not job_queue.running_job())
 
 
 def make(queries: Sequence[str], **more: Any) -> Job:
@@ -185,7 +185,7 @@ def test_jobs_of_one_moment_stand_in_their_order_and_one_that_waits_can_be_stopp
     assert job_queue.view_job(last.id).ahead == 2
     (tmp_path / "go").touch()
     wait(last)
-    wait_for(lambda: job_queue.running_job() is None)
+    wait_for(lambda: not job_queue.running_job())
     assert asked(tmp_path) == ["hold", "C", "CC"]
     assert not JOBS.folder(deleted.id).exists()
 
@@ -199,7 +199,7 @@ def test_a_stopped_job_keeps_its_rows_and_goes_on_without_repeating_any(tmp_path
     assert job_queue.view_job(job.id).state == "stopped"
     stored = answered(job)
     assert stored == queries[: 40 - 40 % worker.WRITE_EVERY]
-    wait_for(lambda: job_queue.running_job() is None)
+    wait_for(lambda: not job_queue.running_job())
     (tmp_path / "go").touch()
     (tmp_path / "asked").unlink()
     submit(JOBS.load(job.id))
@@ -275,12 +275,12 @@ def test_two_servers_do_not_work_at_one_job(server: Any, tmp_path: Path) -> None
 
 def test_all_processes_killed_lose_at_most_the_part_under_way(tmp_path: Path, server: Any) -> None:
     process, job = server
-    runner = child_of(process.pid, b"jobs.job_queue")
-    prediction = child_of(runner, b"fake_predict")
+    runner = process_of(b"jobs.job_queue", process.pid)
+    prediction = process_of(b"fake_predict", runner)
     process.kill()
     process.wait()
     os.kill(runner, signal.SIGKILL)
-    wait_for(lambda: job_queue.running_job() is None and has_ended(prediction))
+    wait_for(lambda: not job_queue.running_job() and has_ended(prediction))
     assert job_queue.view_job(job.id).state == "waiting"
     stored = answered(job)
     assert len(stored) == 32
@@ -294,14 +294,14 @@ def test_all_processes_killed_lose_at_most_the_part_under_way(tmp_path: Path, se
     assert asked(tmp_path) == answered(job)[32:]
 
 
-def child_of(parent: int, program: bytes) -> int:
-    """Return the id of the process with this parent and program."""
+def process_of(program: bytes, parent: int = 0) -> int:
+    """Return the id of the process with this program, or argument, and parent, if one is given."""
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):  # ended
             text, status = (folder / "cmdline").read_bytes(), (folder / "stat").read_text()
-            if program in text and status.rsplit(")", 1)[1].split()[1] == str(parent):
+            if program in text and (not parent or status.rsplit(")", 1)[1].split()[1] == str(parent)):
                 return int(folder.name)
-    raise AssertionError(f"{parent} has no process {program!r}")
+    raise AssertionError(f"there is no process {program!r}")
 
 
 def has_ended(process: int) -> bool:
@@ -326,9 +326,9 @@ def test_a_killed_prediction_is_told_and_the_next_job_begins(tmp_path: Path) -> 
     job, other = make(["hold"]), make(["C"])
     submit(job, other)
     wait_for((tmp_path / "held").exists)
-    told = job_queue.running_job()
-    assert told and os.getpriority(os.PRIO_PROCESS, told.pid) >= 10, "visitors at a page go first"
-    os.kill(told.pid, signal.SIGKILL)
+    prediction = process_of(job.id.encode())
+    assert os.getpriority(os.PRIO_PROCESS, prediction) >= 10, "visitors at a page go first"
+    os.kill(prediction, signal.SIGKILL)
     wait(other)
     view = job_queue.view_job(job.id)
     assert view.state == "failed" and "signal 9" in view.job.message

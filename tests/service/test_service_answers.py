@@ -110,58 +110,6 @@ def test_what_waits_joins_a_batch_that_is_being_decoded(
         assert result.answers[0].smiles == own.hypotheses[0].smiles
 
 
-# --- streams -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("n", [1, 3])
-def test_a_stream_tells_every_pass_and_ends_with_the_result(
-    running: Running, engines: dict[str, Engine], n: int
-) -> None:
-    events = list(running.client().stream("CC(=O)Nc1ccccc1", task="retro", n=n, max_len=20))
-    result = events.pop()
-    assert isinstance(result, Result)
-    own = engines["retro"].predict("CC(=O)Nc1ccccc1", decoder="greedy" if n == 1 else "beam", n=n, max_len=20)
-    assert [one.smiles for one in result.answers] == [one.smiles for one in own.hypotheses]
-    assert [event["pass"] for event in events] == list(range(1, result.passes + 1))
-    assert sum(event["emitted"] for event in events) == result.tokens
-    if n == 1:  # the text only grows, and the answer begins with it
-        texts = [event["text"] for event in events]
-        assert all(
-            later.startswith(text) for text, later in zip(texts, [*texts[1:], result.answers[0].smiles], strict=True)
-        )
-        assert texts[0] == "" and texts[-1]
-
-
-def test_a_stream_is_one_of_server_sent_events_and_a_bad_query_a_result_of_it(running: Running) -> None:
-    status, text, headers = running.send("POST", "/v1/stream", {"query": "CCO", "task": "retro", "n": 1, "max_len": 8})
-    assert status == 200 and headers["content-type"].startswith("text/event-stream")
-    assert text.count("event: result") == 1 and text.endswith("\n\n")
-    (result,) = running.client().stream("CC(", task="retro")
-    assert isinstance(result, Result) and result.status == "invalid"
-
-
-def test_whoever_stops_reading_a_stream_stops_the_decoding(engines: dict[str, Engine]) -> None:
-    begun, closed = threading.Event(), threading.Event()
-
-    class Endless(Gated):
-        def stream(self, query: str, how: Any) -> Any:
-            (first, *_) = self._engine.stream(query, how)
-            try:
-                while True:
-                    begun.set()
-                    yield first
-            finally:
-                closed.set()
-
-    with serving({"retro": Endless(engines["retro"])}) as service:
-        events = service.client().stream("CCO", task="retro", n=1)
-        next(events)
-        events.close()  # type: ignore[attr-defined]
-        assert begun.is_set()
-        until(closed.is_set, "the end of the decoding")
-        until(lambda: service.count("abandoned_queries_total", reason="client gone"), "the count")
-
-
 # --- models --------------------------------------------------------------------------------------
 
 

@@ -17,7 +17,7 @@ from serving import HURRY, Gated, Running, Wrapped, serving, start, until
 
 from chemspec.client import ServiceError
 from chemspec.engine.engine import Engine
-from chemspec.service.limits import RequestLimits
+from chemspec.service.limits import Limits
 
 pytest.importorskip("fastapi")
 
@@ -36,7 +36,7 @@ DEEP = b'{"queries":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
     ],
 )  # fmt: skip
 def test_rubbish_is_refused_with_a_message(running: Running, body: bytes) -> None:
-    for path in ("/v1/predict", "/v1/stream", "/predictions/retro"):
+    for path in ("/v1/predict", "/predictions/retro"):
         status, document, _ = running.send("POST", path, body)
         assert status in (400, 422), (path, document)
         assert isinstance(document["detail"], str) and document["detail"]
@@ -47,7 +47,7 @@ def test_rubbish_is_refused_with_a_message(running: Running, body: bytes) -> Non
 def test_a_limit_is_a_finite_number(name: str, value: float) -> None:
     """An infinite one is no number in JSON, and no time after which a stop ends."""
     with pytest.raises(ValueError, match=f"{name} is .*; it must be above 0 and finite"):
-        RequestLimits(**{name: value})  # type: ignore[arg-type]
+        Limits(**{name: value})  # type: ignore[arg-type]
 
 
 def test_a_form_is_told_to_be_json_and_another_route_says_so_as_fastapi_does(running: Running) -> None:
@@ -151,10 +151,9 @@ def test_a_server_may_allow_fewer_answers_and_less_time(engines: dict[str, Engin
     with serving({"retro": Gated(engines["retro"])}, timeout=0.05) as service:
         assert service.send("POST", "/v1/predict", {**ASK, "timeout": 1000})[0] == 504
     with serving({"retro": engines["retro"]}, answers=3) as service:
-        for path, field in (("/v1/predict", "queries"), ("/v1/stream", "query")):
-            status, document, _ = service.send("POST", path, {"task": "retro", field: "CCO", "n": 4})
-            assert (status, document["code"]) == (422, "too_many_answers")
-            assert "the limit here is 3" in document["detail"]
+        status, document, _ = service.send("POST", "/v1/predict", {"task": "retro", "queries": "CCO", "n": 4})
+        assert (status, document["code"]) == (422, "too_many_answers")
+        assert "the limit here is 3" in document["detail"]
         status, answers, _ = service.send("POST", "/predictions/retro", {"smiles": ["CCO"]})
         assert status == 200 and len(answers[0]["products"]) <= 3
 
@@ -193,7 +192,7 @@ def test_who_leaves_does_not_take_the_others_of_the_batch_along(engines: dict[st
 
 @pytest.fixture(scope="module")
 def locked(engines: dict[str, Engine]) -> Any:
-    with serving(engines, keys=frozenset({"open sesame", "other"})) as service:
+    with serving(engines, api_keys=frozenset({"open sesame", "other"})) as service:
         yield service
 
 
@@ -207,7 +206,7 @@ def test_a_key_opens(locked: Running, headers: dict[str, str]) -> None:
 
 @pytest.mark.parametrize("headers", [{}, {"X-API-Key": ""}, {"X-API-Key": "open sesam"}, {"Authorization": "Bearer "}])
 def test_without_a_key_nothing_but_probes_is_answered(locked: Running, headers: dict[str, str]) -> None:
-    for path in ("/v1/predict", "/v1/models", "/predictions/retro", "/v1/stream", "/nowhere"):
+    for path in ("/v1/predict", "/v1/models", "/predictions/retro", "/nowhere"):
         question = ASK if "predict" in path else None
         status, document, told = locked.send("POST" if question else "GET", path, question, headers)
         assert (status, document["code"], told["www-authenticate"]) == (401, "key", "Bearer")
@@ -251,15 +250,14 @@ def test_the_log_has_a_line_a_request_and_never_a_query(running: Running, caplog
     secret = "CC(C)(C)OC(=O)NC"
     replies = [
         running.send("POST", "/v1/predict", {**ASK, "queries": [secret, "CC("]}),
-        running.send("POST", "/v1/stream", {"query": secret, "task": "retro", "n": 1, "max_len": 5}),
         running.send("GET", f"/{secret}"),
         running.send("POST", "/v1/predict", {**ASK, "queries": [secret, 3]}),
         running.send("GET", "/healthz"),
     ]
     records = logged(caplog, replies)
     told = [record.log_fields for record in records]
-    routes = ["/v1/predict", "/v1/stream", "unknown", "/v1/predict", "/healthz"]
-    assert [(one["route"], one["status"]) for one in told] == list(zip(routes, (200, 200, 404, 422, 200), strict=True))
+    routes = ["/v1/predict", "unknown", "/v1/predict", "/healthz"]
+    assert [(one["route"], one["status"]) for one in told] == list(zip(routes, (200, 404, 422, 200), strict=True))
     assert (told[0]["queries"], told[0]["ok"], told[0]["invalid"]) == (2, 1, 1)
     assert not any(part in json.dumps(told) for part in (secret, "CC(", "127.0.0.1"))
     assert len({one["client"] for one in told}) == 1 and re.fullmatch("[0-9a-f]{12}", told[0]["client"])
@@ -330,7 +328,7 @@ def test_a_service_whose_thread_has_died_says_so(engines: dict[str, Engine]) -> 
 def test_one_client_cannot_take_the_queue_of_the_others(engines: dict[str, Engine]) -> None:
     gated = Gated(engines["retro"])
     keys = frozenset({"a key", "another key"})
-    with serving({"retro": gated}, queue=40, queries=4, each=4, batch_size=1, keys=keys) as service:
+    with serving({"retro": gated}, queue=40, queries=4, each=4, batch_size=1, api_keys=keys) as service:
         done: list[str] = []
 
         def ask(key: str, queries: list[str]) -> threading.Thread:
@@ -356,22 +354,3 @@ def test_one_client_cannot_take_the_queue_of_the_others(engines: dict[str, Engin
         assert [query for batch in gated.batches for query in batch] == ["CCO", "CN", "CO", *many[1:]], (
             "the other comes after the first of the four"
         )
-
-
-def test_a_stream_that_waits_is_kept_open(engines: dict[str, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
-    from chemspec.service import api
-
-    monkeypatch.setattr(api, "HEARTBEAT", 0.01)
-    gated = Gated(engines["retro"])
-    with serving({"retro": gated}, batch_size=1) as service:
-        first = start(lambda: service.client().predict(["CCO", "CN"], **HOW))
-        until(lambda: gated.batches and service.count("queue_queries") == 1, "one that waits")
-        connection = http.client.HTTPConnection("127.0.0.1", service.port, timeout=HURRY)
-        body = json.dumps({"query": "CCN", "task": "retro", "n": 1, "max_len": 5})
-        connection.request("POST", "/v1/stream", body, {"Content-Type": "application/json"})
-        response = connection.getresponse()
-        assert response.readline() == b": waiting\n"
-        gated.gate.set()
-        assert b"event: result" in response.read()
-        connection.close()
-        first.join()

@@ -24,7 +24,7 @@ class Line:
         self.go = threading.Event()
         self.places: dict[str, list[int]] = {}
         self.add("first", "nobody")
-        until(lambda: turns._at_work is not None, "the first turn")
+        until(lambda: turns._busy, "the first turn")
 
     def add(self, name: str, visitor: Any) -> None:
         before = len(self.turns)

@@ -46,8 +46,7 @@ def run_server(allowed: AllowedHosts, *, host: str, port: int, headless: bool, w
         lambda counts: LOG.warning("refused: %s", ", ".join(f"{count} {what}" for what, count in counts.items()))
     )
     # Streamlit starts uvicorn itself and has no option for its protocol.
-    limited: Any = connections.limited_protocol(refused, connections.connection_limit())
-    uvicorn.config.HTTP_PROTOCOLS["auto"] = limited
+    uvicorn.config.HTTP_PROTOCOLS["auto"] = connections.limited_protocol(refused)
     around = [
         Middleware(SecurityHeaders),
         Middleware(HostCheck, allowed=allowed, links=True, refused=refused),

@@ -59,7 +59,7 @@ def run_race(model: Engine, query: str, lanes: Lanes, progress: Progress) -> Rac
 
 def is_shared() -> bool:
     """Return whether other visitors are in the queue, or a batch job is running."""
-    return len(queued_engine.shared_queue()) > 0 or job_queue.running_job() is not None
+    return len(queued_engine.shared_queue()) > 0 or bool(job_queue.running_job())
 
 
 def describe_machine(model: Engine) -> str:

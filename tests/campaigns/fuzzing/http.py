@@ -27,7 +27,6 @@ HOW = {
 }  # fmt: skip
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/predict": {"queries": ["CCO", "CN"], "within": 1.0},
-    "/v1/stream": {"query": "CC(=O)Nc1ccccc1"},
     "/predictions/retro": {"model_name": "retro", "smiles": ["CCO", "CN"]},
 }
 OTHERS = ("/v1/models", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/")
@@ -83,7 +82,7 @@ class Served:
         from chemspec.service.service import Service
 
         forward = Engine.load(small_model(tools.home / "models" / "forward", "forward"), device="cpu", threads=1)
-        limits = Limits(queue=64, queries=64, body=100_000, timeout=2.0, grace=5.0, keys=frozenset({KEY}))
+        limits = Limits(queue=64, queries=64, body=100_000, timeout=2.0, grace=5.0, api_keys=frozenset({KEY}))
         self.service: Service = Service({"retro": tools.engine, "forward": forward}, limits)
         self.app = api.create_app(self.service)
         # A thread of its own: after a test of pages in the same process, Playwright's loop runs in the main one.
