@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import chemspec.chem.read.drawing as drawing
-import chemspec.chem.read.ket as ket
 import chemspec.chem.read.molfile as molfile
 import chemspec.chem.read.reaction_files as reaction_files
 from chemspec.asset_files import read_asset_table
@@ -87,11 +86,10 @@ FORMATS = (
     Format("SDF", lambda text: "$$$$" in text and _is_molfile(text), read_sdf),
     Format("molfile", _is_molfile, read_sdf),
     Format("CDXML", _starts_with("<"), drawing.read_cdxml),
-    Format("KET", ket.is_ket, ket.read_ket),
     Format("", lambda text: bool(refusal_of(text)), refuse),
 )
 _MARKS = re.compile(r"\s|[<{_]|^[$@]|[A-Za-z]{14}-|(?:Branch|Ring)\d")
-REACTION_FORMATS = ("RXN", "RDF", "CDXML", "KET")  # whose reactions have sides
+REACTION_FORMATS = ("RXN", "RDF", "CDXML")  # whose reactions have sides
 
 
 def recognise(text: str) -> Format | None:
