@@ -1,17 +1,10 @@
-"""Texts in drawings: words that name molecules, as over an arrow, and labels of atoms that are groups, such as Boc."""
+"""Texts in drawings: words that name molecules, as over an arrow."""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from pathlib import Path
-from typing import Any
 
-from rdkit import Chem
-
-from chemspec.asset_files import read_asset_table
 from chemspec.chem.names import reagents
-from chemspec.chem.parsing import mol_from_smiles
 
 LONGEST = 500  # characters; what stands over an arrow is shorter
 _NUMBER = r"(?:ca\.?|~|<|>|≥|≤)?\s*\d+(?:[.,]\d+)?(?:\s*(?:-|–|to|:)\s*\d+(?:[.,]\d+)?)?"
@@ -87,56 +80,3 @@ def _name(text: str) -> tuple[str, str, str] | None:
 def text_note(words: Sequence[str]) -> list[str]:
     """Return a note on texts of a drawing that name no molecule; empty if there is none."""
     return [f"text in the drawing left out: {', '.join(filter(None, words))[:60]!r}"] * any(words)
-
-
-TABLE = Path(__file__).with_name("groups.tsv")
-
-
-def only_numbers(label: str, symbol: str) -> bool:
-    """Return whether a label says no more than the element of its atom: C, C7, CH3, H2N, 12 and the like."""
-    bare = label.strip()
-    if re.fullmatch(r"\d{1,4}[a-z]?'?", bare):
-        return True
-    element = re.escape(symbol)
-    return bool(re.fullmatch(rf"(?i:{element})(?:\d{{1,4}}[a-z]?'*|H\d?)?|H\d?{element}", bare))
-
-
-@cache
-def _known() -> dict[str, str]:
-    return {name: smiles for names, smiles in read_asset_table(TABLE) for name in names.split()}
-
-
-def group_smiles(label: str) -> str:
-    """Return the SMILES of a group, its first atom the one with the open bond; empty if it is not known."""
-    return _known().get(re.sub(r"\s+", "", label), "")
-
-
-def expand_groups(mol: Any, labels: dict[int, str]) -> Any:
-    """Return a molecule with groups in place of labelled atoms (by index), which have one bond each.
-
-    The molecule is as drawn, not sanitized, so that the stereo of a drawn centre is there whatever the label holds.
-    RDKIT_ERRORS if a group does not fit.
-    """
-    changed = Chem.RWMol(mol)
-    for index, label in labels.items():
-        group = mol_from_smiles(group_smiles(label))
-        start = changed.GetNumAtoms()
-        changed.InsertMol(group)
-        neighbour = changed.GetAtomWithIdx(index).GetNeighbors()[0].GetIdx()
-        # The first atom of the group takes the place of the labelled one, so that the stereo of its neighbour stays.
-        first = Chem.Atom(changed.GetAtomWithIdx(start))
-        first.SetNumRadicalElectrons(0)
-        changed.ReplaceAtom(index, first)
-        for bond in list(changed.GetAtomWithIdx(start).GetBonds()):
-            other = bond.GetOtherAtomIdx(start)
-            changed.AddBond(index, other, bond.GetBondType())
-            changed.GetBondBetweenAtoms(index, other).SetIsAromatic(bond.GetIsAromatic())
-            changed.RemoveBond(start, other)
-        changed.GetBondBetweenAtoms(index, neighbour).SetBondType(Chem.BondType.SINGLE)
-        changed.RemoveAtom(start)
-    whole = changed.GetMol()
-    Chem.SanitizeMol(whole)
-    if whole.GetNumConformers():
-        Chem.DetectBondStereochemistry(whole)
-    Chem.AssignStereochemistry(whole, cleanIt=True, force=True)
-    return whole

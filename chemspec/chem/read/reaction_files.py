@@ -27,7 +27,7 @@ def split_records(lines: Sequence[NumberedLine]) -> list[list[NumberedLine]]:
     inside = False  # whether the record has its reaction
     before = ""
     for line in lines:
-        text = line.text.lstrip("\ufeff")
+        text = line.text.lstrip("\ufeff \t")
         if _MARK.match(text):
             if not marked:
                 records.append([])
