@@ -8,10 +8,11 @@ from xml.etree.ElementTree import Element
 
 from rdkit import Chem, rdBase
 
+import chemspec.chem.names.lookup as lookup
+import chemspec.chem.names.spelling as spelling
 import chemspec.chem.read.chemdraw as chemdraw
 import chemspec.chem.read.molfile as molfile
 from chemspec.chem import parsing
-from chemspec.chem.read.labels import Label, read_label, text_note
 from chemspec.chem.read.values import DRAW, EXPORT, Molecules, RefusedError, roles_of, side_note
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.trial import RDKIT_ERRORS
@@ -59,7 +60,7 @@ def _left_out(items: Sequence[Element]) -> list[str]:
     labels = [_lone_label(item) for item in items if item.tag == "fragment"]
     words += filter(None, labels)
     drawn = sum(not label for label in labels)
-    return text_note(words) + [f"{drawn} molecule{'s' * (drawn > 1)} outside the reaction left out"] * bool(drawn)
+    return _text_note(words) + [f"{drawn} molecule{'s' * (drawn > 1)} outside the reaction left out"] * bool(drawn)
 
 
 def _read(
@@ -74,27 +75,59 @@ def _read(
         raise RefusedError(refusal, "length")
     for item in drawn:
         mols += _molecules(drawing, item, new_notes)
-    names = [label for item in fragments if (label := _lone_label(item))]
-    labels = [*map(read_label, names)]
-    if vague := [name for name, label in zip(names, labels, strict=True) if not label.smiles]:
-        raise RefusedError(f"the label {vague[0][:30]!r} stands for no single group of atoms; {DRAW}", "atom")
     is_reaction = bool(notes)
-    for text in (chemdraw.text_of(item) for item in items if item.tag == "t"):
-        words, named = " ".join(text.split()), read_label(text)
-        if is_reaction and named.smiles and not named.rest and not fragments:
-            labels.append(named)
-        elif is_reaction and not fragments and words:
-            raise RefusedError(f"the text {words[:30]!r} stands for no certain molecule; {DRAW}", "atom")
-        else:
-            labels.append(Label(rest=(words,)))
-    agent_texts = (_lone_label(item) if item.tag == "fragment" else chemdraw.text_of(item) for item in agents)
-    labels += map(read_label, agent_texts)
-    mols += [smiles for label in labels for smiles in label.smiles]
-    new_notes += [note for label in labels for note in label.notes]
-    rest = [words for label in labels for words in label.rest]
+    named: list[Molecules] = []
+    rest: list[str] = []
+    for label in filter(None, map(_lone_label, fragments)):
+        named.append(read_label(label, rest))
+        if not named[-1].parts:
+            raise RefusedError(f"the label {label[:30]!r} stands for no single group of atoms; {DRAW}", "atom")
+    for text in (" ".join(chemdraw.text_of(item).split()) for item in items if item.tag == "t"):
+        if fragments or not is_reaction:
+            rest.append(text)
+            continue
+        unread: list[str] = []
+        named.append(read_label(text, unread))
+        if text and (unread or not named[-1].parts):
+            raise RefusedError(f"the text {text[:30]!r} stands for no certain molecule; {DRAW}", "atom")
+    named += (read_label(_lone_label(item) or chemdraw.text_of(item), rest) for item in agents)
+    mols += [smiles for molecules in named for smiles in molecules.parts]
+    new_notes += [note for molecules in named for note in molecules.notes]
     if not mols:
         raise RefusedError("" if is_reaction else "there is no molecule here", "reaction" if is_reaction else "empty")
-    return Molecules(mols, (*notes, *dict.fromkeys(new_notes), *text_note(rest)))
+    return Molecules(mols, (*notes, *dict.fromkeys(new_notes), *_text_note(rest)))
+
+
+_LIST = re.compile(r"\s*[;\n]\s*|,\s+|,$|\s+[+&]\s+|\s+(?:and|then|with|in)\s+|\s*→\s*")
+_CLOSE = re.compile(r"[,/]|\s+")  # parts names only where all pieces are names
+_NUMBERING = re.compile(r"^(?:\(?(?:\d{1,2}|[a-h]|[ivx]+)[.)]\)?\s+|\d+\s*[x×]\s+)")
+_ATMOSPHERE = {"n2", "ar", "nitrogen", "argon", "air"}  # above the flask, not in it
+_LONGEST = 500  # characters of a text; what stands over an arrow is shorter
+
+
+def read_label(text: str, rest: list[str]) -> Molecules:
+    """Return the molecules that a text names; words that name none, such as conditions, are added to `rest`."""
+    if len(text) > _LONGEST:
+        rest.append(f"{text[:60]}...")
+        return Molecules([])
+    named: dict[str, lookup.Named] = {}
+    for part in [text] if lookup.look_up(text) else filter(None, _LIST.split(text.strip())):
+        part = _NUMBERING.sub("", " ".join(part.split()), count=1)
+        pieces = [part] if lookup.look_up(part) else [*filter(None, _CLOSE.split(part))]
+        by_name = {piece: lookup.look_up(piece) for piece in pieces if not spelling.is_condition(piece)}
+        molecules = {name: read for name, read in by_name.items() if read and name.casefold() not in _ATMOSPHERE}
+        if len(molecules) < len(by_name) or not by_name:
+            rest.append(part)
+        else:
+            named |= molecules
+    names = ((written, molecule.name) for written, molecule in named.items())
+    notes = tuple(name if name.casefold() == written.casefold() else f"{written}: {name}" for written, name in names)
+    return Molecules([molecule.smiles for molecule in named.values()], notes)
+
+
+def _text_note(words: Sequence[str]) -> list[str]:
+    """Return a note on texts of a drawing that name no molecule; empty if there is none."""
+    return [f"text in the drawing left out: {', '.join(filter(None, words))[:60]!r}"] * any(words)
 
 
 def _lone_label(fragment: Element) -> str:

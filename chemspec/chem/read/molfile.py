@@ -168,7 +168,7 @@ def _pattern(raw: Any, rows: Sequence[NumberedLine]) -> Fault | None:
 def _atom_fault(atom: Any, row: NumberedLine) -> Fault | None:
     words = row.text.split()
     if words[:2] == ["M", "V30"]:
-        symbol = words[3].strip('"')
+        symbol = "".join(words[3:4]).strip('"')
     elif all(re.fullmatch(r" *[-+.\deE]+ *", row.text[start : start + 10]) for start in (0, 10, 20)):
         symbol = row.text[31:34].strip()
     else:
@@ -181,7 +181,7 @@ def _atom_fault(atom: Any, row: NumberedLine) -> Fault | None:
     if symbol not in (atom.GetSymbol(), "D", "T") and symbol not in _CAPITALS:
         return blame(row, f"{symbol} should be written {symbol.capitalize()}", "atom")
     label = atom.GetProp("molFileAlias").strip() if atom.HasProp("molFileAlias") else ""
-    if label and not only_numbers(label, symbol):
+    if label and not _only_numbers(label, symbol):
         return blame(row, f"the label {label[:20]!r} stands on an atom {symbol}; {_EXPAND}", "atom")
     return None
 
@@ -189,7 +189,7 @@ def _atom_fault(atom: Any, row: NumberedLine) -> Fault | None:
 _EXPAND = "if it is an abbreviation, expand it before you export"
 
 
-def only_numbers(label: str, symbol: str) -> bool:
+def _only_numbers(label: str, symbol: str) -> bool:
     """Return whether a label says no more than the element of its atom: C, C7, CH3, H2N, 12 and the like."""
     return bool(re.fullmatch(rf"\d{{1,4}}[a-z]?'?|(?i:{symbol})(?:\d{{1,4}}[a-z]?'*|H\d?)?|H\d?{symbol}", label))
 
