@@ -12,7 +12,6 @@ from xml.parsers import expat
 
 from chemspec.chem import LONGEST
 from chemspec.chem.parsing import TOO_MANY_ATOMS
-from chemspec.chem.read.drawn_arrows import CROSSED_OUT, Arrow, Point, middle_of
 from chemspec.chem.read.values import EXPORT
 from chemspec.chem.smiles_syntax import Fault
 
@@ -58,6 +57,52 @@ _ROLES = {
 }
 _HIDDEN = {"objecttag", "altgroup", "templategrid", "chemicalproperty", "represent"}  # hold no molecules of their own
 Item = Element  # a fragment, or a text next to the fragments
+Point = tuple[float, float]
+_REACH = 1.5  # of an arrow to each side, in its lengths
+_CROSSED_OUT = "the arrow is crossed out: the drawing says that this does not happen"
+_OPPOSITE = {"reactant": "product", "product": "reactant", "agent": "agent"}
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A reaction arrow."""
+
+    tail: Point  # where it begins
+    head: Point  # where it points to
+    retro: bool = False  # whether it stands for "is made from"
+    note: str = ""  # what else its shape says
+
+    def _along(self, point: Point) -> tuple[float, float]:
+        """Return how far along the arrow a point lies (0: tail, 1: head), and how far to its side, in arrow lengths."""
+        x, y = self.head[0] - self.tail[0], self.head[1] - self.tail[1]
+        length = x * x + y * y or 1.0
+        from_tail = point[0] - self.tail[0], point[1] - self.tail[1]
+        along = (from_tail[0] * x + from_tail[1] * y) / length
+        offset = abs(from_tail[1] * x - from_tail[0] * y) / length
+        return along, offset
+
+    def role(self, point: Point) -> str:
+        """Return what stands there: a reactant, a product, or between them an agent."""
+        along, _ = self._along(point)
+        role = "reactant" if along < 0 else "product" if along > 1 else "agent"
+        return _OPPOSITE[role] if self.retro else role
+
+    def reaches(self, box: Sequence[Point]) -> bool:
+        """Return whether an object stands in line with the arrow, or over or under it."""
+        return min(self._along(point)[1] for point in box) <= _REACH
+
+    def holds(self, box: Sequence[Point]) -> bool:
+        """Return whether a text stands over or under the arrow."""
+        positions = [self._along(point) for point in box]
+        middle = sum(along for along, _ in positions) / len(positions)
+        nearest = min(offset for _, offset in positions)
+        return 0 <= middle <= 1 and nearest <= _REACH
+
+
+def middle_of(points: Sequence[Point]) -> Point:
+    """Return the middle of the box around points."""
+    xs, ys = zip(*points, strict=True)
+    return (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2
 
 
 @dataclass
@@ -180,7 +225,7 @@ def _new_arrow(element: Element, older: str) -> Arrow | None:
     )
     note = ""
     if element.get("NoGo", "None") != "None" or "NoGo" in older:
-        note = CROSSED_OUT
+        note = _CROSSED_OUT
     elif "None" not in heads and not retro:
         note = "an arrow with two heads, read from left to right"
     return Arrow((tail[0], tail[1]), (head[0], head[1]), retro, note)
@@ -192,7 +237,7 @@ def _old_arrow(element: Element) -> Arrow | None:
         return None
     ends = _numbers(element.get("BoundingBox", ""))  # first its head, then its tail
     ends = ends if len(ends) == 4 else [1.0, 0.0, 0.0, 0.0]
-    note = CROSSED_OUT if "NoGo" in kind else ""
+    note = _CROSSED_OUT if "NoGo" in kind else ""
     if kind in ("Resonance", "Equilibrium"):
         note = "an arrow with two heads, read from left to right"
     return Arrow((ends[2], ends[3]), (ends[0], ends[1]), kind == "RetroSynthetic", note)
