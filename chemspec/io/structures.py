@@ -8,14 +8,14 @@ from chemspec.chem import formats
 from chemspec.chem.read import chemdraw, reaction_files
 from chemspec.chem.read.chemdraw import parse_cdxml
 from chemspec.chem.read.molfile import split_lines as numbered_lines
-from chemspec.chem.read.values import WHOLE, side_note
+from chemspec.chem.read.values import side_note
 from chemspec.io.lines import FileError, split_lines
 from chemspec.tasks import about_reactions
 
 ENDINGS = (".sdf", ".sd", ".mol", ".rxn", ".rdf", ".cdxml")
 MOST_STEPS = 100  # of a drawn scheme
 _FIELD = re.compile(r">.*?<([^>]*)>")
-_EXPECTED = {side_note(side) for side in (*WHOLE, "forward", "retro")} | {chem.LEFT_OUT}
+_EXPECTED = {side_note(side) for side in ("forward", "retro")} | {chem.LEFT_OUT}
 Fields = dict[str, str]
 
 

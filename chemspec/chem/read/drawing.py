@@ -1,8 +1,7 @@
-"""ChemDraw files (CDXML): their molecules, or one side of the reaction in them."""
+"""ChemDraw files (CDXML): their molecules, or the reaction in them."""
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 from xml.etree.ElementTree import Element
 
@@ -13,7 +12,7 @@ import chemspec.chem.names.spelling as spelling
 import chemspec.chem.read.chemdraw as chemdraw
 import chemspec.chem.read.molfile as molfile
 from chemspec.chem import parsing
-from chemspec.chem.read.values import DRAW, EXPORT, Molecules, RefusedError, roles_of, side_note
+from chemspec.chem.read.values import DRAW, EXPORT, Molecules, Reaction, RefusedError
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.trial import RDKIT_ERRORS
 
@@ -28,8 +27,8 @@ _PLAIN_BRACKETS = {"Unspecified", "Unused1", "Unused2", "Component", ""}
 _NO_NARROW_END = {"Bold", "Hash", "HollowWedgeBegin", "HollowWedgeEnd", "Dash", "DashBold"}
 
 
-def read_cdxml(text: str, side: str) -> Molecules | Fault:
-    """Return the molecules of a ChemDraw file, or one side of the reaction in it."""
+def read_cdxml(text: str) -> Molecules | Reaction | Fault:
+    """Return the molecules of a ChemDraw file, or the first reaction in it."""
     whole = 0, len(text)
     root = chemdraw.parse_cdxml(text)
     if isinstance(root, Fault):
@@ -38,18 +37,19 @@ def read_cdxml(text: str, side: str) -> Molecules | Fault:
     reaction = drawing.reaction()
     if isinstance(reaction, str):
         return Fault(reaction, *whole, "reaction")
+    if reaction is None:
+        return _read(drawing, drawing.items, "", whole)
+    inside = {id(item) for role in reaction.items.values() for item in role}
+    outside = [item for item in drawing.items if id(item) not in inside]
+    sides = {role: _read(drawing, items, role, whole) for role, items in reaction.items.items() if items}
+    return Reaction(sides, (*reaction.notes, *_left_out(outside)), whole)
+
+
+def _read(drawing: chemdraw.Drawing, items: Sequence[Element], role: str, whole: tuple[int, int]) -> Molecules | Fault:
     try:
-        if reaction is None:
-            return _read(drawing, drawing.items, (), ())
-        roles = roles_of(side)
-        items = [item for role in roles for item in reaction.items[role] if role != "agent"]
-        agents = reaction.items["agent"] if "agent" in roles else []
-        molecules = _read(drawing, items, agents, (side_note(side), *reaction.notes))
-        inside = {id(item) for role in reaction.items.values() for item in role}
-        outside = [item for item in drawing.items if id(item) not in inside]
-        return replace(molecules, notes=(*molecules.notes, *_left_out(outside)))
+        return _molecules_of(drawing, items, role)
     except RefusedError as error:
-        return Fault(str(error) or f"the reaction has no {roles_of(side)[0]}", *whole, error.kind)
+        return Fault(str(error), *whole, error.kind)
     except RDKIT_ERRORS as error:
         reason = str(error).strip().split("\n")[0]
         return Fault(f"RDKit cannot read this ChemDraw file: {reason}; {EXPORT}", *whole, "other")
@@ -63,39 +63,38 @@ def _left_out(items: Sequence[Element]) -> list[str]:
     return _text_note(words) + [f"{drawn} molecule{'s' * (drawn > 1)} outside the reaction left out"] * bool(drawn)
 
 
-def _read(
-    drawing: chemdraw.Drawing, items: Sequence[Element], agents: Sequence[Element], notes: tuple[str, ...]
-) -> Molecules:
-    """Return the molecules of objects, those over an arrow separately: what is no name there is left out."""
+def _molecules_of(drawing: chemdraw.Drawing, items: Sequence[Element], role: str) -> Molecules:
+    """Return the molecules of objects with a role in a reaction, if any; what is no name over an arrow is left out."""
     fragments = [item for item in items if item.tag == "fragment"]
     mols: list[Any] = []
     new_notes: list[str] = []
-    drawn = [item for item in (*fragments, *agents) if item.tag == "fragment" and not _lone_label(item)]
+    drawn = [item for item in fragments if not _lone_label(item)]
     if refusal := parsing.cdxml_refusal(chemdraw.alone(drawing, drawn)) if drawn else "":
         raise RefusedError(refusal, "length")
     for item in drawn:
         mols += _molecules(drawing, item, new_notes)
-    is_reaction = bool(notes)
     named: list[Molecules] = []
     rest: list[str] = []
     for label in filter(None, map(_lone_label, fragments)):
         named.append(read_label(label, rest))
-        if not named[-1].parts:
+        if not named[-1].parts and role != "agent":
             raise RefusedError(f"the label {label[:30]!r} stands for no single group of atoms; {DRAW}", "atom")
-    for text in (" ".join(chemdraw.text_of(item).split()) for item in items if item.tag == "t"):
-        if fragments or not is_reaction:
-            rest.append(text)
-            continue
-        unread: list[str] = []
-        named.append(read_label(text, unread))
-        if text and (unread or not named[-1].parts):
-            raise RefusedError(f"the text {text[:30]!r} stands for no certain molecule; {DRAW}", "atom")
-    named += (read_label(_lone_label(item) or chemdraw.text_of(item), rest) for item in agents)
+    for text in (chemdraw.text_of(item) for item in items if item.tag == "t"):
+        words = " ".join(text.split())
+        if role == "agent":
+            named.append(read_label(text, rest))
+        elif fragments or not role:
+            rest.append(words)
+        else:
+            unread: list[str] = []
+            named.append(read_label(text, unread))
+            if words and (unread or not named[-1].parts):
+                raise RefusedError(f"the text {words[:30]!r} stands for no certain molecule; {DRAW}", "atom")
     mols += [smiles for molecules in named for smiles in molecules.parts]
     new_notes += [note for molecules in named for note in molecules.notes]
-    if not mols:
-        raise RefusedError("" if is_reaction else "there is no molecule here", "reaction" if is_reaction else "empty")
-    return Molecules(mols, (*notes, *dict.fromkeys(new_notes), *_text_note(rest)))
+    if not mols and not role:
+        raise RefusedError("there is no molecule here", "empty")
+    return Molecules(mols, (*dict.fromkeys(new_notes), *_text_note(rest)))
 
 
 _LIST = re.compile(r"\s*[;\n]\s*|,\s+|,$|\s+[+&]\s+|\s+(?:and|then|with|in)\s+|\s*→\s*")
