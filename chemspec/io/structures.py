@@ -48,21 +48,13 @@ def _records(text: str) -> Iterator[tuple[str, str, Fields]]:
             lines = [line.text for line in record]
             yield _record(lines, len(reaction_files.structure_of(record)))
     else:
-        for lines in _split_sdf(text):
+        for part in re.split(r"(?m)^\$\$\$\$.*\n?", "\n".join(split_lines(text))):
+            if not part.strip():
+                continue
+            lines = part.removesuffix("\n").split("\n")
             ends = next((number for number, line in enumerate(lines) if line.startswith("M  END")), -1)
             data = range(ends + 1 if ends >= 0 else 4, len(lines))
             yield _record(lines, next((number for number in data if lines[number].startswith(">")), len(lines)))
-
-
-def _split_sdf(text: str) -> Iterator[list[str]]:
-    record: list[str] = []
-    for line in [*split_lines(text), "$$$$"]:
-        if not line.startswith("$$$$"):
-            record.append(line)
-        else:
-            if any(map(str.strip, record)):
-                yield record
-            record = []
 
 
 def _record(lines: list[str], structure: int) -> tuple[str, str, Fields]:

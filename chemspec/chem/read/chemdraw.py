@@ -107,10 +107,9 @@ def middle_of(points: Sequence[Point]) -> Point:
 
 @dataclass
 class Reaction:
-    """A step: what has which role, and its arrow."""
+    """A step: what has which role."""
 
     items: dict[str, list[Item]]
-    arrow: Arrow | None
     notes: tuple[str, ...] = ()
 
 
@@ -176,7 +175,7 @@ class Drawing:
         if arrow is not None and arrow.retro:
             items["reactant"], items["product"] = items["product"], items["reactant"]
             notes += ("a retrosynthetic arrow: its target is the product",)
-        return Reaction(items, arrow, notes + ((arrow.note,) if arrow is not None and arrow.note else ()))
+        return Reaction(items, notes + ((arrow.note,) if arrow is not None and arrow.note else ()))
 
     def _by_place(self, arrow: Arrow) -> Reaction | str:
         items: dict[str, list[Item]] = {role: [] for role in _ROLES}
@@ -192,7 +191,7 @@ class Drawing:
             else:
                 items[arrow.role(middle_of(box))].append(item)
         note = "no reaction scheme in the file: sides are taken from the place of the arrow"
-        return Reaction(items, arrow, (note, *filter(None, [arrow.note])))
+        return Reaction(items, (note, *filter(None, [arrow.note])))
 
     def _arrows(self) -> Iterator[tuple[str, Arrow, bool]]:
         """Yield id, arrow and whether it is curved, of what has a head."""

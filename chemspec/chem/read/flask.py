@@ -199,7 +199,7 @@ def _read_item(item: TracedText) -> Contents | None:
     chars = item.chars
     if " " not in chars and chars.startswith("InChI="):
         read = inchi.read_one(chars)
-        return None if isinstance(read, Fault) else Contents([read.smiles], list(read.notes))
+        return None if isinstance(read, Fault) else Contents([*read.parts], list(read.notes))
     plain = not any(char.isspace() for char in chars)
     if plain:
         smiles = read_smiles(item)
