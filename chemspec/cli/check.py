@@ -30,7 +30,7 @@ def check_reactions(
     any reaction is not some model's first prediction.
 
     Options:
-        reaction REACTION: reaction SMILES, a file (.rxn .rdf .cdxml .csv ...) of them, or - for stdin.
+        reaction REACTION: reaction SMILES, a file (.rxn .rdf .cdxml .ket .csv ...) of them, or - for stdin.
     """
     from chemspec.engine.registry import installed_models
     from chemspec.io.readers import read_given_reactions

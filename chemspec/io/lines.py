@@ -31,7 +31,7 @@ _IDENTIFIER = re.compile(
 
 
 def is_structure_file(head: Iterable[str]) -> bool:
-    """Return whether a text with these first lines is a molfile, SDF, RXN, RDF, CDXML or JSON, whatever its name."""
+    """Return whether a text with these first lines is a molfile, SDF, RXN, RDF, CDXML or KET, whatever its name."""
     lines = [line.strip("\ufeff \t\r\n") for line in head]
     first = next(filter(None, lines), "")
     if first.startswith(("$RXN", "$RDFILE", "$RFMT", "$MFMT", "$RIREG", "$MIREG", "<?xml", "<!DOCTYPE", "<CDXML", "{")):

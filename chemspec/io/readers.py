@@ -27,7 +27,7 @@ TEXTS = (".smi", ".smiles", ".txt")
 ENDINGS = (*TABLES, *TEXTS, ".parquet", ".gz", ".xlsx", *structures.ENDINGS)  # all supported endings
 _REACTION_ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # in a line that is a whole reaction
 UNSUPPORTED = frozenset(
-    (".json", ".jsonl", ".ket", ".pdf", ".cdx", ".mol2", ".pdb", ".cif", ".xyz", ".xls", ".ods", ".doc", ".docx")
+    (".json", ".jsonl", ".pdf", ".cdx", ".mol2", ".pdb", ".cif", ".xyz", ".xls", ".ods", ".doc", ".docx")
 )
 
 
@@ -69,7 +69,7 @@ def read_given_reactions(given: str, column: str, note: Tell = ignore) -> list[s
 def stream_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = ignore) -> Iterator[str]:
     """Yield the query texts of a file of any size, one per row; FileError if it or its column is missing or unreadable.
 
-    The file is `.csv`, `.tsv` or `.xlsx` with a header, `.parquet`, `.sdf`, `.rdf`, `.mol`, `.rxn` or `.cdxml`,
+    The file is `.csv`, `.tsv` or `.xlsx` with a header, `.parquet`, `.sdf`, `.rdf`, `.mol`, `.rxn`, `.cdxml` or `.ket`,
     or any other text with one query per line (the parser drops a name after the SMILES) or with structures like those
     of these files; all but parquet also as `.gz`. The column is a name, or two as "a>>b" for the sides of a reaction;
     empty takes the only one, or one (or two) with a usual name for the task. If that choice is ambiguous, `note` is

@@ -12,7 +12,7 @@ from chemspec.chem.read.values import side_note
 from chemspec.io.lines import FileError, split_lines
 from chemspec.tasks import about_reactions
 
-ENDINGS = (".sdf", ".sd", ".mol", ".rxn", ".rdf", ".cdxml")
+ENDINGS = (".sdf", ".sd", ".mol", ".rxn", ".rdf", ".cdxml", ".ket")
 MOST_STEPS = 100  # of a drawn scheme
 _FIELD = re.compile(r">.*?<([^>]*)>")
 _EXPECTED = {side_note(side) for side in ("forward", "retro")} | {chem.LEFT_OUT}
@@ -43,6 +43,8 @@ def _records(text: str) -> Iterator[tuple[str, str, Fields]]:
         root = parse_cdxml(text)
         for part in [text] if isinstance(root, chem.Fault) else chemdraw.split_steps(root, MOST_STEPS):
             yield part, "", {}
+    elif start.startswith("{"):
+        yield text, "", {}
     elif start.startswith("$RXN") or reaction_files.is_rdf(start):
         for record in reaction_files.split_records(numbered_lines(text)):
             lines = [line.text for line in record]
@@ -79,7 +81,7 @@ def _block_to_smiles(block: str) -> tuple[str, tuple[str, ...]]:
     """Return a molecule, or a whole reaction with agents, as SMILES, and notes; else the block as it is."""
     read = formats.read_any(block, task="forward")
     is_reaction = isinstance(read, chem.Fault) or side_note("forward") in read.notes
-    if is_reaction and block.lstrip("\ufeff \t\r\n").startswith(("$RXN", "<")):
+    if is_reaction and block.lstrip("\ufeff \t\r\n").startswith(("$RXN", "<", "{")):
         read = formats.read_any(block, task=about_reactions())
     if isinstance(read, chem.Fault):
         return block, ()

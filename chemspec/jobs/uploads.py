@@ -48,7 +48,7 @@ KINDS = {
 COMPRESSED = (".parquet", spreadsheets.ENDING)
 ENDINGS = tuple(ending[1:] for ending in (*TABLES, *TEXTS, *structures.ENDINGS, *COMPRESSED, ".gz"))
 LIMITS = (
-    f"CSV, TSV, XLSX, SDF, RDF, MOL, RXN, CDXML, SMI, TXT or Parquet, also as .gz; up to {MAX_MB} MB "
+    f"CSV, TSV, XLSX, SDF, RDF, MOL, RXN, CDXML, KET, SMI, TXT or Parquet, also as .gz; up to {MAX_MB} MB "
     f"({MAX_TEXT // 1_000_000} MB unpacked), {MAX_ROWS:,} rows, {MAX_COLUMNS} columns"
 )
 

@@ -59,7 +59,7 @@ _HIDDEN = {"objecttag", "altgroup", "templategrid", "chemicalproperty", "represe
 Item = Element  # a fragment, or a text next to the fragments
 Point = tuple[float, float]
 _REACH = 1.5  # of an arrow to each side, in its lengths
-_CROSSED_OUT = "the arrow is crossed out: the drawing says that this does not happen"
+CROSSED_OUT = "the arrow is crossed out: the drawing says that this does not happen"
 _OPPOSITE = {"reactant": "product", "product": "reactant", "agent": "agent"}
 
 
@@ -224,7 +224,7 @@ def _new_arrow(element: Element, older: str) -> Arrow | None:
     )
     note = ""
     if element.get("NoGo", "None") != "None" or "NoGo" in older:
-        note = _CROSSED_OUT
+        note = CROSSED_OUT
     elif "None" not in heads and not retro:
         note = "an arrow with two heads, read from left to right"
     return Arrow((tail[0], tail[1]), (head[0], head[1]), retro, note)
@@ -236,7 +236,7 @@ def _old_arrow(element: Element) -> Arrow | None:
         return None
     ends = _numbers(element.get("BoundingBox", ""))  # first its head, then its tail
     ends = ends if len(ends) == 4 else [1.0, 0.0, 0.0, 0.0]
-    note = _CROSSED_OUT if "NoGo" in kind else ""
+    note = CROSSED_OUT if "NoGo" in kind else ""
     if kind in ("Resonance", "Equilibrium"):
         note = "an arrow with two heads, read from left to right"
     return Arrow((ends[2], ends[3]), (ends[0], ends[1]), kind == "RetroSynthetic", note)

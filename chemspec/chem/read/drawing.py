@@ -60,7 +60,7 @@ def _left_out(items: Sequence[Element]) -> list[str]:
     labels = [_lone_label(item) for item in items if item.tag == "fragment"]
     words += filter(None, labels)
     drawn = sum(not label for label in labels)
-    return _text_note(words) + [f"{drawn} molecule{'s' * (drawn > 1)} outside the reaction left out"] * bool(drawn)
+    return text_note(words) + [f"{drawn} molecule{'s' * (drawn > 1)} outside the reaction left out"] * bool(drawn)
 
 
 def _molecules_of(drawing: chemdraw.Drawing, items: Sequence[Element], role: str) -> Molecules:
@@ -94,7 +94,7 @@ def _molecules_of(drawing: chemdraw.Drawing, items: Sequence[Element], role: str
     new_notes += [note for molecules in named for note in molecules.notes]
     if not mols and not role:
         raise RefusedError("there is no molecule here", "empty")
-    return Molecules(mols, (*dict.fromkeys(new_notes), *_text_note(rest)))
+    return Molecules(mols, (*dict.fromkeys(new_notes), *text_note(rest)))
 
 
 _LIST = re.compile(r"\s*[;\n]\s*|,\s+|,$|\s+[+&]\s+|\s+(?:and|then|with|in)\s+|\s*→\s*")
@@ -124,7 +124,7 @@ def read_label(text: str, rest: list[str]) -> Molecules:
     return Molecules([molecule.smiles for molecule in named.values()], notes)
 
 
-def _text_note(words: Sequence[str]) -> list[str]:
+def text_note(words: Sequence[str]) -> list[str]:
     """Return a note on texts of a drawing that name no molecule; empty if there is none."""
     return [f"text in the drawing left out: {', '.join(filter(None, words))[:60]!r}"] * any(words)
 

@@ -181,17 +181,19 @@ def _atom_fault(atom: Any, row: NumberedLine) -> Fault | None:
     if symbol not in (atom.GetSymbol(), "D", "T") and symbol not in _CAPITALS:
         return blame(row, f"{symbol} should be written {symbol.capitalize()}", "atom")
     label = atom.GetProp("molFileAlias").strip() if atom.HasProp("molFileAlias") else ""
-    if label and not _only_numbers(label, symbol):
-        return blame(row, f"the label {label[:20]!r} stands on an atom {symbol}; {_EXPAND}", "atom")
-    return None
+    refusal = label_refusal(label, symbol)
+    return blame(row, refusal, "atom") if refusal else None
 
 
 _EXPAND = "if it is an abbreviation, expand it before you export"
 
 
-def _only_numbers(label: str, symbol: str) -> bool:
-    """Return whether a label says no more than the element of its atom: C, C7, CH3, H2N, 12 and the like."""
-    return bool(re.fullmatch(rf"\d{{1,4}}[a-z]?'?|(?i:{symbol})(?:\d{{1,4}}[a-z]?'*|H\d?)?|H\d?{symbol}", label))
+def label_refusal(label: str, symbol: str) -> str:
+    """Return why a label on an atom is refused; empty if it says no more than its element: C7, CH3, H2N, 12."""
+    plain = rf"\d{{1,4}}[a-z]?'?|(?i:{symbol})(?:\d{{1,4}}[a-z]?'*|H\d?)?|H\d?{symbol}"
+    if not label or re.fullmatch(plain, label):
+        return ""
+    return f"the label {label[:20]!r} stands on an atom {symbol}; {_EXPAND}"
 
 
 def _incomplete(raw: Any, counts: NumberedLine) -> Fault | None:

@@ -10,6 +10,7 @@ from rdkit import Chem, rdBase
 
 import chemspec.chem as chem
 import chemspec.chem.read.drawing as drawing
+import chemspec.chem.read.ket as ket
 import chemspec.chem.read.molfile as molfile
 import chemspec.chem.read.reaction_files as reaction_files
 from chemspec.asset_files import read_asset_table
@@ -92,6 +93,7 @@ FORMATS = (
     Format("SDF", lambda text: "$$$$" in text and _is_molfile(text), read_sdf),
     Format("molfile", _is_molfile, read_sdf),
     Format("CDXML", _starts_with("<"), drawing.read_cdxml),
+    Format("KET", ket.is_ket, ket.read_ket),
     Format("", lambda text: bool(refusal_of(text)), lambda text: Fault(refusal_of(text), 0, len(text), "other")),
 )
 _MARKS = re.compile(r"\s|[<{_]|^[$@]|[A-Za-z]{14}-|(?:Branch|Ring)\d")

@@ -24,7 +24,7 @@ TASK_LABELS = {"forward": "Forward: what forms?", "retro": "Retro: how to make i
 BOX_LABELS = {"forward": "Everything in the reaction mixture", "retro": "The molecule to make"}
 PLACEHOLDERS = {"forward": "e.g. aniline, CC(=O)Cl, Et3N, DCM", "retro": "e.g. lidocaine"}
 STEPPED_DECODERS, MAX_STEPPED_BEAM = ("greedy", "beam", "sbs"), 50  # searches that the page Step shows, and how wide
-FILES = ("molfile", "SDF", "RXN", "RDF", "CDXML")  # shown folded once they are longer than
+FILES = ("molfile", "SDF", "RXN", "RDF", "CDXML", "KET")  # shown folded once they are longer than
 MAX_UNFOLDED_LINES = 3
 MAX_PASTED_CHARS = 200_000  # of a paste or a small file; `read_any` takes no longer ones
 

@@ -19,8 +19,8 @@ from chemspec.ui.predict import query_view, sketcher
 from chemspec.ui.predict.options import show_options
 
 TASKS: tuple[Task, ...] = tasks.about_molecules()
-FORMATS = "Names, SMILES, InChI, molfile, SDF, RXN or CDXML; a list with dots, commas, + or lines"
-ENDINGS = ["smi", "smiles", "txt", "inchi", "mol", "sdf", "rxn", "rdf", "cdxml"]
+FORMATS = "Names, SMILES, InChI, molfile, SDF, RXN, CDXML or KET; a list with dots, commas, + or lines"
+ENDINGS = ["smi", "smiles", "txt", "inchi", "mol", "sdf", "rxn", "rdf", "cdxml", "ket"]
 BOX = QueryText("predict")
 BUTTON_LABELS: dict[Task, str] = {"forward": "Predict product", "retro": "Find precursors"}
 

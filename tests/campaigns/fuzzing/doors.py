@@ -34,7 +34,7 @@ STRUCTURES = {
     "50 fused rings of P": lambda: graphs.grid(101, 2, "P", bricks=True),
     "many K4,4": lambda: graphs.several(graphs.multipartite(4, 4), 60),
 }
-FORMATS = ("smi", "mol", "sdf", "rxn", "rxn3", "rdf", "cdxml", "inchi")
+FORMATS = ("smi", "mol", "sdf", "rxn", "rxn3", "rdf", "cdxml", "inchi", "ket")
 TASKS = ("retro", "forward", "reagents")
 
 

@@ -300,9 +300,29 @@ def inchi(graph: Graph, *_: object) -> str:
     return f"InChI=1S/C{len(graph.atoms)}/c{'-'.join(rows)}"
 
 
+def ket(graph: Graph, style: Style = PLAIN, random: Random | None = None) -> str:
+    """Return a file of Ketcher."""
+    random = random or Random(0)
+    atoms = [
+        {"label": name, "location": [random.uniform(0, 99), random.uniform(0, 99), 0]} | _unusual(style, random)
+        for name in graph.atoms
+    ]
+    bonds = [
+        {"type": random.choice(style.orders), "atoms": [a, b], "stereo": random.choice((0, 1, 6)) * bool(style.stereo)}
+        for a, b in graph.bonds
+    ]
+    molecule = {"type": "molecule", "atoms": atoms, "bonds": bonds}
+    return json.dumps({"root": {"nodes": [{"$ref": "mol0"}]}, "mol0": molecule})
+
+
+def _unusual(style: Style, random: Random) -> dict[str, object]:
+    fields = {"charge": -1, "isotope": 13, "radical": 2, "stereoLabel": "&1", "explicitValence": 0, "alias": "Boc"}
+    return dict([random.choice([*fields.items()])]) if style.extra and random.random() < 0.1 else {}
+
+
 FORMATS: dict[str, Callable[[Graph, Style, Random], str]] = {
     "smi": smiles, "mol": v2000, "sdf": v3000, "rxn": rxn, "rxn3": rxn_v3000, "rdf": rdf, "cdxml": cdxml,
-    "inchi": inchi,
+    "inchi": inchi, "ket": ket,
 }  # fmt: skip
 
 
