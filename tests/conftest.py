@@ -33,6 +33,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 torch.set_num_threads(1)
 os.environ["CHEMSPEC_WARM_UP"] = "0"  # no thread that outlives a test
+os.environ["CHEMSPEC_NO_OPSIN"] = "1"  # where Java is there, a name that nobody knows would take seconds
 
 MOST_SECONDS = float(os.environ.get("CHEMSPEC_TEST_SECONDS", "5"))
 FREE = ("smoke", "slow", "gpu", *GROUPS)  # marks that say why a test takes long

@@ -1,8 +1,12 @@
-"""Look up what is meant by a name as chemists and catalogues write it: listed, systematic, an isomer, or a salt."""
+"""Look up what is meant by a name as chemists and catalogues write it: listed, of a stereoisomer or salt, by OPSIN."""
 
+import os
 import re
+import shutil
+import subprocess
 from dataclasses import dataclass
 from functools import cache, lru_cache
+from importlib import resources, util
 from pathlib import Path
 
 from rdkit import Chem, rdBase
@@ -12,7 +16,7 @@ import chemspec.chem.names.reagents as reagents
 import chemspec.chem.names.spelling as spelling
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.query import canonical, drop_stereo
+from chemspec.chem.query import canonical, drop_stereo, is_valid
 
 WORDS = Path(__file__).with_name("words.txt")  # ordinary words that are trade names as well
 LONGEST = 200  # characters of a name
@@ -60,6 +64,13 @@ def look_up(text: str) -> Named | None:
     return named and Named(
         named.smiles, named.name, (*named.notes, *((f"left out: {', '.join(left_out)}",) * bool(left_out)))
     )
+
+
+def read_systematic(text: str) -> Named | None:
+    """Read a systematic name by OPSIN, which takes seconds; None if it is none or OPSIN is not installed."""
+    name = spelling.plain_name(text)
+    smiles = None if is_ordinary_word(name) or reagents.find_isomers(name) else read_by_opsin(name)
+    return Named(smiles, name, (f"{name}: read by OPSIN",)) if smiles else None
 
 
 def _molecule(name: str) -> Named | None:
@@ -162,3 +173,40 @@ def with_descriptor(smiles: str, sign: str) -> str | None:
             if sign in codes or any(str(bond.GetStereo()) == f"STEREO{sign}" for bond in isomer.GetBonds()):
                 return str(Chem.MolToSmiles(isomer))
     return None
+
+
+SECONDS = 20  # that a name may take, most of which Java needs to start
+OFF = "CHEMSPEC_NO_OPSIN"  # environment variable
+_SYSTEMATIC = re.compile(
+    r"(?=.*(?:ane?|ene?|yne?|yl|ol|al|ile|one|acid|ate|ide|ine|ole|oxy|imine|amide|ether)(?:$|[\s)\]-]))"
+    r"[A-Za-z0-9 ,.'()\[\]{}:+-]{6,200}"
+)
+
+
+@lru_cache(maxsize=10_000)
+def read_by_opsin(name: str) -> str | None:
+    """Return the SMILES of a systematic name; None if it is none or OPSIN is not installed."""
+    jar = _opsin_jar()
+    if jar is None or not _SYSTEMATIC.fullmatch(name):
+        return None
+    try:
+        result = subprocess.run(
+            ["java", "-Xmx512m", "-jar", str(jar), "-osmi"],
+            input=f"{name}\n",
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    smiles = result.stdout.strip()
+    return smiles if smiles and "*" not in smiles and is_valid(smiles) else None
+
+
+@cache
+def _opsin_jar() -> Path | None:
+    if os.environ.get(OFF) or util.find_spec("py2opsin") is None or shutil.which("java") is None:
+        return None
+    files = sorted(Path(str(resources.files("py2opsin"))).glob("opsin-cli-*.jar"))
+    return files[-1] if files else None

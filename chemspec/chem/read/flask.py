@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import chemspec.chem as chem
 import chemspec.chem.names.lookup as lookup
@@ -13,7 +12,6 @@ import chemspec.chem.names.reagents as reagents
 import chemspec.chem.names.spelling as spelling
 import chemspec.chem.read.inchi as inchi
 import chemspec.chem.read.respell as respell
-from chemspec.asset_files import read_asset_table
 from chemspec.chem import parsing
 from chemspec.chem.read.values import Molecules
 from chemspec.chem.smiles_syntax import Fault
@@ -22,6 +20,7 @@ from chemspec.chem.traced_text import TracedText
 LONGEST_LIST = 20_000  # characters; a query has far fewer
 MOST_ITEMS = 300  # words of a list
 MOST_WORDS = 7  # of a name
+MOST_SYSTEMATIC = 2  # names of a list that OPSIN is asked for; each takes seconds
 JOINED = "read as a list"
 _DROPPED = "dropped, taken for a name"
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
@@ -113,7 +112,7 @@ def _read_list(text: TracedText, is_target: bool, single: Molecules | Fault) -> 
         joined = read_smiles(text.substitute(_LINE_BREAK, lambda _: ""))
         if isinstance(joined, Molecules) and not any(_DROPPED in note for note in joined.notes):
             return replace(joined, notes=(*joined.notes, "line breaks removed"))
-    if contents.unread:
+    if contents.unread and not _add_systematic(contents):
         return _with_unread(text, contents, single)
     if sum(sum(parsing.ring_labels(smiles)) for smiles in contents.smiles) > 2 * parsing.MOST_RINGS:
         return text.fault(parsing.TOO_MANY_RINGS, "length")
@@ -126,6 +125,17 @@ def _read_list(text: TracedText, is_target: bool, single: Molecules | Fault) -> 
 
 def _named(written: str, named: lookup.Named | None) -> Contents | None:
     return Contents([named.smiles], list(_meaning(written, named)), named=True) if named else None
+
+
+def _add_systematic(contents: Contents) -> bool:
+    if len(contents.unread) > MOST_SYSTEMATIC:
+        return False
+    for name in (item.chars for item in contents.unread):
+        if (named := _named(name, lookup.read_systematic(name))) is None:
+            return False
+        contents.add(named)
+    contents.unread.clear()
+    return True
 
 
 def _read_part(part: TracedText, is_target: bool) -> Contents:
@@ -333,20 +343,35 @@ def join_tokens(text: TracedText) -> TracedText | None:
 
 LONGEST_ADVISED = 300  # characters of a text that is worth it
 UNKNOWN_NAME = "this name is not in the built-in list and not a simple systematic one: enter the SMILES"
-_ADVICE = [(re.compile(row[0]), row[1]) for row in read_asset_table(Path(__file__).with_name("advice.tsv"))]
+_RESIDUES = "Ala|Arg|Asn|Asp|Cys|Gln|Glu|Gly|His|Ile|Leu|Lys|Met|Phe|Pro|Ser|Thr|Trp|Tyr|Val|Aib|Orn|Nle|Nva"
+_PEPTIDE = re.compile(
+    rf"(?:(?:H|Ac|Boc|Fmoc|Cbz|Z|[DL])-)*\(?(?:[DL]-)?(?:{_RESIDUES})\)?(?:\([^()]*\))?(?:-(?:[DL]-)?(?:{_RESIDUES})(?:\([^()]*\))?)*(?:-[A-Za-z0-9]+)?"
+)
+_SEQUENCE = re.compile("[ACDEFGHIKLMNPQRSTVWY]{6,}")
+_HELM = re.compile(r"(?:PEPTIDE|RNA|CHEM|BLOB)\d+\{")
 
 
 def advice_on(text: str, fault: Fault) -> str:
     """Return advice on a text that cannot be read; empty if there is none."""
     if fault.kind in ("empty", "length", "reaction") or len(text) > LONGEST_ADVISED:
         return ""
+    if _HELM.match(text):
+        return "; this is HELM (a peptide or nucleic acid), enter its SMILES"
+    if _PEPTIDE.fullmatch(text) and re.search(rf"(?:{_RESIDUES})", text):
+        return "; this looks like a peptide in three-letter code, enter its SMILES"
+    if _SEQUENCE.fullmatch(text):
+        return "; perhaps this is the sequence of a peptide, enter its SMILES"
     bare = spelling.plain_name(re.sub(r"^\W*cas[^\d]*", "", text, flags=re.IGNORECASE)).strip("[]()")
     if re.fullmatch(r"\d{2,7}-\d\d-\d", bare):
         is_valid = reagents.is_cas(bare)
         reason = "this CAS number is not in the built-in list" if is_valid else "no CAS number has these digits"
         return f"; {reason}: enter the SMILES"
-    if advice := next((words for pattern, words in _ADVICE if pattern.fullmatch(text)), ""):
-        return f"; {advice}"
+    if re.search(r"\[[A-Za-z@\d]*[A-Za-z@] (?:\d*)\]?", text):
+        return "; perhaps a plus sign became a blank in a link: write %2B for it, as in [N+]"
+    if re.search(r"@", text) and "[" not in text:
+        return "; perhaps the square brackets were lost, as in Markdown: [C@@H]"
+    if re.fullmatch(r"(?:[A-Z][a-z]?\d*){2,}", text) and re.search(r"H\d", text):
+        return "; a formula fits many molecules, enter the SMILES of the one you mean"
     letters = re.sub(r"[bcnops]{4,}", "", text)
     if re.search(r"[a-z]{4}", letters) and re.fullmatch(r"[\w\s,()'\-\[\].:+\u2019\u2032\u00b7]+", text):
         return f"; {UNKNOWN_NAME}"
