@@ -13,10 +13,10 @@ from rdkit.Chem import rdChemReactions
 import chemspec.chem as chem
 from chemspec.chem.layout import add_layout
 from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.read import LARGEST as LARGEST
-from chemspec.chem.read import OTHER_SIDE as OTHER_SIDE
-from chemspec.chem.read import Input as Input
-from chemspec.chem.read import read_any as read_any
+from chemspec.chem.read.reader import LARGEST as LARGEST
+from chemspec.chem.read.reader import read_any as read_any
+from chemspec.chem.read.values import OTHER_SIDE as OTHER_SIDE
+from chemspec.chem.read.values import Input as Input
 from chemspec.chem.trial import RDKIT_ERRORS
 
 MOST_ATOMS = 999  # limit of the V2000 format, and more than a drawing can show

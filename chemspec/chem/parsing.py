@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from functools import cache, lru_cache
 from typing import Any
-from xml.parsers import expat
+from xml.etree import ElementTree
 
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions, rdinchi
@@ -226,22 +226,14 @@ def mols_from_cdxml(text: str) -> list[Any]:
 
 def cdxml_refusal(text: str) -> str:
     """Return why a CDXML file is refused; empty if it is not."""
-    bonds: list[tuple[int | None, int | None]] = []
-    nodes = 0
-
-    def start(name: str, attributes: dict[str, str]) -> None:
-        nonlocal nodes
-        nodes += name == "n"
-        if name == "b":
-            bonds.append((_parse_integer(attributes.get("B", "")), _parse_integer(attributes.get("E", ""))))
-
-    parser = expat.ParserCreate()
-    parser.StartElementHandler = start
     try:
-        parser.Parse(text.encode("utf-8", errors="replace"), True)
-    except expat.ExpatError as error:
-        return f"this is not well-formed XML ({expat.ErrorString(error.code)})"
-    return TOO_MANY_ATOMS if nodes > LONGEST else _graph_refusal(bonds, lambda: try_in_process("cdxml", text))
+        root = ElementTree.fromstring(text.encode("utf-8", errors="replace"))
+    except ElementTree.ParseError as error:
+        return f"this is not well-formed XML ({error})"
+    if sum(1 for _ in root.iter("n")) > LONGEST:
+        return TOO_MANY_ATOMS
+    bonds = ((_parse_integer(bond.get("B", "")), _parse_integer(bond.get("E", ""))) for bond in root.iter("b"))
+    return _graph_refusal(bonds, lambda: try_in_process("cdxml", text))
 
 
 def mol_from_inchi(inchi: str) -> tuple[Any | None, int, str]:

@@ -61,10 +61,14 @@ class TracedText:
     def __bool__(self) -> bool:
         return bool(self.chars)
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """Where this text begins and ends in what the user typed."""
+        return (self.positions[0], self.positions[-1] + 1) if self.positions else (0, 0)
+
     def fault(self, message: str, kind: str = "other") -> Fault:
         """Return a fault of all of this text."""
-        first, last = (self.positions[0], self.positions[-1] + 1) if self.positions else (0, 0)
-        return Fault(message, first, last, kind)
+        return Fault(message, *self.span, kind)
 
     def restore(self, fault: Fault) -> Fault:
         """Return the same fault, pointing into the text that the user typed."""

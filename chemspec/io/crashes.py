@@ -69,24 +69,17 @@ class CrashLog:
 def log_crashes(answers: Path, done: int) -> Iterator[CrashLog]:
     """Log the rows in progress of an output file with `done` finished rows; OSError if the log cannot be written."""
     path = answers.with_name(answers.name + ".crash")
+    enabled = faulthandler.is_enabled()
     try:
-        with path.open("a+", encoding="utf-8", errors="replace") as file, _fault_handler(file):
+        with path.open("a+", encoding="utf-8", errors="replace") as file:
+            if not enabled:
+                faulthandler.enable(file, all_threads=False)
             file.seek(0)
             log = CrashLog(file)
             with suppress(ValueError, KeyError, TypeError):  # truncated: its process was killed
                 log.restore(file.read(), done)
             yield log
     finally:  # an exception is not a crash
+        if not enabled:
+            faulthandler.disable()
         path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _fault_handler(file: IO[str]) -> Iterator[None]:
-    if faulthandler.is_enabled():
-        yield
-        return
-    faulthandler.enable(file, all_threads=False)
-    try:
-        yield
-    finally:
-        faulthandler.disable()

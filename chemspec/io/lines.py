@@ -40,16 +40,21 @@ def is_structure_file(head: Iterable[str]) -> bool:
 
 
 def read_list(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the queries of a list without comments and headings, a SMILES before its identifier; blank lines stay."""
-    rows = (line for line in lines if not columns.is_comment(line))
+    """Yield the queries of a list without comments and heading, a SMILES before its identifier; blank lines stay.
+
+    Those at the end do not.
+    """
     blank: list[str] = []
-    for line in rows:
-        if line.strip():
+    is_first = True
+    for line in lines:
+        if not line.strip():
+            blank.append(line)
+        elif not columns.is_comment(line):
             yield from blank
-            yield from (_smiles_first(row) for row in ([] if _is_heading(line) else [line]))
-            break
-        blank.append(line)
-    yield from map(_smiles_first, rows)
+            blank.clear()
+            if not (is_first and _is_heading(line)):
+                yield _smiles_first(line)
+            is_first = False
 
 
 def _is_heading(line: str) -> bool:

@@ -103,9 +103,7 @@ def stream_queries(path: Path, column: str = "", task: Task | None = None, note:
             elif column:
                 raise FileError(f"{path} has no columns (only tables and .parquet do); leave --column out")
             else:
-                yield from _without_blank_end(
-                    lists.read_list(line.rstrip("\r\n") for line in _refuse_binary(lines, path))
-                )
+                yield from lists.read_list(line.rstrip("\r\n") for line in _refuse_binary(lines, path))
     except FileError:
         raise
     except (OSError, ValueError, EOFError, zlib.error) as error:
@@ -141,17 +139,6 @@ def _refuse_binary(lines: Iterable[str], path: Path) -> Iterator[str]:
         if "\0" in line:
             raise FileError(f"{path} is not a text file; give one of {' '.join(ENDINGS)}")
         yield line
-
-
-def _without_blank_end(lines: Iterable[str]) -> Iterator[str]:
-    blank: list[str] = []
-    for line in lines:
-        if line.strip():
-            yield from blank
-            blank.clear()
-            yield line
-        else:
-            blank.append(line)
 
 
 def decompress(raw: bytes, name: str, limit: int) -> bytes:

@@ -8,14 +8,14 @@ from chemspec.chem import formats
 from chemspec.chem.read import chemdraw, reaction_files
 from chemspec.chem.read.chemdraw import parse_cdxml
 from chemspec.chem.read.molfile import split_lines as numbered_lines
-from chemspec.chem.read.values import WHOLE, side_note
+from chemspec.chem.read.values import side_note
 from chemspec.io.lines import FileError, split_lines
 from chemspec.tasks import about_reactions
 
 ENDINGS = (".sdf", ".sd", ".mol", ".rxn", ".rdf", ".cdxml", ".ket")
 MOST_STEPS = 100  # of a drawn scheme
 _FIELD = re.compile(r">.*?<([^>]*)>")
-_EXPECTED = {side_note(side) for side in (*WHOLE, "forward", "retro")} | {chem.LEFT_OUT}
+_EXPECTED = {side_note(side) for side in ("forward", "retro")} | {chem.LEFT_OUT}
 Fields = dict[str, str]
 
 
@@ -50,21 +50,13 @@ def _records(text: str) -> Iterator[tuple[str, str, Fields]]:
             lines = [line.text for line in record]
             yield _record(lines, len(reaction_files.structure_of(record)))
     else:
-        for lines in _split_sdf(text):
+        for part in re.split(r"(?m)^\$\$\$\$.*\n?", "\n".join(split_lines(text))):
+            if not part.strip():
+                continue
+            lines = part.removesuffix("\n").split("\n")
             ends = next((number for number, line in enumerate(lines) if line.startswith("M  END")), -1)
             data = range(ends + 1 if ends >= 0 else 4, len(lines))
             yield _record(lines, next((number for number in data if lines[number].startswith(">")), len(lines)))
-
-
-def _split_sdf(text: str) -> Iterator[list[str]]:
-    record: list[str] = []
-    for line in [*split_lines(text), "$$$$"]:
-        if not line.startswith("$$$$"):
-            record.append(line)
-        else:
-            if any(map(str.strip, record)):
-                yield record
-            record = []
 
 
 def _record(lines: list[str], structure: int) -> tuple[str, str, Fields]:

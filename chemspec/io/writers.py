@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -93,7 +94,13 @@ def predict_file(
             progress(done, len(queries))
             while done < len(queries):
                 size = log.size(done, every or settings.batch_size * BATCHES)
-                results = _predict_part(engine, queries, settings, done, size, log, progress)
+                part = queries[done : done + size]
+                if log.fails(done):
+                    results = [DecodeResult(part[0], "failed", crashes.FAILED)]
+                else:
+                    log.record(done, len(part))
+                    report = partial(_report_more, progress, done, len(queries))
+                    results = predict_isolating_failures(engine, part, settings, report)
                 _append_lines(file, _format_rows(results, engine, settings, journal, review, receipts=receipts))
                 counts.update(result.status for result in results)
                 written(results)
@@ -106,21 +113,8 @@ def predict_file(
     return dict(counts)
 
 
-def _predict_part(
-    engine: Engine,
-    queries: Sequence[str],
-    settings: DecodeSettings,
-    done: int,
-    size: int,
-    log: crashes.CrashLog,
-    progress: Callable[[int, int], None],
-) -> list[DecodeResult]:
-    """Predict the `size` queries after the first `done`; a query on which processes have crashed fails."""
-    part = queries[done : done + size]
-    if log.fails(done):
-        return [DecodeResult(part[0], "failed", crashes.FAILED)]
-    log.record(done, len(part))
-    return predict_isolating_failures(engine, part, settings, lambda finished: progress(done + finished, len(queries)))
+def _report_more(progress: Callable[[int, int], None], done: int, total: int, finished: int) -> None:
+    progress(done + finished, total)
 
 
 def write_traces(results: Iterable[DecodeResult], path: Path) -> None:

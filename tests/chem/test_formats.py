@@ -84,7 +84,7 @@ def test_reactions_give_the_side_that_is_asked_for() -> None:
     rdf = f"$RDFILE 1\n$DATM    now\n$RFMT $RIREG 1\n{rxn}$DTYPE note\n$DATUM x\n"
     texts = {"reaction SMILES": f"{REACTANTS}>>{PRODUCT}", "RXN": rxn, "RDF": rdf + rdf.removeprefix("$RDFILE 1\n")}
     for kind, text in texts.items():
-        for written in (text, text.replace("\n", "\r\n"), text.encode()):
+        for written in (text, f" {text}", text.replace("\n", "\r\n"), text.encode()):
             forward, retro = read(written, "forward"), read(written, "retro")
             assert (forward.smiles, forward.kind) == (REACTANTS, kind)
             assert (retro.smiles, retro.kind) == (PRODUCT, kind)

@@ -83,11 +83,6 @@ def find_isomers(name: str) -> tuple[str, ...]:
     return tuple(isomers.values()) if len(isomers) > 1 else ()
 
 
-def find_in_tables(name: str) -> str | None:
-    """Return the SMILES of a name in the hand-written tables."""
-    return (_find_by_hand(name) or (None,))[0]
-
-
 def name_of(smiles: str) -> str:
     """Return the name of a molecule by canonical SMILES from tables or list; empty if it has none."""
     return _names_by_smiles().get(smiles) or name_in_list(smiles)

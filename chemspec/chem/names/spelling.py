@@ -51,9 +51,9 @@ def other_forms(name: str) -> Iterator[str]:
 _NUMBER = r"\d+(?:[.,]\d+)?"
 _UNIT = (
     r"(?:[mM]ol\s?[/·]\s?[lL]|mol\s?%|mol-?%|wt\.?\s?%|w/w\s?%|vol\.?\s?%|%\s?(?:w/w|v/v|w/v|aq\.?|wt\.?)?|mM|M|N"
-    r"|equiv(?:alents?)?\b\.?|eq\b\.?|mmol|mol|mL|ml|µL|μL|uL|L|mg|kg|g|ppm)"
+    r"|equiv(?:alents?)?\b\.?|eq\b\.?|mmol|mol|mL|ml|µL|μL|uL|L|mg|kg|g|ppm|atm|bar|psi)"
 )
-_STRENGTH = rf"{_NUMBER}\s*{_UNIT}(?![A-Za-z0-9])"
+_STRENGTH = rf"(?:(?:ca\.?|[~<>≤≥])\s*)?{_NUMBER}(?:\s*(?:-|to)\s*{_NUMBER})?\s*{_UNIT}(?![A-Za-z0-9])"
 _WORDS = (
     r"(?:conc(?:entrated|d)?|dil(?:uted?)?|aq(?:ueous)?|sat(?:urated|urd|d)?|sol(?:utio)?n|anh(?:ydr)?(?:ous)?|cat(?:alytic)?"
     r"|glacial|fuming|dry|neat|excess|degassed|absolute|abs|activated|powdered|granular|solid|liquid|gaseous|freshly"

@@ -12,7 +12,6 @@ from xml.parsers import expat
 
 from chemspec.chem import LONGEST
 from chemspec.chem.parsing import TOO_MANY_ATOMS
-from chemspec.chem.read.drawn_arrows import CROSSED_OUT, Arrow, Point, middle_of
 from chemspec.chem.read.values import EXPORT
 from chemspec.chem.smiles_syntax import Fault
 
@@ -58,14 +57,59 @@ _ROLES = {
 }
 _HIDDEN = {"objecttag", "altgroup", "templategrid", "chemicalproperty", "represent"}  # hold no molecules of their own
 Item = Element  # a fragment, or a text next to the fragments
+Point = tuple[float, float]
+_REACH = 1.5  # of an arrow to each side, in its lengths
+CROSSED_OUT = "the arrow is crossed out: the drawing says that this does not happen"
+_OPPOSITE = {"reactant": "product", "product": "reactant", "agent": "agent"}
+
+
+@dataclass(frozen=True)
+class Arrow:
+    """A reaction arrow."""
+
+    tail: Point  # where it begins
+    head: Point  # where it points to
+    retro: bool = False  # whether it stands for "is made from"
+    note: str = ""  # what else its shape says
+
+    def _along(self, point: Point) -> tuple[float, float]:
+        """Return how far along the arrow a point lies (0: tail, 1: head), and how far to its side, in arrow lengths."""
+        x, y = self.head[0] - self.tail[0], self.head[1] - self.tail[1]
+        length = x * x + y * y or 1.0
+        from_tail = point[0] - self.tail[0], point[1] - self.tail[1]
+        along = (from_tail[0] * x + from_tail[1] * y) / length
+        offset = abs(from_tail[1] * x - from_tail[0] * y) / length
+        return along, offset
+
+    def role(self, point: Point) -> str:
+        """Return what stands there: a reactant, a product, or between them an agent."""
+        along, _ = self._along(point)
+        role = "reactant" if along < 0 else "product" if along > 1 else "agent"
+        return _OPPOSITE[role] if self.retro else role
+
+    def reaches(self, box: Sequence[Point]) -> bool:
+        """Return whether an object stands in line with the arrow, or over or under it."""
+        return min(self._along(point)[1] for point in box) <= _REACH
+
+    def holds(self, box: Sequence[Point]) -> bool:
+        """Return whether a text stands over or under the arrow."""
+        positions = [self._along(point) for point in box]
+        middle = sum(along for along, _ in positions) / len(positions)
+        nearest = min(offset for _, offset in positions)
+        return 0 <= middle <= 1 and nearest <= _REACH
+
+
+def middle_of(points: Sequence[Point]) -> Point:
+    """Return the middle of the box around points."""
+    xs, ys = zip(*points, strict=True)
+    return (min(xs) + max(xs)) / 2, (min(ys) + max(ys)) / 2
 
 
 @dataclass
 class Reaction:
-    """A step: what has which role, and its arrow."""
+    """A step: what has which role."""
 
     items: dict[str, list[Item]]
-    arrow: Arrow | None
     notes: tuple[str, ...] = ()
 
 
@@ -131,7 +175,7 @@ class Drawing:
         if arrow is not None and arrow.retro:
             items["reactant"], items["product"] = items["product"], items["reactant"]
             notes += ("a retrosynthetic arrow: its target is the product",)
-        return Reaction(items, arrow, notes + ((arrow.note,) if arrow is not None and arrow.note else ()))
+        return Reaction(items, notes + ((arrow.note,) if arrow is not None and arrow.note else ()))
 
     def _by_place(self, arrow: Arrow) -> Reaction | str:
         items: dict[str, list[Item]] = {role: [] for role in _ROLES}
@@ -147,7 +191,7 @@ class Drawing:
             else:
                 items[arrow.role(middle_of(box))].append(item)
         note = "no reaction scheme in the file: sides are taken from the place of the arrow"
-        return Reaction(items, arrow, (note, *filter(None, [arrow.note])))
+        return Reaction(items, (note, *filter(None, [arrow.note])))
 
     def _arrows(self) -> Iterator[tuple[str, Arrow, bool]]:
         """Yield id, arrow and whether it is curved, of what has a head."""

@@ -1,18 +1,18 @@
-"""ChemDraw files (CDXML): their molecules, or one side of the reaction in them."""
+"""ChemDraw files (CDXML): their molecules, or the reaction in them."""
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 from xml.etree.ElementTree import Element
 
 from rdkit import Chem, rdBase
 
+import chemspec.chem.names.lookup as lookup
+import chemspec.chem.names.spelling as spelling
 import chemspec.chem.read.chemdraw as chemdraw
 import chemspec.chem.read.molfile as molfile
 from chemspec.chem import parsing
-from chemspec.chem.read.labels import Label, read_label, text_note
-from chemspec.chem.read.values import DRAW, EXPORT, Molecules, RefusedError, roles_of, side_note
+from chemspec.chem.read.values import DRAW, EXPORT, Molecules, Reaction, RefusedError
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.trial import RDKIT_ERRORS
 
@@ -27,8 +27,8 @@ _PLAIN_BRACKETS = {"Unspecified", "Unused1", "Unused2", "Component", ""}
 _NO_NARROW_END = {"Bold", "Hash", "HollowWedgeBegin", "HollowWedgeEnd", "Dash", "DashBold"}
 
 
-def read_cdxml(text: str, side: str) -> Molecules | Fault:
-    """Return the molecules of a ChemDraw file, or one side of the reaction in it."""
+def read_cdxml(text: str) -> Molecules | Reaction | Fault:
+    """Return the molecules of a ChemDraw file, or the first reaction in it."""
     whole = 0, len(text)
     root = chemdraw.parse_cdxml(text)
     if isinstance(root, Fault):
@@ -37,18 +37,19 @@ def read_cdxml(text: str, side: str) -> Molecules | Fault:
     reaction = drawing.reaction()
     if isinstance(reaction, str):
         return Fault(reaction, *whole, "reaction")
+    if reaction is None:
+        return _read(drawing, drawing.items, "", whole)
+    inside = {id(item) for role in reaction.items.values() for item in role}
+    outside = [item for item in drawing.items if id(item) not in inside]
+    sides = {role: _read(drawing, items, role, whole) for role, items in reaction.items.items() if items}
+    return Reaction(sides, (*reaction.notes, *_left_out(outside)), whole)
+
+
+def _read(drawing: chemdraw.Drawing, items: Sequence[Element], role: str, whole: tuple[int, int]) -> Molecules | Fault:
     try:
-        if reaction is None:
-            return _read(drawing, drawing.items, (), ())
-        roles = roles_of(side)
-        items = [item for role in roles for item in reaction.items[role] if role != "agent"]
-        agents = reaction.items["agent"] if "agent" in roles else []
-        molecules = _read(drawing, items, agents, (side_note(side), *reaction.notes))
-        inside = {id(item) for role in reaction.items.values() for item in role}
-        outside = [item for item in drawing.items if id(item) not in inside]
-        return replace(molecules, notes=(*molecules.notes, *_left_out(outside)))
+        return _molecules_of(drawing, items, role)
     except RefusedError as error:
-        return Fault(str(error) or f"the reaction has no {roles_of(side)[0]}", *whole, error.kind)
+        return Fault(str(error), *whole, error.kind)
     except RDKIT_ERRORS as error:
         reason = str(error).strip().split("\n")[0]
         return Fault(f"RDKit cannot read this ChemDraw file: {reason}; {EXPORT}", *whole, "other")
@@ -62,39 +63,70 @@ def _left_out(items: Sequence[Element]) -> list[str]:
     return text_note(words) + [f"{drawn} molecule{'s' * (drawn > 1)} outside the reaction left out"] * bool(drawn)
 
 
-def _read(
-    drawing: chemdraw.Drawing, items: Sequence[Element], agents: Sequence[Element], notes: tuple[str, ...]
-) -> Molecules:
-    """Return the molecules of objects, those over an arrow separately: what is no name there is left out."""
+def _molecules_of(drawing: chemdraw.Drawing, items: Sequence[Element], role: str) -> Molecules:
+    """Return the molecules of objects with a role in a reaction, if any; what is no name over an arrow is left out."""
     fragments = [item for item in items if item.tag == "fragment"]
     mols: list[Any] = []
     new_notes: list[str] = []
-    drawn = [item for item in (*fragments, *agents) if item.tag == "fragment" and not _lone_label(item)]
+    drawn = [item for item in fragments if not _lone_label(item)]
     if refusal := parsing.cdxml_refusal(chemdraw.alone(drawing, drawn)) if drawn else "":
         raise RefusedError(refusal, "length")
     for item in drawn:
         mols += _molecules(drawing, item, new_notes)
-    names = [label for item in fragments if (label := _lone_label(item))]
-    labels = [*map(read_label, names)]
-    if vague := [name for name, label in zip(names, labels, strict=True) if not label.smiles]:
-        raise RefusedError(f"the label {vague[0][:30]!r} stands for no single group of atoms; {DRAW}", "atom")
-    is_reaction = bool(notes)
+    named: list[Molecules] = []
+    rest: list[str] = []
+    for label in filter(None, map(_lone_label, fragments)):
+        named.append(read_label(label, rest))
+        if not named[-1].parts and role != "agent":
+            raise RefusedError(f"the label {label[:30]!r} stands for no single group of atoms; {DRAW}", "atom")
     for text in (chemdraw.text_of(item) for item in items if item.tag == "t"):
-        words, named = " ".join(text.split()), read_label(text)
-        if is_reaction and named.smiles and not named.rest and not fragments:
-            labels.append(named)
-        elif is_reaction and not fragments and words:
-            raise RefusedError(f"the text {words[:30]!r} stands for no certain molecule; {DRAW}", "atom")
+        words = " ".join(text.split())
+        if role == "agent":
+            named.append(read_label(text, rest))
+        elif fragments or not role:
+            rest.append(words)
         else:
-            labels.append(Label(rest=(words,)))
-    agent_texts = (_lone_label(item) if item.tag == "fragment" else chemdraw.text_of(item) for item in agents)
-    labels += map(read_label, agent_texts)
-    mols += [smiles for label in labels for smiles in label.smiles]
-    new_notes += [note for label in labels for note in label.notes]
-    rest = [words for label in labels for words in label.rest]
-    if not mols:
-        raise RefusedError("" if is_reaction else "there is no molecule here", "reaction" if is_reaction else "empty")
-    return Molecules(mols, (*notes, *dict.fromkeys(new_notes), *text_note(rest)))
+            unread: list[str] = []
+            named.append(read_label(text, unread))
+            if words and (unread or not named[-1].parts):
+                raise RefusedError(f"the text {words[:30]!r} stands for no certain molecule; {DRAW}", "atom")
+    mols += [smiles for molecules in named for smiles in molecules.parts]
+    new_notes += [note for molecules in named for note in molecules.notes]
+    if not mols and not role:
+        raise RefusedError("there is no molecule here", "empty")
+    return Molecules(mols, (*dict.fromkeys(new_notes), *text_note(rest)))
+
+
+_LIST = re.compile(r"\s*[;\n]\s*|,\s+|,$|\s+[+&]\s+|\s+(?:and|then|with|in)\s+|\s*→\s*")
+_CLOSE = re.compile(r"[,/]|\s+")  # parts names only where all pieces are names
+_NUMBERING = re.compile(r"^(?:\(?(?:\d{1,2}|[a-h]|[ivx]+)[.)]\)?\s+|\d+\s*[x×]\s+)")
+_ATMOSPHERE = {"n2", "ar", "nitrogen", "argon", "air"}  # above the flask, not in it
+_LONGEST = 500  # characters of a text; what stands over an arrow is shorter
+
+
+def read_label(text: str, rest: list[str]) -> Molecules:
+    """Return the molecules that a text names; words that name none, such as conditions, are added to `rest`."""
+    if len(text) > _LONGEST:
+        rest.append(f"{text[:60]}...")
+        return Molecules([])
+    named: dict[str, lookup.Named] = {}
+    for part in [text] if lookup.look_up(text) else filter(None, _LIST.split(text.strip())):
+        part = _NUMBERING.sub("", " ".join(part.split()), count=1)
+        pieces = [part] if lookup.look_up(part) else [*filter(None, _CLOSE.split(part))]
+        by_name = {piece: lookup.look_up(piece) for piece in pieces if not spelling.is_condition(piece)}
+        molecules = {name: read for name, read in by_name.items() if read and name.casefold() not in _ATMOSPHERE}
+        if len(molecules) < len(by_name) or not by_name:
+            rest.append(part)
+        else:
+            named |= molecules
+    names = ((written, molecule.name) for written, molecule in named.items())
+    notes = tuple(name if name.casefold() == written.casefold() else f"{written}: {name}" for written, name in names)
+    return Molecules([molecule.smiles for molecule in named.values()], notes)
+
+
+def text_note(words: Sequence[str]) -> list[str]:
+    """Return a note on texts of a drawing that name no molecule; empty if there is none."""
+    return [f"text in the drawing left out: {', '.join(filter(None, words))[:60]!r}"] * any(words)
 
 
 def _lone_label(fragment: Element) -> str:

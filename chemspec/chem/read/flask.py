@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import chemspec.chem as chem
 import chemspec.chem.names.lookup as lookup
@@ -13,6 +13,7 @@ import chemspec.chem.names.spelling as spelling
 import chemspec.chem.read.inchi as inchi
 import chemspec.chem.read.respell as respell
 from chemspec.chem import parsing
+from chemspec.chem.read.values import Molecules
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.traced_text import TracedText
 
@@ -63,45 +64,35 @@ class Contents:
         self.named |= other.named
 
 
-@dataclass(frozen=True)
-class Flask:
-    """SMILES of all molecules, how they were written, and notes."""
-
-    smiles: str
-    kind: str
-    notes: tuple[str, ...]
-    query: chem.Query | None = None  # if it is that of one SMILES
-
-
-def read_flask(text: TracedText, is_target: bool) -> Flask | Fault:
+def read_flask(text: TracedText, is_target: bool) -> Molecules | Fault:
     """Read one side of a reaction, or a text without arrows; of a target one molecule, whose name may follow it."""
     if not text.chars.strip(" \t\r\n\ufeff" + _QUOTES):
         return text.fault("nothing to read here; enter a SMILES, such as CCO, or a name", "empty")
     single = read_smiles(text)
     extended = "|" not in text.chars or _CX.search(text.chars)  # between bars a CXSMILES extension, if anything
-    if isinstance(single, Flask) and not any(_DROPPED in note for note in single.notes) and extended:
+    if isinstance(single, Molecules) and not any(_DROPPED in note for note in single.notes) and extended:
         return single
     if len(text.chars) > LONGEST_LIST:
         return single if isinstance(single, Fault) else text.fault("this list is too long", "length")
     if named := lookup.look_up(text.chars):
-        return Flask(named.smiles, "name", _meaning(text.chars.strip(), named))
+        return Molecules([named.smiles], _meaning(text.chars.strip(), named), "name")
     if (joined := join_tokens(text)) is not None:
         read = read_smiles(joined)
-        return read if isinstance(read, Fault) else Flask(read.smiles, "SMILES", (*read.notes, TOKENS_JOINED))
+        return read if isinstance(read, Fault) else replace(read, notes=(*read.notes, TOKENS_JOINED))
     return _read_list(text, is_target, single)
 
 
-def read_smiles(text: TracedText) -> Flask | Fault:
+def read_smiles(text: TracedText) -> Molecules | Fault:
     """Read a text as one SMILES, perhaps with a name or CXSMILES extension behind it."""
     chars, notes = respell.split_ions(text.chars)
     chars, more = respell.replace_abbreviations(chars)
     read = chem.read_query(chars, max_chars=chem.LONGEST)
     if isinstance(read, chem.Query):
-        return Flask(read.typed, "SMILES", (*notes, *more, *read.notes), read)
+        return Molecules([read.typed], (*notes, *more, *read.notes), "SMILES", query=read)
     return text.restore(read) if chars == text.chars else text.fault(read.message, read.kind)
 
 
-def _read_list(text: TracedText, is_target: bool, single: Flask | Fault) -> Flask | Fault:
+def _read_list(text: TracedText, is_target: bool, single: Molecules | Fault) -> Molecules | Fault:
     """Read a list; `single` is what became of the text as one SMILES."""
     bare = text.substitute(_BLANKS, lambda match: "\n" if "\n" in match[0] or "\r" in match[0] else " ")
     if bare.chars.count(" ") + bare.chars.count("\n") > MOST_ITEMS:
@@ -116,11 +107,11 @@ def _read_list(text: TracedText, is_target: bool, single: Flask | Fault) -> Flas
     if lines and is_target and not contents.named and not isinstance(single, Fault):
         count = sum(bool(line.strip()) for line in re.split(r"\r\n|\r|\n", text.chars))
         notes = tuple(note for note in single.notes if _DROPPED not in note)
-        return Flask(single.smiles, single.kind, (*notes, f"the first of {count} lines; the Batch page takes many"))
+        return replace(single, notes=(*notes, f"the first of {count} lines; the Batch page takes many"), query=None)
     if contents.unread and lines:
         joined = read_smiles(text.substitute(_LINE_BREAK, lambda _: ""))
-        if isinstance(joined, Flask) and not any(_DROPPED in note for note in joined.notes):
-            return Flask(joined.smiles, "SMILES", (*joined.notes, "line breaks removed"))
+        if isinstance(joined, Molecules) and not any(_DROPPED in note for note in joined.notes):
+            return replace(joined, notes=(*joined.notes, "line breaks removed"))
     if contents.unread and not _add_systematic(contents):
         return _with_unread(text, contents, single)
     if sum(sum(parsing.ring_labels(smiles)) for smiles in contents.smiles) > 2 * parsing.MOST_RINGS:
@@ -129,7 +120,7 @@ def _read_list(text: TracedText, is_target: bool, single: Flask | Fault) -> Flas
         return single if isinstance(single, Fault) else text.fault("there is no molecule here", "empty")
     smiles = _different(contents.smiles)
     notes = (*dict.fromkeys(contents.notes), *((JOINED,) * (len(smiles) > 1)))
-    return Flask(".".join(smiles), "name" if contents.named or len(smiles) > 1 else "SMILES", notes)
+    return Molecules(smiles, notes, "name" if contents.named or len(smiles) > 1 else "SMILES")
 
 
 def _named(written: str, named: lookup.Named | None) -> Contents | None:
@@ -218,16 +209,16 @@ def _read_item(item: TracedText) -> Contents | None:
     chars = item.chars
     if " " not in chars and chars.startswith("InChI="):
         read = inchi.read_one(chars)
-        return None if isinstance(read, Fault) else Contents([read.smiles], list(read.notes))
+        return None if isinstance(read, Fault) else Contents([*read.parts], list(read.notes))
     plain = not any(char.isspace() for char in chars)
     if plain:
         smiles = read_smiles(item)
-        if isinstance(smiles, Flask):
+        if isinstance(smiles, Molecules):
             # A reagent may be meant by a short word in a list that is a SMILES as well.
             abbreviation = len(chars) > 2 and chars.isalnum() and chars.isupper()
             named = _named(chars, lookup.look_up(chars)) if abbreviation else None
             note = ("CO read as SMILES: methanol; carbon monoxide is [C-]#[O+]",) * (chars == "CO")
-            return named or Contents([smiles.smiles], [*smiles.notes, *note])
+            return named or Contents([*smiles.parts], [*smiles.notes, *note])
     if named := _named(chars, lookup.look_up(chars)):
         return named
     if spelling.is_condition(chars):
@@ -302,7 +293,7 @@ def _different(smiles: Sequence[str]) -> list[str]:
     return [*unique.values()]
 
 
-def _with_unread(text: TracedText, contents: Contents, single: Flask | Fault) -> Fault:
+def _with_unread(text: TracedText, contents: Contents, single: Molecules | Fault) -> Fault:
     first = contents.unread[0]
     if isomers := reagents.find_isomers(spelling.split_qualifiers(spelling.plain_name(first.chars))[0]):
         return first.fault(f"{first.chars} may be {', '.join(isomers[:-1])} or {isomers[-1]}: name the one you mean")

@@ -1,7 +1,6 @@
 """InChI, with the usual tautomer of amides and aromatic amines where that leaves it open."""
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from rdkit.Chem import rdinchi
 
 from chemspec.asset_files import read_asset_table
 from chemspec.chem import parsing
+from chemspec.chem.read.values import Molecules
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.traced_text import TracedText
 from chemspec.chem.trial import RDKIT_ERRORS
@@ -21,16 +21,8 @@ _LONGEST_INCHI = 5000
 _MOST = 50  # in one text
 
 
-@dataclass(frozen=True)
-class Molecule:
-    """The molecule of an InChI, and a note where that leaves its tautomer open."""
-
-    smiles: str
-    notes: tuple[str, ...]
-
-
-def read_one(inchi: str) -> Molecule | Fault:
-    """Read a text that is one InChI."""
+def read_one(inchi: str) -> Molecules | Fault:
+    """Read a text that is one InChI, with a note where that leaves its tautomer open."""
     line = inchi.strip().strip("\"'")
     match = _INCHI.match(line)
     whole = 0, len(inchi)
@@ -49,7 +41,7 @@ def read_one(inchi: str) -> Molecule | Fault:
         message = "this InChI cannot be turned into a molecule; is it complete?"
         return Fault(f"{message} ({reason})" if reason else message, *whole, "syntax")
     notes = ("InChI names no tautomer: this is one of perhaps several",) * ("/h" in line and "(H" in line)
-    return Molecule(str(Chem.MolToSmiles(usual_form(mol, f"InChI={match[1]}"))), notes)
+    return Molecules([str(Chem.MolToSmiles(usual_form(mol, f"InChI={match[1]}")))], notes)
 
 
 def replace_inchis(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fault:
@@ -65,7 +57,7 @@ def replace_inchis(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fau
             faults.append(text[match.start() : match.end()].fault(read.message, read.kind))
             return ""
         notes.update(dict.fromkeys(read.notes))
-        return read.smiles
+        return str(read.parts[0])
 
     changed = text.substitute(_ANY, smiles)
     if not faults and (start := changed.chars.find("InChI=")) >= 0:

@@ -1,4 +1,4 @@
-"""Drawings of Ketcher (KET) as V3000 molfiles for RDKit, or one side of the reaction, by the place of its arrow."""
+"""Drawings of Ketcher (KET): their molecules, as V3000 molfiles for RDKit, or the reaction around their arrow."""
 
 import json
 import math
@@ -10,9 +10,9 @@ from typing import Any
 import chemspec.chem.read.molfile as molfile
 from chemspec.chem import parsing
 from chemspec.chem.parsing import LONGEST, TOO_MANY_ATOMS
-from chemspec.chem.read.drawn_arrows import CROSSED_OUT, Arrow, Point, middle_of
-from chemspec.chem.read.labels import read_label, text_note
-from chemspec.chem.read.values import DRAW, EXPORT, Molecules, RefusedError, roles_of, side_note
+from chemspec.chem.read.chemdraw import CROSSED_OUT, Arrow, Point, middle_of
+from chemspec.chem.read.drawing import read_label, text_note
+from chemspec.chem.read.values import DRAW, EXPORT, Molecules, Reaction, RefusedError
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.system.untrusted import parse_untrusted_json
 
@@ -24,7 +24,7 @@ _MOST_ITEMS = 5000  # objects of a drawing
 
 @dataclass
 class _Drawing:
-    blocks: list[tuple[str, dict[int, str], Point]] = field(default_factory=list)  # molfiles, labels, positions
+    blocks: list[tuple[str, Point]] = field(default_factory=list)  # molfiles, positions
     texts: list[tuple[str, list[Point]]] = field(default_factory=list)
     arrows: list[Arrow] = field(default_factory=list)
     pictures: int = 0
@@ -35,58 +35,64 @@ def is_ket(text: str) -> bool:
     return text.lstrip("\ufeff \t\r\n").startswith("{") and '"root"' in text and '"nodes"' in text
 
 
-def read_ket(text: str, side: str) -> Molecules | Fault:
-    """Return the molecules of a Ketcher file, or one side of the reaction in it."""
+def read_ket(text: str) -> Molecules | Reaction | Fault:
+    """Return the molecules of a Ketcher file, or the reaction in it."""
     whole = 0, len(text)
     try:
         document = parse_untrusted_json(text.lstrip("\ufeff"))
     except ValueError as error:
         return Fault(f"this is no complete KET file ({error}); was it cut off?", *whole, "syntax")
     try:
-        return _one_side(_read_drawing(document), side)
+        return _read(_read_drawing(document), whole)
     except RefusedError as error:
         return Fault(str(error), *whole, error.kind)
     except (TypeError, KeyError, IndexError, AttributeError, ValueError, OverflowError):
         return Fault(f"this KET file is damaged; {EXPORT}", *whole, "syntax")
 
 
-def _one_side(drawing: _Drawing, side: str) -> Molecules:
+def _read(drawing: _Drawing, whole: tuple[int, int]) -> Molecules | Reaction | Fault:
     if not drawing.blocks and not drawing.texts:
         raise RefusedError("this KET file holds no molecule; draw one first", "empty")
-    if refusal := parsing.molblock_refusal(*(block for block, _, _ in drawing.blocks)):
+    if refusal := parsing.molblock_refusal(*(block for block, _ in drawing.blocks)):
         raise RefusedError(refusal, "length")
     if len(drawing.arrows) > 1:
         message = f"there are {len(drawing.arrows)} arrows; keep one reaction, and save each in a file of its own"
         raise RefusedError(message, "reaction")
-    arrow = next(iter(drawing.arrows), None)
-    mols: list[Any] = []
-    notes: list[str] = []
-    rest: list[str] = []
-    for block, aliases, position in drawing.blocks:
-        if arrow is None or arrow.role(position) in roles_of(side):
-            read = molfile.read_molfile(molfile.split_lines(block), aliases)
-            if isinstance(read, Fault):  # its lines are not those of the file
-                raise RefusedError(re.sub(r"^line \d+: ", "", read.message), read.kind)
-            mols += read.parts
-            notes += read.notes
+    notes = ["pictures in the drawing left out"] * bool(drawing.pictures)
+    if not drawing.arrows:
+        notes = [*text_note([" ".join(text.split()) for text, _ in drawing.texts]), *notes]
+        molecules = _molecules([block for block, _ in drawing.blocks], notes, whole)
+        return molecules or Fault("there is no molecule here", *whole, "empty")
+    arrow = drawing.arrows[0]
+    named, rest = Molecules([]), list[str]()
     for text, box in drawing.texts:
-        label = read_label(text)
-        if arrow is not None and arrow.holds(box):
-            rest += label.rest
-            if "agent" in roles_of(side):
-                mols += label.smiles
-                notes += label.notes
+        if arrow.holds(box):
+            label = read_label(text, rest)
+            named = Molecules([*named.parts, *label.parts], named.notes + label.notes)
         else:
             rest.append(" ".join(text.split()))
-    notes += text_note(rest)
-    notes += ["pictures in the drawing left out"] * bool(drawing.pictures)
-    if arrow is not None:
-        notes = [side_note(side), *filter(None, [arrow.note]), *notes]
-    if not mols and arrow is not None:
-        raise RefusedError(f"the reaction has no {roles_of(side)[0]}", "reaction")
-    if not mols:
-        raise RefusedError("there is no molecule here", "empty")
-    return Molecules(mols, tuple(notes))
+    sides: dict[str, Molecules | Fault] = {}
+    for role in ("reactant", "product", "agent"):
+        side = _molecules([block for block, at in drawing.blocks if arrow.role(at) == role], [], whole)
+        if role == "agent" and named.parts and not isinstance(side, Fault):
+            drawn = side or Molecules([])
+            side = Molecules([*drawn.parts, *named.parts], drawn.notes + named.notes)
+        if side:
+            sides[role] = side
+    return Reaction(sides, (*filter(None, [arrow.note]), *text_note(rest), *notes), whole)
+
+
+def _molecules(blocks: Sequence[str], notes: Sequence[str], whole: tuple[int, int]) -> Molecules | Fault | None:
+    """Return the molecules of molfiles, if there are any."""
+    parts: list[Any] = []
+    all_notes: list[str] = []
+    for block in blocks:
+        read = molfile.read_molfile(molfile.split_lines(block))
+        if isinstance(read, Fault):  # its lines are not those of the file
+            return Fault(re.sub(r"^line \d+: ", "", read.message), *whole, read.kind)
+        parts += read.parts
+        all_notes += read.notes
+    return Molecules(parts, (*all_notes, *notes)) if parts else None
 
 
 def _read_drawing(document: Any) -> _Drawing:
@@ -157,8 +163,8 @@ def _text(item: Mapping[str, Any]) -> tuple[str, list[Point]]:
     return words, corners or [_point(data["position"])]
 
 
-def _molblock(item: Mapping[str, Any]) -> tuple[str, dict[int, str], Point]:
-    """Return a molecule as V3000 molfile, the labels on its atoms, and its position."""
+def _molblock(item: Mapping[str, Any]) -> tuple[str, Point]:
+    """Return a molecule as V3000 molfile, and its position."""
     atoms, bonds = item["atoms"], item.get("bonds") or []
     if len(atoms) > LONGEST or len(bonds) > LONGEST + parsing.MOST_RINGS:
         raise RefusedError(TOO_MANY_ATOMS)
@@ -175,8 +181,7 @@ def _molblock(item: Mapping[str, Any]) -> tuple[str, dict[int, str], Point]:
         *(_bond_row(at, bond, len(atoms)) for at, bond in enumerate(bonds, 1)),
         *("M  V30 END BOND", *_stereo_groups(atoms), "M  V30 END CTAB", "M  END"),
     ]
-    aliases = {at: str(atom["alias"]) for at, atom in enumerate(atoms, 1) if str(atom.get("alias") or "").strip()}
-    return "\n".join(lines), aliases, middle_of(points)
+    return "\n".join(lines), middle_of(points)
 
 
 def _atom_row(at: int, atom: Mapping[str, Any], point: Point) -> str:
@@ -189,6 +194,8 @@ def _atom_row(at: int, atom: Mapping[str, Any], point: Point) -> str:
     label = str(atom["label"])
     if not re.fullmatch(r"[A-Za-z#*]{1,20}", label):
         raise RefusedError(f"{json.dumps(label)[:40]} is no element; {DRAW}")
+    if refusal := molfile.label_refusal(str(atom.get("alias") or "").strip(), label):
+        raise RefusedError(refusal, "atom")
     if not all(math.isfinite(number) and abs(number) <= 1e6 for number in point):
         raise RefusedError("a coordinate is out of bounds")
     words = [str(at), label, *(f"{number:.4f}" for number in point), "0", "0"]

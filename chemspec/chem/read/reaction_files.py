@@ -1,4 +1,4 @@
-"""RXN and RDF files: one side of their first reaction."""
+"""RXN and RDF files: the sides of their first reaction."""
 
 import re
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from dataclasses import replace
 import chemspec.chem.read.molfile as molfile
 from chemspec.chem import parsing
 from chemspec.chem.read.molfile import NumberedLine
-from chemspec.chem.read.values import Molecules, roles_of, side_note
+from chemspec.chem.read.values import Molecules, Reaction
 from chemspec.chem.smiles_syntax import Fault
 
 _MARK = re.compile(r"\$(?:RFMT|MFMT|[RM](?:I|E)REG)\b")  # what a record begins with
@@ -27,7 +27,7 @@ def split_records(lines: Sequence[NumberedLine]) -> list[list[NumberedLine]]:
     inside = False  # whether the record has its reaction
     before = ""
     for line in lines:
-        text = line.text.lstrip("\ufeff")
+        text = line.text.lstrip("\ufeff \t")
         if _MARK.match(text):
             if not marked:
                 records.append([])
@@ -50,7 +50,7 @@ def structure_of(record: Sequence[NumberedLine]) -> Sequence[NumberedLine]:
     return record[:end]
 
 
-def read_rdf(text: str, side: str) -> Molecules | Fault:
+def read_rdf(text: str) -> Molecules | Reaction | Fault:
     """Read the first reaction of an RDF, else its first molecule."""
     lines = molfile.split_lines(text)
     records = split_records(lines)
@@ -59,45 +59,47 @@ def read_rdf(text: str, side: str) -> Molecules | Fault:
         message = "the file was cut off, copy it whole" if cut_off else "this RDF holds no reaction; export one as RXN"
         return molfile.blame(lines[-1] if cut_off else lines[0], message, "syntax" if cut_off else "empty")
     reactions = [record for record in records if record[0].text.startswith("$RXN")]
-    return _first_of(reactions or records, side, len(records))
+    return _first_of(reactions or records, len(records))
 
 
-def read_rxn(text: str, side: str) -> Molecules | Fault:
-    """Read one side of an RXN file, or of the first of several."""
+def read_rxn(text: str) -> Molecules | Reaction | Fault:
+    """Read an RXN file, or the first of several."""
     records = split_records(molfile.split_lines(text))
-    return _first_of(records, side, len(records))
+    return _first_of(records, len(records))
 
 
-def _first_of(records: Sequence[Sequence[NumberedLine]], side: str, many: int) -> Molecules | Fault:
+def _first_of(records: Sequence[Sequence[NumberedLine]], many: int) -> Molecules | Reaction | Fault:
     record = structure_of(records[0])
     notes = (f"the first of {many} records; the Batch page takes many",) * (many > 1)
     if not record:
         return molfile.blame(records[0][0], "this record holds data, but no reaction", "empty")
     if record[0].text.lstrip("\ufeff \t").startswith("$RXN"):
-        return _reaction(record, side, notes)
+        return _reaction(record, notes)
     molecules = molfile.read_molfile(record)
     return molecules if isinstance(molecules, Fault) else replace(molecules, notes=notes + molecules.notes)
 
 
-def _reaction(lines: Sequence[NumberedLine], side: str, notes: tuple[str, ...]) -> Molecules | Fault:
-    """Return the side of an RXN record (its first line is $RXN) that is asked for."""
+def _reaction(lines: Sequence[NumberedLine], notes: tuple[str, ...]) -> Reaction | Fault:
+    """Return the reaction of an RXN record; its first line is $RXN."""
     sides = _sides_v3000(lines) if "V3000" in lines[0].text else _sides_v2000(lines)
     if isinstance(sides, Fault):
         return sides
-    selected = [block for name, blocks in sides.items() if name.lower() in roles_of(side) for block in blocks]
+    whole = lines[0].start, lines[-1].start + len(lines[-1].text)
+    return Reaction({name.lower(): _side(blocks, whole) for name, blocks in sides.items() if blocks}, notes, whole)
+
+
+def _side(blocks: Sequence[Sequence[NumberedLine]], whole: tuple[int, int]) -> Molecules | Fault:
     # RDKit would take as long for many molecules of some rings as for one of many.
-    if refusal := parsing.molblock_refusal(*map(molfile.block_of, selected)):
-        return Fault(refusal, lines[0].start, lines[-1].start + len(lines[-1].text), "length")
-    if not selected:
-        return molfile.blame(lines[0], f"the reaction has no {roles_of(side)[0]}", "reaction")
+    if refusal := parsing.molblock_refusal(*map(molfile.block_of, blocks)):
+        return Fault(refusal, *whole, "length")
     molecules: list[Molecules] = []
-    for block in selected:
+    for block in blocks:
         read = molfile.read_molfile(block)
         if isinstance(read, Fault):
             return read
         molecules.append(read)
-    read_notes = tuple(note for read in molecules for note in read.notes)
-    return Molecules([mol for read in molecules for mol in read.parts], (*notes, side_note(side), *read_notes))
+    notes = tuple(note for read in molecules for note in read.notes)
+    return Molecules([mol for read in molecules for mol in read.parts], notes)
 
 
 Blocks = dict[str, list[Sequence[NumberedLine]]]

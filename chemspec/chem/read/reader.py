@@ -1,15 +1,23 @@
-"""Read chemistry in whatever format it comes (`file_formats.py`) as one query for a model."""
+"""Read chemistry in whatever format it comes as one query for a model; some formats are refused with a remedy."""
 
-from dataclasses import replace
+import codecs
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from rdkit import Chem, rdBase
 
 import chemspec.chem as chem
+import chemspec.chem.read.drawing as drawing
+import chemspec.chem.read.ket as ket
+import chemspec.chem.read.molfile as molfile
+import chemspec.chem.read.reaction_files as reaction_files
+from chemspec.asset_files import read_asset_table
 from chemspec.chem import salts
-from chemspec.chem.read.file_formats import REACTION_FORMATS, Format, decode, recognise
 from chemspec.chem.read.respell import respell
-from chemspec.chem.read.typed import read_typed
-from chemspec.chem.read.values import WHOLE, Input, Molecules, join_sides, side_note
+from chemspec.chem.read.typed import lost, read_typed
+from chemspec.chem.read.values import EXPORT, Input, Molecules, Reaction, side_note
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.trial import RDKIT_ERRORS
 from chemspec.chem.weapons_convention import refusal
@@ -17,6 +25,85 @@ from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
 LARGEST = 200_000  # characters or bytes; no single reaction is longer
+TABLE = Path(__file__).with_name("refused.tsv")
+_ROWS = [(kind, start, message.format(export=EXPORT)) for kind, start, message in read_asset_table(TABLE)]
+_BINARY = [(bytes.fromhex(start), message) for kind, start, message in _ROWS if kind == "binary"]
+_REFUSED = [(re.compile(start), message) for kind, start, message in _ROWS if kind == "text"]
+
+
+def decode(raw: bytes) -> str | Fault:
+    """Decode text of unknown encoding: by its byte order mark, else UTF-8, else Latin-1."""
+    for magic, message in _BINARY:
+        if raw.startswith(magic):
+            return Fault(message, 0, 0, "other")
+    if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        text = raw.decode("utf-16", errors="replace")
+    else:
+        try:
+            text = raw.removeprefix(codecs.BOM_UTF8).decode("utf-8")
+        except UnicodeDecodeError:
+            text = raw.decode("latin-1")
+    if "\0" in text:
+        return Fault(f"this is no text file; {EXPORT}", 0, 0, "other")
+    return text
+
+
+def refusal_of(text: str) -> str:
+    """Return why a text of some other format is refused; empty if it is of none known."""
+    start = text.lstrip("\ufeff \t\r\n")
+    return next((message for pattern, message in _REFUSED if pattern.match(start)), "")
+
+
+def read_sdf(text: str) -> Molecules | Fault:
+    """Read a molfile, or the first record of an SDF."""
+    lines = molfile.split_lines(text)
+    ends = [number for number, line in enumerate(lines) if line.text.startswith("$$$$")]
+    others = len(ends) - 1 + bool("".join(line.text for line in lines[ends[-1] + 1 :]).strip()) if ends else 0
+    note = f"the first of {others + 1} records; the Batch page takes many"
+    molecules = molfile.read_molfile(lines[: ends[0]] if ends and ends[0] else lines)
+    if isinstance(molecules, Fault):
+        return molecules
+    return replace(molecules, notes=(note,) * bool(others) + molecules.notes)
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format: its name, how a text of it is recognised, and what reads it."""
+
+    name: str
+    recognise: Callable[[str], bool]
+    read: Callable[[str], Molecules | Reaction | Fault]
+
+
+def _starts_with(mark: str) -> Callable[[str], bool]:
+    return lambda text: text.lstrip("\ufeff \t\r\n").startswith(mark)
+
+
+def _is_molfile(text: str) -> bool:
+    if "\n" not in text and "\r" not in text:
+        return False
+    lines = molfile.split_lines(text)
+    return molfile.find_counts(lines) is not None or any(line.text.startswith("M  END") for line in lines)
+
+
+# In this order; text of no format is what a user typed.
+FORMATS = (
+    Format("RDF", reaction_files.is_rdf, reaction_files.read_rdf),
+    Format("RXN", _starts_with("$RXN"), reaction_files.read_rxn),
+    Format("SDF", lambda text: "$$$$" in text and _is_molfile(text), read_sdf),
+    Format("molfile", _is_molfile, read_sdf),
+    Format("CDXML", _starts_with("<"), drawing.read_cdxml),
+    Format("KET", ket.is_ket, ket.read_ket),
+    Format("", lambda text: bool(refusal_of(text)), lambda text: Fault(refusal_of(text), 0, len(text), "other")),
+)
+_MARKS = re.compile(r"\s|[<{_]|^[$@]|[A-Za-z]{14}-|(?:Branch|Ring)\d")
+
+
+def recognise(text: str) -> Format | None:
+    """Return the format of a text; None for what a user typed."""
+    if not _MARKS.search(text):  # quicker than to try each
+        return None
+    return next((file_format for file_format in FORMATS if file_format.recognise(text)), None)
 
 
 def read_any(text: str | bytes, *, task: Task, max_chars: int = 1000) -> Input | Fault:
@@ -50,47 +137,68 @@ def _read_any(text: str | bytes, task: Task, max_chars: int) -> Input | Fault:
     if isinstance(decoded, Fault):
         return decoded
     file_format = recognise(decoded)
-    if file_format is None:
-        return read_typed(decoded, task, max_chars)
-    if TASKS.lookup(task).whole:
-        return _whole(decoded, file_format, max_chars)
-    query = _query(decoded, file_format, task, max_chars)
-    if isinstance(query, Input) and side_note(task) in query.notes:
-        other = "forward" if task == "retro" else "retro"
-        return query.with_other_side(_query(decoded, file_format, other, max_chars))
-    return query
+    whole = TASKS.lookup(task).whole
+    read = file_format.read(decoded) if file_format else read_typed(decoded, task, max_chars)
+    kind = file_format.name if file_format else "reaction SMILES"
+    if isinstance(read, Fault):
+        return read
+    if isinstance(read, Molecules):
+        missing = Fault(chem.NO_REACTION, 0, len(text), "reaction")
+        return missing if whole else _query([read], read.kind or kind, (0, len(text)), max_chars)
+    flask = _side(read, ("reactant",) if whole else ("reactant", "agent"), kind, max_chars)
+    target = _side(read, ("product",), kind, max_chars)
+    if whole:
+        return _whole(read, flask, target, max_chars)
+    query, other = (target, flask) if task == "retro" else (flask, target)
+    if isinstance(query, Fault):
+        return query
+    return replace(query, notes=(*read.notes, side_note(task), *query.notes)).with_other_side(other)
 
 
-def _query(text: str, file_format: Format, side: str, max_chars: int) -> Input | Fault:
-    """Read one side of a reaction, or what is none: `side` is a task about molecules, or one of `WHOLE`."""
-    molecules = file_format.read(text, side)
-    return molecules if isinstance(molecules, Fault) else _finish(molecules, file_format.name, text, max_chars)
+def _side(reaction: Reaction, roles: Sequence[str], kind: str, max_chars: int) -> Input | Fault:
+    """Return what has these roles in a reaction as a query."""
+    read: list[Molecules] = []
+    for side in (reaction.sides[role] for role in roles if role in reaction.sides):
+        if isinstance(side, Fault):
+            return side
+        read.append(side)
+    if not any(side.parts for side in read):
+        return Fault(f"the reaction has no {roles[0]}", *reaction.arrow, "reaction")
+    return _query(read, kind, reaction.arrow, max_chars)
 
 
-def _whole(text: str, file_format: Format, max_chars: int) -> Input | Fault:
-    sides: list[Input] = []
-    for role in WHOLE:
-        read = _query(text, file_format, role, max_chars) if file_format.name in REACTION_FORMATS else None
-        if isinstance(read, Input) and side_note(role) in read.notes:
-            sides.append(replace(read, notes=tuple(note for note in read.notes if note != side_note(role))))
-        elif role != "agent":
-            return read if isinstance(read, Fault) else Fault(chem.NO_REACTION, 0, len(text), "reaction")
-        elif isinstance(read, Fault) and read.kind not in ("reaction", "empty"):  # these say that there are none
-            return read
-    return join_sides(sides, file_format.name, ())
+def _whole(reaction: Reaction, left: Input | Fault, right: Input | Fault, max_chars: int) -> Input | Fault:
+    """Return a whole reaction as a query that knows its agents."""
+    if isinstance(left, Fault) or isinstance(right, Fault):
+        return left if isinstance(left, Fault) else right
+    agents = _side(reaction, ("agent",), left.kind, max_chars)
+    if isinstance(agents, Fault) and agents.kind != "reaction":  # that there are none
+        return agents
+    smiles, ordered = f"{left.smiles}>>{right.smiles}", f"{left.ordered}>>{right.ordered}"
+    notes = dict.fromkeys((*reaction.notes, *left.notes, *right.notes))
+    if isinstance(agents, Fault):
+        return Input(smiles, left.kind, tuple(notes), ordered)
+    return Input(smiles, left.kind, (*notes, chem.LEFT_OUT), ordered, agents=agents.smiles)
 
 
-def _finish(molecules: Molecules, kind: str, text: str, max_chars: int) -> Input | Fault:
+def _query(read: Sequence[Molecules], kind: str, whole: tuple[int, int], max_chars: int) -> Input | Fault:
+    """Return molecules as a query; `whole` is where they stand in the text, if they do not say it themselves."""
+    span = read[0].span or whole
+    parts = [part for molecules in read for part in molecules.parts]
     with rdBase.BlockLogs():
         try:
-            written = [part if isinstance(part, str) else Chem.MolToSmiles(part) for part in molecules.parts]
+            written = ".".join(part if isinstance(part, str) else Chem.MolToSmiles(part) for part in parts)
         except RDKIT_ERRORS as error:  # RDKit reads more than it can write
-            return Fault(f"RDKit cannot write this as SMILES: {error}", 0, len(text), "other")
-    query = chem.read_query(".".join(written), max_chars=max_chars)
-    if isinstance(query, Fault):
-        return Fault(query.message, 0, len(text), query.kind)
-    groups = any(not isinstance(part, str) and part.GetStereoGroups() for part in molecules.parts)
+            return Fault(f"RDKit cannot write this as SMILES: {error}", *span, "other")
+    query = read[0].query if len(read) == 1 else None
+    if query is None or len(written) > max_chars:
+        new = chem.read_query(written, max_chars=max_chars)
+        if isinstance(new, Fault):
+            return Fault(new.message, *span, new.kind)
+        query = new
+    groups = any(not isinstance(part, str) and part.GetStereoGroups() for part in parts)
     relative = ("and/or stereo groups left out: read as the one isomer that is drawn",)
+    notes = dict.fromkeys((*(note for molecules in read for note in molecules.notes), *relative * groups, *query.notes))
     smiles, changes = respell(query.smiles)
-    notes = molecules.notes + relative * groups + query.notes + changes
-    return Input(smiles, kind, notes, salts.in_typed_order(query.typed, smiles))
+    lost_notes = lost(query.typed, query.smiles) if read[0].kind else ()
+    return Input(smiles, kind, (*notes, *changes, *lost_notes), salts.in_typed_order(query.typed, smiles))

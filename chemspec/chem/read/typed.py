@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 import chemspec.chem as chem
 import chemspec.chem.read.inchi as inchi
 import chemspec.chem.read.respell as respell
-from chemspec.chem import salts
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.query import ARROW_HEAD
-from chemspec.chem.read.flask import TOKENS_JOINED, Flask, join_tokens, read_flask
-from chemspec.chem.read.values import Input, join_sides, side_note
+from chemspec.chem.read.flask import TOKENS_JOINED, join_tokens, read_flask
+from chemspec.chem.read.values import Molecules, Reaction
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.traced_text import TracedText
 from chemspec.settings import Task
@@ -33,11 +32,9 @@ _ARROW = re.compile(
 
 @dataclass(frozen=True)
 class Sides:
-    """The sides of a reaction, in the order of time whatever its arrow was, and the span of its arrow."""
+    """The texts of a reaction by role, in the order of time whatever its arrow was, and its arrow."""
 
-    reactants: TracedText
-    agents: TracedText
-    products: TracedText
+    texts: dict[str, TracedText]
     arrow: TracedText
     notes: tuple[str, ...] = ()
 
@@ -59,10 +56,11 @@ def split_reaction(text: TracedText) -> Sides | Fault | None:
     arrow = text[start:end]
     if len(arrows) + len(heads) > 1:
         return text[start : arrows[-1].end()].fault("these are several steps; enter one step at a time", "reaction")
-    before, behind, none = text[:start].strip(), text[end:].strip(), text[:0]
+    before, behind = text[:start].strip(), text[end:].strip()
     if arrows[0]["back"]:
-        return Sides(behind, none, before, arrow, (f"{arrow.chars} points at the starting materials",))
-    return Sides(before, none, behind, arrow)
+        notes = (f"{arrow.chars} points at the starting materials",)
+        return Sides({"reactant": behind, "product": before}, arrow, notes)
+    return Sides({"reactant": before, "product": behind}, arrow)
 
 
 def _plain_sides(text: TracedText, heads: list[int]) -> Sides | Fault:
@@ -70,8 +68,8 @@ def _plain_sides(text: TracedText, heads: list[int]) -> Sides | Fault:
     if len(heads) != 2:
         message = f"reactants>agents>products has two >, this reaction {len(heads)}"
         return text[first : last + 1].fault(message, "reaction")
-    arrow = text[first : last + 1]
-    return Sides(text[:first].strip(), text[first + 1 : last].strip(), text[last + 1 :].strip(), arrow)
+    sides = {"reactant": text[:first], "product": text[last + 1 :], "agent": text[first + 1 : last]}
+    return Sides({role: side.strip() for role, side in sides.items()}, text[first : last + 1])
 
 
 def _is_no_dative_bond(chars: str) -> bool:
@@ -96,15 +94,15 @@ _LABEL = re.compile(
 )
 
 
-def read_typed(text: str, task: Task, max_chars: int) -> Input | Fault:
-    """Read a typed text as a query of a task."""
+def read_typed(text: str, task: Task, max_chars: int) -> Molecules | Reaction | Fault:
+    """Read a typed text; where the task is about whole reactions, it must be one."""
     whole = TASKS.lookup(task).whole
     if _CLEAN.fullmatch(text) and not whole and not text.startswith(("1S/", "InChI=")):
-        read = chem.read_query(text, max_chars=max_chars)
-        if isinstance(read, chem.Query) and respell.replace_abbreviations(text)[0] == text:
-            return _query(read, "SMILES", read.notes)
-        if isinstance(read, Fault) and read.kind == "length":
-            return read
+        query = chem.read_query(text, max_chars=max_chars)
+        if isinstance(query, chem.Query) and respell.replace_abbreviations(text)[0] == text:
+            return Molecules([query.typed], query.notes, "SMILES", query=query)
+        if isinstance(query, Fault) and query.kind == "length":
+            return query
     if len(text) > LONGEST:
         return Fault(f"{len(text)} characters are too many; the limit is {LONGEST}", LONGEST, len(text), "length")
     traced, notes = _plain(TracedText.of(text))
@@ -118,14 +116,20 @@ def read_typed(text: str, task: Task, max_chars: int) -> Input | Fault:
     if isinstance(sides, Fault):
         return sides
     if sides is not None:
-        return _read_whole(sides, notes, max_chars) if whole else _read_side(sides, task, notes, max_chars)
+        read = {role: _read(side, role == "product") for role, side in sides.texts.items() if side}
+        return Reaction(read, (*notes, *sides.notes), sides.arrow.span)
     if whole:
         return Fault(chem.NO_REACTION, 0, len(text), "reaction")
-    flask = read_flask(traced, task == "retro")
+    flask = _read(traced, task == "retro")
     if isinstance(flask, Fault):
         return flask
     kind = "InChI" if has_inchi and flask.kind == "SMILES" else flask.kind
-    return _finish(replace(flask, kind=kind, notes=(*notes, *flask.notes)), traced, max_chars)
+    return replace(flask, kind=kind, notes=(*notes, *flask.notes))
+
+
+def _read(text: TracedText, is_target: bool) -> Molecules | Fault:
+    read = read_flask(text, is_target)
+    return read if isinstance(read, Fault) else replace(read, span=text.span)
 
 
 def _plain(text: TracedText) -> tuple[TracedText, tuple[str, ...]]:
@@ -139,61 +143,6 @@ def _plain(text: TracedText) -> tuple[TracedText, tuple[str, ...]]:
         notes = (f"the label {match.group().strip()!r} left out",)
         text = text[match.end() :]
     return text, notes
-
-
-def _finish(flask: Flask, text: TracedText, max_chars: int) -> Input | Fault:
-    short = flask.query is not None and len(flask.smiles) <= max_chars
-    read = flask.query if flask.query and short else chem.read_query(flask.smiles, max_chars=max_chars)
-    if isinstance(read, Fault):
-        return text.fault(read.message, read.kind)
-    notes = dict.fromkeys((*flask.notes, *read.notes))
-    return _query(read, flask.kind, tuple(notes))
-
-
-def _query(read: chem.Query, kind: str, notes: tuple[str, ...]) -> Input:
-    smiles, changes = respell.respell(read.smiles)
-    notes = (*notes, *changes, *lost(read.typed, read.smiles))
-    return Input(smiles, kind, notes, salts.in_typed_order(read.typed, smiles))
-
-
-def _read_side(sides: Sides, task: Task, notes: tuple[str, ...], max_chars: int) -> Input | Fault:
-    """Read the side of a reaction that a task asks about, and the other one if it can be read."""
-    query = _side(sides, task == "retro", max_chars)
-    if isinstance(query, Fault):
-        return query
-    query = replace(query, notes=(side_note(task), *notes, *sides.notes, *query.notes))
-    return query.with_other_side(_side(sides, task != "retro", max_chars))
-
-
-def _side(sides: Sides, of_products: bool, max_chars: int) -> Input | Fault:
-    texts = [sides.products] if of_products else [sides.reactants, sides.agents]
-    flasks: list[Flask] = []
-    for text in filter(None, texts):
-        flask = read_flask(text, of_products)
-        if isinstance(flask, Fault):
-            return flask
-        flasks.append(flask)
-    if not flasks:
-        return sides.arrow.fault(f"the reaction has no {'product' if of_products else 'reactant'}", "reaction")
-    joined = ".".join(flask.smiles for flask in flasks)
-    notes = tuple(dict.fromkeys(note for flask in flasks for note in flask.notes))
-    query = flasks[0].query if len(flasks) == 1 else None
-    return _finish(Flask(joined, "reaction SMILES", notes, query), next(filter(None, texts)), max_chars)
-
-
-def _read_whole(sides: Sides, notes: tuple[str, ...], max_chars: int) -> Input | Fault:
-    read: list[Input] = []
-    for text, role in ((sides.reactants, "reactant"), (sides.products, "product"), (sides.agents, "")):
-        if not text:
-            if role:
-                return sides.arrow.fault(f"the reaction has no {role}", "reaction")
-            continue
-        flask = read_flask(text, role == "product")
-        side = flask if isinstance(flask, Fault) else _finish(flask, text, max_chars)
-        if isinstance(side, Fault):
-            return side
-        read.append(side)
-    return join_sides(read, "reaction SMILES", (*notes, *sides.notes))
 
 
 _MARK = re.compile("@@?")

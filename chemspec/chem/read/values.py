@@ -1,13 +1,12 @@
-"""What readers return: molecules of one side of a reaction, and the query made of them."""
+"""What readers return: the molecules of a text, or of each side of a reaction, and the query made of them."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import chemspec.chem as chem
 from chemspec.chem.smiles_syntax import Fault
 
-WHOLE = ("reactant", "product", "agent")  # what a reaction consists of
 OTHER_SIDE = "the other side cannot be read"
 EXPORT = "export the structure as molfile, RXN or SMILES"
 DRAW = "draw the one that is meant"
@@ -51,37 +50,28 @@ class Input:
         return replace(self, notes=(*self.notes, f"{OTHER_SIDE}: {other.message}"))
 
 
-def join_sides(sides: Sequence[Input], kind: str, notes: Iterable[str]) -> Input:
-    """Return a whole reaction as a query, of its reactants, products and perhaps agents, with notes on all of it."""
-    smiles = chem.ARROW.join(side.smiles for side in sides[:2])
-    ordered = chem.ARROW.join(side.ordered for side in sides[:2])
-    agents = ".".join(side.smiles for side in sides[2:])
-    all_notes = dict.fromkeys((*notes, *(note for side in sides[:2] for note in side.notes)))
-    left_out = (chem.LEFT_OUT,) * bool(agents)
-    return Input(smiles, kind, (*all_notes, *left_out), ordered, agents=agents)
-
-
 @dataclass(frozen=True)
 class Molecules:
-    """Molecules or SMILES that were read, and what to say about it."""
+    """Molecules or SMILES that were read, and what to say about them."""
 
     parts: Sequence[Any]
     notes: tuple[str, ...] = ()
+    kind: str = ""  # of what was typed: "SMILES", "InChI" or "name"
+    span: tuple[int, int] | None = None  # where they stand in the text; None: they are all of it
+    query: chem.Query | None = None  # if they are that of one SMILES
 
 
-# A reader gets the text and a side: a task about molecules, or one of `WHOLE`.
-Reader = Callable[[str, str], Molecules | Fault]
+@dataclass(frozen=True)
+class Reaction:
+    """A reaction that was read: what stands on its sides, and the place of its arrow in the text."""
+
+    sides: Mapping[str, Molecules | Fault]  # "reactant", "product", "agent" in this order, as far as they are there
+    notes: tuple[str, ...]
+    arrow: tuple[int, int]
 
 
-def roles_of(side: str) -> tuple[str, ...]:
-    """Return what of a reaction is on a side: of the task `retro` the product, of others the reaction mixture."""
-    return (side,) if side in WHOLE else ("product",) if side == "retro" else ("reactant", "agent")
-
-
-def side_note(side: str) -> str:
+def side_note(task: str) -> str:
     """Return the note that one side of a reaction was read."""
-    if side in WHOLE:
-        return f"reaction: each {side} of it"
-    if side == "retro":
+    if task == "retro":
         return "reaction: its product is the query, the rest is left out"
     return "reaction: its reactants and agents are the query, the product is left out"
