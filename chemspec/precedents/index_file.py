@@ -16,21 +16,34 @@ compression.
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rdkit.Chem import rdFingerprintGenerator
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.system.files import write_bytes_atomic
 
 
 def product_hash(product: str) -> int:
     """Return a 32-bit hash of a product; hits must be compared as text."""
     return int.from_bytes(blake2b(product.encode(), digest_size=4).digest(), "little")
+
+
+def product_fingerprint(smiles: str, bits: int) -> NDArray[np.uint8]:
+    """Return the packed circular fingerprint of a valid molecule (radius 2)."""
+    return np.packbits(_fingerprint_generator(bits).GetFingerprintAsNumPy(mol_from_smiles(smiles)))
+
+
+@cache
+def _fingerprint_generator(bits: int) -> Any:
+    return rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=bits)
 
 
 FORMAT = "chemspec precedents 1"
