@@ -83,7 +83,7 @@ def read_index(path: Path) -> tuple[Arrays, dict[str, Any]]:
             raise ValueError("it is damaged")
         about = json.loads(head["about"])
         _check_consistency(arrays, about)
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (SafetensorError, ValueError, LookupError, TypeError, AttributeError) as error:
         why = f"part {error} is missing" if isinstance(error, KeyError) else error
         raise ValueError(
             f"{path} is not an index of precedents: {why}; build it again: chemspec precedents build"
@@ -93,21 +93,18 @@ def read_index(path: Path) -> tuple[Arrays, dict[str, Any]]:
 
 def _check_consistency(arrays: Arrays, about: Any) -> None:
     """Raise if arrays are inconsistent, so that no look-up is out of bounds."""
-    if any(arrays[name].dtype != kind for name, kind in TYPES.items()):
-        raise ValueError("its parts have other types")
-    rows = len(arrays["close"])
-    if not rows:
-        raise ValueError("it contains no reaction")
-    if any(len(arrays[name]) != rows for name in ("prints", "products", "flags")) or arrays["prints"].ndim != 2:
-        raise ValueError("its parts have different lengths")
-    starts, blocks = (arrays[name].astype(np.int64) for name in ("starts", "blocks"))
-    for edges, first, last in ((starts, 0, rows), (blocks, 0, len(arrays["text"]))):
-        if not len(edges) or edges[0] != first or edges[-1] != last or (np.diff(edges) < 0).any():
-            raise ValueError("its parts do not fit together")
-    if len(starts) != len(arrays["wide"]) + 1 or len(blocks) != -(-rows // BLOCK) + 1:
+    rows, starts, blocks = len(arrays["close"]), arrays["starts"].astype(np.int64), arrays["blocks"].astype(np.int64)
+    fits = (
+        rows > 0,
+        all(arrays[name].dtype == kind for name, kind in TYPES.items()),
+        all(len(arrays[name]) == rows for name in ("prints", "products", "flags")) and arrays["prints"].ndim == 2,
+        (len(starts), len(blocks)) == (len(arrays["wide"]) + 1, -(-rows // BLOCK) + 1),
+        all((np.diff(edges) >= 0).all() for edges in (starts, blocks)),
+        [*starts[[0, -1]], *blocks[[0, -1]]] == [0, rows, 0, len(arrays["text"])],
+        all(isinstance(name, str) for name in about["files"]),
+    )
+    if not all(fits):
         raise ValueError("its parts do not fit together")
-    if not isinstance(about, dict) or not all(isinstance(name, str) for name in about["files"]):
-        raise ValueError("it has no list of data files")
 
 
 def pack_lines(lines: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:

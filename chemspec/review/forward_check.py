@@ -21,7 +21,7 @@ from typing import Any, Literal, Protocol
 from chemspec import chem
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import balance_charges
-from chemspec.chem.stereo_gaps import drop_geometry
+from chemspec.chem.stereo import drop_geometry
 from chemspec.chem.strategy import strategy
 from chemspec.metrics import NO_SAVINGS, Savings, count_savings
 from chemspec.precedents import Found, Precedents
