@@ -6,7 +6,6 @@ import math
 import sqlite3
 import time
 import weakref
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -233,17 +232,12 @@ class Expander:
 def _valid_proposals(smiles: str, answer: DecodeResult) -> tuple[Proposal, ...]:
     """Return the distinct valid predictions that supply all atoms and do not contain the molecule itself."""
     distinct: dict[tuple[str, ...], Proposal] = {}
-    need = _count_elements((smiles,)) if answer.hypotheses else Counter()
     for hypothesis in answer.hypotheses:
         reactants = split_keeping_salts(hypothesis.canonical) if hypothesis.valid else ()
-        if reactants and smiles not in reactants and not need - _count_elements(reactants):
+        if reactants and smiles not in reactants and not chem.formula_balance(hypothesis.canonical, smiles):
             probability = hypothesis.probability if hypothesis.confidence is None else hypothesis.confidence
             distinct.setdefault(reactants, Proposal(reactants, probability))
     return tuple(sorted(distinct.values(), key=lambda proposal: (-proposal.prior(smiles), proposal.reactants)))
-
-
-def _count_elements(reactants: Sequence[str]) -> Counter[str]:
-    return sum((chem.elements(smiles) or Counter() for smiles in reactants), Counter())
 
 
 @dataclass(frozen=True)

@@ -120,20 +120,17 @@ def review_result(
         suggestions = rank_suggestions(
             [replace(suggestion, check=checks.get(suggestion.best.canonical)) for suggestion in suggestions]
         )
-    evidence = [
-        replace(item, precedents=find_precedents(checker.index, item.reaction)) if item.best.valid else item
-        for item in suggestions[:described]
-    ]
+    evidence = []
+    for item in suggestions[:described]:
+        if item.best.valid:
+            known = find_precedents(checker.index, item.reaction)
+            listed = () if stock is None or task != "retro" else stock_marks(item.best.canonical, stock)
+            item = replace(item, precedents=known, stock=listed)
+        evidence.append(item)
     if task == "retro":
         checker.propose(item.reaction for item in evidence if item.best.valid and item.reagents[1] != FROM_PRECEDENTS)
         evidence = [
-            replace(
-                item,
-                proposed=checker.proposed_sets(item.reaction) or (),
-                stock=() if stock is None else stock_marks(item.best.canonical, stock),
-            )
-            if item.best.valid
-            else item
+            replace(item, proposed=checker.proposed_sets(item.reaction) or ()) if item.best.valid else item
             for item in evidence
         ]
     return Review(task, query, result, (*evidence, *suggestions[len(evidence) :]), checks)
