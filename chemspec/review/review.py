@@ -122,9 +122,9 @@ def review_result(
     evidence = []
     for item in suggestions[:described]:
         if item.best.valid:
-            known = find_precedents(checker.index, item.reaction)
+            matches = find_precedents(checker.index, item.reaction)
             listed = () if stock is None or task != "retro" else stock_marks(item.best.canonical, stock)
-            item = replace(item, precedents=known, stock=listed)
+            item = replace(item, precedents=matches, stock=listed)
         evidence.append(item)
     if task == "retro":
         checker.propose(item.reaction for item in evidence if item.best.valid and item.reagents[1] != FROM_PRECEDENTS)
