@@ -7,13 +7,14 @@ model = ChemspecBackward()
 (reactions,) = model([Molecule("CC(=O)Nc1ccc(O)cc1")], num_results=10)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from syntheseus.interface.bag import Bag
 from syntheseus.interface.models import BackwardReactionModel, ForwardReactionModel
 from syntheseus.interface.molecule import Molecule
 from syntheseus.interface.reaction import Reaction, SingleProductReaction
+from syntheseus.search.graph.route import SynthesisGraph
 
 from chemspec.planners.source import StepSource
 
@@ -78,3 +79,26 @@ class ChemspecForward(_StepSourceModel, ForwardReactionModel):  # type: ignore[m
             [Reaction(reactants=reactants, products=bag, metadata=metadata) for bag, metadata in steps]
             for reactants, steps in zip(inputs, self._predict(queries, num_results), strict=True)
         ]
+
+
+def read_route(tree: Mapping[str, Any]) -> SynthesisGraph:
+    """Convert an entry of `routes` of `chemspec plan` (.json) to a Syntheseus graph; ValueError without a step."""
+    if not tree.get("children"):
+        raise ValueError("the route has no step")
+    graph = SynthesisGraph(_read_reaction(tree))
+    waiting = [(graph.root_node, tree)]
+    while waiting:
+        above, mol = waiting.pop()
+        for part in mol["children"][0]["children"]:
+            if part.get("children"):
+                below = _read_reaction(part)
+                graph._graph.add_edge(above, below)
+                waiting.append((below, part))
+    return graph
+
+
+def _read_reaction(tree: Mapping[str, Any]) -> SingleProductReaction:
+    (step,) = tree["children"]
+    reactants = Bag([Molecule(part["smiles"]) for part in step["children"]])
+    metadata = {"probability": step.get("metadata", {}).get("policy_probability", 0.0)}
+    return SingleProductReaction(product=Molecule(tree["smiles"]), reactants=reactants, metadata=metadata)

@@ -90,9 +90,20 @@ def test_steps_come_after_what_they_need(found: Plan) -> None:
     assert "(in mine.smi)" in text and "(step 1)" in text
 
 
-@pytest.mark.skipif(not AIZYNTH, reason="cannot be installed beside our RDKit, see tests/planners/test_aizynth.py")
-def test_aizynthfinder_opens_what_is_saved(found: Plan, tmp_path: Path) -> None:
+def test_syntheseus_and_aizynthfinder_open_what_is_saved(found: Plan, tmp_path: Path) -> None:
+    from chemspec.planners.syntheseus import read_route
+
     trees = json.loads(json.dumps(plan_document(found)))["routes"]
+    for tree, route in zip(trees, found.routes, strict=True):
+        graph = read_route(tree)
+        graph.assert_validity()
+        assert graph.root_mol.smiles == found.target and len(graph) == len(route.steps)
+        leaves = {".".join(sorted(one.smiles.split("."))) for one in graph.get_starting_molecules()}
+        assert leaves == {".".join(sorted(leaf.smiles.split("."))) for leaf in route.leaves}
+    with pytest.raises(ValueError, match="no step"):
+        read_route({"type": "mol", "smiles": "C", "in_stock": True})
+    if not AIZYNTH:  # cannot be installed beside our RDKit, see tests/planners/test_aizynth.py
+        return
     (tmp_path / "routes.json").write_text(json.dumps(trees))
     done = subprocess.run([AIZYNTH, "-W", "ignore", "-c", READ, str(tmp_path / "routes.json")], capture_output=True)
     assert done.returncode == 0, done.stderr
