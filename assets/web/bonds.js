@@ -58,7 +58,7 @@ export default function ({data, parentElement, setTriggerValue}) {
     } else told.textContent = data.hint
   }
   const turn = (one) => {
-    const turns = ["", "cut", "keep"]
+    const turns = ["", ...data.kinds]
     own.marks[one.dataset.name] = turns[(turns.indexOf(own.marks[one.dataset.name] ?? "") + 1) % turns.length]
     paint()
     send()

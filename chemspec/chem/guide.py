@@ -14,6 +14,8 @@ from rdkit import Chem
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.strategy import families, family_of, strategy
 
+Bonds = tuple[tuple[int, int], ...]  # pairs of atom indices in the order of the canonical SMILES
+
 
 @dataclass(frozen=True)
 class Guide:

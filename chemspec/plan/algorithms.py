@@ -1,4 +1,4 @@
-"""Retro* of Syntheseus with lazy forward checks and intermediates."""
+"""Retro* of Syntheseus with lazy forward checks, protected bonds and intermediates."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,7 +13,9 @@ from syntheseus.search.graph.and_or import AndNode
 from syntheseus.search.mol_inventory import BaseMolInventory
 from syntheseus.search.node_evaluation.common import ConstantNodeEvaluator, ReactionModelLogProbCost
 
+from chemspec.chem.guide import Bonds
 from chemspec.plan import constraints
+from chemspec.plan.constraints import trace_bonds
 from chemspec.plan.expand import Expander, Proposal
 from chemspec.plan.routes import shared_part
 from chemspec.plan.settings import PlanSettings
@@ -68,7 +70,7 @@ class Inventory(BaseMolInventory):  # type: ignore[misc]
 
 
 class _RetroStar(RetroStarSearch):  # type: ignore[misc]
-    """Retro* with progress, stopping, and lazy forward checks of what its next choice depends on.
+    """Retro* with progress, stopping, protected bonds, and lazy forward checks of what its next choice depends on.
 
     A check can only raise the cost of a step. So the molecule with the lowest cost is the right one to expand as soon
     as all steps of the cheapest tree through it have been checked, as in lazy A*; other steps remain unchecked.
@@ -76,6 +78,7 @@ class _RetroStar(RetroStarSearch):  # type: ignore[misc]
 
     watch: Callable[[Any], bool]
     expansions = 0
+    keep: Bonds = ()
     through = ""
 
     def should_stop_search(self, graph: Any) -> bool:
@@ -85,6 +88,22 @@ class _RetroStar(RetroStarSearch):  # type: ignore[misc]
         if self.can_expand_node(node, graph):
             self.expansions += 1
         return super().expand_node(node, graph, force_expansion)
+
+    def _filter_reactions(self, reactions: Any, node: Any, graph: Any) -> Any:
+        """Remove reactions that form a protected bond; the others store the bonds traced to their reactants."""
+        allowed = super()._filter_reactions(reactions, node, graph)
+        if not self.keep:
+            return allowed
+        parents = list(graph.predecessors(node))
+        bonds = parents[0].reaction.metadata["kept"].get(node.mol.smiles, ()) if parents else self.keep
+        traceable = []
+        for reaction in allowed:
+            traced = trace_bonds(proposal_of(reaction).reactants, reaction.product.smiles, bonds)
+            if traced is not None:
+                metadata = {**reaction.metadata, "kept": traced}
+                reactants, product = reaction.reactants, reaction.product
+                traceable.append(SingleProductReaction(reactants=reactants, product=product, metadata=metadata))
+        return traceable
 
     def priority_function(self, node: Any, graph: Any) -> float:
         """Return the cost of the cheapest tree through a molecule; with an intermediate required, likely ways first."""
@@ -159,5 +178,5 @@ def build_algorithm(settings: PlanSettings, expander: Expander, stock: Stock) ->
         expand_purchasable_target=True,
         prevent_repeat_mol_in_trees=True,
     )
-    algorithm.through = settings.through
+    algorithm.through, algorithm.keep = settings.through, settings.keep
     return algorithm

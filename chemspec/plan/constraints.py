@@ -1,4 +1,4 @@
-"""Constraints on routes: an intermediate, substructures to avoid."""
+"""Constraints on routes: protected bonds, an intermediate, substructures to avoid."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -6,7 +6,9 @@ from typing import Any
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.parsing import mol_from_smarts
+from chemspec.chem.atom_maps import map_atoms
+from chemspec.chem.guide import Bonds
+from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.chem.query import has_substructure
 from chemspec.chem.salts import split_keeping_salts
 
@@ -54,3 +56,23 @@ def need_avoided(reactants: Iterable[str], patterns: tuple[str, ...]) -> bool:
 @lru_cache(maxsize=100)
 def _read_pattern(smarts: str) -> Any:
     return mol_from_smarts(smarts)
+
+
+SECONDS = 0.5  # limit of processor time for the map of one step; without a map the step is excluded
+
+
+@lru_cache(maxsize=10_000)
+def trace_bonds(reactants: tuple[str, ...], product: str, bonds: Bonds) -> dict[str, Bonds] | None:
+    """Trace bonds of the product to its reactants, by reactant; None if a bond is formed or cannot be traced."""
+    match = map_atoms(".".join(reactants), product, seconds=SECONDS) if bonds else None
+    if match is None:
+        return None if bonds else {}
+    owners = [(smiles, atom) for smiles in reactants for atom in range(mol_from_smiles(smiles).GetNumAtoms())]
+    traced: dict[str, Bonds] = {}
+    for pair in bonds:
+        first_atom, second_atom = (match.origin[atom] for atom in pair)
+        if first_atom < 0 or second_atom not in match.left.bonds[first_atom]:
+            return None
+        (smiles, first), (_, second) = owners[first_atom], owners[second_atom]
+        traced[smiles] = (*traced.get(smiles, ()), (first, second))
+    return traced

@@ -18,6 +18,7 @@ class PlanSettings:
         routes: maximum number of routes listed per target.
         only: reactions (as `Proposal.reaction`) that are the only steps to their products.
         without: excluded reactions.
+        keep: protected bonds of the target, which no step forms.
         through: intermediate or building block that every route must contain: SMILES or name; without stereochemistry,
             any stereoisomer.
         avoid: substructures (SMARTS) that no molecule of a route has, except the target.
@@ -31,6 +32,7 @@ class PlanSettings:
     routes: int = 20
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
+    keep: tuple[tuple[int, int], ...] = ()
     through: str = ""
     avoid: tuple[str, ...] = ()
 

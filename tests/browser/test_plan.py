@@ -49,14 +49,23 @@ def test_routes_of_a_typed_target_can_be_read_on_a_phone_too(app: Any) -> None:
     assert list_name.evaluate("one => getComputedStyle(one).color") == "rgb(6, 32, 28)", "on the light primary colour"
 
 
-def test_all_routes_are_saved(app: Any) -> None:
+def test_a_bond_is_kept_by_a_click_and_all_routes_are_saved(app: Any) -> None:
     page = app.open(f"/plan?smi={quote(TARGET)}")
     page.get_by_text(re.compile("routes from stock")).wait_for()
     app.settle(page)
+    page.get_by_role("button", name="Constraints").click()
+    amide = page.get_by_role("button", name="bond C1-N3: free")
+    amide.focus()
+    amide.press("Enter")
+    page.get_by_text("bonds kept: C1-N3").wait_for()
+    app.settle(page)
+    assert "keep=C1-N3" in page.url
+    page.keyboard.press("Escape")
     page.get_by_role("button", name="Save all").click()
     with page.expect_download() as saved:
         page.get_by_role("button", name="JSON", exact=True).click()
-    assert json.loads(Path(saved.value.path()).read_text())["routes"]
+    routes = json.loads(Path(saved.value.path()).read_text())["routes"]
+    assert routes and '"Nc1ccc(O)cc1"' not in json.dumps(routes), "no step makes the amide"
 
 
 IMATINIB = "Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1"

@@ -19,6 +19,7 @@ from rdkit import Chem
 from toy import ACID_AMIDE, AMIDE, BOUGHT, ESTER_AMIDE, Toy, retro, stock
 
 from chemspec import chem
+from chemspec.chem.guide import bonds_by_name
 from chemspec.chem.salts import split_keeping_salts
 from chemspec.plan import constraints
 from chemspec.plan.expand import DISAGREEMENT_FACTOR, Expander, Proposal
@@ -203,6 +204,19 @@ def test_a_step_can_be_fixed_or_left_out(tmp_path: Path) -> None:
     assert 0 < sum(has) < len(has)
     assert signatures(fixed) == {route.signature for route, one in zip(free.routes, has, strict=True) if one}
     assert signatures(other) == {route.signature for route, one in zip(free.routes, has, strict=True) if not one}
+
+
+def test_a_bond_that_is_kept_is_made_by_no_step(tmp_path: Path) -> None:
+    target = Chem.MolFromSmiles(str(chem.canonical(AMIDE)))
+    matches = [target.GetSubstructMatch(Chem.MolFromSmarts(text)) for text in ("[CH3]C(=O)Nc", "cC(=O)N[CH3]")]
+    amides = [(min(match[1], match[3]), max(match[1], match[3])) for match in matches]
+    assert set(amides) <= set(bonds_by_name(str(chem.canonical(AMIDE))).values())
+    # Both amides made by steps of the toy: keeping either leaves the routes that make only the other one.
+    assert search(tmp_path, keep=(amides[0],), bought=[*BOUGHT, ACID_AMIDE]).status == "solved"
+    for route in search(tmp_path, keep=(amides[0],), bought=[*BOUGHT, ACID_AMIDE]).routes:
+        assert "CC(=O)Cl" not in {leaf.smiles for leaf in route.leaves}
+    assert search(tmp_path, keep=(amides[0],)).status == "open"
+    assert search(tmp_path, keep=tuple(amides), bought=[*BOUGHT, ACID_AMIDE]).status == "open"
 
 
 def molecules(signature: frozenset[tuple[str, tuple[str, ...]]]) -> set[str]:

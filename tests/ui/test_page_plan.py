@@ -22,6 +22,7 @@ from streamlit.testing.v1 import AppTest
 from toy import AMIDE, BOUGHT, Toy, retro, stock
 
 from chemspec import chem
+from chemspec.chem.guide import bonds_by_name
 from chemspec.plan import stock as lists
 from chemspec.plan.expand import Proposal
 from chemspec.plan.routes import Node, Route, plan_to_markdown
@@ -145,6 +146,17 @@ def test_what_a_comparison_shows_is_escaped(monkeypatch: pytest.MonkeyPatch) -> 
     leaf = Node("CO", "<script>, 1.00 EUR/g")
     plan_view._show_facts(Route(Node("CCO", "", Proposal(("CO",), 0.5), (leaf,))))
     assert "<script" not in "".join(drawn) and "in &lt;script&gt;, 1.00 EUR/g" in drawn[-1]
+
+
+def test_bonds_can_be_kept_also_by_link() -> None:
+    amide = next(name for name, ends in bonds_by_name(SMILES).items() if ends == (1, 2))  # CNC(=O)...: N1-C2
+    page = pages.open_page("plan", {"smi": SMILES, "keep": amide})
+    assert page.query_params["keep"] == amide and f"bonds kept: {amide}" in captions(page)
+    free = pages.open_page("plan", {"smi": SMILES})
+    assert [one.value for one in page.subheader] != [one.value for one in free.subheader]
+    press(page, "Clear these choices")
+    assert [one.value for one in page.subheader] == [one.value for one in free.subheader]
+    assert "keep" not in page.query_params
 
 
 def test_nothing_to_buy_is_said() -> None:

@@ -22,10 +22,13 @@ def show_bond_picker(
     on_change: Callable[[str, Marks], None],
     bold: Bonds = (),
     notes: tuple[str, ...] = (),
+    kinds: tuple[str, ...] = ("cut", "keep"),
+    hint: str = HINT,
 ) -> None:
     """Draw a canonical molecule with marked bonds; every change calls `on_change` with SMILES and marks.
 
-    `bold` bonds are thick, each with a text of `notes`.
+    `bold` bonds are thick, each with a text of `notes`; `kinds` are the marks that can be made, in the order of clicks;
+    `hint` is shown where nothing is marked.
     """
     drawing = Depiction(smiles, dark=theme.is_dark(), tags=True, bold=bold, notes=notes)
     offered = bonds_by_name(smiles)
@@ -47,8 +50,9 @@ def show_bond_picker(
             "bonds": [[*pair, name] for name, pair in offered.items()],
             "cut": list(marks[0]),
             "keep": list(marks[1]),
+            "kinds": list(kinds),
             "label": f"drawing of {smiles}; its bonds can be marked",
-            "hint": f"{HINT}{NUMBERS if notes else ''}",
+            "hint": f"{hint}{NUMBERS if notes else ''}",
             "dark": theme.is_dark(),
         },
         on_marks_change=marks_changed,

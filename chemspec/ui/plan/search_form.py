@@ -10,20 +10,21 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.chem.guide import bonds_by_name
 from chemspec.chem.names.reagents import name_of
 from chemspec.jobs import uploads
 from chemspec.plan import constraints
 from chemspec.plan import stock as lists
 from chemspec.plan.settings import PlanSettings
 from chemspec.plan.stock import Stock
-from chemspec.ui.common import escaping, query_box, stock_menu
+from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu
 from chemspec.ui.common.escaping import tag
 from chemspec.ui.common.query_box import QueryText
 
 BOX = QueryText("plan")
 _read_own_stock = st.cache_resource(show_spinner="Reading the stock …", max_entries=4)(stock_menu.read_own_stock)
-LINKED = ("smi", "use", "drop", "through", "avoid")  # in the address
-CHOICES = ("only", "without", "through", "avoid")  # settings that the visitor chooses for one target
+LINKED = ("smi", "use", "drop", "keep", "through", "avoid")  # in the address
+CHOICES = ("only", "without", "keep", "through", "avoid")  # settings that the visitor chooses for one target
 DEFAULTS = {"plan_lists": list(lists.BUILT_IN), "plan_seconds": 60, "plan_expansions": 100, "plan_depth": 6}
 EXAMPLES = {
     "lidocaine": "CCN(CC)CC(=O)Nc1c(C)cccc1C",
@@ -93,8 +94,12 @@ def show_search_form() -> SearchRequest | None:
 
 def _search_link(search: TargetChoices) -> dict[str, list[str]]:
     chosen, through = search.settings, [search.settings.through] if search.settings.through else []
-    lists = ([search.target], [*chosen.only], [*chosen.without], through, [*chosen.avoid])
+    lists = ([search.target], [*chosen.only], [*chosen.without], _kept_bonds(search), through, [*chosen.avoid])
     return dict(zip(LINKED, lists, strict=True))
+
+
+def _kept_bonds(search: TargetChoices) -> list[str]:
+    return [name for name, pair in bonds_by_name(search.target).items() if pair in search.settings.keep]
 
 
 def _names_another_search() -> bool:
@@ -116,9 +121,10 @@ def _new_search(named: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> 
     read = formats.read_any(str(state.get("plan_text", "")), task="retro")
     state.plan_search = state.plan_problem = None
     if isinstance(read, formats.Input):
-        only, without, through, avoid = (named.get(name, ()) for name in LINKED[1:])
+        only, without, keep, through, avoid = (named.get(name, ()) for name in LINKED[1:])
+        pairs = tuple(pair for name, pair in bonds_by_name(read.smiles).items() if name in keep)
         state.plan_search = TargetChoices(read.smiles, PlanSettings())
-        _change_choices(only=only, without=without, through="".join(through[:1]), avoid=avoid)
+        _change_choices(only=only, without=without, keep=pairs, through="".join(through[:1]), avoid=avoid)
         if state.plan_problem:
             state.plan_search = None
 
@@ -142,10 +148,11 @@ def _forget_stop() -> bool:
 
 
 def _show_choices(search: TargetChoices) -> None:
-    chosen, count = search.settings, len(search.settings.only)
+    chosen, count, marked = search.settings, len(search.settings.only), _kept_bonds(search)
     texts = {
         f"{count} step{'s' * (count != 1)} fixed": count,
         f"{len(chosen.without)} left out": chosen.without,
+        f"bonds kept: {', '.join(marked)}": marked,
         f"through {name_of(chosen.through) or chosen.through}": chosen.through,
         f"without {', '.join(chosen.avoid)}": chosen.avoid,
     }
@@ -230,8 +237,9 @@ def _choose_stock() -> tuple[Stock | None, str]:
 
 
 def _choose_constraints(search: TargetChoices) -> None:
-    """Draw what every route must contain, and what no step may need."""
-    count = bool(search.settings.through) + len(search.settings.avoid)
+    """Draw what every route must contain, and what no step may form or need."""
+    marked, chosen = _kept_bonds(search), search.settings
+    count = len(marked) + bool(chosen.through) + len(chosen.avoid)
     with st.popover("Constraints" + f" ({count})" * bool(count)):
         st.text_input(
             "Through this intermediate (SMILES or name)",
@@ -247,12 +255,28 @@ def _choose_constraints(search: TargetChoices) -> None:
             placeholder="[N+](=O)[O-]",
             help="No intermediate or building block has it; the target may. Up to five, with blanks between them.",
         )
+        bond_picker.show_bond_picker(
+            search.target,
+            ((), tuple(marked)),
+            key="plan_bonds",
+            on_change=_bonds_marked,
+            kinds=("keep",),
+            hint="Click a bond to keep: no step will form it.",
+        )
 
 
 def _constraints_typed() -> None:
     state = st.session_state
     if state.plan_search:
         _change_choices(through=state.plan_through.strip(), avoid=tuple(state.plan_avoid.split()))
+        state.plan_stopped = None
+
+
+def _bonds_marked(target: str, marks: bond_picker.Marks) -> None:
+    state = st.session_state
+    if state.plan_search and target == state.plan_search.target:
+        offered = bonds_by_name(target)
+        _change_choices(keep=tuple(offered[name] for name in marks[1] if name in offered))
         state.plan_stopped = None
 
 
