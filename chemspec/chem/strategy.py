@@ -52,6 +52,7 @@ class Strategy:
     name: str  # the class, such as "Amide formation"; of a step that does two things, both
     sentence: str  # what that is
     made: tuple[tuple[int, int], ...]  # bonds of the product that are made, as pairs of atoms in order
+    leaving: str  # what the reactants lose, in words
     reagents: str  # SMILES of what is usually added; empty if unknown
     inverted: tuple[int, ...]  # stereocentres of the product, of the other hand than before though they take no part
     unset: tuple[int, ...]  # atoms of the product that are a stereocentre, and none before, though they take no part
@@ -132,6 +133,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             NO_CLASS if moves or unlikely == OPENED else " + ".join(dict.fromkeys(rule.name for rule in rules)),
             " ".join(rule.sentence for rule in rules),
             made,
+            describe_leaving_groups(match, left),
             rule.reagents,
             inverted,
             unset,
@@ -317,12 +319,56 @@ def _closed_rings() -> list[list[str]]:
 
 
 @cache
+def _leaving_words() -> dict[str, str]:
+    return {row[0]: row[1] for row in read_asset_table(FOLDER / "leaving_groups.tsv")}
+
+
+@cache
 def _rules() -> tuple[Rule, ...]:
     rules = []
     for family, name, sentence, product, reactants, *reagents in read_asset_table(FOLDER / "reaction_classes.tsv"):
         patterns = tuple(fixed_pattern(part) for part in reactants.split(" + "))
         rules.append(Rule(family, name, sentence, fixed_pattern(product), patterns, reagents[0] if reagents else ""))
     return tuple(rules)
+
+
+ACYL = ("CC(=O)O", "O=C(O)C(F)(F)F", "CO", "CCO")  # leaving groups whose words mean that an acyl group is bound to them
+_METALS = {"Si": "silyl", "Sn": "stannane", "Zn": "zinc", "Mg": "Grignard", "Li": "lithium"}
+
+
+def describe_leaving_groups(match: AtomMap, left: Any) -> str:
+    """Return what the molecules that give atoms lose, in words; empty where there is no word for a part of it."""
+    words = []
+    for part in connected_groups(match.left.bonds, match.lost):
+        mol = mol_from_smiles(Chem.MolFragmentToSmiles(left, part, isomericSmiles=False))
+        plain = Chem.MolToSmiles(mol) if mol is not None else ""
+        if plain in ("CCC", "CC(C)C") and not _is_branched(match, part):
+            plain = ""
+        if plain in ACYL and not _was_acyl(match, part):
+            plain = ""
+        metals = {left.GetAtomWithIdx(atom).GetSymbol() for atom in part} & set(_METALS)
+        if plain == "O":
+            words.append(_name_of_oxygen(match, part[0]))
+        else:
+            words.append(_METALS[min(metals)] if metals else _leaving_words().get(plain, ""))
+    return " + ".join(sorted(words)) if all(words) else ""
+
+
+def _is_branched(match: AtomMap, part: Sequence[int]) -> bool:
+    """Return whether an alkyl group was bound by the atom in its middle, as isopropyl and tert-butyl are."""
+    return any(
+        set(match.left.bonds[atom]) - set(part) and len(set(match.left.bonds[atom]) & set(part)) > 1 for atom in part
+    )
+
+
+def _was_acyl(match: AtomMap, part: Sequence[int]) -> bool:
+    """Return whether what leaves was bound to an acyl group, as in an anhydride or ester."""
+    held = {far for atom in part for far in match.left.bonds[atom]} - set(part)
+    return any(
+        order == 2 and match.left.kinds[oxygen][0] == 8
+        for atom in held
+        for oxygen, order in match.left.bonds[atom].items()
+    )
 
 
 def connected_groups(bonds: Sequence[Iterable[int]], atoms: Sequence[int]) -> list[list[int]]:
@@ -336,3 +382,16 @@ def connected_groups(bonds: Sequence[Iterable[int]], atoms: Sequence[int]) -> li
             piece += near
         pieces.append(piece)
     return pieces
+
+
+def _name_of_oxygen(match: AtomMap, oxygen: int) -> str:
+    """Return what an oxygen that leaves alone was part of."""
+    for near, order in match.left.bonds[oxygen].items():
+        if match.left.kinds[near][0] != 6:
+            return ""
+        if order == 2:
+            others = {match.left.kinds[far][0] for far in match.left.bonds[near] if far != oxygen}
+            return "aldehyde or ketone" if others <= {1, 6} else ""
+        if any(kind == 2 and match.left.kinds[far][0] == 8 for far, kind in match.left.bonds[near].items()):
+            return "acid"
+    return "alcohol"

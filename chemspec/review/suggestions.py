@@ -75,11 +75,15 @@ class Suggestion:
 
     @property
     def also(self) -> str:
-        """The number of alternatives, or the E/Z isomers of a product, in words."""
+        """How the alternatives differ, in words."""
         if not self.alternatives or self.task == "forward":
             return self.geometry
+        leaving = self.step.leaving if self.step else ""
+        words = dict.fromkeys(
+            step.leaving for _, step in self.alternatives if step and step.leaving not in ("", leaving)
+        )
         count = len(self.alternatives)
-        return f"{count} similar answer{'s' * (count > 1)}"
+        return f"also as {', '.join(list(words)[:3])}" if words else f"{count} similar answer{'s' * (count > 1)}"
 
     @property
     def geometry(self) -> str:

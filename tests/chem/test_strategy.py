@@ -17,9 +17,10 @@ def of(reaction: str):  # type: ignore[no-untyped-def]
     return found
 
 
-@pytest.mark.parametrize(("reaction", "name"), table("chem/reaction_classes"))
-def test_classes(reaction: str, name: str) -> None:
-    assert of(reaction).name == name
+@pytest.mark.parametrize(("reaction", "name", "leaving"), table("chem/reaction_classes"))
+def test_classes(reaction: str, name: str, leaving: str) -> None:
+    found = of(reaction)
+    assert (found.name, found.leaving) == (name, leaving)
 
 
 @pytest.mark.parametrize(
@@ -38,7 +39,7 @@ def test_twins_have_one_key_and_other_ideas_another(one: str, other: str) -> Non
 )
 def test_the_whole_alkoxy_group_of_an_ester_comes_from_the_alcohol(reaction: str) -> None:
     found = of(reaction)
-    assert found.name == "Ester formation" and len(found.made) == 1
+    assert found.name == "Ester formation" and len(found.made) == 1 and found.leaving == "methyl ester"
 
 
 def test_a_stereocentre_that_takes_no_part_is_watched() -> None:

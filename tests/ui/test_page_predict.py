@@ -108,7 +108,7 @@ def test_answers_that_are_one_idea_share_a_card() -> None:
     amide = "CCN(CC)CC(=O)Cl.Cc1cccc(C)c1N"
     found = suggestions.group_answers("retro", LIDOCAINE, result(*map(canonical, (ALKYLATED[0], amide, ALKYLATED[1]))))
     assert [(card.name, len(card.members)) for card in found] == [("N-Alkylation", 2), ("Amide formation", 1)]
-    assert found[0].also == "1 similar answer"
+    assert found[0].also == "also as bromide"
     assert found[0].probability == pytest.approx(2 * found[1].best.probability)
 
 
@@ -358,7 +358,7 @@ def test_a_link_is_answered_with_ideas_and_options_change_the_search() -> None:
     page = open_page(task="retro", smi="CC(=O)Nc1ccccc1")
     assert "CC(=O)Cl.Nc1ccccc1" in " ".join(item.value for item in page.code) + html(page) or "acid" in html(page)
     text = html(page)
-    assert "Amide formation" in text and "similar answer" in text
+    assert "Amide formation" in text and "also as" in text
     assert any("forward model agrees" in item.value for item in page.caption)
     assert "● in " in text
     assert "probability of the recorded route" in text
