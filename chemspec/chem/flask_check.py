@@ -5,9 +5,9 @@ compared: amounts, temperature and time are not known.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from rdkit import rdBase
 
@@ -20,35 +20,20 @@ from chemspec.chem.strategy import Strategy
 FOLDER = Path(__file__).parent
 AS_IF = "the model answers as if it were there"
 
-Patterns = tuple[tuple[str, ...], ...]  # SMARTS: of each alternative all parts are needed, in any molecules
 
-
-@dataclass(frozen=True)
-class ReagentSet:
+class ReagentSet(NamedTuple):
     """Reagents with one effect: the word for it, and patterns in any molecule and in those that give no atom."""
 
     phrase: str
-    anywhere: Patterns
-    agents: Patterns
+    anywhere: str
+    agents: str = ""
 
 
-@dataclass(frozen=True)
-class Need:
+class Need(NamedTuple):
     """A line of the table of needs: a pattern of the reactants, and sets of which one is enough."""
 
     reactants: str
-    sets: tuple[ReagentSet, ...]
-
-
-@dataclass(frozen=True)
-class Conflict:
-    """A line of the table of conflicts."""
-
-    agent: Patterns  # patterns of the flask, one of which is the cause
-    unless: Patterns  # patterns of the flask that take it away
-    group: str  # pattern of what would not survive, and yet is in a reactant and in the product
-    by_agents: bool  # whether only molecules that give no atom can be the cause
-    sentence: str  # what is the matter
+    sets: list[ReagentSet]
 
 
 @lru_cache(maxsize=4000)
@@ -60,19 +45,19 @@ def missing_or_conflicting(flask: str, product: str) -> tuple[str, ...]:
         return ()
     with rdBase.BlockLogs():
         given, agents = split_flask(flask, step)
-        whole = (*given, *agents)
+        whole = [*given, *agents]
         lacking = dict.fromkeys(
             need.sets[0].phrase
             for need in needs_of(flask, step)
             if not any(holds(whole, helps.anywhere) or holds(agents, helps.agents) for helps in need.sets)
         )
         conflicts = dict.fromkeys(
-            conflict.sentence
-            for conflict in _conflicts()
-            if _fits(product, conflict.group)
-            and any(_fits(part, conflict.group) for part in given)
-            and holds(agents if conflict.by_agents else whole, conflict.agent)
-            and not holds(whole, conflict.unless)
+            sentence
+            for cause, unless, group, when, sentence in _table("flask_conflicts")
+            if _fits(product, group)
+            and any(_fits(part, group) for part in given)
+            and holds(agents if when == "kept" else whole, cause)
+            and not holds(whole, unless)
         )
     missing = (f"Missing in the reaction mixture: {'; '.join(lacking)}; {AS_IF}",) if lacking else ()
     return (*missing, *conflicts)
@@ -80,7 +65,8 @@ def missing_or_conflicting(flask: str, product: str) -> tuple[str, ...]:
 
 def needs_of(flask: str, step: Strategy) -> list[Need]:
     """Return what a reaction needs in addition to its reactants, whether or not the flask holds it."""
-    needs = (need for name in step.name.split(" + ") for need in _needs().get(name, ()))
+    names = step.name.split(" + ")
+    needs = (need for name in names for classes, need in _needs() if name in classes)
     return [need for need in needs if _applies(need, flask, step)]
 
 
@@ -112,9 +98,11 @@ def _applies(need: Need, flask: str, step: Strategy) -> bool:
     return any({hit[atom] for atom in numbered} <= changed for hit in whole.GetSubstructMatches(pattern))
 
 
-def holds(parts: Sequence[str], patterns: Patterns) -> bool:
-    """Return whether molecules together hold all parts of one of the patterns."""
-    return any(all(any(_fits(part, smarts) for part in parts) for smarts in pattern) for pattern in patterns)
+def holds(parts: Sequence[str], patterns: str) -> bool:
+    """Return whether molecules together hold one of the patterns, which blanks part, and all its parts between dots."""
+    return any(
+        all(any(_fits(part, smarts) for part in parts) for smarts in pattern.split(".")) for pattern in patterns.split()
+    )
 
 
 @lru_cache(maxsize=100_000)  # reagents recur
@@ -126,45 +114,24 @@ def _fits(part: str, smarts: str) -> bool:
 _molecule = lru_cache(maxsize=1000)(mol_from_smiles)
 
 
-def read_patterns(text: str) -> Patterns:
-    """Read patterns parted by blanks, their parts joined by dots."""
-    return tuple(tuple(pattern.split(".")) for pattern in text.split())
+@cache
+def _table(name: str) -> list[list[str]]:
+    return read_asset_table(FOLDER / f"{name}.tsv")
 
 
 @cache
-def _sets() -> dict[str, ReagentSet]:
-    sets = {}
-    for name, phrase, anywhere, *agents in read_asset_table(FOLDER / "flask_sets.tsv"):
-        sets[name] = ReagentSet(phrase, read_patterns(anywhere), read_patterns(" ".join(agents)))
-    return sets
-
-
-@cache
-def _needs() -> dict[str, tuple[Need, ...]]:
-    needs: dict[str, tuple[Need, ...]] = {}
-    for classes, reactants, sets in read_asset_table(FOLDER / "flask_needs.tsv"):
-        need = Need(reactants, tuple(_sets()[name] for name in sets.split("|")))
-        for name in classes.split("|"):
-            needs[name] = (*needs.get(name, ()), need)
-    return needs
-
-
-@cache
-def _conflicts() -> tuple[Conflict, ...]:
-    return tuple(
-        Conflict(read_patterns(agent), read_patterns(unless), group, when == "kept", sentence)
-        for agent, unless, group, when, sentence in read_asset_table(FOLDER / "flask_conflicts.tsv")
-    )
+def _needs() -> list[tuple[list[str], Need]]:
+    """Return the lines of the table of needs, each with the names of its classes."""
+    sets = {name: ReagentSet(*cells) for name, *cells in _table("flask_sets")}
+    return [
+        (classes.split("|"), Need(reactants, [sets[name] for name in names.split("|")]))
+        for classes, reactants, names in _table("flask_needs")
+    ]
 
 
 @lru_cache(maxsize=4000)
 def hazards(left: str, right: str) -> tuple[str, ...]:
     """Return dangers of a reaction by its structures, in words; amounts are not known: no word is no proof."""
-    parts = dict.fromkeys([*left.split("."), *right.split(".")])
+    parts = [*dict.fromkeys([*left.split("."), *right.split(".")])]
     with rdBase.BlockLogs():
-        return tuple(sentence for patterns, sentence in _hazard_rows() if holds(tuple(parts), patterns))
-
-
-@cache
-def _hazard_rows() -> Sequence[tuple[Patterns, str]]:
-    return [(read_patterns(patterns), sentence) for patterns, sentence in read_asset_table(FOLDER / "hazards.tsv")]
+        return tuple(sentence for patterns, sentence in _table("hazards") if holds(parts, patterns))

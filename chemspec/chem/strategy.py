@@ -11,7 +11,7 @@ from rdkit import Chem, rdBase
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.atom_maps import AtomMap, map_atoms, read_graph
 from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
-from chemspec.chem.stereo_changes import (
+from chemspec.chem.stereo import (
     changed_centres,
     flipped_double_bonds,
     has_mitsunobu_reagents,

@@ -48,7 +48,7 @@ def build_precedents(
     if out is None and not os.environ.get("CHEMSPEC_PRECEDENTS"):  # in the user's own folder: private
         os.umask(OTHERS_BITS)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with console.progress_bar("rows") as report:
+    with console.progress_bar("reactions") as report:
         options: dict[str, Any] = {"guess": guess, "bits": bits, "workers": workers, "progress": report}
         summary = build_index(paths, target, reagents_from=[folder / name for name in reagents_from or ()], **options)
     console.print_line(f"{target}: {summary.text}")

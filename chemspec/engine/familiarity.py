@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import chemspec.chem as chem
 from chemspec.asset_files import assets_folder
-from chemspec.precedents.rows import product_fingerprint
+from chemspec.precedents.index_file import product_fingerprint
 from chemspec.precedents.search import NAME, Precedents, count_bits
 from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json

@@ -18,7 +18,7 @@ import msgspec
 from chemspec.jobs import store
 from chemspec.jobs.store import Documents, StoreError
 from chemspec.jobs.uploads import Sheet
-from chemspec.plan.prices import PriceList
+from chemspec.plan.stock import PriceList
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system.files import write_text_atomic
 

@@ -24,7 +24,7 @@ from chemspec.io import lines as smiles_lists
 from chemspec.io import spreadsheets, structures
 from chemspec.io.lines import FileError, split_lines
 from chemspec.io.readers import TABLES, TEXTS, decode_text, decompress, read_table
-from chemspec.plan import prices, stock
+from chemspec.plan import stock
 from chemspec.settings import Task
 from chemspec.system.forked import limit_process
 
@@ -42,7 +42,7 @@ KINDS = {
     ".parquet": ("pyarrow.parquet", 20),
     spreadsheets.ENDING: ("openpyxl", 20),
     STRUCTURES: ("chemspec.io.structures", 120),
-    PRICES: ("chemspec.plan.prices", 300),
+    PRICES: ("chemspec.plan.stock", 300),
     STOCK: ("chemspec.plan.stock", 300),
 }
 COMPRESSED = (".parquet", spreadsheets.ENDING)
@@ -213,7 +213,7 @@ READERS: dict[str, Callable[[bytes], Iterator[list[str]]]] = {
 def _encode_stock(kind: str, raw: bytes, name: str) -> bytes:
     """Return the offers of a price list as JSON; of a list of building blocks without prices, its InChIKeys as JSON."""
     if kind == PRICES:
-        return msgspec.json.encode(prices.read_price_list(raw, name, keep=False))
+        return msgspec.json.encode(stock.read_price_list(raw, name, keep=False))
     if offers := stock.parse_offers(raw, name, keep=False):
         return msgspec.json.encode(offers)
     return msgspec.json.encode([key.decode() for key in stock.parse_stock(raw, name, keep=False).tolist()])

@@ -19,8 +19,7 @@ from chemspec.io.columns import query_of_row
 from chemspec.jobs import jobs
 from chemspec.jobs.jobs import JOBS, Job
 from chemspec.jobs.store import hold_lock
-from chemspec.plan.prices import PriceList
-from chemspec.plan.stock import Stock, load_stock
+from chemspec.plan.stock import PriceList, Stock, load_stock
 from chemspec.precedents import installed_if_usable
 from chemspec.review import StepChecker, load_engines, review_document, review_result
 from chemspec.review.reaction_check import judge_predictions

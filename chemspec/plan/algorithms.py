@@ -114,12 +114,9 @@ class _RetroStar(RetroStarSearch):  # type: ignore[misc]
 
     def _unlikeness(self, node: Any, graph: Any) -> float:
         """Return the share of the required intermediate that a molecule lacks; 0 below it and for its partners."""
-        above = node
-        while parents := list(graph.predecessors(above)):
-            partners = [child.mol.smiles for child in graph.successors(parents[0])]
-            if any(constraints.is_intermediate(smiles, self.through) for smiles in partners):
+        for step in path_to_root(node, graph)[1::2]:
+            if any(constraints.is_intermediate(child.mol.smiles, self.through) for child in graph.successors(step)):
                 return 0.0
-            (above,) = graph.predecessors(parents[0])
         return 1.0 - shared_part(self.through, node.mol.smiles)
 
     def visit_node(self, node: Any, graph: Any) -> Any:
@@ -130,18 +127,18 @@ class _RetroStar(RetroStarSearch):  # type: ignore[misc]
 
     def _check_cheapest_tree(self, node: Any, graph: Any) -> list[AndNode]:
         """Check the unchecked steps of the cheapest tree through a molecule, and return them."""
-        expander, tree_steps = self.reaction_model.expander, []
-        while parents := list(graph.predecessors(node)):
-            below = [and_node for and_node in graph.successors(parents[0]) if and_node is not node]
-            tree_steps.append(parents[0])
-            while below:
-                alternatives = list(graph.successors(below.pop()))
-                if alternatives and (best := min(alternatives, key=_tree_cost)) and _tree_cost(best) < math.inf:
-                    tree_steps.append(best)
-                    below += graph.successors(best)
-            (node,) = graph.predecessors(parents[0])
+        path = path_to_root(node, graph)
+        tree_steps = path[1::2]
+        below = [child for step in tree_steps for child in graph.successors(step) if child not in path]
+        while below:
+            best = min(graph.successors(below.pop()), key=_tree_cost, default=None)
+            if best is not None and _tree_cost(best) < math.inf:
+                tree_steps.append(best)
+                below += graph.successors(best)
         unchecked = [and_node for and_node in tree_steps if proposal_of(and_node.reaction).round_trip is None]
-        expander.run_checks([(node.reaction.product.smiles, proposal_of(node.reaction)) for node in unchecked])
+        self.reaction_model.expander.run_checks(
+            [(node.reaction.product.smiles, proposal_of(node.reaction)) for node in unchecked]
+        )
         return unchecked
 
     def _raises_cost(self, step: AndNode, graph: Any) -> bool:
@@ -150,6 +147,14 @@ class _RetroStar(RetroStarSearch):  # type: ignore[misc]
         step.reaction.metadata["probability"] = new.prior(product)
         (step.data["retro_star_rxn_cost"],) = self.and_node_cost_fn([step], graph=graph)
         return bool(new.prior(product) < old.prior(product))
+
+
+def path_to_root(node: Any, graph: Any) -> list[Any]:
+    """Return a node and those above it, molecules and steps in turn."""
+    path = [node]
+    while parents := list(graph.predecessors(path[-1])):
+        path.append(parents[0])
+    return path
 
 
 def _tree_cost(step: AndNode) -> float:

@@ -6,10 +6,9 @@ its name and its list, green for those in a list and amber for others.
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -47,10 +46,14 @@ class _Block:
     under: tuple[Text, ...]  # lines below this arrow
     caption: tuple[Text, ...]  # lines below the molecule
     children: tuple[_Block, ...]
-    tops: tuple[float, ...]  # vertical distance of each child's middle from that of the molecule
-    # by column, what the block takes above (negative) and below the middle of the molecule; columns of molecules have
-    # even numbers, arrows odd ones
-    spans: dict[int, tuple[float, float]]
+
+    @property
+    def tops(self) -> Iterator[float]:
+        """How far the straight line that ends in this molecule reaches up, by column: molecules and arrows in turn."""
+        yield -self.size[1] / 2
+        if self.children:
+            yield -LINE * len(self.over) - 4
+            yield from self.children[0].tops
 
 
 def to_svg(route: Route, title: str = "", evidence: Evidence = MappingProxyType({}), *, dark: bool = False) -> str:
@@ -66,8 +69,8 @@ def to_png(route: Route, title: str = "", evidence: Evidence = MappingProxyType(
 def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> Picture:
     """Lay out a tree: the longest branch is a straight line, others join it from below."""
     colours = DARK if dark else LIGHT
-    root = _block(route.root, 0, route.numbers, evidence, colours, dark=dark)
-    widths: dict[int, float] = defaultdict(float)
+    root = _block(route.root, route.numbers, evidence, colours, dark=dark)
+    widths: dict[int, float] = defaultdict(float)  # of columns of molecules, which have even numbers
     _measure_columns(root, 0, widths)
     lefts = {
         column: MARGIN + sum(width + STUB + ARROW for other, width in widths.items() if other > column)
@@ -75,6 +78,7 @@ def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> 
     }
     heading = LINE + ROW if title else 0
     items: list[Item] = []
+    bottoms: dict[int, float] = {}  # by column, where what is drawn ends
 
     def write(lines: tuple[Text, ...], left: float, top: float, width: float) -> None:
         for number, (text, fill, bold) in enumerate(lines):
@@ -86,23 +90,25 @@ def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> 
         centre = lefts[column] + widths[column] / 2
         items.append(Item(centre - width / 2, middle - height / 2, width, height, molecule=block.molecule))
         write(block.caption, lefts[column], middle + height / 2, widths[column])
+        bottoms[column] = middle + height / 2 + LINE * len(block.caption)
         if not block.children:
             return
-        end, bar = centre - width / 2 - 6, lefts[column] - ARROW
+        end, bar, last = centre - width / 2 - 6, lefts[column] - ARROW, middle
         items.extend(canvas.arrow(bar, end, middle, colours.text))
-        items.append(
-            Item(bar - 0.8, middle + block.tops[0] - 0.8, 1.6, block.tops[-1] - block.tops[0] + 1.6, fill=colours.text)
-        )
         write(block.over, bar + 3, middle - 4 - LINE * len(block.over), ARROW - 15)
         write(block.under, bar + 3, middle + 4, ARROW - 15)
-        for child, top in zip(block.children, block.tops, strict=True):
-            start = lefts[column + 1] + (widths[column + 1] + child.size[0]) / 2 + 6
-            items.append(Item(start, middle + top - 0.8, bar - start, 1.6, fill=colours.text))
-            draw(child, column + 1, middle + top)
+        for child in block.children:
+            if child is not block.children[0]:  # as high as those above it let it
+                tops = enumerate(child.tops, column + 2)
+                last = max(bottoms[at] + ROW - top for at, top in tops if at in bottoms)
+            start = lefts[column + 2] + (widths[column + 2] + child.size[0]) / 2 + 6
+            items.append(Item(start, last - 0.8, bar - start, 1.6, fill=colours.text))
+            draw(child, column + 2, last)
+        items.append(Item(bar - 0.8, middle - 0.8, 1.6, last - middle + 1.6, fill=colours.text))
+        bottoms[column + 1] = max(middle + LINE * len(block.under) + 4, last)
 
-    up, down = (pick(ends) for pick, ends in zip((min, max), zip(*root.spans.values(), strict=True), strict=True))
-    draw(root, 0, MARGIN + heading - up)
-    wide, high = lefts[0] + widths[0] + MARGIN, heading + down - up + 2 * MARGIN
+    draw(root, 0, MARGIN + heading - min(root.tops))
+    wide, high = lefts[0] + widths[0] + MARGIN, max(bottoms.values()) + MARGIN
     description = f"{title}: {route.summary}" if title else route.summary
     if title:
         items.append(Item(MARGIN, MARGIN, wide, LINE, text=description, size=14, bold=True, fill=colours.text))
@@ -110,17 +116,9 @@ def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> 
     return Picture(round(wide), round(high), tuple(items), description=description)
 
 
-def _block(
-    node: Node, column: int, numbers: Mapping[str, int], evidence: Evidence, colours: _Colours, *, dark: bool
-) -> _Block:
-    """Build a molecule with all that leads to it; each branch is as high as those above it let it."""
-    children = tuple(_block(child, column + 2, numbers, evidence, colours, dark=dark) for child in node.branches)
-    tops: list[float] = []
-    spans: dict[int, tuple[float, float]] = {}
-    for child in children:
-        shared = [spans[at][1] + ROW - top for at, (top, _) in child.spans.items() if at in spans]
-        tops.append(max(shared, default=0.0))
-        _add_spans(spans, child.spans, tops[-1])
+def _block(node: Node, numbers: Mapping[str, int], evidence: Evidence, colours: _Colours, *, dark: bool) -> _Block:
+    """Build a molecule with all that leads to it."""
+    children = tuple(_block(child, numbers, evidence, colours, dark=dark) for child in node.branches)
     molecule, size = _drawing(node.smiles, dark=dark)
     over: tuple[Text, ...] = ()
     under: tuple[Text, ...] = ()
@@ -133,17 +131,9 @@ def _block(
         doubtful = node.step.round_trip == 0
         fill = colours.unlisted if doubtful else colours.text
         under += tuple((line, fill, doubtful) for line in values.step_percent(node.step).split(", "))
-        _add_spans(spans, {column + 1: (-LINE * len(over) - 4, max(LINE * len(under) + 4, tops[-1]))})
     else:
         caption += _lines(values.stock_text(node.stock), colours.listed if node.stock else colours.unlisted)
-    _add_spans(spans, {column: (-size[1] / 2, size[1] / 2 + LINE * len(caption))})
-    return _Block(molecule, size, over, under, caption, children, tuple(tops), spans)
-
-
-def _add_spans(spans: dict[int, tuple[float, float]], others: Mapping[int, tuple[float, float]], by: float = 0) -> None:
-    for column, (top, bottom) in others.items():
-        now = spans.get(column, (math.inf, -math.inf))
-        spans[column] = min(now[0], top + by), max(now[1], bottom + by)
+    return _Block(molecule, size, over, under, caption, children)
 
 
 def _drawing(smiles: str, *, dark: bool) -> tuple[Depiction, tuple[float, float]]:
@@ -160,7 +150,7 @@ def _measure_columns(block: _Block, column: int, widths: dict[int, float]) -> No
     texts = max((len(text) for text, *_ in block.caption), default=0)
     widths[column] = max(widths[column], block.size[0], 6.9 * texts)
     for child in block.children:
-        _measure_columns(child, column + 1, widths)
+        _measure_columns(child, column + 2, widths)
 
 
 def _lines(text: str, fill: str, width: int = WRAP_CAPTION, *, bold: bool = False) -> tuple[Text, ...]:

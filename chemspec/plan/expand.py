@@ -6,7 +6,6 @@ import math
 import sqlite3
 import time
 import weakref
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -117,9 +116,9 @@ class Expander:
         self.settings = settings or DecodeSettings(n=10)
         self.counts = Counts()
         self.refused: dict[str, str] = {}  # messages of molecules that the retro model refuses
-        self._proposals: dict[str, tuple[Proposal, ...]] = {}
-        self._checks: dict[str, tuple[float, str] | None] = {}  # round trip and added reagents; None if unchecked
-        self._reagent_cache: dict[str, str] = {}  # suggested reagents by reaction
+        # Answers so far, None if not on disk: proposals by molecule, round trip and added reagents of "check of" a
+        # reaction, and the suggested "reagents of" it.
+        self._answers: dict[str, Any] = {}
         self._checker = StepChecker(
             _Companion(self, "forward"), _Companion(self, "reagents") if reagents else None, index, most=MAX_CHECKS
         )
@@ -141,13 +140,9 @@ class Expander:
             try:
                 cache.make_cache_folder()
                 store = sqlite3.connect(make_private_file(path), check_same_thread=False, isolation_level=None)
-            except (OSError, sqlite3.Error):
-                return None
-            try:
                 store.execute("CREATE TABLE IF NOT EXISTS answers (question TEXT PRIMARY KEY, answer TEXT)")
                 return store
-            except sqlite3.OperationalError:  # disk full, no permission, or locked
-                store.close()
+            except (OSError, sqlite3.OperationalError):  # disk full, no permission, or locked
                 return None
             except sqlite3.Error:  # damaged: start with an empty one
                 store.close()
@@ -156,85 +151,70 @@ class Expander:
         return None
 
     def _read(self, question: str) -> Any:
-        if self._store is not None:
-            with self._lock, suppress(sqlite3.Error, ValueError):
-                row = self._store.execute("SELECT answer FROM answers WHERE question = ?", (question,)).fetchone()
-                return row and json.loads(row[0])
-        return None
+        if question not in self._answers:
+            self._answers[question] = None
+            if self._store is not None:
+                with self._lock, suppress(sqlite3.Error, ValueError):
+                    row = self._store.execute("SELECT answer FROM answers WHERE question = ?", (question,)).fetchone()
+                    self._answers[question] = row and json.loads(row[0])
+        return self._answers[question]
 
     def _write(self, question: str, answer: Any) -> None:
+        self._answers[question] = answer
         if self._store is not None:
             with self._lock, suppress(sqlite3.Error):  # a full disk only makes the next search slower
                 self._store.execute("INSERT OR REPLACE INTO answers VALUES (?, ?)", (question, json.dumps(answer)))
 
-    def is_cached(self, smiles: str) -> bool:
-        """Return whether the proposals for a molecule are cached."""
-        if smiles not in self._proposals and (stored := self._read(smiles)) is not None:
-            self._proposals[smiles] = tuple(Proposal(tuple(reactants), p) for reactants, p in stored)
-        return smiles in self._proposals
-
     def expand(self, molecules: Sequence[str]) -> list[tuple[Proposal, ...]]:
         """Return the proposals for each molecule, best first; uncached ones are decoded in one batch."""
-        missing = [smiles for smiles in dict.fromkeys(molecules) if not self.is_cached(smiles)]
+        missing = [smiles for smiles in dict.fromkeys(molecules) if self._read(smiles) is None]
         for smiles, answer in zip(missing, self._predict(self.retro, missing, self.settings), strict=True):
-            self._proposals[smiles] = proposals = _valid_proposals(smiles, answer)
             if answer.status == "ok":
+                proposals = _valid_proposals(smiles, answer)
                 self._write(smiles, [[proposal.reactants, proposal.probability] for proposal in proposals])
             else:
-                self.refused[smiles] = answer.message
+                self._answers[smiles], self.refused[smiles] = [], answer.message
         self.counts.molecules += len(missing)
-        return [self._proposals[smiles] for smiles in molecules]
+        return [tuple(Proposal(tuple(parts), p) for parts, p in self._answers[smiles]) for smiles in molecules]
 
     def with_checks(self, smiles: str, proposal: Proposal) -> Proposal:
         """Return a step with its cached round trip and reagents, without calling a model."""
         reaction = proposal.reaction(smiles)
-        if reaction not in self._checks:
-            stored = self._read(f"check of {reaction}")
-            self._checks[reaction] = stored and (stored[0], stored[1])
-        round_trip, added = self._checks[reaction] or (None, "")
-        checked = replace(proposal, round_trip=round_trip, reagents=self._reagent_cache.get(reaction, ""), added=added)
+        round_trip, added = self._read(f"check of {reaction}") or (None, "")
+        reagents = self._read(f"reagents of {reaction}") or ""
+        checked = replace(proposal, round_trip=round_trip, reagents=reagents, added=added)
         return proposal if checked == proposal else checked
 
     def run_checks(self, steps: Sequence[tuple[str, Proposal]]) -> None:
         """Check steps, (product, proposal) pairs, by the rule of the forward check; see `with_checks`."""
-        if self.forward is None:
-            return
-        missing = {
-            proposal.reaction(smiles): (smiles, ".".join(proposal.reactants))
-            for smiles, proposal in steps
-            if self.with_checks(smiles, proposal).round_trip is None
-        }
-        for (reaction, pair), check in zip(missing.items(), self._checker.check([*missing.values()]), strict=True):
+        missing = self._lacking("check of", steps) if self.forward else {}
+        for (reaction, step), check in zip(missing.items(), self._checker.check([*missing.values()]), strict=True):
             if check is None:  # the forward model failed; in this search it is not run again
-                self._checks[reaction] = (0.0, "")
+                self._answers[f"check of {reaction}"] = (0.0, "")
                 continue
-            self._checks[reaction] = stored = (check.probability if check.agrees else 0.0, check.added)
-            self._write(f"check of {reaction}", stored)
-            self._store_reagents(reaction, pair)
+            self._write(f"check of {reaction}", (check.probability if check.agrees else 0.0, check.added))
+            self._store_reagents(reaction, step)
 
     def suggest_reagents(self, steps: Sequence[tuple[str, Proposal]]) -> bool:
         """Suggest reagents for steps, (product, proposal) pairs; returns whether any were uncached."""
-        if self.reagents is None:
-            return False
-        lacking = {
+        lacking = self._lacking("reagents of", steps) if self.reagents else {}
+        self._checker.propose(lacking.values())
+        for reaction, step in lacking.items():
+            self._store_reagents(reaction, step)
+        return bool(lacking)
+
+    def _lacking(self, question: str, steps: Sequence[tuple[str, Proposal]]) -> dict[str, tuple[str, str]]:
+        """Return the steps without an answer, (product, reactants) by reaction."""
+        return {
             reaction: (smiles, ".".join(step.reactants))
             for smiles, step in steps
-            if (reaction := step.reaction(smiles)) not in self._reagent_cache
+            if self._read(f"{question} {(reaction := step.reaction(smiles))}") is None
         }
-        for reaction in lacking:
-            if (stored := self._read(f"reagents of {reaction}")) is not None:
-                self._reagent_cache[reaction] = stored
-        uncached = {reaction: pair for reaction, pair in lacking.items() if reaction not in self._reagent_cache}
-        self._checker.propose(uncached.values())
-        for reaction, pair in uncached.items():
-            self._store_reagents(reaction, pair)
-        return bool(lacking)
 
     def _store_reagents(self, reaction: str, step: tuple[str, str]) -> None:
         """Store the reagents proposed for a step, (product, reactants), if any were predicted."""
         if (sets := self._checker.proposed_sets(step)) is not None:
-            self._reagent_cache[reaction] = next((reagents for reagents, _ in sets), "")
-            self._write(f"reagents of {reaction}", self._reagent_cache[reaction])
+            self._write(f"reagents of {reaction}", next((reagents for reagents, _ in sets), ""))
 
     def _predict(self, model: Model, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         if not queries:
@@ -252,17 +232,12 @@ class Expander:
 def _valid_proposals(smiles: str, answer: DecodeResult) -> tuple[Proposal, ...]:
     """Return the distinct valid predictions that supply all atoms and do not contain the molecule itself."""
     distinct: dict[tuple[str, ...], Proposal] = {}
-    need = _count_elements((smiles,)) if answer.hypotheses else Counter()
     for hypothesis in answer.hypotheses:
         reactants = split_keeping_salts(hypothesis.canonical) if hypothesis.valid else ()
-        if reactants and smiles not in reactants and not need - _count_elements(reactants):
+        if reactants and smiles not in reactants and not chem.formula_balance(hypothesis.canonical, smiles):
             probability = hypothesis.probability if hypothesis.confidence is None else hypothesis.confidence
             distinct.setdefault(reactants, Proposal(reactants, probability))
     return tuple(sorted(distinct.values(), key=lambda proposal: (-proposal.prior(smiles), proposal.reactants)))
-
-
-def _count_elements(reactants: Sequence[str]) -> Counter[str]:
-    return sum((chem.elements(smiles) or Counter() for smiles in reactants), Counter())
 
 
 @dataclass(frozen=True)

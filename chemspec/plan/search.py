@@ -15,7 +15,7 @@ from syntheseus.search.graph.and_or import AndNode
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.plan import constraints
-from chemspec.plan.algorithms import build_algorithm, proposal_of, to_syntheseus_molecule
+from chemspec.plan.algorithms import build_algorithm, path_to_root, proposal_of, to_syntheseus_molecule
 from chemspec.plan.expand import Counts, Expander, Proposal
 from chemspec.plan.routes import Plan, Route, build_tree, group_routes, rank_routes
 from chemspec.plan.settings import PlanSettings
@@ -141,7 +141,7 @@ class RouteSearch:
             if self._is_required(node) and not any(map(self._is_required, graph.predecessors(node)))
         ]
         for node in required:  # for each, only routes through this node are extracted: other branches cost infinity
-            branch = self._branch(node)
+            branch = path_to_root(node, graph)
             choices = [graph.successors(above) for above in branch[1:] if not isinstance(above, AndNode)]
             others = {other: other.data["route_cost"] for group in choices for other in group if other not in branch}
             for other in others:
@@ -181,12 +181,6 @@ class RouteSearch:
                     alternatives.append((lacks, _missing_atoms(node.mol), 0.0, []))
                 best[node] = min(alternatives, key=lambda entry: entry[:3])
         return self._steps_to(best[graph.root_node][3])
-
-    def _branch(self, node: Any) -> list[Any]:
-        branch = [node]
-        while parents := list(self._graph.predecessors(branch[-1])):
-            branch.append(parents[0])
-        return branch
 
     def result(self, ended: str) -> Plan:
         """Return the current result as a plan."""

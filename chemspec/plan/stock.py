@@ -1,22 +1,29 @@
-"""Stock lists of InChIKeys, as sorted arrays of 27 bytes per key: a million keys take 27 MB."""
+"""Stock: lists of InChIKeys as sorted arrays of 27 bytes per key (a million keys take 27 MB), and price lists."""
 
 import hashlib
 import io
+import re
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
+from rdkit import Chem, rdBase
 
 from chemspec import asset_files
+from chemspec.chem import formats
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import charge_of, group_molecules
 from chemspec.io import readers, spreadsheets
-from chemspec.plan import prices
-from chemspec.plan.prices import KEY, PriceList, inchikey
+from chemspec.io.columns import find_query_columns
 from chemspec.system import cache
 
+KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
+COLUMNS = ("inchikey", "inchi_key", "inchi key")  # of a table, what the column with InChIKeys may be called
 Keys = np.ndarray[Any, np.dtype[np.bytes_]]
 MAX_BYTES = 2_000_000_000  # bytes of a decompressed list: seventy million keys
 PAROUTES = ("paroutes-n1", "paroutes-n5")
@@ -24,6 +31,48 @@ BUILT_IN = ("common", *PAROUTES)
 TITLES = {"common": "common chemicals", "paroutes-n1": "PaRoutes", "paroutes-n5": "PaRoutes"}
 _COUNTERIONS = {-1: ("[Na+]", "[K+]", "[Li+]"), 1: ("[Cl-]", "[Br-]", "[I-]")}  # the commonest first, by charge
 BUY, LISTED, UNLISTED = "● buy", "● in", "○ in no list"
+ENDINGS = (*readers.TABLES, spreadsheets.ENDING, *(f"{ending}.gz" for ending in (*readers.TABLES, spreadsheets.ENDING)))
+MAX_LINES = 200_000  # of a price list
+MAX_PRICE_BYTES = 100_000_000  # bytes of a decompressed price list
+MAX_FAULTS = 20  # faults listed; further ones are counted
+MAX_SHOWN = 40  # characters shown of a supplier or unit
+_CURRENCIES = {"€": "EUR", "$": "USD", "£": "GBP", "¥": "JPY"}
+_CODES = "EUR|USD|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|DKK|NOK|PLN|KRW|SGD"
+_MONEY = re.compile(rf"(?<![A-Za-z])(?:{_CODES})(?![A-Za-z])|[€$£¥]", re.IGNORECASE)
+_NUMBER = re.compile(r"\d[\d.,' \u00a0]*")
+_PER = re.compile(r"(?:/|\bper\b|\bfor\b|_per_)\s*([\d.,]*\s*[A-Za-zµ]{1,5})\b", re.IGNORECASE)
+_AMOUNT = re.compile(r"[\d.,]*\s*[A-Za-zµ]{1,5}")
+
+
+@lru_cache(maxsize=100_000)
+def inchikey(smiles: str) -> str:
+    """Return a molecule's standard InChIKey; empty where there is none."""
+    mol = mol_from_smiles(smiles)
+    with rdBase.BlockLogs():
+        return "" if mol is None else str(Chem.MolToInchiKey(mol))  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Offer of a supplier for a molecule."""
+
+    price: float | None = None  # None if the list has no valid price
+    unit: str = ""  # such as "EUR/g", or "EUR/5 g"; empty if unknown
+    supplier: str = ""  # empty if unknown
+
+    def __str__(self) -> str:
+        """Return a text such as "12.50 EUR/g, supplier", with the known parts."""
+        price = "" if self.price is None else f"{self.price:,.2f} {self.unit}".strip()
+        return ", ".join(filter(None, [price, self.supplier]))
+
+
+@dataclass(frozen=True)
+class PriceList:
+    """Content of a price list."""
+
+    offers: Mapping[str, Offer]  # offers by InChIKey, the cheapest of those in equal units
+    faults: tuple[str, ...]  # messages on invalid lines; if there are many, the first ones and the number of others
+    lines: int  # number of lines
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +80,7 @@ class Stock:
     """Stock lists by name; keys are sorted."""
 
     lists: Mapping[str, Keys]
-    offers: Mapping[str, object] = field(default_factory=dict)  # `prices.Offer` by InChIKey; `str` gives a display text
+    offers: Mapping[str, Offer] = field(default_factory=dict)  # by InChIKey
 
     def __len__(self) -> int:
         return sum(map(len, self.lists.values()))
@@ -89,7 +138,7 @@ def load_stock(names: Sequence[str]) -> Stock:
     if not names:
         raise ValueError(f"no stock; give a file of SMILES or InChIKeys, or one of {', '.join(BUILT_IN)}")
     lists: dict[str, Keys] = {}
-    offers: dict[str, object] = {}
+    offers: dict[str, Offer] = {}
     for name in names:
         built_in = name in BUILT_IN
         path = asset_files.assets_folder() / "stock" / f"{name}.txt.gz" if built_in else Path(name)
@@ -111,10 +160,10 @@ def load_stock(names: Sequence[str]) -> Stock:
 
 def parse_offers(raw: bytes, name: str, *, keep: bool = True) -> PriceList | None:
     """Return the offers in a file's content; None if no table with prices or suppliers (`keep`: `read_price_list`)."""
-    if not raw or not name.lower().endswith(prices.ENDINGS):
+    if not raw or not name.lower().endswith(ENDINGS):
         return None
     try:
-        price_list = prices.read_price_list(raw, name, keep=keep)
+        price_list = read_price_list(raw, name, keep=keep)
     except ValueError:
         return None  # `parse_stock` reports the error, or supports the format
     return price_list if any(map(str, price_list.offers.values())) else None
@@ -133,7 +182,7 @@ def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
     content = readers.decompress(raw, f"stock {name}", MAX_BYTES) if raw[:2] == b"\x1f\x8b" else raw
     if ending == spreadsheets.ENDING or ending in readers.TABLES:
         where = f"stock {name}" if ending == spreadsheets.ENDING else name
-        cells = _molecule_column(list(prices.read_rows(content, ending, where)), name)
+        cells = _molecule_column(list(read_rows(content, ending, where)), name)
     else:
         cells = readers.decode_text(content).split("\n")
     words = [cell.split()[0] for cell in cells if cell.strip()]
@@ -151,9 +200,132 @@ def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
 
 def _molecule_column(rows: Sequence[list[str]], name: str) -> list[str]:
     head = [cell.strip().lower() for cell in rows[0]]
-    index = prices.find_molecule_column(head)
+    index = find_molecule_column(head)
     if index is None:
         if len(head) > 1:
             raise ValueError(f"stock {name} has no column inchikey or smiles; it has {', '.join(rows[0])}")
         return [row[0] for row in rows]  # no header
     return [row[index] for row in rows[1:]]
+
+
+def read_price_list(raw: bytes, name: str, *, keep: bool = True) -> PriceList:
+    """Return the offers of a table: .csv, .tsv or .xlsx, also as .gz, with a column of SMILES, names or InChIKeys.
+
+    Columns for price, currency, amount and supplier are recognised by headings ("price", "EUR/g", "vendor", ...);
+    invalid lines are reported in `faults`. The result of a long list is cached on disk if `keep`. ValueError if it is
+    not a table, or has no column of molecules.
+    """
+    cache_key = f"prices-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.json"
+    if (content := cache.read_cached(cache_key)) is not None:
+        return msgspec.json.decode(content, type=PriceList)
+    path = Path(name.lower())
+    if path.suffix == ".gz":
+        raw, path = readers.decompress(raw, name, MAX_PRICE_BYTES), path.with_suffix("")
+    price_list = price_list_from_rows(read_rows(raw, path.suffix, name), name)
+    if keep and price_list.lines > 100:  # parsing takes a millisecond per line
+        cache.write_cached(cache_key, msgspec.json.encode(price_list))
+    return price_list
+
+
+def read_rows(raw: bytes, ending: str, where: str) -> Iterator[list[str]]:
+    """Yield the rows of a workbook, or of a CSV or TSV; FileError if it is none."""
+    if ending == spreadsheets.ENDING:
+        return spreadsheets.read_workbook_rows(raw, where)
+    return readers.read_table(readers.decode_text(raw), ending if ending in readers.TABLES else ".csv", where)
+
+
+def price_list_from_rows(rows: Iterable[Sequence[str]], name: str) -> PriceList:
+    """Return the offers of the rows of a table, the first being its header; see `read_price_list`."""
+    lines = iter(rows)
+    head = list(next(lines))
+    columns = _find_columns(head)
+    if "molecule" not in columns:
+        raise ValueError(f"{name} has no column smiles or inchikey; it has {', '.join(head)[:300]}")
+    offers: dict[str, Offer] = {}
+    faults: list[str] = []
+    number = 1
+    for number, row in enumerate(lines, 2):
+        if number > MAX_LINES + 1:
+            faults.insert(0, f"only the first {MAX_LINES:,} lines are read")  # the most important fault
+            break
+        cells = {kind: row[index].strip() for kind, index in columns.items()}
+        key = _cell_to_inchikey(cells["molecule"])
+        if not key:
+            faults.append(f"line {number}: {cells['molecule'][:MAX_SHOWN]!r} is not a molecule")
+            continue
+        offer, fault = _read_offer(cells, head[columns["price"]] if "price" in columns else "")
+        if fault:
+            faults.append(f"line {number}: {fault}")
+        now = offers.get(key)
+        cheaper = now and offer.price is not None and offer.unit == now.unit and offer.price < (now.price or 0.0)
+        if now is None or now.price is None or cheaper:
+            offers[key] = offer
+    if len(faults) > MAX_FAULTS:
+        faults = [*faults[:MAX_FAULTS], f"and {len(faults) - MAX_FAULTS:,} more lines"]
+    return PriceList(offers, tuple(faults), number - 1)
+
+
+def find_molecule_column(names: Sequence[str]) -> int | None:
+    """Return the index of the column with InChIKeys or else SMILES, by its name in lower case."""
+    indices = [names.index(column) for column in COLUMNS if column in names] or find_query_columns(names)
+    return indices[0] if indices else None
+
+
+def _find_columns(head: Sequence[str]) -> dict[str, int]:
+    names = [name.strip().lower() for name in head]
+    columns: dict[str, int] = {}
+    molecule = find_molecule_column(names)
+    if molecule is None:
+        molecule = next((names.index(column) for column in ("compound", "name", "molecule") if column in names), None)
+    if molecule is not None:
+        columns["molecule"] = molecule
+    patterns = {
+        "price": rf"price|cost|^(?:{_CODES}|[€$£¥])\s*(?:/|per|$)",
+        "supplier": "supplier|vendor|seller|source|catalog",
+        "currency": "currency",
+        "amount": "amount|quantity|pack|size|^unit",
+    }
+    for kind, pattern in patterns.items():
+        for index, name in enumerate(names):
+            if index not in columns.values() and re.search(pattern, name, re.IGNORECASE):
+                columns[kind] = index
+                break
+    return columns
+
+
+def _cell_to_inchikey(text: str) -> str:
+    if KEY.fullmatch(text):
+        return text
+    read = formats.read_any(text, task="retro") if text else None
+    return inchikey(read.smiles) if isinstance(read, formats.Input) else ""
+
+
+def _read_offer(cells: Mapping[str, str], heading: str) -> tuple[Offer, str]:
+    """Return the offer of a line, and a message if its price is invalid."""
+    text = cells.get("price", "")
+    supplier = cells.get("supplier", "")[:MAX_SHOWN]
+    number = _NUMBER.search(text)
+    price = _parse_number(number[0]) if number and not text.startswith("-") else None
+    if price is None:
+        return Offer(supplier=supplier), f"no price in {text[:MAX_SHOWN]!r}" if text else ""
+    money = next(
+        (match[0] for source in (text, cells.get("currency", ""), heading) if (match := _MONEY.search(source))), ""
+    )
+    per = next((match[1] for source in (text, heading) if (match := _PER.search(source.replace("_", " ")))), "")
+    if not per and (amount := _AMOUNT.fullmatch(cells.get("amount", ""))):
+        per = amount[0]
+    currency = _CURRENCIES.get(money, money.upper())
+    unit = "/".join(filter(None, [currency, per.strip()])) if currency else f"per {per.strip()}" if per else ""
+    return Offer(price, unit[:MAX_SHOWN], supplier), ""
+
+
+def _parse_number(text: str) -> float | None:
+    """Parse a number in any national format: 1,250.00 and 1.250,00 and 12,5."""
+    digits = re.sub(r"[' \u00a0]", "", text).strip(".,")
+    comma, point = digits.rfind(","), digits.rfind(".")
+    if comma > point and (point >= 0 or len(digits) - comma != 4):
+        digits = digits.replace(".", "").replace(",", ".")
+    try:
+        return float(digits.replace(",", ""))
+    except ValueError:
+        return None

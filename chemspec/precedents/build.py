@@ -4,39 +4,33 @@ A reaction is its product and the reactants that contribute atoms. Rows that rep
 add a patent, reagents and the name of their file. Slow steps (atom maps, fingerprints) run once per reaction.
 """
 
-import hashlib
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
-from itertools import islice
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+import chemspec.chem as chem
 from chemspec.data.shards import read_rows
 from chemspec.precedents import index_file
-from chemspec.precedents.index_file import product_hash
-from chemspec.precedents.rows import (
-    Reaction,
-    cached_canonical,
-    change_of_reaction,
-    other_molecules,
-    product_fingerprint,
-    read_row,
-)
+from chemspec.precedents.change import change_of, change_of_mapped
 from chemspec.system.threads import worker_pool
 
 CHUNK = 2_000  # reactions of one job of a process
 BITS = 512
 MAX_FILES = 8  # one bit of `flags` each
-
-Numbered = tuple[int, Reaction]
-RowData = tuple[int, str, str]  # data of a row on a reaction: number of its file, patent, mixture
-# Of reactions: numbers, wide and close changes, fingerprints of the products, and lines of product and reactants.
-Measured = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any], list[str]]
+# Limit of processor time for guessing the maps of a row; never reached, so that the index does not depend on the
+# machine.
+SECONDS = 20.0
+PATENT = re.compile(r"((?:US|EP|WO)[A-Z]*\d+[A-Z]?\d?)(?:\|(\d{4})(?=\||$))?")
+PRODUCT = ("main_product", "product")
+REACTANTS = ("core_reactants", "reactants", "reactants_and_reagents")
+FLASK = ("reactants_and_reagents", "reactants")
+MAPPED = ("mapped_core_rxn", "mapped_rxn")
 
 
 @dataclass(frozen=True)
@@ -64,6 +58,29 @@ class Report:
         )
 
 
+@dataclass(frozen=True)
+class Row:
+    """A row of a CSV, before any chemistry."""
+
+    product: str  # SMILES of one molecule, as written in the row
+    reactants: str  # SMILES of the molecules that contribute atoms, or of all if the row does not separate them
+    flask: str  # SMILES of the whole reaction mixture
+    mapped: str  # the reaction with atom maps, or empty
+    patent: str  # number of the patent, followed by a blank and its year if known; or empty
+    file: int  # number of its file
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A reaction as it is stored."""
+
+    wide: int  # hash of the change of the reaction centre
+    close: int  # lower half of the hash with its neighbours
+    product: str  # canonical SMILES
+    reactants: str  # canonical SMILES of the molecules that contribute atoms
+    prints: bytes  # packed fingerprint of the product
+
+
 def build_index(
     files: Sequence[Path],
     out: Path,
@@ -78,7 +95,7 @@ def build_index(
 
     Rows of `reagents_from` only add data to the reactions of `files`. Guessing missing atom maps takes five times as
     long. The fingerprints have `bits`, a multiple of 64. With one worker no other processes are started. `progress` is
-    called with the number of rows done and in total. ValueError for an unreadable file, missing columns, too many
+    called with the number of reactions done and in total. ValueError for an unreadable file, missing columns, too many
     files, or no usable reaction.
     """
     if bits <= 0 or bits % 64:
@@ -86,16 +103,22 @@ def build_index(
     everything = [*files, *reagents_from]
     if not files or len(everything) > MAX_FILES:
         raise ValueError(f"{len(everything)} files; give 1 to {MAX_FILES}")
+    counts = Counter[str]()
+    reactions = _read_reactions(everything, len(files), counts)
+    chunks = [[rows[0] for rows in reactions[first : first + CHUNK]] for first in range(0, len(reactions), CHUNK)]
+    measure = partial(measure_reactions, guess=guess, bits=bits)
+    measured: list[Measured | None] = []
+    with worker_pool(workers) if workers > 1 else nullcontext() as pool:
+        for done in pool.map(measure, chunks) if pool else map(measure, chunks):
+            measured += done
+            progress(len(measured), len(reactions))
+    arrays = _merge_rows(zip(measured, reactions, strict=True), bits, counts)
     names = [file.name.removesuffix(".gz").removesuffix(".csv") for file in everything]
-    total = sum(1 for file in everything for _ in read_rows(file))
-    stream = _ReactionStream(everything, len(files), lambda done: progress(done, total))
-    arrays, counts = _merge_chunks(list(_measure_chunks(stream, (guess, bits), workers)), stream.row_data)
     index_file.write_index(out, arrays, {"files": names, "reactions": len(arrays["close"])})
-    progress(total, total)
     return Report(
-        rows=stream.rows,
-        repeated=stream.repeated,
-        left_out=counts["left"],
+        rows=counts["rows"],
+        repeated=counts["repeated"],
+        left_out=measured.count(None),
         reactions=len(arrays["close"]),
         with_reagents=counts["reagents"],
         with_patent=counts["patent"],
@@ -104,130 +127,108 @@ def build_index(
     )
 
 
-class _ReactionStream:
-    """Iterates over distinct reactions of the first files, and collects data of other rows on them."""
-
-    def __init__(self, files: Sequence[Path], new: int, progress: Callable[[int], None]) -> None:
-        self.files, self.new, self.progress = files, new, progress
-        self.rows = self.reactions = self.repeated = 0  # numbers read so far, and of rows that repeat a reaction
-        self.row_data: dict[int, list[RowData]] = {}  # by number of the reaction
-        self._numbers: dict[bytes, int] = {}
-        self._of_product: dict[bytes, list[tuple[int, str]]] = {}  # reactions that a mixture may contain
-
-    def __iter__(self) -> Iterator[Numbered]:
-        for number, file in enumerate(self.files):
-            for row in read_rows(file):
-                if not self.rows % 1000:
-                    self.progress(self.rows)
-                self.rows += 1
-                if (reaction := read_row(row)) is None:
-                    continue
-                earlier = self._find(reaction)
-                self.repeated += earlier is not None
-                if earlier is None and number >= self.new:
-                    continue
-                reaction_number = self._add(reaction) if earlier is None else earlier
-                self.row_data.setdefault(reaction_number, []).append((number, reaction.patent, reaction.flask))
-                if earlier is None:
-                    yield reaction_number, reaction
-        if not self.reactions:
-            raise ValueError(
-                f"no row of {', '.join(map(str, self.files))} has a product and reactants: see assets/docs/models.md"
-            )
-
-    def _find(self, reaction: Reaction) -> int | None:
-        number = self._numbers.get(_digest_texts(reaction.product, *sorted(reaction.reactants.split("."))))
-        if number is not None or (reaction.mapped and reaction.flask == reaction.reactants):
-            return number
-        flask = set(reaction.flask.split("."))
-        likely = self._of_product.get(_digest_texts(reaction.product), ())
-        return next((number for number, core in likely if flask.issuperset(core.split("."))), None)
-
-    def _add(self, reaction: Reaction) -> int:
-        number = self.reactions
-        self._numbers[_digest_texts(reaction.product, *sorted(reaction.reactants.split(".")))] = number
-        if reaction.mapped or reaction.reactants == reaction.flask:
-            self._of_product.setdefault(_digest_texts(reaction.product), []).append((number, reaction.reactants))
-        self.reactions += 1
-        return number
+def _read_reactions(files: Sequence[Path], new: int, counts: Counter[str]) -> list[list[Row]]:
+    """Return the rows of each distinct reaction of the first `new` files; other files only add rows to these."""
+    reactions: list[list[Row]] = []
+    numbers: dict[tuple[str, ...], int] = {}
+    of_product: defaultdict[str, list[int]] = defaultdict(list)  # reactions that a mixture may contain
+    for number, file in enumerate(files):
+        for fields in read_rows(file):
+            counts["rows"] += 1
+            if (row := read_row(fields, number)) is None:
+                continue
+            key = (row.product, *sorted(row.reactants.split(".")))
+            earlier = numbers.get(key)
+            if earlier is None and not (row.mapped and row.flask == row.reactants):
+                flask, likely = set(row.flask.split(".")), of_product.get(row.product, ())
+                earlier = next((n for n in likely if flask.issuperset(reactions[n][0].reactants.split("."))), None)
+            if earlier is not None:
+                counts["repeated"] += 1
+                reactions[earlier].append(row)
+            elif number < new:
+                numbers[key] = len(reactions)
+                if row.mapped or row.reactants == row.flask:
+                    of_product[row.product].append(len(reactions))
+                reactions.append([row])
+    if not reactions:
+        raise ValueError(
+            f"no row of {', '.join(map(str, files))} has a product and reactants: see assets/docs/models.md"
+        )
+    return reactions
 
 
-def _digest_texts(*texts: str) -> bytes:
-    return hashlib.blake2b(">".join(texts).encode(), digest_size=12).digest()
-
-
-def _measure_chunks(stream: _ReactionStream, settings: tuple[bool, int], workers: int) -> Iterator[Measured]:
-    reactions = iter(stream)
-    chunks = iter(lambda: list(islice(reactions, CHUNK)), [])
-    if workers <= 1:
-        yield from (measure_reactions(chunk, *settings) for chunk in chunks)
-        return
-    with worker_pool(workers) as pool:
-        running: list[Future[Measured]] = []
-        for chunk in chunks:
-            running.append(pool.submit(measure_reactions, chunk, *settings))
-            if len(running) > 2 * workers:  # limits memory, since reading is faster than the workers
-                yield running.pop(0).result()
-        yield from (done.result() for done in running)
-
-
-def measure_reactions(chunk: Sequence[Numbered], guess: bool, bits: int) -> Measured:
-    """Compute changes and fingerprints of reactions; unusable ones are left out."""
-    entries = [
-        (number, result.wide, result.close & 0xFFFFFFFF, cached_canonical(reaction.product), ".".join(result.givers))
-        for number, reaction in chunk
-        if (result := change_of_reaction(reaction, guess=guess))
-    ]
-    numbers, wide, close, products, reactants = zip(*entries, strict=True) if entries else ((), (), (), (), ())
-    prints = np.array([product_fingerprint(product, bits) for product in products], np.uint8)
-    return (
-        np.array(numbers, np.int64),
-        np.array(wide, np.uint64),
-        np.array(close, np.uint32),
-        prints.reshape(len(products), bits // 8),
-        list(map("\t".join, zip(products, reactants, strict=True))),
+def read_row(fields: Mapping[str, str], file: int) -> Row | None:
+    """Return a row with any of the supported columns; None without product or reactants."""
+    product, reactants, flask, mapped = (
+        next((fields[name] for name in names if fields.get(name)), "") for names in (PRODUCT, REACTANTS, FLASK, MAPPED)
     )
+    if not product or not reactants:
+        return None
+    match = PATENT.match(fields.get("patent_id") or fields.get("id") or "")
+    patent = " ".join(filter(None, match.groups())) if match else ""
+    return Row(product, reactants, flask, mapped, patent, file)
 
 
-def _merge_chunks(
-    chunks: Sequence[Measured], row_data: dict[int, list[RowData]]
-) -> tuple[index_file.Arrays, Counter[str]]:
-    numbers, wide, close, prints = (np.concatenate(column) for column in list(zip(*chunks, strict=True))[:4])
-    texts = [text for chunk in chunks for text in chunk[4]]
-    if not len(numbers):
-        raise ValueError("no usable reaction: atom maps missing, unusable, or nothing changes")
+def measure_reactions(rows: Iterable[Row], *, guess: bool, bits: int) -> list[Measured | None]:
+    """Return changes and fingerprints of reactions, by guessed atom maps if theirs are unusable and `guess` is set.
+
+    None for one that is invalid, has several products, or changes nothing.
+    """
+    measured: list[Measured | None] = []
+    for row in rows:
+        single = "." not in row.product
+        change = change_of_mapped(row.mapped) if single and row.mapped else None
+        if change is None and single and guess:
+            change = change_of(row.reactants, row.product, seconds=SECONDS)
+        if change is None:
+            measured.append(None)
+            continue
+        product = _canonical(row.product)
+        prints = index_file.product_fingerprint(product, bits).tobytes()
+        measured.append(Measured(change.wide, change.close & 0xFFFFFFFF, product, ".".join(change.givers), prints))
+    return measured
+
+
+def _merge_rows(
+    reactions: Iterable[tuple[Measured | None, list[Row]]], bits: int, counts: Counter[str]
+) -> index_file.Arrays:
     # Rows may describe the same reaction once it is known which reactants contribute atoms.
-    first: dict[str, int] = {}
-    for row, text in enumerate(texts):
-        earlier = first.setdefault(text, row)
-        if earlier != row:
-            row_data[int(numbers[earlier])] += row_data.pop(int(numbers[row]))
-    order = np.fromiter(first.values(), np.int64)
-    heads = np.array([texts[row].partition("\t")[0][:32] for row in order])
-    order = order[np.lexsort((heads, close[order], wide[order]))]
-    lines, flags = [], np.zeros(len(order), np.uint8)
-    counts = Counter(left=len(row_data) - len(order))
-    for k, row in enumerate(order):
-        product, _, reactants = texts[row].partition("\t")
-        entries = row_data[int(numbers[row])]
-        givers = tuple(reactants.split("."))
-        reagents = max((other_molecules(flask, givers) for _, _, flask in entries), key=len)
-        patent = next((patent for _, patent, _ in entries if patent), "")
-        for file, _, _ in entries:
-            flags[k] |= 1 << file
+    merged: dict[tuple[str, str], tuple[Measured, list[Row]]] = {}
+    for measured, rows in reactions:
+        if measured is not None:
+            merged.setdefault((measured.product, measured.reactants), (measured, []))[1].extend(rows)
+    if not merged:
+        raise ValueError("no usable reaction: atom maps missing, unusable, or nothing changes")
+    entries = sorted(merged.values(), key=lambda entry: (entry[0].wide, entry[0].close, entry[0].product[:32]))
+    lines, flags = [], []
+    for measured, rows in entries:
+        givers = measured.reactants.split(".")
+        reagents = max((_other_molecules(row.flask, givers) for row in rows), key=len)
+        patent = next((row.patent for row in rows if row.patent), "")
+        flags.append(sum(1 << file for file in {row.file for row in rows}))
         counts.update(reagents=bool(reagents), patent=bool(patent))
-        lines.append(f"{product}\t{reactants}\t{reagents}\t{patent}")
-    groups, starts = np.unique(wide[order], return_index=True)
-    packed, blocks = index_file.pack_lines(lines)
-    counts["close"] = len(np.unique(np.stack((wide[order], close[order].astype(np.uint64))), axis=1).T)
-    arrays: index_file.Arrays = {
+        lines.append(f"{measured.product}\t{measured.reactants}\t{reagents}\t{patent}")
+    counts["close"] = len({(measured.wide, measured.close) for measured, _ in entries})
+    groups, starts = np.unique(np.array([measured.wide for measured, _ in entries], np.uint64), return_index=True)
+    text, blocks = index_file.pack_lines(lines)
+    return {
         "wide": groups,
-        "starts": np.append(starts, len(order)),
-        "close": close[order],
-        "prints": prints[order],
-        "products": np.array([product_hash(line.partition("\t")[0]) for line in lines], np.uint32),
-        "flags": flags,
-        "text": packed,
+        "starts": np.append(starts, len(entries)),
+        "close": np.array([measured.close for measured, _ in entries]),
+        "prints": np.frombuffer(b"".join(measured.prints for measured, _ in entries), np.uint8).reshape(-1, bits // 8),
+        "products": np.array([index_file.product_hash(measured.product) for measured, _ in entries]),
+        "flags": np.array(flags),
+        "text": text,
         "blocks": blocks,
     }
-    return arrays, counts
+
+
+def _other_molecules(flask: str, givers: Sequence[str]) -> str:
+    """Return the canonical SMILES of the other molecules of a mixture, joined and sorted; ions are separate."""
+    parts = (_canonical(part) for part in flask.split(".") if part)
+    return ".".join(sorted(part for part in parts if part not in givers))
+
+
+@lru_cache(maxsize=20_000)  # reagents recur
+def _canonical(part: str) -> str:
+    return chem.canonical(part) or part

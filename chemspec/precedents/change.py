@@ -28,7 +28,6 @@ class Change:
     wide: int  # hash of the reaction centre
     close: int  # hash of the reaction centre and its neighbours
     givers: tuple[str, ...]  # canonical SMILES of the molecules that contribute atoms to the product, sorted
-    others: tuple[str, ...]  # canonical SMILES of the other molecules, sorted
 
 
 def change_of(reactants: str, product: str, *, seconds: float = 2.0) -> Change | None:
@@ -67,8 +66,8 @@ def _build_change(match: AtomMap, source: Any) -> Change | None:
         return None
     for atom in source.GetAtoms():
         atom.SetAtomMapNum(0)
-    givers, others = map(sorted, split_precursors(match, source, _canonical_part))
-    return Change(*keys, tuple(givers), tuple(others))
+    givers, _ = split_precursors(match, source, _canonical_part)
+    return Change(*keys, tuple(sorted(givers)))
 
 
 def _canonical_part(part: Any) -> str:

@@ -16,21 +16,34 @@ compression.
 import json
 import zlib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from rdkit.Chem import rdFingerprintGenerator
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.system.files import write_bytes_atomic
 
 
 def product_hash(product: str) -> int:
     """Return a 32-bit hash of a product; hits must be compared as text."""
     return int.from_bytes(blake2b(product.encode(), digest_size=4).digest(), "little")
+
+
+def product_fingerprint(smiles: str, bits: int) -> NDArray[np.uint8]:
+    """Return the packed circular fingerprint of a valid molecule (radius 2)."""
+    return np.packbits(_fingerprint_generator(bits).GetFingerprintAsNumPy(mol_from_smiles(smiles)))
+
+
+@cache
+def _fingerprint_generator(bits: int) -> Any:
+    return rdFingerprintGenerator.GetMorganGenerator(radius=2, fpSize=bits)
 
 
 FORMAT = "chemspec precedents 1"
@@ -70,7 +83,7 @@ def read_index(path: Path) -> tuple[Arrays, dict[str, Any]]:
             raise ValueError("it is damaged")
         about = json.loads(head["about"])
         _check_consistency(arrays, about)
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (SafetensorError, ValueError, LookupError, TypeError, AttributeError) as error:
         why = f"part {error} is missing" if isinstance(error, KeyError) else error
         raise ValueError(
             f"{path} is not an index of precedents: {why}; build it again: chemspec precedents build"
@@ -80,21 +93,18 @@ def read_index(path: Path) -> tuple[Arrays, dict[str, Any]]:
 
 def _check_consistency(arrays: Arrays, about: Any) -> None:
     """Raise if arrays are inconsistent, so that no look-up is out of bounds."""
-    if any(arrays[name].dtype != kind for name, kind in TYPES.items()):
-        raise ValueError("its parts have other types")
-    rows = len(arrays["close"])
-    if not rows:
-        raise ValueError("it contains no reaction")
-    if any(len(arrays[name]) != rows for name in ("prints", "products", "flags")) or arrays["prints"].ndim != 2:
-        raise ValueError("its parts have different lengths")
-    starts, blocks = (arrays[name].astype(np.int64) for name in ("starts", "blocks"))
-    for edges, first, last in ((starts, 0, rows), (blocks, 0, len(arrays["text"]))):
-        if not len(edges) or edges[0] != first or edges[-1] != last or (np.diff(edges) < 0).any():
-            raise ValueError("its parts do not fit together")
-    if len(starts) != len(arrays["wide"]) + 1 or len(blocks) != -(-rows // BLOCK) + 1:
+    rows, starts, blocks = len(arrays["close"]), arrays["starts"].astype(np.int64), arrays["blocks"].astype(np.int64)
+    fits = (
+        rows > 0,
+        all(arrays[name].dtype == kind for name, kind in TYPES.items()),
+        all(len(arrays[name]) == rows for name in ("prints", "products", "flags")) and arrays["prints"].ndim == 2,
+        (len(starts), len(blocks)) == (len(arrays["wide"]) + 1, -(-rows // BLOCK) + 1),
+        all((np.diff(edges) >= 0).all() for edges in (starts, blocks)),
+        [*starts[[0, -1]], *blocks[[0, -1]]] == [0, rows, 0, len(arrays["text"])],
+        all(isinstance(name, str) for name in about["files"]),
+    )
+    if not all(fits):
         raise ValueError("its parts do not fit together")
-    if not isinstance(about, dict) or not all(isinstance(name, str) for name in about["files"]):
-        raise ValueError("it has no list of data files")
 
 
 def pack_lines(lines: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.uint32]]:

@@ -7,6 +7,7 @@ import re
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -21,8 +22,7 @@ from chemspec.chem.names import reagents as tables
 from chemspec.chem.names.short_names import match_short_names
 from chemspec.chem.salts import group_molecules
 from chemspec.precedents.change import change_of
-from chemspec.precedents.index_file import product_hash
-from chemspec.precedents.rows import product_fingerprint
+from chemspec.precedents.index_file import product_fingerprint, product_hash
 from chemspec.settings import check_range
 from chemspec.system.files import home_folder
 
@@ -201,13 +201,10 @@ class Precedents:
     def _read_row(self, row: int) -> tuple[str, str, str, str]:
         block, offset = divmod(row, index_file.BLOCK)
         try:
-            product, reactants, reagents, patent = self._read_block(block)[offset].split("\t")
+            product, reactants, reagents, patent = index_file.unpack_block(self._arrays, block)[offset].split("\t")
         except (zlib.error, ValueError, IndexError) as error:  # which the checksums do not tell
             raise ValueError(f"{self.path} is damaged: {error}") from error
         return product, reactants, _without_mining_errors(reagents, product), patent
-
-    def _read_block(self, block: int) -> list[str]:
-        return index_file.unpack_block(self._arrays, block)
 
 
 # `chem.elements` would parse the SMILES, too slow for `MAX_ROWS_FOR_CONDITIONS` reactions of a search.
@@ -311,31 +308,23 @@ def user_index_path() -> Path:
     return Path(chosen).expanduser() if chosen else home_folder() / NAME
 
 
-def index_paths() -> list[Path]:
-    """Return the search path: the user's index and, unless `CHEMSPEC_PRECEDENTS` is set, the built-in one."""
-    if os.environ.get("CHEMSPEC_PRECEDENTS"):
-        return [user_index_path()]
-    shipped = assets_folder() / "precedents" / NAME
-    try:
-        return [user_index_path(), shipped]
-    except RuntimeError:  # a user without a home folder
-        return [shipped]
-
-
 def installed() -> Precedents | None:
-    """Open the first existing index, or return None; it is cached, and reopened when its file was replaced.
+    """Open the user's index or else the built-in one, or return None; cached, and reopened when it was replaced.
 
     ValueError, naming the file, if it is damaged, or `CHEMSPEC_PRECEDENTS` names a missing file.
     """
-    for path in index_paths():
-        if path.is_file():
-            about = path.stat()
-            return _open(path, about.st_mtime_ns, about.st_size)
-    if os.environ.get("CHEMSPEC_PRECEDENTS"):
+    if os.environ.get("CHEMSPEC_PRECEDENTS") and not user_index_path().is_file():
         raise ValueError(
-            f"CHEMSPEC_PRECEDENTS names {index_paths()[0]}, which is not a file; build it: {BUILD_COMMAND}"
+            f"CHEMSPEC_PRECEDENTS names {user_index_path()}, which is not a file; build it: {BUILD_COMMAND}"
         )
-    return None
+    paths = [assets_folder() / "precedents" / NAME]
+    with suppress(RuntimeError):  # a user without a home folder
+        paths.insert(0, user_index_path())
+    path = next(filter(Path.is_file, paths), None)
+    if path is None:
+        return None
+    about = path.stat()
+    return _open(path, about.st_mtime_ns, about.st_size)
 
 
 def installed_if_usable() -> Precedents | None:

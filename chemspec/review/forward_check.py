@@ -13,14 +13,15 @@ answers the most probable one with the product counts. The verdict is "agrees", 
 probability) or "differs". What the rule measured: assets/docs/measurements.md.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from chemspec import chem
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import balance_charges
-from chemspec.chem.stereo_gaps import drop_geometry
+from chemspec.chem.stereo import drop_geometry
 from chemspec.chem.strategy import strategy
 from chemspec.metrics import NO_SAVINGS, Savings, count_savings
 from chemspec.precedents import Found, Precedents
@@ -118,6 +119,15 @@ def find_precedents(index: Precedents | None, step: Step) -> Found | None:
         return None
 
 
+@dataclass
+class _Cached:
+    """What is known of a step."""
+
+    checks: tuple[ForwardCheck, ...] = ()  # with different reagents
+    proposed: ReagentSets | None = None  # None if no reagents were predicted
+    savings: Savings = NO_SAVINGS
+
+
 class StepChecker:
     """Checks steps by the rule of this module; results are cached, so that no query is decoded twice.
 
@@ -135,43 +145,40 @@ class StepChecker:
     ) -> None:
         self.forward, self.reagents, self.index = forward, reagents, index
         self._most = most
-        self._checks: dict[Step, tuple[ForwardCheck, ...]] = {}
-        self._proposals: dict[Step, ReagentSets] = {}
-        self._savings: dict[Step, Savings] = {}
+        self._cache: defaultdict[Step, _Cached] = defaultdict(_Cached)
 
     def check(self, steps: Sequence[Step]) -> list[ForwardCheck | None]:
         """Return the verdict on each step, (product, reactants); None without a forward model, or if it failed."""
         if self.forward is None:
             return [None] * len(steps)
         keys = [_canonical_step(step) for step in steps]
-        self._run_checks(dict.fromkeys(keys, ""))
-        self._check_again(keys, self._usual_reagents)
+        self._run_checks(keys, lambda _: "")
+        self._run_checks(keys, self._usual_reagents)
         self.propose(self._doubtful(keys))
-        self._check_again(keys, self._likeliest_proposal)
-        checks = [_best_check(self._checks.get(key, ())) for key in keys]
-        _drop_oldest(self._checks, self._most)
-        _drop_oldest(self._savings, self._most)
+        self._run_checks(keys, self._likeliest_proposal)
+        checks = [_best_check(self._cache[key].checks) for key in keys]
+        self._drop_oldest(self._most)
         return checks
 
     def savings(self, steps: Iterable[Step]) -> Savings:
         """Return tokens and forward passes of the checks of these steps and of the reagents proposed for them."""
-        return sum((self._savings.get(step, NO_SAVINGS) for step in map(_canonical_step, steps)), NO_SAVINGS)
+        return sum((self._cache[_canonical_step(step)].savings for step in steps), NO_SAVINGS)
 
     def propose(self, steps: Iterable[Step]) -> None:
         """Predict reagents for steps without proposals, in one batch."""
         keys = dict.fromkeys(map(_canonical_step, steps))
-        lacking = [key for key in keys if key not in self._proposals]
+        lacking = [key for key in keys if self._cache[key].proposed is None]
         if self.reagents is None or not lacking:
             return
         reactions = [f"{reactants}>>{product}" for product, reactants in lacking]
         for key, result in zip(lacking, self.reagents.predict(reactions, REAGENT_SETTINGS), strict=True):
-            self._proposals[key] = _reagent_sets(result)
+            self._cache[key].proposed = _reagent_sets(result)
             self._add_savings(key, result)
-        _drop_oldest(self._proposals, max(self._most, len(keys)))
+        self._drop_oldest(max(self._most, len(keys)))
 
     def proposed_sets(self, step: Step) -> ReagentSets | None:
         """Return the reagents proposed for a step so far; None if none were predicted."""
-        return self._proposals.get(_canonical_step(step))
+        return self._cache[_canonical_step(step)].proposed
 
     def _usual_reagents(self, step: Step) -> str:
         """Return the conditions of the nearest precedents, else the usual reagents of the class; may be empty."""
@@ -185,33 +192,29 @@ class StepChecker:
     def _likeliest_proposal(self, step: Step) -> str:
         return next((reagents for reagents, _ in self.proposed_sets(step) or ()), "")
 
-    def _check_again(self, steps: Iterable[Step], reagents_of: Callable[[Step], str]) -> None:
-        self._run_checks({step: reagents for step in self._doubtful(steps) if (reagents := reagents_of(step))})
-
     def _doubtful(self, steps: Iterable[Step]) -> list[Step]:
-        return [
-            step for step in dict.fromkeys(steps) if not any(check.confirmed for check in self._checks.get(step, ()))
-        ]
+        return [step for step in dict.fromkeys(steps) if not any(check.confirmed for check in self._cache[step].checks)]
 
-    def _run_checks(self, reagents_by_step: Mapping[Step, str]) -> None:
-        """Run the forward model on the reactants of steps with added reagents, unless that is cached."""
+    def _run_checks(self, steps: Iterable[Step], reagents_of: Callable[[Step], str]) -> None:
+        """Run the forward model on the reactants of doubtful steps with reagents, unless that is cached."""
         assert self.forward is not None
-        uncached = {
-            step: added
-            for step, added in reagents_by_step.items()
-            if all(check.added != added for check in self._checks.get(step, ()))
-        }
-        if not uncached:
+        added = {step: reagents_of(step) for step in self._doubtful(steps)}
+        asked = [step for step in added if all(check.added != added[step] for check in self._cache[step].checks)]
+        if not asked:
             return
-        flasks = [".".join(filter(None, (reactants, added))) for (_, reactants), added in uncached.items()]
-        for (step, added), result in zip(uncached.items(), self.forward.predict(flasks, FORWARD_SETTINGS), strict=True):
+        flasks = [".".join(filter(None, (step[1], added[step]))) for step in asked]
+        for step, result in zip(asked, self.forward.predict(flasks, FORWARD_SETTINGS), strict=True):
             if result.status != "failed":  # another time it may go well
-                self._checks[step] = (*self._checks.get(step, ()), read_check(step[0], result, added))
+                self._cache[step].checks += (read_check(step[0], result, added[step]),)
                 self._add_savings(step, result)
 
     def _add_savings(self, step: Step, result: DecodeResult) -> None:
         if result.status == "ok":
-            self._savings[step] = self._savings.get(step, NO_SAVINGS) + count_savings(result)
+            self._cache[step].savings += count_savings(result)
+
+    def _drop_oldest(self, most: int) -> None:
+        while len(self._cache) > most:
+            del self._cache[next(iter(self._cache))]
 
 
 def _canonical_step(step: Step) -> Step:
@@ -234,8 +237,3 @@ def _reagent_sets(result: DecodeResult) -> ReagentSets:
         if answer.valid:
             sets.setdefault(balance_charges(answer.canonical), answer.probability)
     return tuple(sets.items())[:MAX_SETS]
-
-
-def _drop_oldest(cache: dict[Step, Any], most: int) -> None:
-    while len(cache) > most:
-        del cache[next(iter(cache))]

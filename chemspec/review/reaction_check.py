@@ -128,18 +128,13 @@ def _with_forward_checks(check: ReactionCheck, product: str, checker: StepChecke
 def judge_predictions(task: Task, query: str, expected: str, result: DecodeResult) -> ReactionCheck:
     """Find the expected side of a reaction among the predictions for the other side."""
     answers = [answer for answer in result.hypotheses if answer.valid]
-    ranks = [
-        rank for rank, answer in enumerate(answers, 1) if matches_expected(task, query, expected, answer.canonical)
-    ]
-    check = ReactionCheck(
-        task, query, expected, 0, len(answers), 0.0, 0, "", _find_problem(task, query, expected), result
-    )
-    if ranks:
-        return replace(check, rank=ranks[0], probability=answer_probability(answers[ranks[0] - 1]))
-    for rank, answer in enumerate(answers, 1):
-        if difference := _describe_near_miss(task, query, expected, answer.canonical):
-            return replace(check, near=rank, nearly=difference)
-    return check
+    ranked = list(enumerate(answers, 1))
+    rank = next((n for n, answer in ranked if matches_expected(task, query, expected, answer.canonical)), 0)
+    probability = answer_probability(answers[rank - 1]) if rank else 0.0
+    misses = ((n, _describe_near_miss(task, query, expected, answer.canonical)) for n, answer in ranked)
+    near, nearly = (0, "") if rank else next((miss for miss in misses if miss[1]), (0, ""))
+    problem = _find_problem(task, query, expected)
+    return ReactionCheck(task, query, expected, rank, len(answers), probability, near, nearly, problem, result)
 
 
 def matches_expected(task: Task, query: str, expected: str, answer: str) -> bool:

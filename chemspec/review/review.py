@@ -105,7 +105,6 @@ def review_result(
     number of first suggestions with precedents, reagents and stock; default: all. `query`: SMILES; default: that of the
     result. `stock`: building blocks that can be bought; None: not looked up.
     """
-    _check_task(task)
     query = query or result.smiles or result.query
     if result.status != "ok":
         return Review(task, query, result)
@@ -120,20 +119,17 @@ def review_result(
         suggestions = rank_suggestions(
             [replace(suggestion, check=checks.get(suggestion.best.canonical)) for suggestion in suggestions]
         )
-    evidence = [
-        replace(item, precedents=find_precedents(checker.index, item.reaction)) if item.best.valid else item
-        for item in suggestions[:described]
-    ]
+    evidence = []
+    for item in suggestions[:described]:
+        if item.best.valid:
+            matches = find_precedents(checker.index, item.reaction)
+            listed = () if stock is None or task != "retro" else stock_marks(item.best.canonical, stock)
+            item = replace(item, precedents=matches, stock=listed)
+        evidence.append(item)
     if task == "retro":
         checker.propose(item.reaction for item in evidence if item.best.valid and item.reagents[1] != FROM_PRECEDENTS)
         evidence = [
-            replace(
-                item,
-                proposed=checker.proposed_sets(item.reaction) or (),
-                stock=() if stock is None else stock_marks(item.best.canonical, stock),
-            )
-            if item.best.valid
-            else item
+            replace(item, proposed=checker.proposed_sets(item.reaction) or ()) if item.best.valid else item
             for item in evidence
         ]
     return Review(task, query, result, (*evidence, *suggestions[len(evidence) :]), checks)
@@ -149,7 +145,8 @@ class Reviewer:
     def __init__(
         self, task: Task, engines: Mapping[Task, Predictor], stock: Stock | None, index: Precedents | None
     ) -> None:
-        _check_task(task)
+        if TASKS.lookup(task).whole:
+            raise ValueError(f"there is no review of {task}; it is for products and precursors")
         self.task, self.stock = task, stock
         self.checker = StepChecker(engines.get("forward"), engines.get("reagents"), index, most=MAX_CACHED)
 
@@ -163,11 +160,6 @@ class Reviewer:
     def rows(self, results: Sequence[DecodeResult]) -> list[tuple[dict[str, Any], list[list[str]]]]:
         """Return for each result its review as a document, and the cells of its predictions, see `answer_cells`."""
         return [(review_document(review), answer_cells(review)) for review in self.review(results)]
-
-
-def _check_task(task: Task) -> None:
-    if TASKS.lookup(task).whole:
-        raise ValueError(f"there is no review of {task}; it is for products and precursors")
 
 
 def review_document(review: Review) -> dict[str, Any]:
@@ -238,20 +230,16 @@ def review_table(review: Review) -> list[dict[str, Any]]:
 
 def answer_cells(review: Review) -> list[list[str]]:
     """Return for each prediction, in the model's order, its cells of `ANSWER_COLUMNS`."""
-    by_answer = {answer.smiles: suggestion for suggestion in review.suggestions for answer in suggestion.members}
-    empty = [""] * len(ANSWER_COLUMNS)  # of answers that are not shown
-    return [
-        _answer_cells(answer, suggestion, review) if (suggestion := by_answer.get(answer.smiles)) else empty
-        for answer in review.result.hypotheses
-    ]
-
-
-def _answer_cells(answer: Hypothesis, suggestion: Suggestion, review: Review) -> list[str]:
-    check, is_best = review.check_of(answer), answer is suggestion.best
-    reagents, stock = _plain_words(suggestion.reagents[0]), "; ".join(filter(None, suggestion.stock))
-    cells = [str(suggestion.rank), suggestion.name if suggestion.step else "", describe_check(check)]
-    chance = f"{suggestion.probability:.4f}" if suggestion.calibrated else ""
-    return [*cells, *([reagents, stock, "; ".join(suggestion.problems), chance] if is_best else [""] * 4)]
+    cells = {}
+    for item in review.suggestions:
+        chance = f"{item.probability:.4f}" if item.calibrated else ""
+        stock = "; ".join(filter(None, item.stock))
+        of_best = [_plain_words(item.reagents[0]), stock, "; ".join(item.problems), chance]
+        for answer in item.members:
+            more = of_best if answer is item.best else [""] * len(of_best)
+            check = describe_check(review.check_of(answer))
+            cells[answer.smiles] = [str(item.rank), item.name if item.step else "", check, *more]
+    return [cells.get(answer.smiles, [""] * len(ANSWER_COLUMNS)) for answer in review.result.hypotheses]
 
 
 def _plain_words(reagents: str) -> str:

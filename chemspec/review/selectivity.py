@@ -6,7 +6,7 @@ its end, and the formula is the same, halogens counted as one element, by guesse
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,12 +72,22 @@ def find_selectivity(query: str, suggestions: Sequence[Suggestion]) -> tuple[Sel
     with rdBase.BlockLogs():
         flask = mol_from_smiles(query)
         molecules = Chem.GetMolFrags(flask)
+        number = {atom: number for number, atoms in enumerate(molecules) for atom in atoms}
         ranks = list(Chem.CanonicalRankAtoms(flask, breakTies=False))
         for suggestion in candidates:
-            for key, atom in _ends(suggestion, molecules, ranks):
-                groups[key].append((atom, suggestion))
-    first = [group for group in groups.values() if group[0][1].rank == 1]
-    choices = filter(None, (_choice(query, group, molecules, ranks) for group in first))
+            assert suggestion.step is not None
+            product, (pair,) = mol_from_smiles(suggestion.best.canonical), suggestion.step.made
+            first, second = (suggestion.step.origin[atom] for atom in pair)
+            alike = product.GetBondBetweenAtoms(*pair).GetBondTypeAsDouble(), _formula(product)
+            if number[first] != number[second]:
+                groups[number[first], ranks[second], alike].append((first, suggestion))
+                groups[number[second], ranks[first], alike].append((second, suggestion))
+    choices = []
+    for group in groups.values():
+        here = number[group[0][0]]
+        if group[0][1].rank == 1 and (sites := _sites(group, molecules[here], ranks)):
+            calibrated = all(suggestion.calibrated for _, suggestion in group)
+            choices.append(Selectivity(query.split(".")[here], sites, calibrated))
     return tuple(sorted(choices, key=lambda choice: -choice.sites[1].probability))
 
 
@@ -88,37 +98,22 @@ def _joins_two(suggestion: Suggestion) -> bool:
     return not (step.carbon_moves or step.bond_shifted or step.unlikely)
 
 
-def _ends(suggestion: Suggestion, molecules: Any, ranks: Sequence[int]) -> Iterator[tuple[object, int]]:
-    """Yield for both ends of the new bond what products that differ in this end have in common, and its atom."""
-    assert suggestion.step is not None
-    product, (pair,) = mol_from_smiles(suggestion.best.canonical), suggestion.step.made
-    ends = [suggestion.step.origin[atom] for atom in pair]
-    here, there = (_number(molecules, atom) for atom in ends)
-    order = product.GetBondBetweenAtoms(*pair).GetBondTypeAsDouble()
+def _formula(product: Any) -> frozenset[tuple[str, int]]:
     formula: Counter[str] = Counter()
     for element, count in re.findall(r"([A-Z][a-z]?)(\d*)", CalcMolFormula(product)):
         formula["halogen" if element in HALOGENS else element] += int(count or 1)
-    if here != there:
-        alike = order, frozenset(formula.items())
-        yield (here, ranks[ends[1]], alike), ends[0]
-        yield (there, ranks[ends[0]], alike), ends[1]
+    return frozenset(formula.items())
 
 
-def _number(molecules: Any, atom: int) -> int:
-    return next(number for number, atoms in enumerate(molecules) if atom in atoms)
-
-
-def _choice(
-    query: str, group: Sequence[tuple[int, Suggestion]], molecules: Any, ranks: Sequence[int]
-) -> Selectivity | None:
-    number = _number(molecules, group[0][0])
+def _sites(group: Sequence[tuple[int, Suggestion]], molecule: Sequence[int], ranks: Sequence[int]) -> tuple[Site, ...]:
+    """Return the atoms of a molecule between which there is a choice, the likeliest first; empty without one."""
     members: dict[int, list[tuple[int, Suggestion]]] = defaultdict(list)
     for atom, suggestion in group:
         members[ranks[atom]].append((atom, suggestion))
     sites = [
         Site(
-            molecules[number].index(same[0][0]),
-            tuple(index for index, atom in enumerate(molecules[number]) if ranks[atom] == rank),
+            molecule.index(same[0][0]),
+            tuple(index for index, atom in enumerate(molecule) if ranks[atom] == rank),
             min(1.0, sum(suggestion.probability for _, suggestion in same)),
             tuple(suggestion.rank for _, suggestion in same),
         )
@@ -126,5 +121,5 @@ def _choice(
     ]
     sites.sort(key=lambda site: -site.probability)
     if len(sites) < 2 or sites[1].probability < MIN_SECOND or sum(site.probability for site in sites) < MIN_TOTAL:
-        return None
-    return Selectivity(query.split(".")[number], tuple(sites), all(suggestion.calibrated for _, suggestion in group))
+        return ()
+    return tuple(sites)

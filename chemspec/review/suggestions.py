@@ -9,7 +9,7 @@ from chemspec.asset_files import read_asset_table
 from chemspec.chem.flask_check import atoms_by_molecule, missing_or_conflicting
 from chemspec.chem.names.reagents import name_in_list
 from chemspec.chem.query import drop_stereo
-from chemspec.chem.stereo_gaps import drop_geometry, geometry, open_stereo
+from chemspec.chem.stereo import drop_geometry, geometry, open_stereo
 from chemspec.chem.stoichiometry import extra_copies, lost_labels, missing_elements, missing_labels, strategy_of_step
 from chemspec.chem.strategy import BYSTANDERS, FOLDER, Strategy
 from chemspec.chem.weapons_convention import refusal
@@ -101,7 +101,7 @@ class Suggestion:
         """Stereochemistry that a forward prediction makes and leaves open, in words."""
         if self.task != "forward" or self.step is None:
             return ()
-        bonds, centres = open_stereo(self.query, self.best.canonical, self.step)
+        bonds, centres = open_stereo(self.query, self.best.canonical, self.step.origin, self.step.lost)
         lines = []
         if bonds and not self.alternatives:
             lines.append("E/Z is not set" if bonds == 1 else f"E/Z of {bonds} double bonds is not set")

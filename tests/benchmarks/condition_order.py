@@ -70,7 +70,7 @@ def main(
     """Compare two orders of conditions, and precedents with and without the same lost atoms."""
     index = installed()
     assert index is not None
-    index._read_block = lru_cache(4000)(index._read_block)  # type: ignore[method-assign]
+    index._read_row = lru_cache(200_000)(index._read_row)  # type: ignore[method-assign]
     numbers = list(range(len(index)))
     random.Random(seed).shuffle(numbers)
     right: defaultdict[int, list[int]] = defaultdict(lambda: [0, 0, 0])

@@ -26,7 +26,7 @@ from chemspec.chem.read import reaction_files
 from chemspec.chem.read.molfile import split_lines as numbered_lines
 from chemspec.chem.trial import RDKIT_ERRORS
 from chemspec.io.readers import decode_text, read_text
-from chemspec.plan.prices import inchikey
+from chemspec.plan.stock import inchikey
 
 KINDS = {
     ".mol": "molfile",

@@ -58,17 +58,18 @@ def test_a_hazard_is_told_and_none_of_harmless_mixtures(left: str, right: str, w
 
 
 def test_every_pattern_of_the_tables_can_be_read_and_every_set_is_used() -> None:
-    sets, needs, conflicts = flask_check._sets(), flask_check._needs(), flask_check._conflicts()
-    patterns = [group for item in sets.values() for group in (*item.anywhere, *item.agents)]
-    patterns += [group for conflict in conflicts for group in (*conflict.agent, *conflict.unless, (conflict.group,))]
-    patterns += [group for groups, _ in flask_check._hazard_rows() for group in groups]
-    patterns += [(need.reactants,) for lines in needs.values() for need in lines if need.reactants != "-"]
-    assert [smarts for group in patterns for smarts in group if mol_from_smarts(smarts) is None] == []
-    used = {id(item) for lines in needs.values() for need in lines for item in need.sets}
-    assert [name for name, item in sets.items() if id(item) not in used] == []
+    needs = [need for _, need in flask_check._needs()]
+    texts = [text for _, _, *texts in flask_check._table("flask_sets") for text in texts]
+    texts += [text for row in flask_check._table("flask_conflicts") for text in row[:3]]
+    texts += [patterns for patterns, _ in flask_check._table("hazards")]
+    texts += [need.reactants for need in needs if need.reactants != "-"]
+    patterns = [smarts for text in texts for pattern in text.split() for smarts in pattern.split(".")]
+    assert [smarts for smarts in patterns if mol_from_smarts(smarts) is None] == []
+    used = {item.phrase for need in needs for item in need.sets}
+    assert [name for name, phrase, *_ in flask_check._table("flask_sets") if phrase not in used] == []
 
 
 def test_every_class_of_the_table_of_needs_is_a_class_of_reactions() -> None:
     lines = (Path(flask_check.__file__).with_name("reaction_classes.tsv")).read_text(encoding="utf-8").splitlines()
     names = {line.split("\t")[1] for line in lines if line and not line.startswith("#")}
-    assert set(flask_check._needs()) - names == set()
+    assert {name for classes, _ in flask_check._needs() for name in classes} - names == set()

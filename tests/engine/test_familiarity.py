@@ -14,7 +14,7 @@ from small import tiny_folder
 from chemspec.engine import familiarity
 from chemspec.engine.engine import Engine
 from chemspec.engine.familiarity import Familiarity, ProductFingerprints
-from chemspec.precedents.rows import product_fingerprint
+from chemspec.precedents.index_file import product_fingerprint
 from chemspec.settings import DecodeSettings
 
 KNOWN = ["CC(=O)Nc1ccccc1", "CCO", "c1ccc(-c2ccncc2)cc1", "CCN(CC)CC(=O)Nc1c(C)cccc1C"]

@@ -20,7 +20,7 @@ from chemspec.jobs import job_queue, jobs, store
 from chemspec.jobs.jobs import JOBS
 from chemspec.jobs.uploads import Sheet
 from chemspec.plan.expand import Expander
-from chemspec.plan.prices import PriceList
+from chemspec.plan.stock import PriceList
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache, files
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer

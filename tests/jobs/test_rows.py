@@ -20,8 +20,7 @@ from chemspec.jobs import jobs, rows, uploads, worker
 from chemspec.jobs.jobs import Job
 from chemspec.jobs.uploads import Sheet
 from chemspec.model.checkpoint import digest_of_folder
-from chemspec.plan.prices import Offer, PriceList, inchikey
-from chemspec.plan.stock import Stock
+from chemspec.plan.stock import Offer, PriceList, Stock, inchikey
 from chemspec.review.forward_check import StepChecker
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis

@@ -12,7 +12,7 @@ from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.plan import prices
+from chemspec.plan import stock as prices
 from chemspec.plan.stock import load_stock
 
 

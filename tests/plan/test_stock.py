@@ -12,8 +12,7 @@ from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.plan.prices import inchikey
-from chemspec.plan.stock import BUILT_IN, Stock, load_stock, parse_stock
+from chemspec.plan.stock import BUILT_IN, Stock, inchikey, load_stock, parse_stock
 
 ETHANOL, ANILINE = "LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "PAYRUJLWNCNPSJ-UHFFFAOYSA-N"
 

@@ -72,7 +72,7 @@ def empty(own: files.Arrays) -> files.Arrays:
         (lambda _: {}, {}, "is not an index of precedents"),
         (lambda _: {}, {"files": [1]}, "is not an index of precedents"),
         (lambda _: {}, {"files": None}, "is not an index of precedents"),
-        (empty, {"files": []}, "contains no reaction"),
+        (empty, {"files": []}, "do not fit together"),
     ],
 )
 def test_parts_that_do_not_fit_are_refused(index: Path, change, about, why: str) -> None:  # type: ignore[no-untyped-def]

@@ -15,7 +15,7 @@ from rdkit.Chem import rdFingerprintGenerator
 from chemspec import chem
 from chemspec.precedents import Precedents, in_words, search
 from chemspec.precedents.build import build_index
-from chemspec.precedents.rows import product_fingerprint
+from chemspec.precedents.index_file import product_fingerprint
 from chemspec.precedents.search import _tanimoto_similarity
 
 AMIDE = ("CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1")

@@ -8,9 +8,8 @@ import numpy as np
 import streamlit as st
 
 from chemspec.jobs import uploads
-from chemspec.plan import prices
 from chemspec.plan import stock as lists
-from chemspec.plan.stock import Stock
+from chemspec.plan.stock import PriceList, Stock
 from chemspec.ui.common import escaping
 
 _LISTS, _OWN = "stock_lists", "stock_own"  # where a session keeps the choice
@@ -23,7 +22,7 @@ def built_in_stock(names: tuple[str, ...]) -> Stock:
     return lists.load_stock(names) if names else Stock({})
 
 
-def visitor_lists() -> tuple[tuple[str, ...], prices.PriceList | None]:
+def visitor_lists() -> tuple[tuple[str, ...], PriceList | None]:
     """Return the names of the built-in lists that the visitor chose, and the visitor's own price list."""
     state = st.session_state
     return tuple(state.get(_LISTS, lists.BUILT_IN)), state.get(_OWN, (None, None))[1]
@@ -63,7 +62,7 @@ def show_stock_menu() -> None:
             _show_price_list(*uploaded)
 
 
-def _show_price_list(name: str, price_list: prices.PriceList) -> None:
+def _show_price_list(name: str, price_list: PriceList) -> None:
     priced = sum(offer.price is not None for offer in price_list.offers.values())
     st.markdown(f"**{escaping.plain_text(name)}**: {len(price_list.offers):,} molecules, {priced:,} with a price")
     show_unread_lines(price_list.faults)
@@ -97,9 +96,9 @@ def _read_uploaded_list() -> None:
     state[_OWN] = (name, price_list)
 
 
-def read_price_list(raw: bytes, name: str) -> prices.PriceList:
+def read_price_list(raw: bytes, name: str) -> PriceList:
     """Return the offers of an uploaded price list, read by a process with limits; raises ValueError if it cannot."""
-    return msgspec.json.decode(uploads.read_stock(raw, name, uploads.PRICES), type=prices.PriceList)
+    return msgspec.json.decode(uploads.read_stock(raw, name, uploads.PRICES), type=PriceList)
 
 
 def read_own_stock(raw: bytes, name: str) -> tuple[Stock, tuple[str, ...]]:
@@ -107,5 +106,5 @@ def read_own_stock(raw: bytes, name: str) -> tuple[Stock, tuple[str, ...]]:
     content = uploads.read_stock(raw, name, uploads.STOCK)
     if content.startswith(b"["):
         return Stock({name: np.array(msgspec.json.decode(content, type=list[str]), dtype="S27")}), ()
-    priced = msgspec.json.decode(content, type=prices.PriceList)
+    priced = msgspec.json.decode(content, type=PriceList)
     return Stock({name: np.unique(np.array([*priced.offers], dtype="S27"))}, priced.offers), priced.faults

@@ -66,10 +66,9 @@ def names(_: Any) -> Callable[[str, str], object]:
 
 
 def stock(_: Any) -> Callable[[str, str], object]:
-    from chemspec.plan import prices
     from chemspec.plan import stock as lists
 
-    return lambda text, name: (prices.inchikey(text), refused(lambda: lists.parse_stock(text.encode(), f"x.{name}")))
+    return lambda text, name: (lists.inchikey(text), refused(lambda: lists.parse_stock(text.encode(), f"x.{name}")))
 
 
 def upload(_: Any) -> Callable[[str, str], object]:

@@ -1,12 +1,15 @@
-"""Find stereocentres and double bonds whose configuration a mapped reaction changes, or keeps, against the rules."""
+"""Stereochemistry that a mapped reaction changes, or keeps, against the rules, and that a product leaves open."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
-from rdkit import Chem
+from rdkit import Chem, rdBase
 
 from chemspec.chem.atom_maps import AtomMap
-from chemspec.chem.parsing import fixed_pattern
+from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
+from chemspec.chem.query import canonical
 
 # Whether the two neighbours that tell the side of a double bond are across from each other.
 _TRANS = {
@@ -21,6 +24,11 @@ _MITSUNOBU = ("[NX2](C(=O)[O,N])=[NX2]C(=O)[O,N]", "[PX3]")
 _NUCLEOPHILES = ("N", "O", "S")
 _PHOSPHINE = "[PX3;!$(P~[O,N,F,Cl,Br,I])]"
 _HALOGENS = ("F", "Cl", "Br", "I")
+
+_WORDS = {Chem.BondStereo.STEREOE: "E", Chem.BondStereo.STEREOZ: "Z"}
+# Nitrogen that inverts, and of imines, amidines and guanidines whose E and Z are not told apart.
+_LOOSE = "[$([NX3;+0]),$([NX2;H1]=C),$([NX2;!$(N-[N,O])]=C-[NX3])]"
+_CENTRE, _DOUBLE_BOND = Chem.StereoType.Atom_Tetrahedral, Chem.StereoType.Bond_Double
 
 
 def changed_centres(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, ...], ...]:
@@ -173,3 +181,57 @@ def flipped_double_bonds(match: AtomMap, left: Any, right: Any) -> tuple[tuple[i
 def _ends(bond: Any) -> tuple[int, int]:
     first, second = sorted((bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()))
     return first, second
+
+
+def drop_geometry(smiles: str) -> str:
+    """Return the canonical SMILES without E and Z, and with its stereocentres."""
+    flat = re.sub(r"[/\\]", "", smiles)
+    return smiles if flat == smiles else canonical(flat) or smiles
+
+
+@lru_cache(maxsize=4000)
+def geometry(smiles: str) -> str:
+    """Return E or Z of the double bonds that have one, in an order that isomers share; may be empty."""
+    with rdBase.BlockLogs():
+        mol = mol_from_smiles(smiles)
+        ranks = list(Chem.CanonicalRankAtoms(mol, includeChirality=False))
+        bonds = [(sorted(ranks[atom] for atom in atoms), atoms) for kind, atoms, _ in _elements(mol) if kind != _CENTRE]
+        words = [_WORDS.get(mol.GetBondBetweenAtoms(*atoms).GetStereo(), "?") for _, atoms in sorted(bonds)]
+    return "E/Z not set" if set(words) == {"?"} else ",".join(words)
+
+
+def open_stereo(reactants: str, product: str, origin: Sequence[int], lost: Collection[int]) -> tuple[int, int]:
+    """Return how many double bonds and stereocentres a reaction makes without setting them.
+
+    What the reactants leave open themselves does not count, nor do the centres `lost`. `origin` has for each atom of
+    the product that of the reactants.
+    """
+    with rdBase.BlockLogs():
+        before = {frozenset(atoms) for _, atoms, is_open in _elements(mol_from_smiles(reactants)) if is_open}
+        target = mol_from_smiles(product)
+        loose = {hit[0] for hit in target.GetSubstructMatches(fixed_pattern(_LOOSE))}
+        kinds = [
+            kind
+            for kind, atoms, is_open in _elements(target)
+            if is_open
+            and loose.isdisjoint(atoms)
+            and frozenset(origin[atom] for atom in atoms) not in before
+            and atoms[0] not in lost
+        ]
+    return kinds.count(_DOUBLE_BOND), kinds.count(_CENTRE)
+
+
+def _elements(mol: Any) -> Iterator[tuple[Any, tuple[int, ...], bool]]:
+    """Yield double bonds and centres that have a stereochemistry: kind, atoms, and whether it is not set.
+
+    Cumulated double bonds (azides, isocyanates, allenes) have no E and Z, though RDKit lists them.
+    """
+    for item in Chem.FindPotentialStereo(mol):
+        atoms: tuple[int, ...] = (item.centeredOn,)
+        if item.type == _DOUBLE_BOND:
+            bond = mol.GetBondWithIdx(item.centeredOn)
+            atoms = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+            if any(mol.GetAtomWithIdx(atom).GetHybridization() == Chem.HybridizationType.SP for atom in atoms):
+                continue
+        if item.type in (_CENTRE, _DOUBLE_BOND):
+            yield item.type, atoms, item.specified == Chem.StereoSpecified.Unspecified
