@@ -109,7 +109,7 @@ def test_an_interrupted_preparation_goes_on(retro_csv: Path, tmp_path: Path, mon
     shards[2].rename(shards[2].with_suffix(".partial"))
     (tmp_path / "out" / "train.npz").unlink()
     made = []
-    monkeypatch.setattr(module, "write_shard", lambda *job: made.append(job[1]) or write_shard(*job))
+    monkeypatch.setattr(module, "write_shard", lambda job, **more: made.append(job[1]) or write_shard(job, **more))
     assert prepare([retro_csv], tmp_path / "out", RETRO, workers=1) == whole
     assert made == [8, 16]
     assert same(Pairs.load(tmp_path / "out" / "train.npz"), before)
