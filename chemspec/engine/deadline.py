@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import log2
-from typing import Any, Protocol
+from typing import Any
 
 from chemspec.engine import distinct
 from chemspec.engine.queries import PreparedQuery
-from chemspec.settings import DecodeSettings, Task, check_positive
+from chemspec.settings import DecodeSettings, check_positive
 from chemspec.types import Cost, DecodeResult, Pass, Within
 
 Clock = Callable[[], float]
@@ -22,16 +22,6 @@ Clock = Callable[[], float]
 # of 40 built-in queries, 1.3 for a width of 2 and 2.0 for 50. A beam goes on until no live hypothesis can overtake.
 PASSES, PASSES_PER_DOUBLING = 1.15, 0.15
 NOT_READY = "no answer was complete within {:g} s; give more time"
-
-
-class Model(Protocol):
-    """What a deadline needs of an engine."""
-
-    @property
-    def task(self) -> Task: ...  # noqa: D102
-    def cost(self) -> Cost: ...  # noqa: D102
-    def prepare(self, text: str) -> PreparedQuery: ...  # noqa: D102
-    def stream(self, query: Any, settings: DecodeSettings) -> Iterator[Pass | DecodeResult]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -96,7 +86,7 @@ def check_settings(settings: DecodeSettings, seconds: float) -> None:
 
 
 def lists_within(
-    engine: Model,
+    engine: Any,
     query: PreparedQuery,
     settings: DecodeSettings,
     *,
@@ -158,7 +148,7 @@ def _widest_affordable(settings: DecodeSettings, width: int, pace: Pace, cost: C
 
 
 def predict_within(
-    engine: Model, text: str, seconds: float, settings: DecodeSettings, *, clock: Clock = time.perf_counter
+    engine: Any, text: str, seconds: float, settings: DecodeSettings, *, clock: Clock = time.perf_counter
 ) -> DecodeResult:
     """Predict for one query within some seconds, which begin with this call and are kept to one forward pass.
 
