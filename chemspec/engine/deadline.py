@@ -161,7 +161,7 @@ def predict_within(
     began = clock()
     query = engine.prepare(text)
     if query.refusal is not None:
-        return query.refusal
+        return query.refusal  # type: ignore[no-any-return]
     *_, last = lists_within(engine, query, settings, began=began, seconds=seconds, clock=clock)
     return last
 

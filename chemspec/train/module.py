@@ -132,8 +132,9 @@ def run(
     Writes `checkpoints`, `log.csv` and, with this description, `settings.json` to `out`. A run to resume must have the
     same `FIXED` values. Raises KeyboardInterrupt on Ctrl-C, after `checkpoints/last.ckpt` was written.
     """
-    settings, config, last = module.settings, module.model.config, out / "checkpoints" / "last.ckpt"
-    whole = {**description, "model": config.to_json(), "train": asdict(settings)}  # type: ignore[operator]
+    settings, last = module.settings, out / "checkpoints" / "last.ckpt"
+    config: Any = module.model.config
+    whole = {**description, "model": config.to_json(), "train": asdict(settings)}
     done = _steps_done(out, resume, whole)
     out.mkdir(parents=True, exist_ok=True)
     write_text_atomic(out / "settings.json", json.dumps(whole, indent=1))

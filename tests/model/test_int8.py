@@ -143,7 +143,9 @@ def test_without_a_kernel_int8_is_refused_with_a_remedy(folder: Path) -> None:
 
 @pytest.mark.parametrize("runtime", ["torch", "graphs"])
 def test_other_runtimes_refuse_it(folder: Path, runtime: str) -> None:
-    with pytest.raises(ValueError, match=f"by the native runtime on a CPU, not by the {runtime} runtime"):
+    with pytest.raises(
+        ValueError, match=f"not computed by the {runtime} runtime on cpu: native computes fp32 and int8"
+    ):
         Engine.load(folder, dtype="int8", device="cpu", runtime=runtime)
 
 
