@@ -113,7 +113,7 @@ class Engine:
         backend, runtime = loaded.backend(requested)
         config = replace(requested, runtime=runtime)
         loop_library()  # compiled or loaded now rather than during the first prediction
-        measured, problem = confidence.load_if_usable(loaded.folder, loaded.digest)
+        measured, problem = confidence.load_confidence(loaded.folder, loaded.digest)
         return cls(
             name=loaded.name,
             task=loaded.task,

@@ -23,8 +23,8 @@ int main() {
         for (int row = 0; row < rows; row++) {
           const float scale = quantise(x.data() + row * in, in, bytes.data());
           for (int o = 0; o < out; o++) {
-            int32_t sum = 0;
-            for (int i = 0; i < in; i++) sum += (int(int8_t(bytes[i] - Product::SHIFT))) * weight[o * in + i];
+            double sum = 0;  // GCC 12 vectorises a sum of such integers wrongly
+            for (int i = 0; i < in; i++) sum += double(int8_t(bytes[i] - Product::SHIFT)) * weight[o * in + i];
             expected[row * out + o] = std::max(0.0f, float(sum) * scale * scales[o] + bias[o]);
           }
         }
