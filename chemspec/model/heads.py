@@ -41,6 +41,8 @@ class HeadsConfig(StoredConfig):
     feedforward: int = 256
 
     def __post_init__(self) -> None:
+        if self.style not in ("blockwise", "medusa"):
+            raise ValueError(f"style {self.style!r} is not blockwise or medusa")
         for name in ("vocab_size", "d_model", "heads", "feedforward"):
             check_range(name, getattr(self, name), 1, MOST_WIDTH)
 
