@@ -68,8 +68,6 @@ def prepare(
         texts = (text for *_, shard in jobs for pair in _read_pairs(shard) for text in pair)
         tokenizer = Tokenizer.build(texts, min_count=settings.min_count, first=tokenizer.tokens if tokenizer else ())
     packed, rare = _encode_pairs(jobs, tokenizer, settings)
-    if not len(packed):
-        raise ValueError(_no_reaction_message(files, settings, rare, sum(counts.values())))
     _write_vocabulary(tokenizer, out, name)
     packed.save(out / f"{name}.npz")
     report = {
@@ -175,7 +173,7 @@ def _write_vocabulary(tokenizer: Tokenizer, out: Path, name: str) -> None:
 
 
 def _encode_pairs(jobs: Sequence[Job], tokenizer: Tokenizer, settings: DataSettings) -> tuple[Pairs, int]:
-    """Return the pairs as token ids, and the number of those left out because of rare tokens."""
+    """Return the pairs as token ids, and the number of those left out because of rare tokens; ValueError for none."""
     rare = 0
     parts: dict[str, list[Pairs]] = {}
     for file, _, _, shard in jobs:
@@ -189,7 +187,16 @@ def _encode_pairs(jobs: Sequence[Job], tokenizer: Tokenizer, settings: DataSetti
                 answers.append(answer_ids)
         parts.setdefault(file.name, []).append(Pairs(RaggedArray.pack(sources), RaggedArray.pack(answers)))
     files = {name: Pairs.join(file_parts) for name, file_parts in parts.items()}
-    return Pairs.join(_limit_shares(files, settings)), rare
+    packed = Pairs.join(_limit_shares(files, settings))
+    if not len(packed):
+        rows = sum(job[2] for job in jobs)
+        columns = ", ".join((*settings.leave_out, *settings.only)) or "none"
+        raise ValueError(
+            f"no usable reaction in the {rows} rows of {', '.join(files)}: {rare} pairs have a token outside the "
+            f"vocabulary (min_count is {settings.min_count}); the other rows have no usable atom maps, over "
+            f"{settings.max_tokens} tokens or a held-out product, or are left out by a column ({columns})"
+        )
+    return packed, rare
 
 
 def _limit_shares(files: Mapping[str, Pairs], settings: DataSettings) -> list[Pairs]:
@@ -204,16 +211,3 @@ def _limit_shares(files: Mapping[str, Pairs], settings: DataSettings) -> list[Pa
             pairs = pairs.pick(np.sort(order[: int(len(pairs) * shares[name] * whole / sizes[name])]))
         result.append(pairs)
     return result
-
-
-def _no_reaction_message(files: Sequence[Path], settings: DataSettings, rare: int, rows: int) -> str:
-    start = f"no usable reaction in the {rows} rows of {', '.join(str(file) for file in files)}"
-    if rare:
-        return (
-            f"{start}: each of the {rare} pairs has a token that is not in the vocabulary; "
-            f"lower min_count ({settings.min_count}) or give another vocabulary"
-        )
-    causes = ["atom maps missing or unusable", f"more than {settings.max_tokens} tokens"]
-    causes += [f"left out by {column}" for column in (*settings.leave_out, *settings.only)]
-    causes += ["a product that is held out"] if settings.hold_out or settings.apart_from else []
-    return f"{start}: {', or '.join(causes)}"

@@ -7,8 +7,8 @@ same to the last bit as without a deadline, and never a part of a search; if the
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from math import log2
 from typing import Any
 
@@ -39,35 +39,17 @@ class Pace:
         return self.setup + self.factor * passes * cost(width) + self.writing * width
 
 
+@dataclass
 class _TimedSearch:
-    """One search, run pass by pass until it is complete or the deadline is over; an abandoned one has no result."""
+    """A search that ran pass by pass; one that was abandoned at the deadline has no result."""
 
-    def __init__(
-        self, events: Iterable[Pass | DecodeResult], end: float, clock: Clock, before_pass: Callable[[], None]
-    ) -> None:
-        self.passes: list[Pass] = []
-        self.result: DecodeResult | None = None
-        self._times = [clock()]
-        if self._times[0] >= end:
-            return
-        for event in events:
-            self._times.append(clock())
-            if isinstance(event, DecodeResult):
-                self.result = event
-                return
-            self.passes.append(event)
-            if self._times[-1] >= end:
-                return
-            before_pass()
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of the whole search."""
-        return self._times[-1] - self._times[0]
+    times: list[float]  # of its begin, of every pass, and of its result
+    passes: list[Pass] = field(default_factory=list)
+    result: DecodeResult | None = None
 
     def measure_pace(self, cost: Cost) -> Pace:
         """Return the pace of a complete greedy search."""
-        began, *pass_ends, written = self._times
+        began, *pass_ends, written = self.times
         first, *later = [cost(item.computed) for item in self.passes]
         factor = (pass_ends[-1] - pass_ends[0]) / sum(later) if later else 1.0
         setup = max(0.0, pass_ends[0] - began - factor * first)
@@ -106,9 +88,19 @@ def lists_within(
 
     def run(search: DecodeSettings) -> _TimedSearch:
         nonlocal passes
-        done = _TimedSearch(engine.stream(query, search), end, clock, before_pass)
-        passes += len(done.passes)
-        return done
+        timed = _TimedSearch([clock()])
+        events = engine.stream(query, search) if timed.times[0] < end else ()
+        for event in events:
+            timed.times.append(clock())
+            if isinstance(event, DecodeResult):
+                timed.result = event
+                break
+            timed.passes.append(event)
+            passes += 1
+            if timed.times[-1] >= end:
+                break
+            before_pass()
+        return timed
 
     def mark(result: DecodeResult, width: int, abandoned: int = 0) -> DecodeResult:
         if settings.distinct:
@@ -136,7 +128,7 @@ def lists_within(
         yield answer
         if result.status != "ok" or (width >= settings.n and len(answer.hypotheses) >= settings.n):
             return
-        pace = replace(pace, factor=pace.factor * search.seconds / estimate)
+        pace = replace(pace, factor=pace.factor * (search.times[-1] - search.times[0]) / estimate)
 
 
 def _widest_affordable(settings: DecodeSettings, width: int, pace: Pace, cost: Cost, left: float) -> int | None:

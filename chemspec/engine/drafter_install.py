@@ -47,15 +47,12 @@ def install_drafter(folder: Path, kind: str, target: Path) -> Path:
     else:
         checkpoint.load_drafter(folder, tokenizer=loaded.tokenizer, target=loaded.digest)
     final = drafter_folder(target, kind)
-    partial, old = final.with_name(f"{kind}.partial"), final.with_name(f"{kind}.old")
-    for left in (partial, old):
-        shutil.rmtree(left, ignore_errors=True)
+    partial = final.with_name(f"{kind}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     for name in FILES:
         if (folder / name).is_file():
             shutil.copyfile(folder / name, partial / name)
-    if final.is_dir():
-        final.rename(old)
+    shutil.rmtree(final, ignore_errors=True)
     partial.rename(final)
-    shutil.rmtree(old, ignore_errors=True)
     return final

@@ -19,6 +19,7 @@ from chemspec.model.checkpoint import Checkpoint, CheckpointError
 from chemspec.model.probe import probe
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import IMPOSSIBLE, Transformer
+from chemspec.model.weights import check_weights
 from chemspec.settings import ModelConfig, Task
 from chemspec.tokenizer import SPECIALS, PromptFormat, TokenError, Tokenizer, split_smiles
 
@@ -149,7 +150,8 @@ def build_loaded_model(
     if options.template:
         tokenizer = with_template(tokenizer, options.template, path)
     config = _complete_config(state, positions, len(vocabulary.tokens), architecture)
-    model = Transformer.of_state(config, state, where=str(path))
+    arrays = {name: tensor.float().numpy() for name, tensor in state.items()}
+    model = Transformer.of(check_weights(config, arrays, where=str(path)))
     scores = probe(TorchBackend(model), config, where=str(path))
     if bool((scores == scores[:1]).all()):
         raise CheckpointError(f"{path}: the model's scores do not depend on the text; weights seem to be missing")
