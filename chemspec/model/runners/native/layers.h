@@ -111,7 +111,12 @@ constexpr int TOGETHER = PARTS == 1 ? 4 : 2;  // rows of a query grouped to read
 
 template <class Keys>
 void attend(int rows, const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const float* bias) {
-  with_constant<TOGETHER>(rows, [&](auto R) { attend<decltype(R)::value>(q, stride, count, keys, gap, out, width, heads, bias); });
+  switch (rows) {
+    case 1: return attend<1>(q, stride, count, keys, gap, out, width, heads, bias);
+    case 2: return attend<2>(q, stride, count, keys, gap, out, width, heads, bias);
+    case 3: return attend<std::min(3, TOGETHER)>(q, stride, count, keys, gap, out, width, heads, bias);
+    default: return attend<TOGETHER>(q, stride, count, keys, gap, out, width, heads, bias);
+  }
 }
 
 }  // namespace

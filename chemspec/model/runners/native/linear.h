@@ -44,24 +44,6 @@ class Block {  // array aligned to a cache line; grows, never shrinks
   size_t capacity_ = 0;
 };
 
-// Calls work(R) with the constant R = value, which is 1 to MOST.
-template <int MOST, class Work>
-inline void with_constant(int value, const Work& work) {
-  if constexpr (MOST > 1)
-    if (value < MOST) return with_constant<MOST - 1>(value, work);
-  work(std::integral_constant<int, MOST>());
-}
-
-// Calls work(R, first) for blocks of R <= MOST rows of similar heights, since low ones are slow.
-template <int MOST, class Work>
-inline void in_row_blocks(int rows, const Work& work) {
-  for (int first = 0, left = (rows + MOST - 1) / MOST; left > 0; left--) {
-    const int some = (rows - first + left - 1) / left;
-    with_constant<MOST>(some, [&](auto height) { work(height, first); });
-    first += some;
-  }
-}
-
 // use of x W' + b: store it, store its activation, add it to the output, or multiply the output by it
 enum Epilogue { KEEP, RELU, GELU, GELU_TANH, ADD, TIMES };
 
@@ -179,9 +161,18 @@ void strip(const float* x, int stride, const W* w, int in, int panels, const flo
 
 template <class W>
 void strips(const float* x, int stride, int rows, const W* w, int in, int panels, const float* bias, float* y, int width, int columns, Epilogue mode) {
-  in_row_blocks<ROWS>(rows, [&](auto height, int first) {
-    strip<decltype(height)::value>(x + size_t(first) * stride, stride, w, in, panels, bias, y + size_t(first) * width, width, columns, mode);
-  });
+  for (int left = (rows + ROWS - 1) / ROWS; left > 0; left--) {  // blocks of similar heights, since low ones are slow
+    const int some = (rows + left - 1) / left;
+    switch (some) {
+      case 6: strip<6>(x, stride, w, in, panels, bias, y, width, columns, mode); break;
+      case 5: strip<5>(x, stride, w, in, panels, bias, y, width, columns, mode); break;
+      case 4: strip<4>(x, stride, w, in, panels, bias, y, width, columns, mode); break;
+      case 3: strip<3>(x, stride, w, in, panels, bias, y, width, columns, mode); break;
+      case 2: strip<2>(x, stride, w, in, panels, bias, y, width, columns, mode); break;
+      default: strip<1>(x, stride, w, in, panels, bias, y, width, columns, mode);
+    }
+    rows -= some, x += size_t(some) * stride, y += size_t(some) * width;
+  }
 }
 
 // Like `strips`, for bfloat16 weights: for many rows, a panel is converted to fp32 once for all of them.

@@ -195,13 +195,24 @@ void int8_block(const Linear& layer, const Int8Rows& rows, int first, int panel,
   for (int p = 0; p < P; p++) int8_outputs(layer, rows, first, R, panel + p, sums[p], y, width, mode);
 }
 
+// Computes `some` rows, at most R, of P panels.
+template <int R, int P>
+void int8_rows(int some, const Linear& layer, const Int8Rows& rows, int first, int panel, float* y, int width, Epilogue mode) {
+  if constexpr (R > 1)
+    if (some < R) return int8_rows<R - 1, P>(some, layer, rows, first, panel, y, width, mode);
+  int8_block<R, P>(layer, rows, first, panel, y, width, mode);
+}
+
 void int8_panels(const Linear& layer, const Int8Rows& rows, int from, int to, float* y, int width, Epilogue mode) {
   int panel = from;
   for (; rows.count == 1 && panel + 2 <= to; panel += 2)  // with one row two panels at a time, to hide the latency of dependent multiply-adds
     int8_block<1, 2>(layer, rows, 0, panel, y, width, mode);
   for (; panel < to; panel++)
-    in_row_blocks<Product::ROWS>(
-        rows.count, [&](auto height, int first) { int8_block<decltype(height)::value, 1>(layer, rows, first, panel, y, width, mode); });
+    for (int first = 0, left = (rows.count + Product::ROWS - 1) / Product::ROWS; left > 0; left--) {  // blocks of similar heights
+      const int some = (rows.count - first + left - 1) / left;
+      int8_rows<Product::ROWS, 1>(some, layer, rows, first, panel, y, width, mode);
+      first += some;
+    }
 }
 
 void int8_linear(ThreadPool& pool, const Linear& layer, const float* x, int stride, int count, float* y, int width, Epilogue mode, ConvertedInputs& inputs) {
