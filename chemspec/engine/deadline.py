@@ -7,7 +7,7 @@ same to the last bit as without a deadline, and never a part of a search; if the
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from math import log2
 from typing import Any
@@ -46,6 +46,20 @@ class _TimedSearch:
     times: list[float]  # of its begin, of every pass, and of its result
     passes: list[Pass] = field(default_factory=list)
     result: DecodeResult | None = None
+
+    def run(
+        self, events: Iterable[Pass | DecodeResult], end: float, clock: Clock, before_pass: Callable[[], None]
+    ) -> None:
+        """Run until the search is complete or the deadline `end` is over."""
+        for event in events:
+            self.times.append(clock())
+            if isinstance(event, DecodeResult):
+                self.result = event
+                return
+            self.passes.append(event)
+            if self.times[-1] >= end:
+                return
+            before_pass()
 
     def measure_pace(self, cost: Cost) -> Pace:
         """Return the pace of a complete greedy search."""
@@ -89,17 +103,9 @@ def lists_within(
     def run(search: DecodeSettings) -> _TimedSearch:
         nonlocal passes
         timed = _TimedSearch([clock()])
-        events = engine.stream(query, search) if timed.times[0] < end else ()
-        for event in events:
-            timed.times.append(clock())
-            if isinstance(event, DecodeResult):
-                timed.result = event
-                break
-            timed.passes.append(event)
-            passes += 1
-            if timed.times[-1] >= end:
-                break
-            before_pass()
+        if timed.times[0] < end:
+            timed.run(engine.stream(query, search), end, clock, before_pass)
+        passes += len(timed.passes)
         return timed
 
     def mark(result: DecodeResult, width: int, abandoned: int = 0) -> DecodeResult:
