@@ -146,7 +146,7 @@ def test_pages_use_only_chemspec_and_streamlit(page: Path) -> None:
     [
         (
             "import chemspec.engine.engine, chemspec.io.writers",
-            ["streamlit", "pandas", "tqdm", "ctranslate2", "transformers"],
+            ["streamlit", "pandas", "lightning", "ctranslate2", "transformers"],
         ),
         (
             "import pkgutil, importlib, chemspec.model as m\n"
@@ -164,7 +164,7 @@ def test_pages_use_only_chemspec_and_streamlit(page: Path) -> None:
 )
 def test_nobody_pays_for_what_they_do_not_use(code: str, forbidden: list[str]) -> None:
     if "train" in code:
-        pytest.importorskip("tqdm")
+        pytest.importorskip("lightning")
     code += f"\nimport sys; print([name for name in {forbidden} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -54,7 +54,7 @@ def train_by_recipe(context: typer.Context, recipe: str = "", *, run: RunSetting
             console.print_line(indent(fill(each.expectation, 78, break_on_hyphens=False), "  "))
         return
     chosen = find_recipe(recipe)
-    extras.require_packages("tqdm", what="training")
+    extras.require_packages("lightning", what="training")
     from chemspec.train.run import train_by_recipe
 
     made = train_by_recipe(chosen, run)

@@ -10,7 +10,7 @@ _PACKAGES = {  # of each extra
     "app": "streamlit altair pandas py3Dmol",
     "files": "pyarrow openpyxl",
     "compiler": "ziglang",
-    "train": "tqdm",
+    "train": "lightning tqdm",
     "hf": "transformers sentencepiece",
     "plan": "syntheseus apted",
     "serve": "fastapi uvicorn prometheus_client",

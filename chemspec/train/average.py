@@ -48,16 +48,12 @@ def newest_checkpoints(folder: Path, count: int) -> list[Path]:
     if count == 1:
         return [final]
     end = int(read_checkpoint(final)["global_step"])
-    return [*[file for step, file in numbered_checkpoints(folder) if step < end][1 - count :], final]
-
-
-def numbered_checkpoints(folder: Path) -> list[tuple[int, Path]]:
-    """Return the checkpoints `step=N.ckpt` of a run with their N, oldest first."""
-    return sorted((int(file.stem.removeprefix("step=")), file) for file in folder.glob("step=*.ckpt"))
+    steps = {int(file.stem.removeprefix("step=")): file for file in folder.glob("step=*.ckpt")}
+    return [*[steps[step] for step in sorted(steps) if step < end][1 - count :], final]
 
 
 def average_checkpoints(files: list[Path]) -> dict[str, Tensor]:
-    """Return the mean of the models in checkpoints."""
+    """Return the mean of the models in Lightning checkpoints."""
     mean = _mean([read_checkpoint(file)["state_dict"] for file in files])
     return {name.removeprefix("model."): tensor for name, tensor in mean.items()}
 
@@ -68,7 +64,7 @@ def _mean(states: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
 
 
 def read_checkpoint(file: Path) -> dict[str, Any]:
-    """Read a checkpoint; raises ValueError naming the file, if it is damaged or not a checkpoint."""
+    """Read a Lightning checkpoint; raises ValueError naming the file, if it is damaged or not a checkpoint."""
     try:
         saved: dict[str, Any] = torch.load(file, map_location="cpu", weights_only=True)
         if "global_step" not in saved or "state_dict" not in saved:

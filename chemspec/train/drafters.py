@@ -47,7 +47,7 @@ class MaskTraining(loop.Training):
         share = 0.0
         if self.training:
             first, last = self.glance
-            share = first + (last - first) * min(1.0, self.progress)
+            share = first + (last - first) * min(1.0, self.progress(self.global_step))
         if share > 0:
             with torch.no_grad():
                 predicted = fill_masks(self.model, memory, real, target, starts, self.length).argmax(-1)
@@ -58,8 +58,8 @@ class MaskTraining(loop.Training):
         trained = counted & ~revealed
         return cross_entropy(logits[trained].float(), true[trained], label_smoothing=smoothing)
 
-    def measure(self, batch: Batch) -> loop.Measured:
-        """Return the loss and the number of accepted tokens."""
+    def validation_step(self, batch: Batch, index: int) -> None:
+        """Log the loss and the mean number of accepted tokens."""
         source, target = batch
         offsets = torch.arange(self.length, device=target.device)
         # Evenly spaced prefixes, so that all validations use the same ones.
@@ -70,9 +70,10 @@ class MaskTraining(loop.Training):
         logits = fill_masks(self.model, *self.model.encode(source), target, starts, self.length)
         counted = true != PAD
         right = (logits.argmax(-1) == true) & counted
-        loss = cross_entropy(logits[counted].float(), true[counted], reduction="sum")
-        accepted = right.long().cumprod(-1).sum()
-        return {"val_loss": (loss, counted.sum()), "val_accepted": (accepted, starts.numel())}
+        loss = cross_entropy(logits[counted].float(), true[counted])
+        self.log("val_loss", loss, prog_bar=True, batch_size=int(counted.sum()))
+        ahead = right.long().cumprod(-1).sum(-1).float().mean()
+        self.log("val_accepted", ahead, prog_bar=True, batch_size=starts.numel())
 
 
 def choose_revealed(wrong: Tensor, counted: Tensor, share: float) -> Tensor:
@@ -95,6 +96,10 @@ class HeadTraining(loop.Training):
         super().__init__(model, settings)
         self.target = [target.eval().requires_grad_(False)]  # in a list, so that its weights are not saved
 
+    def on_fit_start(self) -> None:
+        """Move the target to the device."""
+        self.target[0].to(self.device)
+
     def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         """Return the weighted mean of the heads' cross-entropies."""
         logits, true = self._predict(batch)
@@ -107,17 +112,19 @@ class HeadTraining(loop.Training):
         each = losses.sum(dim=0) / (true != PAD).reshape(-1, count).sum(dim=0).clamp(min=1)
         return (weights * each).sum() / weights.sum()
 
-    def measure(self, batch: Batch) -> loop.Measured:
-        """Return the loss and the number of accepted tokens."""
+    def validation_step(self, batch: Batch, index: int) -> None:
+        """Log the loss and the mean number of accepted tokens."""
+        super().validation_step(batch, index)
         logits, true = self._predict(batch)
         right = (logits.argmax(-1) == true) & (true != PAD)
-        return {**super().measure(batch), "val_accepted": (right.long().cumprod(-1).sum(), len(true))}
+        ahead = right.long().cumprod(-1).sum(-1).float().mean()
+        self.log("val_accepted", ahead, prog_bar=True, batch_size=len(true))
 
     def _predict(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return logits (N, K, V) of every head at every position, and the target tokens (N, K)."""
         source, target = batch
         with torch.no_grad():
-            target_model = self.target[0].to(source.device)
+            target_model = self.target[0]
             states = target_model.states(target[:, :-2], *target_model.encode(source))
         count, width = self.model.config.heads, states.shape[1]
         # The state at position t predicts token t + 1; head i, from 0, predicts token t + 2 + i.

@@ -1,4 +1,4 @@
-"""Muon (Jordan et al., 2024) for the matrices of the layers, and AdamW for everything else.
+"""Muon (Jordan et al., 2024) for the matrices of the layers and AdamW for everything else, as one optimiser.
 
 `torch.optim.Muon` does the same, always in bf16 and one matrix at a time. Here matrices of one shape are batched (three
 products per round and shape instead of per matrix, and one launch per shape for the rest, which matters on a GPU), and
@@ -7,6 +7,7 @@ processors without bf16 products use fp32: emulation takes sixty times longer (l
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -40,8 +41,12 @@ class Muon(torch.optim.Optimizer):
             raise ValueError("Muon is for matrices; give the other parameters to AdamW")
 
     @torch.no_grad()
-    def step(self) -> None:  # type: ignore[override]
+    def step(self, closure: Any = None) -> Any:
         """Update the matrices, batched by shape."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
         for group in self.param_groups:
             by_shape: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
             for p in group["params"]:
@@ -55,6 +60,7 @@ class Muon(torch.optim.Optimizer):
                 turned = [update if p.shape[0] <= p.shape[1] else update.T for p, update in pairs]
                 torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
                 torch._foreach_add_(matrices, turned, alpha=-0.2 * wide**0.5 * group["lr"])
+        return loss
 
     def _nesterov(self, matrices: list[Tensor], momentum: float) -> list[Tensor]:
         for p in matrices:
@@ -84,8 +90,8 @@ def bf16_is_native() -> bool:
     return any(capabilities.get(name) for name in ("amx_bf16", "avx512_bf16", "avx10_2", "bf16"))
 
 
-def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[torch.optim.Optimizer]:
-    """Build the optimisers of the settings; norms and biases have no weight decay."""
+def build_optimizer(model: nn.Module, settings: TrainSettings) -> torch.optim.Optimizer:
+    """Build the optimiser of the settings; norms and biases have no weight decay."""
     named = list(model.named_parameters())
     matrices = [p for name, p in named if p.ndim == 2 and "layers." in name]
     tables = [p for name, p in named if p.ndim > 2 or (p.ndim == 2 and "layers." not in name)]
@@ -94,7 +100,34 @@ def build_optimizers(model: nn.Module, settings: TrainSettings) -> list[torch.op
     adam = {"lr": settings.lr, "betas": (0.9, 0.98), "eps": 1e-9, "fused": True}
     if settings.optimizer == "adamw":
         plain.append({"params": matrices, "weight_decay": settings.weight_decay})
-        return [torch.optim.AdamW(plain, **adam)]  # type: ignore[arg-type]
+        return torch.optim.AdamW(plain, **adam)  # type: ignore[arg-type]
     dtype = torch.bfloat16 if bf16_is_native() else torch.float32
     muon = Muon(matrices, lr=settings.lr, weight_decay=settings.weight_decay, dtype=dtype)
-    return [muon, torch.optim.AdamW(plain, **adam)]  # type: ignore[arg-type]
+    return CombinedOptimizer([muon, torch.optim.AdamW(plain, **adam)])  # type: ignore[arg-type]
+
+
+class CombinedOptimizer(torch.optim.Optimizer):
+    """Step several optimisers together; their parameter groups are shared, so one scheduler drives them all."""
+
+    def __init__(self, parts: list[torch.optim.Optimizer]) -> None:
+        self.parts = parts
+        super().__init__([group for part in parts for group in part.param_groups], {})
+        # The base class copied the groups; restore the parts' groups, or a scheduler would modify copies.
+        self.param_groups = [group for part in parts for group in part.param_groups]
+
+    def step(self, closure: Any = None) -> Any:
+        """Run the step of all parts; the first one calls the closure, which computes all gradients."""
+        loss = self.parts[0].step(closure)
+        for part in self.parts[1:]:
+            part.step()
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the states of the parts."""
+        return {"parts": [part.state_dict() for part in self.parts]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Restore the states of the parts."""
+        for part, state in zip(self.parts, state_dict["parts"], strict=True):
+            part.load_state_dict(state)
+        self.param_groups = [group for part in self.parts for group in part.param_groups]

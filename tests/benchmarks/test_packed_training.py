@@ -74,19 +74,18 @@ def test_losses_and_gradients_are_those_of_padded_batches(pairs: Pairs, model: T
 def test_steps_are_those_of_the_optimiser(pairs: Pairs, model: Transformer) -> None:
     other = copy.deepcopy(model)
     settings = TrainSettings(lr=1e-3)
-    ours, theirs = SCRIPT["Optimizer"](model), optim.build_optimizers(other, settings)
-    theirs[0].dtype = torch.float32  # type: ignore[attr-defined]  # as ours on a CPU
+    ours, theirs = SCRIPT["Optimizer"](model), optim.build_optimizer(other, settings)
+    theirs.parts[0].dtype = torch.float32  # type: ignore[attr-defined]  # as ours on a CPU
     ours.lr.fill_(settings.lr)
     step = SCRIPT["Step"](SCRIPT["PackedModel"](model, SHAPE), ours)
     for indices in SCRIPT["pack"](pairs, range(len(pairs)), SHAPE):
         step(SCRIPT["build_batch"](pairs, indices, SHAPE))
         source, target = pairs.batch(indices)
-        other.zero_grad()
+        theirs.zero_grad()
         logits = other(source, target[:, :-1])
         cross_entropy(logits.flatten(0, 1), target[:, 1:].flatten(), ignore_index=PAD).backward()
         torch.nn.utils.clip_grad_norm_(other.parameters(), settings.clip)
-        for optimizer in theirs:
-            optimizer.step()
+        theirs.step()
     for (name, p), q in zip(model.named_parameters(), other.parameters(), strict=True):
         if "in_proj_bias" not in name:  # softmax ignores the bias of keys, so AdamW follows the noise of its gradient
             torch.testing.assert_close(p, q, rtol=1e-3, atol=1e-4)

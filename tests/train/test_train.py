@@ -10,6 +10,7 @@ import os
 import shutil
 import signal
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from lightning.pytorch.callbacks import timer
 from torch import nn
 
 from chemspec.data.arrays import Pairs, RaggedArray, split_validation
@@ -26,8 +28,7 @@ from chemspec.model.weights import CheckpointError
 from chemspec.settings import ModelConfig, TrainSettings, preset_config
 from chemspec.testing import naive_greedy
 from chemspec.tokenizer import EOS, SPECIALS, Tokenizer
-from chemspec.train import log as training_log
-from chemspec.train import module, optim
+from chemspec.train import module, optim, watch
 from chemspec.train.average import average_checkpoints, average_models, export_model
 from chemspec.train.initial_weights import copy_initial_weights
 from chemspec.train.module import learning_rate_share
@@ -178,7 +179,7 @@ def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(
         return 0.0
 
     out = tmp_path / "broken"
-    with pytest.raises(KeyboardInterrupt, match=r"stopped after step 20; .*last\.ckpt resumes it"):
+    with pytest.raises(KeyboardInterrupt, match=r"stopped after step 21; .*last\.ckpt resumes it"):
         fit(data, out, exact=interrupt)
     assert signal.getsignal(number) == before
     assert not (out / "model").exists()
@@ -191,16 +192,16 @@ def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(
 def test_a_crash_between_two_validations_costs_little(
     data: Path, tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, take_step = tmp_path / "broken", module.Run.train
+    out, step = tmp_path / "broken", module.Training.training_step
 
-    def crash(self: module.Run, batch: Any) -> Any:
-        if self.step == 13:
+    def crash(self: Any, batch: Any, index: int) -> Any:
+        if self.trainer.global_step == 13:
             raise MemoryError("the machine is gone")
-        return take_step(self, batch)
+        return step(self, batch, index)
 
-    monkeypatch.setattr(module, "SAVE_EVERY", 0.0)
+    monkeypatch.setattr(module, "SAVE_EVERY", timedelta(0))
     with monkeypatch.context() as patch:
-        patch.setattr(module.Run, "train", crash)
+        patch.setattr(module.Training, "training_step", crash)
         with pytest.raises(MemoryError, match="gone"):
             fit(data, out)
     last = out / "checkpoints" / "last.ckpt"
@@ -228,7 +229,7 @@ def test_minutes_end_a_run_and_the_rate_is_zero_by_then(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = itertools.count()
-    monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: 0.004 * next(ticks)))
+    monkeypatch.setattr(timer, "time", SimpleNamespace(monotonic=lambda: 0.004 * next(ticks)))
     settings = replace(SHORT, steps=10**6, minutes=0.02, validate_every=10**6)
     model = fit(data, tmp_path / "run", settings)
     rows = [row for row in log(tmp_path / "run") if row["loss"]]
@@ -250,7 +251,7 @@ def test_a_full_disk_is_reported_with_a_remedy_and_spoils_no_checkpoint(
             raise RuntimeError("PytorchStreamWriter failed writing file data/3: file write failed")
         save(value, file)
 
-    monkeypatch.setattr(module.torch, "save", fill)
+    monkeypatch.setattr(watch.torch, "save", fill)
     with pytest.raises(OSError, match=r"step=40\.ckpt could not be written .* is the disk full"):
         fit(data, tmp_path / "run")
     monkeypatch.undo()
@@ -272,7 +273,7 @@ def test_the_log_holds_what_a_user_wants_to_know(data: Path, tmp_path: Path, cap
     out = tmp_path / "run"
     fit(data, out, replace(SHORT, validate_every=10), exact=lambda *_: 0.25)
     rows = log(out)
-    assert tuple(rows[0]) == training_log.TrainingLog.COLUMNS
+    assert tuple(rows[0]) == watch.TrainingLog.COLUMNS
     assert [int(row["step"]) for row in rows] == [10, 10, 20, 20, 30, 30, 40, 40]
     trained, checked = rows[::2], rows[1::2]
     for row in trained:
