@@ -18,17 +18,30 @@ from chemspec import plugins
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from chemspec.decode.protocol import START, ScoreRequest, finish_sequence
-    from chemspec.decode.registry import DecoderSpec
-    from chemspec.draft.base import Drafter
-    from chemspec.draft.inputs import DrafterInputs
-    from chemspec.draft.registry import DrafterSpec, drafter
-    from chemspec.engine.engine import Engine
-    from chemspec.importers.base import Importer, LoadedModel, LoadOptions
-    from chemspec.plugins import DECODERS, DRAFTERS
-    from chemspec.settings import DecodeSettings
-    from chemspec.tokenizer import EOS, split_smiles
-    from chemspec.types import DecodeResult, Draft, FinishedSequence, Hypothesis, Pass, Scores, Trace
+    from chemspec.decode.protocol import START as START
+    from chemspec.decode.protocol import ScoreRequest as ScoreRequest
+    from chemspec.decode.protocol import finish_sequence as finish_sequence
+    from chemspec.decode.registry import DecoderSpec as DecoderSpec
+    from chemspec.draft.base import Drafter as Drafter
+    from chemspec.draft.inputs import DrafterInputs as DrafterInputs
+    from chemspec.draft.registry import DrafterSpec as DrafterSpec
+    from chemspec.draft.registry import drafter as drafter
+    from chemspec.engine.engine import Engine as Engine
+    from chemspec.importers.base import Importer as Importer
+    from chemspec.importers.base import LoadedModel as LoadedModel
+    from chemspec.importers.base import LoadOptions as LoadOptions
+    from chemspec.plugins import DECODERS as DECODERS
+    from chemspec.plugins import DRAFTERS as DRAFTERS
+    from chemspec.settings import DecodeSettings as DecodeSettings
+    from chemspec.tokenizer import EOS as EOS
+    from chemspec.tokenizer import split_smiles as split_smiles
+    from chemspec.types import DecodeResult as DecodeResult
+    from chemspec.types import Draft as Draft
+    from chemspec.types import FinishedSequence as FinishedSequence
+    from chemspec.types import Hypothesis as Hypothesis
+    from chemspec.types import Pass as Pass
+    from chemspec.types import Scores as Scores
+    from chemspec.types import Trace as Trace
 
     __version__: str
 
@@ -80,31 +93,4 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-__all__ = [
-    "DECODERS",
-    "DRAFTERS",
-    "EOS",
-    "START",
-    "DecodeResult",
-    "DecodeSettings",
-    "DecoderSpec",
-    "Draft",
-    "Drafter",
-    "DrafterInputs",
-    "DrafterSpec",
-    "Engine",
-    "FinishedSequence",
-    "Hypothesis",
-    "Importer",
-    "LoadOptions",
-    "LoadedModel",
-    "Pass",
-    "ScoreRequest",
-    "Scores",
-    "Trace",
-    "__version__",
-    "drafter",
-    "finish_sequence",
-    "load",
-    "split_smiles",
-]
+__all__ = ["load", *_HOMES]

@@ -112,8 +112,6 @@ class Registry(Mapping[str, S]):
         return len(self._specs)
 
     def _load_plugins(self) -> None:
-        if self._filled:
-            return
         with self._filling:
             if self._filled:
                 return

@@ -101,8 +101,6 @@ class ModelConfig(StoredConfig):
             check_range(name, getattr(self, name), 1, MOST_LAYERS if name.endswith("layers") else MOST_WIDTH)
         if self.d_model % self.heads and not self.head_width:
             raise ValueError(f"d_model {self.d_model} does not divide into {self.heads} heads")
-        if self.activation not in ("relu", "gelu", "gelu_tanh"):
-            raise ValueError(f"activation {self.activation!r} is not relu, gelu or gelu_tanh")
         for name in ("head_width", "relative_positions"):
             check_range(name, getattr(self, name), 0, MOST_POSITIONS)
         for name in ("source_first", "source_last", "forced_first"):
@@ -194,10 +192,6 @@ class TrainSettings:
             check_range(name, getattr(self, name), 0.0, 1.0)
         check_positive("clip", self.clip)
         check_range("threads", self.threads, 0, MOST_THREADS)
-        if self.optimizer not in ("adamw", "muon"):
-            raise ValueError(f"optimizer {self.optimizer!r} is not adamw or muon")
-        if self.schedule not in ("cosine", "inverse-sqrt"):
-            raise ValueError(f"schedule {self.schedule!r} is not cosine or inverse-sqrt")
 
 
 # Smallest and largest values of decoding settings.

@@ -114,7 +114,7 @@ def distil_model(
 def calibrate_drafters(
     task: str = "", model: str = "", *, settings: DrafterFitSettings, threads: int = 0
 ) -> dict[str, Any]:
-    """Fit a model's drafters to its training data or its own answers; fewer passes, same predictions."""
+    """Fit a model's drafters to its training data; fewer passes, same predictions."""
     from chemspec.train.fit_drafters import fit_drafters
 
     if not task and not model:

@@ -26,19 +26,20 @@ MIN_PRODUCTS_PER_HELD_OUT = 10  # at most one product in ten is held out, for tr
 
 def draw_held_out(files: Sequence[Path], settings: DataSettings) -> list[Row]:
     """Return one reaction for each product to hold out, in random order."""
-    return [row for file in files if file.name in settings.hold_out for row in _draw_from_file(file, settings)]
-
-
-def _draw_from_file(file: Path, settings: DataSettings) -> list[Row]:
-    products = sorted({product_of(row, settings.task) for row in _candidates(file, settings)})
-    count = min(settings.hold_out[file.name], len(products) // MIN_PRODUCTS_PER_HELD_OUT)
-    drawn = [products[index] for index in np.random.default_rng(SEED).choice(len(products), count, replace=False)]
-    drawn_set, first = set(drawn), dict[str, Row]()
-    for row in _candidates(file, settings):
-        product = product_of(row, settings.task)
-        if product in drawn_set and product not in first and canonical_pair(row, settings.task)[1]:
-            first[product] = row
-    return [first[product] for product in drawn if product in first]
+    rows = []
+    for file in files:
+        if file.name not in settings.hold_out:
+            continue
+        products = sorted({product_of(row, settings.task) for row in _candidates(file, settings)})
+        count = min(settings.hold_out[file.name], len(products) // MIN_PRODUCTS_PER_HELD_OUT)
+        chosen = np.random.default_rng(SEED).choice(len(products), count, replace=False)
+        first: dict[str, Row | None] = dict.fromkeys(products[index] for index in chosen)
+        for row in _candidates(file, settings):
+            product = product_of(row, settings.task)
+            if product in first and first[product] is None and canonical_pair(row, settings.task)[1]:
+                first[product] = row
+        rows += [row for row in first.values() if row is not None]
+    return rows
 
 
 def _candidates(file: Path, settings: DataSettings) -> Iterator[Row]:

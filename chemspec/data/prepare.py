@@ -3,9 +3,10 @@
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import as_completed
+from contextlib import nullcontext
 from dataclasses import asdict, replace
-from itertools import islice
+from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import numpy as np
 from chemspec.data import holdout
 from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.data.settings import DataSettings, PreparationSettings, require_data_folder
-from chemspec.data.shards import check_columns, claim_shards, read_rows, write_shard
+from chemspec.data.shards import Job, check_columns, claim_shards, read_rows, write_shard
 from chemspec.system.threads import worker_pool
 from chemspec.tasks import Pair
 from chemspec.tokenizer import UNK, Tokenizer
@@ -22,8 +23,6 @@ from chemspec.train.recipe import Recipe
 from chemspec.types import Progress, Tell, ignore
 
 SHARD = 5_000  # rows per shard, some twenty seconds of work: the most that an interruption costs
-
-Job = tuple[Path, int, int, Path]  # file, first row, rows, shard
 
 
 def prepare(
@@ -53,19 +52,22 @@ def prepare(
     shards = out / f"{name}-shards"
     hashes = {file.name: _file_digest(file) for file in (*files, *apart)}
     claim_shards(shards, {"settings": asdict(settings), "files": hashes, "rows": SHARD})
-    jobs = _list_jobs(files, shards, settings)
+    counts = {file: sum(1 for _ in islice(read_rows(file), settings.limit or None)) for file in files}
+    jobs = [
+        (file, start, min(SHARD, rows - start), shards / f"{file.name}-{start:08d}.tsv")
+        for file, rows in counts.items()
+        for start in range(0, rows, SHARD)
+    ]
     held = holdout.draw_held_out(files, settings)
     if held:
         holdout.write_held_out(held, out / holdout.FILE)
-    others = frozenset[str]().union(*(holdout.product_keys(read_rows(file), settings.task) for file in apart))
-    _write_shards(jobs, settings, holdout.product_keys(held, settings.task) | others, workers, progress)
+    kept_apart = chain(held, *map(read_rows, apart))
+    _write_shards(jobs, settings, holdout.product_keys(kept_apart, settings.task), workers, progress)
     tokenizer = given_vocabulary
     if tokenizer is None or settings.extend_vocabulary:
         texts = (text for *_, shard in jobs for pair in _read_pairs(shard) for text in pair)
         tokenizer = Tokenizer.build(texts, min_count=settings.min_count, first=tokenizer.tokens if tokenizer else ())
     packed, rare = _encode_pairs(jobs, tokenizer, settings)
-    if not len(packed):
-        raise ValueError(_no_reaction_message(files, settings, rare, sum(rows for _, _, rows, _ in jobs)))
     _write_vocabulary(tokenizer, out, name)
     packed.save(out / f"{name}.npz")
     report = {
@@ -129,15 +131,6 @@ def _check_inputs(
     return None if vocab is None else Tokenizer.load(vocab)
 
 
-def _list_jobs(files: Sequence[Path], shards: Path, settings: DataSettings) -> list[Job]:
-    return [
-        (file, start, min(SHARD, rows - start), shards / f"{file.name}-{start:08d}.tsv")
-        for file in files
-        for rows in (sum(1 for _ in islice(read_rows(file), settings.limit or None)),)
-        for start in range(0, rows, SHARD)
-    ]
-
-
 def _file_digest(file: Path) -> str:
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
@@ -150,17 +143,11 @@ def _write_shards(
     total = sum(rows for _, _, rows, _ in jobs)
     done = total - sum(rows for _, _, rows, _ in todo)
     progress(done, total)
-    if workers <= 1 or len(todo) <= 1:
-        for job in todo:
-            write_shard(*job, settings, apart)
-            done += job[2]
-            progress(done, total)
-        return
-    with worker_pool(min(workers, len(todo))) as pool:
-        running = {pool.submit(write_shard, *job, settings, apart): job[2] for job in todo}
-        for future in as_completed(running):
-            future.result()
-            done += running[future]
+    write = partial(write_shard, settings=settings, apart=apart)
+    workers = min(workers, len(todo))
+    with worker_pool(workers) if workers > 1 else nullcontext() as pool:
+        for rows in pool.map(write, todo) if pool else map(write, todo):
+            done += rows
             progress(done, total)
 
 
@@ -186,7 +173,7 @@ def _write_vocabulary(tokenizer: Tokenizer, out: Path, name: str) -> None:
 
 
 def _encode_pairs(jobs: Sequence[Job], tokenizer: Tokenizer, settings: DataSettings) -> tuple[Pairs, int]:
-    """Return the pairs as token ids, and the number of those left out because of rare tokens."""
+    """Return the pairs as token ids, and the number of those left out because of rare tokens; ValueError for none."""
     rare = 0
     parts: dict[str, list[Pairs]] = {}
     for file, _, _, shard in jobs:
@@ -200,7 +187,16 @@ def _encode_pairs(jobs: Sequence[Job], tokenizer: Tokenizer, settings: DataSetti
                 answers.append(answer_ids)
         parts.setdefault(file.name, []).append(Pairs(RaggedArray.pack(sources), RaggedArray.pack(answers)))
     files = {name: Pairs.join(file_parts) for name, file_parts in parts.items()}
-    return Pairs.join(_limit_shares(files, settings)), rare
+    packed = Pairs.join(_limit_shares(files, settings))
+    if not len(packed):
+        rows = sum(job[2] for job in jobs)
+        columns = ", ".join((*settings.leave_out, *settings.only)) or "none"
+        raise ValueError(
+            f"no usable reaction in the {rows} rows of {', '.join(files)}: {rare} pairs have a token outside the "
+            f"vocabulary (min_count is {settings.min_count}); the other rows have no usable atom maps, over "
+            f"{settings.max_tokens} tokens or a held-out product, or are left out by a column ({columns})"
+        )
+    return packed, rare
 
 
 def _limit_shares(files: Mapping[str, Pairs], settings: DataSettings) -> list[Pairs]:
@@ -215,16 +211,3 @@ def _limit_shares(files: Mapping[str, Pairs], settings: DataSettings) -> list[Pa
             pairs = pairs.pick(np.sort(order[: int(len(pairs) * shares[name] * whole / sizes[name])]))
         result.append(pairs)
     return result
-
-
-def _no_reaction_message(files: Sequence[Path], settings: DataSettings, rare: int, rows: int) -> str:
-    start = f"no usable reaction in the {rows} rows of {', '.join(str(file) for file in files)}"
-    if rare:
-        return (
-            f"{start}: each of the {rare} pairs has a token that is not in the vocabulary; "
-            f"lower min_count ({settings.min_count}) or give another vocabulary"
-        )
-    causes = ["atom maps missing or unusable", f"more than {settings.max_tokens} tokens"]
-    causes += [f"left out by {column}" for column in (*settings.leave_out, *settings.only)]
-    causes += ["a product that is held out"] if settings.hold_out or settings.apart_from else []
-    return f"{start}: {', or '.join(causes)}"

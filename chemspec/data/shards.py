@@ -16,6 +16,8 @@ from chemspec.data.settings import DataSettings
 from chemspec.tasks import TASKS, Row
 from chemspec.tokenizer import TokenError, split_smiles
 
+Job = tuple[Path, int, int, Path]  # file, first row, number of rows, shard
+
 
 def read_rows(path: Path) -> Iterator[Row]:
     """Yield the rows of a CSV, gzipped or plain, as mappings from column name to text.
@@ -66,10 +68,9 @@ def is_used(row: Row, settings: DataSettings) -> bool:
     return not left_out and all(row.get(column) == "1" for column in settings.only)
 
 
-def write_shard(
-    file: Path, start: int, length: int, target: Path, settings: DataSettings, apart: frozenset[str] = frozenset()
-) -> None:
-    """Write the pairs of rows `start` to `start + length`, one per line, separated by tabs."""
+def write_shard(job: Job, settings: DataSettings, apart: frozenset[str] = frozenset()) -> int:
+    """Write the pairs of some rows, one per line, separated by tabs; returns the number of rows."""
+    file, start, length, target = job
     lines = []
     for number, row in enumerate(islice(read_rows(file), start, start + length), start):
         if not is_used(row, settings):
@@ -92,6 +93,7 @@ def write_shard(
     partial = target.with_suffix(".partial")
     partial.write_text("".join(lines), encoding="utf-8")
     partial.replace(target)
+    return length
 
 
 def _fits_limit(source: str, answer: str, limit: int) -> bool:

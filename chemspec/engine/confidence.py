@@ -21,14 +21,11 @@ from chemspec.types import Hypothesis
 FILE = "confidence.json"
 BINS = 15
 EDGE = 1e-6  # minimum distance of probabilities from 0 and 1, so that log-odds are finite
-STEPS = 100  # maximum number of Newton steps; about ten are needed
+LIMITS = 1e-3, 1e6  # of a slope; a negative one would mean that probable predictions are wrong more often
+STEPS = 60  # of the bisection
 RIDGE = 1e-6  # keeps the fit finite if all predictions are correct, or all wrong
 
 Scored = Sequence[tuple[float, bool]]  # probability, and whether the prediction was correct
-
-
-class ConfidenceError(ValueError):
-    """The calibration file is unusable; the message names it and a remedy."""
 
 
 @dataclass(frozen=True)
@@ -67,34 +64,26 @@ def probability_by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
     return probabilities
 
 
-def load_confidence(folder: Path, digest: str) -> Confidence | None:
-    """Load a model folder's calibration, if any; ConfidenceError for a damaged one or one of other weights."""
+def load_confidence(folder: Path, digest: str) -> tuple[Confidence | None, str]:
+    """Return a model folder's calibration, or None and why its file cannot be used, if there is one."""
     file = folder / FILE
-    remedy = "measure it again with `chemspec train calibration`, or remove the file"
     try:
         raw = read_untrusted_json(file)
         measured = msgspec.convert(raw, Confidence)
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError) as error:
-        raise ConfidenceError(f"{file} cannot be read ({error}); {remedy}") from error
-    if raw.get("likeness"):  # term of version 0.2 that changes slope and offset
-        raise ConfidenceError(f"{file} was fitted with a term for likeness, which is no longer known; {remedy}")
-    if not (math.isfinite(measured.slope) and math.isfinite(measured.offset) and measured.slope > 0):
-        raise ConfidenceError(f"{file} holds a slope or an offset that is none; {remedy}")
-    if measured.digest != digest:
-        raise ConfidenceError(f"{file} was measured with other weights and is left unused; {remedy}")
-    return measured
-
-
-def load_if_usable(folder: Path, digest: str) -> tuple[Confidence | None, str]:
-    """Return a model folder's calibration, or None and why its file cannot be used, if there is one."""
-    if not folder.is_dir():  # checkpoint of another program
+    except (FileNotFoundError, NotADirectoryError):  # a checkpoint of another program is a file
         return None, ""
-    try:
-        return load_confidence(folder, digest), ""
-    except ConfidenceError as error:
-        return None, str(error)
+    except (OSError, ValueError) as error:
+        problem = f"cannot be read ({error})"
+    else:
+        if raw.get("likeness"):  # term of version 0.2 that changes slope and offset
+            problem = "was fitted with a term for likeness, which is no longer known"
+        elif not (math.isfinite(measured.slope) and math.isfinite(measured.offset) and measured.slope > 0):
+            problem = "holds a slope or an offset that is none"
+        elif measured.digest != digest:
+            problem = "was measured with other weights and is left unused"
+        else:
+            return measured, ""
+    return None, f"{file} {problem}; measure it again with `chemspec train calibration`, or remove the file"
 
 
 # --- fitting and measuring -----------------------------------------------------------------------
@@ -112,27 +101,18 @@ def sigmoid(x: float) -> float:
 
 
 def fit_slope(scored: Scored) -> float:
-    """Return the slope of maximum likelihood, the inverse temperature, by Newton's method on a convex loss."""
+    """Return the slope of maximum likelihood, the inverse temperature, by bisection: the loss is convex."""
     if not scored:
         raise ValueError("there is no answer to measure the confidence on")
     x = np.array([log_odds(probability) for probability, _ in scored])
     right = np.array([float(outcome) for _, outcome in scored])
-
-    def loss(slope: float) -> float:
-        """Return the negative log-likelihood, plus a penalty that keeps the slope finite for separable outcomes."""
-        return float((np.logaddexp(0.0, slope * x) - right * slope * x).sum() + RIDGE / 2 * (slope - 1) ** 2)
-
-    slope = 1.0
+    low, high = LIMITS
     for _ in range(STEPS):
-        p = np.exp(-np.logaddexp(0.0, -slope * x))
-        move = float((x @ (p - right) + RIDGE * (slope - 1)) / (x * x @ (p * (1 - p)) + RIDGE))
-        share = 1.0
-        while share > 1e-9 and loss(slope - share * move) > loss(slope):
-            share /= 2  # far from the optimum Newton overshoots
-        slope -= share * move
-        if abs(move) < 1e-9:
-            break
-    return max(slope, 1e-3)  # a negative one would mean that probable predictions are wrong more often
+        slope = math.sqrt(low * high)
+        # Of the negative log-likelihood, plus a penalty that keeps the slope finite for separable outcomes.
+        gradient = float(x @ (np.exp(-np.logaddexp(0.0, -slope * x)) - right) + RIDGE * (slope - 1))
+        low, high = (low, slope) if gradient > 0 else (slope, high)
+    return high
 
 
 def apply_calibration(scored: Scored, slope: float) -> list[tuple[float, bool]]:

@@ -8,13 +8,13 @@ same to the last bit as without a deadline, and never a part of a search; if the
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import log2
-from typing import Any, Protocol
+from typing import Any
 
 from chemspec.engine import distinct
 from chemspec.engine.queries import PreparedQuery
-from chemspec.settings import DecodeSettings, Task, check_positive
+from chemspec.settings import DecodeSettings, check_positive
 from chemspec.types import Cost, DecodeResult, Pass, Within
 
 Clock = Callable[[], float]
@@ -22,16 +22,6 @@ Clock = Callable[[], float]
 # of 40 built-in queries, 1.3 for a width of 2 and 2.0 for 50. A beam goes on until no live hypothesis can overtake.
 PASSES, PASSES_PER_DOUBLING = 1.15, 0.15
 NOT_READY = "no answer was complete within {:g} s; give more time"
-
-
-class Model(Protocol):
-    """What a deadline needs of an engine."""
-
-    @property
-    def task(self) -> Task: ...  # noqa: D102
-    def cost(self) -> Cost: ...  # noqa: D102
-    def prepare(self, text: str) -> PreparedQuery: ...  # noqa: D102
-    def stream(self, query: Any, settings: DecodeSettings) -> Iterator[Pass | DecodeResult]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -49,35 +39,31 @@ class Pace:
         return self.setup + self.factor * passes * cost(width) + self.writing * width
 
 
+@dataclass
 class _TimedSearch:
-    """One search, run pass by pass until it is complete or the deadline is over; an abandoned one has no result."""
+    """A search that ran pass by pass; one that was abandoned at the deadline has no result."""
 
-    def __init__(
+    times: list[float]  # of its begin, of every pass, and of its result
+    passes: list[Pass] = field(default_factory=list)
+    result: DecodeResult | None = None
+
+    def run(
         self, events: Iterable[Pass | DecodeResult], end: float, clock: Clock, before_pass: Callable[[], None]
     ) -> None:
-        self.passes: list[Pass] = []
-        self.result: DecodeResult | None = None
-        self._times = [clock()]
-        if self._times[0] >= end:
-            return
+        """Run until the search is complete or the deadline `end` is over."""
         for event in events:
-            self._times.append(clock())
+            self.times.append(clock())
             if isinstance(event, DecodeResult):
                 self.result = event
                 return
             self.passes.append(event)
-            if self._times[-1] >= end:
+            if self.times[-1] >= end:
                 return
             before_pass()
 
-    @property
-    def seconds(self) -> float:
-        """Seconds of the whole search."""
-        return self._times[-1] - self._times[0]
-
     def measure_pace(self, cost: Cost) -> Pace:
         """Return the pace of a complete greedy search."""
-        began, *pass_ends, written = self._times
+        began, *pass_ends, written = self.times
         first, *later = [cost(item.computed) for item in self.passes]
         factor = (pass_ends[-1] - pass_ends[0]) / sum(later) if later else 1.0
         setup = max(0.0, pass_ends[0] - began - factor * first)
@@ -96,7 +82,7 @@ def check_settings(settings: DecodeSettings, seconds: float) -> None:
 
 
 def lists_within(
-    engine: Model,
+    engine: Any,
     query: PreparedQuery,
     settings: DecodeSettings,
     *,
@@ -116,9 +102,11 @@ def lists_within(
 
     def run(search: DecodeSettings) -> _TimedSearch:
         nonlocal passes
-        done = _TimedSearch(engine.stream(query, search), end, clock, before_pass)
-        passes += len(done.passes)
-        return done
+        timed = _TimedSearch([clock()])
+        if timed.times[0] < end:
+            timed.run(engine.stream(query, search), end, clock, before_pass)
+        passes += len(timed.passes)
+        return timed
 
     def mark(result: DecodeResult, width: int, abandoned: int = 0) -> DecodeResult:
         if settings.distinct:
@@ -146,7 +134,7 @@ def lists_within(
         yield answer
         if result.status != "ok" or (width >= settings.n and len(answer.hypotheses) >= settings.n):
             return
-        pace = replace(pace, factor=pace.factor * search.seconds / estimate)
+        pace = replace(pace, factor=pace.factor * (search.times[-1] - search.times[0]) / estimate)
 
 
 def _widest_affordable(settings: DecodeSettings, width: int, pace: Pace, cost: Cost, left: float) -> int | None:
@@ -158,7 +146,7 @@ def _widest_affordable(settings: DecodeSettings, width: int, pace: Pace, cost: C
 
 
 def predict_within(
-    engine: Model, text: str, seconds: float, settings: DecodeSettings, *, clock: Clock = time.perf_counter
+    engine: Any, text: str, seconds: float, settings: DecodeSettings, *, clock: Clock = time.perf_counter
 ) -> DecodeResult:
     """Predict for one query within some seconds, which begin with this call and are kept to one forward pass.
 
@@ -171,7 +159,7 @@ def predict_within(
     began = clock()
     query = engine.prepare(text)
     if query.refusal is not None:
-        return query.refusal
+        return query.refusal  # type: ignore[no-any-return]
     *_, last = lists_within(engine, query, settings, began=began, seconds=seconds, clock=clock)
     return last
 

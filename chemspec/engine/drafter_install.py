@@ -1,10 +1,9 @@
-"""Install trained drafters in a model's folder, and explain how to get missing ones."""
+"""Install trained drafters in a model's folder."""
 
 import shutil
 from pathlib import Path
 from typing import get_args
 
-from chemspec.engine.registry import installed_models
 from chemspec.importers.model_formats import load_native
 from chemspec.model import checkpoint
 from chemspec.model.checkpoint import drafter_folder
@@ -13,25 +12,6 @@ from chemspec.system.untrusted import read_untrusted_json
 
 SMALL_MODELS = ("ar", "medium")  # ordinary models that draft for a larger one with the same vocabulary
 FILES = ("config.json", "model.safetensors", "vocab.json", "card.md")
-
-
-def missing_drafter(name: str, task: str, kind: str, folder: Path) -> str:
-    """Return an error message for a missing drafter: how to train one for this model, and which others have one."""
-    from chemspec.train.recipe import builtin_recipes
-
-    owners = [
-        f"`-m {model.name}`"
-        for model in installed_models()
-        if (drafter_folder(model, kind) / "config.json").is_file() and checkpoint.read_config(model)[0] == task
-    ]
-    recipe, model = f"{task}-{kind.replace('_', '-')}", folder.parents[1]
-    start = "" if kind in SMALL_MODELS else f" --start {model}"
-    advice = [f"{' and '.join(owners)} has one"] if owners else []
-    if recipe in builtin_recipes():
-        install = f"chemspec train install-drafter RUN --kind {kind} --model {model}"
-        advice.insert(0, f"train one with `chemspec train --recipe {recipe}{start}`, install it with `{install}`")
-    remedy = "; ".join(advice) or "no recipe trains one: write your own"
-    return f"there is no drafter {kind!r} for model {name!r} ({folder} is missing); {remedy}, or choose another drafter"
 
 
 def trained_drafter(folder: Path, kind: str = "") -> tuple[Path, str]:
@@ -67,15 +47,12 @@ def install_drafter(folder: Path, kind: str, target: Path) -> Path:
     else:
         checkpoint.load_drafter(folder, tokenizer=loaded.tokenizer, target=loaded.digest)
     final = drafter_folder(target, kind)
-    partial, old = final.with_name(f"{kind}.partial"), final.with_name(f"{kind}.old")
-    for left in (partial, old):
-        shutil.rmtree(left, ignore_errors=True)
+    partial = final.with_name(f"{kind}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     for name in FILES:
         if (folder / name).is_file():
             shutil.copyfile(folder / name, partial / name)
-    if final.is_dir():
-        final.rename(old)
+    shutil.rmtree(final, ignore_errors=True)
     partial.rename(final)
-    shutil.rmtree(old, ignore_errors=True)
     return final

@@ -11,10 +11,9 @@ from typing import Any, get_args
 
 from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.learned.small import DraftModel
-from chemspec.engine import drafter_install
 from chemspec.importers.base import LoadedModel
 from chemspec.importers.model_formats import load_native
-from chemspec.model.checkpoint import DrafterCheckpoint, drafter_folder, load_drafter
+from chemspec.model.checkpoint import TRAINING, DrafterCheckpoint, drafter_folder, load_drafter
 from chemspec.model.cost import CostCurve
 from chemspec.model.probe import probe
 from chemspec.model.runner import Backend
@@ -72,7 +71,11 @@ class DrafterResources:
                 is_network = kind in get_args(NetworkKind)
                 # For a Hugging Face model `_load_network` raises a more specific error.
                 if not folder.is_dir() and (isinstance(self.tokenizer, Tokenizer) or not is_network):
-                    raise ValueError(drafter_install.missing_drafter(self.name, self.task, kind, folder))
+                    raise ValueError(
+                        f"there is no drafter {kind!r} for model {self.name!r} ({folder} is missing); train one with "
+                        f"{TRAINING} and install it with `chemspec train install-drafter RUN --kind {kind} "
+                        f"--model {self.folder}`, or choose another drafter"
+                    )
                 self._loaded[kind] = (self._load_network if is_network else self._load_small_model)(kind, folder)
             return self._loaded[kind]
 

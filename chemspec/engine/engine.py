@@ -113,7 +113,7 @@ class Engine:
         backend, runtime = loaded.backend(requested)
         config = replace(requested, runtime=runtime)
         loop_library()  # compiled or loaded now rather than during the first prediction
-        measured, problem = confidence.load_if_usable(loaded.folder, loaded.digest)
+        measured, problem = confidence.load_confidence(loaded.folder, loaded.digest)
         return cls(
             name=loaded.name,
             task=loaded.task,
@@ -206,10 +206,6 @@ class Engine:
         """
         settings = with_overrides(settings, overrides)
         if isinstance(queries, str):
-            if settings.augment == 1 and within is None:
-                *_, result = self._predict_events(self.prepare(queries), settings, watched=False)
-                progress(1)
-                return result  # type: ignore[return-value]  # the last event
             return self.predict([queries], settings, progress=progress, within=within)[0]
         check_queries(queries)
         if within is not None:
@@ -236,12 +232,9 @@ class Engine:
         With augmentation a pass is one forward pass with all variants, as in the result's trace.
         """
         ready = query if isinstance(query, PreparedQuery) else self.prepare(query)
-        return self._predict_events(ready, with_overrides(settings, overrides), watched=True)
+        return self._predict_events(ready, with_overrides(settings, overrides))
 
-    def _predict_events(
-        self, ready: PreparedQuery, settings: DecodeSettings, *, watched: bool
-    ) -> Iterator[Pass | DecodeResult]:
-        """Predict for one query; yields the result at the end, and before it every forward pass if `watched`."""
+    def _predict_events(self, ready: PreparedQuery, settings: DecodeSettings) -> Iterator[Pass | DecodeResult]:
         if ready.refusal:
             yield ready.refusal
             return
@@ -251,8 +244,6 @@ class Engine:
             try:
                 with self.runtime_config.torch_scope():
                     decoding, _ = self._batch_decoder.start(rows, searches, partial(self._ends_search, settings))
-                    while not (watched or decoding.is_finished):
-                        decoding.run_passes()
                 calls = iter(decoding)
                 while not decoding.is_finished:
                     with self.runtime_config.torch_scope():  # the caller's code runs outside of it

@@ -4,15 +4,15 @@ All prefixes of the prediction are scored again in one forward pass; from a low-
 greedily after the second-best token.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from math import exp
 
 import chemspec.chem as chem
-from chemspec.decode.generate import open_decoding
-from chemspec.decode.protocol import START, Decoder, finish_sequence
 from chemspec.engine.engine import Engine
-from chemspec.tokenizer import EOS
+from chemspec.model.session import Session
+from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Hypothesis, Prefix, Scores
 
 TRIED = 6  # number of positions that are followed
@@ -34,26 +34,31 @@ class Fork:
 def find_forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2) -> list[Fork]:
     """Return the least certain positions that lead to other molecules, least certain first."""
     path = _answer_prefix(engine, query, answer)
-    branches: list[tuple[int, Scores, tuple[int, ...]]] = []
-    _run_decoder(engine, query, _follow_alternatives(path, branches), 2)
-    seen_molecules = {answer.canonical}
-    chosen = []
-    for position, scores, branch in branches:
-        other = _best_alternative(scores, path[position + 1])
-        text = chem.canonical(engine.tokenizer.decode(branch[1:]))
-        if text and text not in seen_molecules:
-            seen_molecules.add(text)
-            probability = exp(_token_log_prob(scores, path[position + 1]))
-            pieces = _token_texts(engine, (path[position + 1], other))
-            chosen.append(Fork(position, pieces[0], probability, pieces[1], exp(_token_log_prob(scores, other)), text))
-    return chosen[:most]
+    longest = min(2 * len(path) + 20, engine.config.max_positions)
+    molecules, forks = {answer.canonical}, []
+    with _open_session(engine, query, 2) as session:
+        seen = _score_prefixes(session, path)
+        doubtful = sorted(range(len(seen)), key=lambda position: _token_log_prob(seen[position], path[position + 1]))
+        for position in doubtful[:TRIED]:
+            written, scores = path[position + 1], seen[position]
+            other = next(int(token) for token in scores.ids if token != written)
+            prefix = (*path[: position + 1], other)
+            while prefix[-1] != EOS and len(prefix) < longest:
+                prefix = (*prefix, int(session.score([[prefix]])[0][prefix].ids[0]))
+            text = chem.canonical(engine.tokenizer.decode(prefix[1:]))
+            if text and text not in molecules:
+                molecules.add(text)
+                odds = [exp(_token_log_prob(scores, token)) for token in (written, other)]
+                pieces = _token_texts(engine, (written, other))
+                forks.append(Fork(position, pieces[0], odds[0], pieces[1], odds[1], text))
+    return forks[:most]
 
 
 def token_alternatives(engine: Engine, query: str, answer: Hypothesis) -> list[dict[str, float]]:
     """Return the best tokens at every position of a prediction, eos included, with their probabilities."""
     path = _answer_prefix(engine, query, answer)
-    seen: list[Scores] = []
-    _run_decoder(engine, query, _score_prefixes(path, seen), min(CHOICES, len(engine.tokenizer)))
+    with _open_session(engine, query, min(CHOICES, len(engine.tokenizer))) as session:
+        seen = _score_prefixes(session, path)
     return [
         dict(zip(reversed(_token_texts(engine, scores.ids)), map(exp, reversed(scores.log_probs)), strict=True))
         for scores in seen
@@ -65,62 +70,33 @@ def _answer_prefix(engine: Engine, query: str, answer: Hypothesis) -> Prefix:
     ids: dict[str, list[int]] = {}
     for number, text in enumerate(engine.tokenizer.tokens):
         ids.setdefault(text, []).append(number)
-    path = [*([token] for token in START), *(ids[text] for text in answer.tokens), [EOS]]
-    if any(len(tokens) > 1 for tokens in path):  # with and without a blank before it, in models of other programs
-        _run_decoder(engine, query, _choose_tokens(path, answer.token_log_probs), len(engine.tokenizer))
-    return tuple(tokens[0] for tokens in path)
+    path: Prefix = (BOS,)
+    with _open_session(engine, query, len(engine.tokenizer)) as session:
+        for text, log_prob in zip(answer.tokens, answer.token_log_probs, strict=False):
+            token = ids[text][0]
+            if len(ids[text]) > 1:  # with and without a blank before it, in models of other programs
+                scores = session.score([[path]])[0][path]
+                differences = {each: abs(_token_log_prob(scores, each) - log_prob) for each in ids[text]}
+                token = min(differences, key=differences.__getitem__)
+            path = (*path, token)
+    return (*path, EOS)
 
 
-def _choose_tokens(path: list[list[int]], log_probs: Sequence[float]) -> Decoder:
-    """Decoder that leaves of the tokens at each position the one whose log-prob is that of the prediction."""
-    prefix = START
-    for position, log_prob in enumerate(log_probs, 1):
-        (scores,) = yield (prefix,)
-        nearest = {token: abs(_token_log_prob(scores, token) - log_prob) for token in path[position]}
-        path[position] = [min(nearest, key=nearest.__getitem__)]
-        prefix = (*prefix, *path[position])
-    return [finish_sequence(prefix, [])]
-
-
-def _run_decoder(engine: Engine, query: str, decoder: Decoder, top_k: int) -> None:
-    """Run a decoder on the model's scores for a query; raises ValueError for an invalid query."""
+@contextmanager
+def _open_session(engine: Engine, query: str, top_k: int) -> Iterator[Session]:
+    """Open a session of one query; raises ValueError for an invalid one."""
     ready = engine.prepare(query)
     if ready.refusal:
         raise ValueError(ready.refusal.message)
     with engine.runtime_config.torch_scope():
-        open_decoding(
-            engine.backend,
-            [ready.ids],
-            [decoder],
-            top_k=top_k,
-            max_len=engine.config.max_positions - 1,
-            vocab_size=engine.config.vocab_size,
-        ).run_to_end()
+        yield Session(engine.backend, [ready.ids], top_k=top_k)
 
 
-def _score_prefixes(path: Prefix, seen: list[Scores]) -> Decoder:
-    """Decoder that requests every prefix of a path and stores the scores in `seen`."""
-    seen += yield tuple(path[: end + 1] for end in range(len(path) - 1))
-    return [finish_sequence(path, [])]
-
-
-def _follow_alternatives(path: Prefix, branches: list[tuple[int, Scores, tuple[int, ...]]]) -> Decoder:
-    """Decoder that scores a path, then continues greedily after the best alternatives of its least certain tokens."""
-    seen: list[Scores] = []
-    yield from _score_prefixes(path, seen)
-    doubtful = sorted(range(len(seen)), key=lambda position: _token_log_prob(seen[position], path[position + 1]))
-    for position in doubtful[:TRIED]:
-        prefix = (*path[: position + 1], _best_alternative(seen[position], path[position + 1]))
-        while prefix[-1] != EOS and len(prefix) < 2 * len(path) + 20:
-            (scores,) = yield (prefix,)
-            prefix = (*prefix, int(scores.ids[0]))
-        branches.append((position, seen[position], prefix[:-1] if prefix[-1] == EOS else prefix))
-    return [finish_sequence(path, [])]
-
-
-def _best_alternative(scores: Scores, written: int) -> int:
-    """Return the best token other than the predicted one."""
-    return next(int(token) for token in scores.ids if token != written)
+def _score_prefixes(session: Session, path: Prefix) -> list[Scores]:
+    """Return the scores of every prefix of a path, in one forward pass."""
+    prefixes = [path[: end + 1] for end in range(len(path) - 1)]
+    scores = session.score([prefixes])[0]
+    return [scores[prefix] for prefix in prefixes]
 
 
 def _token_log_prob(scores: Scores, token: int) -> float:

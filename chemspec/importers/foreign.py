@@ -19,12 +19,11 @@ from chemspec.model.checkpoint import Checkpoint, CheckpointError
 from chemspec.model.probe import probe
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import IMPOSSIBLE, Transformer
-from chemspec.model.weights import sinusoids
+from chemspec.model.weights import check_weights
 from chemspec.settings import ModelConfig, Task
 from chemspec.tokenizer import SPECIALS, PromptFormat, TokenError, Tokenizer, split_smiles
 
 MAX_POSITIONS = 1024  # rows kept of a position table; sources and outputs are shorter
-SAME_TABLE = 1e-4  # rounding difference between sinusoidal tables
 
 
 @contextmanager
@@ -151,7 +150,8 @@ def build_loaded_model(
     if options.template:
         tokenizer = with_template(tokenizer, options.template, path)
     config = _complete_config(state, positions, len(vocabulary.tokens), architecture)
-    model = Transformer.of_state(config, state, where=str(path))
+    arrays = {name: tensor.float().numpy() for name, tensor in state.items()}
+    model = Transformer.of(check_weights(config, arrays, where=str(path)))
     scores = probe(TorchBackend(model), config, where=str(path))
     if bool((scores == scores[:1]).all()):
         raise CheckpointError(f"{path}: the model's scores do not depend on the text; weights seem to be missing")
@@ -208,21 +208,11 @@ def with_template(tokenizer: Tokenizer, template: str, path: Path) -> Tokenizer:
 
 
 def _describe(family: str, model: Transformer, tokenizer: Tokenizer, digest: str) -> dict[str, str]:
-    config = model.config
-    ours = torch.from_numpy(sinusoids(config.max_positions, config.d_model)).float()
-    norms = "before each part" if config.norm_first else "after each part"
-    same = bool((model.positions - ours).abs().max() <= SAME_TABLE)
+    unread = len(tokenizer.prompt_format.unread) if tokenizer.prompt_format else 0
     return {
         "format": family,
-        "layers": f"{config.encoder_layers} + {config.decoder_layers}, width {config.d_model}, {config.heads} heads, "
-        f"feed-forward {config.feedforward}, {config.activation}",
+        "architecture": ", ".join(f"{name} {value}" for name, value in model.config.to_json().items()),
         "parameters": f"{sum(weight.numel() for weight in model.parameters()):,}",
-        "norms": f"{norms}, {'' if config.final_norms else 'not '}after the last layer, eps {config.layer_norm_eps:g}",
-        "embeddings": f"{'shared' if config.shared_embedding else 'of source and target apart'}, "
-        f"{'' if config.scale_embedding else 'not '}scaled; output {'tied' if config.tied_output else 'of its own'}",
-        "positions": f"{'sines and cosines' if same else 'a table of its own'}, {config.max_positions} kept",
-        "vocabulary": f"{len(tokenizer)} tokens"
-        + (f", {len(tokenizer.prompt_format.unread)} of them only written" if tokenizer.prompt_format.unread else ""),  # type: ignore[union-attr]
-        "reads": "bos and eos around the source" if config.source_specials else "the source without bos and eos",
+        "vocabulary": f"{len(tokenizer)} tokens" + f", {unread} of them only written" * bool(unread),
         "sha256": digest,
     }

@@ -15,11 +15,6 @@ IMPORTERS: Registry[Importer] = Registry("importer")
 PACKAGE = "chemspec.importers"
 
 
-def recognises_native(folder: Path) -> bool:
-    """Return whether a folder has a config in chemspec's format."""
-    return "task" in read_json_object(folder / "config.json")
-
-
 def load_native(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     """Load a model folder in chemspec's format; only imported models take a template.
 
@@ -45,7 +40,7 @@ def _lazy_importer(name: str, module: str, *, hub: bool = False) -> Importer:
 
 
 for _importer in (
-    Importer("chemspec", recognises_native, load_native),
+    Importer("chemspec", lambda folder: "task" in read_json_object(folder / "config.json"), load_native),
     _lazy_importer("huggingface", "hf", hub=True),
     _lazy_importer("onmt", "onmt"),
     _lazy_importer("translation-transformer", "translation_transformer"),

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 FILES = ("config.json", "model.safetensors", "vocab.json")  # the last one of models only
 MAX_DRAFT_TOKENS = 1000  # as in `DecodeSettings`
+TRAINING = "`chemspec train --recipe` (its --list names those of drafters)"
 
 
 @dataclass(frozen=True)
@@ -147,9 +148,8 @@ def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> Dra
     from chemspec.model.heads import HeadsConfig
 
     config_file, weights_file = folder / "config.json", folder / "model.safetensors"
-    command = _training_command(folder)
     if not config_file.is_file() or not weights_file.is_file():
-        raise CheckpointError(f"there is no drafter in {folder}; {command} trains one")
+        raise CheckpointError(f"there is no drafter in {folder}; train one with {TRAINING}")
     try:
         values = read_untrusted_json(config_file)
         kind, length, vocabulary = values["kind"], values["length"], values["vocabulary"]
@@ -164,7 +164,7 @@ def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> Dra
     elif target and values.get("target") not in (None, "", target):
         misfit = "reads the hidden state of other weights than the target's"
     if misfit:
-        raise CheckpointError(f"{folder}: the drafter {misfit}; train it again with {command}")
+        raise CheckpointError(f"{folder}: the drafter {misfit}; train it again with {TRAINING}")
     if isinstance(config, ModelConfig):
         read = weights.read_weights(weights_file, config)
         return DrafterCheckpoint(kind, length, _build_network(read, where=str(weights_file)))
@@ -219,12 +219,3 @@ def _vocabulary_digest(tokenizer: Tokenizer) -> str:
 
 def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
-
-
-def _training_command(folder: Path) -> str:
-    """Return the command that trains a folder's drafter, from its kind and its target's task."""
-    try:
-        task: str = read_config(folder.parent.parent)[0]
-    except CheckpointError:
-        task = "retro"
-    return f"`chemspec train --recipe {task}-{folder.name.replace('_', '-')}`"

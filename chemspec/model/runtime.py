@@ -111,48 +111,42 @@ class RuntimeConfig:
             return self._open("torch", loaded), "torch"
 
     def _open(self, runtime: str, loaded: Checkpoint) -> Backend:
-        try:
-            backend = self._open_unchecked(runtime, loaded)
-            reference = self._open_unchecked("torch", loaded) if runtime == "graphs" else None
-            probe(backend, loaded.config, where=str(loaded.folder), reference=reference, dtype=self.dtype)
-        except Exception as error:  # compilers and drivers raise errors of many types
-            if runtime == "graphs" and not isinstance(error, NoKernelError):
-                raise UnsupportedError(f"it cannot run here: {error}") from error
-            raise
-        return backend
-
-    def _open_unchecked(self, runtime: str, loaded: Checkpoint) -> Backend:
-        """Return the backend of a runtime, which is imported now; NoKernelError if it cannot compute the model here."""
+        """Return the checked backend of a runtime, imported now; NoKernelError if it cannot compute the model here."""
+        where = str(loaded.folder)
         if runtime == "native":
             from chemspec.model.runners.native.runner import NativeBackend
 
-            return NativeBackend(loaded.weights, threads=self.threads, int8=self.dtype == "int8")
-        model = loaded.model.to(device=self.device, dtype=self.precision)
-        if runtime == "graphs":
-            from chemspec.model.runners.cuda_graphs import GraphBackend
-
-            return GraphBackend(model)
+            kernel = NativeBackend(loaded.weights, threads=self.threads, int8=self.dtype == "int8")
+            probe(kernel, loaded.config, where=where)
+            return kernel
         from chemspec.model.runners.torch_runner import TorchBackend
 
-        return TorchBackend(model)
+        model = loaded.model.to(device=self.device, dtype=self.precision)
+        plain = TorchBackend(model)
+        if runtime == "torch":
+            probe(plain, loaded.config, where=where)
+            return plain
+        from chemspec.model.runners.cuda_graphs import GraphBackend
+
+        try:
+            graphs = GraphBackend(model)
+            probe(graphs, loaded.config, where=where, reference=plain, dtype=self.dtype)
+        except NoKernelError:
+            raise
+        except Exception as error:  # drivers raise errors of many types
+            raise UnsupportedError(f"it cannot run here: {error}") from error
+        return graphs
 
     def _check_supported(self) -> None:
         """Raise ValueError if the runtime does not compute this precision on this device."""
         kind = "cpu" if self.device == "cpu" else "cuda"
-        if self.dtype == "int8" and (self.runtime not in ("auto", "native") or kind != "cpu"):
-            given = f"by the {self.runtime} runtime; choose native or auto, or fp32"
-            given = given if kind == "cpu" else f"on {self.device}; use fp32 or bf16 there"
-            raise ValueError(f"int8 is computed by the native runtime on a CPU, not {given}")
-        if self.runtime == "auto":
-            return
-        dtypes = RUNTIMES[self.runtime]
-        if kind not in dtypes:
-            needed = "CPU" if kind == "cuda" else "GPU"
-            raise ValueError(f"the {self.runtime} runtime needs a {needed}; the device is {self.device}")
-        if self.dtype not in dtypes[kind]:
-            able = " or ".join(dtypes[kind])
-            where = "a CPU" if kind == "cpu" else "a GPU"
-            raise ValueError(f"the {self.runtime} runtime computes in {able} on {where}; for {self.dtype} use torch")
+        tables = RUNTIMES if self.runtime == "auto" else {self.runtime: RUNTIMES[self.runtime]}
+        if not any(self.dtype in able.get(kind, ()) for able in tables.values()):
+            runtime = "any runtime" if self.runtime == "auto" else f"the {self.runtime} runtime"
+            raise ValueError(
+                f"{self.dtype} is not computed by {runtime} on {self.device}: native computes fp32 and int8 on a CPU, "
+                f"torch {', '.join(FLOATS)} on a CPU or a GPU, and graphs the same on a GPU"
+            )
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
         """Return the cost curve of a model on this machine, cached on disk."""

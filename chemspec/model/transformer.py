@@ -9,14 +9,14 @@ a head, D = H * d, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chemspec.model.weights import Array, Weights, check_weights, computed_positions
+from chemspec.model.weights import Array, Weights, computed_positions
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import PAD
 
@@ -207,12 +207,6 @@ class Transformer(nn.Module):
         model.load_state_dict({name: torch.from_numpy(array) for name, array in weights.tensors.items()}, strict=False)
         model.positions = torch.from_numpy(weights.positions)
         return model.eval().requires_grad_(False)
-
-    @classmethod
-    def of_state(cls, config: ModelConfig, state: Mapping[str, Tensor], *, where: str) -> Transformer:
-        """Build the network with a state dict, which `weights.check_tensors` checks."""
-        arrays = {name: tensor.float().numpy() for name, tensor in state.items()}
-        return cls.of(check_weights(config, arrays, where=where))
 
     @property
     def weights(self) -> Weights:

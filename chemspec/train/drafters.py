@@ -1,7 +1,6 @@
 """Train learned drafters on the target's outputs, with the training loop of `module`. Needs no RDKit."""
 
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -60,7 +59,7 @@ class MaskTraining(loop.Training):
         return cross_entropy(logits[trained].float(), true[trained], label_smoothing=smoothing)
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        """Accumulate the loss, and log the mean number of accepted tokens."""
+        """Log the loss and the mean number of accepted tokens."""
         source, target = batch
         offsets = torch.arange(self.length, device=target.device)
         # Evenly spaced prefixes, so that all validations use the same ones.
@@ -71,8 +70,8 @@ class MaskTraining(loop.Training):
         logits = fill_masks(self.model, *self.model.encode(source), target, starts, self.length)
         counted = true != PAD
         right = (logits.argmax(-1) == true) & counted
-        self.held[0] += cross_entropy(logits[counted].float(), true[counted], reduction="sum")
-        self.held[1] += counted.sum()
+        loss = cross_entropy(logits[counted].float(), true[counted])
+        self.log("val_loss", loss, prog_bar=True, batch_size=int(counted.sum()))
         ahead = right.long().cumprod(-1).sum(-1).float().mean()
         self.log("val_accepted", ahead, prog_bar=True, batch_size=starts.numel())
 
@@ -114,7 +113,7 @@ class HeadTraining(loop.Training):
         return (weights * each).sum() / weights.sum()
 
     def validation_step(self, batch: Batch, index: int) -> None:
-        """Accumulate the loss, and log the mean number of accepted tokens."""
+        """Log the loss and the mean number of accepted tokens."""
         super().validation_step(batch, index)
         logits, true = self._predict(batch)
         right = (logits.argmax(-1) == true) & (true != PAD)
@@ -152,9 +151,10 @@ def train_drafter(recipe: DrafterRecipe, data: Path, target: Path, out: Path, *,
     values = {name: value for name, value in asdict(recipe).items() if name != "train"}
     digest = loop.digest_of_data(pairs, loaded.tokenizer)
     about = {"task": recipe.task, "kind": recipe.kind, "target": loaded.digest, "data": digest, "recipe": values}
-    build = partial(_build_module, recipe, settings, loaded.model)
+    torch.manual_seed(settings.seed)
+    module = _build_module(recipe, settings, loaded.model)
     specials, resumed = loaded.config.source_specials, loop.latest_checkpoint(out) if resume else None
-    module = loop.run(build, out, settings, (pairs, held), about, specials=specials, resume=resumed)
+    loop.run(module, out, (pairs, held), about, specials=specials, resume=resumed)
     # The final state, or the mean of the last ones.
     module.model.load_state_dict(average_checkpoints(newest_checkpoints(out / "checkpoints", recipe.average_last)))
     folder = out / recipe.kind

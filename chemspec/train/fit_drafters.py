@@ -11,35 +11,28 @@ from typing import Any
 import numpy as np
 
 from chemspec.data.arrays import check_vocabulary, split_validation
-from chemspec.draft.calibration import DrafterCalibration, default_table
+from chemspec.draft.calibration import DrafterCalibration
 from chemspec.draft.copy import CopyTracker, TokenClasses
 from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, count_edits, probability_class
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import require_folder
-from chemspec.io.readers import read_queries
 from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS, EOS
 from chemspec.train.settings import DrafterFitSettings
 from chemspec.types import Prefix, Tell, ignore
 
 HOLDOUT = 1000  # pairs at the end of train.npz that training holds out if there is no val.npz
-MIN_OUTPUTS = 8  # minimum number of outputs for calibration without labels
 Answers = list[tuple[tuple[int, ...], tuple[int, ...]]]  # queries, and the model's outputs with eos
 
 
 def fit_drafters(engine: Engine, settings: DrafterFitSettings, *, tell: Tell = ignore) -> dict[str, Any]:
-    """Calibrate a model's drafters and write the files to its folder; see `calibrate` and `calibrate_from_answers`.
+    """Calibrate a model's drafters and write the files to its folder; see `calibrate`.
 
     Returns the number of contexts in the edit table, that of decoded `answers`, and the acceptance rates `by_chance`.
     """
     require_folder(engine.folder)
-    if settings.unlabelled is not None:
-        texts = read_queries(settings.unlabelled, settings.column, engine.task, tell)
-        calibration, count = calibrate_from_answers(engine, texts, tell=tell)
-        data = f"--unlabelled {settings.unlabelled.name}"
-    else:
-        calibration, count = calibrate(engine, settings, tell=tell)
-        data = f"--task {engine.task} --pairs {settings.pairs} --queries {settings.queries} --seed {settings.seed}"
+    calibration, count = calibrate(engine, settings, tell=tell)
+    data = f"--task {engine.task} --pairs {settings.pairs} --queries {settings.queries} --seed {settings.seed}"
     replace(calibration, made=f"chemspec train calibrate {data}").save(engine.folder)
     nodes = calibration.edit_table.node_count if calibration.edit_table else 0
     return {"nodes": nodes, "answers": count, "by_chance": calibration.accept_rates}
@@ -68,36 +61,6 @@ def calibrate(engine: Engine, settings: DrafterFitSettings, *, tell: Tell = igno
     return _calibrate_on_outputs(answers, edit_table, token_classes), len(answers)
 
 
-def calibrate_from_answers(
-    engine: Engine, queries: Sequence[str], *, tell: Tell = ignore
-) -> tuple[DrafterCalibration, int]:
-    """Calibrate on a model's outputs, without training data; also returns the number of outputs for measurements.
-
-    Drafts are verified against the model's outputs, so these replace labels: three quarters of them for the edit table,
-    the others for measurements. A table from few outputs may be worse than the task's default table; if that predicts
-    the others better, it is used. Raises ValueError if too few outputs are finished.
-    """
-    token_classes = TokenClasses.from_tokens(engine.tokenizer.smiles_tokens, engine.tokenizer.prompt_length)
-    tell(f"outputs for {len(queries)} queries")
-    answers = _greedy_outputs(engine, queries)
-    if len(answers) < MIN_OUTPUTS:
-        raise ValueError(
-            f"model {engine.name} finishes {len(answers)} of {len(queries)} outputs; at least {MIN_OUTPUTS} are needed"
-        )
-    held_out = max(1, len(answers) // 4)
-    tell(f"edit table from {len(answers) - held_out} outputs")
-    edit_table = count_edits(((source, answer[:-1]) for source, answer in answers[held_out:]), token_classes)
-    default = default_table(engine.task, engine.tokenizer.smiles_tokens)
-    if default is not None:
-        gains = [_mean_run_length(answers[:held_out], table, token_classes) for table in (edit_table, default)]
-        tell(f"tokens predicted in a row: {gains[0]:.2f} with this edit table, {gains[1]:.2f} with the default one")
-        if gains[0] < gains[1]:
-            tell("the default edit table is better and is used; try more queries")
-            calibration = _calibrate_on_outputs(answers[:held_out], default, token_classes)
-            return replace(calibration, edit_table=None), held_out
-    return _calibrate_on_outputs(answers[:held_out], edit_table, token_classes), held_out
-
-
 def _predicted_edits(
     answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses
 ) -> Iterator[list[tuple[bool, float]]]:
@@ -113,17 +76,6 @@ def _predicted_edits(
             prefix = (*prefix, token)
             if token != EOS:
                 state = tracker.advance_state(state, prefix)
-
-
-def _mean_run_length(answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses) -> float:
-    """Return the mean number of consecutive tokens that a table's likeliest edits predict, over output positions."""
-    runs = positions = 0
-    for answer in answers:
-        run = 0
-        for edits in _predicted_edits([answer], edit_table, token_classes):
-            run = run + 1 if edits and edits[0][0] else 0
-            runs, positions = runs + run, positions + 1
-    return runs / positions
 
 
 def _calibrate_on_outputs(

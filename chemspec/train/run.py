@@ -4,6 +4,8 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import torch
+
 from chemspec.data.arrays import Pairs, check_data, split_validation
 from chemspec.decode.beam import greedy_search
 from chemspec.decode.generate import open_decoding
@@ -95,19 +97,15 @@ def run_recipe(
     pairs, held = split_validation(data, settings.holdout)
     for part in (pairs, held):
         _check_pairs(part, data, config)
-
-    def build() -> Training:
-        model = Transformer(config, dropout=settings.dropout)
-        if start is not None and not checkpoint_to_resume:
-            copy_initial_weights(model, start, tokenizer)
-        module = Training(model, settings)
-        if exact is not None:
-            module.exact = partial(exact, model, held.part(0, settings.validate_pairs))
-        return module
-
+    torch.manual_seed(settings.seed)
+    model = Transformer(config, dropout=settings.dropout)
+    if start is not None and not checkpoint_to_resume:
+        copy_initial_weights(model, start, tokenizer)
+    module = Training(model, settings)
+    if exact is not None:
+        module.exact = partial(exact, model, held.part(0, settings.validate_pairs))
     about = {"task": recipe.task, "data": digest_of_data(pairs, tokenizer)}
-    specials = config.source_specials
-    run(build, out, settings, (pairs, held), about, specials=specials, resume=checkpoint_to_resume)
+    run(module, out, (pairs, held), about, specials=config.source_specials, resume=checkpoint_to_resume)
     return export_model(out, out / "model", tokenizer, last=recipe.average_last)
 
 

@@ -58,15 +58,11 @@ class DrafterFitSettings:
 
     Attributes:
         data_dir --data: folder written by `chemspec data`; default data/<task>.
-        unlabelled: file of queries to use instead of training data; the model's own answers are fitted.
-        column: column of the --unlabelled file with the SMILES.
         pairs: number of training pairs for the edit table.
         queries: number of validation queries for acceptance rates.
     """
 
     data_dir: Path | None = None
-    unlabelled: Path | None = None
-    column: str = ""
     pairs: int = 100_000
     queries: int = 500
     seed: int = 0

@@ -1,7 +1,7 @@
-"""Callbacks of the training loop: log, time limit and signals.
+"""Callbacks of the training loop: log and signals.
 
-Unlike Lightning's `CSVLogger`, `Timer` and signal handling, a resumed run continues its log, time counts over all
-sessions, and Ctrl-C ends a run after a step, with a checkpoint.
+Unlike Lightning's `CSVLogger` and signal handling, a resumed run continues its log, and Ctrl-C ends a run after a step,
+with a checkpoint.
 """
 
 import csv
@@ -17,40 +17,25 @@ import torch
 from lightning.fabric.plugins import TorchCheckpointIO
 from lightning.pytorch.callbacks import Callback
 
+from chemspec.data.arrays import Batch
 from chemspec.system.files import open_atomic, write_text_atomic
-
-
-class StopOnTime(Callback):  # type: ignore[misc]
-    """Stop a run after its time limit."""
-
-    def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, *args: Any) -> None:
-        """Stop after the time limit."""
-        if module.settings.minutes and module.progress(trainer.global_step) >= 1:
-            trainer.should_stop = True
-
-
-class StoppedError(Exception):
-    """The run was stopped by a signal, after a checkpoint was written."""
+from chemspec.tokenizer import PAD
 
 
 class StopOnSignal(Callback):  # type: ignore[misc]
-    """Finish the step on Ctrl-C (or SIGTERM), write `last` and raise `StoppedError`; a second Ctrl-C ends it at once.
+    """Finish the step on Ctrl-C (or SIGTERM), write `last` and end the run; a second Ctrl-C ends it at once.
 
     Lightning would abort immediately, perhaps within the optimiser's step, without a checkpoint.
     """
 
-    SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
     def __init__(self, last: Path) -> None:
         self.last = last
         self.requested = False
-        # Read now: when training starts, Lightning has installed its handlers.
-        self.before = {number: signal.getsignal(number) for number in self.SIGNALS}
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Install the signal handlers."""
-        if _in_main_thread():
-            for number in self.SIGNALS:
+        """Install the signal handlers; Lightning restores the previous ones at the end."""
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
                 signal.signal(number, self._handle_signal)
 
     def _handle_signal(self, number: int, frame: Any) -> None:
@@ -62,17 +47,7 @@ class StopOnSignal(Callback):  # type: ignore[misc]
         """Stop after the step in which a signal came."""
         if self.requested:
             trainer.save_checkpoint(self.last)
-            raise StoppedError
-
-    def restore(self) -> None:
-        """Restore the previous handlers."""
-        for number, handler in self.before.items():
-            if handler is not None and _in_main_thread():  # None: not installed from Python
-                signal.signal(number, handler)
-
-
-def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
+            raise KeyboardInterrupt
 
 
 class TrainingLog(Callback):  # type: ignore[misc]
@@ -84,35 +59,39 @@ class TrainingLog(Callback):  # type: ignore[misc]
 
     COLUMNS = ("step", "seconds", "loss", "lr", "tokens_per_second", "val_loss", "val_exact", "val_accepted")
 
-    def __init__(self, path: Path, *, done: int, every: int = 50) -> None:
-        self.path, self.done, self.every = path, done, every
+    def __init__(self, path: Path, *, every: int = 50) -> None:
+        self.path, self.every = path, every
 
     def on_train_start(self, trainer: lightning.Trainer, module: Any) -> None:
         """Write the header, and the rows up to the step from which the run is resumed."""
         rows: list[dict[str, str]] = []
-        if self.done and self.path.exists():
+        if trainer.global_step and self.path.exists():
             whole = self.path.read_text(encoding="utf-8").rpartition("\n")[0]  # a full disk may have truncated a row
             rows = list(csv.DictReader(whole.splitlines()))
         text = io.StringIO(newline="")
         writer = csv.DictWriter(text, self.COLUMNS, extrasaction="ignore")
         writer.writeheader()
-        writer.writerows(row for row in rows if row["step"].isdecimal() and int(row["step"]) <= self.done)
+        writer.writerows(row for row in rows if row["step"].isdecimal() and int(row["step"]) <= trainer.global_step)
         write_text_atomic(self.path, text.getvalue())
-        self._reset_counters(module)
+        self._reset_sums(module)
 
-    def _reset_counters(self, module: Any) -> None:
+    def _reset_sums(self, module: Any) -> None:
+        # On the device: reading every loss would synchronise a GPU at every step.
         self.loss: Any = 0.0
+        self.tokens: Any = 0
         self.count = 0
-        self.since, self.tokens = module.seconds(), module.tokens
+        self.since = module.timer.time_elapsed()
 
     def on_train_batch_start(self, trainer: lightning.Trainer, module: Any, *args: Any) -> None:
         """Remember the learning rate of the step."""
         self.lr = trainer.optimizers[0].param_groups[0]["lr"]  # the scheduler is a step ahead later
 
-    def on_train_batch_end(self, trainer: lightning.Trainer, module: Any, outputs: Any, *args: Any) -> None:
-        """Accumulate the loss, and write a row every `every` steps."""
-        # Accumulated on the device: reading every loss would synchronise a GPU at every step.
+    def on_train_batch_end(
+        self, trainer: lightning.Trainer, module: Any, outputs: Any, batch: Batch, *args: Any
+    ) -> None:
+        """Accumulate loss and tokens, and write a row every `every` steps."""
         self.loss = self.loss + outputs["loss"].detach().double()
+        self.tokens = self.tokens + sum(torch.count_nonzero(part != PAD) for part in batch)
         self.count += 1
         step = trainer.global_step
         if step % self.every == 0 or step == trainer.max_steps or trainer.should_stop:
@@ -125,23 +104,19 @@ class TrainingLog(Callback):  # type: ignore[misc]
                 f"the loss is {loss} at step {trainer.global_step}; "
                 f"lower lr ({module.settings.lr}) or clip ({module.settings.clip}), or lengthen warmup"
             )
-        speed = (module.tokens - self.tokens) / max(1e-9, module.seconds() - self.since)
+        speed = int(self.tokens) / max(1e-9, module.timer.time_elapsed() - self.since)
         self._append_row(trainer, module, loss=loss, lr=self.lr, tokens_per_second=round(speed))
         module.log_dict({"loss": loss, "tokens_per_second": speed}, prog_bar=True)
-        self._reset_counters(module)
-
-    def on_validation_start(self, trainer: lightning.Trainer, module: Any) -> None:
-        """Stop the clock of `tokens_per_second`."""
-        self.paused = module.seconds()
+        self._reset_sums(module)
 
     def on_validation_end(self, trainer: lightning.Trainer, module: Any) -> None:
         """Write a row with the validation metrics."""
         measured = {name: float(value) for name, value in trainer.callback_metrics.items() if name.startswith("val_")}
         self._append_row(trainer, module, **measured)
-        self.since += module.seconds() - self.paused
+        self.since += module.timer.time_elapsed("validate")
 
     def _append_row(self, trainer: lightning.Trainer, module: Any, **values: float) -> None:
-        row = {"step": trainer.global_step, "seconds": round(module.seconds(), 1), **values}
+        row = {"step": trainer.global_step, "seconds": round(module.timer.time_elapsed(), 1), **values}
         with self.path.open("a", newline="", encoding="utf-8") as file:
             csv.DictWriter(file, self.COLUMNS).writerow(row)
 

@@ -19,7 +19,6 @@ import torch
 from benchmarks.opponent import Answer, Opponent, convert
 from paths import SHARED
 from recompute import decode_single
-from safetensors.torch import load_file
 from torch.nn.functional import cross_entropy
 
 from chemspec.data.arrays import pad
@@ -30,6 +29,7 @@ from chemspec.draft.base import NoDrafts
 from chemspec.model.runners.torch_runner import TorchBackend, best_tokens, source_batch
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
+from chemspec.model.weights import read_weights
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, TokenError, Tokenizer
 from chemspec.types import FinishedSequence, Prefix, Scores
@@ -239,8 +239,7 @@ def real_model() -> tuple[Transformer, Tokenizer]:
     tokenizer = Tokenizer.load(folder / "vocab.json")
     values = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     config = ModelConfig(vocab_size=len(tokenizer), **{key: values[key] for key in CONFIG_KEYS})
-    weights = load_file(folder / "model.safetensors")
-    return Transformer.of_state(config, weights, where=str(folder)), tokenizer
+    return Transformer.of(read_weights(folder / "model.safetensors", config)), tokenizer
 
 
 def real_sources(tokenizer: Tokenizer, count: int) -> list[tuple[int, ...]]:

@@ -109,7 +109,7 @@ def test_an_interrupted_preparation_goes_on(retro_csv: Path, tmp_path: Path, mon
     shards[2].rename(shards[2].with_suffix(".partial"))
     (tmp_path / "out" / "train.npz").unlink()
     made = []
-    monkeypatch.setattr(module, "write_shard", lambda *job: made.append(job[1]) or write_shard(*job))
+    monkeypatch.setattr(module, "write_shard", lambda job, **more: made.append(job[1]) or write_shard(job, **more))
     assert prepare([retro_csv], tmp_path / "out", RETRO, workers=1) == whole
     assert made == [8, 16]
     assert same(Pairs.load(tmp_path / "out" / "train.npz"), before)
@@ -213,10 +213,12 @@ def test_a_missing_column_is_named_with_those_found(tmp_path: Path) -> None:
 
 def test_no_usable_reaction_says_why(tmp_path: Path) -> None:
     file = write(tmp_path / "a.csv", [{"mapped_rxn": "CC>>CC"}] * 3)
-    with pytest.raises(ValueError, match=r"no usable reaction in the 3 rows of .*a\.csv: atom maps"):
+    with pytest.raises(
+        ValueError, match=r"no usable reaction in the 3 rows of .*a\.csv: 0 pairs .* no usable atom maps"
+    ):
         prepare([file], tmp_path / "out", RETRO, workers=1)
     file = write(tmp_path / "b.csv", retro_rows(2))
-    with pytest.raises(ValueError, match=r"each of the 4 pairs has a token .* min_count"):
+    with pytest.raises(ValueError, match=r"4 pairs have a token .*min_count is 99"):
         prepare([file], tmp_path / "out", replace(RETRO, variants=2, min_count=99), workers=1)
     (tmp_path / "empty.csv").write_text("mapped_rxn\n")
     with pytest.raises(ValueError, match=r"empty\.csv has no rows"):

@@ -1,4 +1,4 @@
-"""Calibrating a model's drafters, on training data and on its own answers, and the command that does it."""
+"""Calibrating a model's drafters on training data, and the command that does it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import call, last, refusal
+from command_line import call, last
 from small import QUERIES, TOKENIZER, tiny_folder
 
 from chemspec.data.arrays import Pairs, RaggedArray
@@ -63,21 +63,3 @@ def test_the_command_learns_everything_and_writes_the_files(tmp_path: Path) -> N
     assert len(knowledge.accept_rates) == 11
     plain, mixed = (engine.predict(QUERIES, replace(GREEDY, drafter=name)) for name in ("none", "mixed"))
     assert [one.hypotheses[0].tokens for one in plain] == [one.hypotheses[0].tokens for one in mixed]
-
-
-def test_a_models_own_answers_teach_it_too(tmp_path: Path) -> None:
-    model, asked = tiny_folder(tmp_path / "tiny"), tmp_path / "asked.smi"
-    asked.write_text("\n".join([*QUERIES, "CC(", "[Xe]"] * 4) + "\n")
-    words = ("train", "calibrate", "--model", model, "--unlabelled", asked, "--threads", 1)
-    assert call(*words).exit_code == 0
-    engine = Engine.load(model, threads=1)
-    learned = engine.resources.calibration()
-    assert learned.edit_table is not None and learned.edit_table.node_count > 1
-    assert "--unlabelled asked.smi" in learned.made
-    calls = {}
-    for name in ("none", "copy", "mixed"):
-        results = engine.predict(QUERIES, replace(GREEDY, drafter=name, batch_size=1))
-        calls[name] = sum(len(one.trace.passes) for one in results if one.trace)
-    assert calls["mixed"] < calls["copy"] <= calls["none"]
-    asked.write_text("CCO\n")
-    assert "finishes 1 of 1 outputs" in refusal(*words)

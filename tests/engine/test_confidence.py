@@ -14,11 +14,10 @@ from small import QUERIES, tiny_folder
 
 from chemspec.engine.confidence import (
     Confidence,
-    ConfidenceError,
     apply_calibration,
     expected_calibration_error,
     fit_slope,
-    load_if_usable,
+    load_confidence,
     negative_log_likelihood,
     sigmoid,
 )
@@ -80,11 +79,11 @@ def test_texts_of_a_molecule_share_a_confidence_and_faulty_ones_have_none(texts:
 def test_it_is_kept_in_the_model_folder(tmp_path: Path) -> None:
     one = Confidence("abc", 0.7, -0.2, "command", {"queries": 5.0})
     one.save(tmp_path)
-    assert confidence.load_confidence(tmp_path, "abc") == one
-    assert confidence.load_confidence(tmp_path / "none", "abc") is None
+    assert confidence.load_confidence(tmp_path, "abc") == (one, "")
+    assert confidence.load_confidence(tmp_path / "none", "abc") == (None, "")
     file = tmp_path / confidence.FILE
     file.write_text(json.dumps({**json.loads(file.read_text()), "likeness": 0.0, "usual": 0.0}))  # of version 0.2
-    assert confidence.load_confidence(tmp_path, "abc") == one
+    assert confidence.load_confidence(tmp_path, "abc") == (one, "")
 
 
 @pytest.mark.parametrize(
@@ -101,8 +100,8 @@ def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, change: dict[str, o
     Confidence("abc", 0.7, -0.2, "command", {}).save(tmp_path)
     file = tmp_path / confidence.FILE
     file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
-    with pytest.raises(ConfidenceError, match=f"{part}.*chemspec train calibration"):
-        confidence.load_confidence(tmp_path, "abc")
+    found, problem = confidence.load_confidence(tmp_path, "abc")
+    assert found is None and part in problem and "chemspec train calibration" in problem
 
 
 def test_an_engine_tells_confidences_of_its_own_weights_only(tmp_path: Path) -> None:
@@ -154,7 +153,7 @@ def test_measuring_asks_the_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(calibration, "DecodeSettings", lambda n, **_: replace(how, n=n))
     settings = CalibrationSettings(n=5, out=tmp_path / "a.jsonl", seed=3, heldout=tmp_path / "heldout.csv")
     report = calibration.calibrate_model(engine, settings, keep="chemspec it")
-    found, _ = load_if_usable(engine.folder, engine.digest)
+    found, _ = load_confidence(engine.folder, engine.digest)
     assert found.made == "chemspec train calibration --task retro --queries 1000 --seed 3 -n 5 --heldout heldout.csv"
     stored = read_measurements(engine.folder)["reliability"]
     assert (stored["command"], stored["slope"], stored["numbers"]) == ("chemspec it", report["slope"], list(NUMBERS))

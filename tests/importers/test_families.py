@@ -266,7 +266,7 @@ def test_import_writes_a_folder_that_answers_alike(name: str, tmp_path: Path) ->
     file = family.write(tmp_path / family.file, family.network())
     done = CliRunner().invoke(app, ["import", str(file), "-o", str(out), "--task", "retro", "--license", "CC BY 4.0"])
     assert done.exit_code == 0, done.output
-    for word in ("layers: 2 + 2", "vocabulary:", "norms:", "positions: sines and cosines"):
+    for word in ("encoder_layers 2, decoder_layers 2", "vocabulary:", "norm_first", "stored_positions True"):
         assert word in done.stdout
     card = (out / "card.md").read_text()
     assert "CC BY 4.0" in card and str(file) in card

@@ -96,20 +96,13 @@ def test_the_engine_drafts_with_them_and_answers_as_without(
 def test_a_missing_drafter_names_the_command_that_trains_it(tmp_path: Path) -> None:
     folder = tiny_folder(tmp_path / "bare", task="forward")
     engine = Engine.load(folder, threads=1, device="cpu")
-    with pytest.raises(ValueError, match=r"no drafter 'blockwise'.*chemspec train --recipe forward-blockwise"):
+    with pytest.raises(ValueError, match=r"no drafter 'blockwise'.*chemspec train --recipe.*--model .*/bare`, or"):
         engine.predict(["CCO"], DecodeSettings(drafter="blockwise"))
-    other = Engine.load(tiny_folder(tmp_path / "other", task="reagents"), threads=1, device="cpu")
-    for kind in ("medusa", "ar"):
-        with pytest.raises(ValueError, match="no recipe trains one: write your own, or choose another drafter"):
-            other.resources.learned_drafter(kind)
     done = CliRunner().invoke(
         app, ["predict", "CCO", "--model", str(folder), "--drafter", "blockwise", "--device", "cpu"]
     )
     assert done.exit_code == 2
-    assert "chemspec train --recipe forward-blockwise" in done.output
-    bare = Engine.load(tiny_folder(tmp_path / "retro", task="retro"), threads=1, device="cpu")
-    with pytest.raises(ValueError, match=r"--start .*retro`, install .*--model .*/retro`; `-m retro` has one, or"):
-        bare.resources.learned_drafter("spec_drafter")
+    assert "chemspec train --recipe" in done.output
 
 
 def install(*arguments: object, answer: str | None = None) -> Result:
@@ -152,7 +145,7 @@ def test_what_cannot_draft_for_a_model_is_not_installed(folder: Path, tmp_path: 
 def test_a_drafter_of_another_vocabulary_is_refused(folder: Path) -> None:
     tokens = list(TOKENIZER.tokens)
     tokens[-1], tokens[-2] = tokens[-2], tokens[-1]
-    with pytest.raises(CheckpointError, match=r"another vocabulary.*--recipe retro-blockwise"):
+    with pytest.raises(CheckpointError, match=r"another vocabulary.*chemspec train --recipe"):
         checkpoint.load_drafter(checkpoint.drafter_folder(folder, "blockwise"), tokenizer=Tokenizer(tuple(tokens)))
 
 

@@ -1,9 +1,8 @@
-"""int8 gives the same bits everywhere: in kernel and torch, with any instructions, threads, batches and trees."""
+"""int8 gives the same bits everywhere: in kernel and torch, on any processor, with any threads, batches and trees."""
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from campaigns import int8_reference as int8
-from compilers import COMPILES, needs_compiler
+from compilers import needs_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from kinds import SOME_KINDS, compiled_for
@@ -21,8 +20,7 @@ from tiny import tiny_model
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.model import checkpoint
 from chemspec.model.runner import Backend
-from chemspec.model.runners.native import build
-from chemspec.model.runners.native.runner import INSTRUCTION_SETS, NativeBackend, NoKernelError
+from chemspec.model.runners.native.runner import NativeBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
@@ -31,13 +29,6 @@ from chemspec.system import compiled
 from chemspec.testing import naive_beam, naive_greedy
 from chemspec.tokenizer import BOS, EOS, Tokenizer
 from chemspec.types import FinishedSequence, Prefix
-
-
-def able(library: ctypes.CDLL) -> list[str]:
-    return [name for number, name in enumerate(INSTRUCTION_SETS) if library.chemspec_supports(number)]
-
-
-HERE = able(build.load_kernel()) if COMPILES else []  # torch alone
 
 
 @cache
@@ -56,12 +47,12 @@ def test_a_session_in_torch_gives_the_bits_of_the_decoder_without_cache(
 
 
 @needs_compiler
-@given(scripts(), st.sampled_from(sorted(VARIANTS)), st.sampled_from(HERE or [""]), st.sampled_from([1, 3]))
+@given(scripts(), st.sampled_from(sorted(VARIANTS)), st.sampled_from([1, 3]))
 def test_a_session_in_the_kernel_gives_the_bits_of_the_decoder_without_cache(
-    script: tuple[list[list[int]], list[Round]], variant: str, instructions: str, threads: int
+    script: tuple[list[list[int]], list[Round]], variant: str, threads: int
 ) -> None:
     model, reference = tiny(variant)
-    check(NativeBackend(model, threads=threads, int8=True, instructions=instructions), reference, *script, within=0)
+    check(NativeBackend(model, threads=threads, int8=True), reference, *script, within=0)
 
 
 def scores(backend: Backend, sources: list[list[int]], paths: list[Prefix], vocabulary: int) -> list[bytes]:
@@ -77,43 +68,40 @@ def scores(backend: Backend, sources: list[list[int]], paths: list[Prefix], voca
 SHAPES = [(32, 1, 100), (48, 2, 146), (80, 16, 1100), (256, 8, 1024)]
 
 
-def equals_torch(names: Sequence[str], width: int, heads: int, wide: int) -> None:
+def equals_torch(width: int, heads: int, wide: int) -> None:
     model = tiny_model(1, 83, d_model=width, heads=heads, feedforward=wide).float()
     rng = np.random.default_rng(0)
     sources = [rng.integers(4, 83, size).tolist() for size in (1, 7, 31)]
     paths = [(BOS, *rng.integers(4, 83, size).tolist()) for size in (0, 4, 20)]
     expected = scores(TorchBackend(int8.quantised(model)), sources, paths, 83)
-    for instructions in names:
-        backend = NativeBackend(model, threads=2, int8=True, instructions=instructions)
-        assert scores(backend, sources, paths, 83) == expected, instructions
+    assert scores(NativeBackend(model, threads=2, int8=True), sources, paths, 83) == expected
 
 
 @needs_compiler
 @pytest.mark.parametrize("shape", SHAPES)
-def test_all_instructions_give_the_bits_of_torch(shape: tuple[int, int, int]) -> None:
+def test_the_kernel_gives_the_bits_of_torch(shape: tuple[int, int, int]) -> None:
     """Of one row and of many, where outputs fill no panel and inputs no group, and where sums exceed 24 bits."""
-    equals_torch(HERE, *shape)
+    equals_torch(*shape)
 
 
 @needs_compiler
 @pytest.mark.slow  # compiles the kernel once a kind of processor
 @pytest.mark.parametrize("kind", SOME_KINDS)
 def test_other_processors_give_the_same_bits(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    names = able(compiled_for(kind, tmp_path, monkeypatch))
+    compiled_for(kind, tmp_path, monkeypatch)
     for shape in SHAPES:
-        equals_torch(names, *shape)
+        equals_torch(*shape)
 
 
 @needs_compiler
-@pytest.mark.parametrize("instructions", HERE)
-def test_the_largest_sums_are_exact(instructions: str) -> None:
+def test_the_largest_sums_are_exact() -> None:
     """Weights and activations at the ends of their range: a product that saturates would show."""
     model = tiny_model(2, 83, d_model=64, heads=4, feedforward=1500).float()
     for layer in (*model.encoder, *model.decoder):
         for linear in (layer.linear1, layer.linear2):
             linear.weight.copy_(linear.weight.sign())
         layer.linear1.weight.copy_(layer.linear1.weight[:1].abs().expand_as(layer.linear1.weight))
-    backend = NativeBackend(model, threads=1, int8=True, instructions=instructions)
+    backend = NativeBackend(model, threads=1, int8=True)
     paths = [(BOS, 5, 6, 7)]
     assert scores(backend, [[4, 5, 6]], paths, 83) == scores(
         TorchBackend(int8.quantised(model)), [[4, 5, 6]], paths, 83
@@ -155,14 +143,10 @@ def test_without_a_kernel_int8_is_refused_with_a_remedy(folder: Path) -> None:
 
 @pytest.mark.parametrize("runtime", ["torch", "graphs"])
 def test_other_runtimes_refuse_it(folder: Path, runtime: str) -> None:
-    with pytest.raises(ValueError, match=f"by the native runtime on a CPU, not by the {runtime} runtime"):
+    with pytest.raises(
+        ValueError, match=f"not computed by the {runtime} runtime on cpu: native computes fp32 and int8"
+    ):
         Engine.load(folder, dtype="int8", device="cpu", runtime=runtime)
-
-
-@needs_compiler
-def test_instructions_that_are_not_here_are_refused(folder: Path) -> None:
-    with pytest.raises(NoKernelError, match="sse9 is not supported here; available: plain"):
-        NativeBackend(tiny(sorted(VARIANTS)[0])[0], threads=1, int8=True, instructions="sse9")
 
 
 QUERIES = ["O=C(NCc1ccccc1)c1ccccc1", "COC(=O)c1ccc(Br)cc1", "CC(C)(C)OC(=O)NCc1ccccc1"]

@@ -108,13 +108,7 @@ int guarded(const Work& work) {
 
 extern "C" {
 
-// Whether int8 linear layers can use this instruction set here, see `Instructions`.
-int chemspec_supports(int instructions) {
-  bool able = false;
-  return guarded([&] { able = usable(Instructions(instructions)); }) && able;
-}
-
-void* chemspec_model(const int32_t* sizes, float eps, int threads, int instructions) {
+void* chemspec_model(const int32_t* sizes, float eps, int threads) {
   Model* opened = nullptr;
   guarded([&] {
     auto model = std::make_unique<Model>();
@@ -123,7 +117,6 @@ void* chemspec_model(const int32_t* sizes, float eps, int threads, int instructi
     model->activation = Epilogue(sizes[6]), model->norm_first = sizes[7], model->final_norms = sizes[8], model->eps = eps;
     model->inner = sizes[9], model->max_positions = sizes[10], model->embedding_norm = sizes[11], model->centred = sizes[12];
     model->gated = sizes[13], model->relative_positions = sizes[14], model->forced_first = sizes[15];
-    model->instructions = Instructions(instructions);
     model->pool = std::make_unique<ThreadPool>(threads);
     opened = model.release();
   });
@@ -142,10 +135,7 @@ int chemspec_linear(void* model, int stack, int layer, int which, int out, int i
 
 // weight (out, in): integers from -127 to 127; scales (out).
 int chemspec_linear_int8(void* model, int stack, int layer, int which, int out, int in, const int8_t* weight, const float* scales, const float* bias) {
-  return guarded([&] {
-    Model& opened = *static_cast<Model*>(model);
-    opened.linear_of(stack, layer, which)->set_int8(out, in, weight, scales, bias, opened.instructions);
-  });
+  return guarded([&] { static_cast<Model*>(model)->linear_of(stack, layer, which)->set_int8(out, in, weight, scales, bias); });
 }
 
 int chemspec_norm(void* model, int stack, int layer, int which, const float* scale, const float* shift) {

@@ -13,8 +13,8 @@
 namespace {
 
 // y (rows, width) = x (rows, in) W' + b; panels are distributed over threads.
-void linear(ThreadPool& pool, Instructions which, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Epilogue mode, ConvertedInputs& inputs) {
-  if (layer.kind == INT8) return int8_linear(pool, which, layer, x, stride, rows, y, width, mode, inputs);
+void linear(ThreadPool& pool, const Linear& layer, const float* x, int stride, int rows, float* y, int width, Epilogue mode, ConvertedInputs& inputs) {
+  if (layer.kind == INT8) return int8_linear(pool, layer, x, stride, rows, y, width, mode, inputs);
   if (layer.kind == AMX_TILES) return amx_linear(pool, layer, x, stride, rows, y, width, mode, inputs.pieces);
   pool.parallel_for((layer.panels + PANELS_PER_TASK - 1) / PANELS_PER_TASK, [&](uint32_t part) {
     const int p = int(part) * PANELS_PER_TASK, some = std::min(PANELS_PER_TASK, layer.panels - p);

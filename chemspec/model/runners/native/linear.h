@@ -49,8 +49,6 @@ enum Epilogue { KEEP, RELU, GELU, GELU_TANH, ADD, TIMES };
 
 enum Kind { FLOAT32, BFLOAT16, AMX_TILES, INT8 };  // weight format; AMX_TILES: bfloat16 in tile order
 
-enum Instructions { PLAIN, AVX2, AVX_VNNI, AVX512_VNNI, NEON_DOT };  // instruction sets of int8 linear layers
-
 struct Linear {
   int in = 0, out = 0, panels = 0;
   Kind kind = FLOAT32;
@@ -68,7 +66,7 @@ struct Linear {
     if (kind == BFLOAT16) pack(bf16, weight16);
     set_bias(offset, panels * PANEL);
   }
-  void set_int8(int rows, int columns, const int8_t* weight, const float* row_scales, const float* offset, Instructions which);
+  void set_int8(int rows, int columns, const int8_t* weight, const float* row_scales, const float* offset);
 
  private:
   void set_bias(const float* offset, int size) {

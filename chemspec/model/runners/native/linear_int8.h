@@ -8,7 +8,6 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
-#include <vector>
 
 #include "linear.h"
 #include "threads.h"
@@ -23,10 +22,44 @@ inline int32_t quad(const uint8_t* x) {
   return four;
 }
 
-// Instruction set: adds the products of four inputs of a row, as prepared by `input`, with the weights of `OUTPUTS` outputs to the
-// sums. A register block is ROWS x VECTORS of these. SHIFT is added to the inputs if the instructions take unsigned ones; the
-// initial values of the sums compensate for it.
-struct PlainProduct {
+// Adds the products of four inputs of a row, as prepared by `input`, with the weights of `OUTPUTS` outputs to the sums, by the
+// fastest instructions of this processor. A register block is ROWS x VECTORS of these. SHIFT is added to the inputs if the
+// instructions take unsigned ones; the initial values of the sums compensate for it. Inline assembly because GCC 12 copies the sums
+// of the intrinsics between registers and spills them.
+#if defined(__AVX512VNNI__)
+struct Product {
+  static constexpr int OUTPUTS = 16, VECTORS = 4, ROWS = 6, SHIFT = 128;
+  typedef __m512i Sums, Weights, Input;
+  static Input input(const uint8_t* x) { return _mm512_set1_epi32(quad(x)); }
+  static void add(Sums& sums, Weights w, Input x) { asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(x), "v"(w)); }
+};
+#elif defined(__AVX2__)
+struct Product {
+  static constexpr int OUTPUTS = 8, VECTORS = 2;
+  typedef __m256i Sums, Weights, Input;
+  static Input input(const uint8_t* x) { return _mm256_set1_epi32(quad(x)); }
+#if defined(__AVXVNNI__)
+  static constexpr int ROWS = 6, SHIFT = 128;
+  static void add(Sums& sums, Weights w, Input x) { asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums) : "x"(x), "x"(w)); }
+#else
+  static constexpr int ROWS = 4, SHIFT = 0;
+  // Adds pairs of byte products in 16 bits, where two of 127 x 127 just fit: |x| times w with the sign of x.
+  static void add(Sums& sums, Weights w, Input x) {
+    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(w, x));
+    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+  }
+#endif
+};
+#elif defined(__ARM_FEATURE_DOTPROD)
+struct Product {
+  static constexpr int OUTPUTS = 4, VECTORS = 4, ROWS = 6, SHIFT = 0;
+  typedef int32x4_t Sums;
+  typedef int8x16_t Weights, Input;
+  static Input input(const uint8_t* x) { return vreinterpretq_s8_s32(vdupq_n_s32(quad(x))); }
+  static void add(Sums& sums, Weights w, Input x) { sums = vdotq_s32(sums, w, x); }
+};
+#else
+struct Product {
   static constexpr int OUTPUTS = 16, VECTORS = 1, ROWS = 2, SHIFT = 0;
   typedef int32_t Sums __attribute__((vector_size(OUTPUTS * 4), may_alias));
   typedef int8_t Weights __attribute__((vector_size(OUTPUTS * 4), may_alias));
@@ -40,73 +73,12 @@ struct PlainProduct {
     }
   }
 };
-
-#if defined(__AVX2__)
-// Adds pairs of byte products in 16 bits, where two of 127 x 127 just fit: |x| times w with the sign of x.
-struct Avx2Product {
-  static constexpr int OUTPUTS = 8, VECTORS = 2, ROWS = 4, SHIFT = 0;
-  typedef __m256i Sums, Weights, Input;
-  static Input input(const uint8_t* x) { return _mm256_set1_epi32(quad(x)); }
-  static void add(Sums& sums, Weights w, Input x) {
-    const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(x), _mm256_sign_epi8(w, x));
-    sums = _mm256_add_epi32(sums, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-  }
-};
 #endif
-
-// Inline assembly because GCC 12 copies the sums of the intrinsic between registers and spills them.
-
-#if defined(__AVXVNNI__)
-struct AvxVnniProduct : Avx2Product {
-  static constexpr int ROWS = 6, SHIFT = 128;
-  static void add(Sums& sums, Weights w, Input x) { asm("%{vex%} vpdpbusd %2, %1, %0" : "+x"(sums) : "x"(x), "x"(w)); }
-};
-#endif
-
-#if defined(__AVX512VNNI__)
-struct Avx512VnniProduct {
-  static constexpr int OUTPUTS = 16, VECTORS = 4, ROWS = 6, SHIFT = 128;
-  typedef __m512i Sums, Weights, Input;
-  static Input input(const uint8_t* x) { return _mm512_set1_epi32(quad(x)); }
-  static void add(Sums& sums, Weights w, Input x) { asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(x), "v"(w)); }
-};
-#endif
-
-#if defined(__ARM_FEATURE_DOTPROD)
-struct NeonDotProduct {
-  static constexpr int OUTPUTS = 4, VECTORS = 4, ROWS = 6, SHIFT = 0;
-  typedef int32x4_t Sums;
-  typedef int8x16_t Weights, Input;
-  static Input input(const uint8_t* x) { return vreinterpretq_s8_s32(vdupq_n_s32(quad(x))); }
-  static void add(Sums& sums, Weights w, Input x) { sums = vdotq_s32(sums, w, x); }
-};
-#endif
-
-// Calls work(product) with the product of this instruction set, if it is compiled in.
-template <class Work>
-bool with_product(Instructions which, const Work& work) {
-  if (which == PLAIN) return work(PlainProduct()), true;
-#if defined(__AVX2__)
-  if (which == AVX2) return work(Avx2Product()), true;
-#endif
-#if defined(__AVXVNNI__)
-  if (which == AVX_VNNI) return work(AvxVnniProduct()), true;
-#endif
-#if defined(__AVX512VNNI__)
-  if (which == AVX512_VNNI) return work(Avx512VnniProduct()), true;
-#endif
-#if defined(__ARM_FEATURE_DOTPROD)
-  if (which == NEON_DOT) return work(NeonDotProduct()), true;
-#endif
-  return false;
-}
 
 inline int quads(int in) { return (in + QUAD - 1) / QUAD; }
 
 // Packs weights as (panels, quads of inputs, WIDE, QUAD).
-void Linear::set_int8(int rows, int columns, const int8_t* weight, const float* row_scales, const float* offset, Instructions which) {
-  int shift = 0;
-  with_product(which, [&](auto product) { shift = product.SHIFT; });
+void Linear::set_int8(int rows, int columns, const int8_t* weight, const float* row_scales, const float* offset) {
   out = rows, in = columns, panels = (rows + WIDE - 1) / WIDE, kind = INT8;
   const int padded = panels * WIDE;
   const size_t size = size_t(padded) * quads(in) * QUAD;
@@ -118,7 +90,7 @@ void Linear::set_int8(int rows, int columns, const int8_t* weight, const float* 
     for (int k = 0; k < in; k++) {
       const int8_t value = weight[size_t(row) * in + k];
       int8.data()[((size_t(row / WIDE) * quads(in) + k / QUAD) * WIDE + row % WIDE) * QUAD + k % QUAD] = value;
-      starts.data()[row] -= shift * value;
+      starts.data()[row] -= Product::SHIFT * value;
     }
   set_bias(offset, padded);
 }
@@ -133,8 +105,8 @@ inline void lowest_bytes(Lanes32 from, uint8_t* to) {
 #endif
 }
 
-// Quantises a row, adds `shift` and returns its scale, which is NaN if the row contains NaN.
-float quantise(const float* x, int in, uint8_t* to, int shift) {
+// Quantises a row, adds `SHIFT` and returns its scale, which is NaN if the row contains NaN.
+float quantise(const float* x, int in, uint8_t* to) {
   const int whole = in / LANES * LANES;
   Lanes even = {}, odd = {};
   // Absolute values are ordered like their bits, with NaN as the largest.
@@ -152,24 +124,24 @@ float quantise(const float* x, int in, uint8_t* to, int shift) {
   const float factor = largest > 1e-30f ? 127.0f / largest : 0.0f;
   const float magic = 12582912.0f;  // adding it rounds to an integer, ties to even, in the lowest bits
   for (int i = 0; i < whole; i += LANES) {
-    const Lanes32 bits = (Lanes32)(load<Lanes>(x + i) * factor + magic) + shift;
+    const Lanes32 bits = (Lanes32)(load<Lanes>(x + i) * factor + magic) + Product::SHIFT;
     lowest_bytes(bits, to + i);
   }
   for (int i = whole; i < quads(in) * QUAD; i++) {
     const float sum = (i < in ? x[i] * factor : 0.0f) + magic;
     int32_t bits;
     std::memcpy(&bits, &sum, sizeof bits);
-    to[i] = uint8_t(bits + shift);
+    to[i] = uint8_t(bits + Product::SHIFT);
   }
   return largest / 127.0f;
 }
 
 // Computes the sums of R rows of P panels.
-template <class Product, int R, int P>
+template <int R, int P>
 inline void int8_sums(const uint8_t* x, int stride, const int8_t* w, int groups, const int32_t* starts, int32_t (*sums)[R][WIDE]) {
   constexpr int V = Product::VECTORS, O = Product::OUTPUTS;
-  typedef typename Product::Sums Sums;
-  typedef typename Product::Weights Weights;
+  typedef Product::Sums Sums;
+  typedef Product::Weights Weights;
   const size_t next = size_t(groups) * WIDE * QUAD;
   for (int part = 0; part < WIDE; part += V * O) {
     Sums sum[P][R][V];
@@ -182,7 +154,7 @@ inline void int8_sums(const uint8_t* x, int stride, const int8_t* w, int groups,
       UNROLL for (int p = 0; p < P; p++)
         UNROLL for (int v = 0; v < V; v++) weights[p][v] = *reinterpret_cast<const Weights*>(at + p * next + v * O * QUAD);
       UNROLL for (int r = 0; r < R; r++) {
-        const typename Product::Input input = Product::input(x + size_t(r) * stride + g * QUAD);
+        const Product::Input input = Product::input(x + size_t(r) * stride + g * QUAD);
         UNROLL for (int p = 0; p < P; p++)
           UNROLL for (int v = 0; v < V; v++) Product::add(sum[p][r][v], weights[p][v], input);
       }
@@ -214,76 +186,50 @@ inline void int8_outputs(const Linear& layer, const Int8Rows& rows, int first, i
 }
 
 // Computes R rows of P panels, starting at `panel`.
-template <class Product, int R, int P>
+template <int R, int P>
 void int8_block(const Linear& layer, const Int8Rows& rows, int first, int panel, float* y, int width, Epilogue mode) {
   alignas(64) int32_t sums[P][R][WIDE];
   const int groups = quads(layer.in), start = panel * WIDE;
-  int8_sums<Product, R, P>(rows.x + size_t(first) * rows.stride, rows.stride, layer.int8.data() + size_t(start) * groups * QUAD, groups,
+  int8_sums<R, P>(rows.x + size_t(first) * rows.stride, rows.stride, layer.int8.data() + size_t(start) * groups * QUAD, groups,
                            layer.starts.data() + start, sums);
   for (int p = 0; p < P; p++) int8_outputs(layer, rows, first, R, panel + p, sums[p], y, width, mode);
 }
 
 // Computes `some` rows, at most R, of P panels.
-template <class Product, int R, int P>
+template <int R, int P>
 void int8_rows(int some, const Linear& layer, const Int8Rows& rows, int first, int panel, float* y, int width, Epilogue mode) {
   if constexpr (R > 1)
-    if (some < R) return int8_rows<Product, R - 1, P>(some, layer, rows, first, panel, y, width, mode);
-  int8_block<Product, R, P>(layer, rows, first, panel, y, width, mode);
+    if (some < R) return int8_rows<R - 1, P>(some, layer, rows, first, panel, y, width, mode);
+  int8_block<R, P>(layer, rows, first, panel, y, width, mode);
 }
 
-template <class Product>
 void int8_panels(const Linear& layer, const Int8Rows& rows, int from, int to, float* y, int width, Epilogue mode) {
   int panel = from;
   for (; rows.count == 1 && panel + 2 <= to; panel += 2)  // with one row two panels at a time, to hide the latency of dependent multiply-adds
-    int8_block<Product, 1, 2>(layer, rows, 0, panel, y, width, mode);
+    int8_block<1, 2>(layer, rows, 0, panel, y, width, mode);
   for (; panel < to; panel++)
     for (int first = 0, left = (rows.count + Product::ROWS - 1) / Product::ROWS; left > 0; left--) {  // blocks of similar heights
       const int some = (rows.count - first + left - 1) / left;
-      int8_rows<Product, Product::ROWS, 1>(some, layer, rows, first, panel, y, width, mode);
+      int8_rows<Product::ROWS, 1>(some, layer, rows, first, panel, y, width, mode);
       first += some;
     }
 }
 
-void int8_linear(ThreadPool& pool, Instructions which, const Linear& layer, const float* x, int stride, int count, float* y, int width, Epilogue mode, ConvertedInputs& inputs) {
+void int8_linear(ThreadPool& pool, const Linear& layer, const float* x, int stride, int count, float* y, int width, Epilogue mode, ConvertedInputs& inputs) {
   // Minimum work per task: rows to quantise, and products, where reading the weights costs as much as several rows.
   constexpr int ROUNDED = 16, PRODUCTS = 1 << 19, READING = 8;
   const int padded = quads(layer.in) * QUAD;
   uint8_t* to = inputs.int8.reserve(size_t(count) * padded);
   float* scales = inputs.scales.reserve(count);
-  with_product(which, [&](auto product) {
-    typedef decltype(product) Product;
-    pool.parallel_for((count + ROUNDED - 1) / ROUNDED, [&](uint32_t part) {
-      for (int row = int(part) * ROUNDED; row < std::min(count, (int(part) + 1) * ROUNDED); row++)
-        scales[row] = quantise(x + size_t(row) * stride, layer.in, to + size_t(row) * padded, Product::SHIFT);
-    });
-    const Int8Rows rows{to, scales, count, padded};
-    const int some = std::max(1, std::min(layer.panels, int(PRODUCTS / (size_t(layer.in) * WIDE * (count + READING)))));
-    pool.parallel_for((layer.panels + some - 1) / some, [&](uint32_t part) {
-      int8_panels<Product>(layer, rows, int(part) * some, std::min(layer.panels, (int(part) + 1) * some), y, width, mode);
-    });
+  pool.parallel_for((count + ROUNDED - 1) / ROUNDED, [&](uint32_t part) {
+    for (int row = int(part) * ROUNDED; row < std::min(count, (int(part) + 1) * ROUNDED); row++)
+      scales[row] = quantise(x + size_t(row) * stride, layer.in, to + size_t(row) * padded);
   });
-}
-
-// Whether this instruction set is supported here and gives the same results as plain C++: code for untested processors is checked
-// before it is used.
-bool usable(Instructions which) {
-  if (!with_product(which, [](auto) {})) return false;
-  constexpr int OUT = 70, IN = 90, MOST = 19;
-  Linear plain, layer;
-  std::vector<int8_t> weight(OUT * IN);
-  std::vector<float> scales(OUT, 1.0f), x(MOST * IN), expected(MOST * OUT), found(MOST * OUT);
-  for (int i = 0; i < OUT * IN; i++) weight[i] = int8_t(i * 37 % 255 - 127);
-  for (int i = 0; i < MOST * IN; i++) x[i] = float(i * 101 % 255 - 127);
-  plain.set_int8(OUT, IN, weight.data(), scales.data(), nullptr, PLAIN);
-  layer.set_int8(OUT, IN, weight.data(), scales.data(), nullptr, which);
-  ThreadPool pool(1);
-  ConvertedInputs inputs;
-  for (int count : {1, 3, 8, MOST}) {
-    int8_linear(pool, PLAIN, plain, x.data(), IN, count, expected.data(), OUT, KEEP, inputs);
-    int8_linear(pool, which, layer, x.data(), IN, count, found.data(), OUT, KEEP, inputs);
-    if (std::memcmp(expected.data(), found.data(), sizeof(float) * count * OUT)) return false;
-  }
-  return true;
+  const Int8Rows rows{to, scales, count, padded};
+  const int some = std::max(1, std::min(layer.panels, int(PRODUCTS / (size_t(layer.in) * WIDE * (count + READING)))));
+  pool.parallel_for((layer.panels + some - 1) / some, [&](uint32_t part) {
+    int8_panels(layer, rows, int(part) * some, std::min(layer.panels, (int(part) + 1) * some), y, width, mode);
+  });
 }
 
 }  // namespace

@@ -26,7 +26,6 @@ struct Model {
   Linear memory_projection, output;
   Block<float> source_table, target_table, source_positions, target_positions;
   Block<float> distances[2];  // of each stack, if `relative_positions`: their biases, (2 max_positions - 1, 16)
-  Instructions instructions = PLAIN;  // instruction set of int8 linear layers
   std::unique_ptr<ThreadPool> pool;
 
   Linear* linear_of(int stack, int layer, int which) {
@@ -115,7 +114,7 @@ struct LayerPass {
     return normed;
   }
   void apply(const Linear& layer, const float* from, int stride, float* to, int to_width, Epilogue mode) {
-    linear(pool, model.instructions, layer, from, stride, rows, to, to_width, mode, inputs);
+    linear(pool, layer, from, stride, rows, to, to_width, mode, inputs);
   }
   void ffn(const Layer& layer, const Norm& layer_norm) {
     const float* from = before(layer_norm);

@@ -24,8 +24,6 @@ QKV, OUT, CROSS, CROSS_OUT, FFN_UP, FFN_DOWN, MEMORY_PROJECTION, OUTPUT, FFN_GAT
 AFTER_STACK, BEFORE_STACK = 3, 4  # norms after a stack's last layer and before its first
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3}  # numbered as in the kernel
 LANES = 16  # of a vector; each lane belongs to one head
-# int8 instruction sets, numbered as in the kernel; the last supported one is used (NEON: not timed yet).
-INSTRUCTION_SETS = ("plain", "avx2", "avx-vnni", "avx512-vnni", "neon-dot")
 
 
 def supports_config(config: ModelConfig) -> bool:
@@ -39,24 +37,15 @@ class NativeBackend:
     Raises NoKernelError if the kernel is not available here, or does not support this architecture.
     """
 
-    def __init__(
-        self, model: Weights | Transformer, *, threads: int, int8: bool = False, instructions: str = ""
-    ) -> None:
+    def __init__(self, model: Weights | Transformer, *, threads: int, int8: bool = False) -> None:
         """Pack a model: the network or its weights, in fp32.
 
-        With `int8`, linear layers compute in int8 (assets/docs/how-it-works.md), with these `instructions` of
-        `INSTRUCTION_SETS`, or "" for the fastest ones supported here.
+        With `int8`, linear layers compute in int8 (assets/docs/how-it-works.md).
         """
         self._library = load_kernel()
         self._library.chemspec_model.restype = self._library.chemspec_open.restype = ctypes.c_void_p
         self.run_address = ctypes.cast(self._library.chemspec_run, ctypes.c_void_p).value or 0
-        self.instructions: str | None = None  # of int8
-        if int8:  # probing every instruction set takes time, which fp32 need not spend
-            able = [name for number, name in enumerate(INSTRUCTION_SETS) if self._library.chemspec_supports(number)]
-            _check_allocated(able)  # plain C++ works everywhere
-            self.instructions = instructions or able[-1]
-            if self.instructions not in able:
-                raise NoKernelError(f"{instructions} is not supported here; available: {', '.join(able)}")
+        self.int8 = int8
         weights = model if isinstance(model, Weights) else model.weights
         config = weights.config
         if not supports_config(config):
@@ -90,9 +79,8 @@ class NativeBackend:
             config.forced_first,
         )
         values = np.array(sizes, dtype=np.int32)
-        number = INSTRUCTION_SETS.index(self.instructions or "plain")
         eps = ctypes.c_float(config.layer_norm_eps)
-        self._model = ctypes.c_void_p(self._library.chemspec_model(_address(values), eps, threads, number))
+        self._model = ctypes.c_void_p(self._library.chemspec_model(_address(values), eps, threads))
         _check_allocated(self._model)
         with np.errstate(over="ignore", invalid="ignore"):  # overflow is caught by checking the scores
             self._set_weights(weights)
@@ -176,7 +164,7 @@ class NativeBackend:
         weight = np.ascontiguousarray(weight)
         bias = None if bias is None else np.ascontiguousarray(bias)  # referenced until the call returns
         size = stack, layer, which, *weight.shape
-        if self.instructions:
+        if self.int8:
             whole, scale = quantise_rows(weight)
             arrays = map(_address, (whole, scale, bias))
             _check_allocated(self._library.chemspec_linear_int8(self._model, *size, *arrays))
