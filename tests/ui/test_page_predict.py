@@ -631,7 +631,7 @@ def test_salts_are_drawn_and_marked_as_one() -> None:
     assert text.count("● in ") + text.count("○ in no list") == 3
     apart = "C#Cc1ccccc1.O=S(=O)([O-])[O-].[Na+].[Cl-].[Cu+2]"
     changed = {
-        places: (molecule.smiles, dict(molecule.colouring.fills))
+        places: (molecule.smiles, dict(molecule.fills))
         for places, molecule in schemes.side_molecules(schemes.Side(apart, atoms=(9, 14, 15)))
     }
     assert set(changed) == {(0,), (1, 4), (2, 3)}

@@ -1,4 +1,4 @@
-"""What the page Predict shows of the passes behind its answers: run by run, in colours on the atoms, in one total."""
+"""What the page Predict shows of the passes behind its answers: run by run, and in one total."""
 
 from __future__ import annotations
 
@@ -9,13 +9,10 @@ from typing import Any
 
 import pytest
 from case_tables import table
-from rdkit import Chem
 
 import pages
 from chemspec import asset_files
-from chemspec.depict.molecules import Colouring, Depiction
 from chemspec.engine.engine import Engine, model_folder
-from chemspec.metrics import count_savings
 from chemspec.replay.trace_view import view_trace
 from chemspec.review import suggestions
 from chemspec.settings import DecodeSettings
@@ -37,7 +34,11 @@ def greedy_runs(request: pytest.FixtureRequest) -> list[DecodeResult]:
 
 
 def picture(run: DecodeResult) -> token_origins.Picture:
-    return token_origins.Picture(1, run.hypotheses[0].canonical, view_trace(run), count_savings(run))
+    return token_origins.Picture(1, run.hypotheses[0].canonical, run, view_trace(run))
+
+
+def drawn_copies(page: Any) -> list[Any]:
+    return [item for item in page.get("bidi_component") if item.key.endswith("_origins")]
 
 
 def words(text: str) -> str:
@@ -56,31 +57,6 @@ def test_a_strip_is_the_text_pass_by_pass(greedy_runs: list[DecodeResult]) -> No
         assert f" in {len(made)} pass" in token_origins.passes_line(picture(run))
         label = re.search('aria-label="([^"]*)"', token_origins.runs_html(view))
         assert label and "chosen by the model itself" in label[1] and run.hypotheses[0].smiles in unescape(label[1])
-
-
-def test_colours_are_on_the_same_atoms_however_the_molecule_is_written(greedy_runs: list[DecodeResult]) -> None:
-    for run in greedy_runs:
-        view, best = view_trace(run), run.hypotheses[0]
-        mol = Chem.MolFromSmiles(best.smiles)
-        for other in (best.canonical, Chem.MolToSmiles(mol, doRandom=True)):
-            target, places = Chem.MolFromSmiles(other), token_origins.matching_atoms(best.smiles, other)
-            assert sorted(places.values()) == list(range(mol.GetNumAtoms()))
-            for bond in mol.GetBonds():
-                ends = places[bond.GetBeginAtomIdx()], places[bond.GetEndAtomIdx()]
-                assert target.GetBondBetweenAtoms(*ends) is not None
-        colours = token_origins.answer_colouring(view, best.canonical)
-        atoms = {atom for atom, _ in colours.fills} | set(colours.ringed)
-        assert atoms == set(range(mol.GetNumAtoms())), "every atom was accepted or chosen"
-        assert not {atom for atom, _ in colours.fills} & set(colours.ringed)
-        assert len(colours.notes) == len({color for _, color in colours.notes}), "one number a run: never colour alone"
-    assert token_origins.matching_atoms("CCO", "CCN") == {} == token_origins.matching_atoms("CCO", "CC")
-
-
-def test_rings_and_numbers_are_in_the_drawing() -> None:
-    marked = Depiction("CCO", colouring=Colouring(((0, "#0072B2"),), (2,), ((0, "1"),))).svg
-    plain = Depiction("CCO").svg
-    assert marked.count("class='ring'") == 1 and "stroke-dasharray" in marked
-    assert marked.count("class='note'") > plain.count("class='note'")
 
 
 @weights
@@ -129,16 +105,15 @@ def test_the_page_tells_its_searches_and_its_buttons_mean_the_one_it_shows(monke
     state = page.session_state
     assert (state["speed_decoder"], state["speed_drafter"]) == ("greedy", kept[3].drafter)
 
-    assert "coloured by origin" not in html(page)
     (control,) = [item for item in page.segmented_control if "Copied" in item.options]
     control.select("Copied").run()
     assert not page.exception
     text = html(page)
-    assert text.count("coloured by origin") == 3  # the target and two reactants
+    assert len(drawn_copies(page)) == 1
     assert text.count('"cs-runs"') == 1
     page.session_state["predict_text"] = "CC(=O)Nc1ccccc1"
     page.button(key="predict_ask").click().run()
-    assert not page.exception and "coloured by origin" not in html(page), "it belongs to the question before"
+    assert not page.exception and not drawn_copies(page), "it belongs to the question before"
 
 
 @weights

@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from chemspec.chem import formats
-from chemspec.depict.molecules import Colouring, Depiction, svg_size
+from chemspec.depict.molecules import Depiction, svg_size
 from chemspec.engine.engine import Engine
 from chemspec.io import spreadsheets
 from chemspec.review.review import MAX_CHECKED
@@ -133,11 +133,12 @@ def show_answers(
 def _show_selectivity(choice: Selectivity) -> None:
     """Draw a reactant with its percentages at the atoms that compete for the new bond."""
     sites = choice.shown
-    marks = Colouring(
+    drawing = Depiction(
+        choice.reactant,
+        dark=theme.is_dark(),
         fills=tuple((atom, SITE) for site in sites for atom in site.equivalent),
         labels=tuple((site.atom, format_percent(site.probability)) for site in sites),
     )
-    drawing = Depiction(choice.reactant, dark=theme.is_dark(), colouring=marks)
     width = f"{SCALE * svg_size(drawing.svg)[0]:.0f}" if drawing.svg else ""
     alt = f"Drawing with percentages at its atoms: {choice.text}"
     rows = [
@@ -199,10 +200,10 @@ def show_card(
 
 
 def show_still_card(question: Question, card: Suggestion, picture: Picture | None) -> None:
-    """Draw a card with nothing to click, its atoms in the colours of the passes; for previews and examples."""
+    """Draw a card with nothing to click; for previews and examples."""
     own_picture = picture if picture and picture.rank == card.rank else None
     with card_container(f"still_{card.rank}"):
-        st.html(join(card_header(question, card), card_drawing(question, card, own_picture, wide=True)))
+        st.html(join(card_header(question, card), card_drawing(question, card, wide=True)))
         st.caption(card_footer(question, card))
         if own_picture:
             line = token_origins.passes_line(own_picture, legend=True)

@@ -12,9 +12,8 @@ from chemspec.plan.stock import all_marks
 from chemspec.review.suggestions import Suggestion, confidence_word, format_percent
 from chemspec.ui.common import scheme
 from chemspec.ui.common.escaping import Html, plain_text, tag
-from chemspec.ui.predict import reviewing, token_origins
+from chemspec.ui.predict import reviewing
 from chemspec.ui.predict.query_panel import Question
-from chemspec.ui.predict.token_origins import Picture
 
 LONGEST_NAME = 32  # characters below a drawing
 MAX_CONDITIONS_CHARS = 60  # characters of conditions over an arrow
@@ -52,23 +51,16 @@ def card_header(question: Question, card: Suggestion) -> Html:
     )
 
 
-def card_drawing(question: Question, card: Suggestion, coloured: Picture | None = None, *, wide: bool) -> Html:
-    """Return the scheme of an answer as safe HTML: of a retro answer the reactants, of further products the product.
-
-    `coloured` puts the colours of the passes on the atoms.
-    """
+def card_drawing(question: Question, card: Suggestion, *, wide: bool) -> Html:
+    """Return the scheme of an answer as safe HTML: of a retro answer the reactants, of further products the product."""
     best = card.best
     if not best.valid:
         return tag("p.cs-hint", "There is nothing to draw.")
-    origins = token_origins.answer_colouring(coloured.view, best.canonical) if coloured else None
     if question.task == "retro":
         left, _ = scheme_sides(best.canonical, question.smiles, card.step)
-        drawn = scheme.side_html(replace(left, labels=_precursor_captions(card), origins=origins))
+        drawn = scheme.side_html(replace(left, labels=_precursor_captions(card)))
         return tag("div.cs-scheme.cs-tight", _retro_arrow(*conditions_over_arrow(card)), drawn)
     left, right = scheme_sides(question.smiles, best.canonical, card.step)
-    if coloured:
-        left = replace(left, origins=token_origins.query_colouring(coloured.view, question.smiles))
-        right = replace(right, origins=origins)
     if wide:
         return scheme.reaction_html(left, right, apart=True)
     return tag("div.cs-scheme.cs-tight", scheme.side_html(right))

@@ -129,10 +129,10 @@ def collection(_: Any) -> Callable[[str, str], object]:
 def drawing(_: Any) -> Callable[[str, str], object]:
     from chemspec.chem import strategy
     from chemspec.depict.molecules import Depiction
-    from chemspec.ui.predict import sketcher, view3d
+    from chemspec.ui.predict import sketcher
 
     def read(text: str, name: str) -> None:
-        for show in (lambda smiles: Depiction(smiles).svg, sketcher.kekulized, view3d.conformer_block):
+        for show in (lambda smiles: Depiction(smiles).svg, sketcher.kekulized):
             show(text)
         strategy.strategy(text, text)
 
