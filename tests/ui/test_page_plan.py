@@ -161,9 +161,9 @@ def test_bonds_can_be_kept_also_by_link() -> None:
 
 def test_nothing_to_buy_is_said() -> None:
     page = pages.open_page("plan", {"smi": SMILES})
-    page.multiselect(key="plan_lists").set_value([]).run()
+    page.multiselect(key="stock_lists").set_value([]).run()
     assert "No building-block stock" in page.warning[0].value
-    page.multiselect(key="plan_lists").set_value(["paroutes-n1"]).run()
+    page.multiselect(key="stock_lists").set_value(["paroutes-n1"]).run()
     assert "No route from stock" in page.warning[0].value.replace("\\", "")
 
 

@@ -1,7 +1,6 @@
 """The form of the page Plan: target, stock, limits, constraints; and its link."""
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -12,9 +11,7 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.guide import bonds_by_name
 from chemspec.chem.names.reagents import name_of
-from chemspec.jobs import uploads
 from chemspec.plan import constraints
-from chemspec.plan import stock as lists
 from chemspec.plan.settings import PlanSettings
 from chemspec.plan.stock import Stock
 from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu
@@ -22,10 +19,9 @@ from chemspec.ui.common.escaping import tag
 from chemspec.ui.common.query_box import QueryText
 
 BOX = QueryText("plan")
-_read_own_stock = st.cache_resource(show_spinner="Reading the stock …", max_entries=4)(stock_menu.read_own_stock)
 LINKED = ("smi", "use", "drop", "keep", "through", "avoid")  # in the address
 CHOICES = ("only", "without", "keep", "through", "avoid")  # settings that the visitor chooses for one target
-DEFAULTS = {"plan_lists": list(lists.BUILT_IN), "plan_seconds": 60, "plan_expansions": 100, "plan_depth": 6}
+DEFAULTS = {"plan_seconds": 60, "plan_expansions": 100, "plan_depth": 6}
 EXAMPLES = {
     "lidocaine": "CCN(CC)CC(=O)Nc1c(C)cccc1C",
     "imatinib": "Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1",
@@ -48,10 +44,10 @@ class SearchRequest:
     target: str
     settings: PlanSettings
     stock: Stock
-    stock_key: str  # changes with the stock's content
+    stock_key: Hashable  # changes with the stock's content
 
     @property
-    def key(self) -> tuple[str, str, PlanSettings]:
+    def key(self) -> Hashable:
         """What the result depends on."""
         return self.target, self.stock_key, self.settings
 
@@ -68,7 +64,7 @@ def show_search_form() -> SearchRequest | None:
     hint = st.empty()
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         st.button("Search", type="primary", shortcut="Ctrl+Enter", on_click=_start_search, args=(None,))
-        stock, stock_key = _choose_stock()
+        stock_menu.show_stock_menu()
         limits = _choose_limits()
         if submitted:
             _choose_constraints(submitted)
@@ -84,12 +80,16 @@ def show_search_form() -> SearchRequest | None:
                 st.button(name, on_click=_use_example, args=(smiles,))
     elif read.notes:
         hint.html(tag("div.cs-hint", "; ".join(read.notes), role="status"))
-    if submitted is None or stock is None:
+    if submitted is None:
+        return None
+    stock, (names, own) = stock_menu.visitor_stock(), stock_menu.visitor_lists()
+    if not stock.lists:
+        st.warning("No building-block stock selected. Choose a list or upload your own.")
         return None
     st.query_params.from_dict(_search_link(submitted))
     _show_choices(submitted)
     settings = replace(limits, **{name: getattr(submitted.settings, name) for name in CHOICES})
-    return SearchRequest(submitted.target, settings, stock, stock_key)
+    return SearchRequest(submitted.target, settings, stock, (names, own and own.stock))
 
 
 def _search_link(search: TargetChoices) -> dict[str, list[str]]:
@@ -206,34 +206,6 @@ def _start_search(text: str | None) -> None:
 def _use_example(smiles: str) -> None:
     BOX.set_text(smiles)
     _start_search(None)
-
-
-def _choose_stock() -> tuple[Stock | None, str]:
-    """Draw the choice of stock; return it (None if unusable) with its cache key."""
-    with st.popover("Stock"):
-        names = tuple(st.multiselect("Lists", lists.BUILT_IN, key="plan_lists", persist_state="session"))
-        st.caption("Building blocks of routes in patents (PaRoutes, Apache-2.0); not a catalogue.")
-        file = st.file_uploader(
-            "Your own: SMILES or InChIKeys, or a price list, also of names: .csv, .xlsx, .smi or .txt, also gzipped "
-            f"(at most {uploads.MAX_STOCK_MB} MB)",
-            max_upload_size=uploads.MAX_STOCK_MB,
-            key="plan_stock_file",
-        )
-    stock, key = stock_menu.built_in_stock(names), " ".join(names)
-    if file is not None:
-        try:
-            uploaded, unread = _read_own_stock(file.getvalue(), file.name)
-        except ValueError as error:
-            st.error(escaping.plain_text(str(error)))
-            return None, ""
-        st.caption(f"{sum(map(len, uploaded.lists.values())):,} molecules in your file", width="content")
-        stock_menu.show_unread_lines(unread)
-        stock = Stock({**stock.lists, **uploaded.lists}, uploaded.offers)
-        key += file.name + hashlib.sha256(file.getvalue()).hexdigest()
-    if not stock.lists:
-        st.warning("No building-block stock selected. Choose a list or upload your own.")
-        return None, ""
-    return stock, key
 
 
 def _choose_constraints(search: TargetChoices) -> None:
