@@ -14,10 +14,10 @@ from typing import Literal
 from chemspec import chem
 from chemspec.metrics import speed_numbers
 from chemspec.replay.prefix_tree import DrawnTree, build_tree
-from chemspec.replay.timing import END
 from chemspec.types import DRAFTED, REQUESTED, DecodeResult, Draft, Hypothesis, Pass, Trace
 
 MAX_DRAFTS = 25  # shown of a pass
+END = "end"  # shown in place of the end-of-sequence token
 
 Origin = Literal["copied", "ahead", "own"]
 

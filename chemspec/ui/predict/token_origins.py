@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 
 from chemspec.metrics import count_savings, speed_numbers
 from chemspec.replay.savings import describe_savings
-from chemspec.replay.timing import END
-from chemspec.replay.trace_view import TokenView, TraceView, view_trace
+from chemspec.replay.trace_view import END, TraceView, view_trace
 from chemspec.review.suggestions import Suggestion, format_percent
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -18,24 +17,6 @@ from chemspec.ui.common import theme
 from chemspec.ui.common.escaping import Html, tag
 
 UNDERLINES = ("solid", "double", "dashed", "dotted")
-
-
-@dataclass(frozen=True)
-class Run:
-    """The tokens of one pass: accepted draft tokens, then the one that the model chose."""
-
-    accepted: tuple[TokenView, ...]
-    chosen: tuple[TokenView, ...]
-
-
-def accepted_runs(view: TraceView) -> list[Run]:
-    """Return the passes of a greedy trace with their tokens."""
-    runs = []
-    for number in range(1, len(view.passes) + 1):
-        tokens = [token for token in view.answers[0].tokens if token.pass_number == number]
-        chosen = tuple(token for token in tokens if token.origin == "own")
-        runs.append(Run(tuple(token for token in tokens if token.origin != "own"), chosen))
-    return runs
 
 
 def greedy_settings(settings: DecodeSettings) -> DecodeSettings | None:
@@ -80,17 +61,17 @@ def picture_of_greedy(first: DecodeResult | None, cards: Sequence[Suggestion]) -
 def runs_html(view: TraceView) -> Html:
     """Return the text of the answer, run by run, as safe HTML."""
     parts, descriptions = [], []
-    for number, run in enumerate(accepted_runs(view)):
+    for number in range(len(view.passes)):
         style = f"--c:{theme.SPANS[number % len(theme.SPANS)]};--u:{UNDERLINES[number % len(UNDERLINES)]};--k:{number}"
-        count = len(run.accepted)
-        if run.accepted:
-            about = f"pass {number + 1}: {count} token{'s' * (count != 1)} accepted from drafts"
+        written = [token for token in view.answers[0].tokens if token.pass_number == number + 1]
+        if accepted := [token for token in written if token.origin != "own"]:
+            about = f"pass {number + 1}: {len(accepted)} token{'s' * (len(accepted) != 1)} accepted from drafts"
             pieces = (
-                tag("span.cs-learned", token.text) if token.source is None else token.text for token in run.accepted
+                token.text if token.origin == "copied" else tag("span.cs-learned", token.text) for token in accepted
             )
             parts.append(tag("span.cs-run", *pieces, style=style, title=about))
-            descriptions.append(f"{about}, {''.join(token.text for token in run.accepted)}")
-        for token in run.chosen:
+            descriptions.append(f"{about}, {''.join(token.text for token in accepted)}")
+        for token in (token for token in written if token.origin == "own"):
             sure = "" if token.probability is None else f", {format_percent(token.probability)}"
             about = f"pass {number + 1}: chosen by the model itself{sure}"
             parts.append(tag("span.cs-own" + ".cs-end" * (token.text == END), token.text, style=style, title=about))
