@@ -59,11 +59,11 @@ def show_search_form() -> SearchRequest | None:
         state.setdefault(name, value)
     if "plan_search" not in state or (BOX.is_new and _names_another_search()):
         _follow_address()
-    text, read = BOX.show_box("retro", on_typed=BOX.store_text, on_submit=_start_search, on_navigate=_follow_address)
+    text, read = BOX.show_box("retro", on_submit=_start_search, on_navigate=_follow_address)
     submitted: TargetChoices | None = state.plan_search if isinstance(read, formats.Input) else None
     hint = st.empty()
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.button("Search", type="primary", shortcut="Ctrl+Enter", on_click=_start_search, args=(None,))
+        st.button("Search", type="primary", shortcut="Ctrl+Enter", on_click=_start_search)
         stock_menu.show_stock_menu()
         limits = _choose_limits()
         if submitted:
@@ -196,16 +196,14 @@ def drop_step(reaction: str) -> None:
     _change_choices(only=only, without=(*chosen.without, reaction))
 
 
-def _start_search(text: str | None) -> None:
-    if text is not None:
-        BOX.store_text(text)
+def _start_search() -> None:
     _forget_stop()
     _new_search()
 
 
 def _use_example(smiles: str) -> None:
     BOX.set_text(smiles)
-    _start_search(None)
+    _start_search()
 
 
 def _choose_constraints(search: TargetChoices) -> None:

@@ -60,7 +60,7 @@ def choose_query(model: Engine) -> str:
     state = st.session_state
     if "speed_text" not in state:
         state.speed_text = query_box.load_examples(model.task)[0].smiles
-    text, read = BOX.show_box(model.task, on_typed=BOX.store_text, on_submit=_query_submitted)
+    text, read = BOX.show_box(model.task, on_submit=_start_race)
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="speed_examples"):
         st.caption("Examples", width="content")
         for example in query_box.load_examples(model.task):
@@ -91,11 +91,6 @@ def _follow_link(names: list[str]) -> None:
             state.speed_model = linked[0]
         elif linked[0]:
             warn_unknown_model(linked[0])
-
-
-def _query_submitted(text: str) -> None:
-    BOX.store_text(text)
-    st.session_state[START_FLAG] = True
 
 
 def _model_changed() -> None:
@@ -137,6 +132,10 @@ def choose_lanes(offered: Sequence[str]) -> Lanes:
             drafter = widgets.offered_choice("Drafter", titles, key="speed_drafter", help=about)
     drafted = DecodeSettings(decoder=decoder, n=1 if greedy else int(n), drafter=drafter)
     return timing.standard_of(drafted), drafted
+
+
+def _start_race() -> None:
+    st.session_state[START_FLAG] = True
 
 
 def race_against_standard(settings: DecodeSettings) -> None:
@@ -224,9 +223,8 @@ def show_race_page(model: Engine, query: str) -> None:
             with st.empty():
                 state.speed_race = run_race(model, query, lanes, st.progress(0.0).progress)
             st.rerun()
-        start = partial(state.update, {START_FLAG: True})
         options: Any = {"type": "primary", "shortcut": "Ctrl+Enter", "width": 240}
-        st.button("Start the race", key="speed_race_start", on_click=start, **options)
+        st.button("Start the race", key="speed_race_start", on_click=_start_race, **options)
         if race := state.speed_race:
             if (race.model, race.query, race.lanes) != (model.name, query, lanes):
                 st.info("These results are of an earlier query or choice; start again for the present one.")
