@@ -35,9 +35,12 @@ def show_speedup() -> None:
     with left:
         tokens = f"{expected_tokens(alpha, gamma):.2f}"
         gains = [(f"{now:.2f}×", f"as fast, γ = {gamma}"), (f"{top:.2f}×", f"at best, γ = {best}")]
-        widgets.show_figures([(tokens, "tokens per pass"), *gains])
+        for column, (value, label) in zip(st.columns(3), [(tokens, "tokens per pass"), *gains], strict=True):
+            column.metric(label, value)
     text = lessons.describe_setting(alpha, gamma, c)
-    right.altair_chart(lesson_figures.speedup_chart(alpha, gamma, c), alt=text)
+    gains_by_length = [wall_time_improvement(alpha, length, c) for length in range(lessons.MAX_GAMMA + 1)]
+    rows = [{"γ": length, "with drafts": gain, "without drafts": 1} for length, gain in enumerate(gains_by_length)]
+    right.line_chart(rows, x="γ", x_label="draft length γ", y_label="times as fast as standard", height=340, alt=text)
     right.markdown(text)
     for title, body in lessons.text_sections("faster")[1:]:
         st.subheader(title)

@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 import openpyxl
+import pages
 import pytest
 import streamlit as st
 from case_tables import table
+from pages import MODELS, html, weights
 from rdkit import Chem
 from rdkit.Chem import rdDepictor
 from streamlit.testing.v1 import AppTest
 
 import chemspec
-import pages
 from chemspec import chem
 from chemspec.chem import formats, layout
 from chemspec.chem.names import short_names
@@ -43,6 +44,7 @@ from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.common import bond_picker, query_box, queued_engine, scheme
 from chemspec.ui.common.escaping import join
+from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.learn.lessons import text_sections
 from chemspec.ui.models.cards import read_accuracy
 from chemspec.ui.predict import (
@@ -56,7 +58,6 @@ from chemspec.ui.predict import (
     reviewing,
     token_origins,
 )
-from pages import MODELS, html, weights
 
 
 def open_page(**query: str) -> AppTest:
@@ -382,14 +383,14 @@ def test_a_question_is_decoded_once_and_each_idea_checked_once_or_with_reagents(
     asked = pages.watch_queries(monkeypatch)
     checked: list[str] = []
     helped: list[str] = []
-    decode_many = queued_engine.decode_queries
+    decode_many = QueuedEngine.predict
 
     def counting_many(model: Any, queries: Any, settings: DecodeSettings) -> list[DecodeResult]:
-        assert model.task in ("forward", "reagents")
-        (checked if model.task == "forward" else helped).extend(queries)
+        assert model.engine.task in ("forward", "reagents")
+        (checked if model.engine.task == "forward" else helped).extend(queries)
         return decode_many(model, queries, settings)
 
-    monkeypatch.setattr(queued_engine, "decode_queries", counting_many)
+    monkeypatch.setattr(QueuedEngine, "predict", counting_many)
     page = open_page(task=task, smi=smiles)
     assert [(model, query) for model, query, _ in asked] == [(task, smiles)] * 2, (
         "greedily for the first answer, and once for all"
@@ -404,7 +405,7 @@ def test_a_question_is_decoded_once_and_each_idea_checked_once_or_with_reagents(
 
 def test_the_first_screen_shows_an_answer_and_decodes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queued_engine, "decode_query", None)
-    monkeypatch.setattr(queued_engine, "decode_queries", None)
+    monkeypatch.setattr(QueuedEngine, "predict", None)
     page = open_page()
     text = html(page)
     kept = gallery.recorded_answer("forward")

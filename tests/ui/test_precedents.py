@@ -140,7 +140,7 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return [result(*found) if found else DecodeResult(queries[0], "unsupported", "a token is unknown")]
 
     monkeypatch.setattr(queued_engine, "load_engine", lambda name: name)
-    monkeypatch.setattr(queued_engine, "decode_queries", decode_many)
+    monkeypatch.setattr(queued_engine.QueuedEngine, "predict", decode_many)
     return told
 
 

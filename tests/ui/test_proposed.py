@@ -26,14 +26,15 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     told: list[tuple[str, str]] = []
     says = {f"{ACID}>>{TARGET}": REAGENTS, f"{ACID}.{REAGENTS}": TARGET}
 
-    def decode_many(model: Any, queries: list[str], how: DecodeSettings) -> list[DecodeResult]:
+    def decode_many(queued: Any, queries: list[str], how: DecodeSettings) -> list[DecodeResult]:
+        model = queued.engine
         assert how == (forward_check.REAGENT_SETTINGS if model == "reagents" else forward_check.FORWARD_SETTINGS)
         told.extend((model, query) for query in queries)
         return [result(says.get(query, "CCO"), *["CCN", "C(", "O", "N"][: how.n - 1]) for query in queries]
 
     monkeypatch.setattr(queued_engine, "model_names", lambda task, **_: [task])
     monkeypatch.setattr(queued_engine, "load_engine", lambda name, **_: name)
-    monkeypatch.setattr(queued_engine, "decode_queries", decode_many)
+    monkeypatch.setattr(queued_engine.QueuedEngine, "predict", decode_many)
     monkeypatch.setattr(st, "session_state", {})
     monkeypatch.setenv("CHEMSPEC_PRECEDENTS", "/nowhere")
     return told

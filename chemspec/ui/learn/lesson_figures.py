@@ -2,20 +2,16 @@
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any
 
-import altair as alt
 import streamlit as st
 
 from chemspec import chem
-from chemspec.draft.learned.gamma import best_draft_length, wall_time_improvement
 from chemspec.io import tables
 from chemspec.metrics import speed_numbers
 from chemspec.replay.trace_view import TraceView, view_trace
 from chemspec.types import DecodeResult
-from chemspec.ui.common import theme
 from chemspec.ui.common.escaping import plain_text
-from chemspec.ui.learn.lessons import MAX_GAMMA, recorded_example
+from chemspec.ui.learn.lessons import recorded_example
 from chemspec.ui.step.trace_player import Frame, show_figure
 
 
@@ -150,30 +146,3 @@ IDEA = (
     *(draw_certainty, draw_race, draw_origins, draw_storyboard),
     *(write_comparison, draw_beams, write_relaxed, write_counts),
 )
-ORANGE = theme.SPANS[5]
-
-
-def speedup_chart(alpha: float, gamma: int, c: float) -> Any:
-    """Return expected speed-up against draft length: the curve, its best point, the chosen one, the line of no gain."""
-    gains = [wall_time_improvement(alpha, length, c) for length in range(MAX_GAMMA + 1)]
-    rows = [{"gamma": length, "gain": gain} for length, gain in enumerate(gains)]
-    curve = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("gamma:Q", title="draft length γ", axis=alt.Axis(tickMinStep=1)),
-        y=alt.Y("gain:Q", title="times as fast as standard", scale=alt.Scale(domain=[0, max(2.0, 1.12 * max(gains))])),
-        tooltip=[
-            alt.Tooltip("gamma:Q", title="draft length"),
-            alt.Tooltip("gain:Q", title="times as fast", format=".2f"),
-        ],
-    )
-    ink = "#e6efed" if theme.is_dark() else "#14211f"  # the page's colour of text, which charts do not inherit
-    best = best_draft_length(alpha, c, longest=MAX_GAMMA)
-    optimum = curve.transform_filter(alt.datum.gamma == best)
-    return alt.layer(
-        alt.Chart(alt.Data(values=[{}])).mark_rule(strokeDash=[5, 4], color=ink).encode(y=alt.datum(1)),
-        curve.mark_line(color=theme.accent_color(), strokeWidth=2.5, point=True),
-        optimum.mark_point(filled=True, size=170, opacity=1, color=ink, shape="diamond"),
-        optimum.mark_text(
-            text=f"best: γ = {best}" if best else "best: no drafts", dy=-15, color=ink, fontWeight="bold"
-        ),
-        curve.transform_filter(alt.datum.gamma == gamma).mark_point(size=230, opacity=1, strokeWidth=2.5, color=ORANGE),
-    ).properties(height=340)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from rich.filesize import decimal
 
 from chemspec import evaluation
 from chemspec.engine.engine import Engine
@@ -133,15 +134,6 @@ def describe_architecture(config: ModelConfig) -> str:
     return f"Transformer encoder-decoder, {layers}, {feedforward}, {norm}, {config.max_positions} positions"
 
 
-def format_size(count: float, unit: str = "B") -> str:
-    """Return a count with a decimal prefix: 5.6 M, 11.2 MB."""
-    for prefix in ("", "k", "M", "G"):
-        if count < 1000:
-            return f"{count:.0f} {prefix}{unit}" if not prefix or count >= 100 else f"{count:.1f} {prefix}{unit}"
-        count /= 1000
-    return f"{count:.1f} T{unit}"
-
-
 # --- the page ---------------------------------------------------------------------------------------
 
 
@@ -161,7 +153,7 @@ RUNTIME = {"native": "chemspec's compiled code", "torch": "PyTorch", "graphs": "
 def facts_table(card: ModelCard, engine: Engine | None) -> str:
     """Return what a model is and where it runs, as a Markdown table."""
     rows = {
-        "Size": f"{format_size(card.parameters, '')} parameters, {format_size(card.bytes)} on disk",
+        "Size": f"{card.parameters / 1e6:.1f} M parameters, {decimal(card.bytes)} on disk",
         "Network": describe_architecture(card.config) if card.config else "",
         "Vocabulary": f"{card.vocabulary} tokens",
         "Runs on": "loaded at first use",

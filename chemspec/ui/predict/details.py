@@ -29,6 +29,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.types import Hypothesis
 from chemspec.ui.common import queued_engine, scheme
 from chemspec.ui.common.escaping import Html, join, plain_text, tag
+from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.models.cards import read_accuracy
 from chemspec.ui.predict import query_panel, reviewing
 from chemspec.ui.predict.card_parts import conditions_over_arrow
@@ -138,7 +139,7 @@ def forward_opinion(model: str, reactants: str, written: str, target: str) -> st
         engine = queued_engine.load_engine(model)
     except (CheckpointError, ValueError) as error:
         return f"The model {plain_text(model)} cannot be used: {plain_text(str(error))}"
-    result = queued_engine.decode_queries(engine, [flask], CHECK_SETTINGS)[0]
+    result = QueuedEngine(engine).predict([flask], CHECK_SETTINGS)[0]
     if result.status != "ok":
         return f"The forward model cannot answer this: {plain_text(result.message)}."
     given = f"With {plain_text(precedents.in_words(added))}" if added else "Without reagents"
