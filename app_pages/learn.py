@@ -4,20 +4,19 @@ import streamlit as st
 
 from chemspec.draft.learned.gamma import best_draft_length, expected_tokens, wall_time_improvement
 from chemspec.ui.common import nav, widgets
-from chemspec.ui.learn import lesson_figures, lessons
+from chemspec.ui.learn import lessons
 
 
 def show_idea() -> None:
     """Draw the part Idea: texts with pictures of recorded runs."""
-    for number, ((title, text), draw) in enumerate(
-        zip(lessons.text_sections("idea"), lesson_figures.IDEA, strict=True), 1
-    ):
+    for number, ((title, text), draw) in enumerate(zip(lessons.text_sections("idea"), lessons.IDEA, strict=True), 1):
         st.subheader(f"{number}  {title}")
-        wide = draw is lesson_figures.draw_storyboard
+        wide = draw is lessons.draw_storyboard
         words, picture = (st.container(), st.container()) if wide else st.columns([5, 7], gap="medium")
-        words.markdown(text)
+        explanation, _, table = text.partition("\n---\n")
+        words.markdown(explanation)
         with picture:
-            draw()
+            draw() if draw else st.markdown(table)
         if wide and st.button("Step through this example", key="learn_step"):
             nav.open_page("step", task="forward", smi=lessons.recorded_example("boc-copy").query)
 

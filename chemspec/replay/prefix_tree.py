@@ -146,10 +146,10 @@ def lay_out_tree(tree: DrawnTree, *, spare: bool = False, most: int = MAX_DRAWN)
         depth, text = tree.depths[node], tree.texts[node]
         text = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
         widths[depth] = max(widths[depth], len(text))
-        place = {"column": depth, "row": rows[node], "parent_row": rows[tree.parents[node]], "text": text}
+        position = {"column": depth, "row": rows[node], "parent_row": rows[tree.parents[node]], "text": text}
         fate = {"born": tree.born[node], "accepted": tree.accepted[node], "dies": tree.dies[node]}
         ahead = tree.sources[node] != REQUESTED  # computed before it was requested
-        nodes.append({**place, **fate, "ahead": ahead, "answers": ranks[node]})
+        nodes.append({**position, **fate, "ahead": ahead, "answers": ranks[node]})
     ends = [(rank, path[-1]) for rank, path in enumerate(tree.answers, 1) if path and path[-1] in chosen]
     return {
         "widths": widths,

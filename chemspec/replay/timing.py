@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple
 
 from chemspec.metrics import Spread, speed_numbers
 from chemspec.plugins import DECODERS
-from chemspec.replay.trace_view import Origin, view_trace
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
 
@@ -119,7 +118,7 @@ LEGEND: dict[Kind, str] = {
     "copied": "copied from the query",
     "drafted": "drafted otherwise",
 }
-KINDS: dict[Origin, Kind] = {"own": "own", "copied": "copied", "ahead": "drafted"}
+KINDS: dict[str, Kind] = {"own": "own", "copied": "copied", "ahead": "drafted"}
 
 
 class Token(NamedTuple):
@@ -142,6 +141,8 @@ class Lane:
     @classmethod
     def from_result(cls, name: str, result: DecodeResult) -> Lane:
         """Build the lane of a prediction; drafted tokens are known for greedy decoding only."""
+        from chemspec.replay.trace_view import view_trace  # here: it imports RDKit, which `chemspec --help` must not
+
         view = view_trace(result)
         tokens = view.answers[0].tokens
         written_by = [token.pass_number - 1 for token in tokens]

@@ -37,9 +37,9 @@ def visitor_lists() -> tuple[tuple[str, ...], OwnList | None]:
 
 def visitor_stock() -> Stock:
     """Return what the visitor can buy."""
-    names, own = visitor_lists()
+    names, uploaded = visitor_lists()
     listed = built_in_stock(names)
-    return Stock({**listed.lists, **own.stock.lists}, own.stock.offers) if own else listed
+    return Stock({**listed.lists, **uploaded.stock.lists}, uploaded.stock.offers) if uploaded else listed
 
 
 def show_stock_menu() -> None:
@@ -64,14 +64,14 @@ def show_stock_menu() -> None:
         st.download_button("Download an example", EXAMPLE, "prices.csv", "text/csv", on_click="ignore", type="tertiary")
         if fault := st.session_state.get("stock_fault"):
             st.error(escaping.plain_text(fault))
-        if own := visitor_lists()[1]:
-            _show_own_list(own)
+        if uploaded := visitor_lists()[1]:
+            _show_own_list(uploaded)
 
 
-def _show_own_list(own: OwnList) -> None:
-    offers, faults = own.prices.offers, own.prices.faults
+def _show_own_list(uploaded: OwnList) -> None:
+    offers, faults = uploaded.prices.offers, uploaded.prices.faults
     priced = sum(offer.price is not None for offer in offers.values())
-    st.markdown(f"**{escaping.plain_text(own.name)}**: {len(offers):,} molecules, {priced:,} with a price")
+    st.markdown(f"**{escaping.plain_text(uploaded.name)}**: {len(offers):,} molecules, {priced:,} with a price")
     if faults:
         st.warning("Not read:\n\n" + "\n".join(f"- {escaping.plain_text(fault)}" for fault in faults))
     if st.button("Remove this list", key="stock_forget"):

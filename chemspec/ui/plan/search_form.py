@@ -82,14 +82,14 @@ def show_search_form() -> SearchRequest | None:
         hint.html(tag("div.cs-hint", "; ".join(read.notes), role="status"))
     if submitted is None:
         return None
-    stock, (names, own) = stock_menu.visitor_stock(), stock_menu.visitor_lists()
+    stock, (names, uploaded) = stock_menu.visitor_stock(), stock_menu.visitor_lists()
     if not stock.lists:
         st.warning("No building-block stock selected. Choose a list or upload your own.")
         return None
     st.query_params.from_dict(_search_link(submitted))
     _show_choices(submitted)
     settings = replace(limits, **{name: getattr(submitted.settings, name) for name in CHOICES})
-    return SearchRequest(submitted.target, settings, stock, (names, own and own.stock))
+    return SearchRequest(submitted.target, settings, stock, (names, uploaded and uploaded.stock))
 
 
 def _search_link(search: TargetChoices) -> dict[str, list[str]]:
