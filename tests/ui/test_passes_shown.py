@@ -7,19 +7,19 @@ from dataclasses import replace
 from html import unescape
 from typing import Any
 
+import pages
 import pytest
 from case_tables import table
+from pages import MODELS, html, weights
 
-import pages
 from chemspec import asset_files
 from chemspec.engine.engine import Engine, model_folder
 from chemspec.replay.trace_view import view_trace
 from chemspec.review import suggestions
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.predict import gallery, search_summary, token_origins
+from chemspec.ui.predict import answers, gallery, token_origins
 from chemspec.ui.predict.query_panel import Question
-from pages import MODELS, html, weights
 
 LIDOCAINE = "CCN(CC)CC(=O)Nc1c(C)cccc1C"
 GREEDY = DecodeSettings(decoder="greedy", n=1)
@@ -65,7 +65,7 @@ def test_without_drafts_nothing_is_coloured() -> None:
     found = suggestions.group_answers("retro", LIDOCAINE, first)
     assert token_origins.picture_of_greedy(first, found) is None
     asked = Question("retro", "retro", LIDOCAINE, replace(GREEDY, drafter="none"))
-    assert search_summary.displayed_search(asked, first, first).drafter == "none"
+    assert answers.displayed_search(asked, first, first).drafter == "none"
 
 
 def test_the_strip_belongs_to_the_card_that_has_its_answer_and_to_no_other() -> None:

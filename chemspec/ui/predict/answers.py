@@ -1,4 +1,4 @@
-"""The answers to a question: predicted with progress, drawn as cards, and shared as files."""
+"""The answers to a question: predicted with progress, drawn as cards, shared as files; and how the searches went."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,13 +12,15 @@ from chemspec.chem import formats
 from chemspec.depict.molecules import Depiction, svg_size
 from chemspec.engine.engine import Engine
 from chemspec.io import spreadsheets
+from chemspec.replay.savings import describe_savings, sum_savings, summary_line
 from chemspec.review.review import MAX_CHECKED
 from chemspec.review.selectivity import Selectivity, find_selectivity
 from chemspec.review.suggestions import Suggestion, doubt_warning, format_percent, recorded_rank
+from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.collect import collections_view
 from chemspec.ui.collect.answers import SavedAnswer
-from chemspec.ui.common import queued_engine, scheme, theme
+from chemspec.ui.common import nav, query_box, queued_engine, scheme, theme
 from chemspec.ui.common.escaping import join, plain_text, tag
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import query_panel, query_view, reviewing, token_origins
@@ -26,7 +28,8 @@ from chemspec.ui.predict.card_parts import card_drawing, card_footer, card_heade
 from chemspec.ui.predict.details import VIEWS, Answer, answer_record, download_button, precedents_footnote
 from chemspec.ui.predict.options import SEARCH_NOTES
 from chemspec.ui.predict.query_panel import Question
-from chemspec.ui.predict.token_origins import Picture
+from chemspec.ui.predict.token_origins import Picture, card_of_greedy_answer, greedy_settings
+from chemspec.ui.speed.race_page import race_against_standard
 
 CSS = web_file("answers.css")
 FOOTNOTE = {
@@ -234,3 +237,44 @@ def show_title(question: Question, result: DecodeResult, cards: Sequence[Suggest
         st.html(tag("div", tag("h2", answers_heading(question, cards)), role="status"), width="stretch")
         if st.button("Save or share", key="predict_share", type="tertiary"):
             share_dialog(question, result)
+
+
+def show_searches(
+    question: Question, result: DecodeResult, first: DecodeResult | None, cards: Sequence[Suggestion]
+) -> None:
+    """Draw a line on the forward passes of each search and of the page, and buttons for Speed and Step through."""
+    shown = card_of_greedy_answer(first, cards[: question.cards])
+    lines = [f"**{_search_name(result)}:** {plain_text(summary_line(result, terminal=False))}."]
+    earlier = [] if first is None or first is result else [first]  # where the search is greedy, it is the same
+    if first and earlier and first.status == "ok":
+        other = "" if shown else " It gives another first prediction than the beam, so no card shows its passes."
+        lines.insert(0, f"**First answer, greedy:** {plain_text(summary_line(first, terminal=False))}.{other}")
+    if question.task == "retro":
+        total = sum_savings([*earlier, result])
+        total += reviewing.session_checker().savings(card.reaction for card in cards)
+        words = plain_text(describe_savings(total, queries="the queries"))
+        lines.append(f"**All searches of this page, forward checks and proposed reagents included:** {words}.")
+    with st.container(horizontal=True, vertical_alignment="top", gap="small", key="predict_speed"):
+        st.caption("  \n".join(lines), width="stretch")
+        search = displayed_search(question, result, first if shown else None)
+        if st.button("Race on the page Speed", key="predict_measure", type="tertiary"):
+            race_against_standard(search)
+            nav.open_page("speed", task=question.model, smi=question.smiles)
+        stepped = search.decoder in query_box.STEPPED_DECODERS and search.n <= query_box.MAX_STEPPED_BEAM
+        if stepped and st.button("Step through", key="predict_step", type="tertiary"):
+            parameters = {"decoder": search.decoder, "n": str(search.n), "drafts": search.drafter}
+            nav.open_page("step", task=question.model, smi=question.smiles, **parameters)
+
+
+def _search_name(result: DecodeResult) -> str:
+    decoder = str(result.trace.settings.get("decoder", "beam"))
+    widths = result.distinct.widths if result.distinct else (int(result.trace.settings.get("n", 1)),)
+    return f"Beam of {', then '.join(map(str, widths))}" if decoder == "beam" else decoder.capitalize()
+
+
+def displayed_search(question: Question, result: DecodeResult, first: DecodeResult | None) -> DecodeSettings:
+    """Return the search for the pages Speed and Step: the greedy one if a card shows it, else the beam."""
+    if first is not None and (search := greedy_settings(question.settings)):
+        return search
+    width = result.distinct.widths[-1] if result.distinct else question.settings.n
+    return replace(question.settings, n=width)

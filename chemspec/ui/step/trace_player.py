@@ -1,7 +1,7 @@
 """Traces drawn in the browser by `trace_player.js`: a player, and figures of single passes for the lessons."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any
 
@@ -66,23 +66,12 @@ def player_data(
 
 def scene_data(view: TraceView, *, dark: bool) -> dict[str, Any]:
     """Return a trace as JSON values, with drawings of its molecules."""
+    shown = asdict(replace(view, answers=view.answers[:MAX_ANSWERS], tree=None))
+    for answer in shown["answers"]:
+        answer["svg"] = _molecule_svg(answer["smiles"], dark)
     query = "".join(view.query)
-    return {
-        "several": view.several,
-        "uneven": view.uneven,
-        "relaxed": view.relaxed,
-        "query": {
-            "tokens": list(view.query),
-            "atoms": list(view.atoms),
-            "smiles": query,
-            "svg": _molecule_svg(query, dark),
-        },
-        "answers": [
-            asdict(answer) | {"svg": _molecule_svg(answer.smiles, dark)} for answer in view.answers[:MAX_ANSWERS]
-        ],
-        "passes": [asdict(step) for step in view.passes],
-        "tree": _tree_data(view),
-    }
+    drawn = {"tokens": view.query, "atoms": view.atoms, "smiles": query, "svg": _molecule_svg(query, dark)}
+    return shown | {"query": drawn, "tree": _tree_data(view)}
 
 
 def _molecule_svg(smiles: str, dark: bool) -> str:
