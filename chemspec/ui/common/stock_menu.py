@@ -1,6 +1,6 @@
 """The stock of building blocks that a visitor chose on any page: built-in lists and an uploaded list."""
 
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
@@ -42,9 +42,9 @@ def visitor_stock() -> Stock:
     return Stock({**listed.lists, **uploaded.stock.lists}, uploaded.stock.offers) if uploaded else listed
 
 
-def show_stock_menu() -> None:
-    """Draw the choice of lists, and the upload of a list with its unread lines."""
-    with st.popover("Stock", type="tertiary"):
+def show_stock_menu(look: Literal["secondary", "tertiary"] = "tertiary") -> None:
+    """Draw the choice of lists, and the upload of a list with its unread lines, behind a button of this `look`."""
+    with st.popover("Stock", type=look):
         st.multiselect("Lists", lists.BUILT_IN, lists.BUILT_IN, key=_LISTS, persist_state="session")
         st.caption(
             "common: what nearly every catalogue sells; paroutes: building blocks of routes in patents (Apache-2.0). "
