@@ -47,17 +47,7 @@ from chemspec.ui.common.escaping import join
 from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.learn.lessons import text_sections
 from chemspec.ui.models.cards import read_accuracy
-from chemspec.ui.predict import (
-    answers,
-    card_parts,
-    details,
-    gallery,
-    options,
-    query_panel,
-    query_view,
-    reviewing,
-    token_origins,
-)
+from chemspec.ui.predict import answers, details, gallery, options, query_panel, query_view, reviewing, token_origins
 
 
 def open_page(**query: str) -> AppTest:
@@ -180,8 +170,8 @@ def test_what_the_forward_model_doubts_counts_a_fifth() -> None:
     unsure, sure = (replace(found[0], check=ForwardCheck(True, chance, LIDOCAINE)) for chance in (0.2, 0.4))
     asked = query_panel.Question("retro", "retro", LIDOCAINE, DecodeSettings())
     assert unsure.problems == ("the forward model is unsure of it (20 %)",)
-    assert "✓" not in card_parts.card_footer(asked, unsure)
-    assert ":green-badge[✓ forward model agrees (40 %)]" in unescaped(card_parts.card_footer(asked, sure))
+    assert "✓" not in details.card_footer(asked, unsure)
+    assert ":green-badge[✓ forward model agrees (40 %)]" in unescaped(details.card_footer(asked, sure))
     assert not sure.problems
 
 
@@ -231,7 +221,7 @@ def test_nothing_a_visitor_types_becomes_markup() -> None:
     texts = [
         details.token_probabilities_html(card.best),
         details.forks_html(card.best, [Fork(0, evil, 0.6, evil, 0.2, "CCO")], {}),
-        card_parts.card_header(asked, card),
+        details.card_header(asked, card),
         join(evil),
         query_box.fault_html(evil, chem.explain(evil) or chem.Fault("", 0, 1, "")),
         scheme.reaction_html(schemes.Side(evil, labels=(evil,)), schemes.Side(evil), apart=True),
@@ -241,7 +231,7 @@ def test_nothing_a_visitor_types_becomes_markup() -> None:
         assert "<script" not in text
     for text in texts[:2] + texts[3:]:
         assert "&lt;" in text
-    assert "'\\<\\' is" in card_parts.card_footer(asked, card), "what is at fault, escaped"
+    assert "'\\<\\' is" in details.card_footer(asked, card), "what is at fault, escaped"
 
 
 def test_the_text_of_a_picture_stays_in_its_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -589,7 +579,7 @@ def test_a_reaction_that_is_not_the_first_answer_is_shown_where_it_stands_or_dra
     told = unescaped(" ".join(part for _, part in shown))
     assert shown[0][0] == "warning" and all(word in told for word in words)
     cards = suggestions.group_answers(task, read.ordered, found)
-    typed = [card.rank for card in cards if re.search("your (reactants|product)", card_parts.card_header(asked, card))]
+    typed = [card.rank for card in cards if re.search("your (reactants|product)", details.card_header(asked, card))]
     assert bool(typed) == (len(answers) > 1)
     if typed:
         assert reviewing.include_typed_card(asked, cards).cards == typed[0]

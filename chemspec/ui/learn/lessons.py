@@ -7,7 +7,6 @@ import re
 from functools import cache
 
 from chemspec.asset_files import assets_folder
-from chemspec.draft.learned.gamma import best_draft_length, wall_time_improvement
 from chemspec.replay.trace_view import view_trace
 from chemspec.types import DecodeResult, result_from_json
 from chemspec.ui.step.trace_player import Frame, show_figure
@@ -33,23 +32,6 @@ def text_sections(name: str) -> tuple[tuple[str, str], ...]:
 def read_text(name: str) -> str:
     """Return a text in assets/learn that has no sections."""
     return (assets_folder() / "learn" / f"{name}.md").read_text(encoding="utf-8")
-
-
-def describe_setting(alpha: float, gamma: int, c: float) -> str:
-    """Return one setting of the wall-time model in words."""
-    now = wall_time_improvement(alpha, gamma, c)
-    best = best_draft_length(alpha, c, longest=MAX_GAMMA)
-    if best == 0:
-        return "Here **no draft pays**: it costs more time than it saves in passes."
-    top = wall_time_improvement(alpha, best, c)
-    if gamma == 0:
-        text = "no gain"
-    elif now >= 1:
-        text = f"{now:.2f} times as fast as standard decoding"
-    else:
-        text = f"slower than standard decoding ({now:.2f} times as fast)"
-    text = f"With drafts of {gamma} tokens: {text}. The best is {best} tokens, {top:.2f} times as fast"
-    return text + (" (the longest considered)." if best == MAX_GAMMA else ".")
 
 
 # --- pictures --------------------------------------------------------------------------------------

@@ -24,8 +24,16 @@ from chemspec.ui.common import nav, query_box, queued_engine, scheme, theme
 from chemspec.ui.common.escaping import join, plain_text, tag
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import query_panel, query_view, reviewing, token_origins
-from chemspec.ui.predict.card_parts import card_drawing, card_footer, card_header
-from chemspec.ui.predict.details import VIEWS, Answer, answer_record, download_button, precedents_footnote
+from chemspec.ui.predict.details import (
+    VIEWS,
+    Answer,
+    answer_record,
+    card_drawing,
+    card_footer,
+    card_header,
+    download_button,
+    precedents_footnote,
+)
 from chemspec.ui.predict.options import SEARCH_NOTES
 from chemspec.ui.predict.query_panel import Question
 from chemspec.ui.predict.token_origins import Picture, card_of_greedy_answer, greedy_settings
