@@ -33,7 +33,7 @@ MADE = ("assets/vendor", "log.csv", "papers.csv", "heldout.csv", "my_drafter.py"
 
 def files() -> list[str]:
     """Every file of the project, relative to its root."""
-    tops = ("chemspec", "app_pages", "tests", "assets", ".github", ".ci")
+    tops = ("chemspec", "pages", "tests", "assets", ".github", ".ci")
     below = [path for top in tops for path in (ROOT / top).rglob("*") if "node_modules" not in path.parts]
     return [path.relative_to(ROOT).as_posix() for path in [*below, *ROOT.glob("*")]]
 

@@ -165,16 +165,7 @@ ASK = (
 def test_the_wheel_carries_it(tmp_path: Path, hook: ModuleType) -> None:
     builder = pytest.importorskip("hatchling.builders.wheel", reason="hatchling builds wheels")
     tree = tmp_path / "tree"
-    names = (
-        "chemspec",
-        "app.py",
-        "app_pages",
-        ".streamlit",
-        "hatch_build.py",
-        "pyproject.toml",
-        "README.md",
-        "LICENSE",
-    )
+    names = ("chemspec", "app.py", "pages", ".streamlit", "hatch_build.py", "pyproject.toml", "README.md", "LICENSE")
     for name in names:
         (tree / name).parent.mkdir(exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
