@@ -1,9 +1,10 @@
 """Build the app's vendored JavaScript into assets/vendor when chemspec is installed from a clone, or packed.
 
-The sketcher (Ketcher) comes from npm, in exact versions with hashes (assets/frontend/package-lock.json). A wheel
-carries what was built, so installing one runs neither this file nor npm. Without Node.js or a network chemspec installs
-all the same: the app then says in one line what is missing and why. What was done is told in one line (pip shows it
-with -v). `python hatch_build.py` builds later, `CHEMSPEC_NO_FRONTEND=1` skips the build.
+The sketcher (Ketcher) and the 3-D viewer (3Dmol.js) come from npm, in exact versions with hashes
+(assets/frontend/package-lock.json). A wheel carries what was built, so installing one runs neither this file nor npm.
+Without Node.js or a network chemspec installs all the same: the app then says in one line what is missing and why.
+What was done is told in one line (pip shows it with -v). `python hatch_build.py` builds later, `CHEMSPEC_NO_FRONTEND=1`
+skips the build.
 """
 
 from __future__ import annotations
@@ -74,11 +75,11 @@ def _told(before: str, after: str, why: str) -> str:
     """What a build did, in one line; `before` and `after` are the stamps of assets/vendor."""
     if why:
         remedy = f"with Node.js {NODE} or newer and a network, install chemspec again"
-        what = "kept an older sketcher" if after else "no sketcher"
+        what = "kept an older sketcher and 3-D view" if after else "no sketcher and no 3-D view"
         return f"{what}: {why} ({remedy})"
     if before == after:
-        return "the sketcher is up to date; npm did not run"
-    return "built the sketcher with Node.js into assets/vendor"
+        return "the sketcher and the 3-D view are up to date; npm did not run"
+    return "built the sketcher and the 3-D view with Node.js into assets/vendor"
 
 
 def fingerprint(source: Path) -> str:

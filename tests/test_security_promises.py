@@ -46,7 +46,7 @@ def test_every_sentence_has_tests_that_are_there() -> None:
 def test_its_numbers_are_those_of_the_program() -> None:
     pytest.importorskip("streamlit")
     pytest.importorskip("fastapi")
-    from chemspec.chem import parsing, trial
+    from chemspec.chem import conformer, parsing, trial
     from chemspec.service import guard
     from chemspec.service.limits import Limits
     from chemspec.system import connections, fair_queue, forked
@@ -60,6 +60,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
         f"more than {parsing.MOST_RINGS}, or many that share their atoms",
         f"what has more than {parsing.FEW_RINGS} is read by another process",
         f"may take {trial.SECONDS:g} s of computing and {forked.MEMORY_BYTES // mega} MB",
+        f"for {conformer.MOST_SECONDS:g} s at most",
         f"{headers} ({connections.HEADER_SECONDS:g} s)",
         f"bodies of the service in size and time ({limits.body // mega} MB, {guard.BODY_TIMEOUT:g} s)",
         f"at most {settings['server']['maxUploadSize']} MB, of one visit at most {middleware.VISIT_FILES}, "

@@ -1,4 +1,4 @@
-// Builds the sketcher: node build.mjs OUT, in a folder with node_modules.
+// Builds the sketcher and copies the 3-D viewer: node build.mjs OUT, in a folder with node_modules.
 import { build } from 'esbuild';
 import { chmodSync, copyFileSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -42,6 +42,10 @@ const html = readFileSync('ketcher/index.html', 'utf8')
   .replace('STYLE', written.find((name) => name.endsWith('.css')))
   .replace('SCRIPT', written.find((name) => name.endsWith('.js')));
 writeFileSync(join(ketcher, 'index.html'), html);
+
+mkdirSync(join(out, '3dmol'), { recursive: true });
+copyFileSync('node_modules/3dmol/build/3Dmol-min.js', join(out, '3dmol', '3Dmol-min.js'));
+writeFileSync(join(out, '3dmol', 'LICENSES.txt'), licences(['3dmol']));
 
 mkdirSync(join(out, 'axe'), { recursive: true }); // for the tests of accessibility; not packed
 copyFileSync('node_modules/axe-core/axe.min.js', join(out, 'axe', 'axe.min.js'));

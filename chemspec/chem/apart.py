@@ -2,8 +2,10 @@
 
 from functools import partial
 
+import chemspec.chem.conformer as conformer
 import chemspec.chem.trial as trial
 from chemspec.system.forked import serve_requests
 
 if __name__ == "__main__":
-    serve_requests({kind: (partial(trial.try_here, kind), trial.SECONDS) for kind in trial.READERS})
+    reading = {kind: (partial(trial.try_here, kind), trial.SECONDS) for kind in trial.READERS}
+    serve_requests({**reading, "shape": (conformer.conformer, conformer.MOST_SECONDS)})

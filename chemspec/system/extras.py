@@ -7,7 +7,7 @@ imported where they are used.
 from importlib.util import find_spec
 
 _PACKAGES = {  # of each extra
-    "app": "streamlit altair pandas",
+    "app": "streamlit altair pandas py3Dmol",
     "files": "pyarrow openpyxl",
     "compiler": "ziglang",
     "train": "lightning tqdm",

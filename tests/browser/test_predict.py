@@ -223,7 +223,7 @@ def test_a_pasted_molfile_keeps_its_lines(app: Any) -> None:
     expect(page.locator(".folded")).to_have_text("molfile, 10 atoms")
 
 
-@pytest.mark.skipif(bool(web_files.missing_sketcher()), reason=web_files.missing_sketcher())
+@pytest.mark.skipif(bool(web_files.missing_reason("ketcher")), reason=web_files.missing_reason("ketcher"))
 def test_a_drawing_is_a_question(app: Any) -> None:
     page = app.open()
     box = page.locator(BOX)

@@ -1,18 +1,21 @@
-"""The sketcher in a real browser: it shows a text and tells what is drawn."""
+"""The sketcher in a real browser: it shows a text and tells what is drawn; and the 3-D view."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
+from io import BytesIO
 from typing import Any
 
 import pytest
+from PIL import Image
 
 from chemspec.ui.common import web_files
 from chemspec.ui.predict import sketcher
 
 PAGE = "tests/browser/sketcher_page.py"
-built = pytest.mark.skipif(bool(web_files.missing_sketcher()), reason=web_files.missing_sketcher())
+built = pytest.mark.skipif(bool(web_files.missing_reason("ketcher")), reason=web_files.missing_reason("ketcher"))
 
 
 class Sketch:
@@ -117,3 +120,21 @@ def test_it_fits_a_phone_in_the_dark(url: str, new_page: Any) -> None:
     assert "invert" in sketch.inside.evaluate(ground)
     sketch.ring(-40, 80)
     sketch.soon(lambda: sketch.drawn()[1], "CCO.c1ccccc1")
+
+
+@pytest.mark.skipif(bool(web_files.missing_reason("3dmol")), reason=web_files.missing_reason("3dmol"))
+def test_a_molecule_stands_in_space(url: str, new_page: Any) -> None:
+    page = new_page(color_scheme="dark", viewport={"width": 390, "height": 844})
+    page.goto(url + "/?model=CC(=O)Oc1ccccc1C(=O)O.%5BNa%2B%5D")
+    view = page.locator("iframe[title*='3-D model of CC(=O)Oc1ccccc1C(=O)O.[Na+]']")
+    view.content_frame.locator("canvas").wait_for()
+    end = time.monotonic() + 240
+    while True:
+        picture = Image.open(BytesIO(view.screenshot())).convert("RGB")
+        if len(picture.getcolors(picture.width * picture.height)) > 100:
+            break
+        assert time.monotonic() < end, "nothing was drawn"
+    # The ground is the page's.
+    body = "getComputedStyle(document.querySelector('[data-testid=stApp]')).backgroundColor"
+    ground = tuple(int(number) for number in re.findall(r"\d+", page.evaluate(body))[:3])
+    assert picture.getpixel((3, 3)) == ground

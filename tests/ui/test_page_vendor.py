@@ -8,18 +8,24 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
+from html.parser import HTMLParser
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
 from case_tables import table
 from paths import ROOT
+from slowness import slowness
 
 pytest.importorskip("streamlit")
 
+from rdkit import Chem
+
+from chemspec.chem.smiles_syntax import Fault
 from chemspec.ui.common import web_files
-from chemspec.ui.predict import sketcher
+from chemspec.ui.predict import sketcher, view3d
 
 SOURCE = ROOT / "assets" / "frontend"
 
@@ -79,11 +85,11 @@ def test_an_install_builds_when_something_changed_and_says_in_one_line_what_it_d
         return told[-1]
 
     monkeypatch.setenv("PATH", "")
-    assert "no sketcher: Node.js was not found" in install()
+    assert "no sketcher and no 3-D view: Node.js was not found" in install()
     programs = pretend(tree / "bin", node=GOOD_NODE, npm='pwd > "$LOG"; /bin/mkdir node_modules')
     monkeypatch.setenv("PATH", str(programs))
     monkeypatch.setenv("LOG", str(tree / "log"))
-    assert "built the sketcher" in install()
+    assert "built the sketcher and the 3-D view" in install()
     made = tree / "assets" / "vendor" / "made.txt"
     first = made.read_text()
     assert "npm did not run" in install() and made.read_text() == first
@@ -94,7 +100,7 @@ def test_an_install_builds_when_something_changed_and_says_in_one_line_what_it_d
     monkeypatch.setenv("PATH", "")
     assert "kept an older sketcher" in install() and made.read_text() == first
     monkeypatch.setenv("PATH", str(programs))
-    assert "built the sketcher" in install() and made.read_text() != first
+    assert "built the sketcher and the 3-D view" in install() and made.read_text() != first
     assert sorted(path.name for path in (tree / "assets").iterdir()) == ["frontend", "vendor"]
     assert len(told) == 5 and not any("\n" in line for line in told)
 
@@ -114,7 +120,8 @@ def test_a_build_that_fails_is_told_in_one_line_and_hurts_nothing(
     told = hook.build(tree)
     assert told.startswith(why) and "\n" not in told
     monkeypatch.setenv("CHEMSPEC_VENDOR", str(tree / "assets" / "vendor"))
-    assert why in web_files.missing_sketcher()
+    assert web_files.part_folder("ketcher") is None and web_files.part_folder("3dmol") is None
+    assert why in web_files.missing_reason("ketcher") and why in web_files.missing_reason("3dmol")
 
     # What an earlier version built stays; it is better than nothing.
     (tree / "assets" / "vendor" / "stamp.txt").write_text("older")
@@ -138,9 +145,10 @@ def test_the_lock_file_pins_everything_and_names_no_registry() -> None:
     assert set(wanted["overrides"]) <= used
 
 
-@pytest.mark.skipif(bool(web_files.missing_sketcher()), reason=web_files.missing_sketcher())
+@pytest.mark.skipif(bool(web_files.missing_reason("ketcher")), reason=web_files.missing_reason("ketcher"))
 def test_what_was_built_is_whole_and_carries_its_licences() -> None:
-    ketcher = web_files.vendor_dir() / "ketcher"
+    ketcher, dmol = web_files.part_folder("ketcher"), web_files.part_folder("3dmol")
+    assert ketcher and dmol
     page = (ketcher / "index.html").read_text()
     for name in re.findall(r'(?:src|href)="([^":]+)"', page):
         assert (ketcher / name).stat().st_size > 1000
@@ -153,13 +161,12 @@ def test_what_was_built_is_whole_and_carries_its_licences() -> None:
     for text in ("ketcher-core 3.18.0", "indigo-ketcher", "react-dom 18", "Apache License"):
         assert text in licences
     assert "Licence: undefined" not in licences
+    assert "University of Pittsburgh" in (dmol / "LICENSES.txt").read_text()
 
 
 # --- where it is found ---------------------------------------------------------------------------
 
-ASK = (
-    "from chemspec.ui.common import web_files; print(web_files.vendor_dir()); print(web_files.missing_sketcher() == '')"
-)
+ASK = "from chemspec.ui.common import web_files; print(web_files.vendor_dir()); print(web_files.part_folder('ketcher'))"
 
 
 def test_the_wheel_carries_it(tmp_path: Path, hook: ModuleType) -> None:
@@ -196,7 +203,7 @@ def test_the_wheel_carries_it(tmp_path: Path, hook: ModuleType) -> None:
     ketcher = to / "chemspec/assets/vendor/ketcher"
     assert (ketcher / "index.html").read_bytes() == b"built"
     done = subprocess.run([sys.executable, "-c", ASK], capture_output=True, text=True, cwd=to, check=True)
-    assert done.stdout.split() == [str(ketcher.parent), "True"]
+    assert done.stdout.split() == [str(ketcher.parent), str(ketcher)]
     assert web_files.vendor_dir() == ROOT / "assets" / "vendor", "and in the source tree"
 
 
@@ -228,3 +235,79 @@ def test_rings_are_drawn_with_alternating_bonds(text: str) -> None:
     shown = sketcher.kekulized(text)
     assert sketcher.canonical_sides(shown) == sketcher.canonical_sides(text)
     assert shown == text or not set("cno") & set(shown)
+
+
+# --- the 3-D view --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "smiles", ["CC(=O)Oc1ccccc1C(=O)O", "[Na+].[Cl-]", "C[Si](C)(C)C.CCO", "[CH3:4][OH:2]", "N->[Cu]"]
+)
+def test_a_shape_has_every_atom_in_a_place_of_its_own(smiles: str) -> None:
+    block = view3d.conformer_block(smiles)
+    assert isinstance(block, str)
+    mol, flat = Chem.MolFromMolBlock(block, removeHs=False), Chem.AddHs(Chem.MolFromSmiles(smiles))
+    assert mol.GetNumAtoms() == flat.GetNumAtoms()
+    distances = Chem.Get3DDistanceMatrix(mol)
+    assert min(distances[i, j] for i in range(len(distances)) for j in range(i)) > 0.7  # Å
+    view3d.shape_in_time.cache_clear()
+    assert view3d.conformer_block(smiles) == block
+
+
+def test_handedness_survives() -> None:
+    block = view3d.conformer_block("C[C@H](N)C(=O)O")
+    mol = Chem.MolFromMolBlock(block)
+    Chem.AssignStereochemistryFrom3D(mol)
+    assert Chem.MolToSmiles(mol) == Chem.CanonSmiles("C[C@H](N)C(=O)O")
+
+
+@pytest.mark.parametrize(
+    ("smiles", "why"), [("C" * 201, "201 atoms"), ("*C", "not named"), ("CC(", "never closed"), ("", "no SMILES")]
+)
+def test_what_has_no_shape_says_why(smiles: str, why: str) -> None:
+    fault = view3d.conformer_block(smiles)
+    assert isinstance(fault, Fault) and why in fault.message
+
+
+def test_what_takes_too_long_is_ended_and_told() -> None:
+    began = time.process_time()
+    fault = view3d.conformer_block("[13CH3]" + "[13CH2]" * 138 + "[13CH3]")  # the embedding does not look at the clock
+    assert isinstance(fault, Fault) and "time" in fault.message
+    assert time.process_time() - began < 0.5 * slowness()  # of this process
+
+
+def test_out_of_time_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    smiles = "CCCCCCCCOC1CC1"
+    monkeypatch.setattr(view3d._APART, "ask", lambda *_: None)
+    assert isinstance(view3d.conformer_block(smiles), Fault)
+    monkeypatch.undo()
+    assert isinstance(view3d.conformer_block(smiles), str)
+
+
+class Tags(HTMLParser):
+    """Tags with their attributes, and the text of scripts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+
+def test_the_page_asks_nobody_and_is_inert(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "3dmol").mkdir()
+    (tmp_path / "3dmol" / "3Dmol-min.js").write_text("let s = '</script><b>' + '<!--' + '</SCRIPT>';")
+    monkeypatch.setenv("CHEMSPEC_VENDOR", str(tmp_path))
+    hostile = '"><script>x()</script>'
+    for dark in (False, True):
+        text = view3d.viewer_page.__wrapped__(hostile, "</script><i>", 300, dark)
+        assert "http:" not in text and "https:" not in text and "//cdn" not in text
+        assert text.lower().count("</script>") == text.lower().count("<script>") == 2
+        parser = Tags()
+        parser.feed(text)
+        allowed = {"html", "head", "meta", "title", "style", "body", "div", "script", "p", "br"}
+        assert {tag for tag, _ in parser.tags} <= allowed
+        assert ("script", {}) in parser.tags and not any("src" in held for _, held in parser.tags)
+        label = next(held for tag, held in parser.tags if held.get("role") == "img")
+        assert label["aria-label"] == f"3-D model of {hostile}"

@@ -25,19 +25,27 @@ def component(name: str, html: str = "") -> Any:
     return st.components.v2.component(f"chemspec_{name}", **parts)
 
 
+# What each part cannot do without.
+PARTS = {"ketcher": "index.html", "3dmol": "3Dmol-min.js"}
 REMEDY = "with Node.js 18 or newer and a network, install chemspec again"
 
 
 def vendor_dir() -> Path:
-    """Return the folder of what was built: `CHEMSPEC_VENDOR`, or `assets/vendor` of the installation or the clone."""
+    """Return the folder of all parts: `CHEMSPEC_VENDOR`, or `assets/vendor` of the installation or the clone."""
     if chosen := os.environ.get("CHEMSPEC_VENDOR"):
         return Path(chosen).absolute()
     return assets_folder() / "vendor"
 
 
-def missing_sketcher() -> str:
-    """Return why the sketcher is missing and what to do about it, in one line; empty if it is there."""
-    if (vendor_dir() / "ketcher" / "index.html").is_file():
+def part_folder(part: str) -> Path | None:
+    """Return the folder of a part ("ketcher", "3dmol"); None where it was not built."""
+    path = vendor_dir() / part
+    return path if (path / PARTS[part]).is_file() else None
+
+
+def missing_reason(part: str) -> str:
+    """Return why a part is missing and what to do about it, in one line; empty if it is there."""
+    if part_folder(part):
         return ""
     try:
         reason = " ".join((vendor_dir() / "why.txt").read_text(encoding="utf-8").split())

@@ -35,7 +35,7 @@ from chemspec.ui.common import queued_engine, scheme
 from chemspec.ui.common.escaping import Html, join, plain_text, tag
 from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.models.cards import read_accuracy
-from chemspec.ui.predict import query_panel, reviewing
+from chemspec.ui.predict import query_panel, reviewing, view3d
 from chemspec.ui.predict.query_panel import Question
 from chemspec.ui.predict.token_origins import Picture
 from chemspec.ui.step.trace_player import Frame, show_figure
@@ -339,7 +339,7 @@ def describe_class_accuracy(folder: Path, card: Suggestion) -> str:
 
 
 def show_more(answer: Answer) -> None:
-    """Draw what the class means, similar answers, the probability of each token, and files."""
+    """Draw what the class means, similar answers, the probability of each token, 3-D view and files."""
     question, card = answer.question, answer.card
     if card.step:
         st.caption(plain_text(card.step.sentence))
@@ -352,6 +352,8 @@ def show_more(answer: Answer) -> None:
     st.caption("The probability of each token after those before it, in percent; the more orange, the less sure.")
     st.html(token_probabilities_html(card.best))
     with st.container(horizontal=True, gap="small"):
+        if st.button("3-D view", key=f"{answer.key}_3d"):
+            _show_3d_dialog(card.best.canonical)
         left, right = card.sides
         over = ""  # a flask has its own
         if question.task == "retro":
@@ -363,6 +365,13 @@ def show_more(answer: Answer) -> None:
         download_button("RXN", formats.to_rxn(left, right), f"{name}.rxn", "chemical/x-mdl-rxnfile")
         download_button("SDF", formats.to_sdf([answer_record(card)]), f"{name}.sdf", "chemical/x-mdl-sdfile")
         download_button("CDXML", scheme_to_cdxml(*drawn), f"{name}.cdxml", "chemical/x-cdxml")
+
+
+@st.dialog("3-D view", width="medium")
+def _show_3d_dialog(smiles: str) -> None:
+    parts = sorted(set(smiles.split(".")), key=lambda part: -len(part))
+    view3d.show_3d_model(st.selectbox("Molecule", parts) if len(parts) > 1 else parts[0], height=360, key="predict_3d")
+    st.caption("One conformer from RDKit's force field, not a prediction of the model.")
 
 
 def token_probabilities_html(answer: Hypothesis) -> Html:

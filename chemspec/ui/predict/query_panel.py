@@ -279,7 +279,7 @@ def submit_file(content: bytes, task: Task) -> chem.Fault | None:
 @st.dialog("Draw", width="large")
 def _sketch_dialog(text: str, read: Read) -> None:
     """Show the sketcher with what the box holds; "Use" puts the drawing into the box."""
-    if reason := web_files.missing_sketcher():
+    if reason := web_files.missing_reason("ketcher"):
         st.info(f"No sketcher here, text only: {reason}.")
         return
     shown = text.strip() if ">" in text else _typed_sides(read)[0] or text.strip()

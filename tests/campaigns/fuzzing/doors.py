@@ -129,10 +129,10 @@ def collection(_: Any) -> Callable[[str, str], object]:
 def drawing(_: Any) -> Callable[[str, str], object]:
     from chemspec.chem import strategy
     from chemspec.depict.molecules import Depiction
-    from chemspec.ui.predict import sketcher
+    from chemspec.ui.predict import sketcher, view3d
 
     def read(text: str, name: str) -> None:
-        for show in (lambda smiles: Depiction(smiles).svg, sketcher.kekulized):
+        for show in (lambda smiles: Depiction(smiles).svg, sketcher.kekulized, view3d.conformer_block):
             show(text)
         strategy.strategy(text, text)
 
