@@ -4,20 +4,19 @@ import streamlit as st
 
 from chemspec.draft.learned.gamma import best_draft_length, expected_tokens, wall_time_improvement
 from chemspec.ui.common import nav, widgets
-from chemspec.ui.learn import lesson_figures, lessons
+from chemspec.ui.learn import lessons
 
 
 def show_idea() -> None:
     """Draw the part Idea: texts with pictures of recorded runs."""
-    for number, ((title, text), draw) in enumerate(
-        zip(lessons.text_sections("idea"), lesson_figures.IDEA, strict=True), 1
-    ):
+    for number, ((title, text), draw) in enumerate(zip(lessons.text_sections("idea"), lessons.IDEA, strict=True), 1):
         st.subheader(f"{number}  {title}")
-        wide = draw is lesson_figures.draw_storyboard
+        wide = draw is lessons.draw_storyboard
         words, picture = (st.container(), st.container()) if wide else st.columns([5, 7], gap="medium")
-        words.markdown(text)
+        explanation, _, table = text.partition("\n---\n")
+        words.markdown(explanation)
         with picture:
-            draw()
+            draw() if draw else st.markdown(table)
         if wide and st.button("Step through this example", key="learn_step"):
             nav.open_page("step", task="forward", smi=lessons.recorded_example("boc-copy").query)
 
@@ -35,10 +34,12 @@ def show_speedup() -> None:
     with left:
         tokens = f"{expected_tokens(alpha, gamma):.2f}"
         gains = [(f"{now:.2f}×", f"as fast, γ = {gamma}"), (f"{top:.2f}×", f"at best, γ = {best}")]
-        widgets.show_figures([(tokens, "tokens per pass"), *gains])
-    text = lessons.describe_setting(alpha, gamma, c)
-    right.altair_chart(lesson_figures.speedup_chart(alpha, gamma, c), alt=text)
-    right.markdown(text)
+        for column, (value, label) in zip(st.columns(3), [(tokens, "tokens per pass"), *gains], strict=True):
+            column.metric(label, value)
+    text = f"Speed-up by the length of drafts: {now:.2f} times at {gamma} tokens, at best {top:.2f} times at {best}."
+    gains_by_length = [wall_time_improvement(alpha, length, c) for length in range(lessons.MAX_GAMMA + 1)]
+    rows = [{"γ": length, "with drafts": gain, "without drafts": 1} for length, gain in enumerate(gains_by_length)]
+    right.line_chart(rows, x="γ", x_label="draft length γ", y_label="times as fast as standard", height=340, alt=text)
     for title, body in lessons.text_sections("faster")[1:]:
         st.subheader(title)
         st.markdown(body)

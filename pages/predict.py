@@ -8,7 +8,7 @@ from chemspec.settings import Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import nav, queued_engine, scheme, widgets
 from chemspec.ui.common.escaping import plain_text
-from chemspec.ui.predict import answers, query_panel, reviewing, search_summary
+from chemspec.ui.predict import answers, query_panel, reviewing
 from chemspec.ui.predict.gallery import show_example, show_gallery
 from chemspec.ui.predict.query_panel import Question
 
@@ -76,7 +76,7 @@ def show_results(question: Question, result: DecodeResult, first: DecodeResult |
     if stale:
         st.warning("These answers belong to an earlier query; predict again.")
     answers.show_answers(question, result, cards, first)
-    search_summary.show_searches(question, result, first, cards)
+    answers.show_searches(question, result, first, cards)
     return [card.step.made for card in cards[: question.cards] if card.step]
 
 

@@ -35,7 +35,6 @@ def draw_page() -> None:
     if view.relaxed:
         st.caption("Relaxed: the drafts can change the answers.")
     trace_player.show_player(result, view)
-    trace_player.draw_acceptance_by_offset(view)
     st.download_button("Download JSON", to_json(result), "chemspec-trace.json", "application/json", on_click="ignore")
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-from html import unescape
 from typing import Any
 
 import pytest
@@ -57,9 +55,3 @@ def watch_queries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Decod
 
     monkeypatch.setattr(queued_engine, "decode_query", counting)
     return asked
-
-
-def page_figures(app: AppTest) -> dict[str, str]:
-    """The big figures of a page by their words, see `widgets.figures`."""
-    bodies = "".join(item.proto.body for item in app.get("html"))
-    return {unescape(small): unescape(big) for small, big in re.findall("<dt>(.*?)</dt><dd>(.*?)</dd>", bodies)}

@@ -1,15 +1,9 @@
 """Drawings of molecules, as SVG text that is safe to put into a page, and as PNG."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64encode
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from html import escape
-from itertools import pairwise
-from math import atan2, cos, dist, pi, sin
 from typing import Any
 
 import numpy as np
@@ -25,32 +19,10 @@ INK, DARK_INK = "#12201e", "#e6efed"  # lines and texts on a light and on a dark
 MAX_ATOMS = 300  # a drawing of more says nothing and takes long
 MAX_SIDE = 4000  # pixels of a PNG
 LENGTH = 22  # pixels of a bond
-RING = 9.5  # pixels: radius of the ring around an atom
 
 Bonds = tuple[tuple[int, int], ...]
 Alike = tuple[str, Bonds]  # a SMILES; pairs of an atom of the molecule drawn and one of that
-
-
-@dataclass(frozen=True)
-class Colouring:
-    """Marks on atoms, by index in the SMILES as written (`chem.atom_tokens`)."""
-
-    fills: tuple[tuple[int, str], ...] = ()  # colours ("#rrggbb") behind atoms, and bonds of equal ones
-    ringed: tuple[int, ...] = ()  # atoms in a dashed ring
-    notes: tuple[tuple[int, str], ...] = ()  # short texts next to atoms
-    labels: tuple[tuple[int, str], ...] = ()  # bold texts next to atoms, which cover nothing of an SVG
-
-    def renumbered(self, numbers: Mapping[int, int]) -> Colouring:
-        """Return the marks of the atoms that `numbers` has, under their numbers there."""
-        return Colouring(
-            tuple((numbers[atom], color) for atom, color in self.fills if atom in numbers),
-            tuple(numbers[atom] for atom in self.ringed if atom in numbers),
-            tuple((numbers[atom], text) for atom, text in self.notes if atom in numbers),
-            tuple((numbers[atom], text) for atom, text in self.labels if atom in numbers),
-        )
-
-
-NO_COLOURS = Colouring()
+Fills = tuple[tuple[int, str], ...]  # atoms, by index in the SMILES as written (`chem.atom_tokens`), and "#rrggbb"
 
 
 @dataclass(frozen=True)
@@ -65,7 +37,8 @@ class Depiction:
     bold: Bonds = ()  # bonds to draw thick, as pairs of atoms
     notes: tuple[str, ...] = ()  # a letter for each of these, written next to the bond
     like: Alike | None = None  # another molecule, and which atom of this one is which of that: they are laid out alike
-    colouring: Colouring = NO_COLOURS  # marks on atoms
+    fills: Fills = ()  # colours behind atoms, and bonds of equal ones
+    labels: tuple[tuple[int, str], ...] = ()  # short texts next to atoms
 
     @property
     def svg(self) -> str:
@@ -101,13 +74,12 @@ class Depiction:
 
 def _draw(drawer: Any, depiction: Depiction, scale: float = 1.0) -> Any | None:
     """Draw a molecule and finish the drawing; return the molecule, or None where it cannot be drawn."""
-    mol, marks = depiction.molecule(), depiction.colouring
+    mol = depiction.molecule()
     if mol is None:
         return None
     count = mol.GetNumAtoms()
-    for number, note in marks.notes:
-        if number < count:
-            mol.GetAtomWithIdx(number).SetProp("atomNote", note)
+    for number, text in depiction.labels:
+        mol.GetAtomWithIdx(number).SetProp("atomNote", text)
     for bond, note in zip(_thick_bonds(mol, depiction), depiction.notes, strict=False):
         bond.SetProp("bondNote", note)
     options = drawer.drawOptions()
@@ -122,7 +94,7 @@ def _draw(drawer: Any, depiction: Depiction, scale: float = 1.0) -> Any | None:
         rdMolDraw2D.SetDarkMode(drawer)
         options.updateAtomPalette({7: (0.56, 0.64, 1.0), 8: (1.0, 0.5, 0.47), 53: (0.8, 0.55, 0.95)})
     options.clearBackground = False
-    colors = {atom: _rgba_color(color) for atom, color in marks.fills if atom < count}
+    colors = {atom: _rgba_color(color) for atom, color in depiction.fills if atom < count}
     bonds = {
         bond.GetIdx(): colors[bond.GetBeginAtomIdx()]
         for bond in mol.GetBonds()
@@ -150,17 +122,7 @@ def _draw_svg(depiction: Depiction) -> str:
     drawer = rdMolDraw2D.MolDraw2DSVG(depiction.width, depiction.height)
     if (mol := _draw(drawer, depiction)) is None:
         return ""
-    text, ink = str(drawer.GetDrawingText()), DARK_INK if depiction.dark else INK
-    centres = [drawer.GetDrawCoords(number) for number in depiction.colouring.ringed if number < mol.GetNumAtoms()]
-    rings = "".join(
-        f"<circle class='ring' cx='{at.x:.1f}' cy='{at.y:.1f}' r='{RING}' fill='none' "
-        f"stroke='{ink}' stroke-width='1.6' stroke-dasharray='3 2'/>"
-        for at in centres
-    )
-    text = text.replace("</svg>", f"{rings}</svg>")
-    if labels := depiction.colouring.labels:
-        points = [drawer.GetDrawCoords(number) for number in range(mol.GetNumAtoms())]
-        text = add_labels(text, mol, points, labels, ink)
+    text = str(drawer.GetDrawingText())
     for bond in _thick_bonds(mol, depiction):
         text = re.sub(rf"(class='bond-{bond.GetIdx()} [^>]*stroke-width:)[\d.]+", r"\g<1>4", text)
     return re.sub(r"<\?xml.*?\?>", "", text).replace("\n", " ").strip()
@@ -212,45 +174,3 @@ def svg_size(svg: str) -> tuple[float, float]:
     """Return width and height of an SVG in pixels; zeros where it does not have them."""
     size = re.search(r"width='([\d.]+)px' height='([\d.]+)px'", svg)
     return (float(size[1]), float(size[2])) if size else (0.0, 0.0)
-
-
-SIZE = 11  # pixels of the font
-GAP = 3  # pixels between an atom and its label
-WIDE_ANGLE = 1.9  # radians between two bonds, more than in a ring of five atoms
-Box = tuple[float, float, float, float]  # middle, half the width, half the height
-
-
-def add_labels(svg: str, mol: Any, points: Sequence[Any], labels: Sequence[tuple[int, str]], color: str) -> str:
-    """Return a drawing, atoms at `points`, with labels (atom, text), enlarged to fit."""
-    boxes = [_label_box(text, mol.GetAtomWithIdx(atom), points) for atom, text in labels]
-    width, height = svg_size(svg)
-    left, top = min(0.0, *(x - w for x, _, w, _ in boxes)), min(0.0, *(y - h for _, y, _, h in boxes))
-    wide = max(width, *(x + w for x, _, w, _ in boxes)) - left
-    high = max(height, *(y + h for _, y, _, h in boxes)) - top
-    svg = re.sub(r"width='[\d.]+px' height='[\d.]+px'", f"width='{wide:.0f}px' height='{high:.0f}px'", svg, count=1)
-    svg = re.sub(r"viewBox='[^']*'", f"viewBox='{left:.1f} {top:.1f} {wide:.1f} {high:.1f}'", svg, count=1)
-    texts = "".join(
-        f"<text x='{x:.1f}' y='{y + 0.36 * SIZE:.1f}' text-anchor='middle' fill='{color}' "
-        f"style='font:700 {SIZE}px sans-serif'>{escape(text)}</text>"
-        for (x, y, _, _), (_, text) in zip(boxes, labels, strict=True)
-    )
-    return svg.replace("</svg>", f"{texts}</svg>")
-
-
-def _label_box(text: str, atom: Any, points: Sequence[Any]) -> Box:
-    """Return the box of a label: between two bonds of its atom with room, where that leads out of the molecule."""
-    at = points[atom.GetIdx()]
-    centre = sum(point.x for point in points) / len(points), sum(point.y for point in points) / len(points)
-    ends = [points[other.GetIdx()] for other in atom.GetNeighbors()]
-    angles = sorted(atan2(end.y - at.y, end.x - at.x) for end in ends) or [pi]
-
-    def rank(gap: tuple[float, float]) -> tuple[float, float]:
-        middle = (gap[0] + gap[1]) / 2
-        outside = at.x + LENGTH * cos(middle), at.y + LENGTH * sin(middle)
-        return min(gap[1] - gap[0], WIDE_ANGLE), dist(outside, centre)
-
-    first, second = max(pairwise((*angles, angles[0] + 2 * pi)), key=rank)
-    out = (first + second) / 2
-    wide, high = 0.35 * SIZE * len(text), 0.55 * SIZE  # in the widest of the usual fonts, DejaVu
-    far = 7.0 + GAP + (6.0 * min(2, atom.GetTotalNumHs()) if atom.GetSymbol() != "C" else 0.0)
-    return at.x + cos(out) * (far + wide), at.y + sin(out) * (far + high), wide, high

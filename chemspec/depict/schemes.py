@@ -12,7 +12,7 @@ from chemspec.chem.salts import group_salts
 from chemspec.chem.strategy import Strategy
 from chemspec.depict import canvas
 from chemspec.depict.canvas import Item, Picture
-from chemspec.depict.molecules import NO_COLOURS, Alike, Bonds, Colouring, Depiction, svg_size
+from chemspec.depict.molecules import Alike, Bonds, Depiction, svg_size
 
 CHANGED = "#E69F00"  # behind atoms that change
 GAP, ARROW = 26, 110  # pixels between molecules, and of the arrow
@@ -29,7 +29,6 @@ class Side:
     labels: tuple[str, ...] = ()  # a text below each molecule, for a salt that of any of its ions
     bold: Bonds = ()  # bonds to draw thick
     like: Alike | None = None  # a molecule whose layout is taken over, and pairs of an atom here and one there
-    origins: Colouring | None = None  # marks that tell where atoms came from; they take the place of the highlight
 
     @property
     def reacting_parts(self) -> set[str]:
@@ -54,7 +53,6 @@ def side_molecules(
     parts = side.smiles.split(".")
     ends = [*accumulate(map(_atom_count, parts), initial=0)]
     positions = [position for position in range(len(parts)) if only is None or position in only]
-    colouring = side.origins or Colouring(tuple((atom, CHANGED) for atom in side.atoms))
     model, pairs = side.like or ("", ())
     for salt in group_salts([parts[position] for position in positions]):
         ions = tuple(positions[ion] for ion in salt)
@@ -67,7 +65,7 @@ def side_molecules(
                 dark=dark,
                 bold=tuple((here[a], here[b]) for a, b in side.bold if a in here and b in here),
                 like=(model, tuple((here[atom], there) for atom, there in pairs if atom in here)) if model else None,
-                colouring=colouring.renumbered(here) if colouring != NO_COLOURS else NO_COLOURS,
+                fills=tuple((here[atom], CHANGED) for atom in side.atoms if atom in here),
             ),
         )
 

@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
@@ -35,14 +36,13 @@ MAX_TEXT = 20_000_000  # bytes of a file once it is unpacked
 MAX_ROWS = 10_000
 MAX_COLUMNS = 50
 STRUCTURES = ".sdf"  # stands for all files of structures
-PRICES, STOCK = "prices", "stock"  # price lists, and lists of building blocks with or without prices
+STOCK = "stock"  # stands for lists of building blocks with or without prices
 # Kinds of files that are read by a process of their own: a library to import before the limits hold, and seconds of
 # computing.
 KINDS = {
     ".parquet": ("pyarrow.parquet", 20),
     spreadsheets.ENDING: ("openpyxl", 20),
     STRUCTURES: ("chemspec.io.structures", 120),
-    PRICES: ("chemspec.plan.stock", 300),
     STOCK: ("chemspec.plan.stock", 300),
 }
 COMPRESSED = (".parquet", spreadsheets.ENDING)
@@ -112,11 +112,11 @@ def guess_query_column(columns: Sequence[str], rows: Sequence[Sequence[str]], ta
     return max(range(len(columns)), key=molecules)
 
 
-def read_stock(raw: bytes, name: str, kind: str) -> bytes:
+def read_stock(raw: bytes, name: str) -> bytes:
     """Return what `_encode_stock` makes of a file in a process of its own; raises FileError."""
     if len(raw) > MAX_STOCK_MB * 1_000_000:
         raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MAX_STOCK_MB} are the limit")
-    return _read_limited(raw, kind, "".join(filter(str.isprintable, name)))
+    return _read_limited(raw, STOCK, "".join(filter(str.isprintable, name)))
 
 
 def _read_limited(raw: bytes, kind: str, name: str = "") -> bytes:
@@ -169,8 +169,8 @@ def main(kind: str, name: str) -> str:
     import_module(library)
     limit_process(seconds, MEMORY)
     try:
-        if kind in (PRICES, STOCK):
-            sys.stdout.buffer.write(_encode_stock(kind, raw, name))
+        if kind == STOCK:
+            sys.stdout.buffer.write(_encode_stock(raw, name))
             return ""
         left = MAX_TEXT
         for row in islice(READERS[kind](raw), MAX_ROWS + 2):  # one more than a file may have
@@ -210,13 +210,15 @@ READERS: dict[str, Callable[[bytes], Iterator[list[str]]]] = {
 }
 
 
-def _encode_stock(kind: str, raw: bytes, name: str) -> bytes:
-    """Return the offers of a price list as JSON; of a list of building blocks without prices, its InChIKeys as JSON."""
-    if kind == PRICES:
-        return msgspec.json.encode(stock.read_price_list(raw, name, keep=False))
-    if offers := stock.parse_offers(raw, name, keep=False):
-        return msgspec.json.encode(offers)
-    return msgspec.json.encode([key.decode() for key in stock.parse_stock(raw, name, keep=False).tolist()])
+def _encode_stock(raw: bytes, name: str) -> bytes:
+    """Return a list of building blocks, a table or one molecule a line, as the JSON of a price list."""
+    with suppress(ValueError):  # `parse_stock` reports the error, or supports the format
+        if name.lower().endswith(stock.ENDINGS) and (listed := stock.read_price_list(raw, name, keep=False)).offers:
+            return msgspec.json.encode(listed)
+    keys = [key.decode() for key in stock.parse_stock(raw, name, keep=False).tolist()]
+    if len(keys) > stock.MAX_LINES:
+        raise ValueError(f"it has {len(keys):,} molecules; {stock.MAX_LINES:,} are the limit of the app")
+    return msgspec.json.encode(stock.PriceList(dict.fromkeys(keys, stock.Offer()), (), len(keys)))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Any
 
 from chemspec.types import REQUESTED, Trace, TreeDelta
 
@@ -126,45 +127,13 @@ def _node_fates(
     return accepted_after, dies, [live[node] + 1 if live[node] >= 0 else accepted_after[node] for node in nodes]
 
 
-@dataclass(frozen=True)
-class DrawnNode:
-    """A node of the drawing, with the edge from its parent."""
+def lay_out_tree(tree: DrawnTree, *, spare: bool = False, most: int = MAX_DRAWN) -> dict[str, Any]:
+    """Lay a tree out, or the first `most` nodes of it, as JSON values for the browser.
 
-    column: int  # its parent is in the column before
-    row: int
-    parent_row: int
-    text: str  # shortened
-    ahead: bool  # computed before it was requested
-    born: int
-    accepted: int
-    dies: int
-    answers: tuple[int, ...]  # ranks, from 1, of the answers that go through it
-
-
-@dataclass(frozen=True)
-class Leaf:
-    """Where an answer ends, its rank, and the pass after which it is finished."""
-
-    column: int
-    row: int
-    rank: int
-    step: int
-
-
-@dataclass(frozen=True)
-class TreeLayout:
-    """What the browser draws."""
-
-    widths: tuple[int, ...]  # characters of every column's widest text
-    rows: int  # lines in all
-    nodes: tuple[DrawnNode, ...]  # those drawn, the start left out
-    beams: tuple[tuple[tuple[int, int], ...], ...]  # column and row of the live hypotheses after every step
-    leaves: tuple[Leaf, ...]
-    left_out: int  # how many nodes are not drawn
-
-
-def lay_out_tree(tree: DrawnTree, *, spare: bool = False, most: int = MAX_DRAWN) -> TreeLayout:
-    """Lay a tree out, or the first `most` nodes of it."""
+    `widths` are the characters of every column's widest text; `nodes` are those drawn without the start, each in the
+    column after its parent's; `beams` have column and row of the live hypotheses after every step; `leaves` the rank of
+    an answer and the pass after which it is finished; `left_out` counts the nodes that are not drawn.
+    """
     chosen = _drawn_nodes(tree, spare, most)
     ranks: list[list[int]] = [[] for _ in tree.parents]
     for rank, path in enumerate(tree.answers, 1):
@@ -177,28 +146,21 @@ def lay_out_tree(tree: DrawnTree, *, spare: bool = False, most: int = MAX_DRAWN)
         depth, text = tree.depths[node], tree.texts[node]
         text = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
         widths[depth] = max(widths[depth], len(text))
-        nodes.append(
-            DrawnNode(
-                column=depth,
-                row=rows[node],
-                parent_row=rows[tree.parents[node]],
-                text=text,
-                ahead=tree.sources[node] != REQUESTED,
-                born=tree.born[node],
-                accepted=tree.accepted[node],
-                dies=tree.dies[node],
-                answers=tuple(ranks[node]),
-            )
-        )
+        position = {"column": depth, "row": rows[node], "parent_row": rows[tree.parents[node]], "text": text}
+        fate = {"born": tree.born[node], "accepted": tree.accepted[node], "dies": tree.dies[node]}
+        ahead = tree.sources[node] != REQUESTED  # computed before it was requested
+        nodes.append({**position, **fate, "ahead": ahead, "answers": ranks[node]})
     ends = [(rank, path[-1]) for rank, path in enumerate(tree.answers, 1) if path and path[-1] in chosen]
-    return TreeLayout(
-        widths=tuple(widths),
-        rows=max(rows.values(), default=0) + 1,
-        nodes=tuple(nodes),
-        beams=tuple(tuple((tree.depths[node], rows[node]) for node in beam if node in chosen) for beam in tree.beams),
-        leaves=tuple(Leaf(tree.depths[end], rows[end], rank, tree.ends[end]) for rank, end in ends),
-        left_out=len(tree.parents) - len(chosen),
-    )
+    return {
+        "widths": widths,
+        "rows": max(rows.values(), default=0) + 1,
+        "nodes": nodes,
+        "beams": [[(tree.depths[node], rows[node]) for node in beam if node in chosen] for beam in tree.beams],
+        "leaves": [
+            {"column": tree.depths[end], "row": rows[end], "rank": rank, "step": tree.ends[end]} for rank, end in ends
+        ],
+        "left_out": len(tree.parents) - len(chosen),
+    }
 
 
 def _drawn_nodes(tree: DrawnTree, spare: bool, most: int) -> set[int]:

@@ -12,7 +12,6 @@ from chemspec.plugins import DECODERS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
 
-END = "end"  # shown in place of the end-of-sequence token
 NAMES = ("standard", "speculative")  # of the decoding modes of a race
 REPEATS = 5  # timed runs of each setting
 
@@ -70,38 +69,6 @@ def pass_ends(trace: Trace) -> list[float]:
     return list(accumulate(1e3 * (gap + step.draft_seconds + step.model_seconds) for step in trace.passes))
 
 
-def token_passes(result: DecodeResult) -> list[int]:
-    """Return for each token of the first answer, eos included, the index of the pass that wrote it.
-
-    The k-th step of a search writes the k-th token of every live hypothesis, so the steps of a beam show when the
-    ancestors of its first answer had grown to k tokens. The hypotheses of SBS differ in length, so it is unknown when
-    the first one had: there the tokens are spread evenly.
-    """
-    passes = result.trace.passes
-    if not passes or not result.hypotheses:
-        return []
-    total = len(result.hypotheses[0].token_log_probs)
-    if not result.trace.settings.get("exact", True):
-        return [position * len(passes) // total for position in range(total)]
-    writers = [number for number, step in enumerate(passes) for _ in range(step.emitted)]
-    return (writers + [len(passes) - 1] * total)[:total]
-
-
-def drafted_positions(result: DecodeResult) -> dict[int, Literal["copied", "drafted"]]:
-    """Return the positions in the answer that were drafted, and whether they were copied from the query.
-
-    They are known for greedy decoding only: the leading hypothesis of a beam changes during the search.
-    """
-    if result.trace.settings.get("decoder") != "greedy":
-        return {}
-    return {
-        span.start + offset: "drafted" if span.span is None else "copied"
-        for step in result.trace.passes
-        for span in step.spans
-        for offset in range(span.length)
-    }
-
-
 def race_statistics(rounds: Rounds, names: Sequence[str] = NAMES) -> list[dict[str, Any]]:
     """Return passes, tokens (beam: steps) per pass, and quartiles of milliseconds for each decoding mode."""
     rows = []
@@ -151,6 +118,7 @@ LEGEND: dict[Kind, str] = {
     "copied": "copied from the query",
     "drafted": "drafted otherwise",
 }
+KINDS: dict[str, Kind] = {"own": "own", "copied": "copied", "ahead": "drafted"}
 
 
 class Token(NamedTuple):
@@ -173,12 +141,16 @@ class Lane:
     @classmethod
     def from_result(cls, name: str, result: DecodeResult) -> Lane:
         """Build the lane of a prediction; drafted tokens are known for greedy decoding only."""
-        kinds = drafted_positions(result)
-        first = result.hypotheses[0]
-        texts = [*first.tokens, *[END] * (first.ended == "eos")]
-        written_by = token_passes(result)
-        tokens = (Token(text, kinds.get(at, "own"), written_by[at]) for at, text in enumerate(texts))
-        return cls(name, tuple(tokens), tuple(pass_ends(result.trace)))
+        from chemspec.replay.trace_view import view_trace  # here: it imports RDKit, which `chemspec --help` must not
+
+        view = view_trace(result)
+        tokens = view.answers[0].tokens
+        written_by = [token.pass_number - 1 for token in tokens]
+        if view.relaxed:  # hypotheses of SBS differ in length: when the first one had grown so far is not known
+            written_by = [position * len(view.passes) // len(tokens) for position in range(len(tokens))]
+        kinds: list[Kind] = ["own" if view.several else KINDS[token.origin] for token in tokens]
+        texts = [token.text for token in tokens]
+        return cls(name, tuple(map(Token, texts, kinds, written_by)), tuple(pass_ends(result.trace)))
 
     def without_times(self) -> Lane:
         """Return the lane with passes of equal length, for runs on a busy machine."""

@@ -12,12 +12,12 @@ from math import exp
 from typing import Literal
 
 from chemspec import chem
-from chemspec.metrics import SpeedNumbers, speed_numbers
-from chemspec.replay.prefix_tree import NEVER, DrawnTree, build_tree
-from chemspec.replay.timing import END
+from chemspec.metrics import speed_numbers
+from chemspec.replay.prefix_tree import DrawnTree, build_tree
 from chemspec.types import DRAFTED, REQUESTED, DecodeResult, Draft, Hypothesis, Pass, Trace
 
 MAX_DRAFTS = 25  # shown of a pass
+END = "end"  # shown in place of the end-of-sequence token
 
 Origin = Literal["copied", "ahead", "own"]
 
@@ -56,25 +56,26 @@ class DraftView:
     accepted: int  # tokens from the first on that were accepted
     right: int  # tokens up to which the model wrote the same, the last of them itself
     waiting: int  # tokens up to which nothing speaks against it yet; the rest is rejected
-    held: int  # tokens that were accepted in the end, in this pass or (in a beam) a later one
     # what the model wrote where it left the draft, with its probability and that of the drafted token, if known
     correction: tuple[str, float | None, float | None] | None = None
 
 
 @dataclass(frozen=True)
 class PassView:
-    """One pass: its drafts, the best first and `hidden` more not shown, its counts, its time, the counts up to here."""
+    """One pass: its drafts, the best first and `hidden` more not shown, its counts, its time."""
 
-    written: int
     emitted: int
     accepted: int
     computed: int
     drafted: int
+    written: int  # from here on up to the end of this pass: tokens written,
+    copied: int  # of these from drafts,
+    offered: int  # tokens drafted,
+    saved: int  # and passes saved
     drafts: tuple[DraftView, ...]
     hidden: int
-    so_far: SpeedNumbers
     summary: str
-    ms: float = 0.0
+    ms: float
 
 
 @dataclass(frozen=True)
@@ -223,15 +224,17 @@ def _view_pass(
     drafts.sort(key=lambda draft: (-draft.accepted, -draft.waiting))  # stable: else as drafted
     so_far = speed_numbers([replace(trace, passes=trace.passes[: number + 1])])
     return PassView(
-        written=ends[number],
         emitted=step.emitted,
         accepted=step.accepted,
         computed=step.computed,
         drafted=step.drafted,
+        written=so_far.emitted,
+        copied=so_far.accepted,
+        offered=so_far.drafted,
+        saved=so_far.emitted - so_far.passes,
         drafts=tuple(drafts[:MAX_DRAFTS]),
         hidden=max(0, len(drafts) - MAX_DRAFTS),
-        so_far=so_far,
-        summary=_describe_pass(number, trace, best, drafts, so_far),
+        summary=_describe_pass(number, trace, best, drafts, so_far.emitted),
         ms=1000 * (step.draft_seconds + step.model_seconds),
     )
 
@@ -263,7 +266,7 @@ def _view_draft(draft: Draft, written: Sequence[str], step: Pass, trace: Trace) 
         right += 1
     # The last token of a pass is the model's own, even where the draft had it too.
     accepted = min(right, step.emitted - 1, step.accepted)
-    return DraftView(texts, draft.drafter, draft.span[0] if draft.span else None, accepted, right, right, accepted)
+    return DraftView(texts, draft.drafter, draft.span[0] if draft.span else None, accepted, right, right)
 
 
 def _with_correction(draft: DraftView, start: int, best: AnswerView, probs: TokenProbs) -> DraftView:
@@ -291,18 +294,15 @@ def _drafted_chains(number: int, trace: Trace, tree: DrawnTree) -> list[DraftVie
         seen.update(chain)
         alive = [node for node in chain if tree.dies[node] > number]
         accepted = sum(tree.accepted[node] <= number for node in alive)
-        held = sum(tree.accepted[node] < NEVER for node in chain)
         texts = tuple(tree.texts[node] for node in chain)
         drafter = str(trace.settings.get("drafter", ""))
-        chains.append(DraftView(texts, drafter, tree.sources[head], accepted, accepted, len(alive), held))
+        chains.append(DraftView(texts, drafter, tree.sources[head], accepted, accepted, len(alive)))
     return chains
 
 
-def _describe_pass(
-    number: int, trace: Trace, answer: AnswerView, drafts: Sequence[DraftView], so_far: SpeedNumbers
-) -> str:
+def _describe_pass(number: int, trace: Trace, answer: AnswerView, drafts: Sequence[DraftView], written: int) -> str:
     step = trace.passes[number]
-    head, tail = f"Pass {number + 1} of {len(trace.passes)}. ", f"; {_count_noun(so_far.emitted, 'token')} so far."
+    head, tail = f"Pass {number + 1} of {len(trace.passes)}. ", f"; {_count_noun(written, 'token')} so far."
     if _is_uneven(trace):
         live = _count_noun(len(step.grown.beam) if step.grown else step.asked, "unfinished answer")
         ahead = f"{live}, {_count_noun(step.drafted, 'partial answer')} along their drafts computed. "
@@ -324,17 +324,3 @@ def _describe_pass(
 
 def _count_noun(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
-
-
-def acceptance_by_offset(view: TraceView) -> list[tuple[int, int, int]]:
-    """Return how far drafts hold: (offset, passes, accepted), offsets from 1.
-
-    `passes` counts the passes in which some draft had a token at this offset, `accepted` those in which some draft was
-    right up to and including it.
-    """
-    longest = [max((len(draft.tokens) for draft in step.drafts), default=0) for step in view.passes]
-    held = [max((draft.held for draft in step.drafts), default=0) for step in view.passes]
-    return [
-        (offset, sum(length >= offset for length in longest), sum(length >= offset for length in held))
-        for offset in range(1, max(longest, default=0) + 1)
-    ]

@@ -24,7 +24,7 @@ from chemspec.review import load_engines
 from chemspec.review.suggestions import describe_check, doubt_warning, format_percent
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.batch import job_view
-from chemspec.ui.predict import card_parts, details, reviewing
+from chemspec.ui.predict import details, reviewing
 from chemspec.ui.predict.options import search_width
 from chemspec.ui.predict.query_panel import Question
 from pages import MODELS
@@ -74,7 +74,7 @@ def test_a_job_says_what_the_cards_say(task: Task, tmp_path: Path, monkeypatch: 
         assert row["warning"].startswith(doubt_warning(task, asked.smiles, result, cards))
         assert bool(read.other) == ("The model agrees: the product is its first answer" in row["warning"])
         for card in cards:
-            shown, record = card_parts.card_header(asked, card), details.answer_record(card)
+            shown, record = details.card_header(asked, card), details.answer_record(card)
             cells = {name: row[f"{name}_{card.rank}"] for name in rows.ANSWER}
             assert f"<b>{format_percent(float(cells['chance']))}</b>" in shown
             assert job_view._percent({"chance": float(cells["chance"])}) == format_percent(card.probability)
@@ -86,7 +86,7 @@ def test_a_job_says_what_the_cards_say(task: Task, tmp_path: Path, monkeypatch: 
             assert cells["patent_reactions"] == str(record["patent_reactions"])
             assert cells["note"].startswith(str(record["trouble"]))
             assert cells["forward_model"] == describe_check(card.check)
-            words, _ = card_parts.conditions_over_arrow(card)
+            words, _ = details.conditions_over_arrow(card)
             assert cells["conditions"].startswith(without_subscripts(words).removesuffix("…"))
             compared += 1
     assert compared >= 3 * len(table)

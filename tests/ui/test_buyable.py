@@ -16,7 +16,6 @@ pytest.importorskip("streamlit")
 from chemspec.io.readers import FileError
 from chemspec.jobs import uploads
 from chemspec.plan import stock as lists
-from chemspec.plan.stock import PriceList
 from chemspec.system import cache
 from chemspec.ui.common import stock_menu
 
@@ -40,17 +39,17 @@ def test_an_uploaded_list_is_stock_of_this_visit_and_bad_ones_say_why(state: Any
     upload(state, "mine.csv", LIST.encode())
     assert state.stock_fault == "" and stock_menu.visitor_lists() != before
     assert stock_menu.visitor_stock().offer("Nc1ccccc1") == "12.50 EUR/g, Acme"
-    own: PriceList = state[stock_menu._OWN][1]
-    assert own.faults == ("line 3: 'xx' is not a molecule",)
+    own = state[stock_menu._OWN]
+    assert own.prices.faults == ("line 3: 'xx' is not a molecule",)
     for name, raw, words in (
-        ("b.csv", b"a,b\n1,2\n", "no column smiles"),
+        ("b.csv", b"a,b\n1,2\n", "no column inchikey or smiles"),
         ("b.csv", b"smiles,price\nxx,1\n", "none of its 1 lines"),
         ("b.xlsx", b"PK", "not a readable workbook"),
         ("b.csv", b"x" * (uploads.MAX_STOCK_MB * 1_000_000 + 1), "limit"),
     ):
         upload(state, name, raw)
         assert words in state.stock_fault
-    assert state[stock_menu._OWN][1] is own  # the good one stays
+    assert state[stock_menu._OWN] is own  # the good one stays
 
 
 @pytest.fixture
@@ -70,19 +69,18 @@ def test_price_lists_are_read_by_a_process_of_their_own(elsewhere: None) -> None
         ("a.csv", b"smiles,EUR/g\nCCO,12.5\n"),
         ("-a\0\ud800.csv.gz", gzip.compress(b"smiles,EUR/g\nCCO,12.5\n")),
     ):
-        assert [str(one) for one in stock_menu.read_price_list(raw, name).offers.values()] == ["12.50 EUR/g"]
-        assert stock_menu.read_own_stock(raw, name)[0].source("CCO") == f"{name}, 12.50 EUR/g"
-    assert stock_menu.read_own_stock(b"name,price\naniline,1\nfoo,2\n", "a.csv")[1] == (
-        "line 3: 'foo' is not a molecule",
-    )
+        own = stock_menu.read_own_list(raw, name)
+        assert own.stock.source("CCO") == f"{name}, 12.50 EUR/g" and own.stock.offer("CCO") == "12.50 EUR/g"
+    own = stock_menu.read_own_list(b"name,price\naniline,1\nfoo,2\n", "a.csv")
+    assert own.prices.faults == ("line 3: 'foo' is not a molecule",)
     with pytest.raises(FileError, match="workbook"):
-        stock_menu.read_price_list(b"PK", "a.xlsx")
+        stock_menu.read_own_list(b"PK", "a.xlsx")
 
 
 def test_a_stock_list_is_read_by_a_process_of_its_own_and_leaves_nothing(elsewhere: None) -> None:
     kept = sorted(cache.cache_dir().rglob("*"))
-    have, _ = stock_menu.read_own_stock("\n".join("C" * size for size in range(1, 200)).encode(), "mine.smi")
+    have = stock_menu.read_own_list("\n".join("C" * size for size in range(1, 200)).encode(), "mine.smi").stock
     assert len(have) == 199 and have.source("CCC") == "mine.smi" and not have.source("CCO")
     assert sorted(cache.cache_dir().rglob("*")) == kept
     with pytest.raises(FileError, match="none of its 1 lines"):
-        stock_menu.read_own_stock(b"what", "mine.txt")
+        stock_menu.read_own_list(b"what", "mine.txt")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import pytest
-from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
@@ -21,7 +20,7 @@ from chemspec.engine.engine import Engine, installed_models
 from chemspec.metrics import speed_numbers
 from chemspec.replay import trace_view
 from chemspec.settings import DecodeSettings
-from chemspec.ui.learn import lesson_figures, lessons
+from chemspec.ui.learn import lessons
 
 EXAMPLES = ("boc-copy", "boc-none", "amide-beam-copy", "amide-beam-none", "amide-sbs")
 
@@ -76,6 +75,7 @@ def test_texts_name_the_numbers_of_the_examples() -> None:
     exact, relaxed = (lessons.recorded_example(name).hypotheses for name in EXAMPLES[3:])
     agree = sum(one.smiles == other.smiles for one, other in zip(exact, relaxed, strict=True))
     text = " ".join(lessons.read_text("idea").split())
+    passes, ranked = lessons.recorded_example("boc-copy").trace.passes, [*enumerate(exact, 1), *enumerate(relaxed, 1)]
     least = min(drawn_example().answers[0].tokens, key=lambda token: token.probability or 1)
     assert least.pass_number == 1
     for told in (
@@ -86,13 +86,10 @@ def test_texts_name_the_numbers_of_the_examples() -> None:
         f"in {ahead.passes} passes instead of {beam.passes}. But its passes are wide ({ahead.nodes_per_pass:.0f} places"
         f" instead of {beam.nodes_per_pass:.0f})",
         f"{agree} of {len(exact)} answers agree",
+        *(f"| {number} | {one.drafted} | {one.accepted} | {one.emitted} |" for number, one in enumerate(passes, 1)),
+        *(f"| {rank} | `{one.smiles}` | {100 * one.probability:.1f} %" for rank, one in ranked),
     ):
         assert told in text, told
-
-
-@pytest.mark.parametrize(("alpha", "gamma", "c", "words"), table("ui/speed_verdicts"))
-def test_the_verdict_says_what_the_numbers_say(alpha: float, gamma: int, c: float, words: str) -> None:
-    assert words in lessons.describe_setting(alpha, gamma, c)
 
 
 @given(st.floats(0, 0.999), st.integers(0, 40))
@@ -123,7 +120,7 @@ def page(**query: str) -> AppTest:
 def test_every_section_of_the_idea_has_a_picture_with_words_for_who_cannot_see_it() -> None:
     app = page()
     titles = [item.value for item in app.subheader]
-    assert len(titles) == len(lessons.text_sections("idea")) == len(lesson_figures.IDEA)
+    assert len(titles) == len(lessons.text_sections("idea")) == len(lessons.IDEA)
     figures = [
         json.loads(item.proto.mixed.json if item.proto.HasField("mixed") else item.proto.json)
         for item in app.get("bidi_component")
@@ -133,17 +130,17 @@ def test_every_section_of_the_idea_has_a_picture_with_words_for_who_cannot_see_i
         assert len(data["alt"]) >= 30
         assert "http" not in json.dumps(data).replace("http://www.w3.org", "").replace("http://www.rdkit.org", "")
     tables = [item.value for item in app.markdown if "| --- |" in item.value or "| --: |" in item.value]
-    assert len(tables) == 6
+    assert len(tables) == lessons.IDEA.count(None)
 
 
 @pytest.mark.ui
 def test_sliders_move_the_numbers() -> None:
     app = page(part="Speed-up")
-    assert pages.page_figures(app)["tokens per pass"] == f"{expected_tokens(0.8, 5):.2f}"
+    assert app.metric[0].value == f"{expected_tokens(0.8, 5):.2f}"
     app.slider[0].set_value(0.5).run()
-    assert pages.page_figures(app)["tokens per pass"] == f"{expected_tokens(0.5, 5):.2f}"
+    assert app.metric[0].value == f"{expected_tokens(0.5, 5):.2f}"
     app.slider[2].set_value(0.9).run()
-    assert any("no draft pays" in item.value for item in app.markdown)
+    assert (app.metric[2].label, app.metric[2].value) == ("at best, γ = 0", "1.00×")
 
 
 @pytest.mark.ui

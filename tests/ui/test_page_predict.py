@@ -43,19 +43,10 @@ from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.common import bond_picker, query_box, queued_engine, scheme
 from chemspec.ui.common.escaping import join
+from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.learn.lessons import text_sections
 from chemspec.ui.models.cards import read_accuracy
-from chemspec.ui.predict import (
-    answers,
-    card_parts,
-    details,
-    gallery,
-    options,
-    query_panel,
-    query_view,
-    reviewing,
-    token_origins,
-)
+from chemspec.ui.predict import answers, details, gallery, options, query_panel, query_view, reviewing, token_origins
 from pages import MODELS, html, weights
 
 
@@ -179,8 +170,8 @@ def test_what_the_forward_model_doubts_counts_a_fifth() -> None:
     unsure, sure = (replace(found[0], check=ForwardCheck(True, chance, LIDOCAINE)) for chance in (0.2, 0.4))
     asked = query_panel.Question("retro", "retro", LIDOCAINE, DecodeSettings())
     assert unsure.problems == ("the forward model is unsure of it (20 %)",)
-    assert "✓" not in card_parts.card_footer(asked, unsure)
-    assert ":green-badge[✓ forward model agrees (40 %)]" in unescaped(card_parts.card_footer(asked, sure))
+    assert "✓" not in details.card_footer(asked, unsure)
+    assert ":green-badge[✓ forward model agrees (40 %)]" in unescaped(details.card_footer(asked, sure))
     assert not sure.problems
 
 
@@ -230,7 +221,7 @@ def test_nothing_a_visitor_types_becomes_markup() -> None:
     texts = [
         details.token_probabilities_html(card.best),
         details.forks_html(card.best, [Fork(0, evil, 0.6, evil, 0.2, "CCO")], {}),
-        card_parts.card_header(asked, card),
+        details.card_header(asked, card),
         join(evil),
         query_box.fault_html(evil, chem.explain(evil) or chem.Fault("", 0, 1, "")),
         scheme.reaction_html(schemes.Side(evil, labels=(evil,)), schemes.Side(evil), apart=True),
@@ -240,7 +231,7 @@ def test_nothing_a_visitor_types_becomes_markup() -> None:
         assert "<script" not in text
     for text in texts[:2] + texts[3:]:
         assert "&lt;" in text
-    assert "'\\<\\' is" in card_parts.card_footer(asked, card), "what is at fault, escaped"
+    assert "'\\<\\' is" in details.card_footer(asked, card), "what is at fault, escaped"
 
 
 def test_the_text_of_a_picture_stays_in_its_attribute(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,8 +239,8 @@ def test_the_text_of_a_picture_stays_in_its_attribute(monkeypatch: pytest.Monkey
     monkeypatch.setattr(Depiction, "svg", "<svg/>")  # of no SMILES with such signs there is a drawing
     for text in (scheme.molecule_figure(Depiction(evil)), scheme.picture_html("data:", evil)):
         assert "<script" not in text and 'alt="' in text and "&quot;&gt;&lt;script" in text
-    monkeypatch.setattr(token_origins, "accepted_runs", lambda _: ())
-    text = token_origins.runs_html(SimpleNamespace(answers=[SimpleNamespace(smiles=evil)]))  # type: ignore[arg-type]
+    view: Any = SimpleNamespace(passes=(), answers=[SimpleNamespace(smiles=evil)])
+    text = token_origins.runs_html(view)
     assert "<script" not in text and "&quot;&gt;&lt;script" in text
 
 
@@ -382,14 +373,14 @@ def test_a_question_is_decoded_once_and_each_idea_checked_once_or_with_reagents(
     asked = pages.watch_queries(monkeypatch)
     checked: list[str] = []
     helped: list[str] = []
-    decode_many = queued_engine.decode_queries
+    decode_many = QueuedEngine.predict
 
     def counting_many(model: Any, queries: Any, settings: DecodeSettings) -> list[DecodeResult]:
-        assert model.task in ("forward", "reagents")
-        (checked if model.task == "forward" else helped).extend(queries)
+        assert model.engine.task in ("forward", "reagents")
+        (checked if model.engine.task == "forward" else helped).extend(queries)
         return decode_many(model, queries, settings)
 
-    monkeypatch.setattr(queued_engine, "decode_queries", counting_many)
+    monkeypatch.setattr(QueuedEngine, "predict", counting_many)
     page = open_page(task=task, smi=smiles)
     assert [(model, query) for model, query, _ in asked] == [(task, smiles)] * 2, (
         "greedily for the first answer, and once for all"
@@ -404,7 +395,7 @@ def test_a_question_is_decoded_once_and_each_idea_checked_once_or_with_reagents(
 
 def test_the_first_screen_shows_an_answer_and_decodes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queued_engine, "decode_query", None)
-    monkeypatch.setattr(queued_engine, "decode_queries", None)
+    monkeypatch.setattr(QueuedEngine, "predict", None)
     page = open_page()
     text = html(page)
     kept = gallery.recorded_answer("forward")
@@ -588,7 +579,7 @@ def test_a_reaction_that_is_not_the_first_answer_is_shown_where_it_stands_or_dra
     told = unescaped(" ".join(part for _, part in shown))
     assert shown[0][0] == "warning" and all(word in told for word in words)
     cards = suggestions.group_answers(task, read.ordered, found)
-    typed = [card.rank for card in cards if re.search("your (reactants|product)", card_parts.card_header(asked, card))]
+    typed = [card.rank for card in cards if re.search("your (reactants|product)", details.card_header(asked, card))]
     assert bool(typed) == (len(answers) > 1)
     if typed:
         assert reviewing.include_typed_card(asked, cards).cards == typed[0]
@@ -631,7 +622,7 @@ def test_salts_are_drawn_and_marked_as_one() -> None:
     assert text.count("● in ") + text.count("○ in no list") == 3
     apart = "C#Cc1ccccc1.O=S(=O)([O-])[O-].[Na+].[Cl-].[Cu+2]"
     changed = {
-        places: (molecule.smiles, dict(molecule.colouring.fills))
+        places: (molecule.smiles, dict(molecule.fills))
         for places, molecule in schemes.side_molecules(schemes.Side(apart, atoms=(9, 14, 15)))
     }
     assert set(changed) == {(0,), (1, 4), (2, 3)}

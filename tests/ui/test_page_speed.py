@@ -17,7 +17,7 @@ from chemspec.system import host
 from chemspec.system.fair_queue import FairQueue
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
-from chemspec.ui.speed import race_page, races
+from chemspec.ui.speed import race_page
 from pages import MODELS, html, weights, words
 
 pytestmark = pytest.mark.ui
@@ -97,9 +97,9 @@ def line(monkeypatch: pytest.MonkeyPatch) -> FairQueue:
     return turns
 
 
-def run(progress: Any = lambda *_: None) -> races.Race:
+def run(progress: Any = lambda *_: None) -> race_page.Race:
     model: Any = FakeModel()
-    return races.run_race(model, "C", (GREEDY, AUTO), progress)
+    return race_page.run_race(model, "C", (GREEDY, AUTO), progress)
 
 
 def test_a_race_reports_every_run(line: FairQueue, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,9 +126,9 @@ def test_a_stop_frees_the_queue(line: FairQueue) -> None:
 
 def test_other_visitors_and_a_batch_job_make_it_busy(line: FairQueue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(host, "load_average", lambda: 0.0)
-    assert not races.is_shared()
+    assert not race_page.is_shared()
     with line.wait_for_turn():
-        assert races.is_shared()
+        assert race_page.is_shared()
     monkeypatch.setattr(job_queue, "running_job", lambda: {"job": "x"})
     assert not run().quiet
 

@@ -1,4 +1,4 @@
-"""What the page Predict shows of the passes behind its answers: run by run, in colours on the atoms, in one total."""
+"""What the page Predict shows of the passes behind its answers: run by run, and in one total."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from typing import Any
 
 import pytest
 from case_tables import table
-from rdkit import Chem
 
 import pages
 from chemspec import asset_files
-from chemspec.depict.molecules import Colouring, Depiction
 from chemspec.engine.engine import Engine, model_folder
-from chemspec.metrics import count_savings
 from chemspec.replay.trace_view import view_trace
 from chemspec.review import suggestions
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
-from chemspec.ui.predict import gallery, search_summary, token_origins
+from chemspec.ui.predict import answers, gallery, token_origins
 from chemspec.ui.predict.query_panel import Question
 from pages import MODELS, html, weights
 
@@ -37,7 +34,11 @@ def greedy_runs(request: pytest.FixtureRequest) -> list[DecodeResult]:
 
 
 def picture(run: DecodeResult) -> token_origins.Picture:
-    return token_origins.Picture(1, run.hypotheses[0].canonical, view_trace(run), count_savings(run))
+    return token_origins.Picture(1, run.hypotheses[0].canonical, run, view_trace(run))
+
+
+def drawn_copies(page: Any) -> list[Any]:
+    return [item for item in page.get("bidi_component") if item.key.endswith("_origins")]
 
 
 def words(text: str) -> str:
@@ -49,38 +50,12 @@ def test_a_strip_is_the_text_pass_by_pass(greedy_runs: list[DecodeResult]) -> No
         view = view_trace(run)
         text = words(token_origins.runs_html(view))
         assert text == run.hypotheses[0].smiles + "end"
-        made = token_origins.accepted_runs(view)
-        assert len(made) == len(run.trace.passes)
-        assert [len(one.accepted) + len(one.chosen) for one in made] == [step.emitted for step in run.trace.passes]
-        assert [len(one.accepted) for one in made] == [step.accepted for step in run.trace.passes]
-        assert f" in {len(made)} pass" in token_origins.passes_line(picture(run))
+        runs = re.findall("chosen by|(\\d+) tokens? accepted", token_origins.runs_html(view).partition("<span")[2])
+        assert [int(count) for count in runs if count] == [step.accepted for step in run.trace.passes if step.accepted]
+        assert runs.count("") == len(run.trace.passes), "each pass chose one token itself"
+        assert f" in {len(run.trace.passes)} pass" in token_origins.passes_line(picture(run))
         label = re.search('aria-label="([^"]*)"', token_origins.runs_html(view))
         assert label and "chosen by the model itself" in label[1] and run.hypotheses[0].smiles in unescape(label[1])
-
-
-def test_colours_are_on_the_same_atoms_however_the_molecule_is_written(greedy_runs: list[DecodeResult]) -> None:
-    for run in greedy_runs:
-        view, best = view_trace(run), run.hypotheses[0]
-        mol = Chem.MolFromSmiles(best.smiles)
-        for other in (best.canonical, Chem.MolToSmiles(mol, doRandom=True)):
-            target, places = Chem.MolFromSmiles(other), token_origins.matching_atoms(best.smiles, other)
-            assert sorted(places.values()) == list(range(mol.GetNumAtoms()))
-            for bond in mol.GetBonds():
-                ends = places[bond.GetBeginAtomIdx()], places[bond.GetEndAtomIdx()]
-                assert target.GetBondBetweenAtoms(*ends) is not None
-        colours = token_origins.answer_colouring(view, best.canonical)
-        atoms = {atom for atom, _ in colours.fills} | set(colours.ringed)
-        assert atoms == set(range(mol.GetNumAtoms())), "every atom was accepted or chosen"
-        assert not {atom for atom, _ in colours.fills} & set(colours.ringed)
-        assert len(colours.notes) == len({color for _, color in colours.notes}), "one number a run: never colour alone"
-    assert token_origins.matching_atoms("CCO", "CCN") == {} == token_origins.matching_atoms("CCO", "CC")
-
-
-def test_rings_and_numbers_are_in_the_drawing() -> None:
-    marked = Depiction("CCO", colouring=Colouring(((0, "#0072B2"),), (2,), ((0, "1"),))).svg
-    plain = Depiction("CCO").svg
-    assert marked.count("class='ring'") == 1 and "stroke-dasharray" in marked
-    assert marked.count("class='note'") > plain.count("class='note'")
 
 
 @weights
@@ -90,7 +65,7 @@ def test_without_drafts_nothing_is_coloured() -> None:
     found = suggestions.group_answers("retro", LIDOCAINE, first)
     assert token_origins.picture_of_greedy(first, found) is None
     asked = Question("retro", "retro", LIDOCAINE, replace(GREEDY, drafter="none"))
-    assert search_summary.displayed_search(asked, first, first).drafter == "none"
+    assert answers.displayed_search(asked, first, first).drafter == "none"
 
 
 def test_the_strip_belongs_to_the_card_that_has_its_answer_and_to_no_other() -> None:
@@ -129,16 +104,15 @@ def test_the_page_tells_its_searches_and_its_buttons_mean_the_one_it_shows(monke
     state = page.session_state
     assert (state["speed_decoder"], state["speed_drafter"]) == ("greedy", kept[3].drafter)
 
-    assert "coloured by origin" not in html(page)
     (control,) = [item for item in page.segmented_control if "Copied" in item.options]
     control.select("Copied").run()
     assert not page.exception
     text = html(page)
-    assert text.count("coloured by origin") == 3  # the target and two reactants
+    assert len(drawn_copies(page)) == 1
     assert text.count('"cs-runs"') == 1
     page.session_state["predict_text"] = "CC(=O)Nc1ccccc1"
     page.button(key="predict_ask").click().run()
-    assert not page.exception and "coloured by origin" not in html(page), "it belongs to the question before"
+    assert not page.exception and not drawn_copies(page), "it belongs to the question before"
 
 
 @weights

@@ -19,7 +19,7 @@ from chemspec.review.suggestions import Suggestion
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
-from chemspec.ui.predict import card_parts, details, query_panel, reviewing
+from chemspec.ui.predict import details, query_panel, reviewing
 
 AMIDE, PRODUCT = "CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1"
 EVIL = "<img src=x onerror=alert(1)>"
@@ -37,13 +37,13 @@ def question(task: Task, query: str, answer: str) -> tuple[query_panel.Question,
 
 def test_a_card_tells_how_often_its_change_was_made() -> None:
     asked, card = question("retro", "CCC(=O)Nc1ccc(Cl)cc1", "CCC(=O)Cl.Nc1ccc(Cl)cc1")
-    drawing = card_parts.card_drawing(asked, card, wide=True)
-    assert "3 precedents" in card_parts.card_footer(asked, card)
+    drawing = details.card_drawing(asked, card, wide=True)
+    assert "3 precedents" in details.card_footer(asked, card)
     agreed = replace(card, check=ForwardCheck(True, 0.9, card.query))
-    assert card_parts.card_footer(asked, agreed).endswith("] 3 precedents"), "no dot begins a line behind a badge"
+    assert details.card_footer(asked, agreed).endswith("] 3 precedents"), "no dot begins a line behind a badge"
     assert "DCM, Et₃N" in drawing and "from precedents" in drawing
     # What the class usually takes is not told beside what was recorded.
-    assert "usual:" not in card_parts.card_footer(asked, card)
+    assert "usual:" not in details.card_footer(asked, card)
 
 
 def nearest(monkeypatch: pytest.MonkeyPatch, asked: query_panel.Question, card: Suggestion) -> str:
@@ -58,7 +58,7 @@ def nearest(monkeypatch: pytest.MonkeyPatch, asked: query_panel.Question, card: 
 
 def test_a_reaction_of_the_training_data_is_told_so() -> None:
     for asked, card in (question("retro", PRODUCT, AMIDE), question("forward", f"{AMIDE}.CCN(CC)CC", PRODUCT)):
-        assert "this very reaction is in the training data" in card_parts.card_footer(asked, card)
+        assert "this very reaction is in the training data" in details.card_footer(asked, card)
 
 
 def test_the_nearest_are_drawn_with_reagents_and_patent_which_files_hold_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ def test_conditions_to_choose_from_name_the_source_that_the_card_names() -> None
 
 def test_a_scheme_for_a_slide_has_the_conditions_over_its_arrow() -> None:
     _, card = question("retro", PRODUCT, AMIDE)
-    over, whose = card_parts.conditions_over_arrow(card)
+    over, whose = details.conditions_over_arrow(card)
     assert whose == "from precedents"
     assert ">DCM, Et₃N</text>" in schemes.scheme_to_svg(*card.sides, card.step, over)
     long = schemes.scheme_to_svg(*card.sides, card.step, "Na₂CO₃, H₂O, DME, Pd(PPh₃)₄")
@@ -103,7 +103,7 @@ def test_what_an_index_says_cannot_become_html(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(evil))
     asked, card = question("retro", PRODUCT, AMIDE)
     precedents = nearest(monkeypatch, asked, card)
-    for shown in (precedents, card_parts.card_drawing(asked, card, wide=True), card_parts.card_footer(asked, card)):
+    for shown in (precedents, details.card_drawing(asked, card, wide=True), details.card_footer(asked, card)):
         assert "<img src=x" not in shown
     assert "\\<img \\(src\\=x" in precedents
 
@@ -115,15 +115,15 @@ def test_without_an_index_the_page_is_as_before(what: str, tmp_path: Path, monke
         path.write_bytes(b"nothing of the kind")
     monkeypatch.setenv("CHEMSPEC_PRECEDENTS", str(path))
     asked, card = question("retro", PRODUCT, AMIDE)
-    assert "patent" not in card_parts.card_footer(asked, card)
-    assert "from precedents" not in card_parts.card_drawing(asked, card, wide=True)
+    assert "patent" not in details.card_footer(asked, card)
+    assert "from precedents" not in details.card_drawing(asked, card, wide=True)
     assert "chemspec precedents build" in details.precedents_footnote()
 
 
 def test_an_answer_that_is_no_molecule_has_none() -> None:
     _, card = question("retro", "CCO", "C(")
-    assert card.precedents is None and card_parts.precedents_line(card) == ""
-    assert card_parts.conditions_over_arrow(card) == ("", "")
+    assert card.precedents is None and details.precedents_line(card) == ""
+    assert details.conditions_over_arrow(card) == ("", "")
 
 
 # --- conditions that a visitor tries -----------------------------------------------------------------
@@ -140,7 +140,7 @@ def asked_for(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         return [result(*found) if found else DecodeResult(queries[0], "unsupported", "a token is unknown")]
 
     monkeypatch.setattr(queued_engine, "load_engine", lambda name: name)
-    monkeypatch.setattr(queued_engine, "decode_queries", decode_many)
+    monkeypatch.setattr(queued_engine.QueuedEngine, "predict", decode_many)
     return told
 
 

@@ -13,7 +13,7 @@ from chemspec.review.suggestions import Suggestion
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
-from chemspec.ui.predict import card_parts, details, query_panel, reviewing
+from chemspec.ui.predict import details, query_panel, reviewing
 
 TARGET, ACID = "CC(=O)Nc1ccccc1", "CC(=O)O.Nc1ccccc1"
 REAGENTS = "CCN=C=NCCCN(C)C.ClCCl"
@@ -26,14 +26,15 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     told: list[tuple[str, str]] = []
     says = {f"{ACID}>>{TARGET}": REAGENTS, f"{ACID}.{REAGENTS}": TARGET}
 
-    def decode_many(model: Any, queries: list[str], how: DecodeSettings) -> list[DecodeResult]:
+    def decode_many(queued: Any, queries: list[str], how: DecodeSettings) -> list[DecodeResult]:
+        model = queued.engine
         assert how == (forward_check.REAGENT_SETTINGS if model == "reagents" else forward_check.FORWARD_SETTINGS)
         told.extend((model, query) for query in queries)
         return [result(says.get(query, "CCO"), *["CCN", "C(", "O", "N"][: how.n - 1]) for query in queries]
 
     monkeypatch.setattr(queued_engine, "model_names", lambda task, **_: [task])
     monkeypatch.setattr(queued_engine, "load_engine", lambda name, **_: name)
-    monkeypatch.setattr(queued_engine, "decode_queries", decode_many)
+    monkeypatch.setattr(queued_engine.QueuedEngine, "predict", decode_many)
     monkeypatch.setattr(st, "session_state", {})
     monkeypatch.setenv("CHEMSPEC_PRECEDENTS", "/nowhere")
     return told
@@ -63,11 +64,11 @@ def test_reactants_of_two_targets_have_an_opinion_each(decoded: list[tuple[str, 
 
 def test_they_stand_over_the_arrow_as_what_they_are(decoded: list[tuple[str, str]]) -> None:
     (unchecked,) = reviewing.review_answers(ASKED, result(ACID), models=False).suggestions
-    assert card_parts.conditions_over_arrow(unchecked) == ("", "")
+    assert details.conditions_over_arrow(unchecked) == ("", "")
     shown = card()
-    text, whose = card_parts.conditions_over_arrow(shown)
+    text, whose = details.conditions_over_arrow(shown)
     assert "DCM" in text and whose == "proposed by a model"
-    assert whose in card_parts.card_drawing(ASKED, shown, wide=True)
+    assert whose in details.card_drawing(ASKED, shown, wide=True)
     assert details.answer_record(shown)["proposed_reagents"] == REAGENTS
     assert details.answer_record(shown)["conditions"] == "", "nothing was recorded"
     assert [one for one, _ in shown.proposed] == [REAGENTS, "CCN", "O"], "the likeliest valid ones"
@@ -77,7 +78,7 @@ def test_without_a_model_nothing_is_proposed(decoded: list[tuple[str, str]], mon
     monkeypatch.setattr(queued_engine, "model_names", lambda task, **_: [] if task == "reagents" else [task])
     shown = card()
     assert shown.check is not None and not shown.check.agrees
-    assert card_parts.conditions_over_arrow(shown) == ("", "") and shown.proposed == ()
+    assert details.conditions_over_arrow(shown) == ("", "") and shown.proposed == ()
     assert not any(model == "reagents" for model, _ in decoded)
 
 

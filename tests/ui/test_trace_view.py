@@ -28,7 +28,7 @@ pytest.importorskip("streamlit")
 
 from chemspec.engine.engine import Engine
 from chemspec.replay.prefix_tree import NEVER, build_tree, lay_out_tree
-from chemspec.replay.trace_view import acceptance_by_offset, view_trace
+from chemspec.replay.trace_view import view_trace
 from chemspec.settings import DecodeSettings
 from chemspec.ui.step import trace_player
 from pages import weights
@@ -88,7 +88,6 @@ def test_a_draft_is_rejected_from_its_first_wrong_token_on_and_says_what_the_mod
     best, other = view.passes[0].drafts
     assert (best.start, best.accepted, best.right) == (1, 2, 2)
     assert (other.start, other.accepted) == (0, 1)
-    assert acceptance_by_offset(view) == [(1, 1, 1), (2, 1, 1), (3, 1, 0), (4, 1, 0)]
     assert other.correction == ("C", 1.0, None)
     odds = [{"C": 1.0}, {"C": 0.7, "O": 0.3}, {"end": 1.0}]
     best, other = view_trace(greedy("CCOC", "CC", passes), odds).passes[0].drafts
@@ -158,10 +157,10 @@ def test_nodes_are_born_kept_and_die_and_drawn_are_those_needed_or_all() -> None
     assert tree.answers == ((0, 1, 2), (0, 4))
 
     some, everything = lay_out_tree(tree), lay_out_tree(tree, spare=True)
-    assert (len(some.nodes), some.left_out, len(everything.nodes), everything.left_out) == (4, 2, 6, 0)
-    assert [(leaf.rank, leaf.column, leaf.step) for leaf in some.leaves] == [(1, 2, 3), (2, 1, 2)]
-    assert len(lay_out_tree(tree, spare=True, most=3).nodes) == 2
-    assert {(node.column, node.row): node.text for node in everything.nodes} == {
+    assert (len(some["nodes"]), some["left_out"], len(everything["nodes"]), everything["left_out"]) == (4, 2, 6, 0)
+    assert [(leaf["rank"], leaf["column"], leaf["step"]) for leaf in some["leaves"]] == [(1, 2, 3), (2, 1, 2)]
+    assert len(lay_out_tree(tree, spare=True, most=3)["nodes"]) == 2
+    assert {(node["column"], node["row"]): node["text"] for node in everything["nodes"]} == {
         (1, 0): "C",
         (2, 0): "C",
         (3, 0): "O",
@@ -177,7 +176,7 @@ def test_origins_in_a_beam_come_from_its_tree() -> None:
     assert [(piece.origin, piece.source) for piece in first.tokens] == [("copied", 0), ("copied", 1), ("own", None)]
     assert [piece.origin for piece in second.tokens] == ["own", "own"]
     (chain,) = view.passes[0].drafts
-    assert (chain.tokens, chain.start, chain.accepted, chain.waiting, chain.held) == (("C", "C", "O"), 0, 1, 3, 2)
+    assert (chain.tokens, chain.start, chain.accepted, chain.waiting) == (("C", "C", "O"), 0, 1, 3)
 
 
 # Hypotheses of different lengths: after the first pass one of CC, a draft that was kept to its end, and one of N.
@@ -235,9 +234,9 @@ def test_branches_of_any_tree_share_no_place(data: st.DataObject) -> None:
     tree = build_tree(replace(BEAM.trace, passes=(replace(step(1), grown=grown),)), [("C",)])
     assert tree is not None
     plan = lay_out_tree(tree, spare=True)
-    places = [(node.column, node.row) for node in plan.nodes]
+    places = [(node["column"], node["row"]) for node in plan["nodes"]]
     assert len(places) == len(set(places)) == size - 1
-    assert max((row for _, row in places), default=0) == plan.rows - 1
+    assert max((row for _, row in places), default=0) == plan["rows"] - 1
 
 
 @pytest.mark.parametrize(

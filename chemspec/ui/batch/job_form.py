@@ -175,10 +175,10 @@ def show_preview(sheet: Sheet, query_column: int, task: Task, model: str) -> Non
 
 def start_job(sheet: Sheet, *, model: str, **facts: Any) -> None:
     """Store a job, put it into the queue and open it; for the facts see `jobs.create_job`."""
-    stock, prices = stock_menu.visitor_lists()
+    stock, uploaded = stock_menu.visitor_lists()
+    facts |= {"model": model, "stock": stock, "prices": uploaded and uploaded.prices}
     try:
-        digest = digest_of_folder(model_folder(model))
-        job = jobs.create_job(sheet, model=model, digest=digest, stock=stock, prices=prices, **facts)
+        job = jobs.create_job(sheet, digest=digest_of_folder(model_folder(model)), **facts)
         job_view.submit_to_queue(job)
     except (ValueError, OSError) as error:
         st.error(f"The job could not be started: {escaping.plain_text(str(error))}.")

@@ -42,10 +42,6 @@ class QueryText:
         st.session_state[f"{self.page}_text"] = text
         st.session_state[f"{self.page}_revision"] = st.session_state.get(f"{self.page}_revision", 0) + 1
 
-    def store_text(self, text: str) -> None:
-        """Store the text that the visitor typed."""
-        st.session_state[f"{self.page}_text"] = text
-
     @property
     def is_new(self) -> bool:
         """Whether the page has just been opened: Streamlit forgets the widgets of pages that are not shown."""
@@ -55,15 +51,15 @@ class QueryText:
         self,
         task: Task,
         *,
-        on_typed: Callable[[str], None],
-        on_submit: Callable[[str], None],
-        on_navigate: Callable[[], None] = lambda: None,
+        on_submit: Callable[[], object],
+        on_typed: Callable[[], object] = lambda: None,
+        on_navigate: Callable[[], object] = lambda: None,
     ) -> tuple[str, Read]:
         """Draw the box; return its text, and how the text was read for a model of this task.
 
-        `on_typed` gets the text after a pause in typing, `on_submit` when Enter is pressed. `on_navigate` is called
-        when the visitor has gone back or forward: the query parameters alone do not tell, since a click may be on its
-        way with the old ones while the script sets new ones.
+        `on_typed` is called after a pause in typing, `on_submit` when Enter is pressed; both find the text stored.
+        `on_navigate` is called when the visitor has gone back or forward: the query parameters alone do not tell, since
+        a click may be on its way with the old ones while the script sets new ones.
         """
         text = str(st.session_state.setdefault(f"{self.page}_text", ""))
         read = formats.read_any(text, task=task) if text.strip() else None
@@ -80,14 +76,16 @@ class QueryText:
         }
         key = f"{self.page}_box"
 
-        def sent(name: str) -> str:
-            return str((st.session_state.get(key) or {}).get(name) or "")[:MAX_PASTED_CHARS]
+        def store(name: str, then: Callable[[], object]) -> None:
+            sent = (st.session_state.get(key) or {}).get(name) or ""
+            st.session_state[f"{self.page}_text"] = str(sent)[:MAX_PASTED_CHARS]
+            then()
 
         web_files.component("question")(
             key=key,
             data=data,
-            on_text_change=lambda: on_typed(sent("text")),
-            on_ask_change=lambda: on_submit(sent("ask")),
+            on_text_change=lambda: store("text", on_typed),
+            on_ask_change=lambda: store("ask", on_submit),
             on_moved_change=on_navigate,
         )
         return text, read

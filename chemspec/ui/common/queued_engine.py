@@ -172,12 +172,6 @@ def _position_report(report: Report) -> Callable[[int], None]:
     return show
 
 
-def decode_queries(model: Engine, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
-    """Decode queries as one batch after waiting in the queue."""
-    with hold_turn():
-        return model.predict(queries, settings)
-
-
 @dataclass(frozen=True)
 class QueuedEngine:
     """An engine that waits for its turn at every call, so that visitors share the machine."""
@@ -196,7 +190,8 @@ class QueuedEngine:
 
     def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         """Predict after waiting in the queue."""
-        return decode_queries(self.engine, queries, settings)
+        with hold_turn():
+            return self.engine.predict(queries, settings)
 
 
 @contextmanager

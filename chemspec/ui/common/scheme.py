@@ -44,10 +44,7 @@ def side_html(what: Side, *, only: Sequence[int] | None = None) -> Html:
 
 def molecule_figure(molecule: Depiction, label: str = "") -> Html:
     """Return one molecule with a label below and its SMILES as alternative text."""
-    marks = molecule.colouring
-    note = f"; {len(marks.fills)} atoms that change are highlighted" if marks.fills else ""
-    if marks.ringed or marks.notes:
-        note = f"; coloured by origin: {len(marks.fills)} atoms from drafts, {len(marks.ringed)} ringed"
+    note = f"; {len(molecule.fills)} atoms that change are highlighted" if molecule.fills else ""
     picture = picture_html(molecule.data_uri, f"drawing of {molecule.smiles}{note}")
     caption = tag("figcaption", label) if label else ""
     return tag("figure", picture or tag("div.cs-undrawn", molecule.smiles), caption)

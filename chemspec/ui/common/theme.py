@@ -5,14 +5,8 @@ import streamlit as st
 # Okabe and Ito's colours, which most people with a colour-vision deficiency can tell apart; for light and dark grounds
 # alike. Spans of the query take them in turn.
 SPANS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A900", "#8C6BB1")
-ACCENT = "#0f766e"
 
 
 def is_dark() -> bool:
     """Return whether the visitor's page is dark."""
     return st.context.theme.type == "dark"
-
-
-def accent_color() -> str:
-    """Return the accent colour, for charts."""
-    return "#2dd4bf" if is_dark() else ACCENT

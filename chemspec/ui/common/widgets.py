@@ -1,7 +1,6 @@
 """Widgets shared by the pages."""
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from html import escape
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, TypeVar
 
 import streamlit as st
@@ -27,12 +26,6 @@ def offered_choice(label: str, labels: Mapping[str, str], *, key: str, **more: A
         del st.session_state[key]  # chosen for another model or search, not offered here
     choose: Any = st.selectbox
     return str(choose(label, [*labels], format_func=labels.__getitem__, key=key, persist_state="session", **more))
-
-
-def show_figures(shown: Sequence[tuple[str, str]]) -> None:
-    """Show big figures, each with a few words above; Streamlit's own load late, and what is below them then jumps."""
-    rows = (f"<div><dt>{escape(small)}</dt><dd>{escape(big)}</dd></div>" for big, small in shown)
-    st.html(f'<dl class="cs-figures">{"".join(rows)}</dl>')
 
 
 def fresh_container(shows: Hashable, *, key: str) -> Any:

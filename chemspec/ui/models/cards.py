@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import streamlit as st
+from rich.filesize import decimal
 
 from chemspec import evaluation
 from chemspec.engine.engine import Engine
@@ -34,11 +35,8 @@ class ModelCard:
 
     name: str
     folder: Path
-    bytes: int = 0  # of all its files; 0 where there are none
     task: Task | None = None
-    config: ModelConfig | None = None
-    parameters: int = 0  # numbers in the weights; 0 where unreadable
-    vocabulary: int = 0  # tokens known
+    facts: tuple[tuple[str, str], ...] = ()  # size, network and vocabulary in words; empty where unreadable
     digest: str = ""  # of weights and config, as `Engine.digest`; empty where they are not all there
     title: str = ""  # the card's first heading
     sections: tuple[tuple[str, str], ...] = ()  # the card's text by heading; what stands before the first has none
@@ -72,20 +70,19 @@ def _read_cached(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> Mode
     title, sections = split_card(text)
     accuracy, classes = read_accuracy(folder)
     size = sum(size for _, size, _ in stamps)
-    card = ModelCard(folder.name, folder, size, title=title, sections=sections, accuracy=accuracy, classes=classes)
+    card = ModelCard(folder.name, folder, title=title, sections=sections, accuracy=accuracy, classes=classes)
     try:
         loaded = checkpoint.load(folder)
         _ = loaded.model  # which is checked when it is made
     except (ValueError, OSError, RuntimeError, MemoryError, RecursionError) as error:
         return replace(card, problem=str(error) or type(error).__name__)
-    return replace(
-        card,
-        task=loaded.task,
-        config=loaded.config,
-        parameters=sum(tensor.size for tensor in loaded.weights.tensors.values()),
-        vocabulary=len(loaded.tokenizer),
-        digest=loaded.digest,
+    parameters = sum(tensor.size for tensor in loaded.weights.tensors.values())
+    facts = (
+        ("Size", f"{parameters / 1e6:.1f} M parameters, {decimal(size)} on disk"),
+        ("Network", describe_architecture(loaded.config)),
+        ("Vocabulary", f"{len(loaded.tokenizer)} tokens"),
     )
+    return replace(card, task=loaded.task, facts=facts, digest=loaded.digest)
 
 
 def split_card(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -133,15 +130,6 @@ def describe_architecture(config: ModelConfig) -> str:
     return f"Transformer encoder-decoder, {layers}, {feedforward}, {norm}, {config.max_positions} positions"
 
 
-def format_size(count: float, unit: str = "B") -> str:
-    """Return a count with a decimal prefix: 5.6 M, 11.2 MB."""
-    for prefix in ("", "k", "M", "G"):
-        if count < 1000:
-            return f"{count:.0f} {prefix}{unit}" if not prefix or count >= 100 else f"{count:.1f} {prefix}{unit}"
-        count /= 1000
-    return f"{count:.1f} T{unit}"
-
-
 # --- the page ---------------------------------------------------------------------------------------
 
 
@@ -160,13 +148,7 @@ RUNTIME = {"native": "chemspec's compiled code", "torch": "PyTorch", "graphs": "
 
 def facts_table(card: ModelCard, engine: Engine | None) -> str:
     """Return what a model is and where it runs, as a Markdown table."""
-    rows = {
-        "Size": f"{format_size(card.parameters, '')} parameters, {format_size(card.bytes)} on disk",
-        "Network": describe_architecture(card.config) if card.config else "",
-        "Vocabulary": f"{card.vocabulary} tokens",
-        "Runs on": "loaded at first use",
-        "Fingerprint": card.digest,
-    }
+    rows = {**dict(card.facts), "Runs on": "loaded at first use", "Fingerprint": card.digest}
     if engine:
         threads = f", {engine.threads} threads" if engine.device == "cpu" else ""
         runtime = RUNTIME.get(engine.runtime, engine.runtime)

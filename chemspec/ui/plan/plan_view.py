@@ -36,7 +36,6 @@ from chemspec.ui.plan.search_form import SearchRequest
 CSS = web_file("plan.css")
 REDRAW_SECONDS = 2.0  # between two drawings of the best route
 FIRST_GROUPS = 5  # groups that are shown at once
-MOST_COMPARED = 3  # routes side by side
 VIEWS = ("Routes", "Compare")
 ENDINGS = {"Markdown": "md"}
 Titled = tuple[str, Route]
@@ -165,40 +164,23 @@ def _show_route(route: Route, title: str, models: Expander, *, similar: int = 0)
 
 
 def _show_comparison(titled: Sequence[Titled]) -> None:
-    """Draw up to three routes side by side: steps, the weakest, what no list has, classes and building blocks."""
-    titles = [title for title, _ in titled]
-    first = [title for title in titles if "variant" not in title]
-    chosen = st.multiselect("Routes to compare", titles, first[:MOST_COMPARED], max_selections=MOST_COMPARED)
-    shown = [pair for pair in titled if pair[0] in chosen]  # in the order of their ranks
-    for column, (title, route) in zip(st.columns(max(1, len(shown))), shown, strict=False):
-        with column.container(border=True, height="stretch", key=f"plan_route_facts_{title.replace(' ', '_')}"):
-            st.subheader(title, anchor=False)
-            _show_facts(route)
-
-
-def _show_facts(route: Route) -> None:
-    evidence = _evidence([route])
-    unlisted = [name_of(leaf.smiles) or leaf.smiles for leaf in route.leaves if not leaf.stock]
-    line = f", longest line {route.depth}" * (route.depth < len(route.steps))
-    facts = {
-        "Steps": f"{len(route.steps)}{line}",
-        "Weakest step": format_percent(route.weakest),
-        "In no list": ", ".join(unlisted) or "nothing",
-    }
-    st.markdown("  \n".join(f":gray[{name}] {plain_text(fact)}" for name, fact in facts.items()))
-    for number, node in enumerate(route.steps, 1):
-        if node.step:
-            step = f"{values.step_class(node) or 'One step'}, {values.step_percent(node.step)}"
-            conditions = plain_text(values.step_conditions(node, evidence))
-            st.markdown(f"{number}. {plain_text(step)}" + (f"  \n:gray[{conditions}]" if conditions else ""))
-    leaves = []
-    for leaf in route.leaves:
-        mark = tag("span.cs-listed" if leaf.stock else "span.cs-unlisted", values.stock_text(leaf.stock))
-        name = name_of(leaf.smiles)
-        caption = tag("figcaption", name, tag("br"), mark) if name else tag("figcaption", mark)
-        drawing = Depiction(leaf.smiles, 110, 74, dark=theme.is_dark()).data_uri
-        leaves.append(tag("figure", scheme.picture_html(drawing, leaf.smiles) or leaf.smiles, caption))
-    st.html(tag("div.cs-leaves", *leaves))
+    """Show the routes as a table: steps, the weakest, what no list has, classes, conditions and building blocks."""
+    rows = []
+    for title, route in titled:
+        evidence, nodes = _evidence([route]), [node for node in route.steps if node.step]
+        names = {leaf.smiles: name_of(leaf.smiles) or leaf.smiles for leaf in route.leaves}
+        row = {
+            "Route": title,
+            "Steps": len(route.steps),
+            "Longest line": route.depth,
+            "Weakest step": format_percent(route.weakest),
+            "In no list": [names[leaf.smiles] for leaf in route.leaves if not leaf.stock],
+            "Reactions": [values.step_class(node) or "One step" for node in nodes],
+            "Conditions": [values.step_conditions(node, evidence) or "–" for node in nodes],
+            "Building blocks": [f"{names[leaf.smiles]}, {values.stock_text(leaf.stock)}" for leaf in route.leaves],
+        }
+        rows.append(row)
+    st.dataframe(rows, hide_index=True, alt="The routes side by side")
 
 
 def _show_step(route: Route, number: int, models: Expander, key: str) -> None:

@@ -1,20 +1,16 @@
 """The form of the page Plan: target, stock, limits, constraints; and its link."""
 
-import hashlib
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 import streamlit as st
 
-from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.guide import bonds_by_name
 from chemspec.chem.names.reagents import name_of
-from chemspec.jobs import uploads
 from chemspec.plan import constraints
-from chemspec.plan import stock as lists
 from chemspec.plan.settings import PlanSettings
 from chemspec.plan.stock import Stock
 from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu
@@ -22,10 +18,10 @@ from chemspec.ui.common.escaping import tag
 from chemspec.ui.common.query_box import QueryText
 
 BOX = QueryText("plan")
-_read_own_stock = st.cache_resource(show_spinner="Reading the stock …", max_entries=4)(stock_menu.read_own_stock)
+NO_STOCK = Stock({})
 LINKED = ("smi", "use", "drop", "keep", "through", "avoid")  # in the address
 CHOICES = ("only", "without", "keep", "through", "avoid")  # settings that the visitor chooses for one target
-DEFAULTS = {"plan_lists": list(lists.BUILT_IN), "plan_seconds": 60, "plan_expansions": 100, "plan_depth": 6}
+DEFAULTS = {"plan_seconds": 60, "plan_expansions": 100, "plan_depth": 6}
 EXAMPLES = {
     "lidocaine": "CCN(CC)CC(=O)Nc1c(C)cccc1C",
     "imatinib": "Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1",
@@ -34,24 +30,16 @@ EXAMPLES = {
 
 
 @dataclass(frozen=True)
-class TargetChoices:
-    """A target, and what the visitor chose for it: `CHOICES` of the settings."""
-
-    target: str
-    settings: PlanSettings
-
-
-@dataclass(frozen=True)
 class SearchRequest:
-    """A search to run."""
+    """A target, and what the visitor chose for it: `CHOICES` of the settings; to run it, limits and stock too."""
 
     target: str
     settings: PlanSettings
-    stock: Stock
-    stock_key: str  # changes with the stock's content
+    stock: Stock = NO_STOCK
+    stock_key: Hashable = None  # changes with the stock's content
 
     @property
-    def key(self) -> tuple[str, str, PlanSettings]:
+    def key(self) -> Hashable:
         """What the result depends on."""
         return self.target, self.stock_key, self.settings
 
@@ -63,42 +51,45 @@ def show_search_form() -> SearchRequest | None:
         state.setdefault(name, value)
     if "plan_search" not in state or (BOX.is_new and _names_another_search()):
         _follow_address()
-    text, read = BOX.show_box("retro", on_typed=BOX.store_text, on_submit=_start_search, on_navigate=_follow_address)
-    submitted: TargetChoices | None = state.plan_search if isinstance(read, formats.Input) else None
+    text, read = BOX.show_box("retro", on_submit=_start_search, on_navigate=_follow_address)
+    submitted: SearchRequest | None = state.plan_search if isinstance(read, formats.Input) else None
     hint = st.empty()
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
-        st.button("Search", type="primary", shortcut="Ctrl+Enter", on_click=_start_search, args=(None,))
-        stock, stock_key = _choose_stock()
+        st.button("Search", type="primary", shortcut="Ctrl+Enter", on_click=_start_search)
+        stock_menu.show_stock_menu("secondary")
         limits = _choose_limits()
         if submitted:
             _choose_constraints(submitted)
     if problem := state.get("plan_problem"):
         st.error(escaping.plain_text(problem))
-    if isinstance(read, chem.Fault):
-        hint.html(query_box.fault_html(text, read))
-    elif read is None:
+    if read is None:
         intro = "SMILES, InChI, molfile or a name. The search finds routes of several steps from building blocks."
         hint.html(tag("div.cs-hint", intro, role="status"))
         with st.container(horizontal=True):
             for name, smiles in EXAMPLES.items():
                 st.button(name, on_click=_use_example, args=(smiles,))
-    elif read.notes:
-        hint.html(tag("div.cs-hint", "; ".join(read.notes), role="status"))
-    if submitted is None or stock is None:
+    else:
+        with hint:
+            query_box.show_reading(text, read)
+    if submitted is None:
+        return None
+    stock, (names, uploaded) = stock_menu.visitor_stock(), stock_menu.visitor_lists()
+    if not stock.lists:
+        st.warning("No building-block stock selected. Choose a list or upload your own.")
         return None
     st.query_params.from_dict(_search_link(submitted))
     _show_choices(submitted)
     settings = replace(limits, **{name: getattr(submitted.settings, name) for name in CHOICES})
-    return SearchRequest(submitted.target, settings, stock, stock_key)
+    return replace(submitted, settings=settings, stock=stock, stock_key=(names, uploaded and uploaded.stock))
 
 
-def _search_link(search: TargetChoices) -> dict[str, list[str]]:
+def _search_link(search: SearchRequest) -> dict[str, list[str]]:
     chosen, through = search.settings, [search.settings.through] if search.settings.through else []
     lists = ([search.target], [*chosen.only], [*chosen.without], _kept_bonds(search), through, [*chosen.avoid])
     return dict(zip(LINKED, lists, strict=True))
 
 
-def _kept_bonds(search: TargetChoices) -> list[str]:
+def _kept_bonds(search: SearchRequest) -> list[str]:
     return [name for name, pair in bonds_by_name(search.target).items() if pair in search.settings.keep]
 
 
@@ -123,7 +114,7 @@ def _new_search(named: Mapping[str, tuple[str, ...]] = MappingProxyType({})) -> 
     if isinstance(read, formats.Input):
         only, without, keep, through, avoid = (named.get(name, ()) for name in LINKED[1:])
         pairs = tuple(pair for name, pair in bonds_by_name(read.smiles).items() if name in keep)
-        state.plan_search = TargetChoices(read.smiles, PlanSettings())
+        state.plan_search = SearchRequest(read.smiles, PlanSettings())
         _change_choices(only=only, without=without, keep=pairs, through="".join(through[:1]), avoid=avoid)
         if state.plan_problem:
             state.plan_search = None
@@ -147,7 +138,7 @@ def _forget_stop() -> bool:
     return True
 
 
-def _show_choices(search: TargetChoices) -> None:
+def _show_choices(search: SearchRequest) -> None:
     chosen, count, marked = search.settings, len(search.settings.only), _kept_bonds(search)
     texts = {
         f"{count} step{'s' * (count != 1)} fixed": count,
@@ -196,47 +187,17 @@ def drop_step(reaction: str) -> None:
     _change_choices(only=only, without=(*chosen.without, reaction))
 
 
-def _start_search(text: str | None) -> None:
-    if text is not None:
-        BOX.store_text(text)
+def _start_search() -> None:
     _forget_stop()
     _new_search()
 
 
 def _use_example(smiles: str) -> None:
     BOX.set_text(smiles)
-    _start_search(None)
+    _start_search()
 
 
-def _choose_stock() -> tuple[Stock | None, str]:
-    """Draw the choice of stock; return it (None if unusable) with its cache key."""
-    with st.popover("Stock"):
-        names = tuple(st.multiselect("Lists", lists.BUILT_IN, key="plan_lists", persist_state="session"))
-        st.caption("Building blocks of routes in patents (PaRoutes, Apache-2.0); not a catalogue.")
-        file = st.file_uploader(
-            "Your own: SMILES or InChIKeys, or a price list, also of names: .csv, .xlsx, .smi or .txt, also gzipped "
-            f"(at most {uploads.MAX_STOCK_MB} MB)",
-            max_upload_size=uploads.MAX_STOCK_MB,
-            key="plan_stock_file",
-        )
-    stock, key = stock_menu.built_in_stock(names), " ".join(names)
-    if file is not None:
-        try:
-            uploaded, unread = _read_own_stock(file.getvalue(), file.name)
-        except ValueError as error:
-            st.error(escaping.plain_text(str(error)))
-            return None, ""
-        st.caption(f"{sum(map(len, uploaded.lists.values())):,} molecules in your file", width="content")
-        stock_menu.show_unread_lines(unread)
-        stock = Stock({**stock.lists, **uploaded.lists}, uploaded.offers)
-        key += file.name + hashlib.sha256(file.getvalue()).hexdigest()
-    if not stock.lists:
-        st.warning("No building-block stock selected. Choose a list or upload your own.")
-        return None, ""
-    return stock, key
-
-
-def _choose_constraints(search: TargetChoices) -> None:
+def _choose_constraints(search: SearchRequest) -> None:
     """Draw what every route must contain, and what no step may form or need."""
     marked, chosen = _kept_bonds(search), search.settings
     count = len(marked) + bool(chosen.through) + len(chosen.avoid)

@@ -1,4 +1,4 @@
-"""The answers to a question: predicted with progress, drawn as cards, and shared as files."""
+"""The answers to a question: predicted with progress, drawn as cards, shared as files; and how the searches went."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,24 +9,35 @@ from urllib.parse import urlencode
 import streamlit as st
 
 from chemspec.chem import formats
-from chemspec.depict.molecules import Colouring, Depiction, svg_size
+from chemspec.depict.molecules import Depiction, svg_size
 from chemspec.engine.engine import Engine
 from chemspec.io import spreadsheets
+from chemspec.replay.savings import describe_savings, sum_savings, summary_line
 from chemspec.review.review import MAX_CHECKED
 from chemspec.review.selectivity import Selectivity, find_selectivity
 from chemspec.review.suggestions import Suggestion, doubt_warning, format_percent, recorded_rank
+from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.collect import collections_view
 from chemspec.ui.collect.answers import SavedAnswer
-from chemspec.ui.common import queued_engine, scheme, theme
+from chemspec.ui.common import nav, query_box, queued_engine, scheme, theme
 from chemspec.ui.common.escaping import join, plain_text, tag
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import query_panel, query_view, reviewing, token_origins
-from chemspec.ui.predict.card_parts import card_drawing, card_footer, card_header
-from chemspec.ui.predict.details import VIEWS, Answer, answer_record, download_button, precedents_footnote
+from chemspec.ui.predict.details import (
+    VIEWS,
+    Answer,
+    answer_record,
+    card_drawing,
+    card_footer,
+    card_header,
+    download_button,
+    precedents_footnote,
+)
 from chemspec.ui.predict.options import SEARCH_NOTES
 from chemspec.ui.predict.query_panel import Question
-from chemspec.ui.predict.token_origins import Picture
+from chemspec.ui.predict.token_origins import Picture, card_of_greedy_answer, greedy_settings
+from chemspec.ui.speed.race_page import race_against_standard
 
 CSS = web_file("answers.css")
 FOOTNOTE = {
@@ -133,11 +144,12 @@ def show_answers(
 def _show_selectivity(choice: Selectivity) -> None:
     """Draw a reactant with its percentages at the atoms that compete for the new bond."""
     sites = choice.shown
-    marks = Colouring(
+    drawing = Depiction(
+        choice.reactant,
+        dark=theme.is_dark(),
         fills=tuple((atom, SITE) for site in sites for atom in site.equivalent),
         labels=tuple((site.atom, format_percent(site.probability)) for site in sites),
     )
-    drawing = Depiction(choice.reactant, dark=theme.is_dark(), colouring=marks)
     width = f"{SCALE * svg_size(drawing.svg)[0]:.0f}" if drawing.svg else ""
     alt = f"Drawing with percentages at its atoms: {choice.text}"
     rows = [
@@ -199,10 +211,10 @@ def show_card(
 
 
 def show_still_card(question: Question, card: Suggestion, picture: Picture | None) -> None:
-    """Draw a card with nothing to click, its atoms in the colours of the passes; for previews and examples."""
+    """Draw a card with nothing to click; for previews and examples."""
     own_picture = picture if picture and picture.rank == card.rank else None
     with card_container(f"still_{card.rank}"):
-        st.html(join(card_header(question, card), card_drawing(question, card, own_picture, wide=True)))
+        st.html(join(card_header(question, card), card_drawing(question, card, wide=True)))
         st.caption(card_footer(question, card))
         if own_picture:
             line = token_origins.passes_line(own_picture, legend=True)
@@ -233,3 +245,44 @@ def show_title(question: Question, result: DecodeResult, cards: Sequence[Suggest
         st.html(tag("div", tag("h2", answers_heading(question, cards)), role="status"), width="stretch")
         if st.button("Save or share", key="predict_share", type="tertiary"):
             share_dialog(question, result)
+
+
+def show_searches(
+    question: Question, result: DecodeResult, first: DecodeResult | None, cards: Sequence[Suggestion]
+) -> None:
+    """Draw a line on the forward passes of each search and of the page, and buttons for Speed and Step through."""
+    shown = card_of_greedy_answer(first, cards[: question.cards])
+    lines = [f"**{_search_name(result)}:** {plain_text(summary_line(result, terminal=False))}."]
+    earlier = [] if first is None or first is result else [first]  # where the search is greedy, it is the same
+    if first and earlier and first.status == "ok":
+        other = "" if shown else " It gives another first prediction than the beam, so no card shows its passes."
+        lines.insert(0, f"**First answer, greedy:** {plain_text(summary_line(first, terminal=False))}.{other}")
+    if question.task == "retro":
+        total = sum_savings([*earlier, result])
+        total += reviewing.session_checker().savings(card.reaction for card in cards)
+        words = plain_text(describe_savings(total, queries="the queries"))
+        lines.append(f"**All searches of this page, forward checks and proposed reagents included:** {words}.")
+    with st.container(horizontal=True, vertical_alignment="top", gap="small", key="predict_speed"):
+        st.caption("  \n".join(lines), width="stretch")
+        search = displayed_search(question, result, first if shown else None)
+        if st.button("Race on the page Speed", key="predict_measure", type="tertiary"):
+            race_against_standard(search)
+            nav.open_page("speed", task=question.model, smi=question.smiles)
+        stepped = search.decoder in query_box.STEPPED_DECODERS and search.n <= query_box.MAX_STEPPED_BEAM
+        if stepped and st.button("Step through", key="predict_step", type="tertiary"):
+            parameters = {"decoder": search.decoder, "n": str(search.n), "drafts": search.drafter}
+            nav.open_page("step", task=question.model, smi=question.smiles, **parameters)
+
+
+def _search_name(result: DecodeResult) -> str:
+    decoder = str(result.trace.settings.get("decoder", "beam"))
+    widths = result.distinct.widths if result.distinct else (int(result.trace.settings.get("n", 1)),)
+    return f"Beam of {', then '.join(map(str, widths))}" if decoder == "beam" else decoder.capitalize()
+
+
+def displayed_search(question: Question, result: DecodeResult, first: DecodeResult | None) -> DecodeSettings:
+    """Return the search for the pages Speed and Step: the greedy one if a card shows it, else the beam."""
+    if first is not None and (search := greedy_settings(question.settings)):
+        return search
+    width = result.distinct.widths[-1] if result.distinct else question.settings.n
+    return replace(question.settings, n=width)

@@ -42,8 +42,6 @@ def show_example(task: Task) -> None:
         st.button(
             "Open this example", key="predict_ask_example", type="tertiary", on_click=query_panel.submit_text, args=ask
         )
-    if task == "retro" and picture:
-        st.html(token_origins.coloured_target(picture, result.query))
     for card in cards[: question.cards]:
         answers.show_still_card(question, card, picture)
     st.caption(dict(text_sections("strengths"))[task])

@@ -115,7 +115,7 @@ def show_query_panel() -> Panel:
         on_change=_forget_question,
         persist_state="session",
     )
-    text, read = BOX.show_box(task, on_typed=_text_typed, on_submit=_text_submitted, on_navigate=_navigated)
+    text, read = BOX.show_box(task, on_typed=_text_typed, on_submit=_submit_query, on_navigate=_navigated)
     with st.container(gap=None):
         words, drawing = st.container(gap=None), st.container(gap=None)
     pressed = st.button(BUTTON_LABELS[task], type="primary", shortcut="Ctrl+Enter", width="stretch", key="predict_ask")
@@ -183,15 +183,9 @@ def show_more_cards(count: int) -> None:
     state.predict_question = replace(state.predict_question, least=count)
 
 
-def _text_typed(text: str) -> None:
-    BOX.store_text(text)
-    if not text.strip():
+def _text_typed() -> None:
+    if not st.session_state.predict_text.strip():
         _forget_question()
-
-
-def _text_submitted(text: str) -> None:
-    BOX.store_text(text)
-    _submit_query()
 
 
 def _forget_question() -> None:

@@ -1,6 +1,8 @@
 """The page Speed: model, query and settings of a race, decoded with and without drafts, timed and replayed."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -9,17 +11,20 @@ import streamlit as st
 from chemspec.chem import formats
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import task_of_model
+from chemspec.jobs import job_queue
 from chemspec.metrics import speed_numbers
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.replay import picture, timing
 from chemspec.replay.timing import Lane
+from chemspec.replay.trace_view import END
 from chemspec.settings import DecodeSettings
+from chemspec.system import host
+from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, query_box, queued_engine, theme, web_files, widgets
 from chemspec.ui.common.query_box import TASK_LABELS, QueryText, linked_query, show_reading, warn_unknown_model
-from chemspec.ui.speed import races
-from chemspec.ui.speed.races import Lanes
 
+Lanes = tuple[DecodeSettings, DecodeSettings]  # standard decoding, and the same search with drafts
 START_FLAG = "speed_race_start_go"  # in the session: start a race in this run of the script
 BOX = QueryText("speed")
 
@@ -55,7 +60,7 @@ def choose_query(model: Engine) -> str:
     state = st.session_state
     if "speed_text" not in state:
         state.speed_text = query_box.load_examples(model.task)[0].smiles
-    text, read = BOX.show_box(model.task, on_typed=BOX.store_text, on_submit=_query_submitted)
+    text, read = BOX.show_box(model.task, on_submit=_start_race)
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="speed_examples"):
         st.caption("Examples", width="content")
         for example in query_box.load_examples(model.task):
@@ -86,11 +91,6 @@ def _follow_link(names: list[str]) -> None:
             state.speed_model = linked[0]
         elif linked[0]:
             warn_unknown_model(linked[0])
-
-
-def _query_submitted(text: str) -> None:
-    BOX.store_text(text)
-    st.session_state[START_FLAG] = True
 
 
 def _model_changed() -> None:
@@ -134,6 +134,10 @@ def choose_lanes(offered: Sequence[str]) -> Lanes:
     return timing.standard_of(drafted), drafted
 
 
+def _start_race() -> None:
+    st.session_state[START_FLAG] = True
+
+
 def race_against_standard(settings: DecodeSettings) -> None:
     """Race these settings against standard decoding as soon as the page Speed opens."""
     decoder = settings.decoder if settings.decoder in comparable_decoders() else "greedy"
@@ -150,6 +154,60 @@ def comparable_decoders() -> list[str]:
 
 # --- the race --------------------------------------------------------------------------------------
 
+# Gets the share done (0 to 1) and one line; it is one Streamlit call, at which a stop takes effect.
+Progress = Callable[[float, str], Any]
+BUSY = 1.5  # running programs for each core, above which times are doubted
+
+
+@dataclass(frozen=True)
+class Race:
+    """Runs of one query under two settings."""
+
+    model: str
+    query: str
+    lanes: Lanes
+    machine: str  # what the times depend on, as one line
+    quiet: bool  # whether the machine seems to have done nothing else
+    rounds: list[list[DecodeResult]]  # of each lane its results, in order of the rounds
+    problem: str = ""  # why it could not be run to its end
+
+
+def run_race(model: Engine, query: str, lanes: Lanes, progress: Progress) -> Race:
+    """Return a race whose runs wait in the queue; `progress` is called before each."""
+    total = len(lanes) * timing.REPEATS
+    shared = [host.load_average() > BUSY * usable_cores()]
+
+    def decode(search: DecodeSettings, number: int) -> DecodeResult:
+        share = max(0, number - 1) / total
+        progress(share, f"Run {number} of {total}" if number else "Warming up: one run of each, not counted")
+        result = queued_engine.decode_query(model, query, search, waiting=partial(progress, share))
+        shared.append(number > 0 and is_shared())
+        if result.status != "ok":
+            raise ValueError(result.message)
+        return result
+
+    rounds: list[list[DecodeResult]] = []
+    problem = ""
+    try:
+        rounds = timing.alternate_runs(lanes, decode)
+    except ValueError as error:
+        problem = str(error)
+    return Race(model.name, query, lanes, describe_machine(model), not any(shared), rounds, problem)
+
+
+def is_shared() -> bool:
+    """Return whether other visitors are in the queue, or a batch job is running."""
+    return len(queued_engine.shared_queue()) > 0 or bool(job_queue.running_job())
+
+
+def describe_machine(model: Engine) -> str:
+    """Return what timings depend on: machine, model and time of day, as one line."""
+    when = datetime.now().astimezone().strftime("%d %b %Y, %H:%M %Z")
+    cores = usable_cores()
+    device = f"{model.device}, {model.dtype}, {model.runtime}, {model.threads} thread{'s' * (model.threads > 1)}"
+    machine = f"{host.processor_name()}, {cores} core{'s' * (cores > 1)}"
+    return f"Wall clock on the server: {machine} · model {model.name} on {device} · {when}"
+
 
 def show_race_page(model: Engine, query: str) -> None:
     """Draw the race, which starts by itself, and its settings; any click stops it."""
@@ -163,18 +221,17 @@ def show_race_page(model: Engine, query: str) -> None:
         if running:
             st.button("Stop", key="speed_race_stop", shortcut="Ctrl+Enter", width=240)
             with st.empty():
-                state.speed_race = races.run_race(model, query, lanes, st.progress(0.0).progress)
+                state.speed_race = run_race(model, query, lanes, st.progress(0.0).progress)
             st.rerun()
-        start = partial(state.update, {START_FLAG: True})
         options: Any = {"type": "primary", "shortcut": "Ctrl+Enter", "width": 240}
-        st.button("Start the race", key="speed_race_start", on_click=start, **options)
+        st.button("Start the race", key="speed_race_start", on_click=_start_race, **options)
         if race := state.speed_race:
             if (race.model, race.query, race.lanes) != (model.name, query, lanes):
                 st.info("These results are of an earlier query or choice; start again for the present one.")
             show_race(race)
 
 
-def show_race(race: races.Race) -> None:
+def show_race(race: Race) -> None:
     """Show replay, conclusion and table of a race."""
     if race.problem:
         st.error(f"These settings cannot be raced: {escaping.plain_text(race.problem)}")
@@ -217,7 +274,7 @@ COLUMNS = {
 }
 
 
-def show_table(race: races.Race, names: Sequence[str]) -> None:
+def show_table(race: Race, names: Sequence[str]) -> None:
     """Show the lanes as a table, with times if the machine was quiet."""
     rows = timing.race_statistics(race.rounds, names)
     for row, lane, results in zip(rows, race.lanes, race.rounds, strict=True):
@@ -263,7 +320,7 @@ def lane_data(lane: Lane, settings: DecodeSettings) -> dict[str, Any]:
         "note": SPREAD_EVENLY if not settings.exact else FIRST_OF_BEAM if settings.decoder == "beam" else "",
         "ms": lane.milliseconds,
         "ends": lane.ends,
-        "tokens": [(text, "end" if text == timing.END else kind) for text, kind in tokens],
+        "tokens": [(text, "end" if text == END else kind) for text, kind in tokens],
         "by": [token.written_by for token in lane.tokens],
     }
 

@@ -113,11 +113,6 @@ def _run_question(*, linked: bool = True) -> None:
             st.query_params.from_dict(state.step_address)
 
 
-def _text_submitted(text: str) -> None:
-    BOX.store_text(text)
-    _run_question()
-
-
 def _navigated() -> None:
     if not linked_query()[1]:  # back at the example that the page began with
         del st.session_state["step_text"]
@@ -129,7 +124,7 @@ def _show_form(names: list[str]) -> None:
     model = left.selectbox("Model", names, key="step_model", persist_state="session")
     task = task_of_model(model) or "forward"
     with middle:
-        text, read = BOX.show_box(task, on_typed=BOX.store_text, on_submit=_text_submitted, on_navigate=_navigated)
+        text, read = BOX.show_box(task, on_submit=_run_question, on_navigate=_navigated)
     right.button("Run", key="step_run", type="primary", width="stretch", on_click=_run_question)
     show_reading(text, read)
     drafters = queued_engine.usable_drafters(model)

@@ -1,18 +1,16 @@
 """Traces drawn in the browser by `trace_player.js`: a player, and figures of single passes for the lessons."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-import altair as alt
-import pandas as pd
 import streamlit as st
 
 from chemspec import chem
 from chemspec.depict.molecules import Depiction
 from chemspec.replay.prefix_tree import lay_out_tree
-from chemspec.replay.trace_view import PassView, TraceView, acceptance_by_offset, view_trace
+from chemspec.replay.trace_view import TraceView, view_trace
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import theme, web_files
 
@@ -68,35 +66,17 @@ def player_data(
 
 def scene_data(view: TraceView, *, dark: bool) -> dict[str, Any]:
     """Return a trace as JSON values, with drawings of its molecules."""
+    shown = asdict(replace(view, answers=view.answers[:MAX_ANSWERS], tree=None))
+    for answer in shown["answers"]:
+        answer["svg"] = _molecule_svg(answer["smiles"], dark)
     query = "".join(view.query)
-    return {
-        "several": view.several,
-        "uneven": view.uneven,
-        "relaxed": view.relaxed,
-        "query": {
-            "tokens": list(view.query),
-            "atoms": list(view.atoms),
-            "smiles": query,
-            "svg": _molecule_svg(query, dark),
-        },
-        "answers": [
-            asdict(answer) | {"svg": _molecule_svg(answer.smiles, dark)} for answer in view.answers[:MAX_ANSWERS]
-        ],
-        "passes": [_pass_data(step) for step in view.passes],
-        "tree": _tree_data(view),
-    }
+    drawn = {"tokens": view.query, "atoms": view.atoms, "smiles": query, "svg": _molecule_svg(query, dark)}
+    return shown | {"query": drawn, "tree": _tree_data(view)}
 
 
 def _molecule_svg(smiles: str, dark: bool) -> str:
     # What RDKit takes for a molecule with a name or an extension behind it is not drawn.
     return Depiction(smiles, WIDTH, HEIGHT, dark=dark, tags=True).svg if chem.is_valid(smiles) else ""
-
-
-def _pass_data(step: PassView) -> dict[str, Any]:
-    values = asdict(step)
-    del values["so_far"]
-    so_far = step.so_far
-    return values | {"copied": so_far.accepted, "offered": so_far.drafted, "saved": so_far.emitted - so_far.passes}
 
 
 def _tree_data(view: TraceView) -> dict[str, Any] | None:
@@ -108,27 +88,5 @@ def _tree_data(view: TraceView) -> dict[str, Any] | None:
         return None
     needed, everything = lay_out_tree(tree), lay_out_tree(tree, spare=True)
     unused = sum(number > len(tree.beams) for number in tree.accepted)
-    cut = max(0, needed.left_out - unused)
-    return {"needed": asdict(needed), "all": asdict(everything), "unused": unused, "cut": cut}
-
-
-def draw_acceptance_by_offset(view: TraceView) -> None:
-    """Draw how often the k-th token of a draft was accepted."""
-    offsets = acceptance_by_offset(view)
-    if not offsets:
-        return
-    frame = pd.DataFrame(offsets, columns=["offset", "passes", "accepted"])
-    frame["share"] = 100 * frame.accepted / frame.passes
-    st.markdown("##### Drafted tokens accepted, by position in the draft")
-    right = f"the first token was right in {frame.accepted[0]} of {frame.passes[0]} passes"
-    text = f"Acceptance by position in the draft: {right}."
-    chart = (
-        alt.Chart(frame)
-        .mark_bar(color=theme.accent_color())
-        .encode(
-            x=alt.X("offset:O", title="token of the draft", axis=alt.Axis(labelAngle=0)),
-            y=alt.Y("share:Q", title="accepted, %", scale=alt.Scale(domain=[0, 100])),
-            tooltip=["offset", "passes", "accepted"],
-        )
-    )
-    st.altair_chart(chart, height=230, alt=text)
+    cut = max(0, needed["left_out"] - unused)
+    return {"needed": needed, "all": everything, "unused": unused, "cut": cut}
