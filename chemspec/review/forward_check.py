@@ -199,11 +199,11 @@ class StepChecker:
         """Run the forward model on the reactants of doubtful steps with reagents, unless that is cached."""
         assert self.forward is not None
         added = {step: reagents_of(step) for step in self._doubtful(steps)}
-        asked = [step for step in added if all(check.added != added[step] for check in self._cache[step].checks)]
-        if not asked:
+        unchecked = [step for step in added if all(check.added != added[step] for check in self._cache[step].checks)]
+        if not unchecked:
             return
-        flasks = [".".join(filter(None, (step[1], added[step]))) for step in asked]
-        for step, result in zip(asked, self.forward.predict(flasks, FORWARD_SETTINGS), strict=True):
+        flasks = [".".join(filter(None, (step[1], added[step]))) for step in unchecked]
+        for step, result in zip(unchecked, self.forward.predict(flasks, FORWARD_SETTINGS), strict=True):
             if result.status != "failed":  # another time it may go well
                 self._cache[step].checks += (read_check(step[0], result, added[step]),)
                 self._add_savings(step, result)

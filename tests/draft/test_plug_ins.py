@@ -268,7 +268,7 @@ def test_settings_and_requests_over_http_never_load_code(file: Path, tmp_path: P
     for field in ("drafter", "decoder"):
         question = Question(queries="CCO", **{field: f"{file}:propose"})  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=f"no {field} '{file}:propose'"):
-            decode_settings(question.decoder, question.n, exact=True, remedy="", **question.settings)
+            decode_settings(exact=True, remedy="", **question.settings)
         with pytest.raises(ValueError, match=f"no {field} '{file}:propose'"):
             chemspec.DecodeSettings(**{field: f"{file}:propose"})  # type: ignore[arg-type]
     assert not (tmp_path / "ran").exists()
