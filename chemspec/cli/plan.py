@@ -130,4 +130,5 @@ def _print_plan(target: str, plan: Plan, evidence: Evidence) -> None:
         console.print_rows(step_table(route, evidence), f"{title.lower()}: {route.summary}")
     if len(plan.routes) > MAX_SHOWN:
         console.print_line(f"  {len(plan.routes) - MAX_SHOWN} more routes; -o FILE.json has all", "dim")
-    console.print_line(f"  {plan.counts.text}", "dim")
+    if plan.expansions:
+        console.print_line(f"  {plan.effort}", "dim")

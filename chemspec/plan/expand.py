@@ -86,14 +86,6 @@ class Counts:
     tokens: int = 0
     seconds: float = 0.0  # time in the models
 
-    @property
-    def text(self) -> str:
-        """The calls of the models as a line of text."""
-        rate = f", {self.tokens / self.passes:.2f} tokens a pass" if self.passes else ""
-        return (
-            f"{self.molecules} molecule{'s' * (self.molecules != 1)} decoded in {self.calls} calls of the models{rate}"
-        )
-
 
 class Expander:
     """Expands molecules with a retro model, checks steps with a forward model, and suggests reagents with a third.

@@ -123,6 +123,17 @@ class Plan:
     interrupted: bool = False  # whether Ctrl-C ended it
     notes: tuple[str, ...] = ()  # on how the target was read
 
+    @property
+    def effort(self) -> str:
+        """What the models did for the search, in words."""
+        counts = self.counts
+        text = f"{_count(self.expansions, 'molecule')} expanded, {counts.molecules} of them decoded now, "
+        text += f"the others known; {_count(counts.checks, 'step')} checked"
+        text += f"; {_count(counts.calls, 'call')} of the models, {counts.seconds:.1f} s"
+        if counts.passes:
+            text += f"; {counts.tokens / counts.passes:.2f} tokens a pass (standard decoding: 1)"
+        return text
+
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"

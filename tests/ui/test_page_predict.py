@@ -207,7 +207,7 @@ def test_no_list_shows_an_echo_and_chances_add_up_to_one_at_most() -> None:
     caffeine = "Cn1c(=O)c2c(ncn2C)n(C)c1=O"  # which the model returns among ten
     page = open_page(task="retro", smi=caffeine)
     assert caffeine not in [item.value for item in page.code]
-    assert any(item.value.startswith("Left out") for item in page.caption)
+    assert any(item.value.startswith("Left out, as already in the query") for item in page.caption)
     hatu = "O=C(O)c1ccccc1.NCc1ccccc1.CCN(C(C)C)C(C)C.CN(C)C=O.CN(C)C(On1nnc2cccnc21)=[N+](C)C.F[P-](F)(F)(F)(F)F"
     told = [int(odds) for odds in re.findall(r"<b>(\d+) %</b>", html(open_page(smi=hatu)))]
     assert told and sum(told) <= 101  # each is rounded
@@ -663,7 +663,7 @@ def test_a_doubt_is_told_with_both_probabilities_and_the_other_way_drawn() -> No
     told = details.forks_html(answer, [fork], {"CCBr.CCNCC": 3})
     assert "CCNCC.C(<mark>C</mark>l)C" in told  # the tokens of this test are characters
     assert "<b>Cl</b> 71 %, <b>Br</b> 25 %" in told and "answer 3 of this page" in told
-    assert "drawing of CCBr" in told
+    assert "drawing of CCBr" in told and "least certain choices that lead to another molecule" in told
     assert "No low-margin choices" in details.forks_html(answer, [], {})
 
 

@@ -306,6 +306,8 @@ def _with_unread(text: TracedText, contents: Contents, single: Molecules | Fault
     if _looks_like_smiles(first) and (reason := chem.explain(first.chars)) is not None:
         return first.restore(reason)
     hint = advice_on(first.chars, first.fault(""))
+    if hint.endswith(UNKNOWN_NAME):
+        return first.fault(f"{first.chars!r}: {UNKNOWN_NAME}")
     return first.fault(f"{first.chars!r} is neither a SMILES nor a name in the built-in list{hint}")
 
 

@@ -73,7 +73,7 @@ def show_plan(plan: Plan, models: Expander) -> None:
         "predicts another product. Conditions are those of the nearest patent reactions, else those that confirmed the "
         "step, else proposed by a model. The address of this page holds the target and your constraints. "
         + ("" if precedent_index() else "No index of patent reactions is installed, so steps come without precedents. ")
-        + _effort(plan)
+        + f"{plan.effort}."
     )
 
 
@@ -110,16 +110,6 @@ def precedent_index() -> Precedents | None:
     except (OSError, ValueError) as error:
         st.warning(plain_text(f"Steps come without precedents: {error}"))
         return None
-
-
-def _effort(plan: Plan) -> str:
-    """Return what the models did for the search, in words."""
-    counts = plan.counts
-    text = f"{plan.expansions} molecules expanded, {counts.molecules} of them decoded now, the others known"
-    text += f"; {counts.checks} steps checked; {counts.calls} calls of the models, {counts.seconds:.1f} s"
-    if counts.passes:
-        text += f"; {counts.tokens / counts.passes:.2f} tokens a pass (standard decoding: 1)"
-    return f"{text}."
 
 
 def show_route_scheme(route: Route, title: str) -> None:

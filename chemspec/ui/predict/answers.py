@@ -137,7 +137,7 @@ def show_answers(
         st.button(f"Show {more} more", key="predict_more", type="tertiary", on_click=show_all, args=(len(cards),))
     if aside := result.distinct.aside if result.distinct else ():
         texts = plain_text(", ".join(answer.smiles for answer in aside))
-        st.caption(f"Left out, as the query itself or not a molecule: {texts}.")
+        st.caption(f"Left out, as already in the query or not a molecule: {texts}.")
     st.caption(f"{FOOTNOTE[question.task]} {precedents_footnote()}")
 
 

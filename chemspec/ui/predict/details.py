@@ -313,7 +313,7 @@ def forks_html(answer: Hypothesis, forks: Sequence[Fork], ranks: dict[str, int])
     """Return low-margin positions as safe HTML, each with its alternative drawn; `ranks` are of the answers shown."""
     if not forks:
         return tag("p.cs-hint", "No low-margin choices: no alternative token leads to another molecule.")
-    parts = [tag("p", "The answer is generated token by token. The least certain choices:")]
+    parts = [tag("p", "The answer is written token by token. The least certain choices that lead to another molecule:")]
     for fork in forks:
         tokens, position = [*answer.tokens, "end"], fork.position
         after = tokens[position + 1 : -1]
