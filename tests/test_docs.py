@@ -182,6 +182,17 @@ def test_what_is_registered_is_documented() -> None:
     assert not (missing := {file: names for file, names in undocumented.items() if names}), f"not documented: {missing}"
 
 
+def test_the_lesson_on_drafters_has_the_measured_figures() -> None:
+    lesson = (ROOT / "assets" / "learn" / "drafters.md").read_text(encoding="utf-8")
+    measured = (DOCS / "measurements.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)`(.*?) \| ([\d.]+) \| (.*)\|$", lesson, flags=re.MULTILINE)
+    assert {name for name, *_ in rows} == {"none", "mixed", "ar", "copy", "medusa", "spec_drafter"}
+    for name, length, passes, hits in rows:
+        row = f"| retro | {name}{length} | {passes} | "
+        cells = next((line.split("|") for line in measured.splitlines() if line.startswith(row)), None)
+        assert cells and cells[6].strip() == hits.strip(), row
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "chemspec" / "ui").rglob("*.py")), ids=lambda path: path.stem)
 def test_charts_and_pictures_have_a_text(path: Path) -> None:
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -92,5 +92,4 @@ def race_decoders(
         drawn = picture.build_picture(lanes, title=title, **texts, dark=replay.dark)
         picture.write_replay(drawn, replay.out)
         console.print_note(str(replay.out))
-    identical = timing.compare_answers(rounds)
-    return {"model": engine.name, "query": smiles, "identical": identical, "lanes": statistics}
+    return {"model": engine.name, "query": smiles, "identical": timing.compare_answers(rounds), "lanes": statistics}

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
 
-from chemspec.metrics import Spread, speed_numbers
+from chemspec.metrics import Spread, count_savings, speed_numbers
 from chemspec.plugins import DECODERS
+from chemspec.replay.savings import no_savings_reason
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
 
@@ -70,12 +71,13 @@ def pass_ends(trace: Trace) -> list[float]:
 
 
 def race_statistics(rounds: Rounds, names: Sequence[str] = NAMES) -> list[dict[str, Any]]:
-    """Return passes, tokens (beam: steps) per pass, and quartiles of milliseconds for each decoding mode."""
+    """Return passes, tokens (beam: steps) and nodes per pass, and quartiles of milliseconds for each decoding mode."""
     rows = []
     for name, results in zip(names, rounds, strict=True):
         counted, times = speed_numbers([results[0].trace]), Spread.from_values(run_milliseconds(results))
         row = {"name": name, "passes": counted.passes, "tokens": counted.emitted}
-        row |= {"tokens_per_pass": counted.tokens_per_pass, "runs": times.runs}
+        row |= {"tokens_per_pass": counted.tokens_per_pass, "nodes_per_pass": counted.nodes_per_pass}
+        row |= {"acceptance_rate": counted.acceptance_rate, "runs": times.runs}
         rows.append({**row, "median_ms": times.median, "q1_ms": times.low, "q3_ms": times.high})
     return rows
 
@@ -92,14 +94,16 @@ def compare_answers(rounds: Rounds) -> str:
 def race_conclusion(rounds: Rounds, *, timed: bool = True) -> str:
     """Return what a race showed as one sentence, with the speed-up if the runs are `timed`.
 
-    Where drafts saved no pass both runs do the same work, and their times differ randomly.
+    Where drafts saved no pass both runs do the same work, and their times differ randomly; then the reason is named.
     """
     standard, drafted = race_statistics(rounds)
-    passes = "1 pass" if drafted["passes"] == 1 else f"{drafted['passes']} passes"
-    saved = drafted["passes"] != standard["passes"]
-    instead = f"instead of {standard['passes']}" if saved else "with and without drafts"
-    text = f"identical: {compare_answers(rounds)}; {passes} {instead}"
-    if not (timed and saved):
+    text = f"identical: {compare_answers(rounds)}; {drafted['passes']} pass{'es' * (drafted['passes'] != 1)}"
+    if drafted["passes"] == standard["passes"]:
+        run = rounds[-1][0]
+        reason = no_savings_reason(count_savings(run), run.trace.settings, batch=1, terminal=False)
+        return f"{text}; {reason}" if reason else f"{text} with and without drafts"
+    text += f" instead of {standard['passes']}"
+    if not timed:
         return text
     gain = format_speedup(standard["median_ms"] / drafted["median_ms"])
     return f"{text}; {gain} (medians of {standard['runs']} warm runs by turns)"

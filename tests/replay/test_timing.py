@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import given
@@ -32,7 +32,8 @@ def answer(tokens: str, log_prob: float = -0.5, ended: str = "eos") -> Hypothesi
 
 def result(settings: DecodeSettings, passes: list[Pass], *texts: str, seconds: float = 0.0) -> DecodeResult:
     spent = seconds or sum(item.draft_seconds + item.model_seconds for item in passes)
-    trace = Trace(("C",), {**asdict(settings), "exact": settings.exact}, tuple(passes), round(spent, 9))
+    exactness = {"exact": settings.exact, "exactness": "exact to the last bit" if settings.exact else "relaxed"}
+    trace = Trace(("C",), {**asdict(settings), **exactness}, tuple(passes), round(spent, 9))
     found = tuple(answer(text, -float(rank)) for rank, text in enumerate(texts or ("CCO",)))
     return DecodeResult("C", "ok", "", found, trace)
 
@@ -119,6 +120,14 @@ def test_a_race_is_told_in_numbers_and_in_a_sentence() -> None:
     assert timing.race_conclusion(rounds) == f"{told}; 2.00 times faster (medians of 3 warm runs by turns)"
     equal = timing.race_conclusion([[slow], [STANDARD]])
     assert equal == "identical: yes, to the last bit; 4 passes with and without drafts", "equal work, so no speed-up"
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reason"), [(1, "no drafts: on this machine they would not pay"), (3, "drafts saved no pass")]
+)
+def test_a_race_without_gain_says_why(nodes: int, reason: str) -> None:
+    idle = result(replace(AUTO, drafter="copy"), [one_pass(1, nodes=nodes) for _ in range(4)])
+    assert timing.race_conclusion([[STANDARD], [idle]]).endswith(f"; 4 passes; {reason}")
 
 
 def test_the_same_answers_in_another_order_are_not_the_same() -> None:

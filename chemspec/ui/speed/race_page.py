@@ -12,7 +12,6 @@ from chemspec.chem import formats
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import task_of_model
 from chemspec.jobs import job_queue
-from chemspec.metrics import speed_numbers
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.replay import picture, timing
 from chemspec.replay.timing import Lane
@@ -237,8 +236,8 @@ def show_race(race: Race) -> None:
         st.error(f"These settings cannot be raced: {escaping.plain_text(race.problem)}")
         return
     names = [timing.setting_name(lane) for lane in race.lanes]
-    recorded = timing.median_lanes(race.rounds, names)
-    recorded = recorded if race.quiet else [lane.without_times() for lane in recorded]
+    lanes = timing.median_lanes(race.rounds, names)
+    recorded = lanes if race.quiet else [lane.without_times() for lane in lanes]
     conclusion = timing.race_conclusion(race.rounds, timed=race.quiet)
     show_replay(recorded, race.lanes, race_id=f"{id(race)}-{race.machine}")
     show_downloads(race.model, recorded, race.rounds[0][0], conclusion)
@@ -277,9 +276,7 @@ COLUMNS = {
 def show_table(race: Race, names: Sequence[str]) -> None:
     """Show the lanes as a table, with times if the machine was quiet."""
     rows = timing.race_statistics(race.rounds, names)
-    for row, lane, results in zip(rows, race.lanes, race.rounds, strict=True):
-        counts = speed_numbers([results[0].trace])
-        row |= {"acceptance_rate": counts.acceptance_rate, "nodes_per_pass": counts.nodes_per_pass}
+    for row, lane in zip(rows, race.lanes, strict=True):
         if not lane.exact:  # a trace of SBS does not count its tokens
             row |= {"tokens_per_pass": None, "acceptance_rate": None}
     shown = [name for name in COLUMNS if race.quiet or not name.endswith("_ms")]
