@@ -17,7 +17,9 @@ from typer.testing import CliRunner
 from chemspec.chem import formats
 from chemspec.cli.__main__ import app
 from chemspec.engine.engine import installed_models
+from chemspec.model.checkpoint import read_config
 from chemspec.plugins import DECODERS, DRAFTERS
+from chemspec.settings import preset_config
 from chemspec.ui.common import nav
 
 DOCS = ROOT / "assets" / "docs"
@@ -151,6 +153,19 @@ def test_the_guides_have_commands_to_run() -> None:
     first = {words[0] for words in commands((ROOT / "README.md").read_text(encoding="utf-8")) if complete(words)}
     assert first == {"race", "predict", "check"}
     assert any("sbs" in words for words in COMPLETE.values())
+
+
+@pytest.mark.parametrize(
+    ("preset", "models"), [("small-5x3", ["forward", "retro"]), ("small", ["reagents", "retro-50k"])]
+)
+def test_the_presets_named_for_going_on_from_a_shipped_model_have_its_size(preset: str, models: list[str]) -> None:
+    configs = {folder.name: read_config(folder)[1] for folder in installed_models()}
+    same_size = [
+        name for name, config in configs.items() if config == preset_config(preset, vocab_size=config.vocab_size)
+    ]
+    assert sorted(same_size) == models
+    named = " and ".join(f"`{name}`" for name in models)
+    assert f"`{preset}` for {named}" in " ".join((ROOT / "assets/docs/models.md").read_text().split())
 
 
 def words_marked_in(page: str) -> str:

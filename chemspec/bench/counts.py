@@ -25,7 +25,7 @@ def load_comparison(comparison: ComparisonSettings, tell: Tell = ignore) -> tupl
     name = comparison.model or str(task)
     engine = Engine.load(name, task=task, threads=comparison.threads, device=comparison.device)
     queries = [item.query for item in read_queries(engine, comparison.source, comparison.limit)]
-    tell(f"model {engine.name}, {len(queries)} {'test' if comparison.source else 'built-in'} queries")
+    tell(f"model {name}, {len(queries)} {'test' if comparison.source else 'built-in'} queries")
     return engine, queries, chosen
 
 

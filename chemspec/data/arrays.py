@@ -155,7 +155,8 @@ def split_validation(data: Path, holdout: int) -> tuple[Pairs, Pairs]:
     if holdout < 1:
         raise ValueError(f"{data} has no val.npz, so holdout must be at least 1, not {holdout}")
     if len(pairs) <= holdout:
-        raise ValueError(f"{data / 'train.npz'} has {len(pairs)} pairs, too few to hold out {holdout}")
+        few = f"{data / 'train.npz'} has {len(pairs)} pairs, too few to hold out {holdout}"
+        raise ValueError(f"{few}; name validation_files in the recipe (training can take a smaller holdout instead)")
     cut = len(pairs) - holdout
     return pairs.part(0, cut), pairs.part(cut, len(pairs))
 

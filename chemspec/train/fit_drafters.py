@@ -16,12 +16,11 @@ from chemspec.draft.copy import CopyTracker, TokenClasses
 from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, count_edits, probability_class
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import require_folder
-from chemspec.settings import DecodeSettings
+from chemspec.settings import DecodeSettings, TrainSettings
 from chemspec.tokenizer import BOS, EOS
 from chemspec.train.settings import DrafterFitSettings
 from chemspec.types import Prefix, Tell, ignore
 
-HOLDOUT = 1000  # pairs at the end of train.npz that training holds out if there is no val.npz
 Answers = list[tuple[tuple[int, ...], tuple[int, ...]]]  # queries, and the model's outputs with eos
 
 
@@ -46,7 +45,7 @@ def calibrate(engine: Engine, settings: DrafterFitSettings, *, tell: Tell = igno
     """
     data = settings.data_dir or Path("data") / engine.task
     check_vocabulary(data, engine.name, engine.tokenizer.tokens)
-    train, validation = split_validation(data, HOLDOUT)
+    train, validation = split_validation(data, TrainSettings.holdout)
     token_classes = TokenClasses.from_tokens(engine.tokenizer.tokens)
     rng = np.random.default_rng(settings.seed)
     chosen = rng.permutation(len(train))[: settings.pairs]

@@ -159,6 +159,17 @@ def test_beams_of_the_default_drafter_take_few_passes(
     assert seconds[1] <= 1.02 * seconds[0]
 
 
+@pytest.mark.parametrize(("drafting", "drafts"), [("planned", False), ("fixed", True)])
+def test_fixed_drafting_skips_the_estimate_before_the_first_pass_also_for_auto(
+    drafting: str, drafts: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = Engine.load("retro", threads=1)
+    monkeypatch.setattr(engine.resources, "_curve", TILES)
+    monkeypatch.setattr(DraftPlanner, "may_speed_up", lambda *_: False)
+    result = engine.predict(bench_queries("retro")[0], n=3, drafter="auto", drafting=drafting)
+    assert any(step.drafted for step in result.trace.passes) == drafts
+
+
 @pytest.mark.parametrize("width", [1, 2, 5, 10])
 def test_whether_drafts_may_gain_follows_the_curve(width: int) -> None:
     for has_probabilities in (False, True):

@@ -37,7 +37,7 @@ def prepared(folder: Path, count: int = 60, *, validation: bool = True) -> Path:
 def test_calibrating_refuses_data_that_cannot_serve(tmp_path: Path) -> None:
     engine = Engine.load(tiny_folder(tmp_path / "tiny"), threads=1)
     few = prepared(tmp_path / "few", validation=False)
-    with pytest.raises(ValueError, match="60 pairs, too few to hold out 1000"):
+    with pytest.raises(ValueError, match="60 pairs, too few to hold out 1000; name validation_files in the recipe"):
         calibrate(engine, DrafterFitSettings(data_dir=few))
     for wrong in ({"pairs": -1}, {"queries": -1}, {"queries": 0}):  # -1 left out one of them
         with pytest.raises(ValueError, match=f"{next(iter(wrong))} is .*; it must be at least 1"):
