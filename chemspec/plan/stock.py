@@ -134,12 +134,12 @@ def stock_marks(reactants: str, stock: Stock) -> tuple[str, ...]:
 
 
 def load_stock(names: Sequence[str]) -> Stock:
-    """Load stock lists, built-in ones (`BUILT_IN`) or files; ValueError for one that is missing, invalid or empty."""
+    """Load lists, files before built-in ones (`BUILT_IN`); ValueError for one that is missing, invalid or empty."""
     if not names:
         raise ValueError(f"no stock; give a file of SMILES or InChIKeys, or one of {', '.join(BUILT_IN)}")
     lists: dict[str, Keys] = {}
     offers: dict[str, Offer] = {}
-    for name in names:
+    for name in sorted(names, key=BUILT_IN.__contains__):
         built_in = name in BUILT_IN
         path = asset_files.assets_folder() / "stock" / f"{name}.txt.gz" if built_in else Path(name)
         try:

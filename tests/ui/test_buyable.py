@@ -39,6 +39,7 @@ def test_an_uploaded_list_is_stock_of_this_visit_and_bad_ones_say_why(state: Any
     upload(state, "mine.csv", LIST.encode())
     assert state.stock_fault == "" and stock_menu.visitor_lists() != before
     assert stock_menu.visitor_stock().offer("Nc1ccccc1") == "12.50 EUR/g, Acme"
+    assert stock_menu.visitor_stock().source("Nc1ccccc1") == "mine.csv, 12.50 EUR/g, Acme"  # not "common, ..."
     own = state[stock_menu._OWN]
     assert own.prices.faults == ("line 3: 'xx' is not a molecule",)
     for name, raw, words in (
@@ -48,7 +49,7 @@ def test_an_uploaded_list_is_stock_of_this_visit_and_bad_ones_say_why(state: Any
         ("b.csv", b"x" * (uploads.MAX_STOCK_MB * 1_000_000 + 1), "limit"),
     ):
         upload(state, name, raw)
-        assert words in state.stock_fault
+        assert words in state.stock_fault and state.stock_fault.count(name) == 1
     assert state[stock_menu._OWN] is own  # the good one stays
 
 

@@ -664,6 +664,9 @@ def test_a_doubt_is_told_with_both_probabilities_and_the_other_way_drawn() -> No
     assert "CCNCC.C(<mark>C</mark>l)C" in told  # the tokens of this test are characters
     assert "<b>Cl</b> 71 %, <b>Br</b> 25 %" in told and "answer 3 of this page" in told
     assert "drawing of CCBr" in told and "least certain choices that lead to another molecule" in told
+    told = details.forks_html(answer, [fork], {"CCBr.CCNCC": 1, answer.canonical: 1})
+    assert "a similar answer of this card" in told and "of this page" not in told
+    assert "would give:" in details.forks_html(answer, [fork], {})
     assert "No low-margin choices" in details.forks_html(answer, [], {})
 
 

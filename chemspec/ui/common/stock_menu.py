@@ -35,10 +35,10 @@ def visitor_lists() -> tuple[tuple[str, ...], OwnList | None]:
 
 
 def visitor_stock() -> Stock:
-    """Return what the visitor can buy."""
+    """Return what the visitor can buy; a molecule in several lists counts as one of the visitor's own."""
     names, uploaded = visitor_lists()
     listed = built_in_stock(names)
-    return Stock({**listed.lists, **uploaded.stock.lists}, uploaded.stock.offers) if uploaded else listed
+    return Stock({**uploaded.stock.lists, **listed.lists}, uploaded.stock.offers) if uploaded else listed
 
 
 def show_stock_menu(look: Literal["secondary", "tertiary"] = "tertiary") -> None:
@@ -89,7 +89,7 @@ def _read_uploaded_list() -> None:
         with st.spinner("Reading the list …"):
             state[_OWN] = read_own_list(file.getvalue(), name)
     except ValueError as error:
-        state.stock_fault = f"{name} cannot be used: {error}"
+        state.stock_fault = str(error) if name in str(error) else f"{name}: {error}"
 
 
 def read_own_list(raw: bytes, name: str) -> OwnList:

@@ -319,7 +319,9 @@ def forks_html(answer: Hypothesis, forks: Sequence[Fork], ranks: dict[str, int])
         after = tokens[position + 1 : -1]
         written = tag("code", *tokens[:position], tag("mark", tokens[position]), *after)
         token, other = ("the end" if text == "end" else text for text in (fork.token, fork.alternative))
-        where = f" answer {ranks[fork.smiles]} of this page" if fork.smiles in ranks else ""
+        rank, same_card = ranks.get(fork.smiles), ranks.get(fork.smiles) == ranks.get(answer.canonical)
+        shown = " a similar answer of this card" if same_card else f" answer {rank} of this page"
+        where = shown if rank else ""
         chances = map(format_percent, (fork.probability, fork.alternative_probability))
         sentence = f" {next(chances)}, ", tag("b", other), f" {next(chances)}. {other} would give{where}:"
         drawn = tag("div.cs-scheme.cs-tight", scheme.side_html(Side(fork.smiles)))
