@@ -237,7 +237,6 @@ def _job(case: bytes, _: Tools) -> None:
 
 def ways() -> Sequence[Way]:
     """Return every way in."""
-    from chemspec.engine.confidence import ConfidenceError
     from chemspec.io.readers import FileError
     from chemspec.jobs.store import StoreError
     from chemspec.model.checkpoint import CheckpointError
@@ -246,7 +245,7 @@ def ways() -> Sequence[Way]:
         Way("query", _query_text, _query, (), 6),
         Way("file", _file_bytes, _file, (FileError,), 5),
         Way("graph", graphs.case, graphs.read, (), 6, seconds=1.0, most_kb=500_000),
-        Way("model", _model_file, _model, (CheckpointError, ConfidenceError), 3),
+        Way("model", _model_file, _model, (CheckpointError,), 3),
         Way("link", _link_text, _link, (StoreError,), 1),
         Way("job", _job_files, _job, (StoreError,), 2),
         Way("http", http.request, http.answer, (), 5),
