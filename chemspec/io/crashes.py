@@ -7,7 +7,7 @@ are processed one by one, and a row with two crashes gets the status "failed".
 import faulthandler
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -69,17 +69,15 @@ class CrashLog:
 def log_crashes(answers: Path, done: int) -> Iterator[CrashLog]:
     """Log the rows in progress of an output file with `done` finished rows; OSError if the log cannot be written."""
     path = answers.with_name(answers.name + ".crash")
-    enabled = faulthandler.is_enabled()
     try:
-        with path.open("a+", encoding="utf-8", errors="replace") as file:
-            if not enabled:
+        with path.open("a+", encoding="utf-8", errors="replace") as file, ExitStack() as stack:
+            if not faulthandler.is_enabled():
                 faulthandler.enable(file, all_threads=False)
+                stack.callback(faulthandler.disable)  # while the file is open
             file.seek(0)
             log = CrashLog(file)
             with suppress(ValueError, KeyError, TypeError):  # truncated: its process was killed
                 log.restore(file.read(), done)
             yield log
     finally:  # an exception is not a crash
-        if not enabled:
-            faulthandler.disable()
         path.unlink(missing_ok=True)

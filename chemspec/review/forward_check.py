@@ -14,7 +14,7 @@ probability) or "differs". What the rule measured: assets/docs/measurements.md.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -132,7 +132,7 @@ class StepChecker:
     """Checks steps by the rule of this module; results are cached, so that no query is decoded twice.
 
     Without a forward model nothing is checked, without one of reagents none are proposed. At most `most` steps are
-    cached; the oldest are dropped.
+    cached, or those of one call if these are more; the oldest are dropped.
     """
 
     def __init__(
@@ -152,13 +152,12 @@ class StepChecker:
         if self.forward is None:
             return [None] * len(steps)
         keys = [_canonical_step(step) for step in steps]
-        self._run_checks(keys, lambda _: "")
-        self._run_checks(keys, self._usual_reagents)
-        self.propose(self._doubtful(keys))
-        self._run_checks(keys, self._likeliest_proposal)
-        checks = [_best_check(self._cache[key].checks) for key in keys]
-        self._drop_oldest(self._most)
-        return checks
+        self._refresh(keys)
+        self._run_checks(dict.fromkeys(keys, ""))
+        self._check_again(keys, self._usual_reagents)
+        self._propose(self._doubtful(keys))
+        self._check_again(keys, self._likeliest_proposal)
+        return [_best_check(self._cache[key].checks) for key in keys]
 
     def savings(self, steps: Iterable[Step]) -> Savings:
         """Return tokens and forward passes of the checks of these steps and of the reagents proposed for them."""
@@ -166,15 +165,18 @@ class StepChecker:
 
     def propose(self, steps: Iterable[Step]) -> None:
         """Predict reagents for steps without proposals, in one batch."""
-        keys = dict.fromkeys(map(_canonical_step, steps))
-        lacking = [key for key in keys if self._cache[key].proposed is None]
+        keys = [_canonical_step(step) for step in steps]
+        self._refresh(keys)
+        self._propose(keys)
+
+    def _propose(self, steps: Iterable[Step]) -> None:
+        lacking = [step for step in dict.fromkeys(steps) if self._cache[step].proposed is None]
         if self.reagents is None or not lacking:
             return
         reactions = [f"{reactants}>>{product}" for product, reactants in lacking]
-        for key, result in zip(lacking, self.reagents.predict(reactions, REAGENT_SETTINGS), strict=True):
-            self._cache[key].proposed = _reagent_sets(result)
-            self._add_savings(key, result)
-        self._drop_oldest(max(self._most, len(keys)))
+        for step, result in zip(lacking, self.reagents.predict(reactions, REAGENT_SETTINGS), strict=True):
+            self._cache[step].proposed = _reagent_sets(result)
+            self._add_savings(step, result)
 
     def proposed_sets(self, step: Step) -> ReagentSets | None:
         """Return the reagents proposed for a step so far; None if none were predicted."""
@@ -195,25 +197,37 @@ class StepChecker:
     def _doubtful(self, steps: Iterable[Step]) -> list[Step]:
         return [step for step in dict.fromkeys(steps) if not any(check.confirmed for check in self._cache[step].checks)]
 
-    def _run_checks(self, steps: Iterable[Step], reagents_of: Callable[[Step], str]) -> None:
-        """Run the forward model on the reactants of doubtful steps with reagents, unless that is cached."""
+    def _check_again(self, steps: Iterable[Step], reagents_of: Callable[[Step], str]) -> None:
+        """Check doubtful steps again with these reagents, if there are any."""
+        self._run_checks({step: reagents for step in self._doubtful(steps) if (reagents := reagents_of(step))})
+
+    def _run_checks(self, reagents_by_step: Mapping[Step, str]) -> None:
+        """Run the forward model on the reactants of steps with added reagents, unless that is cached."""
         assert self.forward is not None
-        added = {step: reagents_of(step) for step in self._doubtful(steps)}
-        unchecked = [step for step in added if all(check.added != added[step] for check in self._cache[step].checks)]
+        unchecked = {
+            step: added
+            for step, added in reagents_by_step.items()
+            if all(check.added != added for check in self._cache[step].checks)
+        }
         if not unchecked:
             return
-        flasks = [".".join(filter(None, (step[1], added[step]))) for step in unchecked]
-        for step, result in zip(unchecked, self.forward.predict(flasks, FORWARD_SETTINGS), strict=True):
+        flasks = [".".join(filter(None, (reactants, added))) for (_, reactants), added in unchecked.items()]
+        for (step, added), result in zip(
+            unchecked.items(), self.forward.predict(flasks, FORWARD_SETTINGS), strict=True
+        ):
             if result.status != "failed":  # another time it may go well
-                self._cache[step].checks += (read_check(step[0], result, added[step]),)
+                self._cache[step].checks += (read_check(step[0], result, added),)
                 self._add_savings(step, result)
 
     def _add_savings(self, step: Step, result: DecodeResult) -> None:
         if result.status == "ok":
             self._cache[step].savings += count_savings(result)
 
-    def _drop_oldest(self, most: int) -> None:
-        while len(self._cache) > most:
+    def _refresh(self, steps: Sequence[Step]) -> None:
+        """Make these steps the newest of the cache, and drop the oldest beyond its size, but none of these."""
+        for step in dict.fromkeys(steps):
+            self._cache[step] = self._cache.pop(step, _Cached())
+        while len(self._cache) > max(self._most, len(steps)):
             del self._cache[next(iter(self._cache))]
 
 

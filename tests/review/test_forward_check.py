@@ -101,6 +101,21 @@ def test_a_failure_is_no_verdict_and_asked_again() -> None:
     assert checker.check([(TARGET, ACID)]) == [None]
     asked = len(forward.asked)
     assert checker.check([(TARGET, ACID)]) == [None] and len(forward.asked) == 2 * asked
+    forward = Broken({})
+    assert StepChecker(forward).check([("CCCl", "c1ccccc1")]) == [None]
+    assert len(forward.asked) == 1, "there are no reagents to try it with"
+
+
+def test_no_step_of_a_call_is_dropped() -> None:
+    """Whether the steps are more than are cached, or among them some that were cached long ago."""
+    steps = [(TARGET, ACID), ("CCO", "CC=O"), ("CCN", "CC#N"), ("CCOC(C)=O", "CCO.CC(=O)O")]
+    for earlier in ([], steps[:1]):
+        large, small = (StepChecker(Table({}), Table({}, ("CCN", 0.5)), most=most) for most in (100, 1 + len(earlier)))
+        for checker in (large, small):
+            checker.check(earlier)
+        assert small.check(steps) == large.check(steps)
+        assert [small.proposed_sets(step) for step in steps] == [large.proposed_sets(step) for step in steps]
+        assert small.forward.asked == large.forward.asked  # type: ignore[union-attr]
 
 
 def test_old_checks_are_dropped() -> None:
