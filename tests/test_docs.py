@@ -70,6 +70,15 @@ def test_members_of_classes_named_in_the_docs_exist(page: Path) -> None:
         assert not known or member in known, f"{page.name} names {owner}.{member}"
 
 
+def test_names_of_code_in_contributing_exist() -> None:
+    section = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Add something")[2]
+    named = set(re.findall(r"`([A-Z]+_?[A-Z]+|\w*_\w+)`", section.partition("## Docs")[0]))
+    places = [*SOURCES, *(path for top in ("tests", "pages", "assets/docs") for path in (ROOT / top).rglob("*.py"))]
+    words = {word for path in places for word in re.findall(r"\w+", path.read_text(encoding="utf-8"))}
+    assert {"answer_cells", "LIMITS"} <= named
+    assert not named - words
+
+
 def commands(text: str) -> list[list[str]]:
     """Return the words of every chemspec command in a page: in code blocks, indented lines and between backticks."""
     blocks = re.findall(r"^```(?:sh|bash|console)?\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
@@ -206,6 +215,9 @@ def test_the_lesson_on_drafters_has_the_measured_figures() -> None:
         row = f"| retro | {name}{length} | {passes} | "
         cells = next((line.split("|") for line in measured.splitlines() if line.startswith(row)), None)
         assert cells and cells[6].strip() == hits.strip(), row
+    guide = (DOCS / "drafters.md").read_text(encoding="utf-8")
+    (mixed,) = (hits.strip() for name, *_, hits in rows if name == "mixed")
+    assert f"`mixed` {mixed})" in guide
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "chemspec" / "ui").rglob("*.py")), ids=lambda path: path.stem)
