@@ -1,1 +1,1 @@
-"""Drafters propose the tokens after a prefix; one file each, and a registry that names them."""
+"""Drafters propose the tokens after a prefix; a registry names them."""

@@ -25,7 +25,7 @@ class Input:
     """A query read from some format."""
 
     smiles: str  # canonical, without atom maps
-    kind: str  # "SMILES", "reaction SMILES", "molfile", "SDF", "RXN", "RDF", "InChI", "CDXML" or "name"
+    kind: str  # "SMILES", "reaction SMILES", "molfile", "SDF", "RXN", "RDF", "InChI", "CDXML", "KET" or "name"
     notes: tuple[str, ...]  # what was changed or left out
     ordered: str = ""  # the same molecules in the order of the text, the ions of a salt side by side
     # of a reaction the side that is not the query, ordered likewise: its product, or its reactants and agents; empty of
