@@ -145,8 +145,9 @@ class Client:
         Args:
             queries: SMILES, one or several; many are sent in several requests.
             options: `task`, "forward" (products) or "retro" (precursors); `model`, a name, if the service has several
-                for a task; `n`, the number of predictions, and other fields of `chemspec.DecodeSettings`; `exact`;
-                `timeout` in seconds; `within`: seconds in which the widest exact beam up to `n` is searched.
+                for a task; `n`, the number of predictions, and other fields of `chemspec.DecodeSettings` but
+                `batch_size` and `record`; `exact`; `timeout` in seconds; `within`: seconds for each query, in which the
+                widest exact beam up to `n` is searched.
 
         Returns:
             One result for a string, a list in the order of the queries for a sequence.
@@ -173,11 +174,14 @@ class Client:
     ) -> Any:
         if isinstance(queries, str):
             return self._results(path, [queries], parse, options)[0]
+        given = {name: value for name, value in options.items() if value != ""}
         results: list[Any] = []
         while len(results) < len(queries):
-            part = list(queries[len(results) : len(results) + self._part])
+            # The queries of a request share its deadline, so each has a request of its own.
+            size = self._part if options.get("within") is None else 1
+            part = list(queries[len(results) : len(results) + size])
             try:
-                document = self.request("POST", path, {"queries": part, **_without_blanks(options)})
+                document = self.request("POST", path, {"queries": part, **given})
             except ServiceError as error:
                 if error.code != "too_many_queries" or len(part) == 1:
                     raise
@@ -234,10 +238,6 @@ def _service_error(response: BaseHTTPResponse) -> ServiceError:
         message, code = f"HTTP status {response.status}{f', moved to {moved}' if moved else ''}", ""
     after = response.headers.get("Retry-After", "")
     return ServiceError(message, response.status, code, float(after) if after.isdigit() else 0.0)
-
-
-def _without_blanks(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value != ""}
 
 
 def _known_fields(kind: Any, values: dict[str, Any]) -> Any:

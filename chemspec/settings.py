@@ -221,10 +221,10 @@ class DecodeSettings:
     `chemspec.engine.augment`, and on `guide` in `chemspec.chem.guide`.
 
     Attributes:
-        decoder: greedy (one prediction), beam (beam search of width n), sample (n samples), speculative-sample (n
-            samples, drafted by a small model: same distribution as sample, but other samples for a seed), sbs
-            (speculative beam search of Andronov et al.) or sampled-beam (Algorithm 2 of Tulsian et al.); in the last
-            two, which are relaxed, drafts can change the output. `chemspec.DECODERS` has all, including plug-ins.
+        decoder: greedy (one prediction), beam (beam search of width n), sample (n samples, equal ones listed once),
+            speculative-sample (likewise, drafted by a small model: same distribution, but other samples for a seed),
+            sbs (speculative beam search of Andronov et al.) or sampled-beam (Algorithm 2 of Tulsian et al.); in the
+            last two, which are relaxed, drafts can change the output. `chemspec.DECODERS` has all, including plug-ins.
         n: number of predictions, and beam width.
         drafter: a name in `chemspec.DRAFTERS`; does not change the output of exact decoders.
         max_len: maximum length of a prediction in tokens; longer ones are cut and marked.

@@ -102,8 +102,11 @@ def parse(words: list[str]) -> None:
     """Parse a command's names and options without running it; what is wrong raises click's error."""
     command, rest = typer.main.get_command(app), words
     while True:
-        _, rest, _ = command.make_parser(command.context_class(command)).parse_args(list(rest))
+        given, rest, _ = command.make_parser(command.context_class(command)).parse_args(list(rest))
         if not rest or not hasattr(command, "commands"):
+            lacking = [one.opts[0] for one in command.params if one.required and one.name not in given]
+            has_options = any(word.startswith("-") for word in words)
+            assert not has_options or not lacking, f"lacks {', '.join(lacking)}"
             return
         assert rest[0] in command.commands, f"no command {rest[0]}"
         command, rest = command.commands[rest[0]], rest[1:]

@@ -63,8 +63,8 @@ class Question(ReviewQuestion):
         gt=0,
         le=1e6,
         allow_inf_nan=False,
-        description="seconds from the arrival of the request: the greedy answer, then the widest exact beam up to n "
-        "that fits; each result states its width",
+        description="seconds from the arrival of the request, for all its queries in turn: the greedy answer, then the "
+        "widest exact beam up to n that fits; each result states its width",
     )
 
 

@@ -50,6 +50,16 @@ def test_with_enough_time_the_whole_beam_comes_and_is_marked(running: Running, e
     assert "within" not in running.send("POST", "/v1/predict", ASKED)[1]["results"][0]
 
 
+def test_the_client_gives_each_query_a_deadline_of_its_own(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    client, sent = running.client(), list[list[str]]()
+    send = client.request
+    monkeypatch.setattr(client, "request", lambda *call: sent.append(call[2]["queries"]) or send(*call))
+    found = client.predict(["CCO", "CCN"], task="retro", n=2, max_len=12, within=50.0)
+    assert sent == [["CCO"], ["CCN"]] and [result.query for result in found] == ["CCO", "CCN"]
+    client.predict(["CCO", "CCN"], task="retro", n=2, max_len=12, within=None)
+    assert sent[2:] == [["CCO", "CCN"]]
+
+
 def test_a_beam_under_way_at_the_deadline_is_abandoned_and_the_greedy_answer_comes(engines: dict[str, Engine]) -> None:
     stalled = Stalled(engines["retro"])
     with serving({"retro": stalled}) as service:

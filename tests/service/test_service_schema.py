@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+from dataclasses import fields
 
 import pytest
+from paths import ROOT
 from serving import Running, serving
 
 from chemspec.engine.engine import Engine
+from chemspec.settings import DecodeSettings
 
 pytest.importorskip("fastapi")
 
@@ -29,6 +33,13 @@ def test_the_document_names_every_route_and_every_refusal(running: Running) -> N
     assert all(
         one["content"]["application/json"]["schema"] == problem for code, one in refusals.items() if code != "200"
     )
+
+
+def test_the_guide_names_the_fields_that_are_no_settings_and_those_that_are_missing(running: Running) -> None:
+    document = running.send("GET", "/openapi.json")[1]
+    taken = set(document["components"]["schemas"]["Question"]["properties"])
+    (row,) = re.findall(r"`POST /v1/predict`.*", (ROOT / "assets/docs/service.md").read_text(encoding="utf-8"))
+    assert taken ^ {field.name for field in fields(DecodeSettings)} == {*re.findall(r"`(\w+)`", row), "queries"}
 
 
 @pytest.mark.slow  # some thousand requests
