@@ -24,7 +24,7 @@ SECONDS = 0.2  # of processor time for one atom map
 NO_CLASS = "No known class"  # where atoms cannot come from where they seem to
 OPENED = "an aromatic ring would have to open"
 # Families that may break carbon-carbon bonds or open an aromatic ring, and are looked for before rings that close.
-_REBUILD = {"annulation", "cleavage", "cycloaddition", "metathesis", "rearrangement"}
+_REBUILD = {"annulation", "cleavage", "cycloaddition", "metathesis", "rearrangement", "ritter"}
 # Families that may make any carbon-carbon bond: several at once, or nothing is known of them.
 _ANY_CARBON_BOND = {"bond", "other", "ring", "click", "strecker", "mannich", "ugi", "carbonylation"}
 # Canonical SMILES of solvents, bases and ligands, which seldom give atoms.
