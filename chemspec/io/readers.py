@@ -71,7 +71,7 @@ def stream_queries(path: Path, column: str = "", task: Task | None = None, note:
     """Yield the query texts of a file of any size, one per row; FileError if it or its column is missing or unreadable.
 
     The file is `.csv`, `.tsv` or `.xlsx` with a header, `.parquet`, `.sdf`, `.rdf`, `.mol`, `.rxn`, `.cdxml` or `.ket`,
-    or any other text with one query per line (what follows a SMILES in a .smi is its title) or with structures like those
+    or any other text with one query per line (in a `.smi` a SMILES and its title) or with structures like those
     of these files; all but parquet also as `.gz`. The column is a name, or two as "a>>b" for the sides of a reaction;
     empty takes the only one, or one (or two) with a usual name for the task. If that choice is ambiguous, `note` is
     called with a message on which column is read.
