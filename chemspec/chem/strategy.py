@@ -24,7 +24,7 @@ SECONDS = 0.2  # of processor time for one atom map
 NO_CLASS = "No known class"  # where atoms cannot come from where they seem to
 OPENED = "an aromatic ring would have to open"
 # Families that may break carbon-carbon bonds or open an aromatic ring, and are looked for before rings that close.
-_REBUILD = {"annulation", "cleavage", "cycloaddition", "metathesis", "rearrangement"}
+_REBUILD = {"annulation", "cleavage", "cycloaddition", "metathesis", "rearrangement", "ritter"}
 # Families that may make any carbon-carbon bond: several at once, or nothing is known of them.
 _ANY_CARBON_BOND = {"bond", "other", "ring", "click", "strecker", "mannich", "ugi", "carbonylation"}
 # Canonical SMILES of solvents, bases and ligands, which seldom give atoms.
@@ -333,6 +333,7 @@ def _rules() -> tuple[Rule, ...]:
 
 
 ACYL = ("CC(=O)O", "O=C(O)C(F)(F)F", "CO", "CCO")  # leaving groups whose words mean that an acyl group is bound to them
+_ALKYL = ("C", "CC", "Cc1ccccc1")  # which leave heteroatoms; a longer chain is no leaving group of its carbon atom
 _METALS = {"Si": "silyl", "Sn": "stannane", "Zn": "zinc", "Mg": "Grignard", "Li": "lithium"}
 
 
@@ -344,7 +345,10 @@ def describe_leaving_groups(match: AtomMap, left: Any) -> str:
         plain = Chem.MolToSmiles(mol) if mol is not None else ""
         if plain in ("CCC", "CC(C)C") and not _is_branched(match, part):
             plain = ""
-        if plain in ACYL and not _was_acyl(match, part):
+        held = {far for atom in part for far in match.left.bonds[atom]} - set(part)
+        if plain in ACYL and not _is_acyl(match, held):
+            plain = ""
+        if plain in _ALKYL and any(match.left.kinds[atom][0] == 6 for atom in held):
             plain = ""
         metals = {left.GetAtomWithIdx(atom).GetSymbol() for atom in part} & set(_METALS)
         if plain == "O":
@@ -361,9 +365,8 @@ def _is_branched(match: AtomMap, part: Sequence[int]) -> bool:
     )
 
 
-def _was_acyl(match: AtomMap, part: Sequence[int]) -> bool:
-    """Return whether what leaves was bound to an acyl group, as in an anhydride or ester."""
-    held = {far for atom in part for far in match.left.bonds[atom]} - set(part)
+def _is_acyl(match: AtomMap, held: Collection[int]) -> bool:
+    """Return whether atoms that held what leaves are of an acyl group, as in an anhydride or ester."""
     return any(
         order == 2 and match.left.kinds[oxygen][0] == 8
         for atom in held

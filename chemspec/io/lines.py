@@ -5,6 +5,9 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
 import chemspec.chem as chem
+from chemspec.chem.read.flask import JOINED, read_flask
+from chemspec.chem.read.values import Molecules
+from chemspec.chem.traced_text import TracedText
 from chemspec.io import columns
 
 
@@ -39,10 +42,10 @@ def is_structure_file(head: Iterable[str]) -> bool:
     return any(map(_COUNTS.match, lines))
 
 
-def read_list(lines: Iterable[str]) -> Iterator[str]:
+def read_list(lines: Iterable[str], *, titled: bool = False) -> Iterator[str]:
     """Yield the queries of a list without comments and heading, a SMILES before its identifier; blank lines stay.
 
-    Those at the end do not.
+    Those at the end do not. In a `titled` list what follows a SMILES is its title, whatever molecule that names.
     """
     blank: list[str] = []
     is_first = True
@@ -53,7 +56,7 @@ def read_list(lines: Iterable[str]) -> Iterator[str]:
             yield from blank
             blank.clear()
             if not (is_first and _is_heading(line)):
-                yield _smiles_first(line)
+                yield _without_reactant(_smiles_first(line)) if titled else _smiles_first(line)
             is_first = False
 
 
@@ -68,6 +71,15 @@ def _smiles_first(line: str) -> str:
     if len(words) < 2 or not _IDENTIFIER.fullmatch(words[0]) or chem.is_valid(words[0]) or not chem.is_valid(words[1]):
         return line
     return " ".join((words[1], words[0], *words[2:]))
+
+
+def _without_reactant(line: str) -> str:
+    """Return a line without its title if that would be read as a further reactant, such as the name of the product."""
+    smiles, *title = line.split(maxsplit=1)
+    if not title or title[0][0] in "|,;+&" or not chem.is_valid(smiles) or any(map(chem.is_valid, title[0].split())):
+        return line
+    read = read_flask(TracedText.of(line), is_target=False)
+    return line if isinstance(read, Molecules) and JOINED not in read.notes else smiles
 
 
 def look_ahead(lines: Iterable[str], count: int = HEAD) -> tuple[list[str], Iterator[str]]:

@@ -23,7 +23,8 @@ from chemspec.tasks import about_reactions
 from chemspec.types import Tell, ignore
 
 TABLES = (".csv", ".tsv", ".tab")
-TEXTS = (".smi", ".smiles", ".txt")
+TITLED = (".smi", ".smiles")  # a SMILES and its title per line
+TEXTS = (*TITLED, ".txt")
 ENDINGS = (*TABLES, *TEXTS, ".parquet", ".gz", ".xlsx", *structures.ENDINGS)  # all supported endings
 _REACTION_ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # in a line that is a whole reaction
 UNSUPPORTED = frozenset(
@@ -70,7 +71,7 @@ def stream_queries(path: Path, column: str = "", task: Task | None = None, note:
     """Yield the query texts of a file of any size, one per row; FileError if it or its column is missing or unreadable.
 
     The file is `.csv`, `.tsv` or `.xlsx` with a header, `.parquet`, `.sdf`, `.rdf`, `.mol`, `.rxn`, `.cdxml` or `.ket`,
-    or any other text with one query per line (the parser drops a name after the SMILES) or with structures like those
+    or any other text with one query per line (in a `.smi` a SMILES and its title) or with structures like those
     of these files; all but parquet also as `.gz`. The column is a name, or two as "a>>b" for the sides of a reaction;
     empty takes the only one, or one (or two) with a usual name for the task. If that choice is ambiguous, `note` is
     called with a message on which column is read.
@@ -103,7 +104,8 @@ def stream_queries(path: Path, column: str = "", task: Task | None = None, note:
             elif column:
                 raise FileError(f"{path} has no columns (only tables and .parquet do); leave --column out")
             else:
-                yield from lists.read_list(line.rstrip("\r\n") for line in _refuse_binary(lines, path))
+                texts = (line.rstrip("\r\n") for line in _refuse_binary(lines, path))
+                yield from lists.read_list(texts, titled=bool(ending) and ending[0] in TITLED)
     except FileError:
         raise
     except (OSError, ValueError, EOFError, zlib.error) as error:

@@ -24,7 +24,7 @@ from chemspec.io import columns as column_names
 from chemspec.io import lines as smiles_lists
 from chemspec.io import spreadsheets, structures
 from chemspec.io.lines import FileError, split_lines
-from chemspec.io.readers import TABLES, TEXTS, decode_text, decompress, read_table
+from chemspec.io.readers import TABLES, TEXTS, TITLED, decode_text, decompress, read_table
 from chemspec.plan import stock
 from chemspec.settings import Task
 from chemspec.system.forked import limit_process
@@ -94,7 +94,7 @@ def read_upload(raw: bytes, name: str) -> Sheet:
         return _make_sheet(map(json.loads, lines), header=True)
     if ending in TABLES:
         return _make_sheet(read_table(text, ending, "the file"))
-    queries = smiles_lists.read_list(split_lines(text.rstrip()))
+    queries = smiles_lists.read_list(split_lines(text.rstrip()), titled=ending in TITLED)
     return _make_sheet(iter([[""], *([query] for query in queries)]), header=True)
 
 

@@ -31,7 +31,7 @@ NEAR = 0.7  # similarity from which the conditions of one precedent are right as
 MAX_ROWS_FOR_CONDITIONS = 400  # maximum number of reactions read for them
 WORK_UP = frozenset(("O", "[Cl-]", "[Na+]", "[NH4+]", "Cl", "CCOC(C)=O", "ClCCl", "CCOCC", "CCCCCC"))
 CACHE_SIZE = 2000  # results
-SUBSTRATE_ATOMS = 15  # heavy atoms from which an aromatic reagent without a name is a starting material
+SUBSTRATE_ATOMS = 9  # heavy atoms from which an aromatic reagent without a name is a starting material
 _HALOGENS = {"F", "Cl", "Br", "I"}
 COPPER_IODIDE = ("I[Cu]I", "[I][Cu][I]")  # copper(II) iodide, as RDKit's versions write it
 
@@ -272,7 +272,7 @@ def _without_mining_errors(reagents: str, product: str) -> str:
 def _is_substrate(smiles: str) -> bool:
     """Return whether a recorded reagent is rather a starting material: large, aromatic, uncharged and without a name.
 
-    So are 1 % of the recorded reagent sets; phosphines and other ligands stay.
+    So are parts of 2 % of the recorded reagent sets; phosphines and other ligands stay.
     """
     bare = re.sub(r"\[(?:nH|C@@?H?)\]", "C", smiles)
     if "P" in bare or "[" in bare or "c" not in bare or chem.heavy_atoms(smiles) < SUBSTRATE_ATOMS:

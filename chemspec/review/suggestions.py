@@ -79,8 +79,9 @@ class Suggestion:
         if not self.alternatives or self.task == "forward":
             return self.geometry
         leaving = self.step.leaving if self.step else ""
+        ring = self.step is not None and str(self.step.key[0]).startswith("ring")  # which loses several groups at once
         words = dict.fromkeys(
-            step.leaving for _, step in self.alternatives if step and step.leaving not in ("", leaving)
+            step.leaving for _, step in self.alternatives if step and not ring and step.leaving not in ("", leaving)
         )
         count = len(self.alternatives)
         return f"also as {', '.join(list(words)[:3])}" if words else f"{count} similar answer{'s' * (count > 1)}"

@@ -72,6 +72,7 @@ TABLE = b"id,smiles\n1,CCO\n2,\n"
         ("A.CSV.GZ", gzip.compress(TABLE, mtime=0), ("id", "smiles"), (("1", "CCO"), ("2", ""))),
         ("../../a.tsv", b"a\tb\nC\t\n", ("a", "b"), (("C", ""),)),
         ("<script>.smi", b"CCO ethanol\n\nCC\n", ("",), (("CCO ethanol",), ("",), ("CC",))),
+        ("a.smiles", b"CCO.CC(=O)O ethyl acetate\n", ("",), (("CCO.CC(=O)O",),)),  # the product, not a reactant
         ("a.txt", b"CCO\r\nCC", ("",), (("CCO",), ("CC",))),
         ("a.parquet", parquet_of(id=[1, 2], s=["CCO", None]), ("id", "s"), (("1", "CCO"), ("2", ""))),
         ("a.parquet.gz", gzip.compress(parquet_of(s=['a,"b"\n']), mtime=0), ("s",), (('a,"b"\n',),)),

@@ -163,3 +163,4 @@ def test_what_text_mining_took_for_a_reagent_is_none() -> None:
     assert in_words(_without_mining_errors(f"{cupric}.{salt}", "CCN")) == "K₂CO₃, CuI"
     assert in_words(_without_mining_errors(f"{cupric}.[Na+]", "CCN")) == "CuI, NaI"
     assert _without_mining_errors("", "CCN") == ""
+    assert _without_mining_errors("CCN(CC)c1ccccc1.N#Cc1cnc(O)cc1O", "CCN") == "CCN(CC)c1ccccc1"  # one has a name

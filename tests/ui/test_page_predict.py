@@ -103,6 +103,12 @@ def test_answers_that_are_one_idea_share_a_card() -> None:
     assert found[0].probability == pytest.approx(2 * found[1].best.probability)
 
 
+def test_similar_answers_of_a_ring_synthesis_are_only_counted() -> None:
+    answers = ["CC(=O)CC(C)=O.NNc1ccccc1", "CC#CC(C)=O.NNc1ccccc1"]
+    (card,) = suggestions.group_answers("retro", "Cc1cc(C)n(-c2ccccc2)n1", result(*map(canonical, answers)))
+    assert (card.name, card.also) == ("Pyrazole synthesis", "1 similar answer")
+
+
 @pytest.mark.parametrize(("task", "query", "answer", "problem"), table("ui/isotope_labels"))
 def test_isotope_labels_are_watched(task: Any, query: str, answer: str, problem: str) -> None:
     (card,) = suggestions.group_answers(task, canonical(query), result(canonical(answer)))
