@@ -161,6 +161,8 @@ def test_what_the_forward_model_denies_it_is_asked_about_with_proposed_reagents(
     asked = len(forward.asked), len(reagents.asked)
     plan(AMIDE, models, stock(tmp_path))
     assert (len(forward.asked), len(reagents.asked)) == asked, "what is known is not asked again"
+    without = plan(AMIDE, models, stock(tmp_path), PlanSettings(depth=8, avoid=("CCN(CC)CC",)))
+    assert not any(node.step.reagents for route in without.routes for node in route.steps if node.step)
 
 
 def test_without_a_route_the_closest_is_shown(tmp_path: Path) -> None:
