@@ -128,8 +128,8 @@ class Plan:
     def effort(self) -> str:
         """What the models did for the search, in words."""
         counts = self.counts
-        text = f"{_count(self.expansions, 'molecule')} expanded, {counts.molecules} of them decoded now, "
-        text += f"the others known; {_count(counts.checks, 'step')} checked"
+        text = f"{_count(self.expansions, 'molecule')} expanded ({counts.molecules} decoded now, "
+        text += f"{max(0, self.expansions - counts.molecules)} from the cache); {_count(counts.checks, 'step')} checked"
         text += f"; {_count(counts.calls, 'call')} of the models, {counts.seconds:.1f} s"
         if counts.passes:
             text += f"; {counts.tokens / counts.passes:.2f} tokens a pass (standard decoding: 1)"
