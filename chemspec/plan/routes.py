@@ -247,9 +247,9 @@ def find_evidence(routes: Sequence[Route], index: Precedents | None) -> Evidence
 def _precedents_of(node: Node, avoid: tuple[str, ...], index: Precedents) -> Found:
     """Return the precedents of the step that forms a molecule, without conditions that are to be avoided."""
     assert node.step
-    found = index.find(".".join(node.step.reactants), node.smiles)
-    allowed = (entry for entry in found.conditions if not need_avoided(entry.reagents.split("."), avoid))
-    return replace(found, conditions=tuple(allowed))
+    precedents = index.find(".".join(node.step.reactants), node.smiles)
+    allowed = (entry for entry in precedents.conditions if not need_avoided(entry.reagents.split("."), avoid))
+    return replace(precedents, conditions=tuple(allowed))
 
 
 def step_class(node: Node) -> str:
