@@ -111,6 +111,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         return None
     with rdBase.BlockLogs():
         left, right = mol_from_smiles(reactants), mol_from_smiles(product)
+        _keep_carbonyl_of_acid(match, left, right)
         ranks = list(Chem.CanonicalRankAtoms(right, breakTies=False, includeChirality=False))
         if (mitsunobu := has_mitsunobu_reagents(left)) or ("@" in product and all(match.given)):
             take_oxygen_of_acid(match, right, None if mitsunobu else changed_centres(match, left, right)[0])
@@ -166,6 +167,17 @@ def _map(reactants: str, product: str) -> AtomMap | None:
         return carbon_bonds, len(split), core.cost()
 
     return min([match, *filter(None, cores)], key=effort)
+
+
+def _keep_carbonyl_of_acid(match: AtomMap, left: Any, right: Any) -> None:
+    """Map the carbonyl group of an amide to that of the acid; the map may have that of a formamide, as cheap."""
+    acids = {hit[0]: hit[1:3] for hit in left.GetSubstructMatches(fixed_pattern("[#6]-[CX3](=O)-[O,Cl]"))}
+    formyl = {hit[0] for hit in left.GetSubstructMatches(fixed_pattern("[CX3H1](=O)-[NX3]"))}
+    for rest, carbon, oxygen, _ in right.GetSubstructMatches(fixed_pattern("[#6]-[CX3](=O)-[NX3]")):
+        carbonyl = acids.get(match.origin[rest], ())
+        if match.origin[carbon] in formyl and carbonyl and match.target[carbonyl[0]] < 0:
+            match.pair(carbon, carbonyl[0])
+            match.pair(oxygen, carbonyl[1])
 
 
 def _map_core(reactants: str, product: str, aside: frozenset[str]) -> AtomMap | None:

@@ -66,7 +66,7 @@ def import_checkpoint(
 
 @command("evaluate", "Models")
 def evaluate_model(
-    task: str,
+    task: str = "",
     model: str = "",
     *,
     settings: EvaluationSettings,

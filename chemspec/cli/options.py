@@ -84,12 +84,19 @@ def build_decode_settings(decoder: str, n: int, exact: bool, drafter: str = "aut
     return settings.decode_settings(DECODERS.load(decoder), n, exact=exact, remedy="add --relaxed", **others)
 
 
+def require_model(task: str, model: str) -> None:
+    """Raise ValueError if neither a task nor a model is given."""
+    if not task and not model:
+        raise ValueError(f"choose a task: --task {tasks.task_questions()}, or choose a model with --model")
+
+
 def load_engine(task: str, model: str, **options: Any) -> Engine:
     """Load the requested model, or the task's default."""
     from chemspec.engine.engine import Engine
 
+    require_model(task, model)
     task_name = tasks.check_task(task) if task else None
-    engine = Engine.load(model or task_name or tasks.check_task(task), task=task_name, **options)
+    engine = Engine.load(model or task, task=task_name, **options)
     if engine.confidence_problem:
         console.print_note(f"no confidence: {engine.confidence_problem}")
     return engine

@@ -43,8 +43,7 @@ class QuerySource:
     column: str = ""
 
     def __post_init__(self) -> None:
-        if not self.task and not self.model:
-            raise ValueError(f"choose a task: --task {questions.task_questions()}, or choose a model with --model")
+        opt.require_model(self.task, self.model)
 
     def read(self) -> tuple[list[str], bool]:
         """Return the queries, and whether they are many enough for a progress bar."""

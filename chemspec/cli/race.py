@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
@@ -13,7 +13,9 @@ from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.io import tables
 from chemspec.replay import terminal, timing
+from chemspec.settings import DecodeSettings
 from chemspec.terminal import console
+from chemspec.terminal.documented_options import FieldsOf
 
 COLUMNS = {
     "": "{name}",
@@ -52,8 +54,8 @@ def race_decoders(
     task: str = "",
     model: str = "",
     n: int = 1,
-    drafter: str = opt.DEFAULT.drafter,
     *,
+    drafting: Annotated[dict[str, Any], FieldsOf(DecodeSettings, ["drafter", "drafting"])],
     runtime: opt.Runtime,
     replay: Replay,
 ) -> dict[str, Any]:
@@ -67,7 +69,7 @@ def race_decoders(
     if replay.out and n > 1:
         raise ValueError("the picture shows greedy decoding; leave out -n")
     engine = runtime.load(task or ("" if model else "forward" if "." in smiles else "retro"), model)
-    settings = opt.build_decode_settings("auto", n, exact=True, drafter=drafter)
+    settings = opt.build_decode_settings("auto", n, exact=True, **drafting)
     modes = timing.standard_of(settings), settings
     rounds = timing.alternate_runs(modes, lambda setting, _: engine.predict(smiles, setting))
     for result in (runs[0] for runs in rounds if runs[0].status != "ok"):
@@ -81,7 +83,7 @@ def race_decoders(
         console.print_sentence(f"{engine.task}: {smiles}")
         terminal.play_lanes(console.answers, lanes)
         console.print_line("")
-    statistics, conclusion = timing.race_statistics(rounds), timing.race_conclusion(rounds)
+    statistics, conclusion = timing.race_statistics(rounds), timing.race_conclusion(rounds, terminal=True)
     console.print_table(tables.terminal(COLUMNS, statistics))
     console.print_sentence(conclusion)
     if replay.out:

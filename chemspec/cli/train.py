@@ -79,7 +79,7 @@ def average_weights(models: list[Path], out: Path) -> None:
 
 @command("calibration", "Models", train)
 def measure_calibration(
-    task: str, model: str = "", *, settings: CalibrationSettings, keep_numbers: bool = False, threads: int = 0
+    task: str = "", model: str = "", *, settings: CalibrationSettings, keep_numbers: bool = False, threads: int = 0
 ) -> dict[str, Any]:
     """Calibrate a model's probabilities on validation data, and store the calibration."""
     from chemspec.evaluation.calibration import calibrate_model
@@ -98,7 +98,7 @@ def measure_calibration(
 
 @command("distil", "Drafters", train)
 def distil_model(
-    task: str, model: str = "", *, settings: DistilSettings, threads: int = 0, device: str = "auto"
+    task: str = "", model: str = "", *, settings: DistilSettings, threads: int = 0, device: str = "auto"
 ) -> dict[str, Any]:
     """Decode training queries greedily with the target model, as training data of drafters; resumable."""
     from chemspec.train.distil import write_distilled_pairs
@@ -117,8 +117,6 @@ def calibrate_drafters(
     """Fit a model's drafters to its training data; fewer passes, same predictions."""
     from chemspec.train.fit_drafters import fit_drafters
 
-    if not task and not model:
-        raise ValueError("give --model or --task")
     engine = opt.load_engine(task, model, threads=threads)
     report = fit_drafters(engine, settings, tell=console.print_note)
     console.print_note(f"{engine.folder / 'drafting.json'}: {report['nodes']} contexts")

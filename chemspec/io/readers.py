@@ -32,9 +32,18 @@ UNSUPPORTED = frozenset(
 )
 
 
-def read_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = ignore) -> list[str]:
+class QueryList(list[str]):
+    """Query texts, one per row of a file, with the names and cells of its other columns; parquet files have none."""
+
+    def __init__(self, texts: Iterable[str], columns: Sequence[str] = (), cells: Sequence[Sequence[str]] = ()) -> None:
+        super().__init__(texts)
+        self.columns, self.cells = columns, cells
+
+
+def read_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = ignore) -> QueryList:
     """Return the query texts of a file, one per row; see `stream_queries`."""
-    return list(stream_queries(path, column, task, note))
+    names, *rows = _stream_rows(path, column, task, note)
+    return QueryList((row[0] for row in rows), names, [row[1:] for row in rows])
 
 
 def read_given_texts(
@@ -76,6 +85,11 @@ def stream_queries(path: Path, column: str = "", task: Task | None = None, note:
     empty takes the only one, or one (or two) with a usual name for the task. If that choice is ambiguous, `note` is
     called with a message on which column is read.
     """
+    yield from (row[0] for row in islice(_stream_rows(path, column, task, note), 1, None))
+
+
+def _stream_rows(path: Path, column: str, task: Task | None, note: Tell) -> Iterator[list[str]]:
+    """Yield the names of the other columns, then for each row its query text and the cells of these columns."""
     if path.is_dir():
         raise FileError(f"{path} is a folder; give one file (`chemspec predict --ray` takes all files of a folder)")
     if not path.is_file():
@@ -85,7 +99,8 @@ def stream_queries(path: Path, column: str = "", task: Task | None = None, note:
         raise FileError(f"{path}: files that end in {suffixes[-1]} are not read; give one of {' '.join(ENDINGS)}")
     try:
         if suffixes[-1:] == [".parquet"]:
-            yield from _read_parquet(path, column, task, note)
+            yield []
+            yield from ([query] for query in _read_parquet(path, column, task, note))
             return
         zipped = suffixes[-1:] == [".gz"]
         ending = (suffixes[:-1] if zipped else suffixes)[-1:]
@@ -99,13 +114,18 @@ def stream_queries(path: Path, column: str = "", task: Task | None = None, note:
             elif (ending and ending[0] in structures.ENDINGS) or lists.is_structure_file(head):
                 rows = structures.read_structure_rows("".join(lines), path, note)
             if rows is not None:
-                indices = _choose_columns(next(rows), column, path, task, note)
-                yield from (columns.query_of_row(row, indices) for row in rows)
+                header = next(rows)
+                indices = _choose_columns(header, column, path, task, note)
+                others = [index for index in range(len(header)) if index not in indices]
+                yield [header[index] for index in others]
+                for row in rows:
+                    yield [columns.query_of_row(row, indices), *(row[index] for index in others)]
             elif column:
                 raise FileError(f"{path} has no columns (only tables and .parquet do); leave --column out")
             else:
                 texts = (line.rstrip("\r\n") for line in _refuse_binary(lines, path))
-                yield from lists.read_list(texts, titled=bool(ending) and ending[0] in TITLED)
+                yield []
+                yield from ([text] for text in lists.read_list(texts, titled=bool(ending) and ending[0] in TITLED))
     except FileError:
         raise
     except (OSError, ValueError, EOFError, zlib.error) as error:

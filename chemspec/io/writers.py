@@ -8,16 +8,16 @@ import json
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from chemspec.io import crashes
-from chemspec.io.readers import FileError
+from chemspec.io.readers import FileError, QueryList
 from chemspec.io.receipts import add_receipt
-from chemspec.io.spreadsheets import csv_row, single_line
+from chemspec.io.spreadsheets import csv_row, escape_formula, single_line
 from chemspec.metrics import count_savings
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
@@ -73,7 +73,8 @@ def predict_file(
     The file is `.csv`, `.jsonl` or `.parquet` (converted from a temporary `.jsonl` at the end). Rows already in `out`
     are kept; an incomplete last row is redone. Rows are flushed to disk every few batches, which is the most that an
     interruption loses. A query on which the model fails, or the process has crashed twice (see `crashes`), gets the
-    status "failed" without affecting others.
+    status "failed" without affecting others. A `.csv` begins with the other columns of a `QueryList`, and rows of a
+    `.jsonl` have them as `columns`.
 
     Every row of a `.jsonl` may have a receipt, and rows of a `.csv` or of a `.jsonl` without receipts a review.
     `every`: number of queries between two writes; 0: a few batches. `progress` is called with the number of queries
@@ -87,6 +88,9 @@ def predict_file(
         stamp["review"] = list(review.columns)
     if receipts:
         stamp["receipts"] = True
+    table = queries if isinstance(queries, QueryList) and journal == out else QueryList(queries)
+    if table.columns:
+        stamp["columns"] = _unique_names(table.columns, csv_header(stamp))
     try:
         counts = _resume_file(journal, queries, stamp)
         done = counts.total()
@@ -101,7 +105,9 @@ def predict_file(
                     log.record(done, len(part))
                     report = partial(_report_more, progress, done, len(queries))
                     results = predict_isolating_failures(engine, part, settings, report)
-                _append_lines(file, _format_rows(results, engine, settings, journal, review, receipts=receipts))
+                rows = table.cells[done : done + len(results)] or [()] * len(results)
+                cells = [dict(zip(stamp.get("columns", ()), row, strict=False)) for row in rows]
+                _append_lines(file, _format_rows(results, cells, engine, settings, journal, review, receipts=receipts))
                 counts.update(result.status for result in results)
                 written(results)
                 done += len(results)
@@ -153,11 +159,22 @@ def predict_isolating_failures(
         return [result for query in queries for result in predict_isolating_failures(engine, [query], settings)]
 
 
-def csv_header(n: int, *, votes: bool = False, review: Sequence[str] = ()) -> list[str]:
-    """Return the header of a CSV with `n` predictions per query, votes with augmentation, and columns of a review."""
-    names = ("smiles", "log_prob", *(("votes",) if votes else ()), *review)
-    answers = [f"{name}_{i}" for i in range(1, n + 1) for name in names]
-    return ["query", "status", "message", *answers, "passes", "tokens", "seconds"]
+def csv_header(stamp: Mapping[str, Any]) -> list[str]:
+    """Return the header of a CSV: columns of the input, `n` predictions, votes with `augment`, columns of a review."""
+    names = ("smiles", "log_prob", *(("votes",) if "augment" in stamp else ()), *stamp.get("review", ()))
+    answers = [f"{name}_{i}" for i in range(1, stamp["n"] + 1) for name in names]
+    return [*stamp.get("columns", ()), "query", "status", "message", *answers, "passes", "tokens", "seconds"]
+
+
+def _unique_names(names: Sequence[str], taken: Sequence[str]) -> list[str]:
+    """Return names of input columns: of those that are taken, here or before, with a prefix."""
+    unique: list[str] = []
+    for position, name in enumerate(names, 1):
+        name = escape_formula(single_line(name)) or f"column {position}"
+        while name in taken or name in unique:
+            name = f"input_{name}"
+        unique.append(name)
+    return unique
 
 
 def result_document(result: DecodeResult) -> dict[str, Any]:
@@ -199,6 +216,7 @@ def _full_message(result: DecodeResult) -> str:
 
 def _format_rows(
     results: Sequence[DecodeResult],
+    cells: Sequence[dict[str, str]],
     engine: Engine,
     settings: DecodeSettings,
     journal: Path,
@@ -208,18 +226,19 @@ def _format_rows(
 ) -> Iterator[str]:
     stamp = settings_stamp(engine.digest, engine.dtype, settings)
     reviews = review.make(results) if review else [({}, [])] * len(results)
-    for result, (document, answer_cells) in zip(results, reviews, strict=True):
+    for result, (document, answer_cells), given in zip(results, reviews, cells, strict=True):
         if journal.suffix.lower() == ".csv":
-            yield _csv_line(result, settings, answer_cells, len(review.columns) if review else 0)
+            line = _csv_cells(result, settings, answer_cells, len(review.columns) if review else 0)
+            yield csv_row([*(escape_formula(single_line(cell)) for cell in given.values()), *line])
             continue
-        row = result_document(result) | ({"review": document} if review else {})
+        row = result_document(result) | ({"columns": given} if given else {}) | ({"review": document} if review else {})
         row = add_receipt(row, result, engine, stamp) if receipts else row
         yield json.dumps(row) + "\n"  # ASCII avoids problems with line ends and encodings
 
 
-def _csv_line(
+def _csv_cells(
     result: DecodeResult, settings: DecodeSettings, answer_cells: Sequence[Sequence[str]], columns: int
-) -> str:
+) -> list[Any]:
     cells: list[Any] = [single_line(result.query), result.status, single_line(_full_message(result))]
     for rank in range(settings.n):
         answer = result.hypotheses[rank] if rank < len(result.hypotheses) else None
@@ -228,31 +247,30 @@ def _csv_line(
             cells.append(answer.vote.spellings if answer and answer.vote else "")
         cells += map(single_line, answer_cells[rank]) if answer and answer_cells else [""] * columns
     counts = count_savings(result)
-    return csv_row([*cells, counts.passes, counts.tokens, f"{result.trace.seconds:.4f}"])
+    return [*cells, counts.passes, counts.tokens, f"{result.trace.seconds:.4f}"]
 
 
 def _resume_file(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -> Counter[str]:
     """Return the number of rows by status in an existing file; creates the file if there is none."""
     side = journal.with_name(journal.name + ".settings.json")
-    header = ""
-    if journal.suffix.lower() == ".csv":
-        header = csv_row(csv_header(stamp["n"], votes="augment" in stamp, review=stamp.get("review", ())))
     if not journal.exists() or journal.stat().st_size == 0:
         side.write_text(json.dumps(stamp, sort_keys=True), encoding="utf-8")
-        journal.write_bytes(header.encode())
+        _write_header(journal, stamp)
         return Counter()
     try:
         stored = json.loads(side.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         message = f"{journal} exists, but its settings are unknown ({side.name} is missing)"
         raise FileError(f"{message}; choose another name or remove it") from error
+    if "columns" not in stored:
+        stamp.pop("columns", None)  # a file of an earlier version goes on without them
     check_same_settings(stored, stamp, journal)
     raw = journal.read_bytes()
     whole = raw[: raw.rfind(b"\n") + 1]
     if len(whole) < len(raw):  # the last line is incomplete
         os.truncate(journal, len(whole))
     if not whole:
-        journal.write_bytes(header.encode())
+        _write_header(journal, stamp)
         return Counter()
     rows = _read_rows(whole, journal)
     if len(rows) > len(queries):
@@ -263,6 +281,10 @@ def _resume_file(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -
             message = f"{journal}: row {number} is {query!r}, the input has {expected!r}"
             raise FileError(f"{message}; it belongs to another input")
     return Counter(status for _, status in rows)
+
+
+def _write_header(journal: Path, stamp: Mapping[str, Any]) -> None:
+    journal.write_text(csv_row(csv_header(stamp)) if journal.suffix.lower() == ".csv" else "", "utf-8")
 
 
 def check_same_settings(stored: dict[str, Any], requested: dict[str, Any], where: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -69,7 +69,7 @@ def to_png(route: Route, title: str = "", evidence: Evidence = MappingProxyType(
 def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> Picture:
     """Lay out a tree: the longest branch is a straight line, others join it from below."""
     colours = DARK if dark else LIGHT
-    root = _block(route.root, route.numbers, evidence, colours, dark=dark)
+    root = _block(route.root, route, evidence, colours, dark=dark)
     widths: dict[int, float] = defaultdict(float)  # of columns of molecules, which have even numbers
     _measure_columns(root, 0, widths)
     lefts = {
@@ -116,18 +116,18 @@ def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> 
     return Picture(round(wide), round(high), tuple(items), description=description)
 
 
-def _block(node: Node, numbers: Mapping[str, int], evidence: Evidence, colours: _Colours, *, dark: bool) -> _Block:
+def _block(node: Node, route: Route, evidence: Evidence, colours: _Colours, *, dark: bool) -> _Block:
     """Build a molecule with all that leads to it."""
-    children = tuple(_block(child, numbers, evidence, colours, dark=dark) for child in node.branches)
+    children = tuple(_block(child, route, evidence, colours, dark=dark) for child in node.branches)
     molecule, size = _drawing(node.smiles, dark=dark)
     over: tuple[Text, ...] = ()
     under: tuple[Text, ...] = ()
     caption = _lines(name_of(node.smiles) if molecule.svg else node.smiles, colours.text)
     if node.step:
         over = _lines(
-            f"{numbers[node.smiles]}. {values.step_class(node)}".rstrip(". "), colours.text, WRAP_ARROW, bold=True
+            f"{route.numbers[node.smiles]}. {values.step_class(node)}".rstrip(". "), colours.text, WRAP_ARROW, bold=True
         )
-        under = _lines(values.step_conditions(node, evidence), colours.text, WRAP_ARROW)
+        under = _lines(values.step_conditions(node, evidence, route.avoid), colours.text, WRAP_ARROW)
         doubtful = node.step.round_trip == 0
         fill = colours.unlisted if doubtful else colours.text
         under += tuple((line, fill, doubtful) for line in values.step_percent(node.step).split(", "))

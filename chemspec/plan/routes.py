@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +15,7 @@ from rdkit.Chem import rdFingerprintGenerator
 
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.stoichiometry import strategy_of_step
-from chemspec.plan.constraints import is_intermediate
+from chemspec.plan.constraints import is_intermediate, need_avoided
 from chemspec.plan.expand import Counts, Proposal
 from chemspec.plan.stock import TITLES
 from chemspec.precedents import Found, Precedents, in_words
@@ -51,6 +51,7 @@ class Route:
 
     root: Node  # the target
     group: int = 0  # number of its group of similar routes, from 1, ordered by their best routes
+    avoid: tuple[str, ...] = ()  # substructures (SMARTS) that its conditions do not have either
 
     @property
     def steps(self) -> list[Node]:
@@ -127,8 +128,8 @@ class Plan:
     def effort(self) -> str:
         """What the models did for the search, in words."""
         counts = self.counts
-        text = f"{_count(self.expansions, 'molecule')} expanded, {counts.molecules} of them decoded now, "
-        text += f"the others known; {_count(counts.checks, 'step')} checked"
+        text = f"{_count(self.expansions, 'molecule')} expanded ({counts.molecules} decoded now, "
+        text += f"{max(0, self.expansions - counts.molecules)} from the cache); {_count(counts.checks, 'step')} checked"
         text += f"; {_count(counts.calls, 'call')} of the models, {counts.seconds:.1f} s"
         if counts.passes:
             text += f"; {counts.tokens / counts.passes:.2f} tokens a pass (standard decoding: 1)"
@@ -184,7 +185,7 @@ def group_routes(routes: Sequence[Route]) -> tuple[Route, ...]:
         group = next((k for k, head in enumerate(heads) if _are_similar(route, head)), len(heads))
         if group == len(heads):
             heads.append(route)
-        numbered.append(Route(route.root, group + 1))
+        numbered.append(replace(route, group=group + 1))
     return tuple(numbered)
 
 
@@ -237,14 +238,18 @@ Evidence = Mapping[str, Found]  # precedents by reaction SMILES
 
 def find_evidence(routes: Sequence[Route], index: Precedents | None) -> Evidence:
     """Return the precedents of all steps from an index of patent reactions; empty without one."""
-    steps = {node.step.reaction(node.smiles): node for route in routes for node in route.steps if node.step}
-    return {name: precedents_of(node, index) for name, node in steps.items()} if index else {}
+    steps = {
+        node.step.reaction(node.smiles): (node, route.avoid) for route in routes for node in route.steps if node.step
+    }
+    return {name: _precedents_of(*step, index) for name, step in steps.items()} if index else {}
 
 
-def precedents_of(node: Node, index: Precedents) -> Found:
-    """Return the precedents of the step that forms a molecule."""
+def _precedents_of(node: Node, avoid: tuple[str, ...], index: Precedents) -> Found:
+    """Return the precedents of the step that forms a molecule, without conditions that are to be avoided."""
     assert node.step
-    return index.find(".".join(node.step.reactants), node.smiles)
+    precedents = index.find(".".join(node.step.reactants), node.smiles)
+    allowed = (entry for entry in precedents.conditions if not need_avoided(entry.reagents.split("."), avoid))
+    return replace(precedents, conditions=tuple(allowed))
 
 
 def step_class(node: Node) -> str:
@@ -253,12 +258,13 @@ def step_class(node: Node) -> str:
     return change.name if change else ""
 
 
-def step_conditions(node: Node, evidence: Evidence = MappingProxyType({})) -> str:
+def step_conditions(node: Node, evidence: Evidence = MappingProxyType({}), avoid: tuple[str, ...] = ()) -> str:
     """Return conditions of the step that forms a molecule: recorded ones, those that confirm it, or proposed ones."""
     assert node.step
     if recorded := evidence.get(node.step.reaction(node.smiles), Found()).conditions:
         return recorded[0].text
-    return in_words((node.step.opinion == "agrees" and node.step.added) or node.step.reagents)
+    confirmed = node.step.opinion == "agrees" and not need_avoided(node.step.added.split("."), avoid)
+    return in_words((confirmed and node.step.added) or node.step.reagents)
 
 
 def step_percent(step: Proposal) -> str:

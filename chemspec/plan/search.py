@@ -115,7 +115,8 @@ class RouteSearch:
             candidates = [self._steps_to(item) for item in self._solved_routes(limit, most_seconds)]
             if not any(candidates) and (closest := self._closest_steps()):
                 candidates = [closest]
-            routes = [Route(build_tree(self.target, steps, self.stock.source)) for steps in candidates if steps]
+            trees = [build_tree(self.target, steps, self.stock.source) for steps in candidates if steps]
+            routes = [Route(tree, avoid=self.settings.avoid) for tree in trees]
             if through := self.settings.through:  # the closest may be without it
                 routes = [route for route in routes if route.contains(through)]
             best = rank_routes(routes, self.settings.routes)
@@ -159,7 +160,11 @@ class RouteSearch:
     def _steps_to(self, nodes: Any) -> dict[str, Proposal]:
         reactions = [node.reaction for node in nodes if isinstance(node, AndNode)]
         steps_by_product = {reaction.product.smiles: proposal_of(reaction) for reaction in reactions}
-        return {product: self.expander.with_checks(product, step) for product, step in steps_by_product.items()}
+        checked = {product: self.expander.with_checks(product, step) for product, step in steps_by_product.items()}
+        for product, step in checked.items():
+            if constraints.need_avoided(step.reagents.split("."), self.settings.avoid):
+                checked[product] = replace(step, reagents="")
+        return checked
 
     def _closest_steps(self) -> dict[str, Proposal]:
         """Return the steps of the route with the fewest unavailable heavy atoms, one through the intermediate first."""

@@ -102,9 +102,9 @@ def _contains_key(keys: Keys, key: np.bytes_) -> bool:
 
 
 def stock_mark(smiles: str, stock: Stock) -> str:
-    """Return in which list a molecule is, or that it can be bought, and at which price, if that is known."""
-    if inchikey(smiles) in stock.offers:
-        return ", ".join(filter(None, [BUY, stock.offer(smiles)]))
+    """Return in which list a molecule is, or its offer: a price, a supplier or both."""
+    if offer := stock.offer(smiles):
+        return f"{BUY}, {offer}"
     name = stock.source(smiles)
     return f"{LISTED} {TITLES.get(name, name)}" if name else UNLISTED
 

@@ -61,7 +61,8 @@ def no_savings_reason(saved: Savings, settings: dict[str, Any], batch: int, *, t
     alone = " (--batch-size 1 decodes queries one by one)" if terminal else ""
     in_batch = f" in a batch of {batch}{alone}" if batch > 1 and not width else ""
     hint = "" if drafter == "auto" or not terminal else " (--drafting fixed drafts anyway)"
-    return f"no drafts: on this machine they would not pay{width}{in_batch}{hint}"
+    empty = "" if drafter == "auto" else f"{drafter} proposed none, or "
+    return f"no drafts: {empty}on this machine they would not pay{width}{in_batch}{hint}"
 
 
 def _describe_exactness(settings: dict[str, Any]) -> str:

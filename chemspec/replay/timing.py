@@ -91,16 +91,17 @@ def compare_answers(rounds: Rounds) -> str:
     return "yes, to the last bit" if len(scores) == 1 else "yes, with scores that differ in their last digits"
 
 
-def race_conclusion(rounds: Rounds, *, timed: bool = True) -> str:
+def race_conclusion(rounds: Rounds, *, timed: bool = True, terminal: bool = False) -> str:
     """Return what a race showed as one sentence, with the speed-up if the runs are `timed`.
 
-    Where drafts saved no pass both runs do the same work, and their times differ randomly; then the reason is named.
+    Where drafts saved no pass both runs do the same work and their times differ randomly; the reason is named, for a
+    `terminal` with options that may help.
     """
     standard, drafted = race_statistics(rounds)
     text = f"identical: {compare_answers(rounds)}; {drafted['passes']} pass{'es' * (drafted['passes'] != 1)}"
     if drafted["passes"] == standard["passes"]:
         run = rounds[-1][0]
-        reason = no_savings_reason(count_savings(run), run.trace.settings, batch=1, terminal=False)
+        reason = no_savings_reason(count_savings(run), run.trace.settings, batch=1, terminal=terminal)
         return f"{text}; {reason}" if reason else f"{text} with and without drafts"
     text += f" instead of {standard['passes']}"
     if not timed:

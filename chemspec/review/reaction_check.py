@@ -69,11 +69,11 @@ class ReactionCheck:
             return f"The model cannot judge this reaction: {self.result.message}"
         lead, unlike, what = _SENTENCES.get(self.task, _SET)
         if self.agrees:
-            return f"The model agrees: {what} its first answer"
+            return f"The model agrees: {what} its first prediction"
         if self.rank:
-            return f"{lead}: {what} answer {self.rank} of {self.answers}"
-        near = f"; answer {self.near} is {self.nearly}" if self.near else ""
-        return f"{unlike}: {what} not among its {self.answers} answer{'s' * (self.answers != 1)}{near}"
+            return f"{lead}: {what} prediction {self.rank} of {self.answers}"
+        near = f"; prediction {self.near} is {self.nearly}" if self.near else ""
+        return f"{unlike}: {what} not among its {self.answers} prediction{'s' * (self.answers != 1)}{near}"
 
     def document(self) -> dict[str, Any]:
         """Return the check as a JSON document."""

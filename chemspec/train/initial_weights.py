@@ -1,5 +1,6 @@
 """Initialise a model with the weights of another one, which may be smaller: it begins with the same function."""
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,10 +18,10 @@ BRANCH_OUTPUTS = ("out_proj.weight", "out_proj.bias", "linear2.weight", "linear2
 def copy_initial_weights(model: Transformer, start: Path, tokenizer: Tokenizer) -> None:
     """Copy the weights of the model in `start`.
 
-    Of a deeper model the first layers are copied, as for the "medium" drafter. A wider feed-forward layer (not a gated
-    one) and further layers at the end (of a pre-norm model) leave the function unchanged at first, because what they
-    add has zero output weights. Further tokens at the end of the vocabulary get weights near the mean. Raises
-    ValueError for another vocabulary or architecture.
+    Of a deeper model the first layers are copied, as for the "medium" drafter, with a warning. A wider feed-forward
+    layer (not a gated one) and further layers at the end (of a pre-norm model) leave the function unchanged at first,
+    because what they add has zero output weights. Further tokens at the end of the vocabulary get weights near the
+    mean. Raises ValueError for another vocabulary or architecture.
     """
     loaded = checkpoint.load(start)
     _check_architecture(start, loaded.model.config, model.config)
@@ -41,6 +42,10 @@ def _check_architecture(start: Path, old: ModelConfig, new: ModelConfig) -> None
     is_deepened = new.encoder_layers > old.encoder_layers or new.decoder_layers > old.decoder_layers
     if resized != new or (is_deepened and not new.norm_first):  # a post-norm layer normalises what it passes on
         raise ValueError(f"{start} has another architecture: {old}")
+    if old.encoder_layers > new.encoder_layers or old.decoder_layers > new.decoder_layers:
+        layers = (f"{size.encoder_layers} encoder and {size.decoder_layers} decoder layers" for size in (old, new))
+        remedy = "only the first are copied; a recipe with a deeper preset copies all"
+        warnings.warn(f"{start} has {' and the preset '.join(layers)}: {remedy}", stacklevel=2)
 
 
 def _extend(name: str, old: Tensor | None, initial: Tensor) -> Tensor:

@@ -300,7 +300,7 @@ def test_check_asks_both_models_about_a_reaction() -> None:
 def test_evaluate_scores_a_file_and_goes_on_where_it_stopped() -> None:
     lines = ["product,reactants,reaction_class", "CCO,CCBr.O,1", "CC(=O)NC,CC(=O)O.CN,2", "CC(,C,2"]
     Path("t.csv").write_text("\n".join(lines))
-    words = ("evaluate", "-t", "retro", "--file", "t.csv", "--n", 3, "--out", "p.jsonl", *FAST)
+    words = ("evaluate", "-m", "retro", "--file", "t.csv", "--n", 3, "--out", "p.jsonl", *FAST)
     report = last(call(*words, "--json"))
     assert (report["reactions"], report["refused"], list(report["top"])) == (3, 1, ["1", "2", "3"])
     before = Path("p.jsonl").read_bytes()

@@ -87,6 +87,14 @@ def test_what_is_left_out_and_written_is_said(tmp_path: Path) -> None:
     assert "note: reaction: its reactants and agents are the query" in done.stderr and "r.svg" in done.stderr
 
 
+def test_a_drafter_without_drafts_is_named(tmp_path: Path) -> None:
+    silent = tmp_path / "silent.py"
+    silent.write_text("def propose(source, prefix, most):\n    return []\n")
+    planned, fixed = (call("CCO", "--drafter", f"{silent}:propose", "--drafting", how) for how in ("planned", "fixed"))
+    assert "propose proposed none, or on this machine they would not pay (--drafting fixed" in planned.stdout
+    assert "no drafts: " in fixed.stdout and "would not pay" not in fixed.stdout
+
+
 def test_the_race_needs_none_of_the_app(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("streamlit", "pandas", "altair"):
         monkeypatch.setitem(sys.modules, name, None)

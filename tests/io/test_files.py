@@ -217,9 +217,33 @@ def test_one_row_a_query_in_their_order(tmp_path: Path, suffix: str) -> None:
 def test_a_csv_has_a_column_for_every_answer_asked_for(tmp_path: Path) -> None:
     run(["CCO", "x"], tmp_path / "o.csv")
     first, second = rows_of(tmp_path / "o.csv")
-    assert list(first) == writers.csv_header(2)
+    assert list(first) == writers.csv_header({"n": 2})
     assert (first["smiles_1"], first["log_prob_1"], first["smiles_2"]) == ("C", "-0.750000", "")
     assert (second["smiles_1"], second["message"]) == ("", 'x is no atom, but a "letter"')
+
+
+def test_other_columns_of_a_table_stand_beside_the_answers(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,smiles,status,\n7,CCO,=1+1,a\n8,x,,\n")
+    queries, names = read_queries(tmp_path / "in.csv"), ["id", "input_status", "column 3"]
+    for suffix in (".csv", ".jsonl", ".parquet"):
+        run(queries, tmp_path / f"out{suffix}")
+    with pytest.raises(KeyboardInterrupt):
+        run(queries, tmp_path / "twice.csv", Fake(calls=1))
+    run(queries, tmp_path / "twice.csv")
+    assert (tmp_path / "twice.csv").read_bytes() == (tmp_path / "out.csv").read_bytes()
+    first, second = rows_of(tmp_path / "out.csv")
+    assert list(first) == [*names, *writers.csv_header({"n": 2})]
+    assert [first[name] for name in names] == ["7", "'=1+1", "a"] and (first["query"], second["id"]) == ("CCO", "8")
+    assert rows_of(tmp_path / "out.jsonl")[0]["columns"] == dict(zip(names, ["7", "=1+1", "a"], strict=True))
+    assert rows_of(tmp_path / "out.parquet")[1]["query"] == "x"
+
+
+def test_a_file_that_was_begun_without_other_columns_goes_on_without_them(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,smiles\n7,CCO\n8,CCN\n")
+    out = tmp_path / "out.csv"
+    run(["CCO"], out)
+    run(read_queries(tmp_path / "in.csv"), out)
+    assert [row["query"] for row in rows_of(out)] == ["CCO", "CCN"] and "id" not in out.read_text().splitlines()[0]
 
 
 @pytest.mark.parametrize("suffix", writers.OUTPUT_ENDINGS)

@@ -104,7 +104,7 @@ def test_without_a_forward_model_it_says_how_to_go_on(call: Any, monkeypatch: py
     done = call(AMIDE)
     assert done.exit_code == 2 and "--no-check" in done.output
     done = call(AMIDE, "--no-check")
-    assert done.exit_code == 0 and " expanded, " in done.output and "the others known; 0 steps checked" in done.output
+    assert done.exit_code == 0 and " from the cache); 0 steps checked" in done.output
 
 
 @pytest.mark.parametrize(

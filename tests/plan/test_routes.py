@@ -9,6 +9,8 @@ import subprocess
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -238,3 +240,14 @@ def test_reagents_that_confirm_a_step_go_before_proposed_ones_and_after_recorded
     assert step_conditions(replace(node, step=replace(step, added=""))) == "DCM"
     recorded = {step.reaction("CC=O"): Found(conditions=(Conditions("C1CCOC1", 1),))}
     assert step_conditions(node, recorded) == "THF"
+
+
+def test_no_conditions_have_a_substructure_to_avoid() -> None:
+    step = Proposal(("CCO",), 0.5, round_trip=0.6, reagents="CN(C)C=O", added="ClCCl")
+    route = Route(Node("CC=O", "", step, (Node("CCO"),)), avoid=("[CH2]Cl",))
+    recorded = Found(conditions=(Conditions("CCN(CC)CC.ClCCl", 5), Conditions("C1CCOC1", 1)))
+    index: Any = SimpleNamespace(find=lambda *_: recorded)
+    assert step_conditions(route.root, find_evidence([route], index), route.avoid) == "THF"
+    assert step_conditions(route.root, {}, route.avoid) == "DMF"
+    drawn = texts(depict.to_svg(route))
+    assert "DMF" in drawn and "DCM" not in drawn and "DCM" in texts(depict.to_svg(replace(route, avoid=())))

@@ -49,7 +49,7 @@ def test_passes_are_told_beside_those_without_drafts(exactness: str, claim: str)
         (
             [step()] * 3,
             {"drafter": "windows"},
-            "no drafts: on this machine they would not pay (--drafting fixed drafts anyway); same",
+            "no drafts: windows proposed none, or on this machine they would not pay (--drafting fixed drafts anyway)",
         ),
         ([step()] * 3, {"node_budget": 0}, "no drafts: --node-budget is 0; same"),
         ([step(drafted=8)] + [step()] * 2, {}, "drafts saved no pass; same"),

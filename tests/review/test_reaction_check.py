@@ -84,7 +84,7 @@ def test_agents_are_looked_for_as_a_set(written: str) -> None:
     engine: Any = Fake("reagents", "c1ccncc1", "ClCCl.CCN(CC)CC")
     found = check_reaction(engine, written)
     assert (found.rank, found.problem, found.probability) == (2, "", 0.25)
-    assert "this set is answer 2 of 2" in found.sentence()
+    assert "this set is prediction 2 of 2" in found.sentence()
     assert [query for query, _ in engine.asked] == [f"{FLASK}>>{ACETANILIDE}"]
 
 

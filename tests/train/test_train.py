@@ -411,7 +411,8 @@ def test_a_start_may_know_fewer_tokens(tmp_path: Path) -> None:
 def test_a_start_may_be_deeper(tmp_path: Path) -> None:
     """A medium drafter begins with the first layers of its target."""
     first = saved_start(tmp_path / "deep", replace(CONFIG, encoder_layers=2, decoder_layers=3))
-    state = started(tmp_path / "deep")
+    with pytest.warns(UserWarning, match="has 2 encoder and 3 decoder layers and the preset 1 encoder and 1 decoder"):
+        state = started(tmp_path / "deep")
     assert all(torch.equal(tensor, first[name]) for name, tensor in state.items()) and len(state) < len(first)
 
 

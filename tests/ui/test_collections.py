@@ -88,6 +88,7 @@ def test_a_table_has_the_reaction_and_no_formula(store: Answers) -> None:
     first, second = csv.DictReader(io.StringIO(spreadsheets.rows_to_csv([answer_row(one) for one in stored(store)])))
     assert first["reaction"] == f"{SUZUKI.query}>>{SUZUKI.answer}" and not first["note"].startswith("=")
     assert second["reaction"] == f"{AMIDE.answer}>>{AMIDE.query}"
+    assert [*first][:2] == ["collection", "task"] and first["collection"] == SUZUKI.question
 
 
 def test_the_page_shows_searches_and_changes(store: Answers, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -561,7 +561,7 @@ WHOLE = "Nc1ccccc1.CC(=O)Cl.ClCCl>>CC(=O)Nc1ccccc1"
 @pytest.mark.parametrize(
     ("text", "task", "answers", "words"),
     [
-        (WHOLE, "retro", ("CC(=O)Nc1ccc(Br)cc1.[HH]", "CC(=O)Cl.Nc1ccccc1"), ("answer 2 of 2",)),
+        (WHOLE, "retro", ("CC(=O)Nc1ccc(Br)cc1.[HH]", "CC(=O)Cl.Nc1ccccc1"), ("prediction 2 of 2", "), on card 1.")),
         (
             "CCO.Nc1ccccc1>>CCBr",
             "forward",
@@ -581,10 +581,10 @@ def test_a_reaction_that_is_not_the_first_answer_is_shown_where_it_stands_or_dra
     for kind in ("success", "warning", "html"):
         monkeypatch.setattr(st, kind, lambda told, kind=kind, **_: shown.append((kind, str(told))))
     found = result(*answers)
-    reviewing.show_reaction_verdict(asked, found)
+    cards = suggestions.group_answers(task, read.ordered, found)
+    reviewing.show_reaction_verdict(asked, found, cards)
     told = unescaped(" ".join(part for _, part in shown))
     assert shown[0][0] == "warning" and all(word in told for word in words)
-    cards = suggestions.group_answers(task, read.ordered, found)
     typed = [card.rank for card in cards if re.search("your (reactants|product)", details.card_header(asked, card))]
     assert bool(typed) == (len(answers) > 1)
     if typed:

@@ -76,4 +76,5 @@ def _read_pattern(text: str) -> Any:
 def answer_row(answer: SavedAnswer) -> dict[str, object]:
     """Return an answer as a row of a table."""
     when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(answer.added))
-    return {**asdict(answer), "chance": f"{answer.chance:.6g}", "added": when, "reaction": answer.reaction}
+    cells = asdict(answer) | {"chance": f"{answer.chance:.6g}", "added": when, "reaction": answer.reaction}
+    return {"collection": cells.pop("question"), **cells}

@@ -166,7 +166,7 @@ def _show_comparison(titled: Sequence[Titled]) -> None:
             "Weakest step": format_percent(route.weakest),
             "In no list": [names[leaf.smiles] for leaf in route.leaves if not leaf.stock],
             "Reactions": [values.step_class(node) or "One step" for node in nodes],
-            "Conditions": [values.step_conditions(node, evidence) or "–" for node in nodes],
+            "Conditions": [values.step_conditions(node, evidence, route.avoid) or "–" for node in nodes],
             "Building blocks": [f"{names[leaf.smiles]}, {values.stock_text(leaf.stock)}" for leaf in route.leaves],
         }
         rows.append(row)
@@ -176,8 +176,8 @@ def _show_comparison(titled: Sequence[Titled]) -> None:
 def _show_step(route: Route, number: int, models: Expander, key: str) -> None:
     node = route.steps[number]
     assert node.step
-    now, index = node.step.reaction(node.smiles), installed_if_usable()
-    seen = values.precedents_of(node, index) if index else None
+    now = node.step.reaction(node.smiles)
+    seen = _evidence([route]).get(now)
     row = values.step_table(route, {now: seen} if seen else {})[number]
     st.markdown(tables.lines([[*map(plain_text, row)], [*map(plain_text, row.values())]]))
     if seen:

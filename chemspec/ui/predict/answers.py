@@ -113,7 +113,7 @@ def show_answers(
     shown = list(cards[: question.cards])
     picture = token_origins.picture_of_greedy(first, shown)
     if question.expected:
-        reviewing.show_reaction_verdict(question, result)
+        reviewing.show_reaction_verdict(question, result, cards)
     if text := doubt_warning(question.task, question.smiles, result, shown):
         st.warning(plain_text(text), icon="⚠️")
     if notes := "; ".join(note for note in result.notes if not note.startswith(SEARCH_NOTES)):

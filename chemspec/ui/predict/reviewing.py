@@ -40,12 +40,13 @@ def session_checker() -> StepChecker:
     )
 
 
-def show_reaction_verdict(question: Question, result: DecodeResult) -> None:
+def show_reaction_verdict(question: Question, result: DecodeResult, cards: Sequence[Suggestion]) -> None:
     """Show the verdict on the typed reaction, with a drawing where no card shows it."""
     judgement = reaction_check.judge_predictions(question.task, question.smiles, question.expected, result)
     text = judgement.sentence()
-    if judgement.rank:  # the percentage of its card includes those of similar answers
-        text += f" ({format_percent(judgement.probability)}, similar answers not counted)"
+    if card := next((card for card in cards if is_typed_reaction(question, card)), None):
+        similar = " together with similar ones" * bool(card.alternatives)
+        text += f" ({format_percent(judgement.probability)}), on card {card.rank}{similar}"
     problem = f"  \nAs written: {plain_text(judgement.problem.removesuffix('.'))}." if judgement.problem else ""
     agrees = judgement.agrees and not judgement.problem
     show, icon = (st.success, "✔️") if agrees else (st.warning, "⚠️")
