@@ -41,7 +41,7 @@ class RouteSearch:
     clock: Callable[[], float] = time.perf_counter  # returns seconds
 
     def __post_init__(self) -> None:
-        self._before = replace(self.expander.counts)
+        self.counts = self.expander.counts = Counts()  # cost of the models so far
         self._graph: Any = None
         self._algorithm: Any = None
         self._began = self.clock()
@@ -94,12 +94,6 @@ class RouteSearch:
     def expansions(self) -> int:
         """Number of molecules expanded so far."""
         return self._algorithm.expansions if self._algorithm else 0
-
-    @property
-    def counts(self) -> Counts:
-        """Cost of the models so far."""
-        now, before = vars(self.expander.counts), vars(self._before)
-        return Counts(**{name: now[name] - before[name] for name in now})
 
     def routes(self) -> tuple[Route, ...]:
         """Return the best routes so far with checked steps; if none is solved, the closest one."""
@@ -196,10 +190,9 @@ class RouteSearch:
         elif not solved:
             outcome += f"; the closest has {', '.join(leaf.smiles for leaf in routes[0].leaves if not leaf.stock)} left"
         prefix = f"the target itself is in stock ({stock_name}); " if stock_name else ""
-        work = f"{self.expansions} expansions, {self.seconds:.1f} s; {ended}"
-        message = f"{prefix}{outcome} ({work})"
-        status = "solved" if solved else "open"
-        return Plan(self.target, status, message, routes, stock_name, self.expansions, self.seconds, self.counts)
+        message = f"{prefix}{outcome} ({self.expansions} expansions, {self.seconds:.1f} s; {ended})"
+        status, counts = "solved" if solved else "open", replace(self.counts)
+        return Plan(self.target, status, message, routes, stock_name, self.expansions, self.seconds, counts)
 
 
 Watch = Callable[[RouteSearch], object]
