@@ -14,7 +14,7 @@ from chemspec.chem.names.short_names import without_subscripts
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.plan.stock import BUILT_IN, Stock, load_stock, stock_marks
+from chemspec.plan.stock import Stock, stock_marks
 from chemspec.precedents import Precedents
 from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, check_document, find_precedents
 from chemspec.review.selectivity import Selectivity, find_selectivity
@@ -244,16 +244,6 @@ def answer_cells(review: Review) -> list[list[str]]:
 
 def _plain_words(reagents: str) -> str:
     return without_subscripts(precedents.in_words(reagents))
-
-
-def load_reviewer(engine: Engine, stock: Sequence[str] = BUILT_IN, **options: Any) -> Reviewer:
-    """Load what a review of a model's predictions needs: other models, the installed precedents, and building blocks.
-
-    Building blocks are named as for `load_stock`; options are those of `load_engines`.
-    """
-    companions: tuple[Task, ...] = COMPANIONS if engine.task == "retro" else ()
-    engines = load_engines(companions, **options)
-    return Reviewer(engine.task, engines, load_stock(stock), precedents.installed())
 
 
 def load_engines(tasks: Iterable[Task] = ("retro", *COMPANIONS), **options: Any) -> dict[Task, Engine]:
