@@ -10,8 +10,7 @@ from itertools import chain, islice
 from math import isfinite
 from typing import Any
 
-from chemspec.io import columns
-from chemspec.io.lines import FileError
+from chemspec.io import FileError, columns
 from chemspec.system import extras
 
 ENDING = ".xlsx"

@@ -230,9 +230,9 @@ class _CountedModel:
     def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         if not queries:
             return []
-        counts, own = self.expander.counts, self.expander.settings
+        counts, same = self.expander.counts, self.expander.settings
         began = time.perf_counter()
-        results = self.model.predict(queries, replace(settings, drafter=own.drafter, batch_size=own.batch_size))
+        results = self.model.predict(queries, replace(settings, drafter=same.drafter, batch_size=same.batch_size))
         counts.seconds += time.perf_counter() - began
         counts.calls += 1
         counts.checks += len(queries) * (self.model is self.expander.forward)
