@@ -6,9 +6,9 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
-from syntheseus.interface.molecule import Molecule
 from syntheseus.search.analysis.route_extraction import iter_routes_cost_order
 from syntheseus.search.graph.and_or import AndNode
 
@@ -24,10 +24,6 @@ from chemspec.plan.stock import Stock
 EXTRACTION_SECONDS = 5.0  # maximum seconds for extracting routes from the graph
 LISTING_SHARE = 0.1  # share of a deadline that is left for listing the routes
 CHECKS_AT_ONCE = 8  # steps checked between two looks at the clock, with a deadline
-
-
-def _missing_atoms(mol: Molecule) -> int:
-    return 0 if mol.metadata.get("is_purchasable") else chem.heavy_atoms(mol.smiles)
 
 
 @dataclass
@@ -102,8 +98,7 @@ class RouteSearch:
         began = self.seconds
         while True:  # until checks change nothing
             for node in self._graph.nodes():
-                steps_to = self._steps_to([node])
-                node.data["route_cost"] = sum(-math.log(step.prior(item)) for item, step in steps_to.items())
+                node.data["route_cost"] = self._cost(node)
             limit = 5 * self.settings.routes
             most_seconds = min(EXTRACTION_SECONDS, LISTING_SHARE * self.settings.within)
             candidates = [self._steps_to(item) for item in self._solved_routes(limit, most_seconds)]
@@ -150,31 +145,33 @@ class RouteSearch:
         through = self.settings.through
         return not isinstance(node, AndNode) and constraints.is_intermediate(node.mol.smiles, through)
 
+    def _step(self, node: AndNode) -> Proposal:
+        return self.expander.with_checks(node.reaction.product.smiles, proposal_of(node.reaction))
+
+    def _cost(self, node: Any) -> float:
+        return -math.log(self._step(node).prior(node.reaction.product.smiles)) if isinstance(node, AndNode) else 0.0
+
     def _steps_to(self, nodes: Any) -> dict[str, Proposal]:
-        reactions = [node.reaction for node in nodes if isinstance(node, AndNode)]
-        steps_by_product = {reaction.product.smiles: proposal_of(reaction) for reaction in reactions}
-        return {product: self.expander.with_checks(product, step) for product, step in steps_by_product.items()}
+        return {node.reaction.product.smiles: self._step(node) for node in nodes if isinstance(node, AndNode)}
 
     def _closest_steps(self) -> dict[str, Proposal]:
         """Return the steps of the route with the fewest unavailable heavy atoms, one through the intermediate first."""
         graph = self._graph
-        best: dict[Any, tuple[bool, int, float, list[AndNode]]] = {}
-        for node in sorted(graph.nodes(), key=lambda entry: -entry.depth):  # from the leaves to the root
+
+        def closest(node: Any) -> tuple[bool, int, float, list[AndNode]]:
+            """Return whether the part below lacks the intermediate, its unavailable atoms, its cost and its steps."""
+            below = [closest(child) for child in graph.successors(node)]
             if isinstance(node, AndNode):
-                below = [best[child] for child in graph.successors(node)]
-                cost = -math.log(proposal_of(node.reaction).prior(node.reaction.product.smiles))
-                chosen = [node, *(entry for child in below for entry in child[3])]
-                cost += sum(entry[2] for entry in below)
-                best[node] = all(entry[0] for entry in below), sum(entry[1] for entry in below), cost, chosen
-            else:
-                lacks = bool(self.settings.through) and not self._is_required(node)
-                alternatives = [
-                    (lacks and entry[0], *entry[1:]) for entry in map(best.__getitem__, graph.successors(node))
-                ]
-                if not alternatives or node is not graph.root_node:
-                    alternatives.append((lacks, _missing_atoms(node.mol), 0.0, []))
-                best[node] = min(alternatives, key=lambda entry: entry[:3])
-        return self._steps_to(best[graph.root_node][3])
+                lacking, atoms, costs, steps = zip(*below, strict=True)
+                return all(lacking), sum(atoms), self._cost(node) + sum(costs), [node, *chain(*steps)]
+            lacks = bool(self.settings.through) and not self._is_required(node)
+            ways = [(lacks and entry[0], *entry[1:]) for entry in below]
+            if not ways or node is not graph.root_node:
+                missing = 0 if node.mol.metadata.get("is_purchasable") else chem.heavy_atoms(node.mol.smiles)
+                ways.append((lacks, missing, 0.0, []))
+            return min(ways, key=lambda entry: entry[:3])
+
+        return self._steps_to(closest(graph.root_node)[3])
 
     def result(self, ended: str) -> Plan:
         """Return the current result as a plan."""
