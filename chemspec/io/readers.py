@@ -264,18 +264,14 @@ def _table_layout(head: Sequence[str], separators: str, column: str) -> tuple[st
         if match := re.fullmatch(r"\ufeff?\"?sep=(.)\"?\s*", line, re.IGNORECASE):
             separators, above = match[1], at + 1
         break
-    layouts = [(sign, *_find_header(head[above:], sign, column)) for sign in separators]
-    sign, at, _ = max(layouts, key=lambda layout: layout[2])
-    return sign, above + at
-
-
-def _find_header(head: Sequence[str], separator: str, column: str) -> tuple[int, tuple[bool, int]]:
-    """Return in which line the names of columns are if cells are parted so, and how likely that is."""
-    rows = [_cells(line, separator) for line in head]
-    at = columns.find_header(rows, column)
-    names = rows[at] if rows else []
-    query_columns = columns.columns_by_name(names, column) if column else columns.find_query_columns(names)
-    return at, (bool(query_columns) and len(names) > 1, len(names))
+    layouts = []
+    for sign in separators:
+        rows = [_cells(line, sign) for line in head[above:]]
+        at = columns.find_header(rows, column)
+        names = rows[at] if rows else []
+        known = columns.columns_by_name(names, column) if column else columns.find_query_columns(names)
+        layouts.append((bool(known) and len(names) > 1, len(names), sign, above + at))
+    return max(layouts, key=lambda layout: layout[:2])[2:]
 
 
 def _cells(line: str, separator: str) -> list[str]:
