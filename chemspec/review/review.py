@@ -119,20 +119,17 @@ def review_result(
         suggestions = rank_suggestions(
             [replace(suggestion, check=checks.get(suggestion.best.canonical)) for suggestion in suggestions]
         )
-    evidence = []
-    for item in suggestions[:described]:
-        if item.best.valid:
-            matches = find_precedents(checker.index, item.reaction)
-            listed = () if stock is None or task != "retro" else stock_marks(item.best.canonical, stock)
-            item = replace(item, precedents=matches, stock=listed)
-        evidence.append(item)
+    found = {
+        item.rank: replace(item, precedents=find_precedents(checker.index, item.reaction))
+        for item in suggestions[:described]
+        if item.best.valid
+    }
     if task == "retro":
-        checker.propose(item.reaction for item in evidence if item.best.valid and item.reagents[1] != FROM_PRECEDENTS)
-        evidence = [
-            replace(item, proposed=checker.proposed_sets(item.reaction) or ()) if item.best.valid else item
-            for item in evidence
-        ]
-    return Review(task, query, result, (*evidence, *suggestions[len(evidence) :]), checks)
+        checker.propose(item.reaction for item in found.values() if item.reagents[1] != FROM_PRECEDENTS)
+        for rank, item in found.items():
+            marks = () if stock is None else stock_marks(item.best.canonical, stock)
+            found[rank] = replace(item, proposed=checker.proposed_sets(item.reaction) or (), stock=marks)
+    return Review(task, query, result, tuple(found.get(item.rank, item) for item in suggestions), checks)
 
 
 class Reviewer:
