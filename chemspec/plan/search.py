@@ -98,7 +98,8 @@ class RouteSearch:
         began = self.seconds
         while True:  # until checks change nothing
             for node in self._graph.nodes():
-                node.data["route_cost"] = self._cost(node)
+                steps_to = self._steps_to([node])
+                node.data["route_cost"] = sum(-math.log(step.prior(item)) for item, step in steps_to.items())
             limit = 5 * self.settings.routes
             most_seconds = min(EXTRACTION_SECONDS, LISTING_SHARE * self.settings.within)
             candidates = [self._steps_to(item) for item in self._solved_routes(limit, most_seconds)]
@@ -145,14 +146,10 @@ class RouteSearch:
         through = self.settings.through
         return not isinstance(node, AndNode) and constraints.is_intermediate(node.mol.smiles, through)
 
-    def _step(self, node: AndNode) -> Proposal:
-        return self.expander.with_checks(node.reaction.product.smiles, proposal_of(node.reaction))
-
-    def _cost(self, node: Any) -> float:
-        return -math.log(self._step(node).prior(node.reaction.product.smiles)) if isinstance(node, AndNode) else 0.0
-
     def _steps_to(self, nodes: Any) -> dict[str, Proposal]:
-        return {node.reaction.product.smiles: self._step(node) for node in nodes if isinstance(node, AndNode)}
+        reactions = [node.reaction for node in nodes if isinstance(node, AndNode)]
+        steps_by_product = {reaction.product.smiles: proposal_of(reaction) for reaction in reactions}
+        return {product: self.expander.with_checks(product, step) for product, step in steps_by_product.items()}
 
     def _closest_steps(self) -> dict[str, Proposal]:
         """Return the steps of the route with the fewest unavailable heavy atoms, one through the intermediate first."""
@@ -163,7 +160,8 @@ class RouteSearch:
             below = [closest(child) for child in graph.successors(node)]
             if isinstance(node, AndNode):
                 lacking, atoms, costs, steps = zip(*below, strict=True)
-                return all(lacking), sum(atoms), self._cost(node) + sum(costs), [node, *chain(*steps)]
+                cost = -math.log(proposal_of(node.reaction).prior(node.reaction.product.smiles))
+                return all(lacking), sum(atoms), cost + sum(costs), [node, *chain(*steps)]
             lacks = bool(self.settings.through) and not self._is_required(node)
             ways = [(lacks and entry[0], *entry[1:]) for entry in below]
             if not ways or node is not graph.root_node:
