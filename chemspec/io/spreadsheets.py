@@ -149,9 +149,4 @@ def rows_to_csv(rows: Sequence[Mapping[str, object]]) -> str:
 
 def rows_to_xlsx(rows: Sequence[Mapping[str, object]]) -> bytes:
     """Return rows of the same keys as a workbook, in which numbers are numbers."""
-    number = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
-    cells = (
-        [float(cell) if isinstance(cell, str) and number.fullmatch(cell) else cell for cell in row.values()]
-        for row in rows
-    )
-    return write_workbook([*rows[0]] if rows else [], cells)
+    return write_workbook([*rows[0]] if rows else [], [[*row.values()] for row in rows])
