@@ -269,8 +269,8 @@ def _table_layout(head: Sequence[str], separators: str, column: str) -> tuple[st
         rows = [_cells(line, sign) for line in head[above:]]
         at = columns.find_header(rows, column)
         names = rows[at] if rows else []
-        known = columns.columns_by_name(names, column) if column else columns.find_query_columns(names)
-        layouts.append((bool(known) and len(names) > 1, len(names), sign, above + at))
+        query_columns = columns.columns_by_name(names, column) if column else columns.find_query_columns(names)
+        layouts.append((bool(query_columns) and len(names) > 1, len(names), sign, above + at))
     return max(layouts, key=lambda layout: layout[:2])[2:]
 
 

@@ -119,17 +119,17 @@ def review_result(
         suggestions = rank_suggestions(
             [replace(suggestion, check=checks.get(suggestion.best.canonical)) for suggestion in suggestions]
         )
-    found = {
+    evidence = {
         item.rank: replace(item, precedents=find_precedents(checker.index, item.reaction))
         for item in suggestions[:described]
         if item.best.valid
     }
     if task == "retro":
-        checker.propose(item.reaction for item in found.values() if item.reagents[1] != FROM_PRECEDENTS)
-        for rank, item in found.items():
+        checker.propose(item.reaction for item in evidence.values() if item.reagents[1] != FROM_PRECEDENTS)
+        for rank, item in evidence.items():
             marks = () if stock is None else stock_marks(item.best.canonical, stock)
-            found[rank] = replace(item, proposed=checker.proposed_sets(item.reaction) or (), stock=marks)
-    return Review(task, query, result, tuple(found.get(item.rank, item) for item in suggestions), checks)
+            evidence[rank] = replace(item, proposed=checker.proposed_sets(item.reaction) or (), stock=marks)
+    return Review(task, query, result, tuple(evidence.get(item.rank, item) for item in suggestions), checks)
 
 
 class Reviewer:
