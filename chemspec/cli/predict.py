@@ -87,11 +87,13 @@ class OutputFiles:
 
     def load_reviewer(self, engine: Engine, runtime: opt.Runtime) -> Reviewer:
         """Load what a review of the model's predictions needs."""
-        from chemspec.plan.stock import BUILT_IN
-        from chemspec.review.review import load_reviewer
+        from chemspec import precedents
+        from chemspec.plan.stock import BUILT_IN, load_stock
+        from chemspec.review.review import COMPANIONS, Reviewer, load_engines
 
-        options = {"device": runtime.device, "dtype": runtime.dtype, "threads": runtime.threads}
-        return load_reviewer(engine, self.stock or BUILT_IN, **options)
+        companions = COMPANIONS if engine.task == "retro" else ()
+        engines = load_engines(companions, device=runtime.device, dtype=runtime.dtype, threads=runtime.threads)
+        return Reviewer(engine.task, engines, load_stock(self.stock or BUILT_IN), precedents.installed())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,16 +20,16 @@ from chemspec.types import DecodeResult, Tell
 SHARD = 10_000  # rows: half a minute on a core, some megabytes to transfer
 
 
-@dataclass(frozen=True)
+@dataclass
 class JobReport:
     """Summary of a job."""
 
     model: str  # name of the model
-    counts: dict[str, int]  # rows by status, over the whole folder
-    shards: int  # number of shards
-    resumed: int  # number of shards that existed before
-    deaths: int  # number of engines that died
-    seconds: float  # time from the first engine to the end
+    counts: dict[str, int] = field(default_factory=dict)  # rows by status, over the whole folder
+    shards: int = 0  # number of shards
+    resumed: int = 0  # number of shards that existed before
+    deaths: int = 0  # number of engines that died
+    seconds: float = 0.0  # time from the first engine to the end
 
     @property
     def summary(self) -> str:
@@ -81,7 +81,7 @@ def predict_file(
         stamp = writers.settings_stamp(facts["digest"], facts["dtype"], settings)
         try:
             with ShardFolder(out, {"format": 1, "shard_rows": shard_rows, **stamp}) as folder:
-                return JobReport(facts["name"], **_predict_shards(pieces, engines, folder, progress, note))
+                return _predict_shards(pieces, engines, folder, JobReport(facts["name"]), progress, note)
         except FileError:
             raise
         except OSError as error:
@@ -93,30 +93,31 @@ def _predict_shards(
     pieces: Iterator[Piece],
     engines: on_ray.RayEngines,
     folder: ShardFolder,
+    report: JobReport,
     progress: Callable[[int, int | None], None],
     note: Tell,
-) -> dict[str, Any]:
-    """Predict the shards that are missing in a folder; returns the fields of a `JobReport` but the model."""
+) -> JobReport:
+    """Predict the shards that are missing in a folder, and complete the report."""
     counts: Counter[str] = Counter()
     sizes: dict[int, int] = {}  # rows of the shards that are missing
-    shards = resumed = deaths = 0
     began = time.monotonic()
 
     def missing_shards() -> Iterator[Piece]:
-        nonlocal shards, resumed
         for piece in pieces:
-            shards += 1
+            report.shards += 1
             if written := folder.counts(piece):
-                resumed += 1
-                counts.update(written)
-                progress(counts.total(), None)
+                report.resumed += 1
+                count_rows(written)
             else:
                 sizes[piece.shard] = len(piece.queries)
                 yield piece
 
+    def count_rows(written: Counter[str]) -> None:
+        counts.update(written)
+        progress(counts.total(), None)
+
     def count_death(why: str) -> None:
-        nonlocal deaths
-        deaths += 1
+        report.deaths += 1
         note(f"an engine has died ({why}); its rows are assigned to another one")
 
     for piece, rows in dispatch_pieces(missing_shards(), engines, count_death):
@@ -126,9 +127,8 @@ def _predict_shards(
             note(f"row {piece.first} has failed: {DEATHS_OF_A_ROW} engines died on {query[:100]!r}")
             rows = on_ray.results_to_table(piece.first, [DecodeResult(query, "failed", message)])
         if written := folder.add(piece, rows, sizes[piece.shard]):
-            counts.update(written)
-            progress(counts.total(), None)
-    folder.finish(shards)
+            count_rows(written)
+    folder.finish(report.shards)
     progress(counts.total(), counts.total())
-    seconds = time.monotonic() - began
-    return {"counts": dict(counts), "shards": shards, "resumed": resumed, "deaths": deaths, "seconds": seconds}
+    report.counts, report.seconds = dict(counts), time.monotonic() - began
+    return report

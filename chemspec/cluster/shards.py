@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -19,11 +20,6 @@ from chemspec.io.writers import check_same_settings, parquet_fields
 from chemspec.settings import Task
 from chemspec.system.files import open_atomic, write_text_atomic
 from chemspec.types import Tell, ignore
-
-try:
-    import fcntl
-except ImportError:  # not on Windows
-    fcntl = None  # type: ignore[assignment]
 
 MANIFEST, LOCK, ROWS = "manifest.json", ".lock", "rows"
 SHARDS_PER_FOLDER = 1000  # shards per folder: listing a hundred thousand files is slow
@@ -71,14 +67,14 @@ class ShardFolder:
         others = [path.name for path in folder.iterdir() if path.name != LOCK and path.suffix != ".partial"]
         if others and not file.exists():
             raise FileError(f"{folder} contains {others[0]}, but no {MANIFEST}; choose another name")
-        self._lock = (folder / LOCK).open("w")
+        (folder / LOCK).touch()  # an OSError if it cannot be written
+        self._lock = sqlite3.connect(folder / LOCK, timeout=0, isolation_level=None)
         try:
-            if fcntl is not None:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock.execute("BEGIN EXCLUSIVE")  # until this process ends or the connection is closed
             if not file.exists():
                 write_text_atomic(file, json.dumps(manifest, sort_keys=True, indent=1))
             check_same_settings(json.loads(file.read_text("utf-8")), manifest, folder)
-        except BlockingIOError:
+        except sqlite3.OperationalError:
             self._lock.close()
             raise FileError(f"another process writes to {folder}; wait for its end or choose another name") from None
         except ValueError as error:

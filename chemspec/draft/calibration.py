@@ -62,7 +62,7 @@ class DrafterCalibration:
 
                 file = table_file
                 edit_table = load_table(file, vocab_size)
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, OverflowError) as error:
             remedy = "remove it, or create it again with `chemspec train calibrate`"
             raise ValueError(f"{file}: {error}; {remedy}") from error
         return cls(tuple(map(float, rates)), edit_table, str(values.get("made", "")))

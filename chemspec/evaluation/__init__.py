@@ -1,16 +1,55 @@
-"""Accuracy and calibration of models, and the file of a model folder that stores the measurements."""
+"""Accuracy and calibration of models: settings, and the file of a model folder that stores the measurements."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from chemspec.settings import ReactionFolder
 from chemspec.system.files import write_bytes_atomic
 
 MEASUREMENTS_FILE = "evaluation.json"
 MAX_ACCURACY_LOSS = 0.002  # accepted loss of top-k accuracy, at any k, of a faster precision
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSettings:
+    """Test reactions of an evaluation, and its predictions for them.
+
+    Attributes:
+        file: CSV with test reactions; default: the task's standard test set.
+        limit: number of reactions, sampled at random; 0: all.
+        out: file for the predictions (.jsonl); resumable.
+        standard: also decode without drafts, and count differences.
+    """
+
+    source: ReactionFolder = None
+    file: Path | None = None
+    limit: int = 0
+    seed: int = 0
+    out: Path | None = None
+    standard: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class CalibrationSettings:
+    """Reactions that a model's probabilities are calibrated on, and its predictions for them.
+
+    Attributes:
+        queries: number of validation queries, sampled at random; 0: all.
+        heldout: file of held-out reactions (heldout.csv): as many of these in addition, or alone without --source.
+        out: file for the predictions (.jsonl); resumable.
+    """
+
+    source: ReactionFolder = None
+    queries: int = 1000
+    seed: int = 0
+    heldout: Path | None = None
+    n: int = 10
+    out: Path | None = None
 
 
 def require_folder(model: Path) -> None:

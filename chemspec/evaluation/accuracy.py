@@ -19,7 +19,7 @@ from chemspec.data.reactions import canonical_pair
 from chemspec.data.settings import find_test_file
 from chemspec.data.shards import read_rows
 from chemspec.engine.engine import Engine
-from chemspec.evaluation.settings import EvaluationSettings
+from chemspec.evaluation import EvaluationSettings
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task, check_range
 from chemspec.tasks import TASKS, check_task

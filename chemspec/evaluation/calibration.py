@@ -17,8 +17,8 @@ from chemspec.engine.confidence import (
     negative_log_likelihood,
 )
 from chemspec.engine.engine import Engine
+from chemspec.evaluation import CalibrationSettings
 from chemspec.evaluation.accuracy import KnownReaction, predict_to_file, read_known_reactions, read_test_reactions
-from chemspec.evaluation.settings import CalibrationSettings
 from chemspec.settings import DecodeSettings
 from chemspec.tasks import TASKS
 from chemspec.types import Progress, ignore

@@ -8,15 +8,16 @@ import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
 import chemspec.chem as chem
+from chemspec.chem.read.flask import JOINED, read_flask
+from chemspec.chem.read.values import Molecules
+from chemspec.chem.traced_text import TracedText
+from chemspec.io import FileError as FileError
 from chemspec.io import columns, spreadsheets, structures
-from chemspec.io import lines as lists
-from chemspec.io.lines import FileError as FileError
-from chemspec.io.lines import split_lines
 from chemspec.settings import Task
 from chemspec.system import extras
 from chemspec.tasks import about_reactions
@@ -26,9 +27,17 @@ TABLES = (".csv", ".tsv", ".tab")
 TITLED = (".smi", ".smiles")  # a SMILES and its title per line
 TEXTS = (*TITLED, ".txt")
 ENDINGS = (*TABLES, *TEXTS, ".parquet", ".gz", ".xlsx", *structures.ENDINGS)  # all supported endings
+HEAD = 12  # lines that tell a structure file from a list
 _REACTION_ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # in a line that is a whole reaction
 UNSUPPORTED = frozenset(
     (".json", ".jsonl", ".pdf", ".cdx", ".mol2", ".pdb", ".cif", ".xyz", ".xls", ".ods", ".doc", ".docx")
+)
+
+_COUNTS = re.compile(r"\s*\d[\d\s]*\bV[23]000\s*$", re.IGNORECASE)
+# What catalogues and programs number molecules with. A word without digits may be the name of a second molecule.
+_IDENTIFIER = re.compile(
+    r"\d+|[A-Za-z]{1,12}[-_:]?\d{2,}[\w-]*|\w*?(?:mol|cpd|cmpd|compound|molecule|ligand|entry|id|no)[-_.:#]?\d+",
+    re.IGNORECASE,
 )
 
 
@@ -94,42 +103,97 @@ def _stream_rows(path: Path, column: str, task: Task | None, note: Tell) -> Iter
         raise FileError(f"{path} is a folder; give one file (`chemspec predict --ray` takes all files of a folder)")
     if not path.is_file():
         raise FileError(f"there is no file {path}")
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    if suffixes[-1:] and suffixes[-1] in UNSUPPORTED:
-        raise FileError(f"{path}: files that end in {suffixes[-1]} are not read; give one of {' '.join(ENDINGS)}")
+    suffix = path.suffix.lower()
+    if suffix in UNSUPPORTED:
+        raise FileError(f"{path}: files that end in {suffix} are not read; give one of {' '.join(ENDINGS)}")
     try:
-        if suffixes[-1:] == [".parquet"]:
+        if suffix == ".parquet":
             yield []
             yield from ([query] for query in _read_parquet(path, column, task, note))
             return
-        zipped = suffixes[-1:] == [".gz"]
-        ending = (suffixes[:-1] if zipped else suffixes)[-1:]
+        zipped = suffix == ".gz"
         with gzip.open(path) if zipped else path.open("rb") as file:
-            head, lines = lists.look_ahead(_decode_lines(file)) if ending != [spreadsheets.ENDING] else ([], iter(()))
-            rows: Iterator[list[str]] | None = None
-            if ending and ending[0] in TABLES:
-                rows = _iterate_table(lines, ending[0], path, column)
-            elif ending == [spreadsheets.ENDING]:
+            ending = Path(path.stem).suffix.lower() if zipped else suffix
+            if ending == spreadsheets.ENDING:
                 rows = spreadsheets.read_workbook_rows(file.read(), path, column)
-            elif (ending and ending[0] in structures.ENDINGS) or lists.is_structure_file(head):
-                rows = structures.read_structure_rows("".join(lines), path, note)
-            if rows is not None:
-                header = next(rows)
-                indices = _choose_columns(header, column, path, task, note)
-                others = [index for index in range(len(header)) if index not in indices]
-                yield [header[index] for index in others]
-                for row in rows:
-                    yield [columns.query_of_row(row, indices), *(row[index] for index in others)]
-            elif column:
-                raise FileError(f"{path} has no columns (only tables and .parquet do); leave --column out")
             else:
-                texts = (line.rstrip("\r\n") for line in _refuse_binary(lines, path))
-                yield []
-                yield from ([text] for text in lists.read_list(texts, titled=bool(ending) and ending[0] in TITLED))
+                head, lines = look_ahead(_decode_lines(file))
+                if ending in TABLES:
+                    rows = _iterate_table(lines, ending, path, column)
+                elif ending in structures.ENDINGS or is_structure_file(head):
+                    rows = structures.read_structure_rows("".join(lines), path, note)
+                elif column:
+                    raise FileError(f"{path} has no columns (only tables and .parquet do); leave --column out")
+                else:
+                    yield []
+                    yield from ([text] for text in read_list(_text_lines(lines, path), titled=ending in TITLED))
+                    return
+            header = next(rows)
+            indices = _choose_columns(header, column, path, task, note)
+            others = [index for index in range(len(header)) if index not in indices]
+            yield [header[index] for index in others]
+            for row in rows:
+                yield [columns.query_of_row(row, indices), *(row[index] for index in others)]
     except FileError:
         raise
     except (OSError, ValueError, EOFError, zlib.error) as error:
         raise FileError(f"{path} cannot be read: {error}") from error
+
+
+def is_structure_file(head: Iterable[str]) -> bool:
+    """Return whether a text with these first lines is a molfile, SDF, RXN, RDF, CDXML or KET, whatever its name."""
+    lines = [line.strip("\ufeff \t\r\n") for line in head]
+    first = next(filter(None, lines), "")
+    if first.startswith(("$RXN", "$RDFILE", "$RFMT", "$MFMT", "$RIREG", "$MIREG", "<?xml", "<!DOCTYPE", "<CDXML", "{")):
+        return True
+    return any(map(_COUNTS.match, lines))
+
+
+def read_list(lines: Iterable[str], *, titled: bool = False) -> Iterator[str]:
+    """Yield the queries of a list without comments and heading, a SMILES before its identifier; blank lines stay.
+
+    Those at the end do not. In a `titled` list what follows a SMILES is its title, whatever molecule that names.
+    """
+    blank: list[str] = []
+    is_first = True
+    for line in (text.rstrip("\r\n") for text in lines):
+        if not line.strip():
+            blank.append(line)
+        elif not columns.is_comment(line):
+            yield from blank
+            blank.clear()
+            if not (is_first and _is_heading(line)):
+                yield _without_reactant(_smiles_first(line)) if titled else _smiles_first(line)
+            is_first = False
+
+
+def _is_heading(line: str) -> bool:
+    words = re.split(r"[\s,;]+", line.strip())
+    return bool(columns.find_query_columns(words)) and not any(chem.is_valid(word) for word in words[:2])
+
+
+def _smiles_first(line: str) -> str:
+    """Return a line that begins with an identifier with its SMILES in front."""
+    words = line.split()
+    if len(words) < 2 or not _IDENTIFIER.fullmatch(words[0]) or chem.is_valid(words[0]) or not chem.is_valid(words[1]):
+        return line
+    return " ".join((words[1], words[0], *words[2:]))
+
+
+def _without_reactant(line: str) -> str:
+    """Return a line without its title if that would be read as a further reactant, such as the name of the product."""
+    smiles, *title = line.split(maxsplit=1)
+    if not title or title[0][0] in "|,;+&" or not chem.is_valid(smiles) or any(map(chem.is_valid, title[0].split())):
+        return line
+    read = read_flask(TracedText.of(line), is_target=False)
+    return line if isinstance(read, Molecules) and JOINED not in read.notes else smiles
+
+
+def look_ahead(lines: Iterable[str], count: int = HEAD) -> tuple[list[str], Iterator[str]]:
+    """Return the first lines, and all of them to read."""
+    rest = iter(lines)
+    head = list(islice(rest, count))
+    return head, chain(head, rest)
 
 
 def _decode_lines(file: Any) -> Iterator[str]:
@@ -156,11 +220,11 @@ def _decode_lines(file: Any) -> Iterator[str]:
             yield line
 
 
-def _refuse_binary(lines: Iterable[str], path: Path) -> Iterator[str]:
+def _text_lines(lines: Iterable[str], path: Path) -> Iterator[str]:
     for line in lines:
         if "\0" in line:
             raise FileError(f"{path} is not a text file; give one of {' '.join(ENDINGS)}")
-        yield line
+        yield line.rstrip("\r\n")
 
 
 def decompress(raw: bytes, name: str, limit: int) -> bytes:
@@ -185,9 +249,9 @@ def read_stdin_lines(stream: TextIO | None) -> list[str]:
 
 def read_text(text: str, where: object) -> list[str]:
     """Return the queries of a text without columns, one per line or record; FileError for a file without records."""
-    lines = split_lines(text)
-    if not lists.is_structure_file(lines[: lists.HEAD]):
-        return list(lists.read_list(lines))
+    head, lines = look_ahead(io.StringIO(text, newline=""))
+    if not is_structure_file(head):
+        return list(read_list(lines))
     return [row[0] for row in structures.read_structure_rows(text, where)][1:]
 
 
@@ -202,7 +266,7 @@ def read_table(text: str, ending: str, where: object) -> Iterator[list[str]]:
 
 
 def _iterate_table(lines: Iterable[str], ending: str, where: object, column: str = "") -> Iterator[list[str]]:
-    head, lines = lists.look_ahead(lines, spreadsheets.MAX_ABOVE)
+    head, lines = look_ahead(lines, spreadsheets.MAX_ABOVE)
     if not any(map(str.strip, head)) and all(not line.strip() for line in lines):
         raise FileError(f"{where} is empty")
     separator, above = _table_layout(head, ",;\t" if ending == ".csv" else "\t", column)
@@ -233,18 +297,14 @@ def _table_layout(head: Sequence[str], separators: str, column: str) -> tuple[st
         if match := re.fullmatch(r"\ufeff?\"?sep=(.)\"?\s*", line, re.IGNORECASE):
             separators, above = match[1], at + 1
         break
-    layouts = [(sign, *_find_header(head[above:], sign, column)) for sign in separators]
-    sign, at, _ = max(layouts, key=lambda layout: layout[2])
-    return sign, above + at
-
-
-def _find_header(head: Sequence[str], separator: str, column: str) -> tuple[int, tuple[bool, int]]:
-    """Return in which line the names of columns are if cells are parted so, and how likely that is."""
-    rows = [_cells(line, separator) for line in head]
-    at = columns.find_header(rows, column)
-    names = rows[at] if rows else []
-    query_columns = columns.columns_by_name(names, column) if column else columns.find_query_columns(names)
-    return at, (bool(query_columns) and len(names) > 1, len(names))
+    layouts = []
+    for sign in separators:
+        rows = [_cells(line, sign) for line in head[above:]]
+        at = columns.find_header(rows, column)
+        names = rows[at] if rows else []
+        query_columns = columns.columns_by_name(names, column) if column else columns.find_query_columns(names)
+        layouts.append((bool(query_columns) and len(names) > 1, len(names), sign, above + at))
+    return max(layouts, key=lambda layout: layout[:2])[2:]
 
 
 def _cells(line: str, separator: str) -> list[str]:

@@ -60,26 +60,14 @@ class ReceiptRow:
     number: int  # line in the file, from 1
     row: dict[str, Any]  # the parsed line
 
-    @property
-    def receipt(self) -> dict[str, Any]:
-        """The receipt."""
-        return dict(self.row["receipt"])
 
-    @property
-    def is_unchanged(self) -> bool:
-        """Whether the hash fits the row."""
-        receipt = self.receipt
-        stated = receipt.pop("sha256", None)
-        return bool(stated == _hash_row(self.row, receipt))
-
-    def settings(self) -> DecodeSettings:
-        """Return the settings, without drafts if these change nothing; ValueError for one that this version lacks."""
-        given = dict(self.receipt["settings"])
-        names = {field.name for field in fields(DecodeSettings)}
-        if unknown := sorted(given.keys() - names):
-            raise ValueError(f"unknown settings {', '.join(unknown)}: written by another version of chemspec?")
-        plain = DecodeSettings(**{**given, "drafter": "auto"})  # a plug-in's drafter may be unknown here
-        return replace(plain, drafter="none", batch_size=1) if plain.guarantee == "exact" else DecodeSettings(**given)
+def _read_settings(given: Mapping[str, Any]) -> DecodeSettings:
+    """Return stored settings, without drafts if these change nothing; ValueError for one that this version lacks."""
+    names = {field.name for field in fields(DecodeSettings)}
+    if unknown := sorted(given.keys() - names):
+        raise ValueError(f"unknown settings {', '.join(unknown)}: written by another version of chemspec?")
+    plain = DecodeSettings(**{**given, "drafter": "auto"})  # a plug-in's drafter may be unknown here
+    return replace(plain, drafter="none", batch_size=1) if plain.guarantee == "exact" else DecodeSettings(**given)
 
 
 def read_receipts(path: Path, sample: int = 0, seed: int = 0) -> list[ReceiptRow]:
@@ -134,26 +122,26 @@ def verify_receipts(
 
     for done, row in enumerate(rows):
         progress(done, len(rows))
-        if reason := _describe_difference(row, load):
+        if reason := _describe_difference(row.row, load):
             yield row, reason
     progress(len(rows), len(rows))
 
 
-def _describe_difference(row: ReceiptRow, load: Callable[[str, str, str], Engine]) -> str:
+def _describe_difference(row: Mapping[str, Any], load: Callable[[str, str, str], Engine]) -> str:
     """Return how the repetition of a row differs from it; empty for no more than rounding."""
-    if not row.is_unchanged:
+    receipt = dict(row["receipt"])
+    if receipt.pop("sha256", None) != _hash_row(row, receipt):
         return "the row was changed after it was written"
-    receipt = row.receipt
     engine = load(str(receipt.get("model")), str(receipt.get("dtype")), str(receipt.get("runtime") or "auto"))
     if engine.digest != receipt["digest"]:
         return f"the installed model {engine.name} has other weights ({engine.digest}, not {receipt['digest']})"
     try:
-        result = engine.predict(row.row["query"], row.settings())
+        result = engine.predict(row["query"], _read_settings(receipt["settings"]))
     except (ValueError, TypeError) as error:
         return f"its settings cannot be used: {error}"
-    if result.status != row.row["status"]:
-        return f"status {result.status}, not {row.row['status']}"
-    stated, repeated = row.row["hypotheses"], result.hypotheses
+    if result.status != row["status"]:
+        return f"status {result.status}, not {row['status']}"
+    stated, repeated = row["hypotheses"], result.hypotheses
     if len(stated) != len(repeated):
         return f"{len(repeated)} predictions, not {len(stated)}"
     tolerance = TOLERANCES[engine.runtime_config.exactness]

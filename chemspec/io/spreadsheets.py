@@ -10,8 +10,7 @@ from itertools import chain, islice
 from math import isfinite
 from typing import Any
 
-from chemspec.io import columns
-from chemspec.io.lines import FileError
+from chemspec.io import FileError, columns
 from chemspec.system import extras
 
 ENDING = ".xlsx"
@@ -150,9 +149,4 @@ def rows_to_csv(rows: Sequence[Mapping[str, object]]) -> str:
 
 def rows_to_xlsx(rows: Sequence[Mapping[str, object]]) -> bytes:
     """Return rows of the same keys as a workbook, in which numbers are numbers."""
-    number = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
-    cells = (
-        [float(cell) if isinstance(cell, str) and number.fullmatch(cell) else cell for cell in row.values()]
-        for row in rows
-    )
-    return write_workbook([*rows[0]] if rows else [], cells)
+    return write_workbook([*rows[0]] if rows else [], [[*row.values()] for row in rows])

@@ -7,9 +7,9 @@ import chemspec.chem as chem
 from chemspec.chem import formats
 from chemspec.chem.read import chemdraw, reaction_files
 from chemspec.chem.read.chemdraw import parse_cdxml
-from chemspec.chem.read.molfile import split_lines as numbered_lines
+from chemspec.chem.read.molfile import split_lines
 from chemspec.chem.read.values import side_note
-from chemspec.io.lines import FileError, split_lines
+from chemspec.io import FileError
 from chemspec.tasks import about_reactions
 
 ENDINGS = (".sdf", ".sd", ".mol", ".rxn", ".rdf", ".cdxml", ".ket")
@@ -46,14 +46,14 @@ def _records(text: str) -> Iterator[tuple[str, str, Fields]]:
     elif start.startswith("{"):
         yield text, "", {}
     elif start.startswith("$RXN") or reaction_files.is_rdf(start):
-        for record in reaction_files.split_records(numbered_lines(text)):
+        for record in reaction_files.split_records(split_lines(text)):
             lines = [line.text for line in record]
             yield _record(lines, len(reaction_files.structure_of(record)))
     else:
-        for part in re.split(r"(?m)^\$\$\$\$.*\n?", "\n".join(split_lines(text))):
+        for part in re.split(r"(?m)^\$\$\$\$.*\n?", text.replace("\r\n", "\n").replace("\r", "\n")):
             if not part.strip():
                 continue
-            lines = part.removesuffix("\n").split("\n")
+            lines = part.rstrip("\n").split("\n")
             ends = next((number for number, line in enumerate(lines) if line.startswith("M  END")), -1)
             data = range(ends + 1 if ends >= 0 else 4, len(lines))
             yield _record(lines, next((number for number in data if lines[number].startswith(">")), len(lines)))

@@ -5,6 +5,7 @@ or a structure that crashes RDKit can end the whole process. So these are read b
 as a program; only that one ends.
 """
 
+import io
 import json
 import os
 import subprocess
@@ -20,10 +21,8 @@ import msgspec
 
 from chemspec import chem
 from chemspec.chem.names import reagents
+from chemspec.io import FileError, readers, spreadsheets, structures
 from chemspec.io import columns as column_names
-from chemspec.io import lines as smiles_lists
-from chemspec.io import spreadsheets, structures
-from chemspec.io.lines import FileError, split_lines
 from chemspec.io.readers import TABLES, TEXTS, TITLED, decode_text, decompress, read_table
 from chemspec.plan import stock
 from chemspec.settings import Task
@@ -86,15 +85,15 @@ def read_upload(raw: bytes, name: str) -> Sheet:
     text = decode_text(raw)
     if "\0" in text:
         raise FileError("the file holds no text; a spreadsheet must be saved as CSV first")
-    first_lines = text.split("\n", smiles_lists.HEAD)[: smiles_lists.HEAD]
-    if ending in structures.ENDINGS or (ending in TEXTS and smiles_lists.is_structure_file(first_lines)):
+    head, texts = readers.look_ahead(io.StringIO(text, newline=""))
+    if ending in structures.ENDINGS or (ending in TEXTS and readers.is_structure_file(head)):
         if (count := text.count("$$$$") + text.count("$RFMT") + text.count("$MFMT")) > 2 * MAX_ROWS:
             raise FileError(f"the file has about {count:,} records; {MAX_ROWS:,} are the limit, so split it")
         lines = _read_limited(text.encode("utf-8", errors="replace"), STRUCTURES).splitlines()
         return _make_sheet(map(json.loads, lines), header=True)
     if ending in TABLES:
         return _make_sheet(read_table(text, ending, "the file"))
-    queries = smiles_lists.read_list(split_lines(text.rstrip()), titled=ending in TITLED)
+    queries = readers.read_list(texts, titled=ending in TITLED)
     return _make_sheet(iter([[""], *([query] for query in queries)]), header=True)
 
 

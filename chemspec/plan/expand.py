@@ -111,9 +111,9 @@ class Expander:
         # Answers so far, None if not on disk: proposals by molecule, round trip and added reagents of "check of" a
         # reaction, and the suggested "reagents of" it.
         self._answers: dict[str, Any] = {}
-        self._checker = StepChecker(
-            _Companion(self, "forward"), _Companion(self, "reagents") if reagents else None, index, most=MAX_CHECKS
-        )
+        checking, proposing = (_CountedModel(self, model) if model else None for model in (forward, reagents))
+        self._checker = StepChecker(checking, proposing, index, most=MAX_CHECKS)
+        self._retro = _CountedModel(self, retro)
         self._lock = Lock()
         self._store = self._open() if keep else None
         if self._store is not None:
@@ -160,7 +160,7 @@ class Expander:
     def expand(self, molecules: Sequence[str]) -> list[tuple[Proposal, ...]]:
         """Return the proposals for each molecule, best first; uncached ones are decoded in one batch."""
         missing = [smiles for smiles in dict.fromkeys(molecules) if self._read(smiles) is None]
-        for smiles, answer in zip(missing, self._predict(self.retro, missing, self.settings), strict=True):
+        for smiles, answer in zip(missing, self._retro.predict(missing, self.settings), strict=True):
             if answer.status == "ok":
                 proposals = _valid_proposals(smiles, answer)
                 self._write(smiles, [[proposal.reactants, proposal.probability] for proposal in proposals])
@@ -208,18 +208,6 @@ class Expander:
         if (sets := self._checker.proposed_sets(step)) is not None:
             self._write(f"reagents of {reaction}", next((reagents for reagents, _ in sets), ""))
 
-    def _predict(self, model: Model, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
-        if not queries:
-            return []
-        began = time.perf_counter()
-        results = model.predict(queries, settings)
-        self.counts.calls += 1
-        self.counts.seconds += time.perf_counter() - began
-        for result in results:
-            self.counts.passes += len(result.trace.passes)
-            self.counts.tokens += sum(item.emitted for item in result.trace.passes)
-        return results
-
 
 def _valid_proposals(smiles: str, answer: DecodeResult) -> tuple[Proposal, ...]:
     """Return the distinct valid predictions that supply all atoms and do not contain the molecule itself."""
@@ -233,17 +221,25 @@ def _valid_proposals(smiles: str, answer: DecodeResult) -> tuple[Proposal, ...]:
 
 
 @dataclass(frozen=True)
-class _Companion:
-    """The forward or reagents model of an expander, with its drafter, its batch size and its counts."""
+class _CountedModel:
+    """A model with the drafter and the batch size of the search, whose cost is added to the counts of the expander."""
 
     expander: Expander
-    task: str
+    model: Model
 
     def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
-        expander = self.expander
-        same = replace(settings, drafter=expander.settings.drafter, batch_size=expander.settings.batch_size)
-        expander.counts.checks += len(queries) * (self.task == "forward")
-        return expander._predict(getattr(expander, self.task), queries, same)
+        if not queries:
+            return []
+        counts, same = self.expander.counts, self.expander.settings
+        began = time.perf_counter()
+        results = self.model.predict(queries, replace(settings, drafter=same.drafter, batch_size=same.batch_size))
+        counts.seconds += time.perf_counter() - began
+        counts.calls += 1
+        counts.checks += len(queries) * (self.model is self.expander.forward)
+        for result in results:
+            counts.passes += len(result.trace.passes)
+            counts.tokens += sum(item.emitted for item in result.trace.passes)
+        return results
 
 
 def load_expander(

@@ -6,9 +6,9 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
-from syntheseus.interface.molecule import Molecule
 from syntheseus.search.analysis.route_extraction import iter_routes_cost_order
 from syntheseus.search.graph.and_or import AndNode
 
@@ -26,10 +26,6 @@ LISTING_SHARE = 0.1  # share of a deadline that is left for listing the routes
 CHECKS_AT_ONCE = 8  # steps checked between two looks at the clock, with a deadline
 
 
-def _missing_atoms(mol: Molecule) -> int:
-    return 0 if mol.metadata.get("is_purchasable") else chem.heavy_atoms(mol.smiles)
-
-
 @dataclass
 class RouteSearch:
     """A running search, whose current results can be read at any time."""
@@ -41,7 +37,7 @@ class RouteSearch:
     clock: Callable[[], float] = time.perf_counter  # returns seconds
 
     def __post_init__(self) -> None:
-        self._before = replace(self.expander.counts)
+        self.counts = self.expander.counts = Counts()  # cost of the models so far
         self._graph: Any = None
         self._algorithm: Any = None
         self._began = self.clock()
@@ -94,12 +90,6 @@ class RouteSearch:
     def expansions(self) -> int:
         """Number of molecules expanded so far."""
         return self._algorithm.expansions if self._algorithm else 0
-
-    @property
-    def counts(self) -> Counts:
-        """Cost of the models so far."""
-        now, before = vars(self.expander.counts), vars(self._before)
-        return Counts(**{name: now[name] - before[name] for name in now})
 
     def routes(self) -> tuple[Route, ...]:
         """Return the best routes so far with checked steps; if none is solved, the closest one."""
@@ -169,23 +159,22 @@ class RouteSearch:
     def _closest_steps(self) -> dict[str, Proposal]:
         """Return the steps of the route with the fewest unavailable heavy atoms, one through the intermediate first."""
         graph = self._graph
-        best: dict[Any, tuple[bool, int, float, list[AndNode]]] = {}
-        for node in sorted(graph.nodes(), key=lambda entry: -entry.depth):  # from the leaves to the root
+
+        def closest(node: Any) -> tuple[bool, int, float, list[AndNode]]:
+            """Return whether the part below lacks the intermediate, its unavailable atoms, its cost and its steps."""
+            below = [closest(child) for child in graph.successors(node)]
             if isinstance(node, AndNode):
-                below = [best[child] for child in graph.successors(node)]
+                lacking, atoms, costs, steps = zip(*below, strict=True)
                 cost = -math.log(proposal_of(node.reaction).prior(node.reaction.product.smiles))
-                chosen = [node, *(entry for child in below for entry in child[3])]
-                cost += sum(entry[2] for entry in below)
-                best[node] = all(entry[0] for entry in below), sum(entry[1] for entry in below), cost, chosen
-            else:
-                lacks = bool(self.settings.through) and not self._is_required(node)
-                alternatives = [
-                    (lacks and entry[0], *entry[1:]) for entry in map(best.__getitem__, graph.successors(node))
-                ]
-                if not alternatives or node is not graph.root_node:
-                    alternatives.append((lacks, _missing_atoms(node.mol), 0.0, []))
-                best[node] = min(alternatives, key=lambda entry: entry[:3])
-        return self._steps_to(best[graph.root_node][3])
+                return all(lacking), sum(atoms), cost + sum(costs), [node, *chain(*steps)]
+            lacks = bool(self.settings.through) and not self._is_required(node)
+            ways = [(lacks and entry[0], *entry[1:]) for entry in below]
+            if not ways or node is not graph.root_node:
+                missing = 0 if node.mol.metadata.get("is_purchasable") else chem.heavy_atoms(node.mol.smiles)
+                ways.append((lacks, missing, 0.0, []))
+            return min(ways, key=lambda entry: entry[:3])
+
+        return self._steps_to(closest(graph.root_node)[3])
 
     def result(self, ended: str) -> Plan:
         """Return the current result as a plan."""
@@ -201,10 +190,9 @@ class RouteSearch:
         elif not solved:
             outcome += f"; the closest has {', '.join(leaf.smiles for leaf in routes[0].leaves if not leaf.stock)} left"
         prefix = f"the target itself is in stock ({stock_name}); " if stock_name else ""
-        work = f"{self.expansions} expansions, {self.seconds:.1f} s; {ended}"
-        message = f"{prefix}{outcome} ({work})"
-        status = "solved" if solved else "open"
-        return Plan(self.target, status, message, routes, stock_name, self.expansions, self.seconds, self.counts)
+        message = f"{prefix}{outcome} ({self.expansions} expansions, {self.seconds:.1f} s; {ended})"
+        status, counts = "solved" if solved else "open", replace(self.counts)
+        return Plan(self.target, status, message, routes, stock_name, self.expansions, self.seconds, counts)
 
 
 Watch = Callable[[RouteSearch], object]

@@ -82,9 +82,6 @@ class Stock:
     lists: Mapping[str, Keys]
     offers: Mapping[str, Offer] = field(default_factory=dict)  # by InChIKey
 
-    def __len__(self) -> int:
-        return sum(map(len, self.lists.values()))
-
     def source(self, smiles: str) -> str:
         """Return the name of the first list with the molecule, with price and supplier; empty if there is none."""
         key = np.bytes_(inchikey(smiles))
@@ -158,12 +155,12 @@ def load_stock(names: Sequence[str]) -> Stock:
     return Stock(lists, offers)
 
 
-def parse_offers(raw: bytes, name: str, *, keep: bool = True) -> PriceList | None:
-    """Return the offers in a file's content; None if no table with prices or suppliers (`keep`: `read_price_list`)."""
+def parse_offers(raw: bytes, name: str) -> PriceList | None:
+    """Return the offers in a file's content; None if it is no table with prices or suppliers."""
     if not raw or not name.lower().endswith(ENDINGS):
         return None
     try:
-        price_list = read_price_list(raw, name, keep=keep)
+        price_list = read_price_list(raw, name)
     except ValueError:
         return None  # `parse_stock` reports the error, or supports the format
     return price_list if any(map(str, price_list.offers.values())) else None

@@ -5,7 +5,7 @@ add a patent, reagents and the name of their file. Slow steps (atom maps, finger
 """
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -33,18 +33,18 @@ FLASK = ("reactants_and_reagents", "reactants")
 MAPPED = ("mapped_core_rxn", "mapped_rxn")
 
 
-@dataclass(frozen=True)
+@dataclass
 class Report:
     """Statistics of a build."""
 
-    rows: int  # rows read
-    repeated: int  # rows that repeat a reaction
-    left_out: int  # unusable reactions: missing or wrong atom maps, or no change
-    reactions: int  # reactions in the index
-    with_reagents: int  # reactions in the index with reagents
-    with_patent: int  # reactions in the index with a patent
-    changes: tuple[int, int]  # distinct wide and close changes
-    size: int  # file size in bytes
+    rows: int = 0  # rows read
+    repeated: int = 0  # rows that repeat a reaction
+    left_out: int = 0  # unusable reactions: missing or wrong atom maps, or no change
+    reactions: int = 0  # reactions in the index
+    with_reagents: int = 0  # reactions in the index with reagents
+    with_patent: int = 0  # reactions in the index with a patent
+    changes: tuple[int, int] = (0, 0)  # distinct wide and close changes
+    size: int = 0  # file size in bytes
 
     @property
     def text(self) -> str:
@@ -103,8 +103,8 @@ def build_index(
     everything = [*files, *reagents_from]
     if not files or len(everything) > MAX_FILES:
         raise ValueError(f"{len(everything)} files; give 1 to {MAX_FILES}")
-    counts = Counter[str]()
-    reactions = _read_reactions(everything, len(files), counts)
+    report = Report()
+    reactions = _read_reactions(everything, len(files), report)
     chunks = [[rows[0] for rows in reactions[first : first + CHUNK]] for first in range(0, len(reactions), CHUNK)]
     measure = partial(measure_reactions, guess=guess, bits=bits)
     measured: list[Measured | None] = []
@@ -112,29 +112,22 @@ def build_index(
         for done in pool.map(measure, chunks) if pool else map(measure, chunks):
             measured += done
             progress(len(measured), len(reactions))
-    arrays = _merge_rows(zip(measured, reactions, strict=True), bits, counts)
+    report.left_out = measured.count(None)
+    arrays = _merge_rows(zip(measured, reactions, strict=True), bits, report)
     names = [file.name.removesuffix(".gz").removesuffix(".csv") for file in everything]
-    index_file.write_index(out, arrays, {"files": names, "reactions": len(arrays["close"])})
-    return Report(
-        rows=counts["rows"],
-        repeated=counts["repeated"],
-        left_out=measured.count(None),
-        reactions=len(arrays["close"]),
-        with_reagents=counts["reagents"],
-        with_patent=counts["patent"],
-        changes=(len(arrays["wide"]), counts["close"]),
-        size=out.stat().st_size,
-    )
+    index_file.write_index(out, arrays, {"files": names, "reactions": report.reactions})
+    report.size = out.stat().st_size
+    return report
 
 
-def _read_reactions(files: Sequence[Path], new: int, counts: Counter[str]) -> list[list[Row]]:
+def _read_reactions(files: Sequence[Path], new: int, report: Report) -> list[list[Row]]:
     """Return the rows of each distinct reaction of the first `new` files; other files only add rows to these."""
     reactions: list[list[Row]] = []
     numbers: dict[tuple[str, ...], int] = {}
     of_product: defaultdict[str, list[int]] = defaultdict(list)  # reactions that a mixture may contain
     for number, file in enumerate(files):
         for fields in read_rows(file):
-            counts["rows"] += 1
+            report.rows += 1
             if (row := read_row(fields, number)) is None:
                 continue
             key = (row.product, *sorted(row.reactants.split(".")))
@@ -143,7 +136,7 @@ def _read_reactions(files: Sequence[Path], new: int, counts: Counter[str]) -> li
                 flask, likely = set(row.flask.split(".")), of_product.get(row.product, ())
                 earlier = next((n for n in likely if flask.issuperset(reactions[n][0].reactants.split("."))), None)
             if earlier is not None:
-                counts["repeated"] += 1
+                report.repeated += 1
                 reactions[earlier].append(row)
             elif number < new:
                 numbers[key] = len(reactions)
@@ -189,9 +182,7 @@ def measure_reactions(rows: Iterable[Row], *, guess: bool, bits: int) -> list[Me
     return measured
 
 
-def _merge_rows(
-    reactions: Iterable[tuple[Measured | None, list[Row]]], bits: int, counts: Counter[str]
-) -> index_file.Arrays:
+def _merge_rows(reactions: Iterable[tuple[Measured | None, list[Row]]], bits: int, report: Report) -> index_file.Arrays:
     # Rows may describe the same reaction once it is known which reactants contribute atoms.
     merged: dict[tuple[str, str], tuple[Measured, list[Row]]] = {}
     for measured, rows in reactions:
@@ -206,10 +197,12 @@ def _merge_rows(
         reagents = max((_other_molecules(row.flask, givers) for row in rows), key=len)
         patent = next((row.patent for row in rows if row.patent), "")
         flags.append(sum(1 << file for file in {row.file for row in rows}))
-        counts.update(reagents=bool(reagents), patent=bool(patent))
+        report.with_reagents += bool(reagents)
+        report.with_patent += bool(patent)
         lines.append(f"{measured.product}\t{measured.reactants}\t{reagents}\t{patent}")
-    counts["close"] = len({(measured.wide, measured.close) for measured, _ in entries})
     groups, starts = np.unique(np.array([measured.wide for measured, _ in entries], np.uint64), return_index=True)
+    report.reactions = len(entries)
+    report.changes = len(groups), len({(measured.wide, measured.close) for measured, _ in entries})
     text, blocks = index_file.pack_lines(lines)
     return {
         "wide": groups,

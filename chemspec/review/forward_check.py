@@ -151,8 +151,7 @@ class StepChecker:
         """Return the verdict on each step, (product, reactants); None without a forward model, or if it failed."""
         if self.forward is None:
             return [None] * len(steps)
-        keys = [_canonical_step(step) for step in steps]
-        self._refresh(keys)
+        keys = self._refresh(steps)
         self._run_checks(dict.fromkeys(keys, ""))
         self._check_again(keys, self._usual_reagents)
         self._propose(self._doubtful(keys))
@@ -165,9 +164,7 @@ class StepChecker:
 
     def propose(self, steps: Iterable[Step]) -> None:
         """Predict reagents for steps without proposals, in one batch."""
-        keys = [_canonical_step(step) for step in steps]
-        self._refresh(keys)
-        self._propose(keys)
+        self._propose(self._refresh(steps))
 
     def _propose(self, steps: Iterable[Step]) -> None:
         lacking = [step for step in dict.fromkeys(steps) if self._cache[step].proposed is None]
@@ -223,12 +220,14 @@ class StepChecker:
         if result.status == "ok":
             self._cache[step].savings += count_savings(result)
 
-    def _refresh(self, steps: Sequence[Step]) -> None:
-        """Make these steps the newest of the cache, and drop the oldest beyond its size, but none of these."""
-        for step in dict.fromkeys(steps):
-            self._cache[step] = self._cache.pop(step, _Cached())
-        while len(self._cache) > max(self._most, len(steps)):
+    def _refresh(self, steps: Iterable[Step]) -> list[Step]:
+        """Make these steps the newest of the cache, and drop the oldest beyond its size; returns their keys."""
+        keys = [_canonical_step(step) for step in steps]
+        for key in dict.fromkeys(keys):
+            self._cache[key] = self._cache.pop(key, _Cached())
+        while len(self._cache) > max(self._most, len(keys)):  # none of these steps
             del self._cache[next(iter(self._cache))]
+        return keys
 
 
 def _canonical_step(step: Step) -> Step:

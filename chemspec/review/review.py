@@ -14,7 +14,7 @@ from chemspec.chem.names.short_names import without_subscripts
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.plan.stock import BUILT_IN, Stock, load_stock, stock_marks
+from chemspec.plan.stock import Stock, stock_marks
 from chemspec.precedents import Precedents
 from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, check_document, find_precedents
 from chemspec.review.selectivity import Selectivity, find_selectivity
@@ -119,20 +119,17 @@ def review_result(
         suggestions = rank_suggestions(
             [replace(suggestion, check=checks.get(suggestion.best.canonical)) for suggestion in suggestions]
         )
-    evidence = []
-    for item in suggestions[:described]:
-        if item.best.valid:
-            matches = find_precedents(checker.index, item.reaction)
-            listed = () if stock is None or task != "retro" else stock_marks(item.best.canonical, stock)
-            item = replace(item, precedents=matches, stock=listed)
-        evidence.append(item)
+    evidence = {
+        item.rank: replace(item, precedents=find_precedents(checker.index, item.reaction))
+        for item in suggestions[:described]
+        if item.best.valid
+    }
     if task == "retro":
-        checker.propose(item.reaction for item in evidence if item.best.valid and item.reagents[1] != FROM_PRECEDENTS)
-        evidence = [
-            replace(item, proposed=checker.proposed_sets(item.reaction) or ()) if item.best.valid else item
-            for item in evidence
-        ]
-    return Review(task, query, result, (*evidence, *suggestions[len(evidence) :]), checks)
+        checker.propose(item.reaction for item in evidence.values() if item.reagents[1] != FROM_PRECEDENTS)
+        for rank, item in evidence.items():
+            marks = () if stock is None else stock_marks(item.best.canonical, stock)
+            evidence[rank] = replace(item, proposed=checker.proposed_sets(item.reaction) or (), stock=marks)
+    return Review(task, query, result, tuple(evidence.get(item.rank, item) for item in suggestions), checks)
 
 
 class Reviewer:
@@ -244,16 +241,6 @@ def answer_cells(review: Review) -> list[list[str]]:
 
 def _plain_words(reagents: str) -> str:
     return without_subscripts(precedents.in_words(reagents))
-
-
-def load_reviewer(engine: Engine, stock: Sequence[str] = BUILT_IN, **options: Any) -> Reviewer:
-    """Load what a review of a model's predictions needs: other models, the installed precedents, and building blocks.
-
-    Building blocks are named as for `load_stock`; options are those of `load_engines`.
-    """
-    companions: tuple[Task, ...] = COMPANIONS if engine.task == "retro" else ()
-    engines = load_engines(companions, **options)
-    return Reviewer(engine.task, engines, load_stock(stock), precedents.installed())
 
 
 def load_engines(tasks: Iterable[Task] = ("retro", *COMPANIONS), **options: Any) -> dict[Task, Engine]:

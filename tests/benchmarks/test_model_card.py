@@ -15,9 +15,9 @@ from small import QUERIES, tiny_folder
 
 from chemspec import evaluation
 from chemspec.engine.engine import Engine, confidence
+from chemspec.evaluation import EvaluationSettings
 from chemspec.evaluation.accuracy import KnownReaction, evaluate_model, score_predictions
 from chemspec.evaluation.calibration import NUMBERS, fit_calibration
-from chemspec.evaluation.settings import EvaluationSettings
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.settings import DecodeSettings
 from chemspec.ui.models import cards

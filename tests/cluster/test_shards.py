@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 from rdkit import Chem
 
-from chemspec.cluster import shards
 from chemspec.cluster.dispatch import Piece
 from chemspec.cluster.engines import results_to_table
 from chemspec.cluster.job import predict_file
@@ -105,7 +104,6 @@ def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["precious.txt"]
 
 
-@pytest.mark.skipif(shards.fcntl is None, reason="there are no such locks on this system")
 def test_only_one_process_writes(tmp_path: Path) -> None:
     with ShardFolder(tmp_path, HOW), pytest.raises(FileError, match="another process"):
         ShardFolder(tmp_path, HOW)

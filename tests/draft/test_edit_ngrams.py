@@ -292,7 +292,7 @@ def test_what_version_0_2_stored_besides_is_ignored(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("", "Expecting value"),
+        ("", "truncated"),
         ("[]", "JSON object"),
         ('{"by_chance": [0.5]}', "by_chance"),
         ('{"by_chance": [2,2,2,2,2,2,2,2,2,2,2]}', "by_chance"),

@@ -16,7 +16,7 @@ from small import tiny_folder
 
 from chemspec.data.holdout import FILE
 from chemspec.engine.engine import Engine
-from chemspec.evaluation import read_measurements
+from chemspec.evaluation import CalibrationSettings, EvaluationSettings, read_measurements
 from chemspec.evaluation.accuracy import (
     FEWEST,
     KnownReaction,
@@ -31,7 +31,6 @@ from chemspec.evaluation.accuracy import (
     wilson_interval,
 )
 from chemspec.evaluation.calibration import calibrate_model
-from chemspec.evaluation.settings import CalibrationSettings, EvaluationSettings
 from chemspec.settings import DecodeSettings
 
 HOW = DecodeSettings(n=3, max_len=20, drafter="none")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import signal
 import subprocess
 import sys
@@ -64,28 +63,30 @@ def _run(out: Path, every: int, how: signal.Signals, queries: list[str]) -> int:
     return subprocess.run(command, stderr=subprocess.DEVNULL).returncode
 
 
-def log_of(facts: dict[str, int], after: str, done: int) -> CrashLog:
+CRASHED = "Fatal Python error: Segmentation fault"
+
+
+def log_of(before: CrashLog, row: int, rows: int, after: str, done: int) -> CrashLog:
+    """The log of a process that was to go on from one, and died."""
+    before.record(row, rows)
     log = CrashLog(io.StringIO())
-    log.restore(json.dumps(facts) + "\n" + after, done)
+    log.restore(before.file.getvalue() + after, done)  # type: ignore[attr-defined]
     return log
 
 
 @given(st.integers(0, 50), st.integers(1, 50), st.integers(1, 40))
 def test_a_kill_after_progress_is_no_row_s_fault(row: int, rows: int, further: int) -> None:
-    facts = {"row": row, "rows": rows, "weight": MOST - 1, "until": 0, "inherited": 0}
-    log = log_of(facts, "", row + further)
+    log = log_of(CrashLog(io.StringIO(), {row: MOST - 1}), row, rows, "", row + further)
     assert not log.fails(row + further) and log.size(row + further, 64) == 64
 
 
-@given(st.integers(0, 50), st.integers(2, 50))
-def test_rows_among_which_it_crashed_go_one_by_one(row: int, rows: int) -> None:
-    facts = {"row": row, "rows": rows, "weight": 0, "until": 0, "inherited": 0}
-    log = log_of(facts, "Fatal Python error: Segmentation fault", row)
+@given(st.integers(0, 50), st.integers(2, 50), st.sampled_from(["", CRASHED]))
+def test_rows_among_which_it_died_go_one_by_one(row: int, rows: int, after: str) -> None:
+    log = log_of(CrashLog(io.StringIO()), row, rows, after, row)
     assert [log.size(place, 64) for place in (row, row + rows - 1, row + rows)] == [1, 1, 64]
     assert not any(map(log.fails, range(row, row + rows)))
-    alone = {"row": row + 1, "rows": 1, "weight": log._weight(row + 1), "until": row + rows, "inherited": CRASH}
-    assert log_of(alone, "Fatal Python error: Aborted", row + 1).fails(row + 1)
-    assert not log_of(alone, "", row + 1).fails(row + 1), "a kill weighs less"
+    assert log_of(log, row + 1, 1, CRASHED, row + 1).fails(row + 1) == (after == CRASHED)
+    assert not log_of(log, row + 1, 1, "", row + 1).fails(row + 1), "a kill weighs less"
     assert KILL < CRASH
 
 

@@ -22,7 +22,6 @@ from small import QUERIES
 
 from chemspec.chem import formats
 from chemspec.io import readers, spreadsheets, writers
-from chemspec.io.lines import split_lines
 from chemspec.io.readers import FileError, decode_text, read_queries, read_stdin_lines
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task
@@ -155,13 +154,6 @@ def test_parquet_with_gaps(tmp_path: Path) -> None:
     assert read_queries(tmp_path / "a.parquet", "id") == ["1", "2", "3"]
     with pytest.raises(FileError, match="it has id, smiles"):
         read_queries(tmp_path / "a.parquet", "name")
-
-
-@given(st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]))))
-def test_lines_are_kept_whatever_they_hold(lines: list[str]) -> None:
-    whole = [*lines, "end"]
-    assert split_lines("\n".join(whole)) == whole
-    assert split_lines("\r\n".join(whole) + "\r\n\r\n") == whole
 
 
 @given(st.binary(max_size=60))

@@ -48,15 +48,13 @@ def refused(load: Callable[[], Any], error: type[Exception] = CheckpointError) -
 @pytest.mark.parametrize(
     ("key", "value", "reason"),
     [
-        *(("max_positions", value, "max_positions") for value in ("3000000", "1000000000000", "-5", "0", "2")),
-        ("max_positions", str(2**63), "too large"),
+        *(("max_positions", value, "max_positions") for value in ("3000000", str(2**63), "-5", "0", "2")),
         *((key, str(2**20), "has shape") for key in ("d_model", "feedforward")),
         *((key, str(2**62), "between 1 and 1048576") for key in ("d_model", "feedforward", "vocab_size")),
         *((key, "200", "is missing") for key in ("encoder_layers", "decoder_layers")),
         *((key, "10000000", "between 1 and 256") for key in ("encoder_layers", "decoder_layers")),
-        ("layer_norm_eps", "1" * 400, "too large"),
-        *(("layer_norm_eps", value, "no number") for value in ("NaN", "Infinity", "-Infinity")),
-        ("layer_norm_eps", "1e400", "too large"),
+        *(("layer_norm_eps", value, "malformed") for value in ("NaN", "Infinity", "-Infinity")),
+        *(("layer_norm_eps", value, "out of range") for value in ("1" * 400, "1" * 5000, "1e400")),
         *(("layer_norm_eps", value, "layer_norm_eps") for value in ("-1.0", "0", "1e30")),
         ("extra", DEEP, "nested"),
     ],
@@ -98,11 +96,13 @@ def test_a_json_file_that_is_far_too_large_is_refused(folder: Path, name: str) -
     assert "has more than 5 MB" in (message := refused(lambda: checkpoint.load(folder))) and name in message
 
 
-@pytest.mark.parametrize("tokens", [["\ud800"], ["C\nN"], ["\x1b[2J"]])
-def test_a_vocabulary_that_cannot_be_printed_is_refused(folder: Path, tokens: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("tokens", "reason"), [(["\ud800"], "no JSON"), (["C\nN"], "be printed"), (["\x1b[2J"], "be printed")]
+)
+def test_a_vocabulary_that_cannot_be_printed_is_refused(folder: Path, tokens: list[str], reason: str) -> None:
     known = list(TOKENIZER.tokens)
     (folder / "vocab.json").write_text(json.dumps([*known[: -len(tokens)], *tokens]))
-    assert "cannot be printed" in refused(lambda: checkpoint.load(folder))
+    assert reason in refused(lambda: checkpoint.load(folder))
 
 
 LIES = [
@@ -140,9 +140,7 @@ def test_a_confidence_that_lies_is_refused(folder: Path, text: str) -> None:
     assert engine.confidence is None and engine.confidence_problem
 
 
-@pytest.mark.parametrize(
-    "text", [DEEP, '{"by_chance": [1e400]}', '{"reading": {"heads": [], "away": 1' + "0" * 400 + "}}"]
-)
+@pytest.mark.parametrize("text", [DEEP, '{"by_chance": [1e400]}', json.dumps({"by_chance": [10**400] * 11})])
 def test_what_drafters_learned_is_refused_if_it_lies(folder: Path, text: str) -> None:
     (folder / "drafting.json").write_text(text)
     engine = Engine.load(folder, threads=1, device="cpu")

@@ -83,7 +83,7 @@ def test_price_lists_are_read_by_a_process_of_their_own(elsewhere: None) -> None
 def test_a_stock_list_is_read_by_a_process_of_its_own_and_leaves_nothing(elsewhere: None) -> None:
     kept = sorted(cache.cache_dir().rglob("*"))
     have = stock_menu.read_own_list("\n".join("C" * size for size in range(1, 200)).encode(), "mine.smi").stock
-    assert len(have) == 199 and have.source("CCC") == "mine.smi" and not have.source("CCO")
+    assert len(have.lists["mine.smi"]) == 199 and have.source("CCC") == "mine.smi" and not have.source("CCO")
     assert sorted(cache.cache_dir().rglob("*")) == kept
     with pytest.raises(FileError, match="none of its 1 lines"):
         stock_menu.read_own_list(b"what", "mine.txt")

@@ -68,6 +68,7 @@ def test_the_nearest_are_drawn_with_reagents_and_patent_which_files_hold_too(mon
     assert "the same reaction · US01000001 · DCM, Et₃N" in shown
     assert "similarity 0." in shown and "reagents not recorded" in shown
     row = details.answer_record(card)
+    assert isinstance(row["model_probability"], float), "a number in a workbook"
     assert (row["patent_reactions"], row["conditions"]) == (3, "DCM, Et3N")
     assert str(row["patents"]).startswith("US01000001")
 
