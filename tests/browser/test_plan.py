@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
-
 from pages import weights
 
 pytest.importorskip("syntheseus")

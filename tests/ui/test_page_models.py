@@ -8,10 +8,9 @@ import struct
 from pathlib import Path
 from typing import Any
 
+import pages
 import pytest
 from paths import TESTS
-
-import pages
 
 pytest.importorskip("streamlit")
 

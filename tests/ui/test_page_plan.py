@@ -8,11 +8,10 @@ from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-from paths import TESTS
-
 import pages
+import pytest
 from pages import html, words
+from paths import TESTS
 
 pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
