@@ -6,7 +6,6 @@ emitted. Lengths are in pixels.
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 from chemspec.depict import canvas
@@ -138,14 +137,6 @@ def _draw_legend(lanes: Sequence[Lane], top: float, palette: Palette) -> Iterato
         left += 40 + 7.0 * len(LEGEND[kind])
     text = "a gap separates two forward passes"
     yield Item(left, top, 300, 22, text=text, size=13, fill=palette.faint)
-
-
-def write_replay(picture: Picture, path: Path) -> None:
-    """Write a replay to a file whose ending is one of `FORMATS`, else ValueError."""
-    suffix = path.suffix.lower()
-    if suffix not in FORMATS:
-        raise ValueError(f"{path}: the ending must be one of {', '.join(FORMATS)}")
-    path.write_bytes(replay_bytes(picture, suffix[1:]))
 
 
 def replay_bytes(picture: Picture, kind: str) -> bytes:

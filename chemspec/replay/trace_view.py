@@ -41,7 +41,6 @@ class AnswerView:
     """An answer with the origin of its tokens; the last token is the end mark, unless the answer was cut."""
 
     smiles: str
-    valid: bool
     probability: float
     tokens: tuple[TokenView, ...]
 
@@ -51,7 +50,6 @@ class DraftView:
     """A draft and its fate after its pass."""
 
     tokens: tuple[str, ...]
-    drafter: str
     start: int | None  # position in the query from which it was copied
     accepted: int  # tokens from the first on that were accepted
     right: int  # tokens up to which the model wrote the same, the last of them itself
@@ -96,7 +94,7 @@ TokenProbs = Sequence[Mapping[str, float]]  # of the most probable tokens at eve
 
 
 def view_trace(result: DecodeResult, probs: TokenProbs = ()) -> TraceView:
-    """Return a result's trace as values for drawing; ValueError without answer or pass, or if its parts do not fit."""
+    """Return a result's trace as values for drawing; ValueError if it holds no answer with passes of its own."""
     trace = result.trace
     if result.spellings:
         raise ValueError("its answers are merged from several SMILES variants, each with passes of its own")
@@ -149,7 +147,7 @@ def _view_answer(hypothesis: Hypothesis, trace: Trace, tree: DrawnTree | None, e
         number = None if source is None else run
         probability = exp(min(0.0, log_probs[position])) if position in log_probs else None
         tokens.append(TokenView(text, atoms[position], origin, source, step, number, probability))
-    return AnswerView("".join(hypothesis.tokens), hypothesis.valid, hypothesis.probability, tuple(tokens))
+    return AnswerView("".join(hypothesis.tokens), hypothesis.probability, tuple(tokens))
 
 
 def _passes_by_length(count: int, ends: Sequence[int]) -> list[int]:
@@ -215,7 +213,7 @@ def _view_pass(
     step = trace.passes[number]
     several = _has_several(trace)
     if tree and several:
-        drafts = _drafted_chains(number + 1, trace, tree)
+        drafts = _drafted_chains(number + 1, tree)
     else:
         start = ends[number] - step.emitted
         texts = [token.text for token in best.tokens[start : ends[number]]]
@@ -266,7 +264,7 @@ def _view_draft(draft: Draft, written: Sequence[str], step: Pass, trace: Trace) 
         right += 1
     # The last token of a pass is the model's own, even where the draft had it too.
     accepted = min(right, step.emitted - 1, step.accepted)
-    return DraftView(texts, draft.drafter, draft.span[0] if draft.span else None, accepted, right, right)
+    return DraftView(texts, draft.span[0] if draft.span else None, accepted, right, right)
 
 
 def _with_correction(draft: DraftView, start: int, best: AnswerView, probs: TokenProbs) -> DraftView:
@@ -278,7 +276,7 @@ def _with_correction(draft: DraftView, start: int, best: AnswerView, probs: Toke
     return replace(draft, correction=(correction.text, correction.probability, drafted))
 
 
-def _drafted_chains(number: int, trace: Trace, tree: DrawnTree) -> list[DraftView]:
+def _drafted_chains(number: int, tree: DrawnTree) -> list[DraftView]:
     """Return the pieces of the query that a pass of a beam search computed ahead, wherever in the tree they hang."""
     new = {node: None for node, born in enumerate(tree.born) if born == number}
     chains: list[DraftView] = []
@@ -295,8 +293,7 @@ def _drafted_chains(number: int, trace: Trace, tree: DrawnTree) -> list[DraftVie
         alive = [node for node in chain if tree.dies[node] > number]
         accepted = sum(tree.accepted[node] <= number for node in alive)
         texts = tuple(tree.texts[node] for node in chain)
-        drafter = str(trace.settings.get("drafter", ""))
-        chains.append(DraftView(texts, drafter, tree.sources[head], accepted, accepted, len(alive)))
+        chains.append(DraftView(texts, tree.sources[head], accepted, accepted, len(alive)))
     return chains
 
 
