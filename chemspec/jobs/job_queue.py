@@ -119,21 +119,16 @@ def ensure_runner() -> None:
 
 
 def run_waiting_jobs(predict: Sequence[str] = PREDICT) -> None:
-    """Run the waiting jobs; return when none is left, or if there is another runner."""
-    tried: set[str] = set()  # else a job whose end cannot be written would begin again and again
+    """Run the waiting jobs; return when none is left, or if there is another runner.
 
-    def next_job() -> Job | None:
-        return next((job for job in waiting_jobs() if job.id not in tried), None)
-
-    while next_job():  # again for what is submitted at the last moment
+    Raises StoreError if the end of a job cannot be stored: else that job would begin again and again.
+    """
+    while waiting_jobs():  # again for what is submitted at the last moment
         with store.hold_lock(RUNNER, timeout=1.0) as held:
             if not held:
                 return
-            while job := next_job():
-                tried.add(job.id)
-                with suppress(StoreError):
-                    _run_job(job, predict)
-                    tried.remove(job.id)
+            while waiting := waiting_jobs():
+                _run_job(waiting[0], predict)
             _note_work("")
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Any, Literal, NamedTuple
@@ -49,11 +49,6 @@ def alternate_runs(
     return runs
 
 
-def run_milliseconds(results: Iterable[DecodeResult]) -> list[float]:
-    """Return the time of each run, everything included."""
-    return [1e3 * result.trace.seconds for result in results]
-
-
 def median_run(results: Sequence[DecodeResult]) -> DecodeResult:
     """Return the run whose time is the median; of an even number, the faster one of the two in the middle."""
     return sorted(results, key=lambda result: result.trace.seconds)[(len(results) - 1) // 2]
@@ -74,7 +69,8 @@ def race_statistics(rounds: Rounds, names: Sequence[str] = NAMES) -> list[dict[s
     """Return passes, tokens (beam: steps) and nodes per pass, and quartiles of milliseconds for each decoding mode."""
     rows = []
     for name, results in zip(names, rounds, strict=True):
-        counted, times = speed_numbers([results[0].trace]), Spread.from_values(run_milliseconds(results))
+        counted = speed_numbers([results[0].trace])
+        times = Spread.from_values(1e3 * result.trace.seconds for result in results)
         row = {"name": name, "passes": counted.passes, "tokens": counted.emitted}
         row |= {"tokens_per_pass": counted.tokens_per_pass, "nodes_per_pass": counted.nodes_per_pass}
         row |= {"acceptance_rate": counted.acceptance_rate, "runs": times.runs}

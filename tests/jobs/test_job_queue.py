@@ -354,7 +354,8 @@ def test_a_job_whose_end_cannot_be_written_is_not_begun_again_and_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(JOBS.__class__, "_write", full)
-        job_queue.run_waiting_jobs([sys.executable, "-c", "raise SystemExit(1)"])
+        with pytest.raises(StoreError, match="No space"):
+            job_queue.run_waiting_jobs([sys.executable, "-c", "raise SystemExit(1)"])
     assert job_queue.view_job(job.id).state == "waiting"
     job_queue.run_waiting_jobs([sys.executable, "-c", "raise SystemExit(1)"])
     assert "something unexpected happened" in job_queue.view_job(job.id).job.message
