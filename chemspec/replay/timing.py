@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from chemspec.metrics import Spread, count_savings, speed_numbers
 from chemspec.plugins import DECODERS
 from chemspec.replay.savings import no_savings_reason
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
+
+if TYPE_CHECKING:  # it imports RDKit, which `chemspec --help` must not
+    from chemspec.replay.trace_view import Origin, TokenView
 
 NAMES = ("standard", "speculative")  # of the decoding modes of a race
 REPEATS = 5  # timed runs of each setting
@@ -112,21 +115,11 @@ def format_speedup(value: float) -> str:
     return "about as fast" if value > 0.95 else f"{1 / value:.2f} times slower"
 
 
-Kind = Literal["own", "copied", "drafted"]
-LEGEND: dict[Kind, str] = {
+LEGEND: dict[Origin, str] = {
     "own": "the model's own token",
     "copied": "copied from the query",
-    "drafted": "drafted otherwise",
+    "ahead": "drafted otherwise",
 }
-KINDS: dict[str, Kind] = {"own": "own", "copied": "copied", "ahead": "drafted"}
-
-
-class Token(NamedTuple):
-    """The text of a token, its origin, and the number (from 0) of the pass that emitted it."""
-
-    text: str
-    kind: Kind
-    written_by: int
 
 
 @dataclass(frozen=True)
@@ -134,23 +127,21 @@ class Lane:
     """A recorded run."""
 
     name: str  # name of the decoding mode
-    tokens: tuple[Token, ...]  # tokens of the first prediction; the end of the sequence is "end"
+    tokens: tuple[TokenView, ...]  # tokens of the first prediction; the end of the sequence is "end"
     ends: tuple[float, ...]  # of every pass, in milliseconds from the start or, if not `timed`, in passes
     timed: bool = True
 
     @classmethod
     def from_result(cls, name: str, result: DecodeResult) -> Lane:
         """Build the lane of a prediction; drafted tokens are known for greedy decoding only."""
-        from chemspec.replay.trace_view import view_trace  # here: it imports RDKit, which `chemspec --help` must not
+        from chemspec.replay.trace_view import view_trace  # as above
 
         view = view_trace(result)
         tokens = view.answers[0].tokens
-        written_by = [token.pass_number - 1 for token in tokens]
         if view.relaxed:  # hypotheses of SBS differ in length: when the first one had grown so far is not known
-            written_by = [position * len(view.passes) // len(tokens) for position in range(len(tokens))]
-        kinds: list[Kind] = ["own" if view.several else KINDS[token.origin] for token in tokens]
-        texts = [token.text for token in tokens]
-        return cls(name, tuple(map(Token, texts, kinds, written_by)), tuple(pass_ends(result.trace)))
+            passes = (1 + position * len(view.passes) // len(tokens) for position in range(len(tokens)))
+            tokens = tuple(replace(token, pass_number=number) for token, number in zip(tokens, passes, strict=True))
+        return cls(name, tokens, tuple(pass_ends(result.trace)))
 
     def without_times(self) -> Lane:
         """Return the lane with passes of equal length, for runs on a busy machine."""

@@ -311,14 +311,14 @@ def show_replay(lanes: Sequence[Lane], settings: Sequence[DecodeSettings], *, ra
 
 def lane_data(lane: Lane, settings: DecodeSettings) -> dict[str, Any]:
     """Return a lane as JSON values: a token is its text and its kind, `by` has the pass that wrote each."""
-    tokens = [(token.text, "own" if token.kind == "own" else "copied") for token in lane.tokens]
+    tokens = [(token.text, "own" if token.origin == "own" else "copied") for token in lane.tokens]
     return {
         "name": lane.name,
         "note": SPREAD_EVENLY if not settings.exact else FIRST_OF_BEAM if settings.decoder == "beam" else "",
         "ms": lane.milliseconds,
         "ends": lane.ends,
         "tokens": [(text, "end" if text == END else kind) for text, kind in tokens],
-        "by": [token.written_by for token in lane.tokens],
+        "by": [token.pass_number - 1 for token in lane.tokens],
     }
 
 
