@@ -2,9 +2,9 @@
 
 A server starts a detached process, the runner, which starts the predictions; servers may end at any time, the jobs go
 on. Both have a low priority, so that visitors at a page go first. The runner holds a lock while it lives, and its
-prediction ends with it: the prediction's standard input is a pipe that the system closes. A job whose stored state is
-"waiting" runs if it is the one that the runner has noted in the store. A suspended runner (SIGSTOP) keeps its lock, so
-no job starts until it continues or is killed.
+prediction ends with it: the prediction's standard input is a pipe that the system closes. A prediction stores how its
+job ended; after a crash the runner does. A job whose stored state is "waiting" runs if it is the one that the runner
+has noted in the store. A suspended runner (SIGSTOP) keeps its lock, so no job starts until it continues or is killed.
 """
 
 import os
