@@ -1,5 +1,7 @@
 """The app's navigation; nothing else."""
 
-from chemspec.ui.common.nav import run_app
+from pathlib import Path
 
-run_app()
+from chemspec.ui.common.nav import run_app_shell
+
+run_app_shell(Path(__file__).parent)

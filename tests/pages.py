@@ -16,7 +16,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
 
-PAGES = ROOT / "app_pages"
+PAGES = ROOT / "pages"
 MODELS = {folder.name for folder in installed_models()}
 weights = pytest.mark.skipif(not {"forward", "retro"} <= MODELS, reason="no models in assets/models")
 

@@ -132,7 +132,7 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert not graph, "these import each other: " + ", ".join(sorted(graph))
 
 
-PAGES = [ROOT / "app.py", *sorted((ROOT / "app_pages").rglob("*.py"))]
+PAGES = [ROOT / "app.py", *sorted((ROOT / "pages").rglob("*.py"))]
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)

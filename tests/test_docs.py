@@ -35,7 +35,7 @@ MADE = ("assets/vendor", "log.csv", "papers.csv", "heldout.csv", "my_drafter.py"
 
 def files() -> list[str]:
     """Every file of the project, relative to its root."""
-    tops = ("chemspec", "app_pages", "tests", "assets", ".github", ".ci")
+    tops = ("chemspec", "pages", "tests", "assets", ".github", ".ci")
     below = [path for top in tops for path in (ROOT / top).rglob("*") if "node_modules" not in path.parts]
     return [path.relative_to(ROOT).as_posix() for path in [*below, *ROOT.glob("*")]]
 
@@ -46,7 +46,7 @@ FILES = files()
 @pytest.mark.parametrize("page", TEXTS, ids=lambda path: path.name)
 def test_files_named_in_the_docs_exist(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    named = re.findall(r"`([\w./-]+\.(?:py|cpp|md|csv))`|`((?:chemspec|tests|assets|app_pages)/[\w./-]*)`", text)
+    named = re.findall(r"`([\w./-]+\.(?:py|cpp|md|csv))`|`((?:chemspec|tests|assets|pages)/[\w./-]*)`", text)
     for name in {(one or other).rstrip("/") for one, other in named}:
         known = any(f"/{file}".endswith(f"/{name}") for file in FILES)
         assert known or name.startswith(MADE), f"{page.name} names {name}"

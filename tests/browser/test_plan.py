@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
+
 from pages import weights
 
 pytest.importorskip("syntheseus")

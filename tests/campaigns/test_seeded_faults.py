@@ -49,7 +49,7 @@ def run(tree: Path, tests: str) -> subprocess.CompletedProcess[str]:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what a test run needs."""
     folder = tmp_path_factory.mktemp("tree")
-    for name in ("chemspec", "tests", "app_pages", ".streamlit"):
+    for name in ("chemspec", "tests", "pages", ".streamlit"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("app.py", "pyproject.toml", "hatch_build.py", "README.md", ".gitignore"):
         shutil.copy(ROOT / name, folder)

@@ -12,7 +12,6 @@ import pytest
 pytest.importorskip("streamlit")
 
 import verdicts
-from pages import MODELS
 
 from chemspec.chem import formats
 from chemspec.chem.names.short_names import without_subscripts
@@ -28,6 +27,7 @@ from chemspec.ui.batch import job_view
 from chemspec.ui.predict import details, reviewing
 from chemspec.ui.predict.options import search_width
 from chemspec.ui.predict.query_panel import Question
+from pages import MODELS
 
 CARDS = 5
 QUERIES: dict[Task, tuple[str, ...]] = {

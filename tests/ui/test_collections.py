@@ -10,9 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pages
 import pytest
 from case_tables import table
+
+import pages
 
 pytest.importorskip("streamlit")
 

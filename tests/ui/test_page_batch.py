@@ -8,11 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pages
 import pytest
 from case_tables import table
 from paths import TESTS
 from small import tiny_folder
+
+import pages
 
 pytest.importorskip("streamlit")
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 
-import pages
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import ROOT
+
+import pages
 
 pytest.importorskip("streamlit")
 

@@ -8,9 +8,10 @@ import struct
 from pathlib import Path
 from typing import Any
 
-import pages
 import pytest
 from paths import TESTS
+
+import pages
 
 pytest.importorskip("streamlit")
 

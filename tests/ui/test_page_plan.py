@@ -8,10 +8,11 @@ from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
-import pages
 import pytest
-from pages import html, words
 from paths import TESTS
+
+import pages
+from pages import html, words
 
 pytest.importorskip("syntheseus")
 pytest.importorskip("apted")

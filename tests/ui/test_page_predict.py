@@ -13,16 +13,15 @@ from typing import Any
 
 import numpy as np
 import openpyxl
-import pages
 import pytest
 import streamlit as st
 from case_tables import table
-from pages import MODELS, html, weights
 from rdkit import Chem
 from rdkit.Chem import rdDepictor
 from streamlit.testing.v1 import AppTest
 
 import chemspec
+import pages
 from chemspec import chem
 from chemspec.chem import formats, layout
 from chemspec.chem.names import short_names
@@ -48,6 +47,7 @@ from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.learn.lessons import text_sections
 from chemspec.ui.models.cards import read_accuracy
 from chemspec.ui.predict import answers, details, gallery, options, query_panel, query_view, reviewing, token_origins
+from pages import MODELS, html, weights
 
 
 def open_page(**query: str) -> AppTest:

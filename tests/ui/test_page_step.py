@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pages
 import pytest
-from pages import html, weights
 from streamlit.testing.v1 import AppTest
 
+import pages
 from chemspec import chem, metrics
 from chemspec.engine.engine import Engine, model_folder, usable_drafters
 from chemspec.settings import DecodeSettings
 from chemspec.ui.step import question_form
+from pages import html, weights
 
 QUERY = "CC(=O)Cl.Nc1ccccc1"
 

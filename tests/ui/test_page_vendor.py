@@ -171,8 +171,8 @@ ASK = "from chemspec.ui.common import web_files; print(web_files.vendor_dir()); 
 def test_the_wheel_carries_it(tmp_path: Path, hook: ModuleType) -> None:
     builder = pytest.importorskip("hatchling.builders.wheel", reason="hatchling builds wheels")
     tree = tmp_path / "tree"
-    folders = ("chemspec", "app_pages", ".streamlit")
-    for name in (*folders, "app.py", "hatch_build.py", "pyproject.toml", "README.md", "LICENSE"):
+    names = ("chemspec", "app.py", "pages", ".streamlit", "hatch_build.py", "pyproject.toml", "README.md", "LICENSE")
+    for name in names:
         (tree / name).parent.mkdir(exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tree / name)

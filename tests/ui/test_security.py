@@ -12,10 +12,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pages
 import pytest
 from case_tables import table
 from paths import ROOT
+
+import pages
 
 pytest.importorskip("streamlit")
 
@@ -109,7 +110,7 @@ def test_who_has_not_logged_in_sees_a_button_and_nothing_else(monkeypatch: pytes
     monkeypatch.setattr(login.st, "login", lambda: asked.append(True))
     app = opened("1", monkeypatch, None)
     if page:
-        app.switch_page(f"app_pages/{page}.py").run()
+        app.switch_page(f"pages/{page}.py").run()
     assert [one.label for one in app.button] == ["Log in"] and [one.value for one in app.title] == ["chemspec"]
     app.button[0].click().run()
     assert asked == [True]

@@ -1,18 +1,23 @@
 """The shell around every page: title, theme, navigation.
 
-The pages are in `app_pages/`: those of a folder named `pages/` Streamlit would draw by itself, without the shell.
+Streamlit knows two ways to have several pages: a folder `pages/`, and `st.navigation`. The first visitor of a fresh
+server who opens a deep link gets the folder way, with a bare page, because the script that calls `st.navigation` has
+not run yet. So a page file does not draw: it hands its body to `run_page`, which draws it inside the shell, starting
+the shell if needed.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from chemspec.asset_files import app_script, assets_folder
 from chemspec.ui.common import login, queued_engine, theme
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.launch import middleware
 
-# File in app_pages/, which is also the address (of the first: /); title.
+# File in pages/, which is also the address (of the first: /); title.
 PAGES = (
     ("predict", "Predict"),
     ("plan", "Plan"),
@@ -24,15 +29,16 @@ PAGES = (
     ("models", "Models"),
 )
 ICON = "⌬"
+_INSIDE = "_inside_the_shell"
 
 
-def run_app() -> None:
-    """Draw navigation and the chosen page."""
+def run_app_shell(folder: Path) -> None:
+    """Draw navigation and the chosen page; `folder` is where app.py lies."""
     middleware.hide_log_messages()
     st.set_page_config(page_icon=ICON, layout="wide", initial_sidebar_state="collapsed")
     st.html(assets_folder() / "web" / "theme.css")  # first: what is drawn before it arrives would move
     pages = [
-        st.Page(page_script(name), title=title, url_path=name if number else None, default=number == 0)
+        st.Page(folder / "pages" / f"{name}.py", title=title, url_path=name if number else None, default=number == 0)
         for number, (name, title) in enumerate(PAGES)
     ]
     chosen = st.navigation(pages, position="top")
@@ -42,14 +48,23 @@ def run_app() -> None:
         st.html(f"<script>{web_file('shell.js')}</script>", unsafe_allow_javascript=True)
     login.require_login()
     queued_engine.warm_up_models()
-    chosen.run()
+    st.session_state[_INSIDE] = True
+    try:
+        chosen.run()
+    finally:
+        st.session_state[_INSIDE] = False
+
+
+def run_page(body: Callable[[], None]) -> None:
+    """Draw a page's body inside the shell; a file in pages/ ends with this call."""
+    context = get_script_run_ctx()
+    main = Path(context.main_script_path) if context else Path()
+    if st.session_state.get(_INSIDE) or main.name != "app.py":
+        body()
+    else:
+        run_app_shell(main.parent)
 
 
 def open_page(name: str, **query: str) -> None:
     """Open another page with query parameters, as a link to it would."""
-    st.switch_page(page_script(name), query_params=query)
-
-
-def page_script(name: str) -> Path:
-    """Return the script of a page."""
-    return app_script().parent / "app_pages" / f"{name}.py"
+    st.switch_page(app_script().parent / "pages" / f"{name}.py", query_params=query)

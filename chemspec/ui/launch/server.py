@@ -86,7 +86,7 @@ def page_routes() -> list[Route]:
     async def open_first_page(request: Request) -> Response:
         return RedirectResponse(f"./?{request.url.query}")  # Streamlit knows the first page by this address alone
 
-    names = (file.stem for file in app_script().parent.glob("app_pages/*.py"))
+    names = (file.stem for file in app_script().parent.glob("pages/*.py"))
     pages = (Route(f"/{name}", open_first_page if name == FIRST_PAGE else send_page) for name in names)
     return [Route("/", send_page), *pages]
 

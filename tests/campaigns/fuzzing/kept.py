@@ -108,7 +108,7 @@ def open_page(case: bytes, tools: Tools) -> None:
     told = json.loads(case)
     os.environ["CHEMSPEC_MODELS"] = str(tools.home / "models")
     os.environ["CHEMSPEC_WARM_UP"] = "0"
-    app = AppTest.from_file(str(app_script().parent / "app_pages" / f"{told['page']}.py"), default_timeout=120)
+    app = AppTest.from_file(str(app_script().parent / "pages" / f"{told['page']}.py"), default_timeout=120)
     for name, text in told["asked"].items():
         app.query_params[name] = text
     before = sys.modules["__main__"]

@@ -8,7 +8,7 @@ from chemspec.engine.engine import Engine
 from chemspec.engine.forks import token_alternatives
 from chemspec.replay.trace_view import view_trace
 from chemspec.types import DecodeResult, to_json
-from chemspec.ui.common import escaping, queued_engine
+from chemspec.ui.common import escaping, nav, queued_engine
 from chemspec.ui.step import question_form, trace_player
 
 
@@ -51,4 +51,4 @@ def token_odds(engine: Engine, question: question_form.Question, result: DecodeR
     return queued_engine.session_cached("_odds", (engine.digest, engine.dtype, question.query, best.smiles), look)
 
 
-draw_page()
+nav.run_page(draw_page)

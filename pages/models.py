@@ -3,7 +3,7 @@
 import streamlit as st
 
 from chemspec.engine.engine import models_dir
-from chemspec.ui.common import escaping, queued_engine
+from chemspec.ui.common import escaping, nav, queued_engine
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.models import cards
 
@@ -50,4 +50,4 @@ def show_usable_model(card: cards.ModelCard) -> None:
     tabs[-1].markdown(cost)
 
 
-draw_page()
+nav.run_page(draw_page)

@@ -3,6 +3,7 @@
 import streamlit as st
 
 from chemspec.ui.batch import job_form, job_view
+from chemspec.ui.common import nav
 
 
 def draw_page() -> None:
@@ -46,4 +47,4 @@ def show_new_job() -> None:
         job_form.show_preview(sheet, column, task or "forward", model)
 
 
-draw_page()
+nav.run_page(draw_page)

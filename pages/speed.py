@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from chemspec.ui.common import queued_engine
+from chemspec.ui.common import nav, queued_engine
 from chemspec.ui.speed import race_page
 
 
@@ -22,4 +22,4 @@ def draw_page() -> None:
         race_page.show_race_page(model, query)
 
 
-draw_page()
+nav.run_page(draw_page)

@@ -6,7 +6,7 @@ from chemspec.depict.molecules import Bonds
 from chemspec.engine.engine import Engine, models_dir
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
-from chemspec.ui.common import queued_engine, scheme, widgets
+from chemspec.ui.common import nav, queued_engine, scheme, widgets
 from chemspec.ui.common.escaping import plain_text
 from chemspec.ui.predict import answers, query_panel, reviewing
 from chemspec.ui.predict.gallery import show_example, show_gallery
@@ -80,4 +80,4 @@ def show_results(question: Question, result: DecodeResult, first: DecodeResult |
     return [card.step.made for card in cards[: question.cards] if card.step]
 
 
-draw_page()
+nav.run_page(draw_page)

@@ -4,7 +4,7 @@ import streamlit as st
 
 from chemspec.engine.engine import models_dir
 from chemspec.system import extras
-from chemspec.ui.common import queued_engine
+from chemspec.ui.common import nav, queued_engine
 
 
 def draw_page() -> None:
@@ -24,4 +24,4 @@ def draw_page() -> None:
             plan_view.show_plan(plan, expander)
 
 
-draw_page()
+nav.run_page(draw_page)

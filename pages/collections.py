@@ -3,7 +3,7 @@
 import streamlit as st
 
 from chemspec.ui.collect import collections_view
-from chemspec.ui.common import scheme
+from chemspec.ui.common import nav, scheme
 from chemspec.ui.predict import answers
 
 
@@ -14,4 +14,4 @@ def draw_page() -> None:
     collections_view.show_collections()
 
 
-draw_page()
+nav.run_page(draw_page)

@@ -84,4 +84,4 @@ PARTS = {
     "Words": show_words,
     "Papers": show_papers,
 }
-draw_page()
+nav.run_page(draw_page)
