@@ -92,6 +92,6 @@ def race_decoders(
         title = f"{engine.name}: standard and speculative decoding"
         texts = {"query": rounds[0][0].smiles, "answer": rounds[0][0].hypotheses[0].canonical, "conclusion": conclusion}
         drawn = picture.build_picture(lanes, title=title, **texts, dark=replay.dark)
-        picture.write_replay(drawn, replay.out)
+        replay.out.write_bytes(picture.replay_bytes(drawn, replay.out.suffix.lower()[1:]))
         console.print_note(str(replay.out))
     return {"model": engine.name, "query": smiles, "identical": timing.compare_answers(rounds), "lanes": statistics}

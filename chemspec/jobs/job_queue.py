@@ -2,9 +2,9 @@
 
 A server starts a detached process, the runner, which starts the predictions; servers may end at any time, the jobs go
 on. Both have a low priority, so that visitors at a page go first. The runner holds a lock while it lives, and its
-prediction ends with it: the prediction's standard input is a pipe that the system closes. A job whose stored state is
-"waiting" runs if it is the one that the runner has noted in the store. A suspended runner (SIGSTOP) keeps its lock, so
-no job starts until it continues or is killed.
+prediction ends with it: the prediction's standard input is a pipe that the system closes. A prediction stores how its
+job ended; after a crash the runner does. A job whose stored state is "waiting" runs if it is the one that the runner
+has noted in the store. A suspended runner (SIGSTOP) keeps its lock, so no job starts until it continues or is killed.
 """
 
 import os
@@ -12,14 +12,13 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from threading import Thread
 
 from chemspec.jobs import jobs, store
-from chemspec.jobs.jobs import JOBS, Job, State
+from chemspec.jobs.jobs import JOBS, Job
 from chemspec.jobs.store import StoreError
 from chemspec.system.files import OTHERS_BITS, open_private
 
@@ -71,7 +70,7 @@ def stop_job(name: str) -> None:
     Raises:
         StoreError: if the store cannot be written.
     """
-    JOBS.change(name, lambda job: replace(job, state="stopped") if job.state == "waiting" else job)
+    jobs.end_job(name, "stopped")
 
 
 def delete_job(name: str, *, timeout: float = 60.0) -> None:
@@ -109,37 +108,27 @@ def ensure_runner() -> None:
         runner = subprocess.Popen(
             [sys.executable, "-m", "chemspec.jobs.job_queue", *PREDICT],
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             start_new_session=True,  # a Ctrl-C for the server is not for it
         )
-        assert runner.stdout is not None
-        with runner.stdout as output:
-            output.readline()  # once it has the lock, or ends because another one has it
         Thread(target=runner.wait, daemon=True).start()  # else it would stay a zombie
 
 
 # --- the runner ------------------------------------------------------------------------------------
 
 
-def run_waiting_jobs(predict: Sequence[str] = PREDICT, begun: Callable[[], object] = lambda: None) -> None:
-    """Run the waiting jobs; return when none is left, or if there is another runner. Calls `begun` if there is none."""
-    tried: set[str] = set()  # else a job whose end cannot be written would begin again and again
+def run_waiting_jobs(predict: Sequence[str] = PREDICT) -> None:
+    """Run the waiting jobs; return when none is left, or if there is another runner.
 
-    def next_job() -> Job | None:
-        return next((job for job in waiting_jobs() if job.id not in tried), None)
-
-    while next_job():  # again for what is submitted at the last moment
+    Raises StoreError if the end of a job cannot be stored: else that job would begin again and again.
+    """
+    while waiting_jobs():  # again for what is submitted at the last moment
         with store.hold_lock(RUNNER, timeout=1.0) as held:
             if not held:
                 return
-            begun()
-            while job := next_job():
-                tried.add(job.id)
-                state, message = _run_job(job, predict)
-                with suppress(StoreError):
-                    _end_job(job.id, state, message)
-                    tried.remove(job.id)
+            while waiting := waiting_jobs():
+                _run_job(waiting[0], predict)
             _note_work("")
 
 
@@ -150,76 +139,56 @@ def _note_work(job: str) -> None:
         base.execute("INSERT INTO runner (job) VALUES (?)", (job,))
 
 
-def _end_job(name: str, state: State, message: str) -> None:
-    """Store how a job ended, unless it was stopped."""
-    JOBS.change(name, lambda job: replace(job, state=state, message=message) if job.state == "waiting" else job)
-
-
-def _run_job(job: Job, predict: Sequence[str]) -> tuple[State, str]:
-    """Predict what is left of a job, again after a crash; return how it ended and why."""
+def _run_job(job: Job, predict: Sequence[str]) -> None:
+    """Predict what is left of a job, again after a crash; store how it ended if the prediction could not."""
     for _ in range(MAX_CRASHES):
-        code, state, message = _run_prediction(job, predict)
-        if code >= 0 or code in KILLED or not _may_go_on(job):
-            return state, message
-    return "failed", f"the prediction crashed {MAX_CRASHES} times (signal {-code}); resume to go on behind these rows"
+        try:
+            code = _run_prediction(job, predict)
+        except OSError as error:
+            message = f"the prediction cannot be started: {error.strerror or error}; make room and resume"
+            break
+        if code == 0 or _is_stopped(job):
+            return
+        if code > 0:
+            message = "something unexpected happened; resume to try again"
+            break
+        if code in KILLED:
+            message = f"the prediction was ended by the system (signal {-code}); resume to try again"
+            break
+        message = f"the prediction crashed {MAX_CRASHES} times (signal {-code}); resume to go on behind these rows"
+    jobs.end_job(job.id, "failed", message)
 
 
-def _run_prediction(job: Job, predict: Sequence[str]) -> tuple[int, State, str]:
-    """Predict what is left of a job once; return the process's exit code, how it ended and why."""
-    log = JOBS.folder(job.id) / "log"
-    try:
-        with open_private(log, "wb") as output:
-            process = subprocess.Popen(
-                [*predict, job.id],
-                stdin=subprocess.PIPE,
-                stdout=output,
-                stderr=output,
-                umask=OTHERS_BITS,  # the files of answers are private, too
-            )
-    except OSError as error:
-        return 1, "failed", f"the prediction cannot be started: {error.strerror or error}; make room and resume"
+def _run_prediction(job: Job, predict: Sequence[str]) -> int:
+    """Predict what is left of a job, until it is done or stopped; return the exit code."""
+    with open_private(JOBS.folder(job.id) / "log", "wb") as log:
+        process = subprocess.Popen(
+            [*predict, job.id],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=log,
+            umask=OTHERS_BITS,  # the files of answers are private, too
+        )
     _note_work(job.id)
     with process:
         while process.poll() is None:
-            if not _may_go_on(job):
+            if _is_stopped(job):
                 process.terminate()
             with suppress(subprocess.TimeoutExpired):
                 process.wait(BEAT_SECONDS)
-    code = process.returncode
-    if code == 0:
-        return 0, "done", ""
-    if code < 0:
-        return code, "failed", f"the prediction was ended by the system (signal {-code}); resume to try again"
-    return code, "failed", _last_error(log, job)
+    return process.returncode
 
 
-def _may_go_on(job: Job) -> bool:
-    """Return whether the job still waits to be done."""
+def _is_stopped(job: Job) -> bool:
+    """Return whether the job was stopped or deleted."""
     try:
-        return job.id in {other.id for other in waiting_jobs()}
+        stored = JOBS.all().get(job.id)
     except StoreError:  # a busy store is no reason to stop
-        return True
-
-
-def _last_error(log: Path, job: Job) -> str:
-    """Return the last error message of a prediction, without names of folders."""
-    with suppress(OSError):
-        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        if lines and lines[-1].startswith("error: "):
-            text = lines[-1].removeprefix("error: ").replace(str(jobs.answers_file(job)), "the file of answers")
-            return text.replace(str(JOBS.folder(job.id)), "the job's folder")
-        if lines:
-            return f"something unexpected happened ({lines[-1][:200]}); resume to try again"
-    return "something unexpected happened; resume to try again"
-
-
-def _tell_server() -> None:
-    """Tell the server that started this process that it runs; the server may have read that already, or have ended."""
-    with suppress(OSError):
-        os.write(1, b"\n")
+        return False
+    return stored is None or stored.state == "stopped"
 
 
 if __name__ == "__main__":
     if hasattr(os, "nice"):
         os.nice(NICE)
-    run_waiting_jobs(sys.argv[1:], _tell_server)
+    run_waiting_jobs(sys.argv[1:])

@@ -9,7 +9,7 @@ jobs/<id>/log           what it said
 import json
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -82,6 +82,11 @@ def create_job(sheet: Sheet, *, prices: PriceList | None = None, **facts: Any) -
         reason = getattr(error, "strerror", None) or error
         raise StoreError(f"the job cannot be stored: {reason}; make room on the disk and start again") from error
     return job
+
+
+def end_job(name: str, state: State, message: str = "") -> None:
+    """Store how a waiting job ended; raises StoreError if it was deleted, or the store cannot be written."""
+    JOBS.change(name, lambda job: replace(job, state=state, message=message) if job.state == "waiting" else job)
 
 
 def uploaded_rows(job: Job) -> list[tuple[str, ...]]:

@@ -3,8 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from threading import Thread
@@ -79,22 +78,24 @@ def _review_row(job: Job, checker: StepChecker, stock: Stock, result: DecodeResu
     return document
 
 
-@contextmanager
-def end_with_runner() -> Iterator[None]:
-    """End this process as soon as its runner ends; at first, wait until the prediction of another runner has ended.
-
-    Raises OSError if that takes more than an hour.
-    """
-    Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
-    with hold_lock("jobs.lock", timeout=3600.0) as held:
-        if not held:
-            raise OSError("another prediction has not ended; resume later")
-        yield
+def main(name: str) -> None:
+    """Run a job, once the prediction of an earlier runner has ended, and store how it ended."""
+    Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()  # ends this process with its runner
+    job = JOBS.load(name)
+    try:
+        with hold_lock("jobs.lock", timeout=3600.0) as held:
+            if not held:
+                raise OSError("another prediction has not ended; resume later")
+            run_job(job)
+    except (ValueError, OSError) as error:
+        text = str(error).replace(str(jobs.answers_file(job)), "the file of answers")
+        jobs.end_job(name, "failed", text.replace(str(JOBS.folder(name)), "the job's folder"))
+    except Exception as error:
+        logging.getLogger(__name__).exception("the job failed")
+        jobs.end_job(name, "failed", f"something unexpected happened ({error!r:.200}); resume to try again")
+    else:
+        jobs.end_job(name, "done")
 
 
 if __name__ == "__main__":
-    try:
-        with end_with_runner():
-            run_job(JOBS.load(sys.argv[1]))
-    except (ValueError, OSError) as error:
-        sys.exit(f"error: {error}")
+    main(sys.argv[1])

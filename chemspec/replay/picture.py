@@ -6,13 +6,12 @@ emitted. Lengths are in pixels.
 
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 from chemspec.depict import canvas
 from chemspec.depict.canvas import Item, Picture
 from chemspec.depict.molecules import Depiction
-from chemspec.replay.timing import LEGEND, Kind, Lane
+from chemspec.replay.timing import LEGEND, Lane
 
 WIDTH = 960
 MARGIN = 28
@@ -105,9 +104,9 @@ def _draw_lane(lane: Lane, top: float, scale: float, palette: Palette) -> Iterat
 
 def _draw_tokens(lane: Lane, top: float, scale: float, palette: Palette) -> Iterator[Item]:
     """Draw runs of tokens of one pass and one origin; a token of the model's own is outlined if others are drafted."""
-    drafted = any(token.kind != "own" for token in lane.tokens)
-    left, before = float(MARGIN), 0
-    for (number, kind), run in groupby(lane.tokens, key=lambda token: (token.written_by, token.kind)):
+    drafted = any(token.origin != "own" for token in lane.tokens)
+    left, before = float(MARGIN), 1
+    for (number, origin), run in groupby(lane.tokens, key=lambda token: (token.pass_number, token.origin)):
         text = "".join(token.text for token in run)
         gap = GAP * (number != before)
         while text:
@@ -117,35 +116,26 @@ def _draw_tokens(lane: Lane, top: float, scale: float, palette: Palette) -> Iter
                 continue
             part, text = text[:room], text[room:]
             box = (left + gap, top, CELL * len(part), LINE)
-            at = scale * lane.ends[number]
-            fill, stroke = _kind_colors(kind, palette)
+            at = scale * lane.ends[number - 1]
+            fill, stroke = _origin_colors(origin, palette)
             yield Item(*box, at, fill=fill, stroke=stroke if drafted else "")
             yield Item(*box, at, part, 15, mono=True, fill=palette.text)
             left, before, gap = left + gap + box[2], number, 0.0
 
 
-def _kind_colors(kind: Kind, palette: Palette) -> tuple[str, str]:
-    return {"own": ("", palette.accent), "copied": (palette.copied, ""), "drafted": (palette.drafted, "")}[kind]
+def _origin_colors(origin: str, palette: Palette) -> tuple[str, str]:
+    return {"own": ("", palette.accent), "copied": (palette.copied, ""), "ahead": (palette.drafted, "")}[origin]
 
 
 def _draw_legend(lanes: Sequence[Lane], top: float, palette: Palette) -> Iterator[Item]:
-    kinds: list[Kind] = [kind for kind in LEGEND if any(token.kind == kind for lane in lanes for token in lane.tokens)]
-    left = float(MARGIN)
-    for kind in kinds:
-        fill, stroke = _kind_colors(kind, palette)
+    left, origins = float(MARGIN), {token.origin for lane in lanes for token in lane.tokens}
+    for origin in (origin for origin in LEGEND if origin in origins):
+        fill, stroke = _origin_colors(origin, palette)
         yield Item(left, top + 3, 16, 16, fill=fill, stroke=stroke)
-        yield Item(left + 24, top, 200, 22, text=LEGEND[kind], size=13, fill=palette.faint)
-        left += 40 + 7.0 * len(LEGEND[kind])
+        yield Item(left + 24, top, 200, 22, text=LEGEND[origin], size=13, fill=palette.faint)
+        left += 40 + 7.0 * len(LEGEND[origin])
     text = "a gap separates two forward passes"
     yield Item(left, top, 300, 22, text=text, size=13, fill=palette.faint)
-
-
-def write_replay(picture: Picture, path: Path) -> None:
-    """Write a replay to a file whose ending is one of `FORMATS`, else ValueError."""
-    suffix = path.suffix.lower()
-    if suffix not in FORMATS:
-        raise ValueError(f"{path}: the ending must be one of {', '.join(FORMATS)}")
-    path.write_bytes(replay_bytes(picture, suffix[1:]))
 
 
 def replay_bytes(picture: Picture, kind: str) -> bytes:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Any
 
-from chemspec.types import REQUESTED, Trace, TreeDelta
+from chemspec.types import REQUESTED, Trace
 
 MAX_DRAWN = 1500  # nodes; a drawing of more is slow and unreadable
 WIDEST = 10  # characters shown of a token
@@ -36,13 +36,17 @@ class DrawnTree:
 
 
 def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | None:
-    """Return the tree that a trace recorded, or None; ValueError if its numbers do not fit together (tampered with)."""
+    """Return the tree that a trace recorded, if it did."""
     deltas = [step.grown for step in trace.passes if step.grown is not None]
-    if not deltas or len(deltas) != len(trace.passes):
+    if len(deltas) != len(trace.passes):
         return None
-    parents, ids, sources, born, depths = _collect_nodes(deltas)
-    if not all(0 <= token < len(trace.vocabulary) for token in ids):
-        raise ValueError("a token of the tree is not in the vocabulary")
+    parents = [parent for delta in deltas for parent in delta.parents]
+    ids = [token for delta in deltas for token in delta.tokens]
+    sources = [source for delta in deltas for source in delta.sources]
+    born = [number for number, delta in enumerate(deltas, 1) for _ in delta.tokens]
+    depths: list[int] = []
+    for parent in parents:
+        depths.append(depths[parent] + 1 if parent >= 0 else 0)
     texts = [trace.vocabulary[token] for token in ids]
     children: list[list[int]] = [[] for _ in ids]
     for node, parent in enumerate(parents):
@@ -55,28 +59,6 @@ def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | No
     paths = tuple(_answer_path(children, texts, answer) for answer in answers)
     accepted, dies, ends = _node_fates(parents, born, reached, beams, paths)
     return DrawnTree(parents, texts, sources, depths, born, accepted, dies, ends, children, beams, paths)
-
-
-def _collect_nodes(deltas: Sequence[TreeDelta]) -> tuple[list[int], list[int], list[int], list[int], list[int]]:
-    parents: list[int] = []
-    ids: list[int] = []
-    sources: list[int] = []
-    born: list[int] = []
-    depths: list[int] = []
-    for number, delta in enumerate(deltas, 1):
-        if not len(delta.parents) == len(delta.tokens) == len(delta.sources):
-            raise ValueError("a pass lists its nodes unevenly")
-        for parent in delta.parents:
-            if not (0 <= parent < len(parents) or (parent == -1 and not parents)):
-                raise ValueError("a node of the tree comes before its parent")
-            depths.append(depths[parent] + 1 if parent >= 0 else 0)
-            parents.append(parent)
-        ids += delta.tokens
-        sources += delta.sources
-        born += [number] * len(delta.tokens)
-        if not all(0 <= node < len(parents) for node in delta.beam):
-            raise ValueError("a pass refers to a node that does not exist")
-    return parents, ids, sources, born, depths
 
 
 def _answer_path(children: Sequence[Sequence[int]], texts: Sequence[str], answer: Sequence[str]) -> tuple[int, ...]:

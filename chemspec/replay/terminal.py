@@ -7,9 +7,9 @@ from rich.console import Console, Group
 from rich.live import Live
 from rich.text import Text
 
-from chemspec.replay.timing import LEGEND, Kind, Lane
+from chemspec.replay.timing import LEGEND, Lane
 
-STYLES: dict[Kind, str] = {"own": "bold underline", "copied": "green", "drafted": "cyan"}
+STYLES = {"own": "bold underline", "copied": "green", "ahead": "cyan"}
 PLAY_SECONDS = 2.0  # of the slowest lane, if it was faster
 FRAME_SECONDS = 1 / 30
 
@@ -31,9 +31,9 @@ def render_frame(lanes: Sequence[Lane], now: float, width: int, slowdown: float)
     """Render the lanes at `now` milliseconds, in a fixed number of lines of at most `width` columns."""
     legend = Text("replayed as it was" if slowdown == 1 else f"{slowdown:.1f} times slower than it was")
     legend.append("; a space parts two passes")
-    for kind in STYLES:
-        if any(token.kind == kind for lane in lanes for token in lane.tokens):
-            legend.append("; ").append(LEGEND[kind], STYLES[kind])
+    for origin, text in LEGEND.items():
+        if any(token.origin == origin for lane in lanes for token in lane.tokens):
+            legend.append("; ").append(text, STYLES[origin])
     return Group(*(part for lane in lanes for part in (*_render_lane(lane, now, width), Text())), legend)
 
 
@@ -42,13 +42,13 @@ def _render_lane(lane: Lane, now: float, width: int) -> list[Text]:
     done = sum(end <= now for end in lane.ends)
     head = Text(f"{lane.name:<12}", "bold").append(f" {done:>3} of {len(lane.ends)} passes", "not bold")
     head.append(f"  {min(now, lane.milliseconds):6.1f} ms", "not bold")
-    lines, before = [Text()], 0
+    lines, before = [Text()], 1
     for token in lane.tokens:
-        gap = " " * (token.written_by != before and len(lines[-1]) > 0)
+        gap = " " * (token.pass_number != before and len(lines[-1]) > 0)
         if len(lines[-1]) + len(gap) + len(token.text) > width:
             lines.append(Text())
             gap = ""
-        written = token.written_by < done
-        lines[-1].append(gap).append(token.text if written else " " * len(token.text), STYLES[token.kind] * written)
-        before = token.written_by
+        written = token.pass_number <= done
+        lines[-1].append(gap).append(token.text if written else " " * len(token.text), STYLES[token.origin] * written)
+        before = token.pass_number
     return [head, *lines]

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from chemspec.metrics import Spread, count_savings, speed_numbers
 from chemspec.plugins import DECODERS
 from chemspec.replay.savings import no_savings_reason
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Trace
+
+if TYPE_CHECKING:  # it imports RDKit, which `chemspec --help` must not
+    from chemspec.replay.trace_view import Origin, TokenView
 
 NAMES = ("standard", "speculative")  # of the decoding modes of a race
 REPEATS = 5  # timed runs of each setting
@@ -49,11 +52,6 @@ def alternate_runs(
     return runs
 
 
-def run_milliseconds(results: Iterable[DecodeResult]) -> list[float]:
-    """Return the time of each run, everything included."""
-    return [1e3 * result.trace.seconds for result in results]
-
-
 def median_run(results: Sequence[DecodeResult]) -> DecodeResult:
     """Return the run whose time is the median; of an even number, the faster one of the two in the middle."""
     return sorted(results, key=lambda result: result.trace.seconds)[(len(results) - 1) // 2]
@@ -74,7 +72,8 @@ def race_statistics(rounds: Rounds, names: Sequence[str] = NAMES) -> list[dict[s
     """Return passes, tokens (beam: steps) and nodes per pass, and quartiles of milliseconds for each decoding mode."""
     rows = []
     for name, results in zip(names, rounds, strict=True):
-        counted, times = speed_numbers([results[0].trace]), Spread.from_values(run_milliseconds(results))
+        counted = speed_numbers([results[0].trace])
+        times = Spread.from_values(1e3 * result.trace.seconds for result in results)
         row = {"name": name, "passes": counted.passes, "tokens": counted.emitted}
         row |= {"tokens_per_pass": counted.tokens_per_pass, "nodes_per_pass": counted.nodes_per_pass}
         row |= {"acceptance_rate": counted.acceptance_rate, "runs": times.runs}
@@ -117,21 +116,11 @@ def format_speedup(value: float) -> str:
     return "about as fast" if value > 0.95 else f"{1 / value:.2f} times slower"
 
 
-Kind = Literal["own", "copied", "drafted"]
-LEGEND: dict[Kind, str] = {
+LEGEND: dict[Origin, str] = {
     "own": "the model's own token",
     "copied": "copied from the query",
-    "drafted": "drafted otherwise",
+    "ahead": "drafted otherwise",
 }
-KINDS: dict[str, Kind] = {"own": "own", "copied": "copied", "ahead": "drafted"}
-
-
-class Token(NamedTuple):
-    """The text of a token, its origin, and the number (from 0) of the pass that emitted it."""
-
-    text: str
-    kind: Kind
-    written_by: int
 
 
 @dataclass(frozen=True)
@@ -139,23 +128,21 @@ class Lane:
     """A recorded run."""
 
     name: str  # name of the decoding mode
-    tokens: tuple[Token, ...]  # tokens of the first prediction; the end of the sequence is "end"
+    tokens: tuple[TokenView, ...]  # tokens of the first prediction; the end of the sequence is "end"
     ends: tuple[float, ...]  # of every pass, in milliseconds from the start or, if not `timed`, in passes
     timed: bool = True
 
     @classmethod
     def from_result(cls, name: str, result: DecodeResult) -> Lane:
         """Build the lane of a prediction; drafted tokens are known for greedy decoding only."""
-        from chemspec.replay.trace_view import view_trace  # here: it imports RDKit, which `chemspec --help` must not
+        from chemspec.replay.trace_view import view_trace  # as above
 
         view = view_trace(result)
         tokens = view.answers[0].tokens
-        written_by = [token.pass_number - 1 for token in tokens]
         if view.relaxed:  # hypotheses of SBS differ in length: when the first one had grown so far is not known
-            written_by = [position * len(view.passes) // len(tokens) for position in range(len(tokens))]
-        kinds: list[Kind] = ["own" if view.several else KINDS[token.origin] for token in tokens]
-        texts = [token.text for token in tokens]
-        return cls(name, tuple(map(Token, texts, kinds, written_by)), tuple(pass_ends(result.trace)))
+            passes = (1 + position * len(view.passes) // len(tokens) for position in range(len(tokens)))
+            tokens = tuple(replace(token, pass_number=number) for token, number in zip(tokens, passes, strict=True))
+        return cls(name, tokens, tuple(pass_ends(result.trace)))
 
     def without_times(self) -> Lane:
         """Return the lane with passes of equal length, for runs on a busy machine."""

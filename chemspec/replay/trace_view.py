@@ -27,12 +27,12 @@ class TokenView:
     """One token of an answer."""
 
     text: str
-    atom: int | None  # index of its atom in the drawing, if it has one
     origin: Origin  # copied from the query, drafted otherwise, or the model's own
-    source: int | None  # position in the query from which it was copied
     pass_number: int  # the pass, from 1, that wrote it
-    run: int | None  # number of its copied run: adjacent copies with the same offset between answer and query
-    probability: float | None  # the model's, given what stands before; None where the trace does not have it
+    atom: int | None = None  # index of its atom in the drawing, if it has one
+    source: int | None = None  # position in the query from which it was copied
+    run: int | None = None  # number of its copied run: adjacent copies with the same offset between answer and query
+    probability: float | None = None  # the model's, given what stands before; None where the trace does not have it
     instead: tuple[str, float] | None = None  # the model's first choice, if a relaxed search let this stand
 
 
@@ -41,7 +41,6 @@ class AnswerView:
     """An answer with the origin of its tokens; the last token is the end mark, unless the answer was cut."""
 
     smiles: str
-    valid: bool
     probability: float
     tokens: tuple[TokenView, ...]
 
@@ -51,7 +50,6 @@ class DraftView:
     """A draft and its fate after its pass."""
 
     tokens: tuple[str, ...]
-    drafter: str
     start: int | None  # position in the query from which it was copied
     accepted: int  # tokens from the first on that were accepted
     right: int  # tokens up to which the model wrote the same, the last of them itself
@@ -96,7 +94,7 @@ TokenProbs = Sequence[Mapping[str, float]]  # of the most probable tokens at eve
 
 
 def view_trace(result: DecodeResult, probs: TokenProbs = ()) -> TraceView:
-    """Return a result's trace as values for drawing; ValueError without answer or pass, or if its parts do not fit."""
+    """Return a result's trace as values for drawing; ValueError if it holds no answer with passes of its own."""
     trace = result.trace
     if result.spellings:
         raise ValueError("its answers are merged from several SMILES variants, each with passes of its own")
@@ -133,12 +131,15 @@ def _view_answer(hypothesis: Hypothesis, trace: Trace, tree: DrawnTree | None, e
     texts = (*hypothesis.tokens, END) if hypothesis.ended == "eos" else hypothesis.tokens
     atoms = (*chem.atom_tokens(hypothesis.tokens), None)
     log_probs = dict(enumerate(hypothesis.token_log_probs))
-    origins = (
-        _origins_from_tree(hypothesis, tree) if tree and _has_several(trace) else _origins_from_spans(hypothesis, trace)
-    )
-    written = (
-        _passes_by_tree(hypothesis, tree, ends) if tree and _is_uneven(trace) else _passes_by_length(len(texts), ends)
-    )
+    path = _path_in_tree(hypothesis, tree) if tree else ()
+    if _has_several(trace):
+        origins = _origins_from_tree(path, tree) if tree else {}
+    else:
+        origins = _origins_from_spans(hypothesis, trace)
+    if tree and path and _is_uneven(trace):
+        written = _passes_by_tree(path, tree, len(texts), len(ends))
+    else:  # all hypotheses are of one length after each pass
+        written = [1 + min(bisect_right(ends, position), len(ends) - 1) for position in range(len(texts))]
     tokens: list[TokenView] = []
     run, distance = -1, None
     for position, (text, step) in enumerate(zip(texts, written, strict=True)):
@@ -148,23 +149,15 @@ def _view_answer(hypothesis: Hypothesis, trace: Trace, tree: DrawnTree | None, e
             distance = position - source
         number = None if source is None else run
         probability = exp(min(0.0, log_probs[position])) if position in log_probs else None
-        tokens.append(TokenView(text, atoms[position], origin, source, step, number, probability))
-    return AnswerView("".join(hypothesis.tokens), hypothesis.valid, hypothesis.probability, tuple(tokens))
+        tokens.append(TokenView(text, origin, step, atoms[position], source, number, probability))
+    return AnswerView("".join(hypothesis.tokens), hypothesis.probability, tuple(tokens))
 
 
-def _passes_by_length(count: int, ends: Sequence[int]) -> list[int]:
-    """Return of every token the pass that wrote it, where all hypotheses are of one length: `ends` after each pass."""
-    return [1 + min(bisect_right(ends, position), len(ends) - 1) for position in range(count)]
-
-
-def _passes_by_tree(hypothesis: Hypothesis, tree: DrawnTree, ends: Sequence[int]) -> list[int]:
-    """Return of every token, end included, the pass that wrote it into this hypothesis, by the tree."""
-    path = _path_in_tree(hypothesis, tree)
-    if not path:
-        return _passes_by_length(len(hypothesis.tokens) + (hypothesis.ended == "eos"), ends)
-    passes = [tree.accepted[node] for node in path[1:]]
-    last = min(tree.ends[path[-1]], len(ends))  # of the token after those computed: the end, or where it was cut
-    return [*passes, *[last] * (len(hypothesis.tokens) + (hypothesis.ended == "eos") - len(passes))]
+def _passes_by_tree(path: Sequence[int], tree: DrawnTree, count: int, passes: int) -> list[int]:
+    """Return the pass that wrote each of `count` tokens into this hypothesis, by the tree."""
+    written = [tree.accepted[node] for node in path[1:]]
+    last = min(tree.ends[path[-1]], passes)  # of the token after those computed: the end, or where it was cut
+    return [*written, *[last] * (count - len(written))]
 
 
 def _with_first_choices(answer: AnswerView, probs: TokenProbs) -> AnswerView:
@@ -180,23 +173,19 @@ Origins = dict[int, tuple[Origin, int | None]]  # position in the answer -> orig
 
 
 def _origins_from_spans(hypothesis: Hypothesis, trace: Trace) -> Origins:
-    """Return origins by the accepted spans; these are of the hypothesis that led at the time, hence the check."""
+    """Return origins by the accepted spans, which are of the only hypothesis."""
     origins: Origins = {}
     for step in trace.passes:
         for span in step.spans:
             for offset in range(min(span.length, len(hypothesis.tokens) - span.start)):
-                position, source = span.start + offset, None
-                if span.span is not None and span.span[0] + offset < len(trace.query):
-                    source = span.span[0] + offset
-                    if not chem.is_same_token(trace.query[source], hypothesis.tokens[position]):
-                        continue
-                origins[position] = ("ahead", None) if source is None else ("copied", source)
+                source = None if span.span is None else span.span[0] + offset
+                copied = source is not None and source < len(trace.query)
+                origins[span.start + offset] = ("copied", source) if copied else ("ahead", None)
     return origins
 
 
-def _origins_from_tree(hypothesis: Hypothesis, tree: DrawnTree) -> Origins:
+def _origins_from_tree(path: Sequence[int], tree: DrawnTree) -> Origins:
     """Return origins by the tree: a node computed before it was requested had been drafted."""
-    path = _path_in_tree(hypothesis, tree)
     sources = {index: tree.sources[node] for index, node in enumerate(path[1:]) if tree.sources[node] != REQUESTED}
     return {index: ("copied", source) if source > DRAFTED else ("ahead", None) for index, source in sources.items()}
 
@@ -215,7 +204,7 @@ def _view_pass(
     step = trace.passes[number]
     several = _has_several(trace)
     if tree and several:
-        drafts = _drafted_chains(number + 1, trace, tree)
+        drafts = _drafted_chains(number + 1, tree)
     else:
         start = ends[number] - step.emitted
         texts = [token.text for token in best.tokens[start : ends[number]]]
@@ -266,7 +255,7 @@ def _view_draft(draft: Draft, written: Sequence[str], step: Pass, trace: Trace) 
         right += 1
     # The last token of a pass is the model's own, even where the draft had it too.
     accepted = min(right, step.emitted - 1, step.accepted)
-    return DraftView(texts, draft.drafter, draft.span[0] if draft.span else None, accepted, right, right)
+    return DraftView(texts, draft.span[0] if draft.span else None, accepted, right, right)
 
 
 def _with_correction(draft: DraftView, start: int, best: AnswerView, probs: TokenProbs) -> DraftView:
@@ -278,7 +267,7 @@ def _with_correction(draft: DraftView, start: int, best: AnswerView, probs: Toke
     return replace(draft, correction=(correction.text, correction.probability, drafted))
 
 
-def _drafted_chains(number: int, trace: Trace, tree: DrawnTree) -> list[DraftView]:
+def _drafted_chains(number: int, tree: DrawnTree) -> list[DraftView]:
     """Return the pieces of the query that a pass of a beam search computed ahead, wherever in the tree they hang."""
     new = {node: None for node, born in enumerate(tree.born) if born == number}
     chains: list[DraftView] = []
@@ -295,8 +284,7 @@ def _drafted_chains(number: int, trace: Trace, tree: DrawnTree) -> list[DraftVie
         alive = [node for node in chain if tree.dies[node] > number]
         accepted = sum(tree.accepted[node] <= number for node in alive)
         texts = tuple(tree.texts[node] for node in chain)
-        drafter = str(trace.settings.get("drafter", ""))
-        chains.append(DraftView(texts, drafter, tree.sources[head], accepted, accepted, len(alive)))
+        chains.append(DraftView(texts, tree.sources[head], accepted, accepted, len(alive)))
     return chains
 
 

@@ -35,10 +35,10 @@ def test_at_the_end_both_lanes_hold_the_answer(rounds: list[list[DecodeResult]])
     expected = [*answer.tokens, *["end"] * (answer.ended == "eos")]
     for lane in (standard, drafted):
         assert [token.text for token in lane.tokens] == expected
-    assert {token.kind for token in standard.tokens} == {"own"}
-    assert [token.written_by for token in standard.tokens] == list(range(len(expected)))
+    assert {token.origin for token in standard.tokens} == {"own"}
+    assert [token.pass_number for token in standard.tokens] == list(range(1, len(expected) + 1))
     accepted = sum(step.accepted for step in rounds[1][0].trace.passes)
-    assert sum(token.kind != "own" for token in drafted.tokens) == accepted
+    assert sum(token.origin != "own" for token in drafted.tokens) == accepted
 
 
 def test_identical_is_found_out_and_not_claimed(rounds: list[list[DecodeResult]]) -> None:

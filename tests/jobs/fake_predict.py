@@ -17,7 +17,6 @@ from typing import Any
 
 from chemspec.io import writers
 from chemspec.jobs import worker
-from chemspec.jobs.jobs import JOBS
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
 
@@ -74,11 +73,8 @@ def main() -> None:
     if (FOLDER / "full").exists():
         fill_the_disk(int((FOLDER / "full").read_text()))
     engine: Any = Fake()
-    try:
-        with worker.end_with_runner():
-            worker.predict_rows(JOBS.load(sys.argv[1]), engine, lambda results: [({}, [])] * len(results))
-    except ValueError as error:
-        sys.exit(f"error: {error}")
+    worker.run_job = lambda job: worker.predict_rows(job, engine, lambda results: [({}, [])] * len(results))
+    worker.main(sys.argv[1])
 
 
 if __name__ == "__main__":

@@ -312,16 +312,6 @@ def has_ended(process: int) -> bool:
         return True
 
 
-def test_a_runner_goes_on_where_nobody_reads_that_it_runs() -> None:
-    job = make(["C"])
-    JOBS.save(job.id, replace(job, state="waiting"))
-    command = [sys.executable, "-m", "chemspec.jobs.job_queue", *job_queue.PREDICT]
-    with subprocess.Popen(command, stdout=subprocess.PIPE) as runner:
-        runner.stdout.close()  # type: ignore[union-attr]
-        assert runner.wait() == 0
-    assert answered(job) == ["C"]
-
-
 def test_a_killed_prediction_is_told_and_the_next_job_begins(tmp_path: Path) -> None:
     job, other = make(["hold"]), make(["C"])
     submit(job, other)
@@ -364,5 +354,8 @@ def test_a_job_whose_end_cannot_be_written_is_not_begun_again_and_again(
 
     with monkeypatch.context() as patch:
         patch.setattr(JOBS.__class__, "_write", full)
-        job_queue.run_waiting_jobs([sys.executable, "-c", "raise SystemExit(1)"])
+        with pytest.raises(StoreError, match="No space"):
+            job_queue.run_waiting_jobs([sys.executable, "-c", "raise SystemExit(1)"])
     assert job_queue.view_job(job.id).state == "waiting"
+    job_queue.run_waiting_jobs([sys.executable, "-c", "raise SystemExit(1)"])
+    assert "something unexpected happened" in job_queue.view_job(job.id).job.message

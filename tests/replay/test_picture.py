@@ -16,13 +16,16 @@ from typer.testing import CliRunner
 from chemspec.cli.__main__ import app
 from chemspec.depict import canvas
 from chemspec.replay import picture
-from chemspec.replay.timing import Lane, Token
+from chemspec.replay.timing import Lane
+from chemspec.replay.trace_view import TokenView
 
 SVG = "{http://www.w3.org/2000/svg}"
-STANDARD = Lane("standard", tuple(Token(text, "own", at) for at, text in enumerate("CCO<")), (10.0, 20.0, 30.0, 40.0))
+STANDARD = Lane(
+    "standard", tuple(TokenView(text, "own", at) for at, text in enumerate("CCO<", 1)), (10.0, 20.0, 30.0, 40.0)
+)
 DRAFTED = Lane(
     "speculative",
-    (Token("C", "copied", 0), Token("C", "copied", 0), Token("O", "own", 0), Token("<", "drafted", 1)),
+    (*[TokenView("C", "copied", 1)] * 2, TokenView("O", "own", 1), TokenView("<", "ahead", 2)),
     (12.0, 24.0),
 )
 
@@ -57,7 +60,7 @@ def test_lanes_without_times_are_drawn_pass_by_pass() -> None:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_nothing_leaves_the_picture_or_overlaps(dark: bool) -> None:
-    texts = tuple(Token("C" * (1 + at % 7), "copied" if at % 3 else "own", at // 2) for at in range(200))
+    texts = tuple(TokenView("C" * (1 + at % 7), "copied" if at % 3 else "own", 1 + at // 2) for at in range(200))
     lanes = [Lane("standard", texts, tuple(float(end) for end in range(1, 101))), DRAFTED]
     made = picture.build_picture(lanes, title="t", query="C", answer="", conclusion="c", dark=dark)
     for item in made.items:
@@ -99,12 +102,10 @@ def test_frames_are_those_of_the_changes(kind: str) -> None:
         assert film.info.get("loop") == 0
 
 
-def test_too_many_tokens_and_other_endings_are_refused(tmp_path: Path) -> None:
-    lane = Lane("standard", (Token("C", "own", 0),) * 601, (1.0,))
+def test_too_many_tokens_are_refused() -> None:
+    lane = Lane("standard", (TokenView("C", "own", 1),) * 601, (1.0,))
     with pytest.raises(ValueError, match="601 tokens are too many for a picture"):
         picture.build_picture([lane], title="", query="C", answer="", conclusion="")
-    with pytest.raises(ValueError, match=r"the ending must be one of \.svg, \.webp, \.gif"):
-        picture.write_replay(build(), tmp_path / "a.png")
 
 
 @pytest.mark.parametrize("suffix", [".svg", ".gif"])

@@ -14,7 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 from chemspec.replay import terminal
-from chemspec.replay.timing import Lane, Token
+from chemspec.replay.timing import Lane
+from chemspec.replay.trace_view import TokenView
 
 
 def shown(drawn: list[Lane], now: float, width: int) -> list[str]:
@@ -33,15 +34,15 @@ lane_strategy = some.lists(some.tuples(some.sampled_from(["C", "[C@@H]", "Cl", "
 def test_a_frame_shows_the_passes_that_had_ended_and_always_fits(
     drawn: list[tuple[str, bool]], width: int, now: float
 ) -> None:
-    tokens, last = [], 0
+    tokens, last = [], 1
     for at, (text, new) in enumerate(drawn):
         last += new and at > 0
-        tokens.append(Token(text, "copied" if new else "own", last))
-    lane = Lane("x", tuple(tokens), tuple(float(end) for end in range(1, last + 2)))
+        tokens.append(TokenView(text, "copied" if new else "own", last))
+    lane = Lane("x", tuple(tokens), tuple(float(end) for end in range(1, last + 1)))
     head, *lines, _, _legend = shown([lane], now, width)
     assert max(map(len, lines)) <= width
-    assert written("".join(lines)) == "".join(token.text for token in tokens if token.written_by + 1 <= now)
-    assert f" {min(int(now), last + 1)} of {last + 1} passes" in head
+    assert written("".join(lines)) == "".join(token.text for token in tokens if token.pass_number <= now)
+    assert f" {min(int(now), last)} of {last} passes" in head
     assert len(shown([lane], 0, width)) == len(shown([lane], 99, width)) == len(lines) + 3
     assert [len(line) for line in shown([lane], 99, width)[1:-2]] == list(map(len, lines))
 
@@ -52,7 +53,10 @@ def test_lanes_are_played_frame_after_frame_and_the_cursor_is_shown_again(
     monkeypatch: pytest.MonkeyPatch, interrupted: bool, slowest: float
 ) -> None:
     """Two seconds, unless the run took longer."""
-    lanes = [Lane("standard", (Token("C", "own", 0), Token("O", "own", 1)), (1.0, slowest)), Lane("x", (), (2.0,))]
+    lanes = [
+        Lane("standard", (TokenView("C", "own", 1), TokenView("O", "own", 2)), (1.0, slowest)),
+        Lane("x", (), (2.0,)),
+    ]
     now = [0.0]
 
     def sleep(seconds: float) -> None:

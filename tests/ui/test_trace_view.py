@@ -239,23 +239,6 @@ def test_branches_of_any_tree_share_no_place(data: st.DataObject) -> None:
     assert max((row for _, row in places), default=0) == plan["rows"] - 1
 
 
-@pytest.mark.parametrize(
-    "grown",
-    [
-        TreeDelta((0,), (0,), (1,), (REQUESTED,)),
-        TreeDelta((0,), (-1, 7), (1, 4), (REQUESTED, 0)),
-        TreeDelta((9,), (-1,), (1,), (REQUESTED,)),
-        TreeDelta((0,), (-1,), (99,), (REQUESTED,)),
-        TreeDelta((0,), (-1,), (), (REQUESTED,)),
-        TreeDelta((0,), (-1, -1), (1, 4), (REQUESTED, 0)),
-    ],
-)
-def test_a_tree_that_cannot_be_is_refused(grown: TreeDelta) -> None:
-    result = replace(BEAM, trace=replace(BEAM.trace, passes=(replace(step(1), grown=grown),)))
-    with pytest.raises(ValueError, match=r"tree|node"):
-        view_trace(result)
-
-
 def test_hostile_text_stays_text() -> None:
     """It reaches the browser as data, which puts it in by textContent; no drawing is made of it."""
     bad = "<img src=x onerror=alert(1)>"

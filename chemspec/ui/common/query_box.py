@@ -5,7 +5,7 @@ line ends of a pasted molfile and cannot tell "typed so far" from "asked".
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -41,6 +41,17 @@ class QueryText:
         """Replace the text in the box."""
         st.session_state[f"{self.page}_text"] = text
         st.session_state[f"{self.page}_revision"] = st.session_state.get(f"{self.page}_revision", 0) + 1
+
+    def follow_link(self, names: Sequence[str]) -> str | None:
+        """Take over the query of a new address; return its model, empty if it is none of `names`, None if not new."""
+        linked = linked_query()
+        if not linked[1] or linked == st.session_state.get(f"{self.page}_link"):
+            return None
+        st.session_state[f"{self.page}_link"] = linked
+        self.set_text(linked[1])
+        if linked[0] and linked[0] not in names:
+            warn_unknown_model(linked[0])
+        return linked[0] if linked[0] in names else ""
 
     @property
     def is_new(self) -> bool:

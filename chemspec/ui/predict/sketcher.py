@@ -20,9 +20,8 @@ def show_sketcher(smiles: str, *, key: str, height: int = 480) -> str:
     Returns what is on it: `smiles` until a person draws, then a (reaction) SMILES, canonical where RDKit can read it;
     "" for a canvas wiped clean.
     """
-    shown = kekulized(smiles) if _is_readable(smiles) else ""
     # The canvas puts a text on itself once for each `push`, and unless it has reported a later edit than `seen`.
-    options = {"smiles": shown, "push": f"of {smiles}", "seen": 0, "height": height}
+    options = {"smiles": kekulized(smiles), "push": f"of {smiles}", "seen": 0, "height": height}
     drawn = _drawing(_sketcher_component(web_files.vendor_dir())(**options, key=key, default=None))
     if drawn is None or canonical_sides(drawn) == canonical_sides(smiles):
         return smiles
@@ -51,20 +50,17 @@ def canonical_sides(text: str) -> str:
 
 @lru_cache(maxsize=1000)
 def kekulized(text: str) -> str:
-    """Return a (reaction) SMILES with alternating bonds in its rings: of aromatic ones Ketcher draws circles."""
+    """Return a (reaction) SMILES with alternating bonds in its rings; empty if unreadable.
+
+    Ketcher draws aromatic rings with circles.
+    """
 
     def side(smiles: str) -> str:
         with rdBase.BlockLogs():
             mol = mol_from_smiles(smiles)
-            if mol is None:
-                return smiles
             Chem.Kekulize(mol, clearAromaticFlags=True)
             return str(Chem.MolToSmiles(mol, canonical=False))
 
-    return ">".join(map(side, chem.ARROW_HEAD.split(text.strip())))
-
-
-def _is_readable(text: str) -> bool:
-    """Return whether there is anything the canvas could show; nothing at all is an empty canvas."""
     sides = chem.ARROW_HEAD.split(text.strip())
-    return len(sides) in (1, 3) and all(not side or chem.is_valid(side) for side in sides)
+    readable = len(sides) in (1, 3) and all(not smiles or chem.is_valid(smiles) for smiles in sides)
+    return ">".join(side(smiles) if smiles else "" for smiles in sides) if readable else ""

@@ -51,11 +51,7 @@ def picture_of_greedy(first: DecodeResult | None, cards: Sequence[Suggestion]) -
     card = card_of_greedy_answer(first, cards)
     if first is None or card is None or not speed_numbers([first.trace]).accepted:
         return None
-    try:
-        view = view_trace(first)
-    except ValueError:  # its trace does not tell what was drafted
-        return None
-    return None if view.several else Picture(card.rank, card.best.canonical, first, view)
+    return Picture(card.rank, card.best.canonical, first, view_trace(first))
 
 
 def runs_html(view: TraceView) -> Html:

@@ -10,7 +10,6 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.smiles_syntax import Fault
 from chemspec.system.forked import Forked
 from chemspec.ui.common import escaping, theme, web_files
 from chemspec.ui.common.web_files import web_file
@@ -26,9 +25,10 @@ def show_3d_model(smiles: str, *, height: int = 320, key: str = "view3d") -> Non
     if reason := web_files.missing_reason("3dmol"):
         st.caption(f"No 3-D view here: {reason}.")
         return
-    model = conformer_block(smiles)
-    if isinstance(model, Fault):
-        st.caption(f"No 3-D view: {escaping.plain_text(model.message)}.")
+    try:
+        model = conformer_block(smiles)
+    except ValueError as error:
+        st.caption(f"No 3-D view: {escaping.plain_text(str(error))}.")
         return
     alt = f"3-D model of {smiles}; drag to turn it, scroll to zoom"
     with st.container(key=key):
@@ -62,32 +62,24 @@ def _escape_script(script: str) -> str:
     return re.sub(r"</(?=script)", r"<\\/", script, flags=re.IGNORECASE).replace("<!--", r"<\!--")
 
 
-def conformer_block(smiles: str) -> str | Fault:
-    """Return a likely shape of every component, side by side with all hydrogens, as a mol block; or why there is none.
+def conformer_block(smiles: str) -> str:
+    """Return a likely shape of every component, side by side with all hydrogens, as a mol block.
 
-    The same SMILES always gets the same shape, unless the time runs out.
+    The same SMILES always gets the same shape. ValueError if there is none, or the time runs out.
     """
-    if (fault := chem.explain(smiles)) is not None:
-        return fault
+    if fault := chem.explain(smiles):
+        raise ValueError(fault.message)
     whole = mol_from_smiles(smiles)
-    if whole.GetNumHeavyAtoms() > MAX_ATOMS:
-        many = whole.GetNumHeavyAtoms()
-        return _shape_fault(smiles, f"{many} atoms are too many; the limit is {MAX_ATOMS}")
+    if (count := whole.GetNumHeavyAtoms()) > MAX_ATOMS:
+        raise ValueError(f"{count} atoms are too many; the limit is {MAX_ATOMS}")
     if any(atom.GetAtomicNum() == 0 for atom in whole.GetAtoms()):
-        return _shape_fault(smiles, "it holds an atom that is not named (*)")
-    try:
-        return shape_in_time(smiles)
-    except TimeoutError:
-        return _shape_fault(smiles, "no shape was found in the time allowed")
+        raise ValueError("it holds an atom that is not named (*)")
+    return shape_in_time(smiles)
 
 
 @lru_cache(maxsize=200)  # which keeps no exceptions: a busy machine may have more time later
 def shape_in_time(smiles: str) -> str:
-    """Return `conformer.conformer`, computed in a process of its own; raises TimeoutError where it takes too long."""
+    """Return `conformer.conformer`, computed in a process of its own; raises ValueError where it takes too long."""
     if block := _APART.ask("shape", smiles):
         return block
-    raise TimeoutError
-
-
-def _shape_fault(smiles: str, message: str) -> Fault:
-    return Fault(message, 0, len(smiles), "3d")
+    raise ValueError("no shape was found in the time allowed")

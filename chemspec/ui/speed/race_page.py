@@ -21,7 +21,7 @@ from chemspec.system import host
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, query_box, queued_engine, theme, web_files, widgets
-from chemspec.ui.common.query_box import TASK_LABELS, QueryText, linked_query, show_reading, warn_unknown_model
+from chemspec.ui.common.query_box import TASK_LABELS, QueryText, show_reading
 
 Lanes = tuple[DecodeSettings, DecodeSettings]  # standard decoding, and the same search with drafts
 START_FLAG = "speed_race_start_go"  # in the session: start a race in this run of the script
@@ -33,8 +33,9 @@ def choose_model() -> str:
     names = queued_engine.model_names()
     if not names:
         return ""
-    _follow_link(names)
     state = st.session_state
+    if named := BOX.follow_link(names):
+        state.speed_model = named
     if state.get("speed_model") not in names:
         state.speed_model = "retro" if "retro" in names else names[0]  # where most of an answer is copied
     return widgets.segmented_choice(
@@ -78,18 +79,6 @@ def choose_query(model: Engine) -> str:
     if dict(st.query_params) != {"task": model.name, "smi": read.smiles}:
         st.query_params.from_dict({"task": model.name, "smi": read.smiles})
     return read.smiles
-
-
-def _follow_link(names: list[str]) -> None:
-    state = st.session_state
-    linked = linked_query()
-    if linked[1] and linked != state.get("speed_link"):
-        state.speed_link = linked
-        BOX.set_text(linked[1])
-        if linked[0] in names:
-            state.speed_model = linked[0]
-        elif linked[0]:
-            warn_unknown_model(linked[0])
 
 
 def _model_changed() -> None:
@@ -311,14 +300,14 @@ def show_replay(lanes: Sequence[Lane], settings: Sequence[DecodeSettings], *, ra
 
 def lane_data(lane: Lane, settings: DecodeSettings) -> dict[str, Any]:
     """Return a lane as JSON values: a token is its text and its kind, `by` has the pass that wrote each."""
-    tokens = [(token.text, "own" if token.kind == "own" else "copied") for token in lane.tokens]
+    tokens = [(token.text, "own" if token.origin == "own" else "copied") for token in lane.tokens]
     return {
         "name": lane.name,
         "note": SPREAD_EVENLY if not settings.exact else FIRST_OF_BEAM if settings.decoder == "beam" else "",
         "ms": lane.milliseconds,
         "ends": lane.ends,
         "tokens": [(text, "end" if text == END else kind) for text, kind in tokens],
-        "by": [token.written_by for token in lane.tokens],
+        "by": [token.pass_number - 1 for token in lane.tokens],
     }
 
 

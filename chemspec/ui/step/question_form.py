@@ -14,7 +14,7 @@ from chemspec.engine.registry import task_of_model
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings
 from chemspec.ui.common import queued_engine, widgets
-from chemspec.ui.common.query_box import MAX_STEPPED_BEAM, QueryText, linked_query, show_reading, warn_unknown_model
+from chemspec.ui.common.query_box import MAX_STEPPED_BEAM, QueryText, linked_query, show_reading
 
 SPEC_VERIFICATION = "spec-verification"  # greedy with beta above 1
 DECODERS = {
@@ -45,13 +45,10 @@ class Question:
 
 def current_question(names: list[str]) -> Question | None:
     """Draw the form; return the question, once there is one."""
-    linked = linked_query()
-    if linked[1] and linked != st.session_state.get("step_link"):
-        if linked[0] and linked[0] not in names:
-            warn_unknown_model(linked[0])
-        st.session_state.update(step_link=linked, step_shown=None)
-        set_question(linked[0] if linked[0] in names else (names or [""])[0], linked[1], _linked_search())
-    elif names and not linked[1]:
+    if (named := BOX.follow_link(names)) is not None:
+        st.session_state.step_shown = None
+        set_question(named or (names or [""])[0], st.session_state.step_text, _linked_search())
+    elif names and not linked_query()[1]:
         _show_first_example()
         if BOX.is_new and (address := st.session_state.get("step_address")):  # back on this page by its link
             st.query_params.from_dict(address)

@@ -131,8 +131,9 @@ def drawing(_: Any) -> Callable[[str, str], object]:
     from chemspec.ui.predict import sketcher, view3d
 
     def read(text: str, name: str) -> None:
-        for show in (lambda smiles: Depiction(smiles).svg, sketcher.kekulized, view3d.conformer_block):
+        for show in (lambda smiles: Depiction(smiles).svg, sketcher.kekulized):
             show(text)
+        refused(lambda: view3d.conformer_block(text))
         strategy.strategy(text, text)
 
     return read
