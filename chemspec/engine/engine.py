@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 
 from chemspec.decode.compiled.build import loop_library as loop_library
 from chemspec.decode.decoding import Decoded
-from chemspec.decode.generate import BatchDecoder, Searches
+from chemspec.decode.generate import BatchDecoder, Searches, continuous_batching
 from chemspec.draft.base import Drafter
 from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.registry import build_drafter
@@ -263,13 +263,14 @@ class Engine:
     ) -> list[list[FinishedSequence]]:
         """Decode token ids to token ids, best first, without SMILES processing."""
         order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-        rows = [PreparedQuery("", sources[index]) for index in order]
+        rows = [[PreparedQuery("", sources[index])] for index in order]
         answers: dict[int, list[FinishedSequence]] = {}
         with self.runtime_config.torch_scope():
-            for number, outcome in self._batch_decoder.generate(rows, [settings], size=settings.batch_size):
-                if isinstance(outcome, Exception):
-                    raise outcome
-                answers[order[number]] = outcome.answers
+            outcomes = self._batch_decoder.generate(rows, [settings], size=settings.batch_size)
+        for index, outcome in zip(order, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                raise outcome
+            answers[index] = outcome[0].answers
         return [answers[index] for index in range(len(sources))]
 
     def prepare(self, text: str) -> PreparedQuery:
@@ -332,10 +333,8 @@ class Engine:
         if settings.distinct or settings.augment > 1:
             raise ValueError("continuous batching does not go with distinct and augment; use predict or decode")
         # Queries may come one at a time, which drafts speed up even where they do not pay in the first batch.
-        size = settings.batch_size
-        running = self._batch_decoder.generate_stream(
-            more, ready, [settings], size=size, queries=1, before_pass=before_pass
-        )
+        begin = partial(self._batch_decoder.start, searches=[settings], queries=1)
+        running = continuous_batching(more, ready, begin, size=settings.batch_size, before_pass=before_pass)
         while True:
             with self.runtime_config.torch_scope():  # the caller's code runs outside of it
                 item = next(running, None)
@@ -355,7 +354,7 @@ class Engine:
         settings = searches[0]
         spelled = [self._reader.variants(query, settings) for query in ready]
         with self.runtime_config.torch_scope():
-            outcomes = self._batch_decoder.generate_groups(
+            outcomes = self._batch_decoder.generate(
                 spelled,
                 searches,
                 partial(self._ends_search, settings),
