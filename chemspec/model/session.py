@@ -106,6 +106,11 @@ class Session:
         """The numbers of the unfinished queries, ascending."""
         return list(self.trees)
 
+    @property
+    def sources(self) -> dict[int, SourceIds]:
+        """The token ids of the unfinished queries by their numbers."""
+        return {query: self._sources[query] for query in self.trees}
+
     def join(self, sources: Sequence[Sequence[int]]) -> None:
         """Encode more sources, which get the next query numbers; requires `Runner.can_join`."""
         self.runner.join(sources)

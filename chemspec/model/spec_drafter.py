@@ -140,9 +140,9 @@ class MaskFiller:
             if prefix not in prefixes:
                 prefixes.append(prefix)
         for session in self._sessions:  # every query in flight is in every call; the others are finished
-            session.release(query for query, source in session.alive.items() if source not in requested)
+            session.release([query for query, source in session.sources.items() if source not in requested])
         self._sessions = [session for session in self._sessions if session.trees]
-        encoded = {source for session in self._sessions for source in session.alive.values()}
+        encoded = {source for session in self._sessions for source in session.sources.values()}
         if new_sources := [source for source in requested if source not in encoded]:
             self._sessions.append(_MaskSession(self.backend, self.config, new_sources, self.length))
         filled: dict[tuple[SourceIds, Prefix], MaskedScores] = {}
@@ -158,20 +158,15 @@ class _MaskSession(Session):
 
     def __init__(self, backend: Backend, config: ModelConfig, sources: list[SourceIds], length: int) -> None:
         super().__init__(backend, sources, top_k=self.TOP_K)
-        self.sources, self.length = sources, length
-        self.mask = config.vocab_size - 1
+        self.length, self.mask = length, config.vocab_size - 1
         self.last_position = config.max_positions - 1
         self.never = np.zeros(config.vocab_size, dtype=np.bool_)
         self.never[[PAD, BOS, UNK, self.mask]] = True
 
-    @property
-    def alive(self) -> dict[int, SourceIds]:
-        return {query: self.sources[query] for query in self.trees}
-
     def fill(self, requested: dict[SourceIds, list[Prefix]]) -> dict[tuple[SourceIds, Prefix], MaskedScores]:
         k, nodes = self.length, NodeBatch()
         starts: dict[tuple[SourceIds, Prefix], int] = {}  # index in the batch of each prefix's first mask
-        for query, source in self.alive.items():
+        for query, source in self.sources.items():
             tree, prefixes = self.trees[query], requested[source]
             tree.add_to_batch(nodes, query, tree.missing(prefixes))
             nodes.blocks += [-1] * (len(nodes.tokens) - len(nodes.blocks))
@@ -186,5 +181,5 @@ class _MaskSession(Session):
         best = self.never[ids].argmin(axis=-1)[:, None]  # the best token that may be drafted
         tokens = np.take_along_axis(ids, best, -1)[:, 0].tolist()
         chosen = np.take_along_axis(log_probs, best, -1)[:, 0].tolist()
-        self.compact({query: requested[source] for query, source in self.alive.items()})
+        self.compact({query: requested[source] for query, source in self.sources.items()})
         return {key: (tokens[at : at + k], chosen[at : at + k]) for key, at in starts.items()}
