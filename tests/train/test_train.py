@@ -29,7 +29,7 @@ from chemspec.settings import ModelConfig, TrainSettings, preset_config
 from chemspec.testing import naive_greedy
 from chemspec.tokenizer import EOS, SPECIALS, Tokenizer
 from chemspec.train import module, optim, watch
-from chemspec.train.average import average_checkpoints, average_models, export_model
+from chemspec.train.average import average_checkpoints, average_models
 from chemspec.train.initial_weights import copy_initial_weights
 from chemspec.train.module import learning_rate_share
 from chemspec.train.optim import Muon
@@ -312,11 +312,6 @@ def test_averaging_is_the_arithmetic_mean(data: Path, tmp_path: Path) -> None:
         assert torch.equal(tensor, wanted), name
     one = average_checkpoints([files[2]])
     assert all(torch.equal(one[name], states[2][f"model.{name}"]) for name in one)
-
-
-def test_a_run_without_checkpoints_cannot_be_exported(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="has the training started"):
-        export_model(tmp_path, tmp_path / "model", TOKENIZER)
 
 
 # --- mistakes that are told before the training, not after it ------------------------------------
