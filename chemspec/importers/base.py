@@ -67,6 +67,11 @@ class LoadedModel:
     details: Mapping[str, str] = field(default_factory=dict)  # shown when the checkpoint is imported
     save: Callable[[Path, str], None] | None = None  # None: the model was read from a folder that needs no import
 
+    def __post_init__(self) -> None:
+        if len(self.tokenizer) > self.config.vocab_size:  # compiled code does not check the ids that drafters propose
+            tokens = f"{len(self.tokenizer)} tokens, the model {self.config.vocab_size}"
+            raise CheckpointError(f"{self.folder}: its tokenizer has {tokens}")
+
     @classmethod
     def of(cls, read: Checkpoint, **more: Any) -> LoadedModel:
         """Return a model of a checkpoint; `more` are further attributes."""

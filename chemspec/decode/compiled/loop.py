@@ -35,13 +35,13 @@ from chemspec.decode.protocol import (
     finish_sequence,
     next_search_of,
 )
-from chemspec.draft.base import Drafter, raise_invalid_token
+from chemspec.draft.base import Drafter
 from chemspec.model.runner import NodeBatch
 from chemspec.model.session import ScoresError, Session
 from chemspec.tokenizer import BOS
 from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, TreeDelta
 
-FINE, BAD_DRAFT, CALL_FAILED, BAD_SCORES = 1, -1, -2, -3
+FINE, CALL_FAILED, BAD_SCORES = 1, -1, -2
 MAX_NATIVE_SECONDS = 0.005  # return to Python at least this often, for signals and other threads
 
 
@@ -82,7 +82,7 @@ class CompiledLoop:
         assert code is not None
         self._code, self._session, self._clock = code, session, options.clock
         self._kernel = session.runner.kernel_pass
-        self._vocab_size, self._records = options.vocab_size, options.record
+        self._records = options.record
         self._proposals = proposals = drafters.CompiledDrafter(code, drafter, options)
         if proposals.kind == drafters.OTHER:
             self._callback = proposals.args.propose = ProposeCallback(proposals.propose)
@@ -94,7 +94,6 @@ class CompiledLoop:
             fixed=limits.fixed,
             per_root=limits.per_root,
             factor=limits.factor,
-            vocab_size=min(options.vocab_size, 2**62),
         )
         self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.args), c_void_p(proposals.planner)))
         _check_memory(self._loop.value)
@@ -182,12 +181,10 @@ class CompiledLoop:
         return True
 
     def _raise_error(self, done: int) -> None:
-        error, state = self._proposals.error, self._state
+        error = self._proposals.error
         if done == CALL_FAILED and error is not None:
             self._proposals.error = None
             raise error
-        if done == BAD_DRAFT:
-            raise_invalid_token(self._proposals.names[state.bad_drafter], state.bad_token, self._vocab_size)
         if done == BAD_SCORES:
             raise ScoresError
         _check_memory(done)
