@@ -95,7 +95,8 @@ class CompiledLoop:
             per_root=limits.per_root,
             factor=limits.factor,
         )
-        self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.args), c_void_p(proposals.planner)))
+        planner = options.planner and byref(drafters.describe_planner(options.planner))
+        self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.args), planner))
         _check_memory(self._loop.value)
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
         self._times: list[tuple[float, float, float]] = []  # per pass: seconds of drafting and of the model, end time

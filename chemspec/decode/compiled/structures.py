@@ -44,7 +44,8 @@ class DrafterArgs(ctypes.Structure):
 
     _fields_ = (
         *_fields_of("int kind name copy_name length count nodes dot prompt_length labels"),
-        *_fields_of("pointer rings table"),
+        ("rings", POINTER(c_int32)),
+        ("table", POINTER(TableStruct)),
         ("propose", ProposeCallback),
     )
 
@@ -58,8 +59,9 @@ class LoopOptionsStruct(ctypes.Structure):
 class DraftPlannerArgs(ctypes.Structure):
     """Description of a planner: cost curve and acceptance rates."""
 
-    _fields_ = _fields_of(
-        "int points classes has_probabilities", "double call_seconds", "pointer nodes seconds accept_rates"
+    _fields_ = (
+        *_fields_of("int points classes has_probabilities", "double call_seconds"),
+        *((name, POINTER(c_double)) for name in ("nodes", "seconds", "accept_rates")),
     )
 
 
