@@ -223,12 +223,10 @@ def _checked_key(key: Any) -> Any:
     return key
 
 
-def _load(file: Any, **options: Any) -> Any:
-    return Unpickler(file, **options).load()
-
-
 # Replaces the module `pickle` in `torch.load`.
-SAFE_PICKLE: Any = SimpleNamespace(Unpickler=Unpickler, load=_load, __name__="inert")
+SAFE_PICKLE: Any = SimpleNamespace(
+    Unpickler=Unpickler, load=lambda file, **options: Unpickler(file, **options).load(), __name__="inert"
+)
 
 
 class _Outline(Unpickler):
@@ -348,11 +346,11 @@ def read_checkpoint(path: Path) -> dict[Any, Any]:
     return values
 
 
-def has_part(path: Path, part: str, test: Callable[[Sequence[str]], bool]) -> bool:
-    """Return whether a path is a checkpoint with a part whose names pass a test; never raises."""
+def matches(path: Path, test: Callable[[dict[Any, Any]], bool]) -> bool:
+    """Return whether a path is a checkpoint whose outline passes a test; never raises."""
     try:
         file = find_checkpoint(path)
-        return file is not None and test([name for name in read_outline(file).get(part) or () if isinstance(name, str)])
+        return file is not None and test(read_outline(file))
     except Exception:  # reported when it is loaded
         return False
 
