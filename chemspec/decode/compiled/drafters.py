@@ -2,7 +2,6 @@
 
 import ctypes
 from array import array
-from collections.abc import Sequence
 from ctypes import c_double, c_int32, pointer
 from typing import Any
 
@@ -24,7 +23,7 @@ class CompiledDrafter:
     def __init__(self, code: ctypes.CDLL, drafter: Drafter, options: LoopOptions) -> None:
         """Describe a drafter."""
         self._code, self._drafter, self._vocab_size = code, drafter, options.vocab_size
-        self._sources: list[Prefix] = []
+        self.sources: list[Prefix] = []  # of the queries by number
         self.kind = KINDS.get(type(drafter), OTHER)
         self.names = ["", "copy", "mixed"]  # of drafts, by the numbers used in the compiled code
         self.error: BaseException | None = None  # raised by the drafter's callback
@@ -37,14 +36,10 @@ class CompiledDrafter:
             args.dot, args.prompt_length, args.labels = classes.dot, classes.prompt_length, len(classes.rings)
             args.rings = (c_int32 * args.labels)(*classes.rings)
 
-    def add_queries(self, sources: Sequence[Prefix]) -> None:
-        """Add queries, with the next numbers."""
-        self._sources += sources
-
     def propose(self, loop: int, query: int, prefix: Any, written: int, room: int) -> int:
         """Add the drafts of a Python drafter, as a callback of the compiled code (`structures.ProposeCallback`)."""
         try:
-            drafts = self._drafter.propose(self._sources[query], tuple(prefix[:written]), room)
+            drafts = self._drafter.propose(self.sources[query], tuple(prefix[:written]), room)
             for draft in read_drafts(self._drafter, drafts, self._vocab_size):
                 if draft.drafter not in self.names:
                     self.names.append(draft.drafter)

@@ -101,14 +101,15 @@ class CompiledLoop:
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
         self._times: list[tuple[float, float, float]] = []  # per pass: seconds of drafting and of the model, end time
         self._queries: dict[int, _QueryRecords] = {}  # until `take_searches`
-        self._joined = 0
 
     def __del__(self) -> None:
         if getattr(self, "_loop", None):
             self._code.chemspec_loop_free(self._loop)
 
-    def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
-        """Start the decoders of queries that have been added to the session; ValueError if one is not supported."""
+    def add_queries(
+        self, numbers: Sequence[int], sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]
+    ) -> None:
+        """Start the decoders of the session's next queries, with these numbers; ValueError if one is not supported."""
         configs = native_configs(decoders)
         if configs is None:
             raise ValueError("the compiled loop does not support these decoders")
@@ -116,10 +117,9 @@ class CompiledLoop:
         flat, lengths = array("i", chain.from_iterable(tokens)), array("i", map(len, tokens))
         columns = array_address(flat), array_address(lengths), (BeamConfigStruct * len(configs))(*configs)
         _check_memory(code.chemspec_loop_add_queries(self._loop, len(tokens), *columns))
-        self._proposals.add_queries(tokens)
-        for decoder in decoders:
-            self._queries[self._joined] = _QueryRecords(len(self._times), next_search_of(decoder))
-            self._joined += 1
+        self._proposals.sources += tokens
+        for number, decoder in zip(numbers, decoders, strict=True):
+            self._queries[number] = _QueryRecords(len(self._times), next_search_of(decoder))
         _check_memory(code.chemspec_loop_schedule_pass(self._loop))
         self._release_and_compact()
 
