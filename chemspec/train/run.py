@@ -1,6 +1,7 @@
 """Train a model by a recipe, validated by exact match on token level, which needs no RDKit."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def train_by_recipe(recipe: Recipe | DrafterRecipe, settings: RunSettings) -> Pa
     """Train a model or a drafter, see `run_recipe` and `train_drafter`; returns its folder."""
     given = {name: getattr(settings, name) for name in ("steps", "minutes", "threads", "seed")}
     changes = {name: value for name, value in given.items() if value != getattr(RunSettings, name)}
-    recipe = recipe.with_settings(**changes)
+    recipe = replace(recipe, train=replace(recipe.train, **changes))
     out = settings.out or Path("runs") / recipe.name
     if isinstance(recipe, Recipe):
         data = settings.data_dir or Path("data") / recipe.name

@@ -470,7 +470,7 @@ def test_exact_match_counts_what_plain_greedy_decoding_gets_right(specials: bool
 def test_a_recipe_is_run_and_resumed(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     item = replace(model_recipe("retro-50k"), preset="tiny", train=SHORT)
     out = tmp_path / "run"
-    folder = run_recipe(item.with_settings(steps=20), data, out)
+    folder = run_recipe(replace(item, train=replace(item.train, steps=20)), data, out)
     assert checkpoint.load(folder).task == "retro"
     run_recipe(item, data, out)
     steps = [int(row["step"]) for row in log(out)]
