@@ -53,7 +53,8 @@ class LoadedModel:
     """A loaded model of any format.
 
     `backend` opens a backend and returns it with the name of its runtime; raises ValueError if that is not available.
-    `save` writes the model and the text of a card to a folder that can be loaded without the checkpoint.
+    `save` writes the model and the text of a card to a folder that can be loaded without the checkpoint. Raises
+    CheckpointError if the tokenizer has more tokens than the model.
     """
 
     name: str
