@@ -65,7 +65,7 @@ def test_training_is_run_and_resumed(tmp_path: Path) -> None:
     tokenizer.save(tmp_path / "vocab.json")
     settings = TrainSettings(lr=3e-3, tokens=200, steps=8, warmup=2, validate_every=4, keep=1, holdout=16, threads=1)
     out, recipe = tmp_path / "run", replace(model_recipe("retro-50k"), preset="tiny", average_last=1, train=settings)
-    run_recipe(recipe.with_settings(steps=4), tmp_path, out)
+    run_recipe(replace(recipe, train=replace(recipe.train, steps=4)), tmp_path, out)
     folder = run_recipe(recipe, tmp_path, out)
     steps = [line.split(",")[0] for line in (out / "log.csv").read_text().splitlines()[1:]]
     assert steps[-1] == "8" and "4" in steps

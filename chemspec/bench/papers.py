@@ -24,7 +24,7 @@ from chemspec.bench.settings import PapersSettings
 from chemspec.bench.speed import describe_machine, read_queries
 from chemspec.bench.sweep import Row, Setting, race_settings
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import drafter_megabytes, usable_drafters
+from chemspec.engine.registry import drafter_megabytes, usable_drafters, weights_megabytes
 from chemspec.evaluation.accuracy import RANKS, rank_of_truth, top_accuracies
 from chemspec.io import tables
 from chemspec.io.writers import result_document
@@ -176,14 +176,9 @@ def _undrafted_rows(
     enough = truth and len(rows[0].results) >= MIN_QUERIES
     right = [_accuracy_row("retro", row, truth)["top"]["1"] if enough else None for row in rows]
     return [
-        {**_report_row(row), "weights_mb": _weights_megabytes(each), "right": share}
+        {**_report_row(row), "weights_mb": weights_megabytes(each.folder), "right": share}
         for row, each, share in zip(rows, engines, right, strict=True)
     ]
-
-
-def _weights_megabytes(engine: Engine) -> float:
-    """Return the size of a model's weights in fp32."""
-    return 4 * sum(array.size for array in checkpoint.load(engine.folder).weights.tensors.values()) / 1e6
 
 
 def _card_accuracy_rows(engine: Engine) -> list[dict[str, Any]]:

@@ -133,12 +133,12 @@ def install_drafter(drafter: Path, model: str, kind: str = "", yes: bool = False
         kind: kind of drafter that a small model becomes: ar or medium.
         yes -y: replace a drafter of this kind without asking.
     """
-    from chemspec.engine import drafter_install
+    from chemspec.engine import drafter_resources
     from chemspec.engine.registry import model_folder
     from chemspec.model.checkpoint import drafter_folder
 
-    folder, kind = drafter_install.trained_drafter(drafter, kind)
+    folder, kind = drafter_resources.trained_drafter(drafter, kind)
     target = model_folder(model)
     if drafter_folder(target, kind).exists() and not yes:
         typer.confirm(f"{target} has a drafter {kind!r}. Replace it?", abort=True)
-    console.print_line(f"installed: {drafter_install.install_drafter(folder, kind, target)}")
+    console.print_line(f"installed: {drafter_resources.install_drafter(folder, kind, target)}")

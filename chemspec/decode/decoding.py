@@ -57,13 +57,12 @@ class Decoding:
         if not run.budget:
             run = replace(run, planner=None)
         self._session, self._clock = session, run.clock
-        self._began = dict.fromkeys(range(len(sources)), 0.0)  # start times of the queries whose result is not taken
-        self._joined = len(sources)
+        self._began = dict.fromkeys(session.queries, 0.0)  # start times of the queries whose result is not taken
         can_run = run.compiled is not False and session.is_plain and can_run_compiled(decoders, drafter)
         if run.compiled and not can_run:
             raise ValueError("the compiled loop cannot run: it was not compiled, or lacks this decoder or drafter")
         self._loop: CompiledLoop | PythonLoop = (CompiledLoop if can_run else PythonLoop)(session, drafter, run)
-        self._loop.add_queries(sources, decoders)
+        self._loop.add_queries(session.queries, sources, decoders)
 
     def __iter__(self) -> Iterator[list[Event]]:
         """Run one forward pass after the other; yields the records of all queries in it."""
@@ -83,11 +82,8 @@ class Decoding:
 
     def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> range:
         """Add queries between two forward passes, if `can_add_queries`; returns their numbers."""
-        began, first = self._clock(), self._joined
-        self._session.join(sources)
-        self._loop.add_queries(sources, decoders)
-        self._joined += len(sources)
-        numbers = range(first, self._joined)
+        began, numbers = self._clock(), self._session.join(sources)
+        self._loop.add_queries(numbers, sources, decoders)
         self._began.update(dict.fromkeys(numbers, began))
         return numbers
 

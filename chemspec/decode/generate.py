@@ -7,7 +7,8 @@ does both for decoding settings.
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, islice, pairwise
+from functools import partial
+from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from chemspec.decode import registry as decoders
@@ -24,7 +25,6 @@ from chemspec.system import gpu
 from chemspec.types import FinishedSequence
 
 Row = TypeVar("Row")
-Join = Callable[[Sequence[Row]], Sequence[int]]  # adds queries to a session; returns their numbers
 Searches = Sequence[DecodeSettings]  # searches of one query with increasing width; each reuses the one before
 REFILL_DIVISOR = 8  # queries are added once 1/8 of the batch is free, so that their sources are encoded together
 MAX_QUERIES_PER_SESSION = 4096  # every forward pass iterates over the numbers of all queries so far
@@ -39,6 +39,7 @@ class EncodedQuery(Protocol):
 
 
 Enough = Callable[[Any, list[FinishedSequence], DecodeSettings], bool]  # whether no wider search of a row is needed
+Join = Callable[[Sequence[EncodedQuery]], Sequence[int]]  # adds queries to a session; returns their numbers
 
 
 def open_decoding(
@@ -66,24 +67,26 @@ def open_decoding(
 
 def continuous_batching(
     more: Callable[[int], Sequence[Row]],
-    begin: Callable[[Sequence[Row]], tuple[Decoding, Join[Row]]],
+    source: Callable[[Row], EncodedQuery],
+    begin: Callable[[Sequence[EncodedQuery]], tuple[Decoding, Join]],
     *,
     size: int,
     before_pass: Callable[[], None] = lambda: None,
 ) -> Iterator[tuple[Row, Decoded]]:
-    """Decode queries with continuous batching; yields each query when it has finished.
+    """Decode rows with continuous batching; yields each row when it has finished.
 
-    `more` takes a number and returns up to that many waiting queries, in decoding order; decoding ends when it returns
-    none and no query is unfinished. `begin` opens a session for queries, numbered from 0, and starts their decoders; it
-    also returns a function that adds queries. If none can be added (`Decoding.can_add_queries`), they wait for the next
-    session. A query's output does not depend on its batch; its number of forward passes does if drafts are planned, by
-    the cost of a pass over the whole batch, or the drafter depends on the batch size.
+    `more` takes a number and returns up to that many waiting rows, in decoding order; decoding ends when it returns
+    none and no row is unfinished. `source` returns the query of a row. `begin` opens a session for queries, numbered
+    from 0, and starts their decoders; it also returns a function that adds queries (`BatchDecoder.start`). If none can
+    be added (`Decoding.can_add_queries`), they wait for the next session. A query's output does not depend on its
+    batch; its number of forward passes does if drafts are planned, by the cost of a pass over the whole batch, or the
+    drafter depends on the batch size.
 
-    At most `size` queries are unfinished. `before_pass` is called before every forward pass, or every few milliseconds
-    if they are fast; its exceptions end the run.
+    At most `size` rows are unfinished. `before_pass` is called before every forward pass, or every few milliseconds if
+    they are fast; its exceptions end the run.
     """
     while chosen := more(size):
-        decoding, join = begin(chosen)
+        decoding, join = begin(list(map(source, chosen)))
         rows, seen = dict(enumerate(chosen)), len(chosen)
         while True:
             for number in decoding.finished_queries():  # a decoder may finish without a forward pass
@@ -91,7 +94,7 @@ def continuous_batching(
             free = size - len(rows)
             refill = decoding.can_add_queries and seen < MAX_QUERIES_PER_SESSION and free * REFILL_DIVISOR >= size
             if refill and (chosen := more(free)):
-                rows.update(zip(join(chosen), chosen, strict=True))
+                rows.update(zip(join(list(map(source, chosen))), chosen, strict=True))
                 seen += len(chosen)
             elif rows:
                 before_pass()
@@ -102,7 +105,7 @@ def continuous_batching(
 
 @dataclass(frozen=True, eq=False)
 class BatchDecoder:
-    """Decodes with one model: one batch (`start`), a stream, rows (`generate`), or variants of queries."""
+    """Decodes with one model: one batch (`start`), or groups of rows (`generate`)."""
 
     backend: Backend
     vocab_size: int
@@ -114,8 +117,8 @@ class BatchDecoder:
     threads: int = 1  # of the compiled loop
 
     def start(
-        self, rows: Sequence[EncodedQuery], searches: Searches, enough: Enough, *, queries: int = 0
-    ) -> tuple[Decoding, Join[Any]]:
+        self, rows: Sequence[EncodedQuery], searches: Searches, enough: Enough = lambda *_: True, *, queries: int = 0
+    ) -> tuple[Decoding, Join]:
         """Open a session and start the decoders and the clock; also returns a function that adds queries.
 
         The searches of a row reuse each other's KV cache; `enough` decides whether the next one is left out. `queries`
@@ -153,106 +156,53 @@ class BatchDecoder:
 
     def generate(
         self,
-        rows: Sequence[EncodedQuery],
+        groups: Sequence[Sequence[EncodedQuery]],
         searches: Searches,
         enough: Enough = lambda *_: True,
         *,
         size: int,
         before_pass: Callable[[], None] = lambda: None,
-        skip: Callable[[int], bool] = lambda _: False,
-    ) -> Iterator[tuple[int, Decoded | Exception]]:
-        """Decode rows, `size` at a time; yields the number of each with its result when it is finished.
+        finished: Callable[[], None] = lambda: None,
+    ) -> list[list[Decoded] | Exception]:
+        """Decode groups of rows, such as the variants of a query, `size` rows at a time.
 
-        After running out of memory the batch is halved. A row that fails alone is yielded with its error. Rows for
-        which `skip` then returns True are left out; for the other arguments see `start` and `generate_stream`.
+        After running out of memory the batch is halved. A group with a row that fails alone is its error. `finished` is
+        called when a group is finished or has failed; for the other arguments see `start` and `continuous_batching`.
         """
-        done: set[int] = set()
-        most = size
-        while left := [number for number in range(len(rows)) if number not in done and not skip(number)]:
-            failed: tuple[int, Exception] | None = None
-            size = min(size, len(left))
+        rows = [(number, index) for number, group in enumerate(groups) for index in range(len(group))]
+        left = list(map(len, groups))  # unfinished rows
+        results: dict[tuple[int, int], Decoded] = {}
+        failed: dict[int, Exception] = {}  # by group
+        begin, most = partial(self.start, searches=searches, enough=enough), size
+        while waiting := [row for row in rows if row not in results and row[0] not in failed]:
+            size, rest = min(size, len(waiting)), iter(waiting)
+            decoded = continuous_batching(
+                lambda count, rest=rest: list(islice(rest, count)),  # type: ignore[misc]
+                lambda row: groups[row[0]][row[1]],
+                begin,
+                size=size,
+                before_pass=before_pass,
+            )
             try:
-                for number, decoded in self.generate_stream(
-                    lambda count, rest=iter(left): list(islice(rest, count)),  # type: ignore[misc]
-                    rows.__getitem__,
-                    searches,
-                    enough,
-                    size=size,
-                    before_pass=before_pass,
-                ):
-                    done.add(number)
-                    yield number, decoded
-                return
+                for row, result in decoded:
+                    results[row] = result
+                    left[row[0]] -= 1
+                    if not left[row[0]]:
+                        finished()
+                break
             except gpu.memory_errors(ScoresError) as error:
                 if size == 1:  # the first unfinished row caused it
-                    failed = next(number for number in left if number not in done), error.with_traceback(None)
+                    number, _ = next(row for row in waiting if row not in results)
+                    failed[number] = error.with_traceback(None)
+                    finished()
                     size = most
                 else:
                     size //= 2
             gpu.empty_gpu_cache()  # after the exception's traceback, which keeps the tensors alive, is cleared
-            if failed is not None:
-                done.add(failed[0])
-                yield failed
-
-    def generate_groups(
-        self,
-        groups: Sequence[Sequence[EncodedQuery]],
-        searches: Searches,
-        enough: Enough,
-        *,
-        size: int,
-        before_pass: Callable[[], None],
-        finished: Callable[[], None],
-    ) -> list[list[Decoded] | Exception]:
-        """Decode groups of rows, such as the variants of a query; a group whose row fails is its error.
-
-        `finished` is called when a group is finished or has failed; for the other arguments see `start` and
-        `generate_stream`.
-        """
-        group_of = [number for number, group in enumerate(groups) for _ in group]
-        rows, left = [row for group in groups for row in group], list(map(len, groups))
-        results: dict[int, Decoded] = {}
-        failed: dict[int, Exception] = {}
-        outcomes = self.generate(
-            rows, searches, enough, size=size, before_pass=before_pass, skip=lambda row: group_of[row] in failed
-        )
-        for row, outcome in outcomes:
-            number = group_of[row]
-            if isinstance(outcome, Exception):
-                failed[number], left[number] = outcome, 0
-            else:
-                results[row] = outcome
-                left[number] -= 1
-            if not left[number]:
-                finished()
-        ends = accumulate(map(len, groups), initial=0)
         return [
-            failed.get(number) or [results[row] for row in range(start, end)]
-            for number, (start, end) in enumerate(pairwise(ends))
+            failed.get(number) or [results[number, index] for index in range(len(group))]
+            for number, group in enumerate(groups)
         ]
-
-    def generate_stream(
-        self,
-        more: Callable[[int], Sequence[Row]],
-        source: Callable[[Row], EncodedQuery],
-        searches: Searches,
-        enough: Enough = lambda *_: True,
-        *,
-        size: int,
-        queries: int = 0,
-        before_pass: Callable[[], None] = lambda: None,
-    ) -> Iterator[tuple[Row, Decoded]]:
-        """Decode rows by `continuous_batching`.
-
-        `source` returns the query of a row; for `searches`, `enough` and `queries` see `start`, for the others
-        `continuous_batching`.
-        """
-
-        def begin(chosen: Sequence[Row]) -> tuple[Decoding, Join[Row]]:
-            decoding, join = self.start(list(map(source, chosen)), searches, enough, queries=queries)
-            return decoding, lambda others: join(list(map(source, others)))
-
-        return continuous_batching(more, begin, size=size, before_pass=before_pass)
 
     def _build_drafting(self, settings: DecodeSettings, queries: int) -> tuple[Drafter, int, DraftPlanner | None]:
         """Return the drafter of a run, the node budget of its loop, and the planner, if drafts are planned."""

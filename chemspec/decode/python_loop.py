@@ -16,14 +16,14 @@ class PythonLoop:
         """Start without queries; see `decoding.Decoding`."""
         self._session, self._drafter, self._options = session, drafter, options
         self._queries: dict[int, QueryState] = {}  # until `take_searches`
-        self._joined = 0
         self._hooks = drafter if drafter.has_hooks and options.budget else None
 
-    def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
-        """Start the decoders of queries that have been added to the session."""
-        for source, decoder in zip(sources, decoders, strict=True):
-            query = self._queries[self._joined] = QueryState(source, decoder)
-            self._joined += 1
+    def add_queries(
+        self, numbers: Sequence[int], sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]
+    ) -> None:
+        """Start the decoders of queries that have been added to the session with these numbers."""
+        for number, source, decoder in zip(numbers, sources, decoders, strict=True):
+            query = self._queries[number] = QueryState(source, decoder)
             calls = self._drafter.calls
             query.start_search()
             query.draft_calls = self._drafter.calls - calls

@@ -134,7 +134,8 @@ def read_drafts(drafter: object, drafts: object, vocab_size: int) -> list[Draft]
         if draft.tokens:
             if min(draft.tokens) < 0 or max(draft.tokens) >= vocab_size:
                 wrong = next(token for token in draft.tokens if not 0 <= token < vocab_size)
-                raise_invalid_token(draft.drafter, wrong, vocab_size)
+                what = f"the drafter {draft.drafter!r} proposed the token id {wrong}"
+                raise ValueError(f"{what}; the vocabulary has {vocab_size} tokens")
             checked.append(draft)
     return checked
 
@@ -145,11 +146,6 @@ def _raise_no_drafts(drafter: str, value: object) -> NoReturn:
         f"the drafter {drafter!r} proposed {value!r:.60}; `propose` returns a list of drafts, each a list of token ids "
         f"or a chemspec.Draft, with a probability (`chances`) for every token or none{hint}"
     )
-
-
-def raise_invalid_token(drafter: str, token: int, vocab_size: int) -> NoReturn:
-    """Raise the ValueError of `read_drafts`."""
-    raise ValueError(f"the drafter {drafter!r} proposed the token id {token}; the vocabulary has {vocab_size} tokens")
 
 
 def check_draft_size(length: int, count: int) -> None:

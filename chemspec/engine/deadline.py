@@ -109,9 +109,8 @@ def lists_within(
         return timed
 
     def mark(result: DecodeResult, width: int, abandoned: int = 0) -> DecodeResult:
-        if settings.distinct:
-            result = distinct.select_distinct([result], query.smiles, engine.task, settings.n, settings.guide)
-        return replace(result, within=Within(seconds, width, abandoned, passes))
+        chosen = distinct.select_result([result], query.smiles, engine.task, settings)
+        return replace(chosen, within=Within(seconds, width, abandoned, passes))
 
     plain = replace(settings, distinct=False, guide="")
     search = run(replace(plain, decoder="greedy", n=1, length_penalty=0.0))

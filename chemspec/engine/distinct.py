@@ -32,10 +32,8 @@ def search_widths(settings: DecodeSettings) -> tuple[int, ...]:
     return tuple(dict.fromkeys((first, *(max(first, width) for width in wider))))
 
 
-def select_distinct(
-    results: Sequence[DecodeResult], query: str, task: Task, n: int, guide_text: str = ""
-) -> DecodeResult:
-    """Return the last of several searches for one query, reduced to its distinct predictions.
+def select_result(results: Sequence[DecodeResult], query: str, task: Task, settings: DecodeSettings) -> DecodeResult:
+    """Return the last of several searches for one query, with `distinct` reduced to its distinct predictions.
 
     Probabilities of different SMILES of one molecule are added, and the list is sorted by the sums (by votes after
     augmentation). If the confidences add up to more than 1, they are scaled down to 1, because only one prediction can
@@ -44,7 +42,7 @@ def select_distinct(
     canonical SMILES, depends on the task. A guide (`chem.guide`) that cannot be used makes the result invalid.
     """
     last = results[-1]
-    if last.status != "ok":
+    if last.status != "ok" or not settings.distinct:
         return last
     texts: dict[str, Hypothesis] = {}  # sampling may return one text several times
     for answer in last.hypotheses:
@@ -60,7 +58,7 @@ def select_distinct(
         else:
             groups.setdefault(answer.canonical, []).append(answer)
     try:
-        fits = _guide_predicate(guide_text, task, query)
+        fits = _guide_predicate(settings.guide, task, query)
     except ValueError as error:
         return replace(last, status="invalid", message=str(error), hypotheses=())
     merged_answers = [_merge_texts(group) for group in groups.values()]
@@ -81,22 +79,13 @@ def select_distinct(
     )
     notes = (*last.notes, *_omission_note(made), *(WITHHELD,) * bool(withheld))
     trace = replace(last.trace, seconds=sum(result.trace.seconds for result in results))
-    return replace(last, hypotheses=tuple(fitting[:n]), trace=trace, notes=notes, distinct=made)
+    return replace(last, hypotheses=tuple(fitting[: settings.n]), trace=trace, notes=notes, distinct=made)
 
 
 def has_enough_answers(result: DecodeResult, query: str, task: Task, settings: DecodeSettings) -> bool:
     """Return whether no wider search is needed: one found enough distinct predictions, or failed."""
-    if not settings.distinct:
-        return True
-    chosen = select_distinct([result], query, task, settings.n, settings.guide)
-    return chosen.status != "ok" or len(chosen.hypotheses) >= settings.n
-
-
-def select_result(results: Sequence[DecodeResult], query: str, task: Task, settings: DecodeSettings) -> DecodeResult:
-    """Return the result of a query, given those of its searches, the widest last."""
-    if not settings.distinct:
-        return results[-1]
-    return select_distinct(results, query, task, settings.n, settings.guide)
+    chosen = select_result([result], query, task, settings)
+    return not settings.distinct or chosen.status != "ok" or len(chosen.hypotheses) >= settings.n
 
 
 def _guide_predicate(guide_text: str, task: Task, query: str) -> Callable[[str], bool]:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, overload
 
 from chemspec.decode.compiled.build import loop_library as loop_library
 from chemspec.decode.decoding import Decoded
-from chemspec.decode.generate import BatchDecoder, Searches
+from chemspec.decode.generate import BatchDecoder, continuous_batching
 from chemspec.draft.base import Drafter
 from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.registry import build_drafter
@@ -263,13 +263,14 @@ class Engine:
     ) -> list[list[FinishedSequence]]:
         """Decode token ids to token ids, best first, without SMILES processing."""
         order = sorted(range(len(sources)), key=lambda index: len(sources[index]))
-        rows = [PreparedQuery("", sources[index]) for index in order]
+        rows = [[PreparedQuery("", sources[index])] for index in order]
         answers: dict[int, list[FinishedSequence]] = {}
         with self.runtime_config.torch_scope():
-            for number, outcome in self._batch_decoder.generate(rows, [settings], size=settings.batch_size):
-                if isinstance(outcome, Exception):
-                    raise outcome
-                answers[order[number]] = outcome.answers
+            outcomes = self._batch_decoder.generate(rows, [settings], size=settings.batch_size)
+        for index, outcome in zip(order, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                raise outcome
+            answers[index] = outcome[0].answers
         return [answers[index] for index in range(len(sources))]
 
     def prepare(self, text: str) -> PreparedQuery:
@@ -296,13 +297,25 @@ class Engine:
         With `distinct`, queries with too few predictions are searched again, wider. `before_pass` is called before
         every forward pass, and its exceptions end the run; `finished` is called when a query is finished.
         """
+        variants = [self._reader.variants(query, settings) for query in ready]
         searched: list[list[DecodeResult]] = [[] for _ in ready]
         lacking, rounds = list(range(len(ready))), self._search_rounds(settings)
         for searches in rounds:
             last = searches is rounds[-1]
-            queries, done = [ready[i] for i in lacking], finished if last else lambda: None
-            for i, results in zip(lacking, self._decode_rows(queries, searches, before_pass, done), strict=True):
-                searched[i] += results
+            with self.runtime_config.torch_scope():
+                outcomes = self._batch_decoder.generate(
+                    [variants[i] for i in lacking],
+                    searches,
+                    partial(self._ends_search, settings),
+                    size=settings.batch_size * settings.augment,
+                    before_pass=before_pass,
+                    finished=finished if last else lambda: None,
+                )
+            for i, outcome in zip(lacking, outcomes, strict=True):
+                if isinstance(outcome, Exception):
+                    searched[i].append(failed_result(ready[i], outcome))
+                else:
+                    searched[i] += self._writer.write_searches(ready[i], variants[i], outcome, searches)
             if last:
                 break
             for i in list(lacking):
@@ -332,10 +345,8 @@ class Engine:
         if settings.distinct or settings.augment > 1:
             raise ValueError("continuous batching does not go with distinct and augment; use predict or decode")
         # Queries may come one at a time, which drafts speed up even where they do not pay in the first batch.
-        size = settings.batch_size
-        running = self._batch_decoder.generate_stream(
-            more, ready, [settings], size=size, queries=1, before_pass=before_pass
-        )
+        begin = partial(self._batch_decoder.start, searches=[settings], queries=1)
+        running = continuous_batching(more, ready, begin, size=settings.batch_size, before_pass=before_pass)
         while True:
             with self.runtime_config.torch_scope():  # the caller's code runs outside of it
                 item = next(running, None)
@@ -343,32 +354,6 @@ class Engine:
                 return
             row, decoded = item
             yield row, self._writer.write_searches(ready(row), [ready(row)], [decoded], [settings])[0]
-
-    def _decode_rows(
-        self,
-        ready: Sequence[PreparedQuery],
-        searches: Searches,
-        before_pass: Callable[[], None],
-        finished: Callable[[], None],
-    ) -> list[list[DecodeResult]]:
-        """Decode queries, with smaller batches after running out of memory; returns the results of all searches."""
-        settings = searches[0]
-        spelled = [self._reader.variants(query, settings) for query in ready]
-        with self.runtime_config.torch_scope():
-            outcomes = self._batch_decoder.generate_groups(
-                spelled,
-                searches,
-                partial(self._ends_search, settings),
-                size=settings.batch_size * settings.augment,
-                before_pass=before_pass,
-                finished=finished,
-            )
-        return [
-            [failed_result(query, outcome)]
-            if isinstance(outcome, Exception)
-            else self._writer.write_searches(query, rows, outcome, searches)
-            for query, rows, outcome in zip(ready, spelled, outcomes, strict=True)
-        ]
 
     @cached_property
     def _reader(self) -> QueryReader:

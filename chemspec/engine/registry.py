@@ -78,5 +78,9 @@ def usable_drafters(folder: Path) -> tuple[str, ...]:
 
 def drafter_megabytes(folder: Path, drafter: str) -> float:
     """Return the size of a drafter's weights in fp32 in megabytes (as in Xia et al. 2023, tables 8 and 9)."""
-    files = (drafter_folder(folder, kind) / "model.safetensors" for kind in DRAFTERS.lookup(drafter).companions)
-    return 4 * sum(tensor.size for file in files for tensor in read_tensors(file).values()) / 1e6
+    return sum(weights_megabytes(drafter_folder(folder, kind)) for kind in DRAFTERS.lookup(drafter).companions)
+
+
+def weights_megabytes(folder: Path) -> float:
+    """Return the size of a model's or a drafting network's weights in fp32 in megabytes."""
+    return 4 * sum(tensor.size for tensor in read_tensors(folder / "model.safetensors").values()) / 1e6

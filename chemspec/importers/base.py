@@ -53,7 +53,8 @@ class LoadedModel:
     """A loaded model of any format.
 
     `backend` opens a backend and returns it with the name of its runtime; raises ValueError if that is not available.
-    `save` writes the model and the text of a card to a folder that can be loaded without the checkpoint.
+    `save` writes the model and the text of a card to a folder that can be loaded without the checkpoint. Raises
+    CheckpointError if the tokenizer has more tokens than the model.
     """
 
     name: str
@@ -66,6 +67,11 @@ class LoadedModel:
     notes: tuple[str, ...] = ()  # shown with every prediction
     details: Mapping[str, str] = field(default_factory=dict)  # shown when the checkpoint is imported
     save: Callable[[Path, str], None] | None = None  # None: the model was read from a folder that needs no import
+
+    def __post_init__(self) -> None:
+        if len(self.tokenizer) > self.config.vocab_size:  # compiled code does not check the ids that drafters propose
+            tokens = f"{len(self.tokenizer)} tokens, the model {self.config.vocab_size}"
+            raise CheckpointError(f"{self.folder}: its tokenizer has {tokens}")
 
     @classmethod
     def of(cls, read: Checkpoint, **more: Any) -> LoadedModel:

@@ -22,7 +22,7 @@ HEAD = "token_fc.weight"
 
 def recognises(path: Path) -> bool:
     """Return whether a path is a Chemformer checkpoint, or a folder with one."""
-    return pickled.has_part(path, "state_dict", lambda names: "pos_emb" in names and HEAD in names)
+    return pickled.matches(path, lambda parts: {"pos_emb", HEAD} <= set(parts["state_dict"]))
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:

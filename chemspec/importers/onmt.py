@@ -10,7 +10,6 @@ from torch import Tensor
 from chemspec.importers import foreign, pickled
 from chemspec.importers.base import LoadedModel, LoadOptions, read_json_object
 from chemspec.importers.foreign import Options, Vocabulary
-from chemspec.model.checkpoint import CheckpointError
 
 SPECIALS = ("<blank>", "<s>", "</s>", "<unk>")  # pad, bos, eos, unk
 PARTS = {"model", "generator", "vocab", "opt"}
@@ -22,11 +21,7 @@ PLAIN: dict[str, Any] = read_json_object(Path(__file__).with_name("onmt_options.
 
 def recognises(path: Path) -> bool:
     """Return whether a path is a checkpoint of OpenNMT-py, or a folder with one."""
-    file = pickled.find_checkpoint(path)
-    try:
-        return file is not None and set(pickled.read_outline(file)) >= PARTS
-    except CheckpointError:  # reported when it is loaded
-        return False
+    return pickled.matches(path, lambda parts: set(parts) >= PARTS)
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:

@@ -16,8 +16,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from types import SimpleNamespace
-from typing import IO, Any, NoReturn
+from types import FunctionType, SimpleNamespace
+from typing import IO, Any
 
 import torch
 from torch import Tensor
@@ -88,24 +88,6 @@ class Inert(dict[Any, Any]):
     append = add = extend
 
     __hash__ = object.__hash__  # type: ignore[assignment]
-
-
-class _Rebuild:
-    """One of torch's functions that build tensors; a pickle cannot modify it."""
-
-    __slots__ = ("name",)
-    name: str
-
-    def __init__(self, name: str) -> None:
-        object.__setattr__(self, "name", name)
-
-    def __call__(self, *arguments: Any) -> Any:
-        return REBUILD[self.name](*arguments)
-
-    def __setattr__(self, *_: Any) -> NoReturn:
-        raise pickle.UnpicklingError("it modifies a function")
-
-    __setstate__ = __setattr__
 
 
 def _parameter(data: Any, *_: Any) -> Tensor:
@@ -220,7 +202,7 @@ class Unpickler(_PYTHON_UNPICKLER):  # type: ignore[misc]
         if (module, name) == ("collections", "OrderedDict"):
             return type("OrderedDict", (_Ordered,), {"__module__": "inert"})
         if module == "torch._utils" and name in REBUILD:
-            return _Rebuild(name)
+            return lambda *arguments: REBUILD[name](*arguments)  # a new function, since a pickle may modify it
         if module in ("torch", "torch.cuda") and name in STORAGES:
             return torch.serialization.StorageType(name)  # type: ignore[no-untyped-call]
         if module == "torch" and name in DTYPES:
@@ -241,12 +223,10 @@ def _checked_key(key: Any) -> Any:
     return key
 
 
-def _load(file: Any, **options: Any) -> Any:
-    return Unpickler(file, **options).load()
-
-
 # Replaces the module `pickle` in `torch.load`.
-SAFE_PICKLE: Any = SimpleNamespace(Unpickler=Unpickler, load=_load, __name__="inert")
+SAFE_PICKLE: Any = SimpleNamespace(
+    Unpickler=Unpickler, load=lambda file, **options: Unpickler(file, **options).load(), __name__="inert"
+)
 
 
 class _Outline(Unpickler):
@@ -272,7 +252,7 @@ class _Outline(Unpickler):
 
     def find_class(self, module: str, name: str) -> Any:
         allowed = super().find_class(module, name)
-        return Inert if isinstance(allowed, (_Rebuild, torch.dtype)) else allowed
+        return Inert if isinstance(allowed, (FunctionType, torch.dtype)) else allowed
 
 
 def find_checkpoint(path: Path) -> Path | None:
@@ -366,11 +346,11 @@ def read_checkpoint(path: Path) -> dict[Any, Any]:
     return values
 
 
-def has_part(path: Path, part: str, test: Callable[[Sequence[str]], bool]) -> bool:
-    """Return whether a path is a checkpoint with a part whose names pass a test; never raises."""
+def matches(path: Path, test: Callable[[dict[Any, Any]], bool]) -> bool:
+    """Return whether a path is a checkpoint whose outline passes a test; never raises."""
     try:
         file = find_checkpoint(path)
-        return file is not None and test([name for name in read_outline(file).get(part) or () if isinstance(name, str)])
+        return file is not None and test(read_outline(file))
     except Exception:  # reported when it is loaded
         return False
 

@@ -20,7 +20,7 @@ HEAD = "next_token_classifier.weight"
 
 def recognises(path: Path) -> bool:
     """Return whether a path is a translation-transformer checkpoint, or a folder with one."""
-    return pickled.has_part(path, "state_dict", lambda names: any(name.endswith(HEAD) for name in names))
+    return pickled.matches(path, lambda parts: any(str(name).endswith(HEAD) for name in parts["state_dict"]))
 
 
 def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:

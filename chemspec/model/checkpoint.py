@@ -68,15 +68,6 @@ class DrafterCheckpoint:
     model: Transformer | Heads  # a `Transformer` whose last token is the mask ("spec_drafter"), or `Heads`
     backend: Backend | None = None  # computes a spec_drafter in place of torch
 
-    def open(self) -> Any:
-        """Return the function of one run: `MaskFiller.fill` with a new KV cache, or `Heads.best` for heads."""
-        from chemspec.model.heads import Heads
-        from chemspec.model.spec_drafter import MaskFiller
-
-        if isinstance(self.model, Heads):
-            return self.model.best
-        return MaskFiller(self.model, self.length, self.backend).fill
-
 
 def drafter_folder(target: Path, kind: str) -> Path:
     """Return the folder of a target's drafter of this kind."""

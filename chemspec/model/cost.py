@@ -4,7 +4,6 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import cycle, islice, pairwise
 
 from chemspec.model.runner import Backend
@@ -40,18 +39,11 @@ class CostCurve:
         if len(self.nodes) < 2 or len(self.nodes) != len(self.seconds) or not rising:
             raise ValueError("a cost curve needs two or more sizes, rising, and a time for each")
 
-    @cached_property
-    def _cache(self) -> dict[float, float]:
-        return {}  # a drafter looks up the same few sizes at every pass
-
     def __call__(self, count: float) -> float:
         """Return the seconds of a pass with `count` new nodes."""
-        seconds = self._cache.get(count)
-        if seconds is None:
-            upper = min(max(bisect_left(self.nodes, count), 1), len(self.nodes) - 1)
-            (x0, x1), (y0, y1) = self.nodes[upper - 1 : upper + 1], self.seconds[upper - 1 : upper + 1]
-            seconds = self._cache[count] = max(y0 + (y1 - y0) * (count - x0) / (x1 - x0), 1e-9)
-        return seconds
+        upper = min(max(bisect_left(self.nodes, count), 1), len(self.nodes) - 1)
+        (x0, x1), (y0, y1) = self.nodes[upper - 1 : upper + 1], self.seconds[upper - 1 : upper + 1]
+        return max(y0 + (y1 - y0) * (count - x0) / (x1 - x0), 1e-9)
 
 
 def measure_cost_curve(
@@ -76,9 +68,8 @@ def measure_cost_curve(
         for branch in range(min(branches, len(tokens))):
             grown = base + tuple(islice(cycle(tokens), branch, branch + size))
             nodes, _ = session.new_nodes([[grown]] * queries)
-            run = session.runner.prepare(nodes)  # compiled decoding hands the arrays of the nodes to the kernel
             began = clock()
-            run()
+            session.runner.run(nodes)
             seconds.append(clock() - began)
         return min(seconds)
 

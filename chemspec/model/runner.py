@@ -8,9 +8,8 @@ Shapes: R new nodes of a pass, k candidates per node, D model width.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -93,10 +92,6 @@ class Runner(ABC):
 
         Returns the k best next tokens of every node and their log-probs, best first, ties by id; both (R, k).
         """
-
-    def prepare(self, nodes: NodeBatch) -> Callable[[], tuple[Ints, Floats]]:
-        """Return a function that runs the forward pass of new nodes, whose arrays may be prepared now."""
-        return partial(self.run, nodes)
 
     def join(self, sources: Sequence[Sequence[int]]) -> None:
         """Encode more sources (prefill), if `can_join`; they get the next query numbers, which are never reused."""

@@ -98,20 +98,25 @@ class Session:
     @property
     def is_plain(self) -> bool:
         """Whether the session is unused and returns no extra outputs, so that compiled code can drive its runner."""
-        plain = type(self) is Session and self._hidden_states is None
-        return plain and not any(tree.slots for tree in self.trees.values())
+        return self._hidden_states is None and not any(tree.slots for tree in self.trees.values())
 
     @property
     def queries(self) -> list[int]:
         """The numbers of the unfinished queries, ascending."""
         return list(self.trees)
 
-    def join(self, sources: Sequence[Sequence[int]]) -> None:
-        """Encode more sources, which get the next query numbers; requires `Runner.can_join`."""
+    @property
+    def sources(self) -> dict[int, SourceIds]:
+        """The token ids of the unfinished queries by their numbers."""
+        return {query: self._sources[query] for query in self.trees}
+
+    def join(self, sources: Sequence[Sequence[int]]) -> range:
+        """Encode more sources, which get the next query numbers; returns these. Requires `Runner.can_join`."""
         self.runner.join(sources)
-        first = len(self._sources)
+        numbers = range(len(self._sources), len(self._sources) + len(sources))
         self._sources += [tuple(source) for source in sources]
-        self.trees.update((query, PrefixTree()) for query in range(first, len(self._sources)))
+        self.trees.update((query, PrefixTree()) for query in numbers)
+        return numbers
 
     def new_nodes(self, requested: Sequence[Sequence[Prefix]]) -> tuple[NodeBatch, list[list[Prefix]]]:
         """Add uncached prefixes and ancestors to the trees; returns them as nodes to compute, and by query."""

@@ -124,13 +124,17 @@ MaskedScores = tuple[list[int], list[float]]  # the likeliest token of each mask
 class MaskFiller:
     """One run of the drafter: fills `length` masks for many queries and prefixes in one pass; encodes each query once.
 
-    The backend computes the model; torch by default.
+    The backend computes the model; torch by default. Prefixes are cached, masks are not.
     """
 
+    TOP_K = 5  # the best may be one of the four tokens that are never drafted
+
     def __init__(self, model: Transformer, length: int, backend: Backend | None = None) -> None:
-        self.backend, self.config = backend or TorchBackend(model), model.config
-        self.length = length
-        self._sessions: list[_MaskSession] = []
+        self.backend, self.length = backend or TorchBackend(model), length
+        self.mask, self.last_position = model.config.vocab_size - 1, model.config.max_positions - 1
+        self.never = np.zeros(model.config.vocab_size, dtype=np.bool_)
+        self.never[[PAD, BOS, UNK, self.mask]] = True
+        self._sessions: list[Session] = []  # each of queries that were encoded together
 
     def fill(self, requests: Sequence[tuple[Sequence[int], Prefix]]) -> list[MaskedScores]:
         """Fill the masks after every prefix in one pass, or in one pass per group of queries encoded together."""
@@ -140,39 +144,23 @@ class MaskFiller:
             if prefix not in prefixes:
                 prefixes.append(prefix)
         for session in self._sessions:  # every query in flight is in every call; the others are finished
-            session.release(query for query, source in session.alive.items() if source not in requested)
+            session.release([query for query, source in session.sources.items() if source not in requested])
         self._sessions = [session for session in self._sessions if session.trees]
-        encoded = {source for session in self._sessions for source in session.alive.values()}
+        encoded = {source for session in self._sessions for source in session.sources.values()}
         if new_sources := [source for source in requested if source not in encoded]:
-            self._sessions.append(_MaskSession(self.backend, self.config, new_sources, self.length))
+            self._sessions.append(Session(self.backend, new_sources, top_k=self.TOP_K))
         filled: dict[tuple[SourceIds, Prefix], MaskedScores] = {}
         for session in self._sessions:
-            filled.update(session.fill(requested))
+            filled.update(self._fill_session(session, requested))
         return [filled[tuple(source), prefix] for source, prefix in requests]
 
-
-class _MaskSession(Session):
-    """Queries encoded together; their prefixes are cached, their masks are not."""
-
-    TOP_K = 5  # the best may be one of the four tokens that are never drafted
-
-    def __init__(self, backend: Backend, config: ModelConfig, sources: list[SourceIds], length: int) -> None:
-        super().__init__(backend, sources, top_k=self.TOP_K)
-        self.sources, self.length = sources, length
-        self.mask = config.vocab_size - 1
-        self.last_position = config.max_positions - 1
-        self.never = np.zeros(config.vocab_size, dtype=np.bool_)
-        self.never[[PAD, BOS, UNK, self.mask]] = True
-
-    @property
-    def alive(self) -> dict[int, SourceIds]:
-        return {query: self.sources[query] for query in self.trees}
-
-    def fill(self, requested: dict[SourceIds, list[Prefix]]) -> dict[tuple[SourceIds, Prefix], MaskedScores]:
+    def _fill_session(
+        self, session: Session, requested: dict[SourceIds, list[Prefix]]
+    ) -> dict[tuple[SourceIds, Prefix], MaskedScores]:
         k, nodes = self.length, NodeBatch()
         starts: dict[tuple[SourceIds, Prefix], int] = {}  # index in the batch of each prefix's first mask
-        for query, source in self.alive.items():
-            tree, prefixes = self.trees[query], requested[source]
+        for query, source in session.sources.items():
+            tree, prefixes = session.trees[query], requested[source]
             tree.add_to_batch(nodes, query, tree.missing(prefixes))
             nodes.blocks += [-1] * (len(nodes.tokens) - len(nodes.blocks))
             for prefix in prefixes:
@@ -182,9 +170,9 @@ class _MaskSession(Session):
                 nodes.tokens += [self.mask] * k
                 nodes.depths += [min(len(prefix) + i, self.last_position) for i in range(k)]
                 nodes.parents += [tree.slots[prefix]] * k
-        ids, log_probs = self.runner.run(nodes)  # (R, TOP_K)
+        ids, log_probs = session.runner.run(nodes)  # (R, TOP_K)
         best = self.never[ids].argmin(axis=-1)[:, None]  # the best token that may be drafted
         tokens = np.take_along_axis(ids, best, -1)[:, 0].tolist()
         chosen = np.take_along_axis(log_probs, best, -1)[:, 0].tolist()
-        self.compact({query: requested[source] for query, source in self.alive.items()})
+        session.compact({query: requested[source] for query, source in session.sources.items()})
         return {key: (tokens[at : at + k], chosen[at : at + k]) for key, at in starts.items()}

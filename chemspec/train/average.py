@@ -1,6 +1,5 @@
-"""Export checkpoints of a run as a model folder, optionally averaged; average models of several runs."""
+"""Average the weights of a run's last checkpoints, or of several models."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,22 +10,6 @@ from torch import Tensor
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.model.weights import CheckpointError
-from chemspec.settings import ModelConfig
-from chemspec.tokenizer import Tokenizer
-
-
-def export_model(run: Path, folder: Path, tokenizer: Tokenizer, *, last: int = 1) -> Path:
-    """Average the `last` newest checkpoints of a run, the final one among them, and write a model folder.
-
-    Raises FileNotFoundError if the run has no checkpoint.
-    """
-    if not (run / "checkpoints" / "last.ckpt").exists():
-        raise FileNotFoundError(f"{run} has no checkpoint; has the training started?")
-    description = json.loads((run / "settings.json").read_text(encoding="utf-8"))
-    model = Transformer(ModelConfig.from_json(description["model"]))
-    model.load_state_dict(average_checkpoints(newest_checkpoints(run / "checkpoints", last)))
-    checkpoint.save(folder, model, tokenizer, task=description["task"])
-    return folder
 
 
 def average_models(folders: Sequence[Path], out: Path) -> Path:

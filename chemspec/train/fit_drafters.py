@@ -3,7 +3,7 @@
 Calibration changes the number of forward passes, never a prediction. Test data must not be used here.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -57,35 +57,25 @@ def calibrate(engine: Engine, settings: DrafterFitSettings, *, tell: Tell = igno
     answers = _greedy_outputs(engine, texts)
     if not answers:
         raise ValueError(f"model {engine.name} finishes no output for the validation queries")
-    return _calibrate_on_outputs(answers, edit_table, token_classes), len(answers)
+    return DrafterCalibration(_accept_rates(answers, edit_table, token_classes), edit_table), len(answers)
 
 
-def _predicted_edits(
-    answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses
-) -> Iterator[list[tuple[bool, float]]]:
-    """Yield for every token of the outputs the edits of a table, the likeliest first: correct, and probability."""
+def _accept_rates(answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses) -> tuple[float, ...]:
+    """Return the share of a table's edits that are the next token of the outputs, by the class of their probability."""
+    counts = np.ones((2, len(EDGES) + 1))  # accepted, all
+    counts[1] = 2
     for source, answer in answers:
         tracker = CopyTracker(source, token_classes)
         prefix: Prefix = (BOS,)
         state = tracker.state_after(prefix)
         for token in answer:
             copied = tracker.copied_token(state)
-            edits = edit_table.next_edits(tracker.text, state, prefix)
-            yield [((copied if edit == COPY else edit) == token, probability) for edit, probability in edits]
+            for edit, probability in edit_table.next_edits(tracker.text, state, prefix):
+                counts[:, probability_class(probability)] += ((copied if edit == COPY else edit) == token, 1)
             prefix = (*prefix, token)
             if token != EOS:
                 state = tracker.advance_state(state, prefix)
-
-
-def _calibrate_on_outputs(
-    answers: Answers, edit_table: EditNgramTable, token_classes: TokenClasses
-) -> DrafterCalibration:
-    counts = np.ones((2, len(EDGES) + 1))  # accepted, all; by the class of an edit's probability
-    counts[1] = 2
-    for edits in _predicted_edits(answers, edit_table, token_classes):
-        for is_right, probability in edits:
-            counts[:, probability_class(probability)] += (is_right, 1)
-    return DrafterCalibration(tuple((counts[0] / counts[1]).tolist()), edit_table)
+    return tuple((counts[0] / counts[1]).tolist())
 
 
 def _greedy_outputs(engine: Engine, texts: Sequence[str]) -> Answers:

@@ -5,10 +5,10 @@ Built-in recipes are the tables of `recipes.toml`. Your own recipe is a file, or
 """
 
 import tomllib
-from dataclasses import dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Self, get_args, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 
@@ -32,10 +32,6 @@ class BaseRecipe:
     def __post_init__(self) -> None:
         if not 1 <= self.average_last <= self.train.keep + 1:
             raise ValueError(f"average_last is {self.average_last}, but train.keep is {self.train.keep}")
-
-    def with_settings(self, **changes: Any) -> Self:
-        """Return a copy with changed fields of `TrainSettings`."""
-        return replace(self, train=replace(self.train, **changes))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """Train a model by a recipe, validated by exact match on token level, which needs no RDKit."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -10,11 +11,12 @@ from chemspec.data.arrays import Pairs, check_data, split_validation
 from chemspec.decode.beam import greedy_search
 from chemspec.decode.generate import open_decoding
 from chemspec.engine.registry import model_folder
+from chemspec.model import checkpoint
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, preset_config
 from chemspec.tokenizer import EOS, Tokenizer
-from chemspec.train.average import export_model
+from chemspec.train.average import average_checkpoints, newest_checkpoints
 from chemspec.train.drafters import train_drafter
 from chemspec.train.initial_weights import copy_initial_weights
 from chemspec.train.module import Training, digest_of_data, latest_checkpoint, run
@@ -28,7 +30,7 @@ def train_by_recipe(recipe: Recipe | DrafterRecipe, settings: RunSettings) -> Pa
     """Train a model or a drafter, see `run_recipe` and `train_drafter`; returns its folder."""
     given = {name: getattr(settings, name) for name in ("steps", "minutes", "threads", "seed")}
     changes = {name: value for name, value in given.items() if value != getattr(RunSettings, name)}
-    recipe = recipe.with_settings(**changes)
+    recipe = replace(recipe, train=replace(recipe.train, **changes))
     out = settings.out or Path("runs") / recipe.name
     if isinstance(recipe, Recipe):
         data = settings.data_dir or Path("data") / recipe.name
@@ -106,7 +108,9 @@ def run_recipe(
         module.exact = partial(exact, model, held.part(0, settings.validate_pairs))
     about = {"task": recipe.task, "data": digest_of_data(pairs, tokenizer)}
     run(module, out, (pairs, held), about, specials=config.source_specials, resume=checkpoint_to_resume)
-    return export_model(out, out / "model", tokenizer, last=recipe.average_last)
+    model.load_state_dict(average_checkpoints(newest_checkpoints(out / "checkpoints", recipe.average_last)))
+    checkpoint.save(out / "model", model, tokenizer, task=recipe.task)
+    return out / "model"
 
 
 def _check_pairs(pairs: Pairs, data: Path, config: ModelConfig) -> None:

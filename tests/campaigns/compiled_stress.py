@@ -30,10 +30,10 @@ def answers(engine: Engine, how: DecodeSettings) -> list[list[tuple[int, ...]]]:
 
     Four queries are under way, and the others join as these finish.
     """
-    rows = [PreparedQuery("", engine.tokenizer.encode(query)) for query in QUERIES]
-    found: dict[int, Any] = dict(engine._batch_decoder.generate(rows, (how,), size=4))
-    assert all(sum(one.emitted for one in found[row].passes) > 0 for row in range(len(rows)))
-    return [[answer.tokens for answer in found[row].answers] for row in range(len(rows))]
+    rows = [[PreparedQuery("", engine.tokenizer.encode(query))] for query in QUERIES]
+    found: list[Any] = engine._batch_decoder.generate(rows, (how,), size=4)
+    assert all(sum(step.emitted for step in decoded.passes) > 0 for (decoded,) in found)
+    return [[answer.tokens for answer in decoded.answers] for (decoded,) in found]
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from reading import fault, read
 
 from chemspec.chem.weapons_convention import TABLE, refusal, scheduled_entry
 from chemspec.engine import distinct
-from chemspec.settings import Task
+from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Hypothesis, Trace
 
 # Entry of the annex; refused in every question.
@@ -69,7 +69,7 @@ def test_answers_with_such_chemicals_are_withheld_and_that_is_noted() -> None:
 
     answers = (answer("CC(C)OP(C)(=O)F"), answer("CCO"))
     result = DecodeResult("CC", "ok", "", answers, Trace((), {"n": 2}, seconds=1.0))
-    chosen = distinct.select_distinct([result], "CC", "forward", 2)
+    chosen = distinct.select_result([result], "CC", "forward", DecodeSettings(n=2, distinct=True))
     assert [hypothesis.smiles for hypothesis in chosen.hypotheses] == ["CCO"]
     assert distinct.WITHHELD in chosen.notes
     assert chosen.distinct is not None and chosen.distinct.merged == 0

@@ -20,6 +20,7 @@ from chemspec.decode import registry as decoders
 from chemspec.decode.compiled import build
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.generate import continuous_batching
+from chemspec.decode.protocol import Decoder
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.windows import Windows
@@ -76,17 +77,14 @@ def decode(
     """Decode a batch, at most `size` at a time; when they are asked for, at most `most` come, in turn."""
     waiting, come = iter(range(len(batch))), iter(most)
 
-    def begin(numbers: Sequence[int]) -> tuple[Decoding, Callable[[Sequence[int]], Sequence[int]]]:
-        def built(numbers: Sequence[int]) -> Any:
-            return [batch[number] for number in numbers], [
-                decoders.build_decoder(batch[i], settings, drafter) for i in numbers
-            ]
+    def begin(sources: Sequence[Any]) -> tuple[Decoding, Callable[[Sequence[Any]], Sequence[int]]]:
+        def built(sources: Sequence[Any]) -> list[Decoder]:
+            return [decoders.build_decoder(source, settings, drafter) for source in sources]
 
-        sources, ours = built(numbers)
         session = Session(backend, sources, top_k=decoders.required_top_k(settings, VOCAB))
         decoding = Decoding(
             sources,
-            ours,
+            built(sources),
             session,
             drafter,
             max_len=settings.max_len,
@@ -95,13 +93,13 @@ def decode(
             record=True,
             compiled=compiled,
         )
-        return decoding, lambda others: decoding.add_queries(*built(others))
+        return decoding, lambda others: decoding.add_queries(others, built(others))
 
     def more(room: int) -> list[int]:
         assert room > 0
         return list(islice(waiting, min(room, next(come, room))))
 
-    found = dict(continuous_batching(more, begin, size=size))
+    found = dict(continuous_batching(more, batch.__getitem__, begin, size=size))  # type: ignore[arg-type]
     assert sorted(found) == list(range(len(batch)))
     return [found[number] for number in range(len(batch))]
 

@@ -63,9 +63,7 @@ class Metered:
 def beam_alone(engine: Engine, query: str, width: int, settings: DecodeSettings = SETTINGS) -> DecodeResult:
     plain = replace(settings, n=width, distinct=False)
     result = engine.predict(query, plain if width > 1 else replace(plain, decoder="greedy"))
-    if settings.distinct:
-        return distinct.select_distinct([result], result.smiles, engine.task, settings.n)
-    return result
+    return distinct.select_result([result], result.smiles, engine.task, settings)
 
 
 @pytest.mark.parametrize("drafter", ["auto", "none"])

@@ -34,9 +34,8 @@ def searched(*answers: Hypothesis, query: str = AMIDE) -> DecodeResult:
 
 
 def test_spellings_are_merged_and_their_sums_rank() -> None:
-    found = distinct.select_distinct(
-        [searched(answer("CCN", 0.4), answer("CCO", 0.3), answer("OCC", 0.2), answer("C((", 0.1))], AMIDE, "retro", 5
-    )
+    drawn = answer("CCN", 0.4), answer("CCO", 0.3), answer("OCC", 0.2), answer("C((", 0.1)
+    found = distinct.select_result([searched(*drawn)], AMIDE, "retro", DecodeSettings(n=5, distinct=True))
     assert [one.canonical for one in found.hypotheses] == ["CCO", "CCN"]
     assert found.hypotheses[0].probability == pytest.approx(0.5)
     assert exp(found.hypotheses[0].log_prob) == pytest.approx(0.5)
@@ -61,7 +60,8 @@ def test_echoes(task: Any, query: str, text: str, echo: bool) -> None:
 
 @given(some.lists(some.tuples(some.sampled_from(["CCO", "OCC", "CCN", "C((", AMIDE]), some.floats(0.01, 1))))
 def test_every_answer_is_another_molecule_and_chances_add_up_to_one_at_most(drawn: list[tuple[str, float]]) -> None:
-    found = distinct.select_distinct([searched(*(answer(text, odds, odds) for text, odds in drawn))], AMIDE, "retro", 3)
+    result = searched(*(answer(text, odds, odds) for text, odds in drawn))
+    found = distinct.select_result([result], AMIDE, "retro", DecodeSettings(n=3, distinct=True))
     listed = [one.canonical for one in found.hypotheses]
     assert len(set(listed)) == len(listed) <= 3
     assert not {"", AMIDE} & set(listed)

@@ -43,7 +43,7 @@ def check(engine: Engine, results: Sequence[DecodeResult], how: DecodeSettings) 
         alone = from_scratch(engine, result, how)
         narrower = [(one.hypotheses, one.query, one.status) for one in searches(result)[:-1]]
         assert narrower == [(one.hypotheses, one.query, one.status) for one in alone[:-1]]
-        chosen = distinct.select_distinct(alone, engine.prepare(result.query).smiles, engine.task, how.n, how.guide)
+        chosen = distinct.select_result(alone, engine.prepare(result.query).smiles, engine.task, how)
         assert (result.hypotheses, result.distinct, result.notes) == (chosen.hypotheses, chosen.distinct, chosen.notes)
 
 

@@ -313,9 +313,9 @@ def test_every_other_name_is_refused(call: tuple[str, str]) -> None:
 def test_a_pickle_cannot_change_what_stands_for_a_name() -> None:
     known = pickled.Unpickler(io.BytesIO())
     build = known.find_class("torch._utils", "_rebuild_tensor_v2")
-    for change in (lambda: setattr(build, "name", "x"), lambda: build.__setstate__({"name": "x"})):
-        with pytest.raises(pickle.UnpicklingError, match="modifies a function"):
-            change()
+    build.__defaults__ = build.__dict__["changed"] = (1,)
+    again = known.find_class("torch._utils", "_rebuild_tensor_v2")
+    assert again.__defaults__ is None and not again.__dict__
     inert = known.find_class("argparse", "Namespace")
     assert inert is not known.find_class("argparse", "Namespace") and issubclass(inert, pickled.Inert)
     assert inert("touch x", shell=True) == {}

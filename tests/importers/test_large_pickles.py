@@ -79,7 +79,7 @@ def legacy(file: Path, pickle_: bytes) -> Path:
 
 def refused(file: Path, load: Callable[[Path], object] = pickled.read_outline) -> str:
     message = outcome(lambda: load(file), CheckpointError, seconds=8, size=600_000_000)
-    assert not pickled.has_part(file, "model", lambda _: True)
+    assert not pickled.matches(file, lambda _: True)
     return message
 
 
@@ -147,8 +147,8 @@ def test_whether_a_path_holds_a_model_can_always_be_asked(tmp_path: Path, kind: 
     if kind == "closed":
         monkeypatch.setattr(Path, "open", lambda *_, **__: (_ for _ in ()).throw(PermissionError(13, "no")))
     path = {"missing": tmp_path / "none.pt", "folder": tmp_path, "closed": file}[kind]
-    assert not pickled.has_part(path, "model", lambda names: bool(names))
-    assert not pickled.has_part(file, "model", lambda _: 1 // 0)  # type: ignore[arg-type, return-value]
+    assert not pickled.matches(path, lambda parts: bool(parts["model"]))
+    assert not pickled.matches(file, lambda _: 1 // 0)  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize("new", [True, False])
@@ -160,7 +160,7 @@ def test_a_checkpoint_as_torch_writes_it_is_read(tmp_path: Path, new: bool) -> N
     parts["whole"] = (1, (2, (3, 4)))
     torch.save(parts, tmp_path / "model.pt", _use_new_zipfile_serialization=new)
     assert list(pickled.read_outline(tmp_path / "model.pt")["model"]) == list(state)
-    assert pickled.has_part(tmp_path / "model.pt", "model", lambda names: len(names) == 2000)
+    assert pickled.matches(tmp_path / "model.pt", lambda parts: len(parts["model"]) == 2000)
     found = pickled.read_checkpoint(tmp_path / "model.pt")
     assert all(torch.equal(found["model"][name], value) for name, value in state.items())
     assert torch.equal(found["t"], shared.T) and torch.equal(found["parameter"], torch.ones(2))

@@ -30,7 +30,7 @@ def load(folder: Path, options: LoadOptions) -> LoadedModel:
     values = json.loads((folder / "toy.json").read_text())
     if "seed" not in values:
         raise CheckpointError(f"{folder}: toy.json has no seed")
-    sizes = ModelDims(vocab_size=len(TOKENIZER), max_positions=100)
+    sizes = ModelDims(vocab_size=values.get("size", len(TOKENIZER)), max_positions=100)
 
     def backend(runtime: RuntimeConfig) -> tuple[Backend, str]:
         if runtime.device != "cpu":
@@ -76,6 +76,9 @@ def test_other_formats_are_still_told_apart(folder: Path, tmp_path: Path) -> Non
         Engine.load(tmp_path / "nothing")
     (folder / "toy.json").write_text("{}")
     with pytest.raises(CheckpointError, match="has no seed"):
+        Engine.load(folder, device="cpu")
+    (folder / "toy.json").write_text('{"seed": 3, "size": 5}')
+    with pytest.raises(CheckpointError, match=rf"its tokenizer has {len(TOKENIZER)} tokens, the model 5"):
         Engine.load(folder, device="cpu")
 
 

@@ -14,7 +14,7 @@ import torch
 from small import TOKENIZER, tiny_folder
 
 from chemspec.data.arrays import Pairs, RaggedArray
-from chemspec.engine.drafter_install import install_drafter, trained_drafter
+from chemspec.engine.drafter_resources import install_drafter, trained_drafter
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings

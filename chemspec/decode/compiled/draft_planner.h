@@ -19,8 +19,6 @@
 
 #include "tree.h"
 
-extern "C" {
-
 // A `draft_planner.DraftPlanner`. Arrays belong to the caller.
 struct DraftPlannerArgs {
   int32_t points, classes;  // of the cost curve; of the drafter's probabilities
@@ -28,7 +26,6 @@ struct DraftPlannerArgs {
   double call_seconds;
   const double *nodes, *seconds, *accept_rates;  // cost curve; prior of each class
 };
-}
 
 namespace {
 

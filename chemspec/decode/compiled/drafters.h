@@ -7,8 +7,6 @@
 
 enum DrafterKind { NONE, COPYING, MIXED, OTHER };
 
-extern "C" {
-
 struct Draft {  // a `types.Draft`; its lists lie in `DraftList`
   int32_t name, start, length;
   int32_t spanned, from, to;  // `span`, if there is one
@@ -28,7 +26,6 @@ struct DrafterArgs {
   const EditNgramTable* table;  // of `mixed`, or null
   ProposeCallback propose;
 };
-}
 
 namespace {
 

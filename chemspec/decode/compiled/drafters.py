@@ -2,7 +2,7 @@
 
 import ctypes
 from array import array
-from collections.abc import Sequence
+from ctypes import c_double, c_int32, pointer
 from typing import Any
 
 from chemspec.decode.compiled.structures import DrafterArgs, DraftPlannerArgs, TableStruct, array_address
@@ -23,31 +23,23 @@ class CompiledDrafter:
     def __init__(self, code: ctypes.CDLL, drafter: Drafter, options: LoopOptions) -> None:
         """Describe a drafter."""
         self._code, self._drafter, self._vocab_size = code, drafter, options.vocab_size
-        self._sources: list[Prefix] = []
+        self.sources: list[Prefix] = []  # of the queries by number
         self.kind = KINDS.get(type(drafter), OTHER)
         self.names = ["", "copy", "mixed"]  # of drafts, by the numbers used in the compiled code
         self.error: BaseException | None = None  # raised by the drafter's callback
-        self._kept: list[Any] = []  # keeps alive what the structures point to
         self.args = args = DrafterArgs(kind=self.kind, name=min(self.kind, MIXED), copy_name=COPY)
         if isinstance(drafter, Mixed):
-            args.table, args.nodes = self._keep_alive(TableStruct.from_table(drafter.edit_table)), drafter.nodes
+            args.table, args.nodes = pointer(TableStruct.from_table(drafter.edit_table)), drafter.nodes
         if isinstance(drafter, Copy | Mixed):
             args.length, args.count = drafter.length, drafter.count
-            classes, rings = drafter.token_classes, array("i", drafter.token_classes.rings)
-            args.dot, args.prompt_length = classes.dot, classes.prompt_length
-            args.rings, args.labels = rings.buffer_info()
-            self._kept.append(rings)
-        # Address of the planner's description.
-        self.planner = None if options.planner is None else self._describe_planner(options.planner)
-
-    def add_queries(self, sources: Sequence[Prefix]) -> None:
-        """Add queries, with the next numbers."""
-        self._sources += sources
+            classes = drafter.token_classes
+            args.dot, args.prompt_length, args.labels = classes.dot, classes.prompt_length, len(classes.rings)
+            args.rings = (c_int32 * args.labels)(*classes.rings)
 
     def propose(self, loop: int, query: int, prefix: Any, written: int, room: int) -> int:
         """Add the drafts of a Python drafter, as a callback of the compiled code (`structures.ProposeCallback`)."""
         try:
-            drafts = self._drafter.propose(self._sources[query], tuple(prefix[:written]), room)
+            drafts = self._drafter.propose(self.sources[query], tuple(prefix[:written]), room)
             for draft in read_drafts(self._drafter, drafts, self._vocab_size):
                 if draft.drafter not in self.names:
                     self.names.append(draft.drafter)
@@ -65,14 +57,10 @@ class CompiledDrafter:
         if add(loop, query, name, array_address(tokens), len(tokens), *copied, *lists) != 1:
             raise MemoryError("there is not enough memory to draft")
 
-    def _describe_planner(self, planner: DraftPlanner) -> int:
-        curve = planner.cost
-        columns = [array("d", values) for values in (curve.nodes, curve.seconds, planner.accept_rates)]
-        self._kept += columns
-        sizes = len(curve.nodes), len(planner.accept_rates)
-        options = planner.has_probabilities, planner.call_seconds
-        return self._keep_alive(DraftPlannerArgs(*sizes, *options, *map(array_address, columns)))
 
-    def _keep_alive(self, structure: ctypes.Structure) -> int:
-        self._kept.append(structure)
-        return ctypes.addressof(structure)
+def describe_planner(planner: DraftPlanner) -> DraftPlannerArgs:
+    """Return the description of a planner."""
+    curve = planner.cost
+    columns = [(c_double * len(values))(*values) for values in (curve.nodes, curve.seconds, planner.accept_rates)]
+    sizes = len(curve.nodes), len(planner.accept_rates)
+    return DraftPlannerArgs(*sizes, planner.has_probabilities, planner.call_seconds, *columns)

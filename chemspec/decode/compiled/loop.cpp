@@ -12,8 +12,6 @@
 
 #include "query_state.h"
 
-extern "C" {
-
 // State of the next forward pass, read by Python.
 struct PassState {
   int32_t active, requested, waiting;  // of the next pass: queries, nodes without drafts, requested prefixes with or without scores
@@ -21,7 +19,6 @@ struct PassState {
   const int32_t* columns;  // queries, tokens, depths and parents, `rows` each
   int32_t released, compacted;  // numbers of queries to release, and to compact
   const int32_t* queries;  // first the queries to release, then those to compact
-  int32_t bad_token, bad_drafter;
   int32_t passes;  // run by `chemspec_loop_run`
   const double* times;  // of each, in seconds: of drafting, of the model, and from the call to its end
 };
@@ -29,12 +26,11 @@ struct PassState {
 // A pass of a kernel that computes on this host: what `chemspec_run` of kernel.cpp takes and returns.
 using KernelPass = int (*)(void* session, int rows, const int32_t* queries, const int32_t* tokens, const int32_t* depths, const int32_t* parents,
                            const int32_t* blocks, int count, int32_t* ids, float* log_probs, float* states);
-}
 
 namespace {
 
 constexpr int MIN_PREFIXES = 24;  // requested prefixes from which on a pass is split among threads
-enum Outcome { FINE = 1, NO_MEMORY = 0, BAD_DRAFT = -1, CALL_FAILED = -2, BAD_SCORES = -3 };
+enum Outcome { FINE = 1, NO_MEMORY = 0, CALL_FAILED = -1, BAD_SCORES = -2 };
 
 struct Loop {
   const LoopOptions options;
@@ -106,10 +102,6 @@ struct Loop {
     for (const int number : active) {
       const QueryState& query = *queries[number];
       if (query.failed) return CALL_FAILED;
-      if (query.bad_draft >= 0) {
-        state.bad_token = query.bad_token, state.bad_drafter = query.drafts.drafts[query.bad_draft].name;
-        return BAD_DRAFT;
-      }
       starts.push_back(starts.back() + int(query.computed.size()));
     }
     const int rows = state.rows = starts.back();

@@ -35,13 +35,13 @@ from chemspec.decode.protocol import (
     finish_sequence,
     next_search_of,
 )
-from chemspec.draft.base import Drafter, raise_invalid_token
+from chemspec.draft.base import Drafter
 from chemspec.model.runner import NodeBatch
 from chemspec.model.session import ScoresError, Session
 from chemspec.tokenizer import BOS
 from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, TreeDelta
 
-FINE, BAD_DRAFT, CALL_FAILED, BAD_SCORES = 1, -1, -2, -3
+FINE, CALL_FAILED, BAD_SCORES = 1, -1, -2
 MAX_NATIVE_SECONDS = 0.005  # return to Python at least this often, for signals and other threads
 
 
@@ -82,7 +82,7 @@ class CompiledLoop:
         assert code is not None
         self._code, self._session, self._clock = code, session, options.clock
         self._kernel = session.runner.kernel_pass
-        self._vocab_size, self._records = options.vocab_size, options.record
+        self._records = options.record
         self._proposals = proposals = drafters.CompiledDrafter(code, drafter, options)
         if proposals.kind == drafters.OTHER:
             self._callback = proposals.args.propose = ProposeCallback(proposals.propose)
@@ -94,21 +94,22 @@ class CompiledLoop:
             fixed=limits.fixed,
             per_root=limits.per_root,
             factor=limits.factor,
-            vocab_size=min(options.vocab_size, 2**62),
         )
-        self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.args), c_void_p(proposals.planner)))
+        planner = options.planner and byref(drafters.describe_planner(options.planner))
+        self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.args), planner))
         _check_memory(self._loop.value)
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
         self._times: list[tuple[float, float, float]] = []  # per pass: seconds of drafting and of the model, end time
         self._queries: dict[int, _QueryRecords] = {}  # until `take_searches`
-        self._joined = 0
 
     def __del__(self) -> None:
         if getattr(self, "_loop", None):
             self._code.chemspec_loop_free(self._loop)
 
-    def add_queries(self, sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]) -> None:
-        """Start the decoders of queries that have been added to the session; ValueError if one is not supported."""
+    def add_queries(
+        self, numbers: Sequence[int], sources: Sequence[Sequence[int]], decoders: Sequence[Decoder]
+    ) -> None:
+        """Start the decoders of the session's next queries, with these numbers; ValueError if one is not supported."""
         configs = native_configs(decoders)
         if configs is None:
             raise ValueError("the compiled loop does not support these decoders")
@@ -116,10 +117,9 @@ class CompiledLoop:
         flat, lengths = array("i", chain.from_iterable(tokens)), array("i", map(len, tokens))
         columns = array_address(flat), array_address(lengths), (BeamConfigStruct * len(configs))(*configs)
         _check_memory(code.chemspec_loop_add_queries(self._loop, len(tokens), *columns))
-        self._proposals.add_queries(tokens)
-        for decoder in decoders:
-            self._queries[self._joined] = _QueryRecords(len(self._times), next_search_of(decoder))
-            self._joined += 1
+        self._proposals.sources += tokens
+        for number, decoder in zip(numbers, decoders, strict=True):
+            self._queries[number] = _QueryRecords(len(self._times), next_search_of(decoder))
         _check_memory(code.chemspec_loop_schedule_pass(self._loop))
         self._release_and_compact()
 
@@ -182,12 +182,10 @@ class CompiledLoop:
         return True
 
     def _raise_error(self, done: int) -> None:
-        error, state = self._proposals.error, self._state
+        error = self._proposals.error
         if done == CALL_FAILED and error is not None:
             self._proposals.error = None
             raise error
-        if done == BAD_DRAFT:
-            raise_invalid_token(self._proposals.names[state.bad_drafter], state.bad_token, self._vocab_size)
         if done == BAD_SCORES:
             raise ScoresError
         _check_memory(done)

@@ -119,7 +119,6 @@ class QueryState {
   int written = 0, standard = 0;  // `protocol.FinishedSearch`
   std::vector<int> missing, computed;  // of this pass
   std::vector<int32_t> kept_slots;
-  int32_t bad_token = 0, bad_draft = -1;  // a draft with a token id outside the vocabulary
   bool failed = false;  // the drafter's callback failed
   bool bad_scores = false;
   int calls = 0;  // of the drafter, in this pass
@@ -340,7 +339,6 @@ class QueryState {
       calls++;
       const int room = options_.max_len - (tree[node].depth + 1);
       if (room > 0) found = drafter_.args.kind == OTHER ? propose_in_python(node, room) : query_drafter.propose(node, room);
-      for (int which = found.first; which < found.first + found.second; which++) check_tokens(which);
       tree[node].drafts = found.first, tree[node].drafts_count = found.second, tree[node].drafts_pass = pass_;
     }
     return {tree[node].drafts, tree[node].drafts_count};
@@ -348,14 +346,10 @@ class QueryState {
   const double* probabilities(int which) const { return drafts.drafts[which].chances_count ? &drafts.chances[drafts.drafts[which].chances] : nullptr; }
   std::pair<int, int> propose_in_python(int node, int room) {
     const int first = int(drafts.drafts.size());
-    if (failed || bad_draft >= 0) return {first, 0};
+    if (failed) return {first, 0};
     tree.text(node, text_);
     if (!drafter_.args.propose(loop_, number_, text_.data(), int(text_.size()), room)) failed = true;
     return {first, int(drafts.drafts.size()) - first};
-  }
-  void check_tokens(int which) {
-    for (int at = 0; at < drafts.drafts[which].length && bad_draft < 0; at++)
-      if (drafts.token(which, at) < 0 || drafts.token(which, at) >= options_.vocab_size) bad_token = drafts.token(which, at), bad_draft = which;
   }
 
   // Record -----------------------------------------------------------------------------------------

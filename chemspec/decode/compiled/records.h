@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <vector>
 
-extern "C" {
-
 struct Span {  // a `types.AcceptedSpan`
   int32_t start, length, name, spanned, from, to;
 };
@@ -18,11 +16,7 @@ struct LoopOptions {  // settings of a run
   int32_t max_len, budget, record, threads;
   int32_t fixed, per_root;  // `session.CompactionThreshold`
   double factor;
-  int64_t vocab_size;
 };
-}
-
-namespace {
 
 struct Record {
   std::vector<PassRecord> passes;
@@ -30,5 +24,3 @@ struct Record {
   std::vector<Span> spans;
   std::vector<int32_t> beam, parents, tokens, sources;  // of the nodes, if they are recorded
 };
-
-}  // namespace

@@ -1,5 +1,4 @@
-// Greedy decoding and beam search on numbered nodes, as in `decode/beam.py` and `decode/beam.py`, with the same order of additions
-// and comparisons.
+// Greedy decoding and beam search on numbered nodes, as in `decode/beam.py`, with the same order of additions and comparisons.
 #pragma once
 
 #include <algorithm>

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from ctypes import POINTER, c_double, c_int32, c_int64, c_void_p
+from ctypes import POINTER, c_double, c_int32, c_void_p
 from dataclasses import fields
 from struct import Struct
 from typing import Any
@@ -13,7 +13,7 @@ from chemspec.draft.tree.edit_ngrams import EditNgramTable
 
 # Arguments: the loop, the query, a prefix, its length, the maximum draft length. Returns 1, or 0 after an exception.
 ProposeCallback = ctypes.CFUNCTYPE(c_int32, c_void_p, c_int32, POINTER(c_int32), c_int32, c_int32)
-TYPES = {"int": c_int32, "long": c_int64, "double": c_double, "pointer": c_void_p}
+TYPES = {"int": c_int32, "double": c_double, "pointer": c_void_p}
 
 
 def _fields_of(*declarations: str) -> tuple[tuple[str, Any], ...]:
@@ -44,7 +44,8 @@ class DrafterArgs(ctypes.Structure):
 
     _fields_ = (
         *_fields_of("int kind name copy_name length count nodes dot prompt_length labels"),
-        *_fields_of("pointer rings table"),
+        ("rings", POINTER(c_int32)),
+        ("table", POINTER(TableStruct)),
         ("propose", ProposeCallback),
     )
 
@@ -52,14 +53,15 @@ class DrafterArgs(ctypes.Structure):
 class LoopOptionsStruct(ctypes.Structure):
     """Limits and options of a run."""
 
-    _fields_ = _fields_of("int max_len budget record threads fixed per_root", "double factor", "long vocab_size")
+    _fields_ = _fields_of("int max_len budget record threads fixed per_root", "double factor")
 
 
 class DraftPlannerArgs(ctypes.Structure):
     """Description of a planner: cost curve and acceptance rates."""
 
-    _fields_ = _fields_of(
-        "int points classes has_probabilities", "double call_seconds", "pointer nodes seconds accept_rates"
+    _fields_ = (
+        *_fields_of("int points classes has_probabilities", "double call_seconds"),
+        *((name, POINTER(c_double)) for name in ("nodes", "seconds", "accept_rates")),
     )
 
 
@@ -68,7 +70,7 @@ class PassState(ctypes.Structure):
 
     _fields_ = _fields_of(
         *("int active requested waiting rows", "pointer columns", "int released compacted", "pointer queries"),
-        *("int bad_token bad_drafter passes", "pointer times"),
+        *("int passes", "pointer times"),
     )
 
 

@@ -13,8 +13,6 @@
 #include <utility>
 #include <vector>
 
-extern "C" {
-
 // Arrays belong to the caller and outlive the call.
 struct EditNgramTable {
   const int32_t *children, *entries, *starts, *tokens;
@@ -32,7 +30,6 @@ struct TreeNode {  // `mixed.TreeNode`
   int32_t parent, token, position;
   double step_probability, path_probability;
 };
-}
 
 namespace {
 

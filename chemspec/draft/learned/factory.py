@@ -17,10 +17,13 @@ def build_network(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
     """Return `spec_drafter` (Xia et al. 2023), `blockwise` (Stern et al. 2018) or `medusa` (Cai et al. 2024)."""
     network, length = inputs.companion(settings.drafts_by), settings.draft_length
     if settings.drafts_by == "spec_drafter":
-        return SpecDrafter(network.open(), masks=network.length, length=length)
+        from chemspec.model.spec_drafter import MaskFiller  # imports torch, which the drafters `ar` may not need
+
+        filler = MaskFiller(network.model, network.length, network.backend)
+        return SpecDrafter(filler.fill, masks=network.length, length=length)
     if settings.drafts_by == "blockwise":
-        return Blockwise(network.open(), heads=network.length, length=length)
-    return Medusa(network.open(), heads=network.length, **{"length": length, **draft_sizes(settings)})
+        return Blockwise(network.model.best, heads=network.length, length=length)
+    return Medusa(network.model.best, heads=network.length, **{"length": length, **draft_sizes(settings)})
 
 
 def build_autoregressive(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:

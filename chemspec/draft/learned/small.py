@@ -36,7 +36,7 @@ class DraftModelSession:
         self.top_k = min(top_k, model.vocab_size)
         self.calls = 0  # forward passes of its decoder
         self._known: dict[SourceIds, dict[Prefix, Scores]] = {}
-        self._open: list[tuple[Session, dict[SourceIds, int]]] = []  # with the numbers of the unfinished sources
+        self._open: list[Session] = []  # with unfinished sources
 
     def can_read(self, source: SourceIds, prefix: Prefix) -> bool:
         """Return whether source and prefix fit into the model's positions."""
@@ -55,15 +55,15 @@ class DraftModelSession:
                 to_score.setdefault(source, {})[prefix] = None
         new_sources = [source for source in to_score if source not in self._known]
         if new_sources:
-            session = Session(self.model.backend, new_sources, top_k=self.top_k)
-            self._open.append((session, {source: number for number, source in enumerate(new_sources)}))
+            self._open.append(Session(self.model.backend, new_sources, top_k=self.top_k))
             self._known.update((source, {}) for source in new_sources)
-        for session, numbers in self._open:
-            if numbers.keys().isdisjoint(to_score):
+        for session in self._open:
+            sources = session.sources.values()
+            if to_score.keys().isdisjoint(sources):
                 continue
-            scored = session.score([list(to_score.get(source, ())) for source in numbers])
+            scored = session.score([list(to_score.get(source, ())) for source in sources])
             self.calls += 1
-            for source, scores in zip(numbers, scored, strict=True):
+            for source, scores in zip(sources, scored, strict=True):
                 self._known[source].update(scores)
 
     def release_others(self, prefixes: Sequence[SourcePrefix]) -> None:
@@ -74,17 +74,14 @@ class DraftModelSession:
         reachable_from: dict[SourceIds, list[Prefix]] = {}
         for source, prefix in prefixes:
             reachable_from.setdefault(source, []).append(prefix)
-        for session, numbers in self._open:
-            gone = numbers.keys() - reachable_from.keys()
-            session.release([numbers.pop(source) for source in gone])
-            for source in gone:
+        for session in self._open:
+            gone = {query: source for query, source in session.sources.items() if source not in reachable_from}
+            session.release(gone)
+            for source in gone.values():
                 del self._known[source]
-            rooted: dict[int, Sequence[Prefix]] = {
-                number: reachable_from[source] for source, number in numbers.items() if self._known[source]
-            }
-            if len(rooted) == len(numbers):
-                session.compact(rooted)
-        self._open = [(session, numbers) for session, numbers in self._open if numbers]
+            if all(self._known[source] for source in session.sources.values()):
+                session.compact({query: reachable_from[source] for query, source in session.sources.items()})
+        self._open = [session for session in self._open if session.trees]
 
 
 @dataclass

@@ -13,7 +13,6 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -27,7 +26,6 @@ Steps = tuple[tuple[int, float], ...]  # steps with their probabilities, most pr
 EDGES = (0.05, 0.1, 0.2, 0.35, 0.5, 0.65, 0.8, 0.9, 0.95, 0.98)
 
 
-@lru_cache(maxsize=1024)  # a table stores thousandths
 def probability_class(probability: float) -> int:
     """Return the class of a table's probability, from 0 to len(EDGES)."""
     return bisect_right(EDGES, probability)

@@ -185,9 +185,11 @@ inline void int8_outputs(const Linear& layer, const Int8Rows& rows, int first, i
     }
 }
 
-// Computes R rows of P panels, starting at `panel`.
+// Computes `some` rows, at most R, of P panels, starting at `panel`.
 template <int R, int P>
-void int8_block(const Linear& layer, const Int8Rows& rows, int first, int panel, float* y, int width, Epilogue mode) {
+void int8_rows(int some, const Linear& layer, const Int8Rows& rows, int first, int panel, float* y, int width, Epilogue mode) {
+  if constexpr (R > 1)
+    if (some < R) return int8_rows<R - 1, P>(some, layer, rows, first, panel, y, width, mode);
   alignas(64) int32_t sums[P][R][WIDE];
   const int groups = quads(layer.in), start = panel * WIDE;
   int8_sums<R, P>(rows.x + size_t(first) * rows.stride, rows.stride, layer.int8.data() + size_t(start) * groups * QUAD, groups,
@@ -195,18 +197,10 @@ void int8_block(const Linear& layer, const Int8Rows& rows, int first, int panel,
   for (int p = 0; p < P; p++) int8_outputs(layer, rows, first, R, panel + p, sums[p], y, width, mode);
 }
 
-// Computes `some` rows, at most R, of P panels.
-template <int R, int P>
-void int8_rows(int some, const Linear& layer, const Int8Rows& rows, int first, int panel, float* y, int width, Epilogue mode) {
-  if constexpr (R > 1)
-    if (some < R) return int8_rows<R - 1, P>(some, layer, rows, first, panel, y, width, mode);
-  int8_block<R, P>(layer, rows, first, panel, y, width, mode);
-}
-
 void int8_panels(const Linear& layer, const Int8Rows& rows, int from, int to, float* y, int width, Epilogue mode) {
   int panel = from;
   for (; rows.count == 1 && panel + 2 <= to; panel += 2)  // with one row two panels at a time, to hide the latency of dependent multiply-adds
-    int8_block<1, 2>(layer, rows, 0, panel, y, width, mode);
+    int8_rows<1, 2>(1, layer, rows, 0, panel, y, width, mode);
   for (; panel < to; panel++)
     for (int first = 0, left = (rows.count + Product::ROWS - 1) / Product::ROWS; left > 0; left--) {  // blocks of similar heights
       const int some = (rows.count - first + left - 1) / left;

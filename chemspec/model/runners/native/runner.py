@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -206,25 +206,17 @@ class NativeRunner(Runner):
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Compute new nodes; see `Runner.run`."""
-        return self.prepare(nodes)()
-
-    def prepare(self, nodes: NodeBatch) -> Callable[[], tuple[Ints, Floats]]:
-        """Prepare the arrays of a pass, which the returned function computes; see `Runner.prepare`."""
         columns = (nodes.queries, nodes.tokens, nodes.depths, nodes.parents, nodes.blocks or nodes.queries)
         inputs = np.array(columns, dtype=np.int32)  # (5, R)
         count = inputs.shape[1]
         ids = np.empty((count, self.top_k), dtype=np.int32)
         log_probs = np.empty((count, self.top_k), dtype=np.float32)
-        states = np.empty((count, self.backend.config.d_model), dtype=np.float32) if self._keeps_states else None
-
-        def compute() -> tuple[Ints, Floats]:
-            self.hidden_states = states
-            addresses = map(_address, (*inputs[:4], inputs[4] if nodes.blocks else None))
-            outputs = map(_address, (ids, log_probs, states))
-            _check_allocated(self._library.chemspec_run(self._session, count, *addresses, self.top_k, *outputs))
-            return ids, log_probs  # type: ignore[return-value]
-
-        return compute
+        if self._keeps_states:
+            self.hidden_states = np.empty((count, self.backend.config.d_model), dtype=np.float32)
+        addresses = map(_address, (*inputs[:4], inputs[4] if nodes.blocks else None))
+        outputs = map(_address, (ids, log_probs, self.hidden_states))
+        _check_allocated(self._library.chemspec_run(self._session, count, *addresses, self.top_k, *outputs))
+        return ids, log_probs  # type: ignore[return-value]
 
     def release(self, query: int) -> None:
         """Free the memory of a finished query; see `Runner.release`."""
