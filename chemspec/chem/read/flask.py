@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import chemspec.chem as chem
 import chemspec.chem.names.lookup as lookup
 import chemspec.chem.names.reagents as reagents
 import chemspec.chem.names.spelling as spelling
-import chemspec.chem.read.inchi as inchi
 import chemspec.chem.read.respell as respell
+from chemspec.asset_files import read_asset_table
 from chemspec.chem import parsing
 from chemspec.chem.read.values import Molecules
 from chemspec.chem.smiles_syntax import Fault
@@ -24,7 +25,7 @@ MOST_SYSTEMATIC = 2  # names of a list that OPSIN is asked for; each takes secon
 JOINED = "read as a list"
 _DROPPED = "dropped, taken for a name"
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
-_SEPARATOR = re.compile(r"\s*;\s*|,(?:\s+|$)|\s+[+&|]\s+|\s*[\r\n]+\s*|;(?=InChI=)")
+_SEPARATOR = re.compile(r"\s*;\s*|,(?:\s+|$)|\s+[+&|]\s+|\s*[\r\n]+\s*")
 _BLANKS = re.compile(r"\s{2,}|[\r\t]")
 _IN_SOLVENT = re.compile(r"\s?\(([^()]{0,30}\sin\s[^()]{1,60})\)|\s?\((in\s[^()]{1,60})\)")  # LiAlH4 (1.0 M in THF)
 _LINE_BREAK = re.compile(r"\s*[\r\n]+\s*")
@@ -207,9 +208,6 @@ def _title_note(rest: TracedText) -> str:
 def _read_item(item: TracedText) -> Contents | None:
     """Read one molecule, or several that are written as one word; None if it is none."""
     chars = item.chars
-    if " " not in chars and chars.startswith("InChI="):
-        read = inchi.read_one(chars)
-        return None if isinstance(read, Fault) else Contents([*read.parts], list(read.notes))
     plain = not any(char.isspace() for char in chars)
     if plain:
         smiles = read_smiles(item)
@@ -299,16 +297,17 @@ def _with_unread(text: TracedText, contents: Contents, single: Molecules | Fault
         return first.fault(f"{first.chars} may be {', '.join(isomers[:-1])} or {isomers[-1]}: name the one you mean")
     if not contents.smiles:
         fault = single if isinstance(single, Fault) else first.fault("this cannot be read")
-        hint = advice_on(text.chars.strip(), fault)
-        if hint.endswith(UNKNOWN_NAME):
+        advice = advice_on(text.chars.strip(), fault.kind)
+        if advice == UNKNOWN_NAME:
             return text.fault(UNKNOWN_NAME, fault.kind)
-        return Fault(fault.message + hint, fault.start, fault.end, fault.kind)
+        return replace(fault, message="; ".join(filter(None, (fault.message, advice))))
     if _looks_like_smiles(first) and (reason := chem.explain(first.chars)) is not None:
         return first.restore(reason)
-    hint = advice_on(first.chars, first.fault(""))
-    if hint.endswith(UNKNOWN_NAME):
+    advice = advice_on(first.chars)
+    if advice == UNKNOWN_NAME:
         return first.fault(f"{first.chars!r}: {UNKNOWN_NAME}")
-    return first.fault(f"{first.chars!r} is neither a SMILES nor a name in the built-in list{hint}")
+    neither = f"{first.chars!r} is neither a SMILES nor a name in the built-in list"
+    return first.fault("; ".join(filter(None, (neither, advice))))
 
 
 def _meaning(written: str, named: lookup.Named) -> tuple[str, ...]:
@@ -345,38 +344,23 @@ def join_tokens(text: TracedText) -> TracedText | None:
 
 LONGEST_ADVISED = 300  # characters of a text that is worth it
 UNKNOWN_NAME = "this name is not in the built-in list and not a simple systematic one: enter the SMILES"
-_RESIDUES = "Ala|Arg|Asn|Asp|Cys|Gln|Glu|Gly|His|Ile|Leu|Lys|Met|Phe|Pro|Ser|Thr|Trp|Tyr|Val|Aib|Orn|Nle|Nva"
-_PEPTIDE = re.compile(
-    rf"(?:(?:H|Ac|Boc|Fmoc|Cbz|Z|[DL])-)*\(?(?:[DL]-)?(?:{_RESIDUES})\)?(?:\([^()]*\))?(?:-(?:[DL]-)?(?:{_RESIDUES})(?:\([^()]*\))?)*(?:-[A-Za-z0-9]+)?"
-)
-_SEQUENCE = re.compile("[ACDEFGHIKLMNPQRSTVWY]{6,}")
-_HELM = re.compile(r"(?:PEPTIDE|RNA|CHEM|BLOB)\d+\{")
+_ADVICE = [(re.compile(row[0]), row[1]) for row in read_asset_table(Path(__file__).with_name("advice.tsv"))]
 
 
-def advice_on(text: str, fault: Fault) -> str:
-    """Return advice on a text that cannot be read; empty if there is none."""
-    if fault.kind in ("empty", "length", "reaction") or len(text) > LONGEST_ADVISED:
+def advice_on(text: str, kind: str = "other") -> str:
+    """Return advice on a text that cannot be read for a fault of this kind; empty if there is none."""
+    if kind in ("empty", "length", "reaction") or len(text) > LONGEST_ADVISED:
         return ""
-    if _HELM.match(text):
-        return "; this is HELM (a peptide or nucleic acid), enter its SMILES"
-    if _PEPTIDE.fullmatch(text) and re.search(rf"(?:{_RESIDUES})", text):
-        return "; this looks like a peptide in three-letter code, enter its SMILES"
-    if _SEQUENCE.fullmatch(text):
-        return "; perhaps this is the sequence of a peptide, enter its SMILES"
     bare = spelling.plain_name(re.sub(r"^\W*cas[^\d]*", "", text, flags=re.IGNORECASE)).strip("[]()")
     if re.fullmatch(r"\d{2,7}-\d\d-\d", bare):
         is_valid = reagents.is_cas(bare)
         reason = "this CAS number is not in the built-in list" if is_valid else "no CAS number has these digits"
-        return f"; {reason}: enter the SMILES"
-    if re.search(r"\[[A-Za-z@\d]*[A-Za-z@] (?:\d*)\]?", text):
-        return "; perhaps a plus sign became a blank in a link: write %2B for it, as in [N+]"
-    if re.search(r"@", text) and "[" not in text:
-        return "; perhaps the square brackets were lost, as in Markdown: [C@@H]"
-    if re.fullmatch(r"(?:[A-Z][a-z]?\d*){2,}", text) and re.search(r"H\d", text):
-        return "; a formula fits many molecules, enter the SMILES of the one you mean"
+        return f"{reason}: enter the SMILES"
+    if advice := next((words for pattern, words in _ADVICE if pattern.fullmatch(text)), ""):
+        return advice
     letters = re.sub(r"[bcnops]{4,}", "", text)
     if re.search(r"[a-z]{4}", letters) and re.fullmatch(r"[\w\s,()'\-\[\].:+\u2019\u2032\u00b7]+", text):
-        return f"; {UNKNOWN_NAME}"
-    if fault.kind == "atom" and re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{1,11}", text):
-        return "; as an abbreviation it is not in the built-in list"
+        return UNKNOWN_NAME
+    if kind == "atom" and re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{1,11}", text):
+        return "as an abbreviation it is not in the built-in list"
     return ""
