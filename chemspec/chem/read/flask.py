@@ -318,28 +318,23 @@ def _meaning(written: str, named: lookup.Named) -> tuple[str, ...]:
 _ATOM_TOKEN = r"(?:\[[^\[\]\s]*\]|Cl|Br|[BCNOPSFIbcnops*])"
 _LABEL_TOKEN = r"(?:%\d\d|%\(\d+\)|\d)"
 _MARK_TOKEN = r"(?:[-=#$:~/\\().]|->|<-|>>?)"
-_PIECE = re.compile(rf"(?:{_MARK_TOKEN}?{_ATOM_TOKEN}{_LABEL_TOKEN}*|{_MARK_TOKEN}|{_LABEL_TOKEN})")
-_TOKEN_CHARACTER = re.compile(r"[A-Za-z@+\-\[\]\d().=#]")
-FEWEST_TOKENS = 3  # pieces
+# Or a single character of an atom: C l, [ N a + ].
+_TOKEN = re.compile(rf"{_MARK_TOKEN}?{_ATOM_TOKEN}{_LABEL_TOKEN}*|{_MARK_TOKEN}|{_LABEL_TOKEN}|[A-Za-z@+\[\]]")
+FEWEST_TOKENS = 3
 TOKENS_JOINED = "blanks between the tokens removed"
 
 
 def join_tokens(text: TracedText) -> TracedText | None:
     """Return tokenised SMILES without its blanks; None if the text is none."""
-    pieces = text.chars.split()
-    if len(pieces) < FEWEST_TOKENS or not any(len(piece) == 1 for piece in pieces):
+    tokens = text.chars.split()
+    if len(tokens) < FEWEST_TOKENS or not all(map(_TOKEN.fullmatch, tokens)):
         return None
-    whole = all(_PIECE.fullmatch(piece) for piece in pieces)
-    # Split into single characters: C l, [ N a + ].
-    single = all(len(piece) == 1 or piece == ">>" for piece in pieces) and all(
-        _TOKEN_CHARACTER.fullmatch(piece) or piece in (">", ">>") for piece in pieces
-    )
-    atoms = sum(piece[0].isalpha() or piece[0] == "[" for piece in pieces)
-    if not (whole or single) or 2 * atoms < len(pieces) // 2 or set(pieces) <= {"+", "."}:
-        return None
+    atoms = sum(token[0].isalpha() or token[0] == "[" for token in tokens)
     # Molecules with blanks around the dots, such as C . O, are a list.
-    listed = all((piece == ".") == bool(number % 2) for number, piece in enumerate(pieces))
-    return None if listed or not any(re.fullmatch(_ATOM_TOKEN, piece) for piece in pieces) else text.without_blanks()
+    listed = all((token == ".") == bool(number % 2) for number, token in enumerate(tokens))
+    if listed or 2 * atoms < len(tokens) // 2 or min(map(len, tokens)) > 1:
+        return None
+    return text.without_blanks() if any(re.fullmatch(_ATOM_TOKEN, token) for token in tokens) else None
 
 
 LONGEST_ADVISED = 300  # characters of a text that is worth it
