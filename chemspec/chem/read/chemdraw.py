@@ -268,12 +268,11 @@ def text_of(element: Element) -> str:
     return "\n".join("".join(label.itertext()) for label in labels).strip()
 
 
-def alone(drawing: Drawing, fragments: Iterable[Item]) -> str:
-    """Return a file that holds only these fragments, not in groups, as RDKit reads it best."""
+def alone(drawing: Drawing, fragments: Iterable[Item]) -> Element:
+    """Return the root of a file that holds only these fragments, not in groups, as RDKit reads it best."""
     root = Element("CDXML", drawing.root.attrib)
-    page = ElementTree.SubElement(root, "page", id="1")
-    page.extend(deepcopy(fragment) for fragment in fragments)
-    return ElementTree.tostring(root, encoding="unicode")
+    ElementTree.SubElement(root, "page", id="1").extend(fragments)
+    return root
 
 
 def split_steps(root: Element, most: int) -> list[str]:

@@ -140,45 +140,35 @@ def _add_systematic(contents: Contents) -> bool:
 
 
 def _read_part(part: TracedText, is_target: bool) -> Contents:
-    part = _undressed(part)
-    if not part or part.chars.lower() in _FILLERS:
-        return Contents()
-    whole = _read_item(part)
-    if whole is not None:
-        return whole
-    matches = [*_WORD.finditer(part.chars)]
-    if len(matches) < 2:
-        return Contents(unread=[part])
-    words = [part[match.start() : match.end()] for match in matches]
-    return _read_words(part, words, [match.start() for match in matches], is_target)
-
-
-def _read_words(part: TracedText, words: Sequence[TracedText], starts: Sequence[int], is_target: bool) -> Contents:
     """Read words that may be names of several words, SMILES, conditions, or the title behind a SMILES."""
+    part = _undressed(part)
+    spans = [match.span() for match in _WORD.finditer(part.chars)]
+    words = [part[start:end] for start, end in spans]
+    if len(words) > MOST_WORDS and (whole := _read_item(part)) is not None:
+        return whole
     contents, position = Contents(), 0
     while position < len(words):
         if words[position].chars.lower().strip(".,") in _FILLERS:
             position += 1
             continue
         for end in range(min(len(words), position + MOST_WORDS), position, -1):
-            chunk = part[starts[position] : starts[end - 1] + len(words[end - 1].chars)]
+            chunk = part[spans[position][0] : spans[end - 1][1]]
             if (item := _read_item(_undressed(chunk))) is not None:
                 break
         else:
             item, end = Contents(unread=[words[position]]), position + 1
-        if position == 0 and is_target and item.smiles and not item.named and end < len(words):
-            rest = part[starts[end] :]
-            if not _holds_molecules(words[end:]):
-                return Contents(item.smiles, [*item.notes, _title_note(rest)])
+        behind = words[end:]
+        if is_target and not position and behind and item.smiles and not (item.named or _holds_molecules(behind)):
+            return Contents(item.smiles, [*item.notes, _title_note(part[spans[end][0] :])])
         contents.add(item)
         position = end
-    if not contents.smiles and contents.unread:
+    if not contents.unread:
+        return contents
+    if not contents.smiles:
         return Contents(notes=contents.notes, unread=[part])
-    first = contents.smiles and not contents.named and len(contents.smiles) == 1
-    if contents.unread and first and contents.unread[0].positions[0] > part.positions[0] and len(words) > 1:
-        rest = part[starts[1] :]
-        if not any(map(_looks_like_smiles, contents.unread)):
-            return Contents(contents.smiles, [*contents.notes, _title_note(rest)])
+    is_title = contents.unread[0].positions[0] > part.positions[0] and not any(map(_looks_like_smiles, contents.unread))
+    if is_title and len(contents.smiles) == 1 and not contents.named:
+        return Contents(contents.smiles, [*contents.notes, _title_note(part[spans[1][0] :])])
     return contents
 
 

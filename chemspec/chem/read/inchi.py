@@ -15,9 +15,7 @@ from chemspec.chem.traced_text import TracedText
 from chemspec.chem.trial import RDKIT_ERRORS
 
 # In a text, up to what can be no part of it: an arrow, or punctuation before a blank, the end or the next one.
-_INCHI = re.compile(
-    r"(?:InChI\s*=\s*|(?<![\w/])(?=1S))(1S?/[^\s>\"']+?)(?=[;,.]?(?:\s|$|InChI=)|[>\"']|[-=]{1,3}>)"
-)
+_INCHI = re.compile(r"(?:InChI\s*=\s*|(?<![\w/])(?=1S))(1S?/[^\s>\"']+?)(?=[;,.]?(?:\s|$|InChI=)|[>\"']|[-=]{1,3}>)")
 _LONGEST_INCHI = 5000
 _MOST = 50  # in one text
 _TAUTOMER = "InChI names no tautomer: this is one of perhaps several"
