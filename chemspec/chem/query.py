@@ -181,44 +181,32 @@ def _chemistry(smiles: str, spans: Sequence[tuple[int, int]]) -> Fault | None:
     mol = mol_from_smiles(smiles, sanitize=False)
     if mol is None or mol.GetNumAtoms() != len(spans):
         return None
-    problem = _problem(Chem.Mol(mol))
-    if problem is None:
-        return None
-    if problem.GetType() == "KekulizeException":
-        return _kekulization(smiles, mol, set(problem.GetAtomIndices()), spans)
-    if hasattr(problem, "GetAtomIdx"):
-        return _bad_atom(smiles, mol.GetAtomWithIdx(problem.GetAtomIdx()), problem, spans)
-    return None
-
-
-def _problem(mol: Any) -> Any | None:
-    # Not DetectChemistryProblems: it misses valences that are exceeded only once the rings are
-    # kekulized (O=b1NCO1).
     with rdBase.BlockLogs():
         try:
-            Chem.SanitizeMol(mol)
+            # Not DetectChemistryProblems: it misses valences that are exceeded only once the rings are
+            # kekulized (O=b1NCO1).
+            Chem.SanitizeMol(Chem.Mol(mol))
         except Chem.MolSanitizeException as error:
-            return getattr(error, "cause", None)
+            problem: Any = error.cause  # type: ignore[attr-defined]
         except (RuntimeError, ValueError):
-            pass
-    return None
+            return None
+        else:
+            return None
+    if problem.GetType() == "KekulizeException":
+        return _kekulization(smiles, mol, set(problem.GetAtomIndices()), spans)
+    if not hasattr(problem, "GetAtomIdx"):
+        return None
+    start, end = spans[problem.GetAtomIdx()]
+    message, kind = describe_bad_atom(problem, smiles[start:end])
+    return Fault(message, start, end, kind)
 
 
-def _bad_atom(smiles: str, atom: Any, problem: Any, spans: Sequence[tuple[int, int]]) -> Fault:
-    start, end = spans[atom.GetIdx()]
-    written = smiles[start:end]
+def describe_bad_atom(problem: Any, name: str) -> tuple[str, str]:
+    """Return what RDKit's exception says about the atom of this name, and the kind of that fault."""
     if problem.GetType() == "AtomKekulizeException":
-        message = f"{written} is written as aromatic (lower case) but is in no aromatic ring"
-        return Fault(message, start, end, "aromaticity")
-    if problem.GetType() == "AtomValenceException":
-        return Fault(f"{written} has {bonds_of(problem)}, more than it can form", start, end, "valence")
-    return Fault(f"RDKit rejects {written}: {problem.Message()}", start, end, "other")
-
-
-def bonds_of(problem: Any) -> str:
-    """Return how many bonds an atom of too many has, by RDKit's words about it."""
+        return f"{name} is written as aromatic (lower case in a SMILES) but is in no aromatic ring", "aromaticity"
     count = re.search(r", (\d+), is greater", problem.Message())
-    return f"{count[1]} bonds" if count else "more bonds"
+    return f"{name} has {count[1] + ' bonds' if count else 'more bonds'}, more than it can form", "valence"
 
 
 _LABELS = re.compile(r"(?:%\(\d+\)|%\d\d|\d)*")
