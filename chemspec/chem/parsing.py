@@ -232,16 +232,16 @@ def cdxml_refusal(root: ElementTree.Element) -> str:
     return _graph_refusal(bonds, lambda: try_in_process("cdxml", ElementTree.tostring(root, encoding="unicode")))
 
 
-def mol_from_inchi(inchi: str) -> tuple[Any | None, int, str]:
-    """Parse an InChI; returns the molecule or None, a code that is 0 without errors, and the message."""
+def mol_from_inchi(inchi: str) -> tuple[Any | None, str]:
+    """Parse an InChI; returns the molecule, or None where there is any objection, and the objection."""
     if refusal := inchi_refusal(inchi):
-        return None, 2, refusal
+        return None, refusal
     with rdBase.BlockLogs():
         try:
             mol, code, message, _log = rdinchi.InchiToMol(inchi)
         except RDKIT_ERRORS as error:
-            return None, 2, str(error)
-    return mol, code, message
+            return None, str(error)
+    return None if code else mol, message
 
 
 def inchi_refusal(inchi: str) -> str:

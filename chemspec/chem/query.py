@@ -18,7 +18,7 @@ from chemspec.asset_files import read_asset_table
 from chemspec.chem.parsing import LONGEST as LONGEST
 from chemspec.chem.parsing import mol_from_smiles, smiles_refusal
 from chemspec.chem.smiles_syntax import Fault as Fault
-from chemspec.chem.smiles_syntax import describe_character, scan_smiles
+from chemspec.chem.smiles_syntax import atom_spans, describe_character, syntax_fault
 from chemspec.chem.traced_text import TracedText
 
 KEPT = 5000  # results: about one answer the same few molecules are asked many times
@@ -130,7 +130,7 @@ def atom_tokens(tokens: Sequence[str]) -> tuple[int | None, ...]:
         # Before sanitizing, as RDKit does it: C=[H] is valid only without its [H].
         folded = Chem.RemoveHs(mol, sanitize=False)
     index = {atom.GetIntProp("written"): atom.GetIdx() for atom in folded.GetAtoms()}
-    starts = {start: index.get(k) for k, (start, _) in enumerate(scan_smiles(smiles).atoms)}
+    starts = {start: index.get(k) for k, (start, _) in enumerate(atom_spans(smiles))}
     ends = list(accumulate(len(token) for token in tokens))
     spans = (range(end - len(token), end) for token, end in zip(tokens, ends, strict=True))
     return tuple(next((starts[at] for at in span if at in starts), None) for span in spans)
@@ -152,8 +152,7 @@ def explain(smiles: str) -> Fault | None:
     if is_valid(smiles):
         return None
     unsure = Fault("RDKit cannot make a molecule of this", 0, len(smiles), "other")
-    scan = scan_smiles(smiles)
-    return scan.fault or _chemistry(smiles, scan.atoms) or unsure
+    return syntax_fault(smiles) or _chemistry(smiles, atom_spans(smiles)) or unsure
 
 
 def pointer(text: str, fault: Fault, *, width: int = 76) -> str:
@@ -316,7 +315,7 @@ def _vague(smiles: str, mol: Any) -> Fault | None:
     if "~" not in smiles and not len(mol.GetAtomsMatchingQuery(_ANY)):
         return None
     mol = mol_from_smiles(smiles, sanitize=False)
-    atoms = zip(() if mol is None else mol.GetAtoms(), scan_smiles(smiles).atoms, strict=False)
+    atoms = zip(() if mol is None else mol.GetAtoms(), atom_spans(smiles), strict=False)
     for start, end in (span for atom, span in atoms if atom.GetAtomicNum() == 0):
         return Fault(f"{smiles[start:end]} stands for any atom; write the one that is meant", start, end, "atom")
     if (index := smiles.find("~")) >= 0:

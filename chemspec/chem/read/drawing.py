@@ -33,7 +33,7 @@ def read_cdxml(text: str) -> Molecules | Reaction | Fault:
     root = chemdraw.parse_cdxml(text)
     if isinstance(root, Fault):
         return root
-    drawing = chemdraw.Drawing.of(root)
+    drawing = chemdraw.Drawing(root)
     reaction = drawing.reaction()
     if isinstance(reaction, str):
         return Fault(reaction, *whole, "reaction")

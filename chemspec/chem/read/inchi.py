@@ -49,8 +49,8 @@ def _smiles_of(inchi: str) -> str:
         raise RefusedError("the formula in this InChI is too large", "length")
     if refusal := parsing.inchi_refusal(inchi):
         raise RefusedError(refusal, "length")
-    mol, code, reason = parsing.mol_from_inchi(inchi)
-    if mol is None or mol.GetNumAtoms() == 0 or code:
+    mol, reason = parsing.mol_from_inchi(inchi)
+    if mol is None or mol.GetNumAtoms() == 0:
         reason = reason.strip().rstrip(".")
         message = "this InChI cannot be turned into a molecule; is it complete?"
         raise RefusedError(f"{message} ({reason})" if reason else message, "syntax")
