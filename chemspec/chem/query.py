@@ -32,12 +32,11 @@ _ANY = rdqueries.AtomNumEqualsQueryAtom(0)
 
 @dataclass(frozen=True)
 class Query:
-    """A canonical SMILES ready for a model, the text it came from, and what was changed."""
+    """A canonical SMILES ready for a model, and what was changed."""
 
     smiles: str
-    original: str
     notes: tuple[str, ...]
-    typed: str = ""  # the SMILES as it stood in the text, its molecules in that order; empty where the text was none
+    typed: str  # the SMILES as it stood in the text, its molecules in that order
 
 
 def is_valid(smiles: str) -> bool:
@@ -226,12 +225,8 @@ def _kekulization(smiles: str, mol: Any, atoms: set[int], spans: Sequence[tuple[
 
 _ALIKE = {chr(int(code, 16)): read for code, read, _ in read_asset_table(Path(__file__).with_name("look_alikes.tsv"))}
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a\u2032\u2033"
-_ONE_SIDE = "this is a reaction; enter one side of it, or choose forward or retro"
 _CLEAN = re.compile(r"[!#-&(-_a-~]+")  # ASCII without blanks and quotation marks: nothing to tidy
 ARROW_HEAD = re.compile(r"(?<!-)>")  # "->" is a dative bond
-_ANY_ARROW = re.compile(r"(?<!-)>|[\u2192\u27f6\u279c\u2794]")
-# The first word, and further ones as long as only blanks around a reaction arrow part them.
-_FIRST_WORD = re.compile(r"\S+(?:\s+>\S*|(?<=>)\s+\S*)*")
 
 
 def read_query(text: str, *, max_chars: int = 1000) -> Query | Fault:
@@ -242,17 +237,13 @@ def read_query(text: str, *, max_chars: int = 1000) -> Query | Fault:
     typed, notes = _tidy(text)
     if not typed.chars:
         return Fault("nothing to read here; enter a SMILES, such as CCO, or a name", 0, len(text), "empty")
-    if arrows := [match.start() for match in ARROW_HEAD.finditer(typed.chars)]:
-        return typed.restore(Fault(_ONE_SIDE, arrows[0], arrows[-1] + 1, "reaction"))
-    if _ANY_ARROW.search(text, end := typed.positions[-1] + 1):  # no name that may be dropped
-        return Fault(_ONE_SIDE, end, len(text), "reaction")
     if len(typed.chars) > limit:
         return typed.restore(_too_long(len(typed.chars), limit))
     mol = mol_from_smiles(typed.chars)  # once: it takes as long as a pass of the model
     fault = explain(typed.chars) if mol is None else _vague(typed.chars, mol)
     if fault is not None:
         return typed.restore(fault)
-    return Query(_without_maps(mol, notes), text, tuple(notes), typed.chars)
+    return Query(_without_maps(mol, notes), tuple(notes), typed.chars)
 
 
 def _tidy(text: str) -> tuple[TracedText, list[str]]:
@@ -263,18 +254,15 @@ def _tidy(text: str) -> tuple[TracedText, list[str]]:
     positions = tuple(position for position, new in enumerate(plain) for _ in new)
     whole = TracedText("".join(plain), positions)
     begin = len(whole.chars) - len(whole.chars.lstrip(_QUOTES + " "))
-    match = _FIRST_WORD.match(whole.chars, begin)
-    if match is None:
-        return whole[:0], []
-    word, rest = match.group().rstrip(_QUOTES), whole.chars[match.end() :].strip(_QUOTES + " ")
-    typed = whole[begin : begin + len(word)].without_blanks()
-    around = whole.chars[:begin] + whole.chars[begin + len(word) : match.end()]
-    outside = whole.chars != whole.chars.strip()
+    first, _, rest = whole.chars[begin:].partition(" ")
+    word, rest = first.rstrip(_QUOTES), rest.strip(_QUOTES + " ")
+    typed = whole[begin : begin + len(word)]
+    around = whole.chars[:begin] + first[len(word) :]
     notes = {
         _swaps(text, typed): True,
         "invisible characters removed": not all(plain),
         "quotation marks removed": bool(around.strip()),
-        "blanks around the text removed": outside,
+        "blanks around the text removed": whole.chars != whole.chars.strip(),
         _dropped(rest): bool(rest),
     }
     return typed, [note for note, applies in notes.items() if note and applies]
