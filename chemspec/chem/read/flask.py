@@ -73,8 +73,10 @@ def read_flask(text: TracedText, is_target: bool) -> Molecules | Fault:
     extended = "|" not in text.chars or _CX.search(text.chars)  # between bars a CXSMILES extension, if anything
     if isinstance(single, Molecules) and not any(_DROPPED in note for note in single.notes) and extended:
         return single
+    if isinstance(single, Fault) and single.kind == "length":
+        return single
     if len(text.chars) > LONGEST_LIST:
-        return single if isinstance(single, Fault) else text.fault("this list is too long", "length")
+        return text.fault("this list is too long", "length")
     if named := lookup.look_up(text.chars):
         return Molecules([named.smiles], _meaning(text.chars.strip(), named), "name")
     if (joined := join_tokens(text)) is not None:

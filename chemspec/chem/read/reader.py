@@ -138,7 +138,7 @@ def _read_any(text: str | bytes, task: Task, max_chars: int) -> Input | Fault:
         return decoded
     file_format = recognise(decoded)
     whole = TASKS.lookup(task).whole
-    read = file_format.read(decoded) if file_format else read_typed(decoded, task, max_chars)
+    read = file_format.read(decoded) if file_format else read_typed(decoded, task)
     kind = file_format.name if file_format else "reaction SMILES"
     if isinstance(read, Fault):
         return read
