@@ -37,17 +37,13 @@ _AROMATIC = ("b", "c", "n", "o", "p", "s", "as", "se", "si", "te")
 _SYMBOL = "|".join(sorted(_ELEMENTS + _TEMPORARY + _AROMATIC, key=len, reverse=True))
 _NUMBER = r"(?:0|[1-9]\d*)"
 _GEOMETRY = {"TH": 2, "AL": 2, "SP": 3, "TB": 20, "OH": 30}
-# The fields of a bracket atom in their order; each but the symbol may be missing.
-_FIELDS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"{_NUMBER}?",
-        rf"{_SYMBOL}|\*|#{_NUMBER}",
-        r"(?:@(?:TH|AL|SP|TB|OH)(?:[1-9]\d?)?|@@?)?",
-        rf"(?:H{_NUMBER}?)?",
-        rf"(?:[+-]{_NUMBER}|\+\+|--|[+-])?",
-        rf"(?::{_NUMBER})?",
-    )
+_BRACKET = re.compile(
+    rf"\[(?P<isotope>{_NUMBER})?"
+    rf"(?P<symbol>{_SYMBOL}|\*|#{_NUMBER})?"
+    r"(?P<geometry>@(?:TH|AL|SP|TB|OH)(?:[1-9]\d?)?|@@?)?"
+    rf"(?P<hydrogens>H{_NUMBER}?)?"
+    rf"(?P<charge>[+-]{_NUMBER}|\+\+|--|[+-])?"
+    rf"(?P<map>:{_NUMBER})?"
 )
 _BARE = "B C N O P S F Cl Br I b c n o p s"
 # Which token may follow which; "twig" is a bond that opens a branch.
@@ -165,22 +161,21 @@ def _fault_at_end(scan: _Scan) -> Fault | None:
 
 
 def _bracket_fault(atom: str, offset: int) -> Fault | None:
-    position, symbol = 1, ""
-    for number, pattern in enumerate(_FIELDS):
-        match = pattern.match(atom, position)
-        if match is None:
-            return _unknown_symbol(atom, position, offset)
-        text, span = match.group(), (offset + position, offset + match.end())
-        position = match.end()
+    match = _BRACKET.match(atom)
+    assert match is not None  # every field may be missing
+    for name, text in match.groupdict("").items():
+        span = offset + match.start(name), offset + match.end(name)
         if len(re.sub(r"\D", "", text)) > 9:
             return Fault("this number is too large", *span, "syntax")
-        symbol = text if number == 1 else symbol
-        if number == 2 and text and symbol == "H":
-            return Fault("a hydrogen atom cannot be a stereocentre", *span, "syntax")
+        if name == "symbol" and not text:
+            return _unknown_symbol(atom, max(1, match.end("isotope")), offset)
         if text.startswith("#") and int(text[1:]) > len(_ELEMENTS):
             return Fault(f"there is no element {text[1:]}", *span, "atom")
-        if number == 2 and text[3:] and int(text[3:]) > _GEOMETRY[text[1:3]]:
+        if name == "geometry" and text and match["symbol"] == "H":
+            return Fault("a hydrogen atom cannot be a stereocentre", *span, "syntax")
+        if name == "geometry" and text[3:] and int(text[3:]) > _GEOMETRY[text[1:3]]:
             return Fault(f"there is no arrangement {text}", *span, "syntax")
+    position = match.end()
     if position == len(atom) - 1:
         return None
     pair = atom[position - 1 : position + 1]

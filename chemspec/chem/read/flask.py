@@ -28,6 +28,7 @@ _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
 _SEPARATOR = re.compile(r"\s*;\s*|,(?:\s+|$)|\s+[+&|]\s+|\s*[\r\n]+\s*")
 _BLANKS = re.compile(r"\s{2,}|[\r\t]")
 _IN_SOLVENT = re.compile(r"\s?\(([^()]{0,30}\sin\s[^()]{1,60})\)|\s?\((in\s[^()]{1,60})\)")  # LiAlH4 (1.0 M in THF)
+_GAP = re.compile(r"\s+")
 _LINE_BREAK = re.compile(r"\s*[\r\n]+\s*")
 _BULLET = re.compile(r"^(?:[-*+\u2022\u2013]|\d{1,2}[.)])\s+")
 _WORD = re.compile(r"\S+")
@@ -326,7 +327,7 @@ def join_tokens(text: TracedText) -> TracedText | None:
     listed = all((token == ".") == bool(number % 2) for number, token in enumerate(tokens))
     if listed or 2 * atoms < len(tokens) // 2 or min(map(len, tokens)) > 1:
         return None
-    return text.without_blanks() if any(re.fullmatch(_ATOM_TOKEN, token) for token in tokens) else None
+    return text.substitute(_GAP, lambda _: "") if any(re.fullmatch(_ATOM_TOKEN, token) for token in tokens) else None
 
 
 LONGEST_ADVISED = 300  # characters of a text that is worth it
