@@ -23,7 +23,7 @@ _TAUTOMER = "InChI names no tautomer: this is one of perhaps several"
 
 def replace_inchis(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fault:
     """Write SMILES for all InChIs in a text, with a note where one leaves its tautomer open, or return a fault."""
-    matches = [*_INCHI.finditer(text.chars)]
+    matches = [*_INCHI.finditer(text.chars)] if "/" in text.chars else []
     if len(matches) > _MOST:
         return text.fault(f"more than {_MOST} InChIs are too many for one query", "length")
     smiles: list[str] = []
@@ -33,7 +33,7 @@ def replace_inchis(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fau
         except RefusedError as error:
             return text[match.start() : match.end()].fault(str(error), error.kind)
     written = iter(smiles)
-    changed = text.substitute(_INCHI, lambda _: next(written))
+    changed = text.substitute(_INCHI, lambda _: next(written)) if matches else text
     if (start := changed.chars.find("InChI=")) >= 0:
         return changed[start:].fault("an InChI begins with InChI=1S/ or InChI=1/", "syntax")
     is_open = any("/h" in match[1] and "(H" in match[1] for match in matches)

@@ -112,11 +112,11 @@ def read_typed(text: str, task: Task) -> Molecules | Reaction | Fault:
         return Reaction(read, (*notes, *sides.notes), sides.arrow.span)
     if whole:
         return Fault(chem.NO_REACTION, 0, len(text), "reaction")
-    flask = _read(traced, task == "retro")
-    if isinstance(flask, Fault):
+    flask = read_flask(traced, task == "retro")
+    if isinstance(flask, Fault) or traced.chars == text:
         return flask
     kind = "InChI" if has_inchi and flask.kind == "SMILES" else flask.kind
-    return replace(flask, kind=kind, notes=(*notes, *flask.notes))
+    return replace(flask, kind=kind, notes=(*notes, *flask.notes), span=traced.span)
 
 
 def _read(text: TracedText, is_target: bool) -> Molecules | Fault:
