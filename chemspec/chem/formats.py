@@ -134,9 +134,7 @@ def _with_coordinates(smiles: str) -> Any | None:
     mol = mol_from_smiles(smiles)
     if mol is None or mol.GetNumAtoms() > MOST_ATOMS:
         return None
-    with rdBase.BlockLogs():
-        try:
-            add_layout(mol)
-        except RDKIT_ERRORS:
-            return None
-    return mol
+    with rdBase.BlockLogs(), suppress(*RDKIT_ERRORS):
+        add_layout(mol)
+        return mol
+    return None

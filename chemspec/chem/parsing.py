@@ -219,33 +219,29 @@ def _counts_v3000(lines: list[str]) -> str:
     return ""
 
 
-def mols_from_cdxml(text: str) -> list[Any]:
-    """Parse a CDXML file; empty if it exceeds a limit. May raise `RDKIT_ERRORS`."""
-    return [] if cdxml_refusal(text) else list(Chem.MolsFromCDXML(text))
+def mols_from_cdxml(root: ElementTree.Element) -> list[Any]:
+    """Return the molecules of a CDXML file; empty if it exceeds a limit. May raise `RDKIT_ERRORS`."""
+    return [] if cdxml_refusal(root) else list(Chem.MolsFromCDXML(ElementTree.tostring(root, encoding="unicode")))
 
 
-def cdxml_refusal(text: str) -> str:
+def cdxml_refusal(root: ElementTree.Element) -> str:
     """Return why a CDXML file is refused; empty if it is not."""
-    try:
-        root = ElementTree.fromstring(text.encode("utf-8", errors="replace"))
-    except ElementTree.ParseError as error:
-        return f"this is not well-formed XML ({error})"
     if sum(1 for _ in root.iter("n")) > LONGEST:
         return TOO_MANY_ATOMS
     bonds = ((_parse_integer(bond.get("B", "")), _parse_integer(bond.get("E", ""))) for bond in root.iter("b"))
-    return _graph_refusal(bonds, lambda: try_in_process("cdxml", text))
+    return _graph_refusal(bonds, lambda: try_in_process("cdxml", ElementTree.tostring(root, encoding="unicode")))
 
 
-def mol_from_inchi(inchi: str) -> tuple[Any | None, int, str]:
-    """Parse an InChI; returns the molecule or None, a code that is 0 without errors, and the message."""
+def mol_from_inchi(inchi: str) -> tuple[Any | None, str]:
+    """Parse an InChI; returns the molecule, or None where there is any objection, and the objection."""
     if refusal := inchi_refusal(inchi):
-        return None, 2, refusal
+        return None, refusal
     with rdBase.BlockLogs():
         try:
             mol, code, message, _log = rdinchi.InchiToMol(inchi)
         except RDKIT_ERRORS as error:
-            return None, 2, str(error)
-    return mol, code, message
+            return None, str(error)
+    return None if code else mol, message
 
 
 def inchi_refusal(inchi: str) -> str:

@@ -18,7 +18,7 @@ from chemspec.asset_files import read_asset_table
 from chemspec.chem.parsing import LONGEST as LONGEST
 from chemspec.chem.parsing import mol_from_smiles, smiles_refusal
 from chemspec.chem.smiles_syntax import Fault as Fault
-from chemspec.chem.smiles_syntax import describe_character, scan_smiles
+from chemspec.chem.smiles_syntax import atom_spans, describe_character, syntax_fault
 from chemspec.chem.traced_text import TracedText
 
 KEPT = 5000  # results: about one answer the same few molecules are asked many times
@@ -32,12 +32,11 @@ _ANY = rdqueries.AtomNumEqualsQueryAtom(0)
 
 @dataclass(frozen=True)
 class Query:
-    """A canonical SMILES ready for a model, the text it came from, and what was changed."""
+    """A canonical SMILES ready for a model, and what was changed."""
 
     smiles: str
-    original: str
     notes: tuple[str, ...]
-    typed: str = ""  # the SMILES as it stood in the text, its molecules in that order; empty where the text was none
+    typed: str  # the SMILES as it stood in the text, its molecules in that order
 
 
 def is_valid(smiles: str) -> bool:
@@ -130,7 +129,7 @@ def atom_tokens(tokens: Sequence[str]) -> tuple[int | None, ...]:
         # Before sanitizing, as RDKit does it: C=[H] is valid only without its [H].
         folded = Chem.RemoveHs(mol, sanitize=False)
     index = {atom.GetIntProp("written"): atom.GetIdx() for atom in folded.GetAtoms()}
-    starts = {start: index.get(k) for k, (start, _) in enumerate(scan_smiles(smiles).atoms)}
+    starts = {start: index.get(k) for k, (start, _) in enumerate(atom_spans(smiles))}
     ends = list(accumulate(len(token) for token in tokens))
     spans = (range(end - len(token), end) for token, end in zip(tokens, ends, strict=True))
     return tuple(next((starts[at] for at in span if at in starts), None) for span in spans)
@@ -152,8 +151,7 @@ def explain(smiles: str) -> Fault | None:
     if is_valid(smiles):
         return None
     unsure = Fault("RDKit cannot make a molecule of this", 0, len(smiles), "other")
-    scan = scan_smiles(smiles)
-    return scan.fault or _chemistry(smiles, scan.atoms) or unsure
+    return syntax_fault(smiles) or _chemistry(smiles, atom_spans(smiles)) or unsure
 
 
 def pointer(text: str, fault: Fault, *, width: int = 76) -> str:
@@ -181,44 +179,32 @@ def _chemistry(smiles: str, spans: Sequence[tuple[int, int]]) -> Fault | None:
     mol = mol_from_smiles(smiles, sanitize=False)
     if mol is None or mol.GetNumAtoms() != len(spans):
         return None
-    problem = _problem(Chem.Mol(mol))
-    if problem is None:
-        return None
-    if problem.GetType() == "KekulizeException":
-        return _kekulization(smiles, mol, set(problem.GetAtomIndices()), spans)
-    if hasattr(problem, "GetAtomIdx"):
-        return _bad_atom(smiles, mol.GetAtomWithIdx(problem.GetAtomIdx()), problem, spans)
-    return None
-
-
-def _problem(mol: Any) -> Any | None:
-    # Not DetectChemistryProblems: it misses valences that are exceeded only once the rings are
-    # kekulized (O=b1NCO1).
     with rdBase.BlockLogs():
         try:
-            Chem.SanitizeMol(mol)
+            # Not DetectChemistryProblems: it misses valences that are exceeded only once the rings are
+            # kekulized (O=b1NCO1).
+            Chem.SanitizeMol(Chem.Mol(mol))
         except Chem.MolSanitizeException as error:
-            return getattr(error, "cause", None)
+            problem: Any = error.cause  # type: ignore[attr-defined]
         except (RuntimeError, ValueError):
-            pass
-    return None
+            return None
+        else:
+            return None
+    if problem.GetType() == "KekulizeException":
+        return _kekulization(smiles, mol, set(problem.GetAtomIndices()), spans)
+    if not hasattr(problem, "GetAtomIdx"):
+        return None
+    start, end = spans[problem.GetAtomIdx()]
+    message, kind = describe_bad_atom(problem, smiles[start:end])
+    return Fault(message, start, end, kind)
 
 
-def _bad_atom(smiles: str, atom: Any, problem: Any, spans: Sequence[tuple[int, int]]) -> Fault:
-    start, end = spans[atom.GetIdx()]
-    written = smiles[start:end]
+def describe_bad_atom(problem: Any, name: str) -> tuple[str, str]:
+    """Return what RDKit's exception says about the atom of this name, and the kind of that fault."""
     if problem.GetType() == "AtomKekulizeException":
-        message = f"{written} is written as aromatic (lower case) but is in no aromatic ring"
-        return Fault(message, start, end, "aromaticity")
-    if problem.GetType() == "AtomValenceException":
-        return Fault(f"{written} has {bonds_of(problem)}, more than it can form", start, end, "valence")
-    return Fault(f"RDKit rejects {written}: {problem.Message()}", start, end, "other")
-
-
-def bonds_of(problem: Any) -> str:
-    """Return how many bonds an atom of too many has, by RDKit's words about it."""
+        return f"{name} is written as aromatic (lower case in a SMILES) but is in no aromatic ring", "aromaticity"
     count = re.search(r", (\d+), is greater", problem.Message())
-    return f"{count[1]} bonds" if count else "more bonds"
+    return f"{name} has {count[1] + ' bonds' if count else 'more bonds'}, more than it can form", "valence"
 
 
 _LABELS = re.compile(r"(?:%\(\d+\)|%\d\d|\d)*")
@@ -239,12 +225,8 @@ def _kekulization(smiles: str, mol: Any, atoms: set[int], spans: Sequence[tuple[
 
 _ALIKE = {chr(int(code, 16)): read for code, read, _ in read_asset_table(Path(__file__).with_name("look_alikes.tsv"))}
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb\u2039\u203a\u2032\u2033"
-_ONE_SIDE = "this is a reaction; enter one side of it, or choose forward or retro"
 _CLEAN = re.compile(r"[!#-&(-_a-~]+")  # ASCII without blanks and quotation marks: nothing to tidy
 ARROW_HEAD = re.compile(r"(?<!-)>")  # "->" is a dative bond
-_ANY_ARROW = re.compile(r"(?<!-)>|[\u2192\u27f6\u279c\u2794]")
-# The first word, and further ones as long as only blanks around a reaction arrow part them.
-_FIRST_WORD = re.compile(r"\S+(?:\s+>\S*|(?<=>)\s+\S*)*")
 
 
 def read_query(text: str, *, max_chars: int = 1000) -> Query | Fault:
@@ -255,17 +237,13 @@ def read_query(text: str, *, max_chars: int = 1000) -> Query | Fault:
     typed, notes = _tidy(text)
     if not typed.chars:
         return Fault("nothing to read here; enter a SMILES, such as CCO, or a name", 0, len(text), "empty")
-    if arrows := [match.start() for match in ARROW_HEAD.finditer(typed.chars)]:
-        return typed.restore(Fault(_ONE_SIDE, arrows[0], arrows[-1] + 1, "reaction"))
-    if _ANY_ARROW.search(text, end := typed.positions[-1] + 1):  # no name that may be dropped
-        return Fault(_ONE_SIDE, end, len(text), "reaction")
     if len(typed.chars) > limit:
         return typed.restore(_too_long(len(typed.chars), limit))
     mol = mol_from_smiles(typed.chars)  # once: it takes as long as a pass of the model
     fault = explain(typed.chars) if mol is None else _vague(typed.chars, mol)
     if fault is not None:
         return typed.restore(fault)
-    return Query(_without_maps(mol, notes), text, tuple(notes), typed.chars)
+    return Query(_without_maps(mol, notes), tuple(notes), typed.chars)
 
 
 def _tidy(text: str) -> tuple[TracedText, list[str]]:
@@ -276,18 +254,15 @@ def _tidy(text: str) -> tuple[TracedText, list[str]]:
     positions = tuple(position for position, new in enumerate(plain) for _ in new)
     whole = TracedText("".join(plain), positions)
     begin = len(whole.chars) - len(whole.chars.lstrip(_QUOTES + " "))
-    match = _FIRST_WORD.match(whole.chars, begin)
-    if match is None:
-        return whole[:0], []
-    word, rest = match.group().rstrip(_QUOTES), whole.chars[match.end() :].strip(_QUOTES + " ")
-    typed = whole[begin : begin + len(word)].without_blanks()
-    around = whole.chars[:begin] + whole.chars[begin + len(word) : match.end()]
-    outside = whole.chars != whole.chars.strip()
+    first, _, rest = whole.chars[begin:].partition(" ")
+    word, rest = first.rstrip(_QUOTES), rest.strip(_QUOTES + " ")
+    typed = whole[begin : begin + len(word)]
+    around = whole.chars[:begin] + first[len(word) :]
     notes = {
         _swaps(text, typed): True,
         "invisible characters removed": not all(plain),
         "quotation marks removed": bool(around.strip()),
-        "blanks around the text removed": outside,
+        "blanks around the text removed": whole.chars != whole.chars.strip(),
         _dropped(rest): bool(rest),
     }
     return typed, [note for note, applies in notes.items() if note and applies]
@@ -328,7 +303,7 @@ def _vague(smiles: str, mol: Any) -> Fault | None:
     if "~" not in smiles and not len(mol.GetAtomsMatchingQuery(_ANY)):
         return None
     mol = mol_from_smiles(smiles, sanitize=False)
-    atoms = zip(() if mol is None else mol.GetAtoms(), scan_smiles(smiles).atoms, strict=False)
+    atoms = zip(() if mol is None else mol.GetAtoms(), atom_spans(smiles), strict=False)
     for start, end in (span for atom, span in atoms if atom.GetAtomicNum() == 0):
         return Fault(f"{smiles[start:end]} stands for any atom; write the one that is meant", start, end, "atom")
     if (index := smiles.find("~")) >= 0:

@@ -1,13 +1,16 @@
 """Split SMILES into molecules with salts kept together, and normal forms of reagent sets; needs RDKit only."""
 
+import re
 from collections.abc import Collection, Sequence
 from functools import lru_cache
 from itertools import combinations
 
-from rdkit import Chem, rdBase
+from rdkit import Chem
 
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.query import canonical, drop_stereo
+
+_MAP = re.compile(r":\d+(?=\])")  # of an atom
 
 
 def split_keeping_salts(smiles: str) -> tuple[str, ...]:
@@ -87,25 +90,14 @@ def in_typed_order(typed: str, smiles: str) -> str:
     if "." not in smiles:
         return smiles
     remaining = smiles.split(".")
-    parts = []
-    for part in _canonical_fragments(typed):
+    parts: list[str] = []
+    for written in _MAP.sub("", typed).split("."):
+        part = canonical(written)
         if part in remaining:  # else the canonical form exists only for the whole text
             remaining.remove(part)
             parts.append(part)
     parts += remaining
     return ".".join(parts[index] for salt in group_salts(parts) for index in salt)
-
-
-def _canonical_fragments(typed: str) -> list[str]:
-    """Return the canonical molecules of a SMILES in the order of their first atoms."""
-    with rdBase.BlockLogs():
-        mol = mol_from_smiles(typed)
-        if mol is None:
-            return []
-        for atom in mol.GetAtoms():
-            atom.SetAtomMapNum(0)
-        whole = [Chem.MolToSmiles(part) for part in Chem.GetMolFrags(mol, asMols=True)]
-    return [canonical(part) or part for part in whole]
 
 
 def normal_form(reagents: str) -> str | None:

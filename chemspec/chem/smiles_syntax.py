@@ -1,4 +1,4 @@
-"""Scan the syntax of SMILES by RDKit's rules: text positions of atoms, and position of the first fault.
+"""The syntax of SMILES by RDKit's rules: text positions of atoms, and the first fault.
 
 RDKit does not report the position of an open ring, and others only in its log, which is global to the process.
 """
@@ -37,17 +37,13 @@ _AROMATIC = ("b", "c", "n", "o", "p", "s", "as", "se", "si", "te")
 _SYMBOL = "|".join(sorted(_ELEMENTS + _TEMPORARY + _AROMATIC, key=len, reverse=True))
 _NUMBER = r"(?:0|[1-9]\d*)"
 _GEOMETRY = {"TH": 2, "AL": 2, "SP": 3, "TB": 20, "OH": 30}
-# The fields of a bracket atom in their order; each but the symbol may be missing.
-_FIELDS = tuple(
-    re.compile(pattern)
-    for pattern in (
-        rf"{_NUMBER}?",
-        rf"{_SYMBOL}|\*|#{_NUMBER}",
-        r"(?:@(?:TH|AL|SP|TB|OH)(?:[1-9]\d?)?|@@?)?",
-        rf"(?:H{_NUMBER}?)?",
-        rf"(?:[+-]{_NUMBER}|\+\+|--|[+-])?",
-        rf"(?::{_NUMBER})?",
-    )
+_BRACKET = re.compile(
+    rf"\[(?P<isotope>{_NUMBER})?"
+    rf"(?P<symbol>{_SYMBOL}|\*|#{_NUMBER})?"
+    r"(?P<geometry>@(?:TH|AL|SP|TB|OH)(?:[1-9]\d?)?|@@?)?"
+    rf"(?P<hydrogens>H{_NUMBER}?)?"
+    rf"(?P<charge>[+-]{_NUMBER}|\+\+|--|[+-])?"
+    rf"(?P<map>:{_NUMBER})?"
 )
 _BARE = "B C N O P S F Cl Br I b c n o p s"
 # Which token may follow which; "twig" is a bond that opens a branch.
@@ -65,50 +61,47 @@ _NAMES = {"bond": "bond", "ring": "ring label", "open": "branch", "dot": "dot"}
 
 
 @dataclass
-class Scan:
-    """One reading of a SMILES, left to right, up to its first fault."""
+class _Scan:
+    """A SMILES and what is open behind the tokens read so far."""
 
     smiles: str
-    atoms: list[tuple[int, int]] = field(default_factory=list)  # span of each atom, as RDKit counts
-    fault: Fault | None = None
     before: str = "start"  # kind of the token read last, and its span
     last: tuple[int, int] = (0, 0)
+    atoms: int = 0
     here: int | None = None  # the atom that the next one is bonded to
     branches: list[tuple[int | None, int]] = field(default_factory=list)  # atom, position of "("
     rings: dict[int, tuple[int, int, int]] = field(default_factory=dict)  # atom, span of label
     bonds: set[frozenset[int]] = field(default_factory=set)
 
-    def set_fault(self, message: str, start: int, end: int, kind: str = "syntax") -> None:
-        """Note a fault, unless there is one already."""
-        self.fault = self.fault or Fault(message, start, end, kind)
+
+def atom_spans(smiles: str) -> list[tuple[int, int]]:
+    """Return where the atoms of a valid SMILES stand in it, as RDKit counts them."""
+    return [match.span() for match in _TOKEN.finditer(smiles) if match.lastgroup == "atom"]
 
 
-def scan_smiles(smiles: str) -> Scan:
-    """Scan a SMILES up to its first fault."""
-    scan, position = Scan(smiles), 0
-    while scan.fault is None and position < len(smiles):
+def syntax_fault(smiles: str) -> Fault | None:
+    """Return the first fault in the syntax of a SMILES."""
+    scan, position = _Scan(smiles), 0
+    while position < len(smiles):
         match = _TOKEN.match(smiles, position)
         if match is None or match.lastgroup is None:
-            scan.fault = _stray_character(smiles, position)
-            break
-        _handle_token(scan, match.lastgroup, *match.span())
+            return _stray_character(smiles, position)
+        if fault := _read_token(scan, match.lastgroup, *match.span()):
+            return fault
         position = match.end()
-    if scan.fault is None:
-        _check_end(scan)
-    return scan
+    return _fault_at_end(scan)
 
 
-def _handle_token(scan: Scan, kind: str, start: int, end: int) -> None:
+def _read_token(scan: _Scan, kind: str, start: int, end: int) -> Fault | None:
     if kind == "close" and not scan.branches:
-        scan.set_fault("this ) closes no (", start, end)
-        return
+        return Fault("this ) closes no (", start, end, "syntax")
     if scan.before not in _AFTER[kind]:
-        _misplaced_token(scan, kind, start, end)
-        return
+        return _misplaced_token(scan, kind, start, end)
+    fault = None
     if kind == "atom":
-        _add_atom(scan, start, end)
+        fault = _read_atom(scan, start, end)
     elif kind == "ring":
-        _handle_ring(scan, start, end)
+        fault = _read_ring_label(scan, start, end)
     elif kind == "open":
         scan.branches.append((scan.here, start))
     elif kind == "close":
@@ -117,73 +110,72 @@ def _handle_token(scan: Scan, kind: str, start: int, end: int) -> None:
         scan.here = None
     scan.before = "twig" if kind == "bond" and scan.before == "open" else kind
     scan.last = start, end
+    return fault
 
 
-def _misplaced_token(scan: Scan, kind: str, start: int, end: int) -> None:
+def _misplaced_token(scan: _Scan, kind: str, start: int, end: int) -> Fault:
     first, last = scan.last
     if scan.before in ("bond", "twig") and kind == "bond":
-        scan.set_fault("two bonds in a row", first, end)
-    elif scan.before in ("bond", "twig"):
-        scan.set_fault(f"the bond {scan.smiles[first:last]} leads to no atom", first, last)
-    elif scan.before == "open" and kind == "close":
-        scan.set_fault("this branch is empty", first, end)
-    elif kind in ("end", "close"):
-        scan.set_fault("nothing follows this dot", first, last)
-    else:
-        scan.set_fault(f"this {_NAMES[kind]} needs an atom before it", start, end)
+        return Fault("two bonds in a row", first, end, "syntax")
+    if scan.before in ("bond", "twig"):
+        return Fault(f"the bond {scan.smiles[first:last]} leads to no atom", first, last, "syntax")
+    if scan.before == "open" and kind == "close":
+        return Fault("this branch is empty", first, end, "syntax")
+    if kind in ("end", "close"):
+        return Fault("nothing follows this dot", first, last, "syntax")
+    return Fault(f"this {_NAMES[kind]} needs an atom before it", start, end, "syntax")
 
 
-def _add_atom(scan: Scan, start: int, end: int) -> None:
-    if scan.smiles[start] == "[":
-        scan.fault = _bracket_fault(scan.smiles[start:end], start)
-    atom = len(scan.atoms)
-    scan.atoms.append((start, end))
+def _read_atom(scan: _Scan, start: int, end: int) -> Fault | None:
     if scan.here is not None:
-        scan.bonds.add(frozenset({scan.here, atom}))
-    scan.here = atom
+        scan.bonds.add(frozenset({scan.here, scan.atoms}))
+    scan.here = scan.atoms
+    scan.atoms += 1
+    return _bracket_fault(scan.smiles[start:end], start) if scan.smiles[start] == "[" else None
 
 
-def _handle_ring(scan: Scan, start: int, end: int) -> None:
+def _read_ring_label(scan: _Scan, start: int, end: int) -> Fault | None:
     assert scan.here is not None  # _AFTER lets a label stand only behind an atom
     label = int(scan.smiles[start:end].strip("%()"))
     if label not in scan.rings:
         scan.rings[label] = scan.here, start, end
-        return
+        return None
     atom, opened, _ = scan.rings.pop(label)
     if atom == scan.here:
-        scan.set_fault(f"ring {label} opens and closes on the same atom", opened, end, "ring")
-    elif frozenset({atom, scan.here}) in scan.bonds:
-        scan.set_fault(f"ring {label} closes between two atoms that are bonded already", start, end, "ring")
+        return Fault(f"ring {label} opens and closes on the same atom", opened, end, "ring")
+    if frozenset({atom, scan.here}) in scan.bonds:
+        return Fault(f"ring {label} closes between two atoms that are bonded already", start, end, "ring")
     scan.bonds.add(frozenset({atom, scan.here}))
+    return None
 
 
-def _check_end(scan: Scan) -> None:
+def _fault_at_end(scan: _Scan) -> Fault | None:
     if scan.branches and scan.before not in ("bond", "twig", "dot"):
         position = scan.branches[-1][1]
-        scan.set_fault("this ( is never closed", position, position + 1)
-    elif scan.before not in _AFTER["end"]:
-        _misplaced_token(scan, "end", len(scan.smiles), len(scan.smiles))
+        return Fault("this ( is never closed", position, position + 1, "syntax")
+    if scan.before not in _AFTER["end"]:
+        return _misplaced_token(scan, "end", len(scan.smiles), len(scan.smiles))
     for label, (_, start, end) in scan.rings.items():
-        scan.set_fault(f"ring {label} is opened here but never closed", start, end, "ring")
+        return Fault(f"ring {label} is opened here but never closed", start, end, "ring")
+    return None
 
 
 def _bracket_fault(atom: str, offset: int) -> Fault | None:
-    position, symbol = 1, ""
-    for number, pattern in enumerate(_FIELDS):
-        match = pattern.match(atom, position)
-        if match is None:
-            return _unknown_symbol(atom, position, offset)
-        text, span = match.group(), (offset + position, offset + match.end())
-        position = match.end()
+    match = _BRACKET.match(atom)
+    assert match is not None  # every field may be missing
+    for name, text in match.groupdict("").items():
+        span = offset + match.start(name), offset + match.end(name)
         if len(re.sub(r"\D", "", text)) > 9:
             return Fault("this number is too large", *span, "syntax")
-        symbol = text if number == 1 else symbol
-        if number == 2 and text and symbol == "H":
-            return Fault("a hydrogen atom cannot be a stereocentre", *span, "syntax")
+        if name == "symbol" and not text:
+            return _unknown_symbol(atom, max(1, match.end("isotope")), offset)
         if text.startswith("#") and int(text[1:]) > len(_ELEMENTS):
             return Fault(f"there is no element {text[1:]}", *span, "atom")
-        if number == 2 and text[3:] and int(text[3:]) > _GEOMETRY[text[1:3]]:
+        if name == "geometry" and text and match["symbol"] == "H":
+            return Fault("a hydrogen atom cannot be a stereocentre", *span, "syntax")
+        if name == "geometry" and text[3:] and int(text[3:]) > _GEOMETRY[text[1:3]]:
             return Fault(f"there is no arrangement {text}", *span, "syntax")
+    position = match.end()
     if position == len(atom) - 1:
         return None
     pair = atom[position - 1 : position + 1]

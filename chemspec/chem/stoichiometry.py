@@ -101,9 +101,7 @@ def _whole_copy(reactants: str, product: str) -> tuple[str, ...]:
 def strategy_of_step(reactants: str, product: str) -> Strategy | None:
     """Return what a step does (`strategy`), with reactants taken more than once; the atoms of further copies are -1."""
     copies = extra_copies(reactants, product)
-    if not copies:
-        return strategy(reactants, product)
-    change = strategy(".".join((reactants, *copies)), product)
+    change = strategy(".".join((reactants, *copies)), product) if copies else None
     if change is None:
         return strategy(reactants, product)
     atoms = mol_from_smiles(reactants).GetNumAtoms()

@@ -24,10 +24,6 @@ class TracedText:
     def __getitem__(self, cut: slice) -> TracedText:
         return TracedText(self.chars[cut], self.positions[cut])
 
-    def without_blanks(self) -> TracedText:
-        """Return the text without white space."""
-        return self.substitute(re.compile(r"\s+"), lambda _: "")
-
     def strip(self, chars: str | None = None) -> TracedText:
         """Strip white space, or these characters, from both ends."""
         start = len(self.chars) - len(self.chars.lstrip(chars))

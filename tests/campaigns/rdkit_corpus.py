@@ -172,10 +172,13 @@ def by_rxn(text: str) -> Sides | None:
 
 def by_cdxml(text: str) -> Sides | None:
     """Return what RDKit reads in a CDXML file: flask and product of its first step, or all molecules."""
-    mols = [mol for mol in parsing.mols_from_cdxml(re.sub(r"<!DOCTYPE[^>]*>", "", text)) if mol.GetNumAtoms()]
+    try:
+        root = ElementTree.fromstring(re.sub(r"<!DOCTYPE[^>]*>", "", text))
+    except ElementTree.ParseError:
+        return None
+    mols = [mol for mol in parsing.mols_from_cdxml(root) if mol.GetNumAtoms()]
     if not mols:
         return None
-    root = ElementTree.fromstring(re.sub(r"<!DOCTYPE[^>]*>", "", text))
     steps = [
         step for step in root.iter("step") if step.get("ReactionStepReactants") or step.get("ReactionStepProducts")
     ]

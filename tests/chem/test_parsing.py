@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
+from xml.etree import ElementTree
 
 import pytest
 from campaigns.fuzzing import graphs
@@ -20,7 +21,11 @@ C60 = (
     "c9c5c1c1c6c2c3c41"
 )
 DRAWN = ("mol", "sdf", "cdxml")
-REFUSALS = {"mol": parsing.molblock_refusal, "sdf": parsing.molblock_refusal, "cdxml": parsing.cdxml_refusal}
+REFUSALS = {
+    "mol": parsing.molblock_refusal,
+    "sdf": parsing.molblock_refusal,
+    "cdxml": lambda text: parsing.cdxml_refusal(ElementTree.fromstring(text)),
+}
 
 
 def rings(graph: graphs.Graph) -> int:

@@ -82,8 +82,6 @@ def fuzzed(rng: random.Random) -> str:
 def check(text: str, task: Task | None) -> Query | Input | Fault:
     """Read a text as molecules, or as what a task takes of it, and return what was read."""
     answer = read_any(text, task=task) if task else read_query(text)
-    if isinstance(answer, Query):
-        assert answer.original == text
     if not isinstance(answer, Fault):
         assert canonical(answer.smiles) == answer.smiles
         return answer

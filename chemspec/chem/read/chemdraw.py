@@ -74,12 +74,9 @@ class Arrow:
 
     def _along(self, point: Point) -> tuple[float, float]:
         """Return how far along the arrow a point lies (0: tail, 1: head), and how far to its side, in arrow lengths."""
-        x, y = self.head[0] - self.tail[0], self.head[1] - self.tail[1]
-        length = x * x + y * y or 1.0
-        from_tail = point[0] - self.tail[0], point[1] - self.tail[1]
-        along = (from_tail[0] * x + from_tail[1] * y) / length
-        offset = abs(from_tail[1] * x - from_tail[0] * y) / length
-        return along, offset
+        tail = complex(*self.tail)
+        position = (complex(*point) - tail) / (complex(*self.head) - tail or 1)
+        return position.real, abs(position.imag)
 
     def role(self, point: Point) -> str:
         """Return what stands there: a reactant, a product, or between them an agent."""
@@ -122,12 +119,8 @@ class Drawing:
     members: dict[str, list[Item]] = field(default_factory=dict)  # of an object or group, by its id
     elements: dict[str, Element] = field(default_factory=dict)  # by id
 
-    @classmethod
-    def of(cls, root: Element) -> Drawing:
-        """Return the drawing in a file, by its root."""
-        drawing = cls(root)
-        drawing._walk(drawing.root, ())
-        return drawing
+    def __post_init__(self) -> None:
+        self._walk(self.root, ())
 
     def _walk(self, element: Element, groups: tuple[str, ...]) -> None:
         for child in element:
@@ -268,20 +261,19 @@ def text_of(element: Element) -> str:
     return "\n".join("".join(label.itertext()) for label in labels).strip()
 
 
-def alone(drawing: Drawing, fragments: Iterable[Item]) -> str:
-    """Return a file that holds only these fragments, not in groups, as RDKit reads it best."""
+def alone(drawing: Drawing, fragments: Iterable[Item]) -> Element:
+    """Return the root of a file that holds only these fragments, not in groups, as RDKit reads it best."""
     root = Element("CDXML", drawing.root.attrib)
-    page = ElementTree.SubElement(root, "page", id="1")
-    page.extend(deepcopy(fragment) for fragment in fragments)
-    return ElementTree.tostring(root, encoding="unicode")
+    ElementTree.SubElement(root, "page", id="1").extend(fragments)
+    return root
 
 
 def split_steps(root: Element, most: int) -> list[str]:
     """Return a file for each reaction step, at most `most`; the file itself if it has but one."""
-    count = len(Drawing.of(root).steps())
+    count = len(Drawing(root).steps())
     files = []
     for number in range(min(max(count, 1), most)):
-        drawing = Drawing.of(deepcopy(root))
+        drawing = Drawing(deepcopy(root))
         others = {id(step) for at, step in enumerate(drawing.steps()) if at != number}
         for scheme in [*drawing.root.iter("scheme")]:
             for step in [step for step in scheme if id(step) in others]:

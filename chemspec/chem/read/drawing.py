@@ -33,7 +33,7 @@ def read_cdxml(text: str) -> Molecules | Reaction | Fault:
     root = chemdraw.parse_cdxml(text)
     if isinstance(root, Fault):
         return root
-    drawing = chemdraw.Drawing.of(root)
+    drawing = chemdraw.Drawing(root)
     reaction = drawing.reaction()
     if isinstance(reaction, str):
         return Fault(reaction, *whole, "reaction")
@@ -66,35 +66,31 @@ def _left_out(items: Sequence[Element]) -> list[str]:
 def _molecules_of(drawing: chemdraw.Drawing, items: Sequence[Element], role: str) -> Molecules:
     """Return the molecules of objects with a role in a reaction, if any; what is no name over an arrow is left out."""
     fragments = [item for item in items if item.tag == "fragment"]
-    mols: list[Any] = []
-    new_notes: list[str] = []
+    texts = [chemdraw.text_of(item) for item in items if item.tag == "t"]
+    labels = [*filter(None, map(_lone_label, fragments))]
     drawn = [item for item in fragments if not _lone_label(item)]
     if refusal := parsing.cdxml_refusal(chemdraw.alone(drawing, drawn)) if drawn else "":
         raise RefusedError(refusal, "length")
-    for item in drawn:
-        mols += _molecules(drawing, item, new_notes)
-    named: list[Molecules] = []
+    parts: list[Any] = []
+    notes: list[str] = []
     rest: list[str] = []
-    for label in filter(None, map(_lone_label, fragments)):
-        named.append(read_label(label, rest))
-        if not named[-1].parts and role != "agent":
+    for item in drawn:
+        parts += _molecules(drawing, item, notes)
+    if role == "agent" or (role and not fragments):
+        labels += texts
+    else:
+        rest += [" ".join(text.split()) for text in texts]
+    for label in labels:
+        unread: list[str] = []
+        named = read_label(label, unread)
+        if role != "agent" and label and (unread or not named.parts):
             raise RefusedError(f"the label {label[:30]!r} stands for no single group of atoms; {DRAW}", "atom")
-    for text in (chemdraw.text_of(item) for item in items if item.tag == "t"):
-        words = " ".join(text.split())
-        if role == "agent":
-            named.append(read_label(text, rest))
-        elif fragments or not role:
-            rest.append(words)
-        else:
-            unread: list[str] = []
-            named.append(read_label(text, unread))
-            if words and (unread or not named[-1].parts):
-                raise RefusedError(f"the text {words[:30]!r} stands for no certain molecule; {DRAW}", "atom")
-    mols += [smiles for molecules in named for smiles in molecules.parts]
-    new_notes += [note for molecules in named for note in molecules.notes]
-    if not mols and not role:
+        parts += named.parts
+        notes += named.notes
+        rest += unread
+    if not parts and not role:
         raise RefusedError("there is no molecule here", "empty")
-    return Molecules(mols, (*dict.fromkeys(new_notes), *text_note(rest)))
+    return Molecules(parts, (*dict.fromkeys(notes), *text_note(rest)))
 
 
 _LIST = re.compile(r"\s*[;\n]\s*|,\s+|,$|\s+[+&]\s+|\s+(?:and|then|with|in)\s+|\s*→\s*")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import chemspec.chem as chem
 import chemspec.chem.names.lookup as lookup
 import chemspec.chem.names.reagents as reagents
 import chemspec.chem.names.spelling as spelling
-import chemspec.chem.read.inchi as inchi
 import chemspec.chem.read.respell as respell
+from chemspec.asset_files import read_asset_table
 from chemspec.chem import parsing
 from chemspec.chem.read.values import Molecules
 from chemspec.chem.smiles_syntax import Fault
@@ -24,9 +25,10 @@ MOST_SYSTEMATIC = 2  # names of a list that OPSIN is asked for; each takes secon
 JOINED = "read as a list"
 _DROPPED = "dropped, taken for a name"
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
-_SEPARATOR = re.compile(r"\s*;\s*|,(?:\s+|$)|\s+[+&|]\s+|\s*[\r\n]+\s*|;(?=InChI=)")
+_SEPARATOR = re.compile(r"\s*;\s*|,(?:\s+|$)|\s+[+&|]\s+|\s*[\r\n]+\s*")
 _BLANKS = re.compile(r"\s{2,}|[\r\t]")
 _IN_SOLVENT = re.compile(r"\s?\(([^()]{0,30}\sin\s[^()]{1,60})\)|\s?\((in\s[^()]{1,60})\)")  # LiAlH4 (1.0 M in THF)
+_GAP = re.compile(r"\s+")
 _LINE_BREAK = re.compile(r"\s*[\r\n]+\s*")
 _BULLET = re.compile(r"^(?:[-*+\u2022\u2013]|\d{1,2}[.)])\s+")
 _WORD = re.compile(r"\S+")
@@ -72,8 +74,10 @@ def read_flask(text: TracedText, is_target: bool) -> Molecules | Fault:
     extended = "|" not in text.chars or _CX.search(text.chars)  # between bars a CXSMILES extension, if anything
     if isinstance(single, Molecules) and not any(_DROPPED in note for note in single.notes) and extended:
         return single
+    if isinstance(single, Fault) and single.kind == "length":
+        return single
     if len(text.chars) > LONGEST_LIST:
-        return single if isinstance(single, Fault) else text.fault("this list is too long", "length")
+        return text.fault("this list is too long", "length")
     if named := lookup.look_up(text.chars):
         return Molecules([named.smiles], _meaning(text.chars.strip(), named), "name")
     if (joined := join_tokens(text)) is not None:
@@ -139,45 +143,35 @@ def _add_systematic(contents: Contents) -> bool:
 
 
 def _read_part(part: TracedText, is_target: bool) -> Contents:
-    part = _undressed(part)
-    if not part or part.chars.lower() in _FILLERS:
-        return Contents()
-    whole = _read_item(part)
-    if whole is not None:
-        return whole
-    matches = [*_WORD.finditer(part.chars)]
-    if len(matches) < 2:
-        return Contents(unread=[part])
-    words = [part[match.start() : match.end()] for match in matches]
-    return _read_words(part, words, [match.start() for match in matches], is_target)
-
-
-def _read_words(part: TracedText, words: Sequence[TracedText], starts: Sequence[int], is_target: bool) -> Contents:
     """Read words that may be names of several words, SMILES, conditions, or the title behind a SMILES."""
+    part = _undressed(part)
+    spans = [match.span() for match in _WORD.finditer(part.chars)]
+    words = [part[start:end] for start, end in spans]
+    if len(words) > MOST_WORDS and (whole := _read_item(part)) is not None:
+        return whole
     contents, position = Contents(), 0
     while position < len(words):
         if words[position].chars.lower().strip(".,") in _FILLERS:
             position += 1
             continue
         for end in range(min(len(words), position + MOST_WORDS), position, -1):
-            chunk = part[starts[position] : starts[end - 1] + len(words[end - 1].chars)]
+            chunk = part[spans[position][0] : spans[end - 1][1]]
             if (item := _read_item(_undressed(chunk))) is not None:
                 break
         else:
             item, end = Contents(unread=[words[position]]), position + 1
-        if position == 0 and is_target and item.smiles and not item.named and end < len(words):
-            rest = part[starts[end] :]
-            if not _holds_molecules(words[end:]):
-                return Contents(item.smiles, [*item.notes, _title_note(rest)])
+        behind = words[end:]
+        if is_target and not position and behind and item.smiles and not (item.named or _holds_molecules(behind)):
+            return Contents(item.smiles, [*item.notes, _title_note(part[spans[end][0] :])])
         contents.add(item)
         position = end
-    if not contents.smiles and contents.unread:
+    if not contents.unread:
+        return contents
+    if not contents.smiles:
         return Contents(notes=contents.notes, unread=[part])
-    first = contents.smiles and not contents.named and len(contents.smiles) == 1
-    if contents.unread and first and contents.unread[0].positions[0] > part.positions[0] and len(words) > 1:
-        rest = part[starts[1] :]
-        if not any(map(_looks_like_smiles, contents.unread)):
-            return Contents(contents.smiles, [*contents.notes, _title_note(rest)])
+    is_title = contents.unread[0].positions[0] > part.positions[0] and not any(map(_looks_like_smiles, contents.unread))
+    if is_title and len(contents.smiles) == 1 and not contents.named:
+        return Contents(contents.smiles, [*contents.notes, _title_note(part[spans[1][0] :])])
     return contents
 
 
@@ -207,9 +201,6 @@ def _title_note(rest: TracedText) -> str:
 def _read_item(item: TracedText) -> Contents | None:
     """Read one molecule, or several that are written as one word; None if it is none."""
     chars = item.chars
-    if " " not in chars and chars.startswith("InChI="):
-        read = inchi.read_one(chars)
-        return None if isinstance(read, Fault) else Contents([*read.parts], list(read.notes))
     plain = not any(char.isspace() for char in chars)
     if plain:
         smiles = read_smiles(item)
@@ -299,16 +290,17 @@ def _with_unread(text: TracedText, contents: Contents, single: Molecules | Fault
         return first.fault(f"{first.chars} may be {', '.join(isomers[:-1])} or {isomers[-1]}: name the one you mean")
     if not contents.smiles:
         fault = single if isinstance(single, Fault) else first.fault("this cannot be read")
-        hint = advice_on(text.chars.strip(), fault)
-        if hint.endswith(UNKNOWN_NAME):
+        advice = advice_on(text.chars.strip(), fault.kind)
+        if advice == UNKNOWN_NAME:
             return text.fault(UNKNOWN_NAME, fault.kind)
-        return Fault(fault.message + hint, fault.start, fault.end, fault.kind)
+        return replace(fault, message="; ".join(filter(None, (fault.message, advice))))
     if _looks_like_smiles(first) and (reason := chem.explain(first.chars)) is not None:
         return first.restore(reason)
-    hint = advice_on(first.chars, first.fault(""))
-    if hint.endswith(UNKNOWN_NAME):
+    advice = advice_on(first.chars)
+    if advice == UNKNOWN_NAME:
         return first.fault(f"{first.chars!r}: {UNKNOWN_NAME}")
-    return first.fault(f"{first.chars!r} is neither a SMILES nor a name in the built-in list{hint}")
+    neither = f"{first.chars!r} is neither a SMILES nor a name in the built-in list"
+    return first.fault("; ".join(filter(None, (neither, advice))))
 
 
 def _meaning(written: str, named: lookup.Named) -> tuple[str, ...]:
@@ -319,64 +311,44 @@ def _meaning(written: str, named: lookup.Named) -> tuple[str, ...]:
 _ATOM_TOKEN = r"(?:\[[^\[\]\s]*\]|Cl|Br|[BCNOPSFIbcnops*])"
 _LABEL_TOKEN = r"(?:%\d\d|%\(\d+\)|\d)"
 _MARK_TOKEN = r"(?:[-=#$:~/\\().]|->|<-|>>?)"
-_PIECE = re.compile(rf"(?:{_MARK_TOKEN}?{_ATOM_TOKEN}{_LABEL_TOKEN}*|{_MARK_TOKEN}|{_LABEL_TOKEN})")
-_TOKEN_CHARACTER = re.compile(r"[A-Za-z@+\-\[\]\d().=#]")
-FEWEST_TOKENS = 3  # pieces
+# Or a single character of an atom: C l, [ N a + ].
+_TOKEN = re.compile(rf"{_MARK_TOKEN}?{_ATOM_TOKEN}{_LABEL_TOKEN}*|{_MARK_TOKEN}|{_LABEL_TOKEN}|[A-Za-z@+\[\]]")
+FEWEST_TOKENS = 3
 TOKENS_JOINED = "blanks between the tokens removed"
 
 
 def join_tokens(text: TracedText) -> TracedText | None:
     """Return tokenised SMILES without its blanks; None if the text is none."""
-    pieces = text.chars.split()
-    if len(pieces) < FEWEST_TOKENS or not any(len(piece) == 1 for piece in pieces):
+    tokens = text.chars.split()
+    if len(tokens) < FEWEST_TOKENS or not all(map(_TOKEN.fullmatch, tokens)):
         return None
-    whole = all(_PIECE.fullmatch(piece) for piece in pieces)
-    # Split into single characters: C l, [ N a + ].
-    single = all(len(piece) == 1 or piece == ">>" for piece in pieces) and all(
-        _TOKEN_CHARACTER.fullmatch(piece) or piece in (">", ">>") for piece in pieces
-    )
-    atoms = sum(piece[0].isalpha() or piece[0] == "[" for piece in pieces)
-    if not (whole or single) or 2 * atoms < len(pieces) // 2 or set(pieces) <= {"+", "."}:
-        return None
+    atoms = sum(token[0].isalpha() or token[0] == "[" for token in tokens)
     # Molecules with blanks around the dots, such as C . O, are a list.
-    listed = all((piece == ".") == bool(number % 2) for number, piece in enumerate(pieces))
-    return None if listed or not any(re.fullmatch(_ATOM_TOKEN, piece) for piece in pieces) else text.without_blanks()
+    listed = all((token == ".") == bool(number % 2) for number, token in enumerate(tokens))
+    if listed or 2 * atoms < len(tokens) // 2 or min(map(len, tokens)) > 1:
+        return None
+    return text.substitute(_GAP, lambda _: "") if any(re.fullmatch(_ATOM_TOKEN, token) for token in tokens) else None
 
 
 LONGEST_ADVISED = 300  # characters of a text that is worth it
 UNKNOWN_NAME = "this name is not in the built-in list and not a simple systematic one: enter the SMILES"
-_RESIDUES = "Ala|Arg|Asn|Asp|Cys|Gln|Glu|Gly|His|Ile|Leu|Lys|Met|Phe|Pro|Ser|Thr|Trp|Tyr|Val|Aib|Orn|Nle|Nva"
-_PEPTIDE = re.compile(
-    rf"(?:(?:H|Ac|Boc|Fmoc|Cbz|Z|[DL])-)*\(?(?:[DL]-)?(?:{_RESIDUES})\)?(?:\([^()]*\))?(?:-(?:[DL]-)?(?:{_RESIDUES})(?:\([^()]*\))?)*(?:-[A-Za-z0-9]+)?"
-)
-_SEQUENCE = re.compile("[ACDEFGHIKLMNPQRSTVWY]{6,}")
-_HELM = re.compile(r"(?:PEPTIDE|RNA|CHEM|BLOB)\d+\{")
+_ADVICE = [(re.compile(row[0]), row[1]) for row in read_asset_table(Path(__file__).with_name("advice.tsv"))]
 
 
-def advice_on(text: str, fault: Fault) -> str:
-    """Return advice on a text that cannot be read; empty if there is none."""
-    if fault.kind in ("empty", "length", "reaction") or len(text) > LONGEST_ADVISED:
+def advice_on(text: str, kind: str = "other") -> str:
+    """Return advice on a text that cannot be read for a fault of this kind; empty if there is none."""
+    if kind in ("empty", "length", "reaction") or len(text) > LONGEST_ADVISED:
         return ""
-    if _HELM.match(text):
-        return "; this is HELM (a peptide or nucleic acid), enter its SMILES"
-    if _PEPTIDE.fullmatch(text) and re.search(rf"(?:{_RESIDUES})", text):
-        return "; this looks like a peptide in three-letter code, enter its SMILES"
-    if _SEQUENCE.fullmatch(text):
-        return "; perhaps this is the sequence of a peptide, enter its SMILES"
     bare = spelling.plain_name(re.sub(r"^\W*cas[^\d]*", "", text, flags=re.IGNORECASE)).strip("[]()")
     if re.fullmatch(r"\d{2,7}-\d\d-\d", bare):
         is_valid = reagents.is_cas(bare)
         reason = "this CAS number is not in the built-in list" if is_valid else "no CAS number has these digits"
-        return f"; {reason}: enter the SMILES"
-    if re.search(r"\[[A-Za-z@\d]*[A-Za-z@] (?:\d*)\]?", text):
-        return "; perhaps a plus sign became a blank in a link: write %2B for it, as in [N+]"
-    if re.search(r"@", text) and "[" not in text:
-        return "; perhaps the square brackets were lost, as in Markdown: [C@@H]"
-    if re.fullmatch(r"(?:[A-Z][a-z]?\d*){2,}", text) and re.search(r"H\d", text):
-        return "; a formula fits many molecules, enter the SMILES of the one you mean"
+        return f"{reason}: enter the SMILES"
+    if advice := next((words for pattern, words in _ADVICE if pattern.fullmatch(text)), ""):
+        return advice
     letters = re.sub(r"[bcnops]{4,}", "", text)
     if re.search(r"[a-z]{4}", letters) and re.fullmatch(r"[\w\s,()'\-\[\].:+\u2019\u2032\u00b7]+", text):
-        return f"; {UNKNOWN_NAME}"
-    if fault.kind == "atom" and re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{1,11}", text):
-        return "; as an abbreviation it is not in the built-in list"
+        return UNKNOWN_NAME
+    if kind == "atom" and re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{1,11}", text):
+        return "as an abbreviation it is not in the built-in list"
     return ""

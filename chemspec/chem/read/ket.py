@@ -4,7 +4,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import chemspec.chem.read.molfile as molfile
@@ -51,7 +51,7 @@ def read_ket(text: str) -> Molecules | Reaction | Fault:
 
 
 def _read(drawing: _Drawing, whole: tuple[int, int]) -> Molecules | Reaction | Fault:
-    if not drawing.blocks and not drawing.texts:
+    if not drawing.blocks and not (drawing.texts and drawing.arrows):
         raise RefusedError("this KET file holds no molecule; draw one first", "empty")
     if refusal := parsing.molblock_refusal(*(block for block, _ in drawing.blocks)):
         raise RefusedError(refusal, "length")
@@ -61,8 +61,8 @@ def _read(drawing: _Drawing, whole: tuple[int, int]) -> Molecules | Reaction | F
     notes = ["pictures in the drawing left out"] * bool(drawing.pictures)
     if not drawing.arrows:
         notes = [*text_note([" ".join(text.split()) for text, _ in drawing.texts]), *notes]
-        molecules = _molecules([block for block, _ in drawing.blocks], notes, whole)
-        return molecules or Fault("there is no molecule here", *whole, "empty")
+        read = _molecules([block for block, _ in drawing.blocks], whole)
+        return read if isinstance(read, Fault) else replace(read, notes=(*read.notes, *notes))
     arrow = drawing.arrows[0]
     named, rest = Molecules([]), list[str]()
     for text, box in drawing.texts:
@@ -73,26 +73,19 @@ def _read(drawing: _Drawing, whole: tuple[int, int]) -> Molecules | Reaction | F
             rest.append(" ".join(text.split()))
     sides: dict[str, Molecules | Fault] = {}
     for role in ("reactant", "product", "agent"):
-        side = _molecules([block for block, at in drawing.blocks if arrow.role(at) == role], [], whole)
-        if role == "agent" and named.parts and not isinstance(side, Fault):
-            drawn = side or Molecules([])
-            side = Molecules([*drawn.parts, *named.parts], drawn.notes + named.notes)
-        if side:
+        side = _molecules([block for block, at in drawing.blocks if arrow.role(at) == role], whole)
+        if role == "agent" and isinstance(side, Molecules):
+            side = Molecules([*side.parts, *named.parts], side.notes + named.notes)
+        if isinstance(side, Fault) or side.parts:
             sides[role] = side
     return Reaction(sides, (*filter(None, [arrow.note]), *text_note(rest), *notes), whole)
 
 
-def _molecules(blocks: Sequence[str], notes: Sequence[str], whole: tuple[int, int]) -> Molecules | Fault | None:
-    """Return the molecules of molfiles, if there are any."""
-    parts: list[Any] = []
-    all_notes: list[str] = []
-    for block in blocks:
-        read = molfile.read_molfile(molfile.split_lines(block))
-        if isinstance(read, Fault):  # its lines are not those of the file
-            return Fault(re.sub(r"^line \d+: ", "", read.message), *whole, read.kind)
-        parts += read.parts
-        all_notes += read.notes
-    return Molecules(parts, (*all_notes, *notes)) if parts else None
+def _molecules(blocks: Sequence[str], whole: tuple[int, int]) -> Molecules | Fault:
+    read = molfile.read_molfiles(map(molfile.split_lines, blocks))
+    if isinstance(read, Fault):  # its lines are not those of the file
+        return Fault(re.sub(r"^line \d+: ", "", read.message), *whole, read.kind)
+    return read
 
 
 def _read_drawing(document: Any) -> _Drawing:

@@ -5,14 +5,14 @@ compared with the lines of the file.
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 from rdkit import Chem, rdBase
 
 from chemspec.chem import parsing
-from chemspec.chem.query import bonds_of
+from chemspec.chem.query import describe_bad_atom
 from chemspec.chem.read.values import DRAW, Molecules
 from chemspec.chem.smiles_syntax import Fault, describe_character
 from chemspec.chem.trial import RDKIT_ERRORS
@@ -92,6 +92,19 @@ def read_molfile(lines: Sequence[NumberedLine]) -> Molecules | Fault:
             fault = fault or _chemistry(raw, rows) or Fault("RDKit cannot make a molecule of this", 0, 0, "other")
             return fault if fault.end else Fault(fault.message, *whole, fault.kind)
     return Molecules([mol], as_drawn(mol))
+
+
+def read_molfiles(blocks: Iterable[Sequence[NumberedLine]]) -> Molecules | Fault:
+    """Return the molecules of several molfiles together, or the first fault."""
+    parts: list[Any] = []
+    notes: list[str] = []
+    for block in blocks:
+        read = read_molfile(block)
+        if isinstance(read, Fault):
+            return read
+        parts += read.parts
+        notes += read.notes
+    return Molecules(parts, tuple(notes))
 
 
 def _parse(block: str, *, sanitize: bool = True) -> Any | None:
@@ -233,11 +246,8 @@ def _chemistry(raw: Any, lines: Sequence[NumberedLine]) -> Fault | None:
     for problem in Chem.DetectChemistryProblems(raw):
         if hasattr(problem, "GetAtomIdx"):
             index = problem.GetAtomIdx()
-            atom = raw.GetAtomWithIdx(index)
-            message = f"{atom.GetSymbol()} (atom {index + 1}) has {bonds_of(problem)}, more than it can form"
-            if problem.GetType() != "AtomValenceException":
-                message = f"{atom.GetSymbol()} (atom {index + 1}): {problem.Message()}"
-            return blame(lines[index], message, "valence") if index < len(lines) else None
+            message, kind = describe_bad_atom(problem, f"{raw.GetAtomWithIdx(index).GetSymbol()} (atom {index + 1})")
+            return blame(lines[index], message, kind) if index < len(lines) else None
         if problem.GetType() == "KekulizeException":
             indices = [index + 1 for index in problem.GetAtomIndices()]
             message = f"no pattern of single and double bonds fits the aromatic atoms {indices}"

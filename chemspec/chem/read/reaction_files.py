@@ -92,14 +92,7 @@ def _side(blocks: Sequence[Sequence[NumberedLine]], whole: tuple[int, int]) -> M
     # RDKit would take as long for many molecules of some rings as for one of many.
     if refusal := parsing.molblock_refusal(*map(molfile.block_of, blocks)):
         return Fault(refusal, *whole, "length")
-    molecules: list[Molecules] = []
-    for block in blocks:
-        read = molfile.read_molfile(block)
-        if isinstance(read, Fault):
-            return read
-        molecules.append(read)
-    notes = tuple(note for read in molecules for note in read.notes)
-    return Molecules([mol for read in molecules for mol in read.parts], notes)
+    return molfile.read_molfiles(blocks)
 
 
 Blocks = dict[str, list[Sequence[NumberedLine]]]

@@ -17,7 +17,7 @@ from chemspec.asset_files import read_asset_table
 from chemspec.chem import salts
 from chemspec.chem.read.respell import respell
 from chemspec.chem.read.typed import lost, read_typed
-from chemspec.chem.read.values import EXPORT, Input, Molecules, Reaction, side_note
+from chemspec.chem.read.values import EXPORT, OTHER_SIDE, Input, Molecules, Reaction, side_note
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.trial import RDKIT_ERRORS
 from chemspec.chem.weapons_convention import refusal
@@ -138,7 +138,7 @@ def _read_any(text: str | bytes, task: Task, max_chars: int) -> Input | Fault:
         return decoded
     file_format = recognise(decoded)
     whole = TASKS.lookup(task).whole
-    read = file_format.read(decoded) if file_format else read_typed(decoded, task, max_chars)
+    read = file_format.read(decoded) if file_format else read_typed(decoded, task)
     kind = file_format.name if file_format else "reaction SMILES"
     if isinstance(read, Fault):
         return read
@@ -152,7 +152,11 @@ def _read_any(text: str | bytes, task: Task, max_chars: int) -> Input | Fault:
     query, other = (target, flask) if task == "retro" else (flask, target)
     if isinstance(query, Fault):
         return query
-    return replace(query, notes=(*read.notes, side_note(task), *query.notes)).with_other_side(other)
+    notes = (*read.notes, side_note(task), *query.notes)
+    if isinstance(other, Input):
+        return replace(query, notes=notes, other=other.ordered)
+    is_missing = other.kind == "reaction"
+    return replace(query, notes=notes if is_missing else (*notes, f"{OTHER_SIDE}: {other.message}"))
 
 
 def _side(reaction: Reaction, roles: Sequence[str], kind: str, max_chars: int) -> Input | Fault:

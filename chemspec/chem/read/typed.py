@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 
 import chemspec.chem as chem
 import chemspec.chem.read.inchi as inchi
-import chemspec.chem.read.respell as respell
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.query import ARROW_HEAD
 from chemspec.chem.read.flask import TOKENS_JOINED, join_tokens, read_flask
@@ -83,7 +82,6 @@ def _is_no_dative_bond(chars: str) -> bool:
 
 
 LONGEST = 20 * chem.LONGEST  # characters of a text: room for maps, names and the sides of a reaction
-_CLEAN = re.compile(r"[!#-%(-;=?-_a-~]+")  # ASCII without blanks, quotation marks, arrows and &
 _ENTITY = re.compile(r"&(?:#\d{1,6}|#x[0-9a-fA-F]{1,5}|[A-Za-z]{2,8});")
 _ESCAPED = re.compile(r"%3[eE]")
 _LABEL = re.compile(
@@ -94,15 +92,9 @@ _LABEL = re.compile(
 )
 
 
-def read_typed(text: str, task: Task, max_chars: int) -> Molecules | Reaction | Fault:
+def read_typed(text: str, task: Task) -> Molecules | Reaction | Fault:
     """Read a typed text; where the task is about whole reactions, it must be one."""
     whole = TASKS.lookup(task).whole
-    if _CLEAN.fullmatch(text) and not whole and not text.startswith(("1S/", "InChI=")):
-        query = chem.read_query(text, max_chars=max_chars)
-        if isinstance(query, chem.Query) and respell.replace_abbreviations(text)[0] == text:
-            return Molecules([query.typed], query.notes, "SMILES", query=query)
-        if isinstance(query, Fault) and query.kind == "length":
-            return query
     if len(text) > LONGEST:
         return Fault(f"{len(text)} characters are too many; the limit is {LONGEST}", LONGEST, len(text), "length")
     traced, notes = _plain(TracedText.of(text))
@@ -120,11 +112,11 @@ def read_typed(text: str, task: Task, max_chars: int) -> Molecules | Reaction | 
         return Reaction(read, (*notes, *sides.notes), sides.arrow.span)
     if whole:
         return Fault(chem.NO_REACTION, 0, len(text), "reaction")
-    flask = _read(traced, task == "retro")
-    if isinstance(flask, Fault):
+    flask = read_flask(traced, task == "retro")
+    if isinstance(flask, Fault) or traced.chars == text:
         return flask
     kind = "InChI" if has_inchi and flask.kind == "SMILES" else flask.kind
-    return replace(flask, kind=kind, notes=(*notes, *flask.notes))
+    return replace(flask, kind=kind, notes=(*notes, *flask.notes), span=traced.span)
 
 
 def _read(text: TracedText, is_target: bool) -> Molecules | Fault:

@@ -1,7 +1,7 @@
 """What readers return: the molecules of a text, or of each side of a reaction, and the query made of them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import chemspec.chem as chem
@@ -40,14 +40,6 @@ class Input:
             return self.ordered.replace(chem.ARROW, f">{self.agents}>")
         sides = (self.other, self.ordered) if side_note("retro") in self.notes else (self.ordered, self.other)
         return ">>".join(sides) if self.other else ""
-
-    def with_other_side(self, other: "Input | Fault") -> "Input":
-        """Return the query with the other side of its reaction, or a note why that cannot be read."""
-        if isinstance(other, Input):
-            return replace(self, other=other.ordered)
-        if other.kind == "reaction":  # there is none
-            return self
-        return replace(self, notes=(*self.notes, f"{OTHER_SIDE}: {other.message}"))
 
 
 @dataclass(frozen=True)
