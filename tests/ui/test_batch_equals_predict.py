@@ -72,7 +72,7 @@ def test_a_job_says_what_the_cards_say(task: Task, tmp_path: Path, monkeypatch: 
         row = table[number]
         assert all(note in row["message"] for note in read.notes)
         assert row["warning"].startswith(doubt_warning(task, asked.smiles, result, cards))
-        assert bool(read.other) == ("The model agrees: the product is its first answer" in row["warning"])
+        assert bool(read.other) == ("The model agrees: the product is its first prediction" in row["warning"])
         for card in cards:
             shown, record = details.card_header(asked, card), details.answer_record(card)
             cells = {name: row[f"{name}_{card.rank}"] for name in rows.ANSWER}
