@@ -52,7 +52,7 @@ class QueryList(list[str]):
 def read_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = ignore) -> QueryList:
     """Return the query texts of a file, one per row; see `stream_queries`."""
     names, *rows = _stream_rows(path, column, task, note)
-    return QueryList((row[0] for row in rows), names, [row[1:] for row in rows])
+    return QueryList((row[0] for row in rows), names, [row[1:] for row in rows] if names else ())
 
 
 def read_given_texts(

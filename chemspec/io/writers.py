@@ -284,7 +284,7 @@ def _resume_file(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -
 
 
 def _write_header(journal: Path, stamp: Mapping[str, Any]) -> None:
-    journal.write_text(csv_row(csv_header(stamp)) if journal.suffix.lower() == ".csv" else "", "utf-8")
+    journal.write_bytes(csv_row(csv_header(stamp)).encode() if journal.suffix.lower() == ".csv" else b"")
 
 
 def check_same_settings(stored: dict[str, Any], requested: dict[str, Any], where: Path) -> None:
