@@ -174,7 +174,7 @@ def cluster(kills: int, random: Random, home: Path, killed: Callable[..., bool])
     import pyarrow
     from pyarrow import parquet
 
-    from chemspec.cluster.job import _predict_shards
+    from chemspec.cluster.job import JobReport, _predict_shards
     from chemspec.cluster.shards import ShardFolder, cut_into_shards
 
     pyarrow.set_cpu_count(1)
@@ -183,7 +183,8 @@ def cluster(kills: int, random: Random, home: Path, killed: Callable[..., bool])
 
     def work(out: Path) -> None:
         with ShardFolder(out, manifest) as folder:
-            _predict_shards(cut_into_shards(queries, 10), Here(), folder, lambda *_: None, lambda _: None)  # type: ignore[arg-type]
+            pieces, report = cut_into_shards(queries, 10), JobReport("test")
+            _predict_shards(pieces, Here(), folder, report, lambda *_: None, lambda _: None)  # type: ignore[arg-type]
 
     done = number = 0
     while done < kills:
