@@ -68,7 +68,8 @@ def load(name: str | Path, **options: Any) -> Engine:
     """Load a model; returns an engine, which is immutable and thread-safe.
 
     Args:
-        name: an installed model ("retro", "forward"), a model folder, or the id of a downloaded Hugging Face model.
+        name: an installed model ("retro", "forward"), a model folder, a checkpoint of another program, or the id of a
+            downloaded Hugging Face model.
         options: options of `Engine.load`: device, dtype, threads, runtime, task, template, vocab.
 
     Raises:

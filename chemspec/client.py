@@ -144,10 +144,10 @@ class Client:
 
         Args:
             queries: SMILES, one or several; many are sent in several requests.
-            options: `task`, "forward" (products) or "retro" (precursors); `model`, a name, if the service has several
-                for a task; `n`, the number of predictions, and other fields of `chemspec.DecodeSettings` but
-                `batch_size` and `record`; `exact`; `timeout` in seconds; `within`: seconds for each query, in which the
-                widest exact beam up to `n` is searched.
+            options: `task`, "forward" (products), "retro" (precursors) or "reagents"; `model`, a name, if the service
+                has several for a task; `n`, the number of predictions, and other fields of `chemspec.DecodeSettings`
+                but `batch_size` and `record`; `exact`; `timeout` in seconds; `within`: seconds for each query, in which
+                the widest exact beam up to `n` is searched.
 
         Returns:
             One result for a string, a list in the order of the queries for a sequence.

@@ -24,7 +24,7 @@ class Limits:
         batch_size: maximum number of queries in a batch, including SMILES variants.
         queue: maximum number of waiting queries; further requests get status 429.
         each: maximum number of waiting queries per client, which is a key or, without keys, an address; 0: half of the
-            queue.
+            queue, or the queries of a request if these are more.
         queries: maximum number of queries in a request.
         answers: maximum number of predictions for a query.
         body: maximum number of bytes in a request.

@@ -113,9 +113,10 @@ class Service:
         return replace(chosen, batch_size=self.limits.batch_size)
 
     async def submit(self, search: Search, queries: Sequence[str]) -> list[Job]:
-        """Prepare queries and queue the valid ones; the results of others, and of late ones, are set immediately.
+        """Prepare queries and queue the valid ones; the results of invalid ones are set immediately.
 
-        Raises RefusedError if there are too many in this request or in the queue, or the service is stopping.
+        Queries that there is no time to read are not queued; `results` fails them. Raises RefusedError if there are too
+        many in this request or in the queue, or the service is stopping.
         """
         assert self._scheduler is not None
         if self.stopping:
@@ -127,12 +128,13 @@ class Service:
             raise RefusedError(413, "too_many_queries", message)
         prepared = await asyncio.to_thread(_prepare, search, queries)  # some take a second
         future = asyncio.get_running_loop().create_future
-        jobs = [Job(search, ready, future(), client=CLIENT.get()) for ready in prepared]
+        unread = map(PreparedQuery, queries[len(prepared) :])
+        jobs = [Job(search, ready, future(), client=CLIENT.get()) for ready in (*prepared, *unread)]
         refusals = [job.ready.refusal for job in jobs if job.ready.refusal is not None]
         for job in jobs:
             if job.ready.refusal is not None:
                 job.result.set_result(job.ready.refusal)
-        self._scheduler.submit([job for job in jobs if job.ready.refusal is None])
+        self._scheduler.submit([job for job in jobs[: len(prepared)] if job.ready.refusal is None])
         self.metrics.count_results(search.model, refusals)
         return jobs
 
@@ -184,9 +186,5 @@ def _late_result(job: Job) -> DecodeResult:
 
 
 def _prepare(search: Search, queries: Sequence[str]) -> list[PreparedQuery]:
-    """Prepare queries; those that are not begun before the deadline fail, since a query may take half a second."""
-
-    def late(query: str) -> PreparedQuery:
-        return PreparedQuery(query, refusal=DecodeResult(query, "failed", search.deadline.message))
-
-    return [search.engine.prepare(query) if search.deadline.left else late(query) for query in queries]
+    """Prepare queries until the deadline, since a query may take half a second."""
+    return [search.engine.prepare(query) for query in queries if search.deadline.left]

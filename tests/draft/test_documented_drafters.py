@@ -29,7 +29,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path / "models"))
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.delitem(sys.modules, "my_drafter", raising=False)
+    for name in ("my_drafter", "second_start"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
     return tmp_path
 
 
@@ -44,8 +45,13 @@ def test_the_documented_commands_run(folder: Path) -> None:
         assert result.exit_code == 0, result.output
 
 
-def test_the_documented_program_runs(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (program,) = [block for block in BLOCKS if "import chemspec\nfrom my_drafter" in block]
-    with scope_of(DRAFTERS):
+@pytest.mark.parametrize(
+    ("plug_in", "output"), [("my_drafter", r"\d+ passes, \d+ tokens accepted"), ("second_start", r"\[True\]")]
+)
+def test_the_documented_program_runs(
+    folder: Path, capsys: pytest.CaptureFixture[str], plug_in: str, output: str
+) -> None:
+    (program,) = [block for block in BLOCKS if block.startswith("import chemspec") and f"from {plug_in}" in block]
+    with scope_of(DRAFTERS), scope_of(DECODERS):
         exec(program, {})
-    assert re.fullmatch(r"\d+ passes, \d+ tokens accepted\n", capsys.readouterr().out)
+    assert re.fullmatch(output + "\n", capsys.readouterr().out)

@@ -142,6 +142,10 @@ def test_reading_queries_ends_at_the_deadline_too(engines: dict[str, Engine]) ->
     slow = SlowReader(engines["retro"])
     with serving({"retro": slow}) as service:
         status, document, _ = service.send("POST", "/v1/predict", {**ASK, "queries": ["CC("] * 200, "timeout": 0.5})
+        # The time is over before the first query is read.
+        assert service.send("POST", "/v1/predict", {**ASK, "timeout": 1e-9})[0] == 504
+        (widest,) = service.send("POST", "/v1/predict", {**ASK, "within": 1e-9})[1]["results"]
+        assert (widest["status"], widest["within"]["width"]) == ("failed", 0)
     assert status == 200 and slow.read <= 10
     assert [one["status"] for one in document["results"]] == ["invalid"] * slow.read + ["failed"] * (200 - slow.read)
     assert "no result within 0.5 s" in document["results"][-1]["message"]
