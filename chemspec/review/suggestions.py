@@ -137,13 +137,16 @@ class Suggestion:
 
         An ester by Mitsunobu and one by sulfuric acid are the same change.
         """
-        origin = set(self.step.origin) if self.step and self.task == "forward" else set()
-        molecules = [*atoms_by_molecule(self.query)] if origin else []
-        givers = [part for part, atoms in molecules if atoms & origin]
-        if self.step is None or len(givers) == len(molecules):
+        if self.step is None or not self.givers or len(self.givers) == len(self.query.split(".")):
             return True
-        change = strategy_of_step(".".join((*givers, reagents)), self.best.canonical)
+        change = strategy_of_step(".".join((*self.givers, reagents)), self.best.canonical)
         return change is not None and change.name == self.step.name
+
+    @cached_property
+    def givers(self) -> tuple[str, ...]:
+        """The molecules of a flask that contribute atoms to the product; empty for a retro question."""
+        origin = set(self.step.origin) if self.step and self.task == "forward" else set()
+        return tuple(part for part, atoms in atoms_by_molecule(self.query) if atoms & origin)
 
     @cached_property
     def problems(self) -> tuple[str, ...]:
@@ -302,8 +305,13 @@ def _atom_sources(task: Task, left: str, change: Strategy | None, sources: set[s
 
 
 def recorded_rank(shown: Sequence[Suggestion]) -> int | None:
-    """Return the rank of the first prediction that a patent records for this very query; None without one."""
-    return next((item.rank for item in shown if item.precedents and item.precedents.same), None)
+    """Return the rank of the first prediction that a patent records for this very query; None without one.
+
+    A patent without a molecule that the first product contains is about another flask.
+    """
+    givers = set(shown[0].givers) if shown else set()
+    records = [(item.rank, item.precedents.same) for item in shown if item.precedents and item.precedents.same]
+    return next((rank for rank, same in records if givers <= {*f"{same.reactants}.{same.reagents}".split(".")}), None)
 
 
 def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[Suggestion]) -> str:
