@@ -394,6 +394,7 @@ def test_a_question_is_decoded_once_and_each_idea_checked_once_or_with_reagents(
     assert len(set(checked)) == len(checked) <= 3 * reviewing.MAX_CHECKED
     assert len(set(helped)) == len(helped) <= reviewing.MAX_CHECKED
     assert bool(checked) == (task == "retro")
+    assert any("the likeliest 8 cards are checked" in one.value for one in page.caption) == (task == "retro")
     before = len(checked), len(helped)
     page.run()
     assert len(asked) == 2 and (len(checked), len(helped)) == before
