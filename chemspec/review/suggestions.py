@@ -81,7 +81,9 @@ class Suggestion:
         leaving = self.step.leaving if self.step else ""
         ring = self.step is not None and str(self.step.key[0]).startswith("ring")  # which loses several groups at once
         words = dict.fromkeys(
-            step.leaving for _, step in self.alternatives if step and not ring and step.leaving not in ("", leaving)
+            step.leaving
+            for _, step in self.alternatives
+            if step and not ring and step.leaving not in ("", leaving) and step.leaving not in step.name.split()
         )
         count = len(self.alternatives)
         return f"also as {', '.join(list(words)[:3])}" if words else f"{count} similar answer{'s' * (count > 1)}"
@@ -166,7 +168,7 @@ def format_percent(p: float) -> str:
 
 def describe_patents(sources: Iterable[str], close: int) -> str:
     """Return the patents of the nearest precedents; without `close` ones they are "of this kind" only."""
-    text = "; ".join(filter(None, sources))
+    text = "; ".join(dict.fromkeys(filter(None, sources)))
     return text if close or not text else f"of this kind: {text}"
 
 
