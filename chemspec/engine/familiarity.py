@@ -45,9 +45,9 @@ class Familiarity:
     def unfamiliarity_notes(self, tokens: Sequence[str], likeness: float | None) -> tuple[str, ...]:
         """Return notes on differences from the training data."""
         rare = [token for token in dict.fromkeys(tokens) if token in self.rare]
-        seen = {token: f"in {self.rare[token]} queries" if self.rare[token] else "in no query" for token in rare}
-        rare_tokens = [f"{WORDS.get(token, token)} ({seen[token]})" for token in rare]
+        rare_tokens = [f"{WORDS.get(token, token)} (in {self.rare[token] or 'no'} training queries)" for token in rare]
         parts = [f"it has {', '.join(rare_tokens)}"] if rare_tokens else []
+        parts += ["for a salt, ask for its acid or base alone"] * ("." in rare)
         if len(tokens) > self.longest:
             parts.append(f"it is longer ({len(tokens)} tokens) than 99 % of it ({self.longest})")
         if likeness is not None and likeness < self.unlike:

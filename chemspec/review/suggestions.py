@@ -81,7 +81,9 @@ class Suggestion:
         leaving = self.step.leaving if self.step else ""
         ring = self.step is not None and str(self.step.key[0]).startswith("ring")  # which loses several groups at once
         words = dict.fromkeys(
-            step.leaving for _, step in self.alternatives if step and not ring and step.leaving not in ("", leaving)
+            step.leaving
+            for _, step in self.alternatives
+            if step and not ring and step.leaving not in ("", leaving) and step.leaving not in step.name.split()
         )
         count = len(self.alternatives)
         return f"also as {', '.join(list(words)[:3])}" if words else f"{count} similar answer{'s' * (count > 1)}"
@@ -137,13 +139,16 @@ class Suggestion:
 
         An ester by Mitsunobu and one by sulfuric acid are the same change.
         """
-        origin = set(self.step.origin) if self.step and self.task == "forward" else set()
-        molecules = [*atoms_by_molecule(self.query)] if origin else []
-        givers = [part for part, atoms in molecules if atoms & origin]
-        if self.step is None or len(givers) == len(molecules):
+        if self.step is None or not self.givers or len(self.givers) == len(self.query.split(".")):
             return True
-        change = strategy_of_step(".".join((*givers, reagents)), self.best.canonical)
+        change = strategy_of_step(".".join((*self.givers, reagents)), self.best.canonical)
         return change is not None and change.name == self.step.name
+
+    @cached_property
+    def givers(self) -> tuple[str, ...]:
+        """The molecules of a flask that contribute atoms to the product; empty for a retro question."""
+        origin = set(self.step.origin) if self.step and self.task == "forward" else set()
+        return tuple(part for part, atoms in atoms_by_molecule(self.query) if atoms & origin)
 
     @cached_property
     def problems(self) -> tuple[str, ...]:
@@ -163,7 +168,7 @@ def format_percent(p: float) -> str:
 
 def describe_patents(sources: Iterable[str], close: int) -> str:
     """Return the patents of the nearest precedents; without `close` ones they are "of this kind" only."""
-    text = "; ".join(filter(None, sources))
+    text = "; ".join(dict.fromkeys(filter(None, sources)))
     return text if close or not text else f"of this kind: {text}"
 
 
@@ -302,8 +307,13 @@ def _atom_sources(task: Task, left: str, change: Strategy | None, sources: set[s
 
 
 def recorded_rank(shown: Sequence[Suggestion]) -> int | None:
-    """Return the rank of the first prediction that a patent records for this very query; None without one."""
-    return next((item.rank for item in shown if item.precedents and item.precedents.same), None)
+    """Return the rank of the first prediction that a patent records for this very query; None without one.
+
+    A patent without a molecule that the first product contains is about another flask.
+    """
+    givers = set(shown[0].givers) if shown else set()
+    records = [(item.rank, item.precedents.same) for item in shown if item.precedents and item.precedents.same]
+    return next((rank for rank, same in records if givers <= {*f"{same.reactants}.{same.reagents}".split(".")}), None)
 
 
 def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[Suggestion]) -> str:

@@ -33,11 +33,11 @@ def test_likeness_is_the_greatest_tanimoto_similarity(smiles: str, count: int) -
 def test_what_is_unlike_is_said_in_words() -> None:
     assert SEEN.unfamiliarity_notes(["C"] * 9, 0.3) == ()
     (told,) = SEEN.unfamiliarity_notes(["C"] * 8 + ["[Si]", "[Si]"], 0.25)
-    assert "[Si] (in 3 queries)" in told and "10 tokens" in told and "25% alike" in told
+    assert "[Si] (in 3 training queries)" in told and "10 tokens" in told and "25% alike" in told
     assert SEEN.unfamiliarity_notes(["C"], None) == ()
     salts = replace(SEEN, rare={".": 0, "[Na+]": 2})
     (told,) = salts.unfamiliarity_notes(["[Na+]", ".", "[Na+]", ".", "C"], None)
-    assert told.endswith("it has [Na+] (in 2 queries), several molecules (in no query)")
+    assert "it has [Na+] (in 2 training queries), several molecules (in no training queries); for a salt" in told
 
 
 def test_an_engine_notes_what_is_unlike(tmp_path: Path) -> None:
@@ -48,7 +48,7 @@ def test_an_engine_notes_what_is_unlike(tmp_path: Path) -> None:
     Familiarity(engine.digest, {"O": 2}, 400, 0.999, "").save(folder)
     engine = Engine.load(folder, threads=1)
     after = engine.predict("CCCCO", how)
-    assert any("O (in 2 queries)" in note and "alike" in note for note in after.notes)
+    assert any("O (in 2 training queries)" in note and "alike" in note for note in after.notes)
     assert not any("queries" in note for note in before.notes)
     assert after.hypotheses == before.hypotheses
     replace(engine.familiarity or SEEN, digest="other").save(folder)

@@ -137,11 +137,15 @@ def test_a_product_of_several_double_bonds_lists_them_in_one_order() -> None:
     assert sorted(words[0].split(",")) == ["?", "E"] and words[1] == words[0].replace("E", "Z")
 
 
-def suggestion(rank: int, *, same: object = None, known: bool = True) -> Any:
-    return SimpleNamespace(rank=rank, precedents=SimpleNamespace(same=same) if known else None)
+def suggestion(rank: int, *, same: str = "", known: bool = True, givers: tuple[str, ...] = ()) -> Any:
+    record = SimpleNamespace(reactants=same, reagents="CO.[BH4-].[Na+]") if same else None
+    return SimpleNamespace(rank=rank, precedents=SimpleNamespace(same=record) if known else None, givers=givers)
 
 
 def test_the_first_recorded_prediction_is_named() -> None:
     assert recorded_rank([]) is None
     assert recorded_rank([suggestion(1, known=False), suggestion(2)]) is None
-    assert recorded_rank([suggestion(1), suggestion(2, same="US1"), suggestion(3, same="US2")]) == 2
+    assert recorded_rank([suggestion(1), suggestion(2, same="CC=O"), suggestion(3, same="CC")]) == 2
+    amination = suggestion(1, givers=("CC=O", "CN"))  # the patent reduces the aldehyde without the amine
+    assert recorded_rank([amination, suggestion(2, same="CC=O")]) is None
+    assert recorded_rank([amination, suggestion(2, same="CC=O.CN")]) == 2

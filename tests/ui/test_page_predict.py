@@ -103,10 +103,19 @@ def test_answers_that_are_one_idea_share_a_card() -> None:
     assert found[0].probability == pytest.approx(2 * found[1].best.probability)
 
 
-def test_similar_answers_of_a_ring_synthesis_are_only_counted() -> None:
-    answers = ["CC(=O)CC(C)=O.NNc1ccccc1", "CC#CC(C)=O.NNc1ccccc1"]
-    (card,) = suggestions.group_answers("retro", "Cc1cc(C)n(-c2ccccc2)n1", result(*map(canonical, answers)))
-    assert (card.name, card.also) == ("Pyrazole synthesis", "1 similar answer")
+@pytest.mark.parametrize(
+    ("target", "answers", "name"),
+    [
+        ("Cc1cc(C)n(-c2ccccc2)n1", ["CC(=O)CC(C)=O.NNc1ccccc1", "CC#CC(C)=O.NNc1ccccc1"], "Pyrazole synthesis"),
+        ("ClCCc1ccccc1", ["O=S(Cl)Cl.OCCc1ccccc1", "Cl.OCCc1ccccc1"], "Halide from an alcohol"),
+    ],
+)
+def test_similar_answers_are_only_counted_where_their_groups_say_nothing(
+    target: str, answers: list[str], name: str
+) -> None:
+    (card,) = suggestions.group_answers("retro", target, result(*map(canonical, answers)))
+    assert (card.name, card.also) == (name, "1 similar answer")
+    assert suggestions.describe_patents(("US1", "", "US2", "US1"), 3) == "US1; US2"
 
 
 @pytest.mark.parametrize(("task", "query", "answer", "problem"), table("ui/isotope_labels"))
@@ -394,6 +403,7 @@ def test_a_question_is_decoded_once_and_each_idea_checked_once_or_with_reagents(
     assert len(set(checked)) == len(checked) <= 3 * reviewing.MAX_CHECKED
     assert len(set(helped)) == len(helped) <= reviewing.MAX_CHECKED
     assert bool(checked) == (task == "retro")
+    assert any("the likeliest 8 cards are checked" in one.value for one in page.caption) == (task == "retro")
     before = len(checked), len(helped)
     page.run()
     assert len(asked) == 2 and (len(checked), len(helped)) == before

@@ -68,7 +68,7 @@ def show_plan(plan: Plan, models: Expander) -> None:
     else:
         _show_groups(titled, models)
     st.caption(
-        "Percent at a step: how often predictions with this score were the recorded route, no yield. "
+        "Percent at a step: how often predictions with this score were the recorded route, not a yield. "
         "Ranked by the product of these, reduced to a tenth where the forward model, with and without reagents, "
         "predicts another product. Conditions are those of the nearest patent reactions, else those that confirmed the "
         "step, else proposed by a model. The address of this page holds the target and your constraints. "

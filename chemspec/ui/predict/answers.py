@@ -46,8 +46,9 @@ FOOTNOTE = {
     "Shaded: atoms that change; bold: bonds that are made; both are inferred by comparing structures.",
     "retro": "Percentages: how often predictions with this score matched the recorded patent route, all similar "
     "answers of the card (under More) together; other routes may work equally well. ✓ or ⚠: whether the forward model "
-    "predicts the target from these precursors, with or without reagents; unconfirmed answers are ranked as if five "
-    "times less likely. Class, shading and bold bonds are inferred by comparing structures.",
+    f"predicts the target from these precursors, with or without reagents; the likeliest {MAX_CHECKED} cards are "
+    "checked, and unconfirmed answers are ranked as if five times less likely. "
+    "Class, shading and bold bonds are inferred by comparing structures.",
 }
 SITE = "#56B4E9"  # behind the atoms that get the new bond
 SCALE = 1.35  # of the drawing with percentages, so that its numbers are as large as the text next to it
