@@ -1,4 +1,4 @@
-"""What the page Learn says is what the code counts."""
+"""What the page How it works says is what the code counts."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The page Learn."""
+"""The page How it works."""
