@@ -19,7 +19,7 @@ from chemspec.cli.__main__ import app
 from chemspec.engine.engine import installed_models
 from chemspec.model.checkpoint import read_config
 from chemspec.plugins import DECODERS, DRAFTERS
-from chemspec.settings import preset_config
+from chemspec.settings import TrainSettings, preset_config
 from chemspec.ui.common import nav
 
 DOCS = ROOT / "assets" / "docs"
@@ -177,7 +177,9 @@ def test_the_presets_named_for_going_on_from_a_shipped_model_have_its_size(prese
     ]
     assert sorted(same_size) == models
     named = " and ".join(f"`{name}`" for name in models)
-    assert f"`{preset}` for {named}" in " ".join((ROOT / "assets/docs/models.md").read_text().split())
+    guide = " ".join((ROOT / "assets/docs/models.md").read_text().split())
+    assert f"`{preset}` for {named}" in guide
+    assert f"takes {TrainSettings.steps:,} steps of {TrainSettings.tokens:,} tokens" in guide
 
 
 def words_marked_in(page: str) -> str:

@@ -93,11 +93,11 @@ def plan_routes(
             result = plan(target, expander, can_buy, settings, lambda now: progress(now.expansions, most))
         all_listed = outputs or console.answers.quiet  # finding the precedents of a step takes 18 ms
         evidence = routes.find_evidence(result.routes if all_listed else result.routes[:MAX_SHOWN], index)
-        _print_plan(target, result, evidence)
         plans.append((result, evidence))
-        for output in outputs:  # after each target, so that an interruption costs one target only
+        for output in outputs:  # after each target: an interruption, or `head` closing the pipe, costs one at most
             output.add(result, evidence)
             output.write(as_list=len(queries) > 1)
+        _print_plan(target, result, evidence)
         if result.interrupted:
             break
     for output in outputs:

@@ -84,9 +84,7 @@ def race_decoders(
         terminal.play_lanes(console.answers, lanes)
         console.print_line("")
     statistics, conclusion = timing.race_statistics(rounds), timing.race_conclusion(rounds, terminal=True)
-    console.print_table(tables.terminal(COLUMNS, statistics))
-    console.print_sentence(conclusion)
-    if replay.out:
+    if replay.out:  # first, as a reader such as `head` may close the pipe
         from chemspec.replay import picture
 
         title = f"{engine.name}: standard and speculative decoding"
@@ -94,4 +92,6 @@ def race_decoders(
         drawn = picture.build_picture(lanes, title=title, **texts, dark=replay.dark)
         replay.out.write_bytes(picture.replay_bytes(drawn, replay.out.suffix.lower()[1:]))
         console.print_note(str(replay.out))
+    console.print_table(tables.terminal(COLUMNS, statistics))
+    console.print_sentence(conclusion)
     return {"model": engine.name, "query": smiles, "identical": timing.compare_answers(rounds), "lanes": statistics}

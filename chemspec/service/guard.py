@@ -67,7 +67,7 @@ class Guard:
     async def _check_and_forward(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._keys and scope["path"] not in OPEN and not self._has_valid_key(scope):
             self._service.metrics.refused.labels("key").inc()
-            message = "this service needs an API key: send the header X-API-Key, or Authorization: Bearer KEY"
+            message = "this service needs a valid API key in the header X-API-Key, or as Authorization: Bearer KEY"
             await error_response(401, "key", message, {"www-authenticate": "Bearer"})(scope, receive, send)
             return
         max_body = self._service.limits.body

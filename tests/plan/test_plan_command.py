@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -118,6 +119,12 @@ def test_without_a_forward_model_it_says_how_to_go_on(call: Any, monkeypatch: py
 def test_what_cannot_be_done_is_said(call: Any, words: list[str], told: str) -> None:
     done = call(AMIDE, *words)
     assert done.exit_code == 2 and told in done.output
+
+
+def test_files_are_there_if_the_screen_cannot_be_written(call: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr("chemspec.cli.plan._print_plan", Mock(side_effect=OSError))
+    assert call(AMIDE, "-o", tmp_path / "a.md").exit_code == 2
+    assert (tmp_path / "a.md").read_text().startswith("# Routes to")
 
 
 def test_constraints_are_options(call: Any) -> None:

@@ -214,6 +214,7 @@ def test_without_a_key_nothing_but_probes_is_answered(locked: Running, headers: 
         question = ASK if "predict" in path else None
         status, document, told = locked.send("POST" if question else "GET", path, question, headers)
         assert (status, document["code"], told["www-authenticate"]) == (401, "key", "Bearer")
+        assert "needs a valid API key" in document["detail"]
     for path in ("/healthz", "/readyz", "/metrics", "/openapi.json"):
         assert locked.send("GET", path, None, headers)[0] == 200
 
