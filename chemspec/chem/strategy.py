@@ -27,9 +27,9 @@ OPENED = "an aromatic ring would have to open"
 _REBUILD = {"annulation", "cleavage", "cycloaddition", "metathesis", "rearrangement", "ritter"}
 # Families that may make any carbon-carbon bond: several at once, or nothing is known of them.
 _ANY_CARBON_BOND = {"bond", "other", "ring", "click", "strecker", "mannich", "ugi", "carbonylation"}
-# Canonical SMILES of solvents, bases and ligands, which seldom give atoms.
+# Canonical SMILES of solvents, bases and ligands, which seldom give atoms; alcohols do where that is cheapest.
 BYSTANDERS = frozenset((FOLDER / "bystanders.txt").read_text(encoding="utf-8").split())
-_ALCOHOLS = frozenset(("CO", "CCO", "CC(C)O", "CC(C)(C)O"))  # solvents, which give atoms where that is cheapest
+_ALCOHOLS = frozenset(("CO", "CCO", "CC(C)O", "CC(C)(C)O", "C[O-]", "CC[O-]", "CC(C)[O-]"))
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
 
 
 def _map(reactants: str, product: str) -> AtomMap | None:
-    """Map, without alcohols where they would give a piece, or that is cheaper; None if that takes too long."""
+    """Map, without alcohols where that is cheaper, or they give a piece or keep their oxygen; None if too slow."""
     match = _map_core(reactants, product, BYSTANDERS) or map_atoms(reactants, product, seconds=SECONDS)
     if match is None or _ALCOHOLS.isdisjoint(reactants.split(".")):
         return match
@@ -161,10 +161,13 @@ def _map(reactants: str, product: str) -> AtomMap | None:
     kinds = match.right.kinds
     aside = {number for number, part in enumerate(reactants.split(".")) if part in _ALCOHOLS or "[BH" in part}
 
-    def effort(core: AtomMap) -> tuple[int, int, float]:
-        carbon_bonds = sum(kinds[atom][0] == kinds[near][0] == 6 for atom, near in core.made_bonds())
+    def effort(core: AtomMap) -> tuple[int, int, int, float]:
+        made = core.made_bonds()
+        carbon_bonds = sum(kinds[atom][0] == kinds[near][0] == 6 for atom, near in made)
         split = {core.left.molecules[atom] for atom in core.lost} & aside
-        return carbon_bonds, len(split), core.cost()
+        carbons = (core.origin[atom] for pair in made for atom in pair if kinds[atom][0] == 6)
+        improbable = sum(core.left.molecules[atom] in aside - split for atom in carbons if atom >= 0)
+        return improbable, carbon_bonds, len(split), core.cost()
 
     return min([match, *filter(None, cores)], key=effort)
 
