@@ -9,7 +9,7 @@ from typing import Any
 from rdkit import Chem, rdBase
 
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.atom_maps import AtomMap, map_atoms, read_graph
+from chemspec.chem.atom_maps import AtomMap, is_acyl, map_atoms, read_graph
 from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.stereo import (
     changed_centres,
@@ -361,7 +361,7 @@ def describe_leaving_groups(match: AtomMap, left: Any) -> str:
         if plain in ("CCC", "CC(C)C") and not _is_branched(match, part):
             plain = ""
         held = {far for atom in part for far in match.left.bonds[atom]} - set(part)
-        if plain in ACYL and not _is_acyl(match, held):
+        if plain in ACYL and not any(is_acyl(match.left, atom) for atom in held):
             plain = ""
         if plain in _ALKYL and any(match.left.kinds[atom][0] == 6 for atom in held):
             plain = ""
@@ -375,18 +375,8 @@ def describe_leaving_groups(match: AtomMap, left: Any) -> str:
 
 def _is_branched(match: AtomMap, part: Sequence[int]) -> bool:
     """Return whether an alkyl group was bound by the atom in its middle, as isopropyl and tert-butyl are."""
-    return any(
-        set(match.left.bonds[atom]) - set(part) and len(set(match.left.bonds[atom]) & set(part)) > 1 for atom in part
-    )
-
-
-def _is_acyl(match: AtomMap, held: Collection[int]) -> bool:
-    """Return whether atoms that held what leaves are of an acyl group, as in an anhydride or ester."""
-    return any(
-        order == 2 and match.left.kinds[oxygen][0] == 8
-        for atom in held
-        for oxygen, order in match.left.bonds[atom].items()
-    )
+    bonds, inside = match.left.bonds, set(part)
+    return any(bonds[atom].keys() - inside and len(bonds[atom].keys() & inside) > 1 for atom in part)
 
 
 def connected_groups(bonds: Sequence[Iterable[int]], atoms: Sequence[int]) -> list[list[int]]:
