@@ -130,21 +130,28 @@ def _break_cost(graph: MolGraph, atom: int, near: int) -> float:
     if {first, second} & _METALS:
         return 0.5
     if second in _HALOGENS:
-        return _HALOGENS[second] - 0.1 * _is_acyl(graph, atom)
+        return _HALOGENS[second] - 0.1 * is_acyl(graph, atom)
     cost = 0.6 + 0.4 * order
     if first != 6:
         return cost
     if second == 6:
-        return cost + 0.5
+        return cost + 0.5 + any(_holds_ester(graph, end) for end in (atom, near))
     if any(graph.kinds[far][0] in (15, 16) for far in graph.bonds[near] if far != atom):
         return 0.6  # sulfonates and phosphates leave easily
     if graph.kinds[atom][1]:
         return cost + 0.5
-    return cost - 0.2 * (order == 1 and _is_acyl(graph, atom))
+    return cost - 0.2 * (order == 1 and is_acyl(graph, atom))
 
 
-def _is_acyl(graph: MolGraph, atom: int) -> bool:
+def is_acyl(graph: MolGraph, atom: int) -> bool:
+    """Return whether an atom has a double bond to oxygen or sulfur, as in an ester or anhydride."""
     return any(order == 2 and graph.kinds[far][0] in (8, 16) for far, order in graph.bonds[atom].items())
+
+
+def _holds_ester(graph: MolGraph, atom: int) -> bool:
+    """Return whether an atom is the first of an ester's alkyl group, which leaves whole rather than breaks."""
+    oxygens = [near for near, order in graph.bonds[atom].items() if order == 1 and graph.kinds[near][0] == 8]
+    return not is_acyl(graph, atom) and any(is_acyl(graph, far) for near in oxygens for far in graph.bonds[near])
 
 
 class AtomMap:

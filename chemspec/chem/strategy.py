@@ -9,7 +9,7 @@ from typing import Any
 from rdkit import Chem, rdBase
 
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.atom_maps import AtomMap, map_atoms, read_graph
+from chemspec.chem.atom_maps import AtomMap, is_acyl, map_atoms, read_graph
 from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.stereo import (
     changed_centres,
@@ -27,9 +27,9 @@ OPENED = "an aromatic ring would have to open"
 _REBUILD = {"annulation", "cleavage", "cycloaddition", "metathesis", "rearrangement", "ritter"}
 # Families that may make any carbon-carbon bond: several at once, or nothing is known of them.
 _ANY_CARBON_BOND = {"bond", "other", "ring", "click", "strecker", "mannich", "ugi", "carbonylation"}
-# Canonical SMILES of solvents, bases and ligands, which seldom give atoms.
+# Canonical SMILES of solvents, bases and ligands, which seldom give atoms; alcohols do where that is cheapest.
 BYSTANDERS = frozenset((FOLDER / "bystanders.txt").read_text(encoding="utf-8").split())
-_ALCOHOLS = frozenset(("CO", "CCO", "CC(C)O", "CC(C)(C)O"))  # solvents, which give atoms where that is cheapest
+_ALCOHOLS = frozenset(("CO", "CCO", "CC(C)O", "CC(C)(C)O", "C[O-]", "CC[O-]", "CC(C)[O-]"))
 
 
 @dataclass(frozen=True)
@@ -153,7 +153,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
 
 
 def _map(reactants: str, product: str) -> AtomMap | None:
-    """Map, without alcohols where they would give a piece, or that is cheaper; None if that takes too long."""
+    """Map, without alcohols where that is cheaper, or they give a piece or keep their oxygen; None if too slow."""
     match = _map_core(reactants, product, BYSTANDERS) or map_atoms(reactants, product, seconds=SECONDS)
     if match is None or _ALCOHOLS.isdisjoint(reactants.split(".")):
         return match
@@ -161,10 +161,13 @@ def _map(reactants: str, product: str) -> AtomMap | None:
     kinds = match.right.kinds
     aside = {number for number, part in enumerate(reactants.split(".")) if part in _ALCOHOLS or "[BH" in part}
 
-    def effort(core: AtomMap) -> tuple[int, int, float]:
-        carbon_bonds = sum(kinds[atom][0] == kinds[near][0] == 6 for atom, near in core.made_bonds())
+    def effort(core: AtomMap) -> tuple[int, int, int, float]:
+        made = core.made_bonds()
+        carbon_bonds = sum(kinds[atom][0] == kinds[near][0] == 6 for atom, near in made)
         split = {core.left.molecules[atom] for atom in core.lost} & aside
-        return carbon_bonds, len(split), core.cost()
+        carbons = (core.origin[atom] for pair in made for atom in pair if kinds[atom][0] == 6)
+        improbable = sum(core.left.molecules[atom] in aside - split for atom in carbons if atom >= 0)
+        return improbable, carbon_bonds, len(split), core.cost()
 
     return min([match, *filter(None, cores)], key=effort)
 
@@ -358,7 +361,7 @@ def describe_leaving_groups(match: AtomMap, left: Any) -> str:
         if plain in ("CCC", "CC(C)C") and not _is_branched(match, part):
             plain = ""
         held = {far for atom in part for far in match.left.bonds[atom]} - set(part)
-        if plain in ACYL and not _is_acyl(match, held):
+        if plain in ACYL and not any(is_acyl(match.left, atom) for atom in held):
             plain = ""
         if plain in _ALKYL and any(match.left.kinds[atom][0] == 6 for atom in held):
             plain = ""
@@ -372,18 +375,8 @@ def describe_leaving_groups(match: AtomMap, left: Any) -> str:
 
 def _is_branched(match: AtomMap, part: Sequence[int]) -> bool:
     """Return whether an alkyl group was bound by the atom in its middle, as isopropyl and tert-butyl are."""
-    return any(
-        set(match.left.bonds[atom]) - set(part) and len(set(match.left.bonds[atom]) & set(part)) > 1 for atom in part
-    )
-
-
-def _is_acyl(match: AtomMap, held: Collection[int]) -> bool:
-    """Return whether atoms that held what leaves are of an acyl group, as in an anhydride or ester."""
-    return any(
-        order == 2 and match.left.kinds[oxygen][0] == 8
-        for atom in held
-        for oxygen, order in match.left.bonds[atom].items()
-    )
+    bonds, inside = match.left.bonds, set(part)
+    return any(bonds[atom].keys() - inside and len(bonds[atom].keys() & inside) > 1 for atom in part)
 
 
 def connected_groups(bonds: Sequence[Iterable[int]], atoms: Sequence[int]) -> list[list[int]]:
