@@ -151,17 +151,18 @@ class Precedents:
         if target is None or flask is None:
             return Found()
         rows_of_product = np.flatnonzero(self._arrays["products"] == product_hash(target))
-        query_print = product_fingerprint(target, 8 * self._arrays["prints"].shape[1])
-        parts = set(flask.split("."))
         makers = [(row, line) for row in rows_of_product.tolist() if (line := self._read_row(row))[0] == target]
-        exact = [row for row, line in makers if parts.issuperset(line[1].split("."))]
-        change = change_of(flask, target)
-        if change is None:
+        exact = [row for row, line in makers if set(flask.split(".")).issuperset(line[1].split("."))]
+        variants = dict.fromkeys((flask, re.sub(r"\[(?:Cl|Br|I)\]\[Mg\]|\[Mg\]\[(?:Cl|Br|I)\]", "[Mg+]", flask)))
+        changes = [change for text in variants if (change := change_of(text, target)) is not None]
+        if not changes:
             same = self._build_precedent(exact[0], 1.0, exact=True) if exact else None
             return Found(same=same, nearest=(same,) if same else (), product=len(makers))
+        change = max(changes, key=lambda change: np.ptp(self._rows_with_change(change.wide)))  # Grignard: as recorded
         first, last = self._rows_with_change(change.wide)
         close = np.asarray(self._arrays["close"][first:last]) == np.uint32(change.close & 0xFFFFFFFF)
-        similarity = _tanimoto_similarity(self._arrays["prints"][first:last], query_print)
+        query_print = product_fingerprint(target, 8 * self.prints.shape[1])
+        similarity = _tanimoto_similarity(self.prints[first:last], query_print)
         rank = np.isin(np.arange(first, last), exact) * 4.0 + close * 2.0 + similarity
         order = np.argsort(-rank, kind="stable")
         nearest = [
@@ -188,8 +189,7 @@ class Precedents:
         index = int(np.searchsorted(keys, np.uint64(wide)))
         if index == len(keys) or int(keys[index]) != wide:
             return 0, 0
-        first, last = self._arrays["starts"][index : index + 2].tolist()
-        return first, last
+        return int(self._arrays["starts"][index]), int(self._arrays["starts"][index + 1])
 
     def _build_precedent(self, row: int, similarity: float, *, close: bool = True, exact: bool) -> Precedent:
         product, reactants, reagents, patent = self._read_row(row)

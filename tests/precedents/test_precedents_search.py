@@ -72,6 +72,12 @@ def test_a_close_reaction_stands_before_a_more_similar_one_of_the_kind(tmp_path:
     assert far.close and not near.close and far.similarity < near.similarity
 
 
+@pytest.mark.parametrize("recorded", ["[Mg+]C", "C[Mg]Br"])
+def test_a_grignard_reagent_is_found_with_and_without_its_halide(tmp_path: Path, recorded: str) -> None:
+    index = index_of(tmp_path, f"O=Cc1ccccc1.{recorded}>>CC(O)c1ccccc1")
+    assert index.find("O=Cc1ccc(F)cc1.C[Mg]Br", "CC(O)c1ccc(F)cc1").close == 1
+
+
 def test_the_very_reaction_stands_before_others_that_are_as_similar(tmp_path: Path) -> None:
     """Fingerprints do not tell enantiomers apart."""
     reactions = (
