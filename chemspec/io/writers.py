@@ -105,8 +105,7 @@ def predict_file(
                     log.record(done, len(part))
                     report = partial(_report_more, progress, done, len(queries))
                     results = predict_isolating_failures(engine, part, settings, report)
-                rows = table.cells[done : done + len(results)] or [()] * len(results)
-                cells = [dict(zip(stamp.get("columns", ()), row, strict=False)) for row in rows]
+                cells = _other_cells(table, stamp, done, len(results))
                 _append_lines(file, _format_rows(results, cells, engine, settings, journal, review, receipts=receipts))
                 counts.update(result.status for result in results)
                 written(results)
@@ -117,6 +116,11 @@ def predict_file(
         message = f"{out} cannot be written: {error.strerror or error}"
         raise FileError(f"{message}; completed rows are valid, so the command can be resumed") from error
     return dict(counts)
+
+
+def _other_cells(table: QueryList, stamp: Mapping[str, Any], first: int, count: int) -> list[dict[str, str]]:
+    rows = table.cells[first : first + count] or [()] * count
+    return [dict(zip(stamp.get("columns", ()), row, strict=False)) for row in rows]
 
 
 def _report_more(progress: Callable[[int, int], None], done: int, total: int, finished: int) -> None:
