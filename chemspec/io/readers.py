@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import chemspec.chem as chem
-from chemspec.chem.read.flask import JOINED, read_flask
+from chemspec.chem.read.flask import JOINED, is_title, read_flask
 from chemspec.chem.read.values import Molecules
 from chemspec.chem.traced_text import TracedText
 from chemspec.io import FileError as FileError
@@ -183,7 +183,9 @@ def _smiles_first(line: str) -> str:
 def _without_reactant(line: str) -> str:
     """Return a line without its title if that would be read as a further reactant, such as the name of the product."""
     smiles, *title = line.split(maxsplit=1)
-    if not title or title[0][0] in "|,;+&" or not chem.is_valid(smiles) or any(map(chem.is_valid, title[0].split())):
+    if not title or title[0][0] in "|,;+&" or is_title(TracedText.of(title[0])):  # sooner than the line is read
+        return line
+    if not chem.is_valid(smiles) or any(map(chem.is_valid, title[0].split())):
         return line
     read = read_flask(TracedText.of(line), is_target=False)
     return line if isinstance(read, Molecules) and JOINED not in read.notes else smiles

@@ -175,6 +175,13 @@ def _read_part(part: TracedText, is_target: bool) -> Contents:
     return contents
 
 
+def is_title(text: TracedText) -> bool:
+    """Return whether text behind a SMILES certainly is its title: nothing in it is, or was meant as, a molecule."""
+    if _SEPARATOR.search(text.chars) or _read_part(text, is_target=False).smiles:
+        return False
+    return not any(_looks_like_smiles(text[slice(*match.span())]) for match in _WORD.finditer(text.chars))
+
+
 def _holds_molecules(words: Sequence[TracedText]) -> bool:
     """Return whether words behind a target are molecules rather than its name."""
     return any(
