@@ -21,7 +21,7 @@ from chemspec.asset_files import assets_folder
 from chemspec.chem.names import reagents as tables
 from chemspec.chem.names.short_names import match_short_names
 from chemspec.chem.salts import group_molecules
-from chemspec.precedents.change import change_of
+from chemspec.precedents.change import Change, change_of
 from chemspec.precedents.index_file import product_fingerprint, product_hash
 from chemspec.settings import check_range
 from chemspec.system.files import home_folder
@@ -33,6 +33,7 @@ WORK_UP = frozenset(("O", "[Cl-]", "[Na+]", "[NH4+]", "Cl", "CCOC(C)=O", "ClCCl"
 CACHE_SIZE = 2000  # results
 SUBSTRATE_ATOMS = 9  # heavy atoms from which an aromatic reagent without a name is a starting material
 _HALOGENS = {"F", "Cl", "Br", "I"}
+_MAGNESIUM_HALIDE = re.compile(r"\[(?:Cl|Br|I)\]\[Mg\]|\[Mg\]\[(?:Cl|Br|I)\]")  # patents write most without it
 COPPER_IODIDE = ("I[Cu]I", "[I][Cu][I]")  # copper(II) iodide, as RDKit's versions write it
 
 
@@ -152,13 +153,12 @@ class Precedents:
             return Found()
         rows_of_product = np.flatnonzero(self._arrays["products"] == product_hash(target))
         makers = [(row, line) for row in rows_of_product.tolist() if (line := self._read_row(row))[0] == target]
-        exact = [row for row, line in makers if set(flask.split(".")).issuperset(line[1].split("."))]
-        variants = dict.fromkeys((flask, re.sub(r"\[(?:Cl|Br|I)\]\[Mg\]|\[Mg\]\[(?:Cl|Br|I)\]", "[Mg+]", flask)))
-        changes = [change for text in variants if (change := change_of(text, target)) is not None]
-        if not changes:
+        parts = set(flask.split("."))
+        exact = [row for row, line in makers if parts.issuperset(line[1].split("."))]
+        change = self._change_as_recorded(flask, target)
+        if change is None:
             same = self._build_precedent(exact[0], 1.0, exact=True) if exact else None
             return Found(same=same, nearest=(same,) if same else (), product=len(makers))
-        change = max(changes, key=lambda change: np.ptp(self._rows_with_change(change.wide)))  # Grignard: as recorded
         first, last = self._rows_with_change(change.wide)
         close = np.asarray(self._arrays["close"][first:last]) == np.uint32(change.close & 0xFFFFFFFF)
         query_print = product_fingerprint(target, 8 * self.prints.shape[1])
@@ -183,6 +183,14 @@ class Precedents:
 
         voted = vote_conditions(comparable_reagents())
         return Found(int(close.sum()), last - first, tuple(nearest), voted[:n], same, len(makers))
+
+    def _change_as_recorded(self, flask: str, target: str) -> Change | None:
+        """Return the change of a reaction; of a Grignard's, with its halide or without, the one with more rows."""
+        variants = dict.fromkeys((flask, _MAGNESIUM_HALIDE.sub("[Mg+]", flask)))
+        changes = [change for text in variants if (change := change_of(text, target)) is not None]
+        if len(changes) < 2:
+            return changes[0] if changes else None
+        return max(changes, key=lambda change: np.ptp(self._rows_with_change(change.wide)))
 
     def _rows_with_change(self, wide: int) -> tuple[int, int]:
         keys = self._arrays["wide"]
