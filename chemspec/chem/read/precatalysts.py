@@ -18,17 +18,15 @@ from chemspec.chem.query import canonical
 
 LONGEST_NAME = 30
 TABLE = Path(__file__).with_name("complexes.tsv")
-_METALS = frozenset("Pd Ni Ru Ir Rh Pt Au Co".split())
+_METALS = frozenset(["Pd", "Ni", "Ru", "Ir", "Rh", "Pt", "Au", "Co"])
 _MARKS = tuple(_METALS)  # in a SMILES
 _BINDING = {"C", "N", "P"}
 _HALOGENS = {"F", "Cl", "Br", "I"}
 # Carbon that patents leave on its metal: carbon monoxide, cyanide.
 _PLAIN_CARBON = "[$([C-]#[O,N]),$(C#[O,N]),$([CX1])]"
-_COUNTERIONS = (
-    "[F,Cl,Br,I;D0;-] F[P-](F)(F)(F)(F)F F[B-](F)(F)F F[Sb-](F)(F)(F)(F)F [O-]S(=O)(=O)C [N-](S(=O)=O)S(=O)=O \
-[O-]Cl(=O)(=O)=O [B-](c)(c)(c)c"
-)
-# Ligands that databases write as ions or carbenes beside the metal: of palladacycles, photocatalysts and Grubbs catalysts.
+_COUNTERIONS = "[F,Cl,Br,I;D0;-] F[P-](F)(F)(F)(F)F F[B-](F)(F)F F[Sb-](F)(F)(F)(F)F [O-]S(=O)(=O)C \
+[N-](S(=O)=O)S(=O)=O [O-]Cl(=O)(=O)=O [B-](c)(c)(c)c"
+# Ligands that databases write as ions or carbenes beside the metal: palladacycles, photocatalysts, Grubbs catalysts.
 _LOOSE = "[c-]:c-c:c-[NX3] [c-]:c-[CX4]-[CX4]-[NX3] [c-]:c-[c,n]:n [#6;X2;v2;+0](-[#7])-[#7] [CH2-]C=[CH2]"
 _WITH_LOOSE = "CS(=O)(=O)[OH] c1(-c2ccccn2)ccccn1"  # what goes with them
 _METATHESIS = "Cl[Ru]Cl"  # the spelling in which the metathesis of a diene is predicted best
