@@ -1,7 +1,7 @@
 """Write precatalysts as the metal and the ligand that models know from patents; a drawn one looks like a reactant.
 
 By structure, not by name: the bonds of a metal to carbon, nitrogen or phosphorus are cut. Phosphines stay, and so do
-two halides beside them; what only stabilises the metal goes (palladacycles, allyl groups, carbenes, bipyridines and
+two halides with them; what only stabilises the metal goes (palladacycles, allyl groups, carbenes, bipyridines and
 phenylpyridines, sulfonates, counterions). Complexes that models know whole (`complexes.tsv`) stay as they are.
 """
 
@@ -26,7 +26,7 @@ _HALOGENS = {"F", "Cl", "Br", "I"}
 _PLAIN_CARBON = "[$([C-]#[O,N]),$(C#[O,N]),$([CX1])]"
 _COUNTERIONS = "[F,Cl,Br,I;D0;-] F[P-](F)(F)(F)(F)F F[B-](F)(F)F F[Sb-](F)(F)(F)(F)F [O-]S(=O)(=O)C \
 [N-](S(=O)=O)S(=O)=O [O-]Cl(=O)(=O)=O [B-](c)(c)(c)c"
-# Ligands that databases write as ions or carbenes beside the metal: palladacycles, photocatalysts, Grubbs catalysts.
+# Ligands that databases write as ions or carbenes next to the metal: palladacycles, photocatalysts, Grubbs catalysts.
 _LOOSE = "[c-]:c-c:c-[NX3] [c-]:c-[CX4]-[CX4]-[NX3] [c-]:c-[c,n]:n [#6;X2;v2;+0](-[#7])-[#7] [CH2-]C=[CH2]"
 _WITH_LOOSE = "CS(=O)(=O)[OH] c1(-c2ccccn2)ccccn1"  # what goes with them
 _METATHESIS = "Cl[Ru]Cl"  # the spelling in which the metathesis of a diene is predicted best
@@ -85,7 +85,7 @@ def _is_reactant(part: str) -> bool:
 
 
 def _without_loose_ligands(parts: list[str], notes: dict[str, None]) -> tuple[list[str], int]:
-    """Leave out the ligands that stand beside their metal, which becomes neutral; returns its charge as well."""
+    """Leave out the ligands that stand next to their metal, which becomes neutral; returns its charge as well."""
     loose = [part for part in parts if ("-]" in part or "[C]" in part) and _has(part, _LOOSE)]
     if not loose:
         return parts, 0
