@@ -6,7 +6,8 @@ from functools import cached_property
 
 from chemspec import chem
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.flask_check import atoms_by_molecule, missing_or_conflicting
+from chemspec.chem.flask_check import missing_or_conflicting
+from chemspec.chem.flask_parts import atoms_by_molecule
 from chemspec.chem.names.reagents import name_in_list
 from chemspec.chem.query import drop_stereo
 from chemspec.chem.stereo import drop_geometry, geometry, open_stereo
@@ -221,7 +222,7 @@ def rank_suggestions(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
 
 def spoils_stereo(step: Strategy) -> bool:
     """Return whether a step changes a stereocentre or double bond that it should keep, or keeps one that it inverts."""
-    return bool(step.inverted or step.unset or step.flipped or step.retained)
+    return bool(step.inverted or step.unset or step.flipped or step.unlawful)
 
 
 def _find_problems(suggestion: Suggestion) -> Iterator[str]:
@@ -264,8 +265,8 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
             yield f"wrong epimer: {_centre_numbers(change.inverted)} would have to invert"
         if change.flipped:
             yield f"wrong geometry: {_double_bonds(change.flipped)} would have to turn"
-        if change.retained:
-            yield f"keeps the configuration of {_centre_numbers(change.retained)}: SN2, Mitsunobu or Appel would invert"
+        if change.unlawful:
+            yield f"against the rule at {_centre_numbers(change.unlawful)}: {change.law}"
         if change.unset and task == "retro":
             yield f"stereo missing: the reactants do not set {_centre_numbers(change.unset)}"
         if change.lost and task == "forward":
