@@ -5,6 +5,7 @@ solvents, `flask_laws` what no product may break. Only structures are compared: 
 known.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
@@ -127,6 +128,12 @@ def _applies(need: Need, flask: str, step: Strategy) -> bool:
     numbered = [atom.GetIdx() for atom in pattern.GetAtoms() if atom.GetAtomMapNum()]
     changed = set(step.before)
     return any({hit[atom] for atom in numbered} <= changed for hit in whole.GetSubstructMatches(pattern))
+
+
+@cache
+def trap_score() -> dict[str, Any]:
+    """Return how many flasks of the public trap set are told, and how many harmless ones raise an alarm."""
+    return dict(json.loads((FOLDER / "trap_score.json").read_text(encoding="utf-8")))
 
 
 @cache

@@ -167,6 +167,23 @@ def drop_geometry(smiles: str) -> str:
 
 
 @lru_cache(maxsize=4000)
+def is_enantiopure_from_achiral(reactants: str, product: str) -> bool:
+    """Return whether a product is written as one enantiomer though no molecule of the reactants is."""
+    return "@" in product and "@" not in reactants and _is_chiral(product)
+
+
+def _is_chiral(smiles: str) -> bool:
+    with rdBase.BlockLogs():
+        mol = mol_from_smiles(smiles)
+        if mol is None:
+            return False
+        whole = Chem.MolToSmiles(mol)
+        for atom in mol.GetAtoms():
+            atom.InvertChirality()
+        return bool(Chem.MolToSmiles(mol) != whole)
+
+
+@lru_cache(maxsize=4000)
 def geometry(smiles: str) -> str:
     """Return E or Z of the double bonds that have one, in an order that isomers share; may be empty."""
     with rdBase.BlockLogs():
