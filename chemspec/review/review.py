@@ -1,6 +1,6 @@
 """Review the predictions for a query: strategies with problems, forward check, reagents, precedents and stock."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
@@ -149,10 +149,14 @@ class Reviewer:
 
     def review(self, results: Sequence[DecodeResult]) -> list[Review]:
         """Review the predictions for several queries."""
+        return list(self.reviews(results))
+
+    def reviews(self, results: Sequence[DecodeResult]) -> Iterator[Review]:
+        """Yield the reviews of the predictions for several queries, after the forward checks of all of them."""
         if self.task == "retro":
             answers = [(result, answer) for result in results for answer in result.hypotheses if answer.valid]
             self.checker.check([(result.smiles or result.query, answer.canonical) for result, answer in answers])
-        return [review_result(self.task, result, self.checker, stock=self.stock) for result in results]
+        yield from (review_result(self.task, result, self.checker, stock=self.stock) for result in results)
 
     def rows(self, results: Sequence[DecodeResult]) -> list[tuple[dict[str, Any], list[list[str]]]]:
         """Return for each result its review as a document, and the cells of its predictions, see `answer_cells`."""
