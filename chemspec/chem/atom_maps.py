@@ -86,7 +86,7 @@ def map_atoms(precursors: str, product: str, *, seconds: float = math.inf) -> At
     return match
 
 
-_MADE, _REORDERED, _CHARGED, _PROTON = 1.0, 0.3, 0.1, 0.05  # costs, beside those of breaking bonds
+_MADE, _REORDERED, _CHARGED, _PROTON = 1.0, 0.3, 0.1, 0.05  # costs, as those of breaking bonds
 _UNKNOWN, _MOLECULE = 3.0, 0.3  # an atom without origin; each molecule that gives atoms
 
 
