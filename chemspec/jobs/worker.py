@@ -50,7 +50,7 @@ def load_review(job: Job, threads: int) -> tuple[StepChecker, Stock]:
     engines = load_engines(COMPANIONS, threads=threads) if job.task == "retro" else {}
     prices = jobs.prices_file(job)
     offers = msgspec.json.decode(prices.read_bytes(), type=PriceList).offers if prices.is_file() else {}
-    stock = Stock(load_stock(job.stock).lists if job.stock else {}, offers)
+    stock = replace(load_stock(job.stock) if job.stock else Stock({}), offers=offers)
     return StepChecker(engines.get("forward"), engines.get("reagents"), installed_if_usable()), stock
 
 
