@@ -35,6 +35,7 @@ from chemspec.version import __version__
 
 ASKCOS_PREDICTIONS = 10  # number of predictions, for which the protocol of the ASKCOS v2 gateway has no field
 CHECK_BATCH = 32  # queries of a review in the queue at once
+REVIEW_PART = 16  # results that are reviewed at once; a review that is late ends behind a part
 ROOM_SECONDS = 0.05  # until these are submitted again if the queue is full
 LOOP_SECONDS = 5.0  # for which a review waits for the event loop after its deadline, when that should have answered
 _cached_stock = cache(load_stock)
@@ -154,10 +155,8 @@ async def _review(
     def review_all() -> list[Review]:
         reviewer = Reviewer(search.engine.task, models, _cached_stock(BUILT_IN), precedents.installed())
         reviews: list[Review] = []
-        for review in reviewer.reviews(results):
-            reviews.append(review)
-            if gone.done() or not search.deadline.left:
-                break
+        while len(reviews) < len(results) and search.deadline.left and not gone.done():
+            reviews += reviewer.review(results[len(reviews) : len(reviews) + REVIEW_PART])
         return reviews
 
     with suppress(TimeoutError):

@@ -28,7 +28,6 @@ from chemspec.settings import DecodeSettings
 from chemspec.system import connections
 from chemspec.system.host_check import AllowedHosts, HostCheck
 
-
 _COMMENT = re.compile(r"(^|\s)#.*")
 LAST_RESORT = 5.0  # seconds after the grace in which a stop that hangs ends the process
 

@@ -1,19 +1,20 @@
 """Limits of an HTTP server before a request is complete: size and time of headers, and number of connections.
 
 Requests are parsed by h11. uvicorn's usual parser, httptools, takes the body of a request with a header `Upgrade`, as
-Java's default client and `curl --http2` send it, for a second request. If all connections are in use, the oldest one without a complete
-request is closed, of the address with the most connections. So any number of slow connections cannot lock out clients
-that send whole requests.
+Java's default client and `curl --http2` send it, for a second request.
+
+If all connections are in use, the oldest one without a complete request is closed, of the address with the most
+connections. So any number of slow connections cannot lock out clients that send whole requests.
 """
 
 import asyncio
 import json
-import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 import h11
@@ -33,7 +34,7 @@ def connection_limit() -> int:
         import resource
 
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-        still_free = files - len(os.listdir("/dev/fd"))
+        still_free = files - sum(1 for _ in Path("/dev/fd").iterdir())
     except (ImportError, OSError):  # Windows, and where files are not listed
         return CONNECTIONS
     unlimited = files == resource.RLIM_INFINITY
