@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -18,10 +19,11 @@ from chemspec.data.settings import DataSettings, PreparationSettings, require_da
 from chemspec.data.shards import Job, check_columns, claim_shards, read_rows, write_shard
 from chemspec.system.threads import worker_pool
 from chemspec.tasks import Pair
-from chemspec.tokenizer import UNK, Tokenizer
+from chemspec.tokenizer import UNK, Tokenizer, learn_merges
 from chemspec.train.recipe import Recipe
 from chemspec.types import Progress, Tell, ignore
 
+MERGE_SAMPLE = 5_000  # pairs from which merges are learned
 SHARD = 5_000  # rows per shard, some twenty seconds of work: the most that an interruption costs
 
 
@@ -67,6 +69,8 @@ def prepare(
     if tokenizer is None or settings.extend_vocabulary:
         texts = (text for *_, shard in jobs for pair in _read_pairs(shard) for text in pair)
         tokenizer = Tokenizer.build(texts, min_count=settings.min_count, first=tokenizer.tokens if tokenizer else ())
+    if settings.merges and not tokenizer.merges:
+        tokenizer = tokenizer.with_merges(learn_merges(_sample_texts(jobs, tokenizer), settings.merges))
     packed, rare = _encode_pairs(jobs, tokenizer, settings)
     _write_vocabulary(tokenizer, out, name)
     packed.save(out / f"{name}.npz")
@@ -158,6 +162,15 @@ def _read_pairs(shard: Path) -> Iterator[Pair]:
             yield source, answer
 
 
+def _sample_texts(jobs: Sequence[Job], tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield the texts of some pairs of every shard, without those with rare tokens."""
+    share = -(-MERGE_SAMPLE // len(jobs))
+    for *_, shard in jobs:
+        for text in chain.from_iterable(islice(_read_pairs(shard), share)):
+            if UNK not in tokenizer.encode_or_unk(text):
+                yield text
+
+
 def _write_vocabulary(tokenizer: Tokenizer, out: Path, name: str) -> None:
     """Write `vocab.json`; raises if other arrays in the folder use a different one."""
     path = out / "vocab.json"
@@ -176,10 +189,12 @@ def _encode_pairs(jobs: Sequence[Job], tokenizer: Tokenizer, settings: DataSetti
     """Return the pairs as token ids, and the number of those left out because of rare tokens; ValueError for none."""
     rare = 0
     parts: dict[str, list[Pairs]] = {}
-    for file, _, _, shard in jobs:
+    for file, start, _, shard in jobs:
         sources, answers = [], []
+        rng = Random(f"{settings.seed}/{file.name}/{start}")
         for source, answer in _read_pairs(shard):
-            ids, answer_ids = tokenizer.encode_or_unk(source), tokenizer.encode_or_unk(answer)
+            random = rng if tokenizer.merges and rng.random() < settings.merge_dropout else None
+            ids, answer_ids = tokenizer.encode_or_unk(source, random), tokenizer.encode_or_unk(answer, random)
             if UNK in ids or UNK in answer_ids:
                 rare += 1
             else:
