@@ -82,9 +82,9 @@ class Tokenizer:
     merges: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        known = set(self.tokens)
+        vocabulary = set(self.tokens)
         for pair in self.merges:
-            if "." in pair or not {*pair, "".join(pair)} <= known:
+            if "." in pair or not {*pair, "".join(pair)} <= vocabulary:
                 raise ValueError(f"the merge of {pair[0]!r} and {pair[1]!r} joins no tokens of the vocabulary to one")
         if self.tokens[: len(SPECIALS)] != SPECIALS:
             raise ValueError(f"a vocabulary starts with {SPECIALS}, this one with {self.tokens[: len(SPECIALS)]}")
