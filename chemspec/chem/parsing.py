@@ -33,6 +33,7 @@ TOO_MANY_ATOMS = f"more than {LONGEST} atoms are too many"
 # Up to this number of rings RDKit is quick whatever they are; among 11 fused rings of nitrogen some took it over a
 # second, and among 14 more than nine (found by fuzzing).
 FEW_RINGS = 9
+CACHED_MOLECULES = 1000  # of about 20 kB; a review parses the same query and answers some twenty times
 TOO_HARD = "RDKit takes too long over the rings of this"
 APART = Forked("chemspec.chem.apart")
 _PRINTED = re.compile(r"[!-~]+")
@@ -48,7 +49,11 @@ def mol_from_smiles(smiles: str, *, sanitize: bool = True) -> Any:
     # RDKit accepts "" as a molecule, and text after a blank as its name.
     if not _PRINTED.fullmatch(smiles) or smiles_refusal(smiles):
         return None
-    return from_smiles(smiles, sanitize)
+    mol = _parsed(smiles, sanitize)
+    return None if mol is None else Chem.Mol(mol)  # callers may change it; a copy takes a twentieth of the time
+
+
+_parsed = lru_cache(maxsize=CACHED_MOLECULES)(from_smiles)
 
 
 def mol_from_smarts(smarts: str) -> Any:

@@ -28,6 +28,7 @@ from chemspec.data.prepare import prepare
 from chemspec.data.reactions import smiles_variants
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import read_rows
+from chemspec.system.locks import LockedError, lock_folder
 from chemspec.tasks import TASKS
 from chemspec.tokenizer import BOS, EOS, PAD, Tokenizer
 
@@ -294,6 +295,11 @@ def test_workers_end_when_their_parent_is_killed(retro_csv: Path, tmp_path: Path
         assert run.stdout.readline() == "at work\n"
         run.kill()
         run.communicate(timeout=60)  # ends when nobody has the other end any more, workers included
+
+
+def test_two_commands_do_not_share_a_folder(retro_csv: Path, tmp_path: Path) -> None:
+    with lock_folder(tmp_path), pytest.raises(LockedError, match="another process writes"):
+        prepare([retro_csv], tmp_path, RETRO, workers=1)
 
 
 def test_files_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.model.weights import CheckpointError
 from chemspec.settings import ModelConfig, TrainSettings, preset_config
+from chemspec.system.locks import LockedError, lock_folder
 from chemspec.testing import naive_greedy
 from chemspec.tokenizer import EOS, SPECIALS, Tokenizer
 from chemspec.train import module, optim, watch
@@ -493,6 +494,12 @@ def test_a_recipe_is_run_and_resumed(data: Path, tmp_path: Path, monkeypatch: py
         run_recipe(item, data, out, resume=False)
     with pytest.raises(FileNotFoundError, match="chemspec data` and the same --recipe"):
         run_recipe(item, tmp_path, out)
+
+
+def test_two_runs_do_not_share_a_folder(data: Path, tmp_path: Path) -> None:
+    with lock_folder(tmp_path), pytest.raises(LockedError, match=f"another process writes to {tmp_path}"):
+        fit(data, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
 # --- what only a GPU would show ----------------------------------------------------------------------
