@@ -162,3 +162,13 @@ def install_drafter(folder: Path, kind: str, target: Path) -> Path:
     shutil.rmtree(final, ignore_errors=True)
     partial.rename(final)
     return final
+
+
+class ClosedEngine:
+    """In place of the backend and the resources of a closed engine; raises ValueError if they are used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        raise ValueError(f"the engine of model {self._name!r} is closed; load the model again")
