@@ -83,8 +83,9 @@ def continuous_batching(
     batch; its number of forward passes does if drafts are planned, by the cost of a pass over the whole batch, or the
     drafter depends on the batch size.
 
-    A row whose scores are undefined is yielded with the error, and the other rows of its session are decoded again. At most
-    `size` rows are unfinished. `before_pass` is called before every forward pass, or every few milliseconds if
+    A row whose scores are undefined is yielded with the error, and the other rows of its session are decoded again.
+
+    At most `size` rows are unfinished. `before_pass` is called before every forward pass, or every few milliseconds if
     they are fast; its exceptions end the run.
     """
     interrupted: list[Row] = []
