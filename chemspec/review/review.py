@@ -22,6 +22,7 @@ from chemspec.review.suggestions import (
     FROM_PRECEDENTS,
     Suggestion,
     answer_probability,
+    bottled_answers,
     describe_check,
     doubt_warning,
     format_percent,
@@ -150,7 +151,7 @@ class Reviewer:
     def review(self, results: Sequence[DecodeResult]) -> list[Review]:
         """Review the predictions for several queries."""
         if self.task == "retro":
-            answers = [(result, answer) for result in results for answer in result.hypotheses if answer.valid]
+            answers = [(result, answer) for result in results for answer in bottled_answers(result) if answer.valid]
             self.checker.check([(result.smiles or result.query, answer.canonical) for result, answer in answers])
         return [review_result(self.task, result, self.checker, stock=self.stock) for result in results]
 
