@@ -60,8 +60,8 @@ def _join_grignard(parts: list[str]) -> list[str] | None:
 
 
 def _bottle(ion: str) -> str:
-    if known := _table().get(ion):
-        return known
+    if compound := _table().get(ion):
+        return compound
     mol: Any = Chem.RWMol(mol_from_smiles(ion))
     charge = charge_of(ion)
     if charge < 0:
