@@ -49,7 +49,7 @@ def select_result(results: Sequence[DecodeResult], query: str, task: Task, setti
     for answer in last.hypotheses:
         texts.setdefault(answer.smiles, answer)
     groups: dict[str, list[Hypothesis]] = {}
-    kept, aside = [], []
+    sound, aside = [], []
     withheld = 0
     for answer in texts.values():
         if answer.valid and refusal(answer.canonical):
@@ -57,9 +57,9 @@ def select_result(results: Sequence[DecodeResult], query: str, task: Task, setti
         elif not answer.valid or echoes_query(task, query, answer.canonical):
             aside.append(answer)
         else:
-            kept.append(answer)
-    first_tautomer = representatives(answer.canonical for answer in kept)
-    for answer in kept:
+            sound.append(answer)
+    first_tautomer = representatives(answer.canonical for answer in sound)
+    for answer in sound:
         groups.setdefault(first_tautomer[answer.canonical], []).append(answer)
     try:
         fits = _guide_predicate(settings.guide, task, query)

@@ -155,10 +155,10 @@ class Precedents:
         A reaction with isotope labels has those of the same reaction without, if there are none with them.
         """
         check_range("n", n, 0)
-        found = self._cached_search(reactants, product, n)
-        if not found.nearest and has_labels(f"{reactants}{product}"):
+        precedents = self._cached_search(reactants, product, n)
+        if not precedents.nearest and has_labels(f"{reactants}{product}"):
             return self._cached_search(strip_labels(reactants), strip_labels(product), n)
-        return found
+        return precedents
 
     def _search(self, reactants: str, product: str, n: int) -> Found:
         target = chem.main_product(product)
