@@ -21,6 +21,7 @@ from chemspec.model.probe import probe
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.settings import NetworkKind
+from chemspec.system.extras import require_packages
 from chemspec.system.untrusted import read_untrusted_json
 from chemspec.tokenizer import Tokenizer
 
@@ -86,6 +87,7 @@ class DrafterResources:
             return self._loaded[kind]
 
     def _load_network(self, kind: str, folder: Path) -> DrafterCheckpoint:
+        require_packages("torch", what=f"the drafter {kind}")
         from chemspec.model.transformer import Transformer
 
         if not isinstance(self.tokenizer, Tokenizer):

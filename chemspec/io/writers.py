@@ -9,10 +9,11 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from chemspec.io import crashes
 from chemspec.io.readers import FileError, QueryList
@@ -21,6 +22,7 @@ from chemspec.io.spreadsheets import csv_row, escape_formula, single_line
 from chemspec.metrics import count_savings
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
+from chemspec.system.locks import LockedError, lock_file
 from chemspec.types import DecodeResult, to_json
 
 if TYPE_CHECKING:  # slow imports
@@ -79,7 +81,7 @@ def predict_file(
     Every row of a `.jsonl` may have a receipt, and rows of a `.csv` or of a `.jsonl` without receipts a review.
     `every`: number of queries between two writes; 0: a few batches. `progress` is called with the number of queries
     done and in total, `written` with the results of every write. FileError if `out` belongs to other queries or
-    settings, has an unknown ending, or cannot be written.
+    settings, has an unknown ending, cannot be written, or is written by another process.
     """
     _check_output(out, receipts=receipts, review=review is not None)
     journal = out.with_suffix(".partial.jsonl") if out.suffix.lower() == ".parquet" else out
@@ -92,9 +94,13 @@ def predict_file(
     if table.columns:
         stamp["columns"] = _unique_names(table.columns, csv_header(stamp))
     try:
-        counts = _resume_file(journal, queries, stamp)
-        done = counts.total()
-        with journal.open("ab") as file, crashes.log_crashes(journal, done) as log:
+        with ExitStack() as stack:
+            file = stack.enter_context(lock_file(journal, out))
+            _check_output(out, receipts=receipts, review=review is not None)  # another process may have completed it
+            counts = _resume_file(journal, queries, stamp)
+            done = counts.total()
+            file.seek(0, os.SEEK_END)
+            log = stack.enter_context(crashes.log_crashes(journal, done))
             progress(done, len(queries))
             while done < len(queries):
                 size = log.size(done, every or settings.batch_size * BATCHES)
@@ -106,12 +112,16 @@ def predict_file(
                     report = partial(_report_more, progress, done, len(queries))
                     results = predict_isolating_failures(engine, part, settings, report)
                 cells = _other_cells(table, stamp, done, len(results))
-                _append_lines(file, _format_rows(results, cells, engine, settings, journal, review, receipts=receipts))
+                lines = list(_format_rows(results, cells, engine, settings, journal, review, receipts=receipts))
+                _check_unchanged(file, journal)
+                _append_lines(file, lines)
                 counts.update(result.status for result in results)
                 written(results)
                 done += len(results)
         if journal != out:
             _write_parquet(journal, out)
+    except LockedError as error:
+        raise FileError(str(error)) from error
     except OSError as error:
         message = f"{out} cannot be written: {error.strerror or error}"
         raise FileError(f"{message}; completed rows are valid, so the command can be resumed") from error
@@ -133,7 +143,15 @@ def write_traces(results: Iterable[DecodeResult], path: Path) -> None:
         _append_lines(file, (to_json(result) + "\n" for result in results))
 
 
-def _append_lines(file: Any, lines: Iterable[str]) -> None:
+def _check_unchanged(file: IO[bytes], path: Path) -> None:
+    """Raise FileError if a file is not as this process left it: another program has written, moved or replaced it."""
+    state = path.stat()
+    if state.st_size != file.tell() or not os.path.samestat(state, os.fstat(file.fileno())):
+        message = f"{path} was changed by another program while rows were written"
+        raise FileError(f"{message}; restore it and run the command again, or choose another name")
+
+
+def _append_lines(file: IO[bytes], lines: Iterable[str]) -> None:
     file.write("".join(lines).encode("utf-8", errors="backslashreplace"))
     file.flush()
     os.fsync(file.fileno())

@@ -23,6 +23,7 @@ from chemspec.model.runner import Backend
 from chemspec.model.weights import CheckpointError as CheckpointError
 from chemspec.model.weights import Weights
 from chemspec.settings import ModelConfig, NetworkKind, Task
+from chemspec.system.extras import require_packages
 from chemspec.system.files import write_bytes_atomic, write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
 from chemspec.tokenizer import Tokenizer
@@ -55,7 +56,7 @@ class Checkpoint:
 
     @cached_property
     def model(self) -> Transformer:
-        """The network, on the CPU; raises CheckpointError if its scores are not finite."""
+        """The network, on the CPU; CheckpointError if its scores are not finite, MissingExtraError without torch."""
         return _build_network(self.weights, where=str(self.folder))
 
 
@@ -136,6 +137,7 @@ def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> Dra
     A drafter of another target would change no output, but its drafts would never be accepted. So CheckpointError is
     raised not only for a missing or damaged drafter, but also for one of another vocabulary or `Checkpoint.digest`.
     """
+    require_packages("torch", what=f"the drafter {folder.name}")
     from chemspec.model.heads import HeadsConfig
 
     config_file, weights_file = folder / "config.json", folder / "model.safetensors"
@@ -163,6 +165,7 @@ def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> Dra
 
 
 def _build_network(read: Weights, *, where: str) -> Transformer:
+    require_packages("torch", what=f"computing {where} with torch")
     from chemspec.model.runners.torch_runner import TorchBackend
     from chemspec.model.transformer import Transformer
 

@@ -1,7 +1,7 @@
 """Draw routes as schemes, SVG or PNG: building blocks on the left, the target on the right, a step on each arrow.
 
 Over an arrow stand the number and the class of the step; below it, its conditions and probability. A building block has
-its name and its list, green for those in a list and amber for others.
+its name and its list, green for those in a list and amber for patent intermediates and others.
 """
 
 from __future__ import annotations
@@ -132,7 +132,9 @@ def _block(node: Node, route: Route, evidence: Evidence, colours: _Colours, *, d
         fill = colours.unlisted if doubtful else colours.text
         under += tuple((line, fill, doubtful) for line in values.step_percent(node.step).split(", "))
     else:
-        caption += _lines(values.stock_text(node.stock), colours.listed if node.stock else colours.unlisted)
+        caption += _lines(
+            values.stock_text(node), colours.listed if node.stock and not node.intermediate else colours.unlisted
+        )
     return _Block(molecule, size, over, under, caption, children)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.plan.constraints import is_intermediate, need_avoided
 from chemspec.plan.expand import Counts, Proposal
-from chemspec.plan.stock import TITLES
+from chemspec.plan.stock import TITLES, Stock
 from chemspec.precedents import Found, Precedents, in_words
 from chemspec.review.suggestions import format_percent
 
@@ -32,6 +32,7 @@ class Node:
     stock: str = ""
     step: Proposal | None = None
     children: tuple[Node, ...] = ()
+    intermediate: bool = False  # whether it is rather an intermediate of patents than a molecule that is sold
 
     @property
     def branches(self) -> list[Node]:
@@ -86,11 +87,14 @@ class Route:
     def summary(self) -> str:
         """The number of steps, the probability of the weakest, doubts of the forward model, and what no list has."""
         doubts = [str(number) for number, node in enumerate(self.steps, 1) if node.step and node.step.round_trip == 0]
-        unlisted = sum(not leaf.stock for leaf in self.leaves)
+        patent = sum(leaf.intermediate for leaf in self.leaves)
+        unlisted = sum(not (leaf.stock or leaf.intermediate) for leaf in self.leaves)
         parts = [_count(len(self.steps), "step")]
         parts += [f"weakest step {format_percent(self.weakest)}"] if self.steps else []
         parts += [f"forward model differs on step{'s' * (len(doubts) > 1)} {', '.join(doubts)}"] if doubts else []
-        parts += [f"{_count(unlisted, 'building block')} in no list" if unlisted else "all in stock lists"]
+        parts += [f"{_count(patent, 'patent intermediate')} to make or buy"] if patent else []
+        parts += [f"{_count(unlisted, 'building block')} in no list"] if unlisted else []
+        parts += [] if patent or unlisted else ["all in stock lists"]
         return ", ".join(parts)
 
     @property
@@ -152,15 +156,13 @@ def _tree_depth(node: Node) -> int:
     return 1 + max(map(_tree_depth, node.children)) if node.step else 0
 
 
-def build_tree(
-    smiles: str, steps: Mapping[str, Proposal], source: Callable[[str], str], above: frozenset[str] = frozenset()
-) -> Node:
-    """Build the tree of a molecule from the step for each product; `source` returns the stock list with a molecule."""
+def build_tree(smiles: str, steps: Mapping[str, Proposal], supply: Stock, above: frozenset[str] = frozenset()) -> Node:
+    """Build the tree of a molecule from the step for each product; `supply` has what need not be made."""
     step = steps.get(smiles)
-    stock = source(smiles) if above else ""  # not of the target itself
+    stock = supply.source(smiles) if above else ""  # not of the target itself
     if step is None or smiles in above:
-        return Node(smiles, stock)
-    children = tuple(build_tree(reactant, steps, source, above | {smiles}) for reactant in step.reactants)
+        return Node(smiles, stock, intermediate=supply.is_intermediate(smiles))
+    children = tuple(build_tree(reactant, steps, supply, above | {smiles}) for reactant in step.reactants)
     return Node(smiles, stock, step, children)
 
 
@@ -272,10 +274,12 @@ def step_percent(step: Proposal) -> str:
     return format_percent(step.probability) + (f", forward {step.opinion}" if step.opinion else "")
 
 
-def stock_text(stock: str) -> str:
-    """Return in which list a molecule is, with its offer, from `Node.stock`."""
-    name, comma, offer = stock.partition(", ")
-    return f"in {TITLES.get(name, name)}{comma}{offer}" if stock else "in no list"
+def stock_text(node: Node) -> str:
+    """Return in which list a molecule is, with its offer, or that it is rather an intermediate of patents."""
+    if node.intermediate:
+        return "a patent intermediate"
+    name, comma, offer = node.stock.partition(", ")
+    return f"in {TITLES.get(name, name)}{comma}{offer}" if node.stock else "in no list"
 
 
 def route_document(route: Route, title: str = "", evidence: Evidence = MappingProxyType({})) -> dict[str, Any]:
@@ -298,6 +302,8 @@ def tree_document(
     tree: dict[str, Any] = {"type": "mol", "smiles": node.smiles, "in_stock": bool(node.stock)}
     if node.stock:
         tree["metadata"] = {"stock": node.stock}
+    if node.intermediate:
+        tree["metadata"] = {**tree.get("metadata", {}), "patent_intermediate": True}
     if node.step:
         step, reaction = node.step, node.step.reaction(node.smiles)
         metadata: dict[str, Any] = {
@@ -345,7 +351,7 @@ def step_table(route: Route, evidence: Evidence = MappingProxyType({})) -> list[
     with_reagents = any(node.step and node.step.reagents for node in route.steps)
     for number, node in enumerate(route.steps, 1):
         assert node.step
-        from_ = [f"{child.smiles} ({origin.get(child.smiles) or stock_text(child.stock)})" for child in node.children]
+        from_ = [f"{child.smiles} ({origin.get(child.smiles) or stock_text(child)})" for child in node.children]
         origin[node.smiles] = f"step {number}"
         opinion = node.step.opinion + (f" ({format_percent(node.step.round_trip)})" if node.step.round_trip else "")
         row = {

@@ -105,7 +105,7 @@ class RouteSearch:
             candidates = [self._steps_to(item) for item in self._solved_routes(limit, most_seconds)]
             if not any(candidates) and (closest := self._closest_steps()):
                 candidates = [closest]
-            trees = [build_tree(self.target, steps, self.stock.source) for steps in candidates if steps]
+            trees = [build_tree(self.target, steps, self.stock) for steps in candidates if steps]
             routes = [Route(tree, avoid=self.settings.avoid) for tree in trees]
             if through := self.settings.through:  # the closest may be without it
                 routes = [route for route in routes if route.contains(through)]

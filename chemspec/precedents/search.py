@@ -6,11 +6,12 @@ import os
 import re
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,7 @@ NEAR = 0.7  # similarity from which the conditions of one precedent are right as
 MAX_ROWS_FOR_CONDITIONS = 400  # maximum number of reactions read for them
 WORK_UP = frozenset(("O", "[Cl-]", "[Na+]", "[NH4+]", "Cl", "CCOC(C)=O", "ClCCl", "CCOCC", "CCCCCC"))
 CACHE_SIZE = 2000  # results
+CACHED_BLOCKS, CACHED_ROWS = 512, 20_000  # of about 16 kB and 0.5 kB
 SUBSTRATE_ATOMS = 9  # heavy atoms from which an aromatic reagent without a name is a starting material
 _HALOGENS = {"F", "Cl", "Br", "I"}
 _MAGNESIUM_HALIDE = re.compile(r"\[(?:Cl|Br|I)\]\[Mg\]|\[Mg\]\[(?:Cl|Br|I)\]")  # patents write most without it
@@ -129,6 +131,8 @@ class Precedents:
         self._arrays, about = index_file.read_index(path)
         self.path, self.files = path, tuple(about["files"])
         self._cached_search = lru_cache(CACHE_SIZE)(self._search)
+        self._read_block = lru_cache(CACHED_BLOCKS)(partial(index_file.unpack_block, self._arrays))
+        self._read_row = lru_cache(CACHED_ROWS)(self._parse_row)
 
     def __len__(self) -> int:
         return len(self._arrays["close"])
@@ -137,6 +141,11 @@ class Precedents:
     def prints(self) -> NDArray[np.uint8]:
         """The packed fingerprints of the products."""
         return self._arrays["prints"]
+
+    @cached_property
+    def _set_bits(self) -> NDArray[np.uint16]:
+        """The number of set bits in each fingerprint."""
+        return count_set_bits(self.prints)
 
     def find(self, reactants: str, product: str, n: int = 3) -> Found:
         """Search precedents of a reaction; the result is empty if it is invalid or changes nothing.
@@ -152,19 +161,19 @@ class Precedents:
         if target is None or flask is None:
             return Found()
         rows_of_product = np.flatnonzero(self._arrays["products"] == product_hash(target))
-        makers = [(row, line) for row in rows_of_product.tolist() if (line := self._read_row(row))[0] == target]
+        makers = [row for row in rows_of_product.tolist() if self._read_row(row).product == target]
         parts = set(flask.split("."))
-        exact = [row for row, line in makers if parts.issuperset(line[1].split("."))]
+        exact = [row for row in makers if parts.issuperset(self._read_row(row).reactants.split("."))]
         change = self._change_as_recorded(flask, target)
         if change is None:
             same = self._build_precedent(exact[0], 1.0, exact=True) if exact else None
             return Found(same=same, nearest=(same,) if same else (), product=len(makers))
         first, last = self._rows_with_change(change.wide)
         close = np.asarray(self._arrays["close"][first:last]) == np.uint32(change.close & 0xFFFFFFFF)
-        query_print = product_fingerprint(target, 8 * self.prints.shape[1])
-        similarity = _tanimoto_similarity(self.prints[first:last], query_print)
-        rank = np.isin(np.arange(first, last), exact) * 4.0 + close * 2.0 + similarity
-        order = np.argsort(-rank, kind="stable")
+        similarity = self._similarity(target, first, last)
+        rank = close * 2.0 + similarity
+        rank[[row - first for row in exact if first <= row < last]] += 4.0
+        order = _highest(rank, max(n, MAX_ROWS_FOR_CONDITIONS))
         nearest = [
             self._build_precedent(first + k, float(similarity[k]), close=bool(close[k]), exact=first + k in exact)
             for k in order[:n].tolist()
@@ -177,9 +186,9 @@ class Precedents:
 
         def comparable_reagents() -> Iterator[tuple[str, float]]:
             for k in order[:MAX_ROWS_FOR_CONDITIONS].tolist():
-                row_product, row_reactants, reagents, _ = self._read_row(first + k)
-                if close[k] or _lost_atoms(row_reactants, row_product) == lost:
-                    yield reagents, float(similarity[k])
+                row = self._read_row(first + k)
+                if close[k] or _lost_atoms(row.reactants, row.product) == lost:
+                    yield row.reagents, float(similarity[k])
 
         voted = vote_conditions(comparable_reagents())
         return Found(int(close.sum()), last - first, tuple(nearest), voted[:n], same, len(makers))
@@ -199,37 +208,71 @@ class Precedents:
             return 0, 0
         return int(self._arrays["starts"][index]), int(self._arrays["starts"][index + 1])
 
+    def _similarity(self, product: str, first: int, last: int) -> NDArray[np.float64]:
+        """Return the Tanimoto similarity of a product to those of some rows."""
+        query = product_fingerprint(product, 8 * self.prints.shape[1])
+        return _tanimoto_similarity(self.prints[first:last], self._set_bits[first:last], query)
+
     def _build_precedent(self, row: int, similarity: float, *, close: bool = True, exact: bool) -> Precedent:
-        product, reactants, reagents, patent = self._read_row(row)
-        number, _, year = patent.partition(" ")
+        entry = self._read_row(row)
+        number, _, year = entry.patent.partition(" ")
         flags = int(self._arrays["flags"][row])
         files = tuple(name for bit, name in enumerate(self.files) if flags >> bit & 1)
+        reactants, product, reagents = entry.reactants, entry.product, entry.reagents
         return Precedent(reactants, product, reagents, number, year, similarity, close, exact, files)
 
-    def _read_row(self, row: int) -> tuple[str, str, str, str]:
+    def _parse_row(self, row: int) -> _Row:
         block, offset = divmod(row, index_file.BLOCK)
         try:
-            product, reactants, reagents, patent = index_file.unpack_block(self._arrays, block)[offset].split("\t")
+            product, reactants, reagents, patent = self._read_block(block)[offset].split("\t")
         except (zlib.error, ValueError, IndexError) as error:  # which the checksums do not tell
             raise ValueError(f"{self.path} is damaged: {error}") from error
-        return product, reactants, _without_mining_errors(reagents, product), patent
+        return _Row(product, reactants, _without_mining_errors(reagents, product), patent)
+
+
+class _Row(NamedTuple):
+    """A row of the index: SMILES, and the patent with its year."""
+
+    product: str
+    reactants: str
+    reagents: str
+    patent: str
+
+
+def _highest(values: NDArray[np.float64], count: int) -> NDArray[np.intp]:
+    """Return the indices of the highest values in descending order, equal ones in theirs."""
+    if len(values) <= count:
+        return np.argsort(-values, kind="stable")
+    least = np.partition(values, len(values) - count)[len(values) - count]
+    candidates = np.flatnonzero(values >= least)
+    return candidates[np.argsort(-values[candidates], kind="stable")][:count]
 
 
 # `chem.elements` would parse the SMILES, too slow for `MAX_ROWS_FOR_CONDITIONS` reactions of a search.
-_HEAVY_ATOM = re.compile(r"\[\d*([A-Z][a-z]?|[a-z][a-z]?)[^\]]*\]|Cl|Br|[BCNOPSFIbcnops]")
+_HEAVY_ATOM = re.compile(r"\[\d*(?:[A-Z][a-z]?|[a-z][a-z]?)[^\]]*\]|Cl|Br|[BCNOPSFIbcnops]")
+_SYMBOL = re.compile(r"[A-Z][a-z]?|[a-z][a-z]?")
 
 
-def _lost_atoms(reactants: str, product: str) -> Counter[str]:
+@lru_cache(maxsize=CACHED_ROWS)
+def _lost_atoms(reactants: str, product: str) -> Mapping[str, int]:
     """Return the number of heavy atoms of each element that leave, less those that come instead; halogens are one "X".
 
     Where only the reaction centre agrees, a benzyl group would else lend its conditions to a tert-butyl group.
     """
+    tokens = Counter(_HEAVY_ATOM.findall(reactants))
+    tokens.subtract(_HEAVY_ATOM.findall(product))
     counts: Counter[str] = Counter()
-    for sign, smiles in ((1, reactants), (-1, product)):
-        for match in _HEAVY_ATOM.finditer(smiles):
-            element = (match[1] or match[0]).capitalize()
-            counts["X" if element in _HALOGENS else element] += sign
-    return Counter({element: count for element, count in counts.items() if count and element != "H"})
+    for token, count in tokens.items():
+        if count and (element := _element_of(token)) != "H":
+            counts[element] += count
+    return {element: count for element, count in counts.items() if count}
+
+
+@cache
+def _element_of(token: str) -> str:
+    match = _SYMBOL.search(token)
+    element = match[0].capitalize() if match else ""
+    return "X" if element in _HALOGENS else element
 
 
 def vote_conditions(nearest: Iterable[tuple[str, float]]) -> tuple[Conditions, ...]:
@@ -256,7 +299,8 @@ def vote_conditions(nearest: Iterable[tuple[str, float]]) -> tuple[Conditions, .
             break
     telling = [kind for kind in weights if kind - WORK_UP] or list(weights)
     votes = {
-        kind: weights[kind] + sum(weights[other] * len(kind & other) / len(kind | other) for other in telling)
+        kind: weights[kind]
+        + sum(weights[other] * len(kind & other) / len(kind | other) for other in telling if not kind.isdisjoint(other))
         for kind in telling
     }
     first = next((kind for kind in near if kind in telling), None)
@@ -268,6 +312,7 @@ def vote_conditions(nearest: Iterable[tuple[str, float]]) -> tuple[Conditions, .
     return tuple(conditions)
 
 
+@lru_cache(maxsize=CACHED_ROWS)
 def _without_mining_errors(reagents: str, product: str) -> str:
     """Return joined reagents without the product and substrates; copper(II) iodide, which does not exist, is CuI."""
     parts = reagents.split(".")
@@ -288,11 +333,17 @@ def _is_substrate(smiles: str) -> bool:
     return not match_short_names([smiles])[1] and not tables.name_of(smiles)
 
 
-def _tanimoto_similarity(prints: NDArray[np.uint8], query: NDArray[np.uint8]) -> NDArray[np.float64]:
-    words, query_words = np.ascontiguousarray(prints).view(np.uint64), query.view(np.uint64)
-    both, either = (count_bits(bits).sum(axis=1, dtype=np.int64) for bits in (words & query_words, words | query_words))
-    similarity: NDArray[np.float64] = both / np.maximum(either, 1)
+def _tanimoto_similarity(
+    prints: NDArray[np.uint8], set_bits: NDArray[np.uint16], query: NDArray[np.uint8]
+) -> NDArray[np.float64]:
+    both = count_set_bits(prints & query).astype(np.int64)
+    similarity: NDArray[np.float64] = both / np.maximum(set_bits + count_set_bits(query[None]) - both, 1)
     return similarity
+
+
+def count_set_bits(prints: NDArray[np.uint8]) -> NDArray[np.uint16]:
+    """Return the number of set bits in each packed fingerprint."""
+    return count_bits(np.ascontiguousarray(prints).view(np.uint64)).sum(axis=1, dtype=np.uint16)
 
 
 _BITS_OF_BYTE = np.array([byte.bit_count() for byte in range(256)], np.uint8)

@@ -26,7 +26,7 @@ def set_torch_threads(count: int) -> Iterator[None]:
     The number is global to the process: if scopes of several Python threads overlap, the number before the first of
     them is restored. Does nothing if torch is not imported.
     """
-    if "torch" not in sys.modules:
+    if not sys.modules.get("torch"):
         yield
         return
     import torch  # waits if another thread is importing it

@@ -189,7 +189,7 @@ def test_without_a_compiler_the_engine_takes_torch(tmp_path: Path, monkeypatch: 
     compiled.load_library.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "ziglang", None)
-    with pytest.warns(UserWarning, match=r"chemspec\[compiler\]"):
+    with pytest.warns(UserWarning, match=r"chemspec-smiles\[compiler\]"):
         assert Engine.load(tmp_path / "m").runtime == "torch"
     with pytest.raises(ValueError, match="no C\\+\\+ compiler"):
         Engine.load(tmp_path / "m", runtime="native")

@@ -139,4 +139,4 @@ def test_constraints_are_options(call: Any) -> None:
 def test_without_the_extra_it_says_how_to_get_it(call: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "is_installed", lambda package: package != "syntheseus")
     done = call(AMIDE)
-    assert done.exit_code == 2 and "pip install 'chemspec[plan]'" in done.output
+    assert done.exit_code == 2 and "pip install 'chemspec-smiles[plan]'" in done.output

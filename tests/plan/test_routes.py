@@ -73,6 +73,22 @@ def test_the_tree_is_that_of_aizynthfinder_and_paroutes(found: Plan) -> None:
         assert tree["scores"]["steps"] == len(route.steps)
 
 
+def test_a_patent_intermediate_is_said_in_sums_tables_files_and_colours() -> None:
+    leaves = (Node("CN", "common"), Node("O=C(Cl)c1ccc(NC(C)=O)cc1", intermediate=True), Node("CCCCC"))
+    route = Route(Node(AMIDE, step=Proposal(tuple(leaf.smiles for leaf in leaves), 0.9), children=leaves))
+    assert route.summary.endswith("1 patent intermediate to make or buy, 1 building block in no list")
+    assert not route.solved and "(a patent intermediate)" in step_table(route)[0]["from"]
+    accepted = replace(leaves[1], stock="patent-intermediates")
+    chosen = Route(replace(route.root, children=(leaves[0], accepted)))
+    assert chosen.solved and "in stock lists" not in chosen.summary
+    tree = plan_document(Plan(AMIDE, "open", "", (route,)))["routes"][0]["children"][0]["children"]
+    assert [child.get("metadata") for child in tree] == [{"stock": "common"}, {"patent_intermediate": True}, None]
+    for text in (depict.to_svg(route), depict.to_svg(chosen)):
+        words = [element.attrib["fill"] for element in ET.fromstring(text).iter() if element.text == "intermediate"]
+        assert depict.LIGHT.listed not in words
+        assert depict.LIGHT.unlisted in text
+
+
 def test_a_title_says_the_group_and_the_place_in_it(found: Plan) -> None:
     root = found.routes[0].root
     titles = route_titles([Route(root, group) for group in (1, 1, 2, 1, 2)])

@@ -154,7 +154,7 @@ def test_nothing_to_buy_is_said() -> None:
 
 def test_without_the_packages_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(extras, "is_installed", lambda _: False)
-    assert "chemspec[plan]" in pages.open_page("plan").info[0].value
+    assert "chemspec-smiles[plan]" in pages.open_page("plan").info[0].value
 
 
 def test_an_empty_page_offers_examples() -> None:

@@ -21,7 +21,8 @@ _VALENCES = {
 _ANIONS = {
     "F": "[F-]", "Cl": "[Cl-]", "Br": "[Br-]", "I": "[I-]", "OH": "[OH-]", "BF4": "F[B-](F)(F)F", "OAc": "CC(=O)[O-]",
     "PF6": "F[P-](F)(F)(F)(F)F", "HSO4": "O=S(=O)([O-])O", "OTf": "O=S(=O)([O-])C(F)(F)F", "CN": "[C-]#N",
-    "BH4": "[BH4-]", "N3": "[N-]=[N+]=[N-]", "ClO4": "[O-]Cl(=O)(=O)=O", "NO3": "O=[N+]([O-])[O-]", "ReO4": "O=[Re](=O)(=O)[O-]",
+    "BH4": "[BH4-]",
+    "N3": "[N-]=[N+]=[N-]", "ClO4": "[O-]Cl(=O)(=O)=O", "NO3": "O=[N+]([O-])[O-]", "ReO4": "O=[Re](=O)(=O)[O-]",
 }  # fmt: skip
 _SALT = re.compile(rf"(.+?)({'|'.join(sorted(_ANIONS, key=len, reverse=True))})")
 _ALKALI = re.compile(r"(Li|Na|K|Cs)(?=[OSN])(.+)")

@@ -127,19 +127,21 @@ def near_names(text: str) -> tuple[str, ...]:
     name = spelling.split_qualifiers(spelling.plain_name(text))[0].lower()
     if not 5 <= len(name) <= 40 or not re.search("[a-z]{4}", name):
         return ()
-    found: dict[str | None, str] = {}
+    names: dict[str | None, str] = {}
     for near in _edits(name):
         if entry := reagents.find_by_hand(near) or reagents.find_in_list(near):
-            found.setdefault(canonical(entry[0]), near)
-            if len(found) == 3:
+            names.setdefault(canonical(entry[0]), near)
+            if len(names) == 3:
                 break
-    return tuple(found.values())
+    return tuple(names.values())
 
 
 def _edits(name: str) -> Iterator[str]:
-    """Yield the texts at one edit from a name, the likely ones first."""
+    """Yield the texts at one edit of a letter from a name, the likely ones first; locants and hyphens stay."""
     cuts = [(name[:at], name[at:]) for at in range(len(name) + 1)]
-    yield from (head + tail[1] + tail[0] + tail[2:] for head, tail in cuts if len(tail) > 1)
+    cuts = [(head, tail) for head, tail in cuts if tail[:1].isalpha() or head[-1:].isalpha()]
+    yield from (head + tail[1] + tail[0] + tail[2:] for head, tail in cuts if tail[:2].isalpha() and len(tail) > 1)
+    cuts = [(head, tail) for head, tail in cuts if not tail or tail[0].isalpha()]
     yield from (head + tail[1:] for head, tail in cuts if tail)
     letters = "abcdefghijklmnopqrstuvwxyz"
     yield from (head + letter + tail[1:] for head, tail in cuts if tail for letter in letters)

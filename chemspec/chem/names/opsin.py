@@ -89,9 +89,15 @@ class OpsinProcess:
         self._running.stdin.flush()
         is_ambiguous = False
         # Warnings are sentences; the answer is a line without blanks, an empty one if there is none.
-        while " " in (line := self._lines.get(timeout=limit) or ""):
+        while " " in (line := self._next_line(limit)):
             is_ambiguous |= line.startswith("APPEARS_AMBIGUOUS")
         return Parsed(line, is_ambiguous) if line and "*" not in line and is_valid(line) else None
+
+    def _next_line(self, limit: float) -> str:
+        line = self._lines.get(timeout=limit)
+        if line is None:
+            raise BrokenPipeError("OPSIN ended")
+        return line
 
     def _start(self) -> None:
         self._lines = queue.Queue()

@@ -67,7 +67,7 @@ class NameTable:
         bucket, low = _hash(key)
         begin, end = struct.unpack_from("<II", self._map, self._starts + 4 * bucket)
         entries = self._map[self._entries + begin * _ENTRY.size : self._entries + end * _ENTRY.size]
-        return tuple(self._record(number) for found, number in _ENTRY.iter_unpack(entries) if found == low)
+        return tuple(self._record(number) for entry, number in _ENTRY.iter_unpack(entries) if entry == low)
 
     def __iter__(self) -> Iterator[Record]:
         """Yield all molecules in the order of their SMILES."""

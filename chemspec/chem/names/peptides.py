@@ -7,6 +7,7 @@ from pathlib import Path
 from rdkit import Chem, rdBase
 
 from chemspec.asset_files import read_asset_table
+from chemspec.chem.parsing import mol_from_sequence
 from chemspec.chem.query import canonical
 
 LONGEST = 200  # characters
@@ -33,7 +34,7 @@ def read(text: str) -> str | None:
 
 def _read_by_rdkit(text: str) -> str | None:
     with rdBase.BlockLogs():
-        mol = Chem.MolFromHELM(text) if "{" in text else Chem.MolFromSequence(text)
+        mol = mol_from_sequence(text)
         return canonical(Chem.MolToSmiles(mol)) if mol is not None and mol.GetNumAtoms() else None
 
 

@@ -8,6 +8,7 @@ import chemspec.chem.names.reagents as reagents
 import chemspec.chem.names.spelling as spelling
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.names.opsin import opsin_command
+from chemspec.system import extras
 
 LONGEST_ADVISED = 300  # characters of a text that is worth it
 UNKNOWN_NAME = "this name is not in the built-in list"
@@ -17,8 +18,8 @@ _ADVICE = [(re.compile(row[0]), row[1]) for row in read_asset_table(Path(__file_
 def unknown_name(name: str) -> str:
     """Return a message on a name that is not known, with near names, or how names of its kind can be read."""
     if near := lookup.near_names(name):
-        return f"{UNKNOWN_NAME}; did you mean {' or '.join(near)}?"
-    systematic = "" if opsin_command() else '; systematic names need OPSIN (pip install "chemspec[names]")'
+        return f"{UNKNOWN_NAME}; did you mean {' or '.join(near)}?"  # of a systematic name, too: it may be another's
+    systematic = "" if opsin_command() else f"; systematic names need OPSIN ({extras.install_command('names')})"
     return f"{UNKNOWN_NAME}{systematic}: enter the SMILES, or draw it"
 
 

@@ -58,10 +58,10 @@ def split_steps(text: TracedText) -> list[TracedText]:
 def _in_order(chars: str) -> list[re.Match[str]]:
     """Return the marks of steps that count up from 1, a or i."""
     for series in (_STEP, _MARK):
-        found = [*series.finditer(chars)]
+        candidates = [*series.finditer(chars)]
         for order in ([str(number) for number in range(1, 10)], list("abcdefghi"), _NUMERALS):
             marks: list[re.Match[str]] = []
-            for match in found:
+            for match in candidates:
                 if len(marks) < MOST_STEPS and match["mark"].lower() == order[len(marks)]:
                     marks.append(match)
             if len(marks) > 1:

@@ -166,12 +166,12 @@ def _read_paragraph(text: TracedText, task: Task) -> Molecules | Reaction | Faul
     if not any(names):
         what = "product" if task == "retro" else "reactants"
         return text.fault(f"no {what} found in this paragraph: name them with amounts in brackets, or list them")
-    found = read_flask(TracedText("; ".join(names), (0,) * len("; ".join(names))), task == "retro")
-    if isinstance(found, Fault):
-        return text.fault(found.message)
-    notes = [f"read from a paragraph: {', '.join(names)}", *found.notes]
+    flask = read_flask(TracedText("; ".join(names), (0,) * len("; ".join(names))), task == "retro")
+    if isinstance(flask, Fault):
+        return text.fault(flask.message)
+    notes = [f"read from a paragraph: {', '.join(names)}", *flask.notes]
     notes += [f"left out as workup: {', '.join(workup)}"] * bool(workup and task != "retro")
-    return replace(found, notes=tuple(notes), kind="name", span=text.span)
+    return replace(flask, notes=tuple(notes), kind="name", span=text.span)
 
 
 def _read(text: TracedText, is_target: bool) -> Molecules | Fault:

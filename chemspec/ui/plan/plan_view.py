@@ -167,7 +167,7 @@ def _show_comparison(titled: Sequence[Titled]) -> None:
             "In no list": [names[leaf.smiles] for leaf in route.leaves if not leaf.stock],
             "Reactions": [values.step_class(node) or "One step" for node in nodes],
             "Conditions": [values.step_conditions(node, evidence, route.avoid) or "–" for node in nodes],
-            "Building blocks": [f"{names[leaf.smiles]}, {values.stock_text(leaf.stock)}" for leaf in route.leaves],
+            "Building blocks": [f"{names[leaf.smiles]}, {values.stock_text(leaf)}" for leaf in route.leaves],
         }
         rows.append(row)
     st.dataframe(rows, hide_index=True, alt="The routes side by side")
