@@ -339,8 +339,8 @@ class Engine:
 
         `more` takes a number and returns up to that many waiting queries; decoding ends when it returns none and no
         query is unfinished. `ready` returns the prepared, valid query. `before_pass` is called before every forward
-        pass, and its exceptions end the run. Raises ValueError for settings with `distinct` or `augment`, ScoresError
-        if the scores for a query are undefined; unfinished queries are lost.
+        pass, and its exceptions end the run. A query whose scores are undefined fails. Raises ValueError for settings
+        with `distinct` or `augment`.
         """
         if settings.distinct or settings.augment > 1:
             raise ValueError("continuous batching does not go with distinct and augment; use predict or decode")
@@ -353,6 +353,9 @@ class Engine:
             if item is None:
                 return
             row, decoded = item
+            if isinstance(decoded, ScoresError):
+                yield row, failed_result(ready(row), decoded)
+                continue
             yield row, self._writer.write_searches(ready(row), [ready(row)], [decoded], [settings])[0]
 
     @cached_property

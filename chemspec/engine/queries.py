@@ -6,6 +6,8 @@ from random import Random
 
 import chemspec.chem as chem
 from chemspec.chem import formats, root_align
+from chemspec.chem.isotopes import NOTE as LABELS_NOTE
+from chemspec.chem.isotopes import strip_labels
 from chemspec.chem.read.respell import hydrides_as_ions
 from chemspec.engine.familiarity import Familiarity
 from chemspec.importers.base import TextTokenizer
@@ -26,7 +28,8 @@ class PreparedQuery:
     tokens: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # for the result
     lead: str = ""  # the model's special tokens entered before the SMILES, such as a reaction class
-    smiles: str = ""  # canonical
+    smiles: str = ""  # canonical, with isotope labels
+    unlabelled: str = ""  # what the model reads, if that lacks isotope labels (`chem.isotopes`); else empty
     refusal: DecodeResult | None = None  # the result, if the query is invalid
 
 
@@ -50,6 +53,12 @@ class QueryReader:
             status = "too_long" if query.kind == "length" else "invalid"
             return PreparedQuery(text, refusal=DecodeResult(text, status, str(query)))  # type: ignore[arg-type]
         refused = DecodeResult(text, "invalid", "", notes=query.notes, smiles=query.smiles)
+        plain = strip_labels(query.smiles)
+        if plain != query.smiles:
+            unlabelled = self.read(lead + plain)
+            notes = (*query.notes, LABELS_NOTE, *unlabelled.notes)
+            refusal = unlabelled.refusal and replace(unlabelled.refusal, query=text, notes=notes, smiles=query.smiles)
+            return replace(unlabelled, text=text, notes=notes, smiles=query.smiles, unlabelled=plain, refusal=refusal)
         try:
             ids = self.tokenizer.encode(lead + query.smiles)
         except TokenError as error:
@@ -71,15 +80,17 @@ class QueryReader:
         """Return the SMILES variants of a query that the model can read, the canonical one first."""
         if settings.augment == 1:
             return [query]
-        rng = Random(f"{settings.seed}/{query.smiles}")  # independent of other queries
+        read = query.unlabelled or query.smiles
+        rng = Random(f"{settings.seed}/{read}")  # independent of other queries
         rows = [replace(query, text=query.smiles, notes=())]
-        for text in root_align.smiles_variants_of_query(query.smiles, settings.augment, rng)[1:]:
+        labelled = {"smiles": query.smiles, "unlabelled": read} if query.unlabelled else {}
+        for text in root_align.smiles_variants_of_query(read, settings.augment, rng)[1:]:
             try:
                 ids = self.tokenizer.encode(query.lead + text)
             except TokenError:  # for example if the vocabulary has too few ring labels
                 continue
             if len(ids) <= self.longest:
-                rows.append(PreparedQuery(text, ids, tuple(self.tokenizer.token_texts(ids))))
+                rows.append(PreparedQuery(text, ids, tuple(self.tokenizer.token_texts(ids)), **labelled))
         return rows
 
 

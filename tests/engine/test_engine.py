@@ -305,7 +305,7 @@ def test_what_is_no_text_is_refused(engine: Engine, queries: Any) -> None:
 def test_ids_that_the_model_cannot_read_are_refused(tiny_retro: Path, runtime: str, ids: tuple[int, ...]) -> None:
     """Compiled code would read beyond its tables of embeddings and positions."""
     engine = Engine.load(tiny_retro, runtime=runtime, threads=1)
-    with pytest.raises(ValueError, match="it must have 1 to 1022 token ids, each below"):
+    with pytest.raises(ValueError, match="it must have 1 to 1022 token ids, each from 1 to"):
         engine.generate_ids([(4, 5), ids], GREEDY)
 
 
