@@ -289,12 +289,12 @@ def test_the_built_in_queries_can_be_read(task: Any, monkeypatch: pytest.MonkeyP
     assert all(isinstance(chem.read_query(side), chem.Query) for side in sides)
 
 
-@pytest.mark.parametrize("queries", [None, 5, b"CCO", ["CCO", None], [3]])
+@pytest.mark.parametrize("queries", [None, 5, b"CCO", {"CCO": None}, [3]])
 def test_what_is_no_text_is_refused(engine: Engine, queries: Any) -> None:
-    with pytest.raises(TypeError, match="give a SMILES, or a sequence of them"):
+    with pytest.raises(TypeError, match="give a SMILES, or a list or column of them"):
         engine.predict(queries)
     for call in (engine.prepare, engine.stream):
-        with pytest.raises(TypeError, match="give a SMILES, or a sequence of them"):
+        with pytest.raises(TypeError, match="give a SMILES, or a list or column of them"):
             call(queries)
     with pytest.raises(TypeError, match="no settings; give chemspec"):
         engine.predict("CCO", {"n": 3})  # type: ignore[call-overload]
