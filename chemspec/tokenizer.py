@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from itertools import pairwise
@@ -200,15 +200,22 @@ class Tokenizer:
 
     def encode(self, smiles: str) -> tuple[int, ...]:
         """Return the token ids of a SMILES, without bos and eos; TokenError if it is none, or has an unknown token."""
-        tokens = (
-            self._split(smiles)
-            if self.prompt_format is None
-            else self._split_marked(self.prompt_format.template.replace(HOLE, smiles))
-        )
-        ids = tuple(map(self._readable_ids.get, tokens))
+        if self.prompt_format is None:
+            return self.encode_answer(smiles)
+        tokens = self._split_marked(self.prompt_format.template.replace(HOLE, smiles))
+        return self._look_up(tokens, self._readable_ids, unknown_as_unk=self.prompt_format.unknown_as_unk)
+
+    def encode_answer(self, smiles: str) -> tuple[int, ...]:
+        """Return the token ids of a SMILES as a model writes it, without a prompt; TokenError likewise."""
+        return self._look_up(self._split(smiles), self._token_ids)
+
+    def _look_up(
+        self, tokens: Sequence[str], known_ids: Mapping[str, int], *, unknown_as_unk: bool = False
+    ) -> tuple[int, ...]:
+        ids = tuple(map(known_ids.get, tokens))
         if None not in ids:
             return ids  # type: ignore[return-value]
-        if self.prompt_format is not None and self.prompt_format.unknown_as_unk:
+        if unknown_as_unk:
             return tuple(UNK if index is None else index for index in ids)
         first = ids.index(None)
         token, start = tokens[first], sum(map(len, tokens[:first]))
@@ -280,8 +287,8 @@ def learn_merges(texts: Iterable[str], count: int) -> tuple[tuple[str, str], ...
 
 
 def _parse_merges(values: Any) -> tuple[tuple[str, str], ...]:
-    pairs = values if isinstance(values, list) else [None]
-    if not all(isinstance(pair, list) and len(pair) == 2 and all(isinstance(x, str) for x in pair) for pair in pairs):
+    pairs: list[Any] = values if isinstance(values, list) else [None]
+    if not all(isinstance(pair, list) and [*map(type, pair)] == [str, str] for pair in pairs):
         raise ValueError("its merges are no list of pairs of tokens")
     return tuple((left, right) for left, right in pairs)
 

@@ -43,6 +43,11 @@ _BRACKETS = re.compile(r"\[[^\]]*\]")
 _LABEL = re.compile(r"%\(\d+\)|%\d\d|\d")
 _TOKEN = re.compile(rf"\[[^\]]*\]|{_LABEL.pattern}|[()A-Za-z*]")  # "Cl" may count as two atoms
 # RDKit parses the leading digits of a number: 2x and 2.0 are 2.
+# A residue is a letter, or a name in brackets.
+_SEQUENCE = re.compile(r"[ACDEFGHIKLMNPQRSTVWY]{1,100}")
+_HELM = re.compile(
+    r"PEPTIDE1\{(?:(?:[A-Z]|\[[A-Za-z_]{1,12}\])\.?){1,100}\}\$[^$]{0,99}\$[^$]{0,9}\$[^$]{0,9}\$(?:V2\.0)?"
+)
 _ROW = re.compile(r"\s*[+-]?\d\S*\s+[+-]?\d\S*\s+[+-]?(\d+)\S*\s+[+-]?(\d+)")
 
 
@@ -237,6 +242,13 @@ def cdxml_refusal(root: ElementTree.Element) -> str:
         return TOO_MANY_ATOMS
     bonds = ((_parse_integer(bond.get("B", "")), _parse_integer(bond.get("E", ""))) for bond in root.iter("b"))
     return _graph_refusal(bonds, lambda: try_in_process("cdxml", ElementTree.tostring(root, encoding="unicode")))
+
+
+def mol_from_sequence(text: str) -> Any | None:
+    """Return the peptide of a sequence of one-letter codes, or of HELM of the kind PEPTIDE; None if it is neither."""
+    if _SEQUENCE.fullmatch(text):
+        return Chem.MolFromSequence(text)
+    return Chem.MolFromHELM(text) if _HELM.fullmatch(text) else None
 
 
 def mol_from_inchi(inchi: str) -> tuple[Any | None, str]:

@@ -16,6 +16,7 @@ import msgspec
 import numpy as np
 
 from chemspec.chem.tautomers import representatives
+from chemspec.model.manifest import refresh_manifest
 from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
 from chemspec.types import Hypothesis
@@ -55,6 +56,7 @@ class Confidence:
     def save(self, folder: Path) -> None:
         """Write the file to a model folder."""
         write_text_atomic(folder / FILE, json.dumps(asdict(self), indent=1))
+        refresh_manifest(folder)
 
 
 def probability_by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:

@@ -1,7 +1,8 @@
 """Queries as a model reads them: parsed, canonicalised and tokenised, also as several SMILES variants."""
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import isnan
 from random import Random
 
 import chemspec.chem as chem
@@ -15,6 +16,7 @@ from chemspec.settings import DecodeSettings, Task
 from chemspec.tokenizer import TokenError
 from chemspec.types import DecodeResult
 
+ADVICE = "give a SMILES, or a list or column of them"
 MAX_CHARS = 1000
 MAX_TOKENS = 400  # maximum query length; models are trained on up to 200, and time grows quadratically
 
@@ -45,7 +47,8 @@ class QueryReader:
 
     def read(self, text: str) -> PreparedQuery:
         """Parse, canonicalise and tokenise one query; an invalid one gets a `refusal`."""
-        check_queries([text])
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r:.50} is not a query; {ADVICE}")
         text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be encoded
         lead, bare = self.tokenizer.split_prompt(text)
         query = formats.read_any(bare, task=self.task, max_chars=MAX_CHARS)
@@ -94,11 +97,24 @@ class QueryReader:
         return rows
 
 
-def check_queries(queries: object) -> None:
-    """Raise TypeError for anything but a sequence of strings."""
-    advice = "give a SMILES, or a sequence of them"
-    if not isinstance(queries, Sized) or not isinstance(queries, Iterable) or isinstance(queries, bytes):
-        raise TypeError(f"{queries!r:.50} is not a query; {advice}")
-    for number, query in enumerate(queries):
+def list_queries(queries: object) -> list[str]:
+    """Return the queries of a list, a column or a generator, with an empty text for missing values (None, NaN).
+
+    Raises TypeError for anything else, such as a table or bytes.
+    """
+    if not isinstance(queries, Iterable) or isinstance(queries, (bytes, Mapping)):
+        raise TypeError(f"{queries!r:.50} is not a query; {ADVICE}")
+    if hasattr(queries, "columns"):
+        raise TypeError(
+            f"a table is no list of queries; {ADVICE}, such as table[{next(iter(queries), 'smiles')!r:.50}]"
+        )
+    texts = ["" if _is_missing(query) else query for query in queries]
+    for number, query in enumerate(texts):
         if not isinstance(query, str):
-            raise TypeError(f"query {number} is {query!r:.50}, no text; {advice}")
+            raise TypeError(f"query {number} is {query!r:.50}, no text; {ADVICE}")
+    return texts
+
+
+def _is_missing(value: object) -> bool:
+    """Return whether a cell of a table is empty, as pandas has it."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and isnan(value))
