@@ -255,7 +255,7 @@ def test_reagents_that_confirm_a_step_go_before_recorded_ones_and_usual_ones_com
     unconfirmed = replace(node, step=replace(step, round_trip=0.1))
     recorded = {step.reaction("CC=O"): Found(conditions=(Conditions("C1CCOC1", 1), Conditions("O=[Mn]=O.C1CCOC1", 1)))}
     assert step_conditions(unconfirmed, recorded) == "THF, MnO₂", "THF alone is no oxidant"
-    assert step_conditions(unconfirmed) == "DMSO, Ac₂O", "of a model, before the usual ones"
+    assert step_conditions(unconfirmed) == "DMSO, acetic anhydride", "of a model, before the usual ones"
     assert step_conditions(replace(unconfirmed, step=replace(step, round_trip=0.1, reagents=""))).startswith(
         "DCM, Dess"
     )
