@@ -53,8 +53,10 @@ def changed_centres(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, .
         inverted = []  # the map may take either half
     if inverted or unset:
         inverted, unset = _lasting_centres(match, right, inverted, unset)
-    centres = Chem.FindMolChiralCenters(right, includeUnassigned=True, useLegacyImplementation=False)  # type: ignore[no-untyped-call]
-    return tuple(inverted), tuple(unset), tuple(atom for atom in untold if atom in dict(centres))
+    if untold:
+        centres = Chem.FindMolChiralCenters(right, includeUnassigned=True, useLegacyImplementation=False)  # type: ignore[no-untyped-call]
+        untold = [atom for atom in untold if atom in dict(centres)]
+    return tuple(inverted), tuple(unset), tuple(untold)
 
 
 def _is_meso(match: AtomMap, left: Any, atoms: Sequence[int]) -> bool:

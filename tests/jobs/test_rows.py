@@ -76,14 +76,14 @@ def test_the_worker_answers_a_job_as_its_settings_say(tmp_path: Path, monkeypatc
 
 def test_a_review_that_breaks_costs_no_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
     job = make(("C",), ("CC",), columns=("smiles",))
-    reviewed = worker.review_result
+    reviewed = worker.review_results
 
-    def break_once(task: Any, result: DecodeResult, *rest: Any, **more: Any) -> Any:
-        if result.query == "C":
+    def break_once(task: Any, results: Sequence[DecodeResult], *rest: Any, **more: Any) -> Any:
+        if any(result.query == "C" for result in results):
             raise RuntimeError("broken")
-        return reviewed(task, result, *rest, **more)
+        return reviewed(task, results, *rest, **more)
 
-    monkeypatch.setattr(worker, "review_result", break_once)
+    monkeypatch.setattr(worker, "review_results", break_once)
     worker.predict_rows(job, ENGINE, partial(worker.review_rows, job, StepChecker(None), Stock({})))
     first, second = csv.DictReader(io.StringIO(rows.answers_as_csv(job).decode()))
     assert first["smiles_1"] == second["smiles_1"] == "C"
