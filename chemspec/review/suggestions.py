@@ -109,7 +109,7 @@ class Suggestion:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Tautomers that were added, stereochemistry that is made from nothing or left open, and solvents of a work-up."""
+        """Tautomers that were added, stereochemistry from nothing or left open, and solvents of a work-up, in words."""
         left, right = self.sides
         lines = [sentence[:1].upper() + sentence[1:] for sentence in self.flask_report.remarks]
         shares = [format_percent(p) for _, p in self.best.tautomers if p >= LEAST_SHARE]

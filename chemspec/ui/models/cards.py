@@ -183,6 +183,7 @@ def describe_trap_score() -> str:
     score = trap_score()
     return (
         f"Flask check, by rules and not by the model: of {score['traps']} flasks with a fault (solvent, missing "
-        f"reagent, group that would not survive, impossible product) it tells {score['told']}; of {score['harmless']} harmless "
-        f"ones {score['alarms']} raise an alarm (`tests/data/trap_flasks.tsv`, {score['date']})."
+        f"reagent, group that would not survive, impossible product) it tells {score['told']}; of "
+        f"{score['harmless']} harmless ones {score['alarms']} raise an alarm "
+        f"(`tests/data/trap_flasks.tsv`, {score['date']})."
     )
