@@ -73,10 +73,10 @@ class DrafterCheckpoint:
 
 def drafter_folder(target: Path, kind: str) -> Path:
     """Return the folder of a target's drafter: its own or, of a shipped model, that of the package of further ones."""
-    own, further = target / "drafters" / kind, asset_files.further_models()
-    if further and not own.is_dir() and target.parent == asset_files.assets_folder() / "models":
+    folder, further = target / "drafters" / kind, asset_files.further_models()
+    if further and not folder.is_dir() and target.parent == asset_files.assets_folder() / "models":
         return further / target.name / "drafters" / kind
-    return own
+    return folder
 
 
 def save(folder: Path, model: Transformer, tokenizer: Tokenizer, *, task: Task, half: bool = True) -> None:

@@ -19,6 +19,7 @@ from chemspec.plan.constraints import is_intermediate, need_avoided
 from chemspec.plan.expand import Counts, Proposal
 from chemspec.plan.stock import TITLES, Stock
 from chemspec.precedents import Found, Precedents, in_words
+from chemspec.review.conditions import usable_conditions
 from chemspec.review.suggestions import format_percent
 
 MAX_GROUP_DISTANCE = 0.25  # maximum tree edit distance per node within a group; a changed molecule counts less than one
@@ -261,12 +262,14 @@ def step_class(node: Node) -> str:
 
 
 def step_conditions(node: Node, evidence: Evidence = MappingProxyType({}), avoid: tuple[str, ...] = ()) -> str:
-    """Return conditions of the step that forms a molecule: recorded ones, those that confirm it, or proposed ones."""
+    """Return the one set of conditions of the step that forms a molecule, in words; see `review.conditions`."""
     assert node.step
-    if recorded := evidence.get(node.step.reaction(node.smiles), Found()).conditions:
-        return recorded[0].text
-    confirmed = node.step.opinion == "agrees" and not need_avoided(node.step.added.split("."), avoid)
-    return in_words((confirmed and node.step.added) or node.step.reagents)
+    step = node.step
+    if step.opinion == "agrees" and step.added and not need_avoided(step.added.split("."), avoid):
+        return in_words(step.added, formulas=True)
+    precedents = evidence.get(step.reaction(node.smiles))
+    reagents, _ = usable_conditions(precedents, ".".join(step.reactants), node.smiles, filter(None, [step.reagents]))
+    return in_words(step.reagents if need_avoided(reagents.split("."), avoid) else reagents, formulas=True)
 
 
 def step_percent(step: Proposal) -> str:
@@ -365,7 +368,7 @@ def step_table(route: Route, evidence: Evidence = MappingProxyType({})) -> list[
         if evidence:
             precedents = evidence.get(node.step.reaction(node.smiles), Found())
             row["patent reactions"] = precedents.count_text
-            row["conditions of the nearest"] = precedents.conditions[0].text if precedents.conditions else ""
+            row["conditions"] = step_conditions(node, evidence, route.avoid)
         if with_reagents:
             row["proposed reagents"] = in_words(node.step.reagents)
         table.append(row)
@@ -379,7 +382,7 @@ def plan_to_markdown(plan: Plan, evidence: Evidence = MappingProxyType({})) -> s
     for title, route in sorted(titled, key=lambda pair: pair[1].group):
         lines += [f"## {title}: {route.summary}", ""]
         for row in step_table(route, evidence):
-            detail_names = ("forward model", "patent reactions", "conditions of the nearest", "proposed reagents")
+            detail_names = ("forward model", "patent reactions", "conditions", "proposed reagents")
             tail = "".join(f"; {name}: {row[name]}" for name in detail_names if row.get(name))
             head = f"{row['step']}. {row['class'] or 'One step'}, {row['chance']}"
             lines += [f"{head}: `{row['product']}` from {row['from']}" + (f" ({tail[2:]})" if tail else "")]
