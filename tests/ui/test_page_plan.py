@@ -130,7 +130,7 @@ def test_routes_are_compared_with_the_numbers_of_the_page_and_searched_on() -> N
     assert "Amide formation" in table["Reactions"][0] and "methylamine, in mine.smi" in table["Building blocks"][0]
     assert not len(table["Not in stock"][0]) and table["Weakest step"][0] == "15 %"
     press(page, "Continue search")
-    assert page.number_input(key="plan_expansions").value == 200
+    assert page.number_input(key="plan_expansions").value == 400
 
 
 def test_bonds_can_be_kept_also_by_link() -> None:
