@@ -4,7 +4,7 @@
     python tests/campaigns/mutants.py --sample 40 --only chemspec/plan --seed 7
 
 Mutants of Python are made from its syntax tree, those of C++ from its text. Each runs the test files that are nearest:
-those named like the module, else those of its folder that import it, in a copy of the program. A mutant that no test
+those named like the module, else those of its folder that import it, then those of its users, in a copy of the program. A mutant that no test
 notices survives; who has read it writes a test, or a line of `equivalent_mutants.jsonl` if nobody could notice it.
 """
 
@@ -19,9 +19,11 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
+from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
 from random import Random
@@ -35,7 +37,7 @@ from paths import ROOT, TESTS
 FOLDERS = ("decode", "draft", "engine", "plan", "review", "io", "jobs", "service", "chem", "system", "precedents")
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.jsonl")
 SECONDS = 240.0  # for the tests of one mutant; what takes longer is noticed, as it would be by a person
-NEAREST = 3  # test files at most
+NEAREST, FURTHER = 3, 5  # test files at most
 SWAPS: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
@@ -124,6 +126,7 @@ def _without_effect(node: ast.AST) -> Iterator[ast.AST]:
         yield node
 
 
+@cache
 def nearest_tests(file: str) -> list[str]:
     """The test files nearest to a source file: named like it, else of its folder that import it, else all of these."""
     path = Path(file)
@@ -140,13 +143,36 @@ def nearest_tests(file: str) -> list[str]:
     return [str(test.relative_to(TESTS)) for test in sorted(mention, key=distance)[:NEAREST]]
 
 
+@cache
+def sources() -> dict[str, str]:
+    """The text of every module of the program, by its file."""
+    return {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in (ROOT / "chemspec").rglob("*.py")}
+
+
+@cache
+def further_tests(file: str) -> list[str]:
+    """The test files nearest to the modules that import this one, without its own: what it breaks shows there."""
+    package, _, module = ".".join(Path(file).with_suffix("").parts).rpartition(".")
+    uses = re.compile(rf"{re.escape(package)}\.{module}\b|from {re.escape(package)} import [^\n]*\b{module}\b")
+    users = [name for name, text in sources().items() if name != file and uses.search(text)]
+    counts = Counter(test for name in users for test in nearest_tests(name)[:1])
+    own = nearest_tests(file)
+    return [test for test, _ in counts.most_common() if test not in own][:FURTHER]
+
+
 def is_noticed(mutant: Mutant, tree: Path) -> str:
-    """Run the nearest tests against a mutant; returns the one that failed, or nothing."""
+    """Run the nearest tests against a mutant, then those of its users; returns the one that failed, or nothing."""
+    return _run_tests(mutant, tree, nearest_tests(mutant.file)) or (
+        _run_tests(mutant, tree, further) if (further := further_tests(mutant.file)) else ""
+    )
+
+
+def _run_tests(mutant: Mutant, tree: Path, files: list[str]) -> str:
     path = tree / mutant.file
     source = path.read_text(encoding="utf-8")
     path.write_text(source[: mutant.start] + mutant.text + source[mutant.end :], encoding="utf-8")
     words = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", DEFAULT]
-    tests = [str(tree / "tests" / test) for test in nearest_tests(mutant.file)]
+    tests = [str(tree / "tests" / test) for test in files]
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTEST_ADDOPTS": "", "HYPOTHESIS_PROFILE": "seeded"}
     environment["CHEMSPEC_TEST_SECONDS"] = str(SECONDS)
     try:
