@@ -22,6 +22,7 @@ from chemspec.model.runner import Backend
 from chemspec.model.session import ScoresError, Session
 from chemspec.settings import DecodeSettings
 from chemspec.system import gpu
+from chemspec.tokenizer import PAD
 from chemspec.types import FinishedSequence
 
 Row = TypeVar("Row")
@@ -72,7 +73,7 @@ def continuous_batching(
     *,
     size: int,
     before_pass: Callable[[], None] = lambda: None,
-) -> Iterator[tuple[Row, Decoded]]:
+) -> Iterator[tuple[Row, Decoded | ScoresError]]:
     """Decode rows with continuous batching; yields each row when it has finished.
 
     `more` takes a number and returns up to that many waiting rows, in decoding order; decoding ends when it returns
@@ -82,25 +83,41 @@ def continuous_batching(
     batch; its number of forward passes does if drafts are planned, by the cost of a pass over the whole batch, or the
     drafter depends on the batch size.
 
+    A row whose scores are undefined is yielded with the error, and the other rows of its session are decoded again.
+
     At most `size` rows are unfinished. `before_pass` is called before every forward pass, or every few milliseconds if
     they are fast; its exceptions end the run.
     """
-    while chosen := more(size):
+    interrupted: list[Row] = []
+
+    def take(count: int) -> list[Row]:
+        chosen = interrupted[:count]
+        del interrupted[:count]
+        return chosen if len(chosen) == count else [*chosen, *more(count - len(chosen))]
+
+    while chosen := take(size):
         decoding, join = begin(list(map(source, chosen)))
         rows, seen = dict(enumerate(chosen)), len(chosen)
+        failed: list[tuple[Row, ScoresError]] = []
         while True:
             for number in decoding.finished_queries():  # a decoder may finish without a forward pass
                 yield rows.pop(number), decoding.take_result(number)
             free = size - len(rows)
             refill = decoding.can_add_queries and seen < MAX_QUERIES_PER_SESSION and free * REFILL_DIVISOR >= size
-            if refill and (chosen := more(free)):
+            if refill and (chosen := take(free)):
                 rows.update(zip(join(list(map(source, chosen))), chosen, strict=True))
                 seen += len(chosen)
             elif rows:
                 before_pass()
-                decoding.run_passes()
+                try:
+                    decoding.run_passes()
+                except ScoresError as error:
+                    failed = [(rows.pop(number), error.with_traceback(None)) for number in error.queries]
+                    interrupted += rows.values()
+                    break
             else:
                 break
+        yield from failed
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +160,7 @@ class BatchDecoder:
             budget=budget,
             record=settings.record,
             vocab_size=self.vocab_size,
+            max_positions=self.max_positions,
             planner=planner,
             threads=self.threads,
         )
@@ -151,8 +169,9 @@ class BatchDecoder:
     def _check_ids(self, ids: Sequence[int]) -> None:
         """Raise ValueError for token ids that the model cannot read; compiled code would read other memory for them."""
         longest, size = self.max_positions - 2, self.vocab_size
-        if not 0 < len(ids) <= longest or not 0 <= min(ids) <= max(ids) < size:
-            raise ValueError(f"a query is {ids!r:.60}; it must have 1 to {longest} token ids, each below {size}")
+        if not 0 < len(ids) <= longest or not PAD < min(ids) <= max(ids) < size:
+            message = f"a query is {ids!r:.60}; it must have 1 to {longest} token ids"
+            raise ValueError(f"{message}, each from {PAD + 1} to {size - 1} ({PAD} is padding)")
 
     def generate(
         self,
@@ -185,12 +204,16 @@ class BatchDecoder:
             )
             try:
                 for row, result in decoded:
+                    if isinstance(result, ScoresError):
+                        if failed.setdefault(row[0], result) is result:
+                            finished()
+                        continue
                     results[row] = result
                     left[row[0]] -= 1
                     if not left[row[0]]:
                         finished()
                 break
-            except gpu.memory_errors(ScoresError) as error:
+            except gpu.memory_errors() as error:
                 if size == 1:  # the first unfinished row caused it
                     number, _ = next(row for row in waiting if row not in results)
                     failed[number] = error.with_traceback(None)

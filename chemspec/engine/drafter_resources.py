@@ -17,6 +17,7 @@ from chemspec.importers.model_formats import load_native
 from chemspec.model import checkpoint
 from chemspec.model.checkpoint import TRAINING, DrafterCheckpoint, drafter_folder, load_drafter
 from chemspec.model.cost import CostCurve
+from chemspec.model.manifest import write_manifest
 from chemspec.model.probe import probe
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
@@ -159,6 +160,17 @@ def install_drafter(folder: Path, kind: str, target: Path) -> Path:
     for name in FILES:
         if (folder / name).is_file():
             shutil.copyfile(folder / name, partial / name)
+    write_manifest(partial)
     shutil.rmtree(final, ignore_errors=True)
     partial.rename(final)
     return final
+
+
+class ClosedEngine:
+    """In place of the backend and the resources of a closed engine; raises ValueError if they are used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        raise ValueError(f"the engine of model {self._name!r} is closed; load the model again")

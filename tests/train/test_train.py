@@ -404,6 +404,18 @@ def test_a_start_may_know_fewer_tokens(tmp_path: Path) -> None:
     assert torch.equal(started(tmp_path / "fewer", seed=9)["embedding.weight"], table)
 
 
+def test_merged_tokens_begin_as_the_mean_of_their_parts(tmp_path: Path) -> None:
+    first = saved_start(tmp_path / "atoms")
+    merged = TOKENIZER.with_merges([("C", "C"), ("CC", "O")])
+    model = Transformer(replace(CONFIG, vocab_size=len(merged)))
+    copy_initial_weights(model, tmp_path / "atoms", merged)
+    state, (c, o) = model.state_dict(), TOKENIZER.encode("CO")
+    assert torch.equal(state["embedding.weight"][: len(TOKENIZER)], first["embedding.weight"])
+    expected = (2 * first["embedding.weight"][c] + first["embedding.weight"][o]) / 3 * 3**0.25
+    assert torch.allclose(state["embedding.weight"][-1], expected)
+    assert torch.equal(state["output.bias"][-1], first["output.bias"][c])
+
+
 def test_a_start_may_be_deeper(tmp_path: Path) -> None:
     """A medium drafter begins with the first layers of its target."""
     first = saved_start(tmp_path / "deep", replace(CONFIG, encoder_layers=2, decoder_layers=3))
