@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from chemspec.plan.workers import Planner
 
 MAX_SHOWN = 5  # routes printed
+PROBABILITY = "probability"  # default order of `plan.orders`, whose import waits for the command
 LIMITS = ("seconds", "expansions", "depth", "routes", "through")
 
 
@@ -63,6 +64,7 @@ def plan_routes(
     within: opt.Duration = None,
     avoid: list[str] | None = None,
     workers: int = 0,
+    order: str = PROBABILITY,
     models: Models,
 ) -> Outcome:
     """Multi-step retrosynthesis down to purchasable building blocks.
@@ -75,13 +77,14 @@ def plan_routes(
         within: time limit per target, such as 5s, with the list of routes: the best routes by then, and steps that
             cannot be checked in time stay unchecked.
         avoid: substructure (SMARTS) that no precursor may have; repeatable, at most five.
+        order: order of the routes: probability, steps, weakest (step), convergence, price or diversity.
         out -o: output file: .json (all routes), .jsonl (a line for each target), .md (text), .svg or .png (the best
             route); repeatable.
         workers: processes that plan several targets side by side, each with models of 0.2 GB; 0: all cores, if there
             are four targets for each.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
-    from chemspec.plan import export, routes
+    from chemspec.plan import export, orders, routes
 
     outputs = [export.PlanFile(file) for file in out or ()]
     opt.check_parent_folders(*(output.file for output in outputs))
@@ -89,12 +92,15 @@ def plan_routes(
         if limits["seconds"] != PlanSettings.seconds:
             raise ValueError("--within limits the search too; leave --seconds out")
         limits |= {"within": within, "seconds": math.inf}
+    if order not in orders.ORDERS:
+        raise ValueError(f"--order {order}: choose one of {', '.join(orders.ORDERS)}")
     settings = PlanSettings(**limits, avoid=tuple(avoid or ()))  # reports invalid limits before the models are loaded
     queries = _read_targets(targets, column)
     many = len(queries) > 1
-    statuses = _resume(outputs, queries, models, stock or [], settings) if many else []
+    statuses = _resume(outputs, queries, models, stock or [], settings, order) if many else []
     # Finding the precedents of a step takes 5 ms.
-    load = partial(_load_planner, models, stock or [], settings, all_listed=bool(outputs or console.answers.quiet))
+    all_listed = bool(outputs or console.answers.quiet)
+    load = partial(_load_planner, models, stock or [], settings, order, all_listed=all_listed)
     documents, interrupted = [], False
     try:
         for result, evidence in _plan_all(queries[len(statuses) :], load, workers, settings):
@@ -106,7 +112,7 @@ def plan_routes(
                     output.write()
             statuses.append(result.status)
             documents.append(routes.plan_document(result, evidence))
-            _print_plan(target, result, evidence)
+            _print_plan(target, result, evidence, order)
             if interrupted := result.interrupted:
                 break
     finally:
@@ -122,10 +128,15 @@ def plan_routes(
 
 
 def _resume(
-    outputs: Sequence[PlanFile], targets: Sequence[str], models: Models, stock: list[str], settings: PlanSettings
+    outputs: Sequence[PlanFile],
+    targets: Sequence[str],
+    models: Models,
+    stock: list[str],
+    settings: PlanSettings,
+    order: str,
 ) -> list[str]:
     """Open the files of many targets; returns the statuses of the plans that all of them have already."""
-    made_with = {**asdict(settings), **asdict(models), "stock": stock, "chemspec": __version__}
+    made_with = {**asdict(settings), **asdict(models), "stock": stock, "order": order, "chemspec": __version__}
     for output in outputs:
         output.resume(targets, {name: str(value) for name, value in made_with.items() if name != "threads"})
     statuses = min((output.statuses for output in outputs if output.keeps_plans), key=len, default=[])
@@ -154,8 +165,9 @@ def _plan_all(
         yield entry
 
 
-def _load_planner(models: Models, stock: list[str], settings: PlanSettings, *, all_listed: bool) -> Planner:
+def _load_planner(models: Models, stock: list[str], settings: PlanSettings, order: str, *, all_listed: bool) -> Planner:
     """Load models, building blocks and precedents; returns the function that plans a target."""
+    from chemspec.plan.orders import order_plan
     from chemspec.plan.routes import find_evidence
     from chemspec.plan.search import plan
     from chemspec.plan.stock import BUILT_IN, load_stock
@@ -164,7 +176,7 @@ def _load_planner(models: Models, stock: list[str], settings: PlanSettings, *, a
     can_buy, index, expander = load_stock(stock or BUILT_IN), installed(), models.load_expander()
 
     def plan_target(target: str, watch: Callable[[Any], object] = lambda _: False) -> tuple[Plan, Evidence]:
-        result = plan(target, expander, can_buy, settings, watch)
+        result = order_plan(plan(target, expander, can_buy, settings, watch), order)
         return result, find_evidence(result.routes if all_listed else result.routes[:MAX_SHOWN], index)
 
     return plan_target
@@ -179,7 +191,8 @@ def _read_targets(given: list[str], column: str) -> list[str]:
     return texts
 
 
-def _print_plan(target: str, plan: Plan, evidence: Evidence) -> None:
+def _print_plan(target: str, plan: Plan, evidence: Evidence, order: str) -> None:
+    from chemspec.plan.orders import ORDERS
     from chemspec.plan.routes import route_titles, step_table
 
     if plan.target != target:  # the SMILES of a name, for instance
@@ -188,9 +201,12 @@ def _print_plan(target: str, plan: Plan, evidence: Evidence) -> None:
     for note in plan.notes:
         console.print_line(f"  note: {note}", "yellow")
     console.print_line(f"  {plan.message}", "" if plan.status == "solved" else "yellow")
-    for title, route in zip(route_titles(plan.routes), plan.routes[:MAX_SHOWN], strict=False):
+    titled = [*zip(route_titles(plan.routes), plan.routes, strict=True)]
+    for title, route in sorted(titled, key=lambda pair: pair[1].group)[:MAX_SHOWN]:  # the variants below their best
         console.print_rows(step_table(route, evidence), f"{title.lower()}: {route.summary}")
     if len(plan.routes) > MAX_SHOWN:
         console.print_line(f"  {len(plan.routes) - MAX_SHOWN} more routes; -o FILE.json has all", "dim")
+    if len(plan.routes) > 1:
+        console.print_line(f"  order: {ORDERS[order][0]} (--order {'|'.join(ORDERS)})", "dim")
     if plan.expansions:
         console.print_line(f"  {plan.effort}", "dim")

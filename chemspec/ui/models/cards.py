@@ -14,7 +14,7 @@ from rich.filesize import decimal
 
 from chemspec import evaluation
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import models_dir
+from chemspec.engine.registry import installed_models, models_dir
 from chemspec.io import tables
 from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve
@@ -47,12 +47,12 @@ class ModelCard:
 
 
 def list_model_cards() -> list[ModelCard]:
-    """Return all model folders of `models_dir()`, usable or not, usable ones first."""
-    home = models_dir()
+    """Return all folders of installed models, usable or not, usable ones first."""
     try:
-        folders = sorted(item for item in home.iterdir() if item.is_dir() and not item.name.startswith((".", "_")))
+        folders = {item for item in models_dir().iterdir() if item.is_dir() and not item.name.startswith((".", "_"))}
     except OSError:
         return []
+    folders = sorted(folders | {*installed_models()}, key=lambda folder: folder.name)
     return sorted(map(read_model_card, folders), key=lambda model: bool(model.problem))
 
 
