@@ -271,22 +271,27 @@ def _format_rows(
 def _join_row(row: Row, given: Mapping[str, str]) -> str:
     """Return the line of a row with the other columns of its input."""
     if len(row.parts) > 2:
-        return csv_row([*(escape_formula(single_line(cell)) for cell in given.values()), *row.parts])
+        return csv_row([*map(_text_cell, given.values()), *row.parts])
     before, after = row.parts
     columns = f', "columns": {json.dumps(given)}' if given else ""
     return f"{{{before}{columns}{after}}}\n"  # ASCII avoids problems with line ends and encodings
 
 
+def _text_cell(text: str) -> str:
+    """Return a text as a cell of a CSV: in one line, and no formula."""
+    return escape_formula(single_line(text))
+
+
 def _csv_cells(
     result: DecodeResult, settings: DecodeSettings, answer_cells: Sequence[Sequence[str]], columns: int
 ) -> list[Any]:
-    cells: list[Any] = [single_line(result.query), result.status, single_line(_full_message(result))]
+    cells: list[Any] = [_text_cell(result.query), result.status, _text_cell(_full_message(result))]
     for rank in range(settings.n):
         answer = result.hypotheses[rank] if rank < len(result.hypotheses) else None
-        cells += [answer.canonical or answer.smiles, f"{answer.log_prob:.6f}"] if answer else ["", ""]
+        cells += [_text_cell(answer.canonical or answer.smiles), f"{answer.log_prob:.6f}"] if answer else ["", ""]
         if settings.augment > 1:
             cells.append(answer.vote.spellings if answer and answer.vote else "")
-        cells += map(single_line, answer_cells[rank]) if answer and answer_cells else [""] * columns
+        cells += map(_text_cell, answer_cells[rank]) if answer and answer_cells else [""] * columns
     counts = count_savings(result)
     return [*cells, counts.passes, counts.tokens, f"{result.trace.seconds:.4f}"]
 
@@ -311,8 +316,9 @@ def _resume_file(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -
         return Counter()
     counts: Counter[str] = Counter()
     for number, (query, status) in enumerate(_read_rows(journal)):
-        if number < len(queries) and query not in (queries[number], single_line(queries[number])):
-            message = f"{journal}: row {number + 1} is {query!r}, the input has {queries[number]!r}"
+        expected = queries[number] if number < len(queries) else query
+        if query not in (expected, single_line(expected), _text_cell(expected)):
+            message = f"{journal}: row {number + 1} is {query!r}, the input has {expected!r}"
             raise FileError(f"{message}; it belongs to another input")
         counts[status] += 1
     if counts.total() > len(queries):
