@@ -4,8 +4,9 @@
     python tests/campaigns/mutants.py --sample 40 --only chemspec/plan --seed 7
 
 Mutants of Python are made from its syntax tree, those of C++ from its text. Each runs the test files that are nearest:
-those named like the module, else those of its folder that import it, then those of its users, in a copy of the program. A mutant that no test
-notices survives; who has read it writes a test, or a line of `equivalent_mutants.jsonl` if nobody could notice it.
+those named like the module, else those of its folder that import it, then those of its users, in a copy of the program.
+A mutant that no test notices survives; who has read it writes a test, or a line of `equivalent_mutants.jsonl` if nobody
+could notice it.
 """
 
 from __future__ import annotations

@@ -29,6 +29,7 @@ from chemspec.plan.routes import (
     Route,
     find_evidence,
     group_routes,
+    node_problems,
     plan_document,
     plan_to_markdown,
     rank_routes,
@@ -238,14 +239,30 @@ def test_a_summary_says_the_weakest_step_and_what_is_doubtful(found: Plan) -> No
     assert found.routes[0].summary == "5 steps, weakest step 50 %, all in stock lists"
     doubted = Route(Node("CCN", "", Proposal(("CCO",), 0.001, 0.0), (Node("CCO"),)))
     assert doubted.summary == (
-        "1 step, weakest step under 1 %, forward model differs on step 1, 1 building block in no list"
+        "1 step, weakest step under 1 %, forward model differs on step 1, ⚠ on step 1, 1 building block in no list"
     )
+    assert "cannot supply 1 N" in step_table(doubted)[0]["problems"] and "⚠ the" in texts(depict.to_svg(doubted))
     document = plan_document(found)["routes"][0]
     assert (
         document["title"] == "Route 1" and document["scores"]["weakest_step"] == 0.5 and "score" in document["scores"]
     )
     assert document["children"][0]["metadata"]["step"] == 5
     assert document["children"][0]["metadata"]["class"] == "Amide formation"
+
+
+def test_a_start_that_is_nearly_the_target_is_said() -> None:
+    acid = "O=C(Cl)c1ccc(NC(C)=O)cc1"
+    near = Route(Node(AMIDE, "", Proposal((acid, "CN"), 0.9), (Node(acid, "paroutes-n1"), Node("CN", "common"))))
+    assert "starts from 93 % of the target" in near.summary
+    own = Route(replace(near.root, children=(Node(acid, "mine.csv"), Node("CN", "common"))))
+    assert "starts from" not in own.summary, "one's own shelf is believed"
+
+
+def test_conflicts_within_a_step_are_said_as_in_a_flask() -> None:
+    reactants, product = ("C=CC[Mg]Br", "O=Cc1ccc(O)cc1"), "C=CCC(O)c1ccc(O)cc1"
+    smiles = [str(chem.canonical(text)) for text in (*reactants, product)]
+    node = Node(smiles[2], "", Proposal(tuple(smiles[:2]), 0.5), (leaf(smiles[0]), leaf(smiles[1])))
+    assert node_problems(node), "a Grignard reagent beside a phenol"
 
 
 def test_reagents_that_confirm_a_step_go_before_recorded_ones_and_usual_ones_come_last() -> None:
