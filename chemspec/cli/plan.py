@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from chemspec.plan.routes import Evidence, Plan
 
 MAX_SHOWN = 5  # routes printed
+PROBABILITY = "probability"  # default order of `plan.orders`, whose import waits for the command
 LIMITS = ("seconds", "expansions", "depth", "routes", "through")
 
 
@@ -57,6 +58,7 @@ def plan_routes(
     limits: Annotated[dict[str, Any], FieldsOf(PlanSettings, LIMITS)],
     within: opt.Duration = None,
     avoid: list[str] | None = None,
+    order: str = PROBABILITY,
     models: Models,
 ) -> Outcome:
     """Multi-step retrosynthesis down to purchasable building blocks.
@@ -69,10 +71,11 @@ def plan_routes(
         within: time limit per target, such as 5s, with the list of routes: the best routes by then, and steps that
             cannot be checked in time stay unchecked.
         avoid: substructure (SMARTS) that no precursor may have; repeatable, at most five.
+        order: order of the routes: probability, steps, weakest (step), convergence, price or diversity.
         out -o: output file: .json (all routes), .md (text), .svg or .png (the best route); repeatable.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
-    from chemspec.plan import export, routes
+    from chemspec.plan import export, orders, routes
     from chemspec.plan.search import plan
     from chemspec.plan.stock import BUILT_IN, load_stock
     from chemspec.precedents import installed
@@ -83,6 +86,8 @@ def plan_routes(
         if limits["seconds"] != PlanSettings.seconds:
             raise ValueError("--within limits the search too; leave --seconds out")
         limits |= {"within": within, "seconds": math.inf}
+    if order not in orders.ORDERS:
+        raise ValueError(f"--order {order}: choose one of {', '.join(orders.ORDERS)}")
     settings = PlanSettings(**limits, avoid=tuple(avoid or ()))  # reports invalid limits before the models are loaded
     queries = _read_targets(targets, column)
     can_buy, index, most = load_stock(stock or BUILT_IN), installed(), settings.expansions
@@ -91,6 +96,7 @@ def plan_routes(
     for target in queries:
         with console.progress_bar("expanding") as progress:
             result = plan(target, expander, can_buy, settings, lambda now: progress(now.expansions, most))
+        result = orders.order_plan(result, order)
         all_listed = outputs or console.answers.quiet  # finding the precedents of a step takes 18 ms
         evidence = routes.find_evidence(result.routes if all_listed else result.routes[:MAX_SHOWN], index)
         plans.append((result, evidence))
@@ -98,6 +104,8 @@ def plan_routes(
             output.add(result, evidence)
             output.write(as_list=len(queries) > 1)
         _print_plan(target, result, evidence)
+        if len(result.routes) > 1:
+            console.print_line(f"  order: {orders.ORDERS[order][0]} (--order {'|'.join(orders.ORDERS)})", "dim")
         if result.interrupted:
             break
     for output in outputs:
@@ -126,7 +134,8 @@ def _print_plan(target: str, plan: Plan, evidence: Evidence) -> None:
     for note in plan.notes:
         console.print_line(f"  note: {note}", "yellow")
     console.print_line(f"  {plan.message}", "" if plan.status == "solved" else "yellow")
-    for title, route in zip(route_titles(plan.routes), plan.routes[:MAX_SHOWN], strict=False):
+    titled = [*zip(route_titles(plan.routes), plan.routes, strict=True)]
+    for title, route in sorted(titled, key=lambda pair: pair[1].group)[:MAX_SHOWN]:  # the variants below their best
         console.print_rows(step_table(route, evidence), f"{title.lower()}: {route.summary}")
     if len(plan.routes) > MAX_SHOWN:
         console.print_line(f"  {len(plan.routes) - MAX_SHOWN} more routes; -o FILE.json has all", "dim")

@@ -251,23 +251,28 @@ def _format_rows(
     for result, (document, answer_cells), given in zip(results, reviews, cells, strict=True):
         if journal.suffix.lower() == ".csv":
             line = _csv_cells(result, settings, answer_cells, len(review.columns) if review else 0)
-            yield csv_row([*(escape_formula(single_line(cell)) for cell in given.values()), *line])
+            yield csv_row([*map(_text_cell, given.values()), *line])
             continue
         row = result_document(result) | ({"columns": given} if given else {}) | ({"review": document} if review else {})
         row = add_receipt(row, result, engine, stamp) if receipts else row
         yield json.dumps(row) + "\n"  # ASCII avoids problems with line ends and encodings
 
 
+def _text_cell(text: str) -> str:
+    """Return a text as a cell of a CSV: in one line, and no formula."""
+    return escape_formula(single_line(text))
+
+
 def _csv_cells(
     result: DecodeResult, settings: DecodeSettings, answer_cells: Sequence[Sequence[str]], columns: int
 ) -> list[Any]:
-    cells: list[Any] = [single_line(result.query), result.status, single_line(_full_message(result))]
+    cells: list[Any] = [_text_cell(result.query), result.status, _text_cell(_full_message(result))]
     for rank in range(settings.n):
         answer = result.hypotheses[rank] if rank < len(result.hypotheses) else None
-        cells += [answer.canonical or answer.smiles, f"{answer.log_prob:.6f}"] if answer else ["", ""]
+        cells += [_text_cell(answer.canonical or answer.smiles), f"{answer.log_prob:.6f}"] if answer else ["", ""]
         if settings.augment > 1:
             cells.append(answer.vote.spellings if answer and answer.vote else "")
-        cells += map(single_line, answer_cells[rank]) if answer and answer_cells else [""] * columns
+        cells += map(_text_cell, answer_cells[rank]) if answer and answer_cells else [""] * columns
     counts = count_savings(result)
     return [*cells, counts.passes, counts.tokens, f"{result.trace.seconds:.4f}"]
 
@@ -299,7 +304,7 @@ def _resume_file(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -
         message = f"{journal} has {len(rows)} rows, the input only {len(queries)}"
         raise FileError(f"{message}; it belongs to another input")
     for number, ((query, _), expected) in enumerate(zip(rows, queries, strict=False), 1):
-        if query not in (expected, single_line(expected)):
+        if query not in (expected, single_line(expected), _text_cell(expected)):
             message = f"{journal}: row {number} is {query!r}, the input has {expected!r}"
             raise FileError(f"{message}; it belongs to another input")
     return Counter(status for _, status in rows)

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ MAX_SHOWN = 40  # characters shown of a supplier or unit
 _CURRENCIES = {"€": "EUR", "$": "USD", "£": "GBP", "¥": "JPY"}
 _CODES = "EUR|USD|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|DKK|NOK|PLN|KRW|SGD"
 _MONEY = re.compile(rf"(?<![A-Za-z])(?:{_CODES})(?![A-Za-z])|[€$£¥]", re.IGNORECASE)
-_NUMBER = re.compile(r"\d[\d.,' \u00a0]*")
+_NUMBER = re.compile(r"(\d[\d.,' \u00a0]*)(?:(?<=\d)[eE]([+-]?\d+))?", re.ASCII)  # mantissa and exponent
 _PER = re.compile(r"(?:/|\bper\b|\bfor\b|_per_)\s*([\d.,]*\s*[A-Za-zµ]{1,5})\b", re.IGNORECASE)
 _AMOUNT = re.compile(r"[\d.,]*\s*[A-Za-zµ]{1,5}")
 
@@ -337,7 +338,9 @@ def _read_offer(cells: Mapping[str, str], heading: str) -> tuple[Offer, str]:
     text = cells.get("price", "")
     supplier = cells.get("supplier", "")[:MAX_SHOWN]
     number = _NUMBER.search(text)
-    price = _parse_number(number[0]) if number and not text.startswith("-") else None
+    price = _parse_number(number[1], number[2] or "") if number and not text.startswith(("-", "−", "–")) else None
+    if number and any(map(str.isdigit, _PER.sub("", f"{text[: number.start()]} {text[number.end() :]}"))):
+        price = None  # a range, or a number in an unknown notation
     if price is None:
         return Offer(supplier=supplier), f"no price in {text[:MAX_SHOWN]!r}" if text else ""
     money = next(
@@ -351,13 +354,14 @@ def _read_offer(cells: Mapping[str, str], heading: str) -> tuple[Offer, str]:
     return Offer(price, unit[:MAX_SHOWN], supplier), ""
 
 
-def _parse_number(text: str) -> float | None:
-    """Parse a number in any national format: 1,250.00 and 1.250,00 and 12,5."""
+def _parse_number(text: str, exponent: str) -> float | None:
+    """Parse a number in any national format: 1,250.00 and 1.250,00 and 12,5; None if it is none, or too large."""
     digits = re.sub(r"[' \u00a0]", "", text).strip(".,")
     comma, point = digits.rfind(","), digits.rfind(".")
-    if comma > point and (point >= 0 or len(digits) - comma != 4):
+    if comma > point and (point >= 0 or exponent or len(digits) - comma != 4):
         digits = digits.replace(".", "").replace(",", ".")
     try:
-        return float(digits.replace(",", ""))
+        number = float(f"{digits.replace(',', '')}e{exponent or 0}")
     except ValueError:
         return None
+    return number if isfinite(number) else None

@@ -249,7 +249,7 @@ def review_table(review: Review) -> list[dict[str, Any]]:
             "class": suggestion.name if suggestion.step else "",
             "prob.": format_percent(suggestion.probability),
             "forward model": describe_check(suggestion.check),
-            "reagents": precedents.in_words(suggestion.reagents[0]),
+            "reagents": precedents.in_words(suggestion.reagents[0], formulas=True),
             "patents": "" if suggestion.precedents is None else f"{suggestion.precedents.close:,}",
             "stock": "; ".join(filter(None, suggestion.stock)),
             "E/Z": suggestion.geometry,
@@ -276,7 +276,7 @@ def answer_cells(review: Review) -> list[list[str]]:
 
 
 def _plain_words(reagents: str) -> str:
-    return without_subscripts(precedents.in_words(reagents))
+    return without_subscripts(precedents.in_words(reagents, formulas=True))
 
 
 def load_engines(tasks: Iterable[Task] = ("retro", *COMPANIONS), **options: Any) -> dict[Task, Engine]:

@@ -16,6 +16,7 @@ from chemspec.chem.strategy import BYSTANDERS, FOLDER, Strategy
 from chemspec.chem.weapons_convention import refusal
 from chemspec.engine.distinct import echoes_query
 from chemspec.precedents import Found
+from chemspec.review.conditions import FROM_PRECEDENTS, PROPOSED_BY_MODEL, USUAL, usable_conditions
 from chemspec.review.forward_check import MIN_CONFIDENCE, ForwardCheck, ReagentSets, Step
 from chemspec.settings import Task
 from chemspec.types import DecodeResult, Hypothesis
@@ -25,8 +26,6 @@ LEAST_SHARE = 0.005  # probability from which a tautomer is told
 PROBLEM_FACTOR = 0.2  # factor on the probability of a retro suggestion with problems, for the ranking
 # What gives atoms in families of reactions, and elsewhere is a solvent, base or counterion.
 _SOURCES = {family: set(smiles.split()) for family, smiles in read_asset_table(FOLDER / "atom_sources.tsv")}
-# Sources of reagents.
-FROM_PRECEDENTS, USUAL, PROPOSED_BY_MODEL = "from precedents", "usual for the class", "proposed by a model"
 
 
 @dataclass(frozen=True)
@@ -130,24 +129,21 @@ class Suggestion:
 
     @cached_property
     def reagents(self) -> tuple[str, str]:
-        """SMILES of reagents, and where they are from: recorded, usual ones that confirm the step, or proposed."""
-        for conditions in self.precedents.conditions if self.precedents else ():
-            if self._keeps_class(conditions.reagents):
-                return conditions.reagents, FROM_PRECEDENTS
-        if self.check and self.check.confirmed and self.step and self.check.added == self.step.reagents != "":
-            return self.check.added, USUAL
-        reagents = next((reagents for reagents, _ in self.proposed), "")
-        return reagents, PROPOSED_BY_MODEL * bool(reagents)
+        """SMILES of the card's one set of reagents, and its source: that which confirms the step, else the usable one.
 
-    def _keeps_class(self, reagents: str) -> bool:
-        """Return whether recorded reagents are of the same class as those in the flask; true if there are none in it.
-
-        An ester by Mitsunobu and one by sulfuric acid are the same change.
+        See `chemspec.review.conditions`. Of a forward question those recorded with the same kind of flask.
         """
-        if self.step is None or not self.givers or len(self.givers) == len(self.query.split(".")):
-            return True
-        change = strategy_of_step(".".join((*self.givers, reagents)), self.best.canonical)
-        return change is not None and change.name == self.step.name
+        proposed = [reagents for reagents, _ in self.proposed]
+        reactants = ".".join(self.givers) if self.task == "forward" else self.sides[0]
+        if not self.best.valid or not reactants:
+            return "", ""
+        chosen = usable_conditions(self.precedents, reactants, self.reaction[0], proposed)
+        if self.task == "forward":
+            return chosen if chosen[1] == FROM_PRECEDENTS else ("", "")
+        added = self.check.added if self.check and self.check.confirmed else ""
+        if added in ("", chosen[0]):
+            return chosen
+        return added, USUAL if self.step and added == self.step.reagents else PROPOSED_BY_MODEL
 
     @cached_property
     def givers(self) -> tuple[str, ...]:
@@ -172,9 +168,9 @@ def format_percent(p: float) -> str:
 
 
 def describe_patents(sources: Iterable[str], close: int) -> str:
-    """Return the patents of the nearest precedents; without `close` ones they are "of this kind" only."""
+    """Return the patents of the nearest precedents; without `close` ones these make only the same bonds."""
     text = "; ".join(dict.fromkeys(filter(None, sources)))
-    return text if close or not text else f"of this kind: {text}"
+    return text if close or not text else f"the same bonds: {text}"
 
 
 def describe_check(check: ForwardCheck | None) -> str:

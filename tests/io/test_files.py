@@ -201,9 +201,21 @@ def test_one_row_a_query_in_their_order(tmp_path: Path, suffix: str) -> None:
     out = tmp_path / f"out{suffix}"
     assert run(ODD, out) == {"ok": len(ODD) - 1, "invalid": 1}
     rows = rows_of(out)
-    assert [row["query"] for row in rows] == (list(map(spreadsheets.single_line, ODD)) if suffix == ".csv" else ODD)
+    assert [row["query"] for row in rows] == (list(map(writers._text_cell, ODD)) if suffix == ".csv" else ODD)
     assert [row["status"] for row in rows] == ["invalid" if query == "x" else "ok" for query in ODD]
     assert rows[0]["message"] == "a note"
+
+
+FORMULAS = ["=cmd|' /C calc'!A0", "@SUM(1)", "+1+1", "-2+3|x", "\t=1", " =1", "＝1", "CCO", "=C", "|x", "%x"]
+
+
+def test_no_cell_of_a_csv_is_a_formula_and_its_rows_are_resumed(tmp_path: Path) -> None:
+    out = tmp_path / "o.csv"
+    run(FORMULAS[:7], out)
+    assert run(FORMULAS, out) == {"ok": len(FORMULAS)}
+    cells = [cell for row in rows_of(out) for cell in row.values()]
+    assert not [cell for cell in cells if cell != spreadsheets.escape_formula(cell)]
+    assert [row["query"].removeprefix("'").strip() for row in rows_of(out)] == list(map(str.strip, FORMULAS))
 
 
 def test_a_csv_has_a_column_for_every_answer_asked_for(tmp_path: Path) -> None:
@@ -376,7 +388,7 @@ def test_a_full_disk_is_told_and_what_is_there_stays_valid(tmp_path: Path, monke
     engine = Fake()
     run(ODD, out, engine)
     assert engine.asked == ODD[2:]
-    assert [row["query"] for row in rows_of(out)] == list(map(spreadsheets.single_line, ODD))
+    assert [row["query"] for row in rows_of(out)] == list(map(writers._text_cell, ODD))
 
 
 def test_progress_counts_what_was_there_before(tmp_path: Path) -> None:

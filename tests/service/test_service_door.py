@@ -194,6 +194,31 @@ def test_slow_connections_keep_nobody_out(small_room: tuple[Running, Gated]) -> 
         connection.close()
 
 
+def test_of_slow_connections_the_oldest_goes(small_room: tuple[Running, Gated]) -> None:
+    service, _ = small_room
+    slow = []
+    for number in range(8):
+        slow.append(rawhttp.connected(service.port))
+        slow[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        until(lambda: len(service.server.server_state.connections) == number + 1, "it")  # noqa: B023
+        time.sleep(0.002)  # each is younger on the loop's clock
+    for number in range(7):
+        slow.append(rawhttp.connected(service.port))
+        until(lambda: service.count("refused_requests_total", reason="connections") == number + 1, "its end")  # noqa: B023
+        ended = []
+        for at, connection in enumerate(slow):
+            connection.setblocking(False)
+            try:
+                ended += [at] if connection.recv(1) == b"" else []
+            except BlockingIOError:
+                pass
+            except ConnectionResetError:
+                ended.append(at)
+        assert ended == list(range(number + 1))
+    for connection in slow:
+        connection.close()
+
+
 def test_where_everybody_waits_for_an_answer_a_further_one_is_told(small_room: tuple[Running, Gated]) -> None:
     service, gated = small_room
     asked = [rawhttp.connected(service.port) for _ in range(8)]
