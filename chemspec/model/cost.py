@@ -24,7 +24,7 @@ SMALL, REPEATS = 16, (4, 2)
 # Passes per trial, of which the fastest counts: the first ones grow the KV cache and read the weights from memory,
 # which later passes of a query find in the processor's cache; small passes take several until they do.
 BRANCHES, SMALL_BRANCHES = 3, 10
-QUICK = (1, 8, 32, 64)  # sizes timed, twice each, where a pass takes long: a first answer must not wait for seconds
+QUICK = (1, 2, 16, 64)  # sizes timed, twice each, where a pass takes long: a first answer must not wait for seconds
 LARGE = 400  # width of a model from which on it does
 Dimensions = ModelConfig | ModelDims
 
