@@ -287,3 +287,16 @@ def test_no_conditions_have_a_substructure_to_avoid() -> None:
     assert step_conditions(route.root, {}, route.avoid) == "DMF"
     drawn = texts(depict.to_svg(route))
     assert "DMF" in drawn and "DCM" not in drawn and "DCM" in texts(depict.to_svg(replace(route, avoid=())))
+
+
+def test_the_depth_of_a_convergent_route_is_its_longest_branch() -> None:
+    step = Proposal("", 0.5)
+    leaf = Node("C")
+    short, long = Node("CC", step=step, children=(leaf,)), leaf
+    for _ in range(3):
+        long = Node("CCC", step=step, children=(long,))
+    for children in ((short, long), (long, short), (leaf, long, leaf)):
+        route = Route(Node("CCCC", step=step, children=children))
+        assert route.depth == 4
+        assert route.root.branches[0] is long
+    assert Route(leaf).depth == 0
