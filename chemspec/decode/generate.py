@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.decoding import Decoded, Decoding
-from chemspec.decode.draft_planner import DraftPlanner
+from chemspec.decode.draft_history import DraftHistories
+from chemspec.decode.draft_planner import USUAL_PASSES, DraftPlanner
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter, NoDrafts, as_drafter
 from chemspec.draft.inputs import DrafterInputs
@@ -111,8 +112,7 @@ class BatchDecoder:
     vocab_size: int
     max_positions: int
     inputs: DrafterInputs  # what drafters are built from; may measure the cost curve
-    # Drafters, numbers of hypotheses and of queries for which drafts cannot pay off on this machine.
-    undrafted: set[tuple[str, int, int]]
+    histories: DraftHistories  # how drafters have done
     build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter] = build_drafter
     threads: int = 1  # of the compiled loop
 
@@ -210,19 +210,17 @@ class BatchDecoder:
         hypotheses = spec.hypotheses(settings) if settings.drafting == "planned" else 0
         if hypotheses > 1 and not spec.look_ahead:
             hypotheses = 0  # only the gain of a look-ahead can be estimated
-        key = settings.drafts_by, hypotheses, queries
-        if key in self.undrafted:
+        fixed = settings.drafting == "fixed" and settings.drafts_by != "auto"
+        search = settings.decoder, settings.drafting, str(spec.hypotheses(settings)), str(queries)
+        history = self.histories.of(" ".join((settings.drafts_by, *search)))
+        if hypotheses and history.skip_run(USUAL_PASSES):
             return NoDrafts(), 0, None
         drafter = as_drafter(self.build_drafter(settings, self.inputs), settings.drafts_by)
         budget = 0 if spec.drafts == "own" or isinstance(drafter, NoDrafts) else settings.node_budget
-        fixed = settings.drafting == "fixed" and settings.drafts_by != "auto"
         if fixed or not budget or isinstance(spec.builder(settings), decoders.DraftAwareDecoder):
             return drafter, budget, None
-        planner = DraftPlanner.for_drafter(drafter, self.inputs.cost())  # type: ignore[arg-type]  # a CostCurve
-        if hypotheses and not planner.may_speed_up(hypotheses, queries):
-            self.undrafted.add(key)
-            return NoDrafts(), 0, None
-        return drafter, budget, planner
+        cost = self.inputs.cost()
+        return drafter, budget, DraftPlanner.for_drafter(drafter, cost, history)  # type: ignore[arg-type]  # a CostCurve
 
     def _build_decoder(
         self, row: EncodedQuery, searches: Searches, drafter: Drafter, enough: Enough, number: int = 0

@@ -150,12 +150,16 @@ class RuntimeConfig:
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
         """Return the cost curve of a model on this machine, cached on disk."""
+        with self.torch_scope():
+            batches = BATCHES if gpu.device_name(self.device) else ()
+            measured = partial(measure_cost_curve, backend, config, time.perf_counter, batches=batches)
+            return cached_curve(self.cache_name(digest), measured)
+
+    def cache_name(self, digest: str) -> str:
+        """Return the name under which measurements of a model in this runtime are cached."""
         gpu_name = "".join(filter(str.isalnum, gpu.device_name(self.device)))
         parts = digest, self.runtime, self.device.replace(":", ""), gpu_name, self.dtype, str(self.threads)
-        with self.torch_scope():
-            batches = BATCHES if gpu_name else ()
-            measured = partial(measure_cost_curve, backend, config, time.perf_counter, batches=batches)
-            return cached_curve("-".join(filter(None, parts)), measured)
+        return "-".join(filter(None, parts))
 
     def torch_scope(self) -> AbstractContextManager[None]:
         """Set torch's number of threads within the context, and restore it afterwards.

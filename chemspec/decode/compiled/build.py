@@ -8,18 +8,19 @@ from typing import Any
 
 import chemspec.tokenizer as tokenizer
 import chemspec.types as types
-from chemspec.decode import beam, draft_planner
+from chemspec.decode import beam, draft_history, draft_planner
 from chemspec.draft import copy, mixed
 from chemspec.draft.tree import edit_ngrams
 from chemspec.system import compiled
 
 SOURCE = Path(__file__).with_name("loop.cpp")
 PLANNER_CONSTANTS = """
-PASS_SECONDS NODE_SECONDS DRAFT_SECONDS MIN_GAIN TESTED_SIZES EXPECTED_LENGTH PRIOR_BY_POSITION LEVEL_PRIOR
-REQUESTED_SHARE PRIOR_SHARE
+PASS_SECONDS NODE_SECONDS PLANNING_SECONDS MIN_GAIN NEGLIGIBLE FREE_COST MIN_WORTH PRIOR_NODES EMA_DECAY
+CLASS_WEIGHT POOLED_WEIGHT MAX_RATE KNOWN_RATE MAX_LOSS PAUSE_GROWTH LONGEST_PAUSE
 """
 MODULES = {
     draft_planner: PLANNER_CONSTANTS,
+    draft_history: "POSITION_CLASS FIRST_PAUSE",
     beam: "GUESS_COST",
     copy: "MAX_MATCH MAX_SKIP",
     mixed: "MIN_PROBABILITY",
@@ -54,6 +55,7 @@ def loop_library() -> ctypes.CDLL | None:
         *(pointer, c_int, c_int, pointer, c_int, c_int, c_int, c_int, c_int),
         *(pointer, c_int, pointer, c_int),
     )
+    loaded.chemspec_loop_history.argtypes = (pointer, pointer)
     loaded.chemspec_loop_draft.argtypes = (pointer,)
     loaded.chemspec_loop_store_scores.argtypes = (pointer, pointer, pointer, c_int, c_int)
     loaded.chemspec_loop_run.argtypes = (pointer, pointer, pointer, c_int, c_double)
