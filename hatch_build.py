@@ -1,8 +1,9 @@
-"""Build the app's vendored JavaScript into assets/vendor when chemspec is installed from a clone, or packed.
+"""Build the app's vendored JavaScript and the kernels when chemspec is installed from a clone, or packed.
 
 The sketcher (Ketcher) and the 3-D viewer (3Dmol.js) come from npm, in exact versions with hashes
 (assets/frontend/package-lock.json). A wheel carries what was built, so installing one runs neither this file nor npm.
 Without Node.js or a network chemspec installs all the same: the app then says in one line what is missing and why.
+The kernels are compiled by `hatch_kernels.py`.
 What was done is told in one line (pip shows it with -v). `python hatch_build.py` builds later, `CHEMSPEC_NO_FRONTEND=1`
 skips the build.
 """
@@ -37,9 +38,28 @@ PATIENCE = ("--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry
 class FrontendHook(Hook):
     """What hatchling calls before it collects files."""
 
+    def dependencies(self) -> list[str]:
+        """Return what a build needs besides hatchling: a C++ compiler where the system has none."""
+        kernels = _kernels(Path(self.root))
+        return [] if kernels.can_compile() or kernels.are_there() else ["ziglang>=0.13"]
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Bring assets/vendor up to date, say so, and add it to a wheel (an editable install reads it in place)."""
+        """Bring assets/vendor and the kernels up to date, say so, and add them to a wheel.
+
+        An editable install reads them in place.
+        """
         root = Path(self.root)
+        kernels = _kernels(root)
+        trouble = "" if kernels.are_there() else kernels.build(kernels.for_this_machine())
+        self.app.display_info(f"chemspec: {trouble or 'the kernels are up to date'}")
+        if version != "editable" and kernels.FOLDER.is_dir():
+            build_data["force_include"][str(kernels.FOLDER)] = "chemspec/assets/kernels"
+        if version != "editable":
+            models = root / "assets" / "models"
+            for path in filter(Path.is_file, models.rglob("*")):
+                if not is_further(path.relative_to(models)):
+                    target = path.relative_to(root).as_posix()
+                    build_data["force_include"][str(path)] = f"chemspec/{target}"
         vendor = root / "assets" / "vendor"
         before = _read(vendor / STAMP)
         why = build(root)
@@ -48,6 +68,18 @@ class FrontendHook(Hook):
             for part in vendor.iterdir():
                 if part.name != TESTS_ONLY:
                     build_data["force_include"][str(part)] = f"chemspec/assets/vendor/{part.name}"
+
+
+def is_further(path: Path) -> bool:
+    """Return whether a file of assets/models is part of the distribution chemspec-smiles-more (more/), not of this."""
+    return path.parts[0] == "retro-50k" or "drafters" in path.parts
+
+
+def _kernels(root: Path) -> Any:
+    sys.path.insert(0, str(root))
+    import hatch_kernels
+
+    return hatch_kernels
 
 
 def build(root: Path) -> str:

@@ -11,7 +11,7 @@ Submodules are imported on first use.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from chemspec import plugins
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from chemspec.draft.registry import DrafterSpec as DrafterSpec
     from chemspec.draft.registry import drafter as drafter
     from chemspec.engine.engine import Engine as Engine
+    from chemspec.engine.options import LoadingOptions
     from chemspec.importers.base import Importer as Importer
     from chemspec.importers.base import LoadedModel as LoadedModel
     from chemspec.importers.base import LoadOptions as LoadOptions
@@ -64,7 +65,7 @@ _NAMES = {
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 
 
-def load(name: str | Path, **options: Any) -> Engine:
+def load(name: str | Path, **options: Unpack[LoadingOptions]) -> Engine:
     """Load a model; returns an engine, which is immutable and thread-safe.
 
     Args:

@@ -29,6 +29,9 @@ LOST = (NewConnectionError, ProtocolError)
 THREADS = 64  # connections that are kept open
 
 
+UNREAD = "ask for this one in another request"  # in messages on queries beyond what a request may take to read
+
+
 class ServiceError(Exception):
     """The service rejected a request or is unreachable.
 
@@ -187,7 +190,9 @@ class Client:
                     raise
                 self._part = len(part) // 2  # the service takes fewer at once
             else:
-                results += map(parse, self._objects_in(document, "results", len(part)))
+                read = self._objects_in(document, "results", len(part))
+                unread = (at for at, result in enumerate(read) if at and UNREAD in str(result.get("message")))
+                results += map(parse, read[: next(unread, None)])  # the rest goes into the next request
         return results
 
     def models(self) -> list[dict[str, Any]]:

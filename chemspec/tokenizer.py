@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 from typing import Any
 
 from chemspec.system.files import write_text_atomic
@@ -24,6 +26,7 @@ _ATOM_WISE = re.compile(
 )
 
 HOLE = "{query}"
+MERGE_DROPOUT = 0.1
 
 
 class TokenError(ValueError):
@@ -68,12 +71,21 @@ class PromptFormat:
 
 @dataclass(frozen=True)
 class Tokenizer:
-    """Tokenizer with a fixed vocabulary: `tokens[i]` is the text of id i; the first four are pad, bos, eos and unk."""
+    """Tokenizer with a fixed vocabulary: `tokens[i]` is the text of id i; the first four are pad, bos, eos and unk.
+
+    With `merges`, neighbouring tokens are joined in this order of preference, as byte-pair encoding (Sennrich et al.,
+    2016) joins characters: atoms, brackets and ring labels are never cut, and no token crosses a dot.
+    """
 
     tokens: tuple[str, ...]
     prompt_format: PromptFormat | None = None
+    merges: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
+        vocabulary = set(self.tokens)
+        for pair in self.merges:
+            if "." in pair or not {*pair, "".join(pair)} <= vocabulary:
+                raise ValueError(f"the merge of {pair[0]!r} and {pair[1]!r} joins no tokens of the vocabulary to one")
         if self.tokens[: len(SPECIALS)] != SPECIALS:
             raise ValueError(f"a vocabulary starts with {SPECIALS}, this one with {self.tokens[: len(SPECIALS)]}")
         if len(set(self.tokens)) != len(self.tokens):
@@ -102,25 +114,29 @@ class Tokenizer:
         tokens = values.get("tokens") if isinstance(values, dict) else values
         if not isinstance(tokens, list) or not all(isinstance(token, str) for token in tokens):
             raise ValueError(f"{path} is not a list of tokens")
+        more = values if isinstance(values, dict) else {}
         try:
-            return cls(tuple(tokens), _parse_prompt_format(values.get("reading")) if isinstance(values, dict) else None)
+            return cls(tuple(tokens), _parse_prompt_format(more.get("reading")), _parse_merges(more.get("merges", [])))
         except (TypeError, ValueError) as error:
             raise ValueError(f"{path}: {error}") from error
 
     def save(self, path: Path) -> None:
-        """Save the vocabulary as a JSON list, or as an object if there is a prompt format."""
-        values: Any = list(self.tokens)
+        """Save the vocabulary as a JSON list, or as an object if there are merges or a prompt format."""
+        more: dict[str, Any] = {}
         if self.prompt_format is not None:
-            values = {"tokens": values, "reading": asdict(self.prompt_format)}
-        write_text_atomic(path, json.dumps(values, ensure_ascii=False))
+            more["reading"] = asdict(self.prompt_format)
+        if self.merges:
+            more["merges"] = list(self.merges)
+        tokens = list(self.tokens)
+        write_text_atomic(path, json.dumps({"tokens": tokens, **more} if more else tokens, ensure_ascii=False))
 
     def __len__(self) -> int:
         return len(self.tokens)
 
     @property
     def smiles_tokens(self) -> tuple[str, ...]:
-        """Tokens by id, if each is one SMILES symbol; used by drafters to find ring labels."""
-        return self.tokens
+        """Tokens by id if each is one SMILES symbol, so that drafters find ring labels by them; else empty."""
+        return () if self.merges else self.tokens
 
     @cached_property
     def _token_ids(self) -> dict[str, int]:
@@ -162,29 +178,69 @@ class Tokenizer:
         """Split a text that may contain special tokens."""
         pieces, position = [], 0
         for mark in self._mark_pattern.finditer(text):
-            pieces += [*split_smiles(text[position : mark.start()]), mark.group()]
+            pieces += [*self._split(text[position : mark.start()]), mark.group()]
             position = mark.end()
-        return pieces + split_smiles(text[position:])
+        return pieces + self._split(text[position:])
+
+    @cached_property
+    def _merge_ranks(self) -> dict[tuple[str, str], int]:
+        return {pair: rank for rank, pair in enumerate(self.merges)}
+
+    def _split(self, smiles: str, random: Random | None = None) -> list[str]:
+        """Split a SMILES into tokens: atom-wise, then joined by the merges, without some of them if `random`."""
+        tokens, ranks = split_smiles(smiles), self._merge_ranks
+        if random is not None:
+            ranks = {pair: rank for pair, rank in ranks.items() if random.random() >= MERGE_DROPOUT}
+        while ranks and len(tokens) > 1:
+            pair = min(pairwise(tokens), key=lambda pair: ranks.get(pair, len(self.merges)))
+            if pair not in ranks:
+                break
+            tokens = _join_pair(tokens, pair)
+        return tokens
 
     def encode(self, smiles: str) -> tuple[int, ...]:
         """Return the token ids of a SMILES, without bos and eos; TokenError if it is none, or has an unknown token."""
-        tokens = (
-            split_smiles(smiles)
-            if self.prompt_format is None
-            else self._split_marked(self.prompt_format.template.replace(HOLE, smiles))
-        )
-        ids = tuple(map(self._readable_ids.get, tokens))
+        if self.prompt_format is None:
+            return self.encode_answer(smiles)
+        tokens = self._split_marked(self.prompt_format.template.replace(HOLE, smiles))
+        return self._look_up(tokens, self._readable_ids, unknown_as_unk=self.prompt_format.unknown_as_unk)
+
+    def encode_answer(self, smiles: str) -> tuple[int, ...]:
+        """Return the token ids of a SMILES as a model writes it, without a prompt; TokenError likewise."""
+        return self._look_up(self._split(smiles), self._token_ids)
+
+    def _look_up(
+        self, tokens: Sequence[str], known_ids: Mapping[str, int], *, unknown_as_unk: bool = False
+    ) -> tuple[int, ...]:
+        ids = tuple(map(known_ids.get, tokens))
         if None not in ids:
             return ids  # type: ignore[return-value]
-        if self.prompt_format is not None and self.prompt_format.unknown_as_unk:
+        if unknown_as_unk:
             return tuple(UNK if index is None else index for index in ids)
         first = ids.index(None)
         token, start = tokens[first], sum(map(len, tokens[:first]))
         raise TokenError(f"the model has never seen {token!r} (position {start + 1})", start, start + len(token))
 
-    def encode_or_unk(self, smiles: str) -> tuple[int, ...]:
-        """Return token ids for training, with unk for rare tokens."""
-        return tuple(self._token_ids.get(token, UNK) for token in split_smiles(smiles))
+    def encode_or_unk(self, smiles: str, random: Random | None = None) -> tuple[int, ...]:
+        """Return token ids for training, with unk for rare tokens.
+
+        With `random`, every merge is left out with a probability of `MERGE_DROPOUT`, after the BPE dropout of Provilkov
+        et al. (2020), so that a model reads a text however it is cut.
+        """
+        return tuple(self._token_ids.get(token, UNK) for token in self._split(smiles, random))
+
+    def with_merges(self, merges: Sequence[tuple[str, str]]) -> Tokenizer:
+        """Return this tokenizer with merges, whose tokens are added at the end of the vocabulary."""
+        joined = dict.fromkeys(map("".join, merges))
+        new = tuple(token for token in joined if token not in self._token_ids)
+        return replace(self, tokens=self.tokens + new, merges=(*self.merges, *merges))
+
+    def token_parts(self, token: int) -> tuple[int, ...]:
+        """Return the ids of the atom-wise tokens of a token: itself, unless it is a merged one."""
+        text = self.tokens[token]
+        if not any("".join(pair) == text for pair in self.merges):
+            return (token,)
+        return tuple(self._token_ids[part] for part in split_smiles(text))
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids up to the first eos, without special tokens."""
@@ -194,6 +250,47 @@ class Tokenizer:
         """Return the text of each id up to the first eos, without special tokens."""
         end, first = ids.index(EOS) if EOS in ids else len(ids), len(SPECIALS)
         return [self.tokens[index] for index in ids[:end] if index >= first or index == UNK]
+
+
+def _join_pair(tokens: Sequence[str], pair: tuple[str, str]) -> list[str]:
+    """Join every occurrence of a pair of neighbours, from the left."""
+    joined: list[str] = []
+    position = 0
+    while position < len(tokens):
+        size = 2 if tuple(tokens[position : position + 2]) == pair else 1
+        joined.append("".join(tokens[position : position + size]))
+        position += size
+    return joined
+
+
+def learn_merges(texts: Iterable[str], count: int) -> tuple[tuple[str, str], ...]:
+    """Return the `count` merges that byte-pair encoding learns from SMILES: each joins the most frequent neighbours.
+
+    Dots are never joined. Ties are broken by the text of the pair, so that the order of the texts does not matter.
+    """
+    words = Counter(tuple(split_smiles(part)) for text in texts for part in text.split("."))
+    merges: list[tuple[str, str]] = []
+    while len(merges) < count:
+        pairs: Counter[tuple[str, str]] = Counter()
+        for word, times in words.items():
+            for pair in pairwise(word):
+                pairs[pair] += times
+        if not pairs:
+            break
+        best = max(pairs, key=lambda pair: (pairs[pair], pair))
+        merges.append(best)
+        joined: Counter[tuple[str, ...]] = Counter()
+        for word, times in words.items():
+            joined[tuple(_join_pair(word, best)) if best[0] in word else word] += times
+        words = joined
+    return tuple(merges)
+
+
+def _parse_merges(values: Any) -> tuple[tuple[str, str], ...]:
+    pairs: list[Any] = values if isinstance(values, list) else [None]
+    if not all(isinstance(pair, list) and [*map(type, pair)] == [str, str] for pair in pairs):
+        raise ValueError("its merges are no list of pairs of tokens")
+    return tuple((left, right) for left, right in pairs)
 
 
 def _parse_prompt_format(values: Any) -> PromptFormat | None:

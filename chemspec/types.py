@@ -190,10 +190,12 @@ class Hypothesis:
         ended: "eos", or "length" if it was cut.
         log_prob, probability: the model's probability of this SMILES given the query. With augmentation, from the
             variant that ranked it best (the most probable of several). With `DecodeSettings.distinct`, summed over all
-            SMILES of the molecule.
+            SMILES of the molecule and its tautomers.
         confidence: calibrated probability that the prediction is correct (`chemspec.engine.confidence`); None if it was
             not measured for these weights or settings.
         vote: votes of the variants of the query; None without augmentation.
+        tautomers: canonical SMILES and probability of each tautomer that was predicted, this one included; empty if no
+            other was, or without `DecodeSettings.distinct`.
     """
 
     smiles: str
@@ -206,6 +208,7 @@ class Hypothesis:
     ended: Ended = "eos"
     confidence: float | None = None
     vote: Vote | None = None
+    tautomers: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -223,7 +226,7 @@ class Distinct:
     """How a list of distinct predictions was selected (`DecodeSettings.distinct`, `chemspec.engine.distinct`)."""
 
     widths: tuple[int, ...]  # beam widths of the searches in order; the predictions are from the last one
-    merged: int  # number of predictions that were other SMILES of the same molecule
+    merged: int  # number of predictions that were other SMILES of the same molecule, or of a tautomer
     aside: tuple[Hypothesis, ...]  # omitted predictions that are invalid or repeat the query
     barred: tuple[Hypothesis, ...] = ()  # omitted predictions that do not fit the guide (`DecodeSettings.guide`)
     earlier: tuple[DecodeResult, ...] = field(default=(), compare=False)  # results of the narrower searches; have times

@@ -11,7 +11,7 @@ def draw_page() -> None:
     """Draw the page."""
     st.title("Plan a synthesis")
     if not all(map(extras.is_installed, ("syntheseus", "apted"))):
-        st.info("Planning needs two more packages: `pip install 'chemspec[plan]'`, then start the app again.")
+        st.info(f"Planning needs two more packages: `{extras.install_command('plan')}`, then start the app again.")
         return
     if not queued_engine.model_names("retro"):
         st.info(f"No retro model is installed. Put a model folder into `{models_dir()}`; the page *Models* says more.")

@@ -28,6 +28,16 @@ SOME_KINDS = [
 ]  # two at every push, all every night
 
 
+def runs_here(level: str) -> bool:
+    """Whether this processor has the instructions of a prebuilt kernel (`chemspec/system/prebuilt.py`)."""
+    info = Path("/proc/cpuinfo")
+    flags = re.search(r"^(flags|Features)\s*:(.*)$", info.read_text() if info.exists() else "", re.MULTILINE)
+    has = set(flags[2].split()) if flags else set()
+    v3 = {"avx2", "fma", "f16c", "bmi1", "bmi2", "movbe"}
+    v4 = v3 | {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd", "avx512_vnni"}
+    return {"v4": v4, "v3": v3, "dotprod": {"asimddp"}}.get(level, set()) <= has
+
+
 def compiled_for(kind: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
     """The kernel as it is on another kind of processor, as far as this one can run it; backends take it."""
     info = Path("/proc/cpuinfo")

@@ -53,7 +53,7 @@ def test_weights_greedy_and_beam_are_those_of_the_decoder_without_cache(task: st
 
 
 def test_training_is_run_and_resumed(tmp_path: Path) -> None:
-    pytest.importorskip("lightning", reason="pip install chemspec[train]")
+    pytest.importorskip("lightning", reason="pip install chemspec-smiles[train]")
     from chemspec.data.arrays import Pairs, RaggedArray
     from chemspec.train.recipe import model_recipe
     from chemspec.train.run import run_recipe
@@ -73,7 +73,7 @@ def test_training_is_run_and_resumed(tmp_path: Path) -> None:
 
 
 def test_a_hugging_face_model_answers_as_generate_does(tmp_path: Path) -> None:
-    transformers = pytest.importorskip("transformers", reason="pip install chemspec[hf]")
+    transformers = pytest.importorskip("transformers", reason="pip install chemspec-smiles[hf]")
     tokenizers = pytest.importorskip("tokenizers")
     import torch
 

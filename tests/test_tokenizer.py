@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import pairwise
 from pathlib import Path
+from random import Random
 
 import pytest
 from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, TokenError, Tokenizer, split_smiles
+from chemspec.tokenizer import BOS, EOS, PAD, SPECIALS, UNK, TokenError, Tokenizer, learn_merges, split_smiles
 
 # text -> number of tokens
 HARD = dict(table("hard_tokens"))
@@ -88,3 +91,59 @@ def test_a_faulty_vocabulary_file_is_refused_by_name(tmp_path: Path, content: st
     with pytest.raises(ValueError, match=message) as caught:
         Tokenizer.load(file)
     assert str(file) in str(caught.value)
+
+
+# --- merges --------------------------------------------------------------------------------------
+
+TEXTS = ("CC(=O)Nc1ccccc1.O", "CC(=O)O.Nc1ccccc1", "C[C@@H](N)C(=O)OCC%10CC%10", "O=C(O)c1ccccc1.[Na+]")
+ATOMS = Tokenizer.build(TEXTS)
+MERGED = ATOMS.with_merges(learn_merges(TEXTS, 12))
+
+
+def test_merges_join_the_most_frequent_neighbours_first() -> None:
+    (left, right), *_ = MERGED.merges
+    counts = Counter(pair for text in TEXTS for part in text.split(".") for pair in pairwise(split_smiles(part)))
+    assert counts[left, right] == max(counts.values())
+    assert len(MERGED.merges) == 12 and MERGED.tokens[: len(ATOMS)] == ATOMS.tokens
+    assert learn_merges(reversed(TEXTS), 12) == MERGED.merges
+    assert len(learn_merges(["CC", "O"], 5)) == 1  # all that there are
+
+
+@given(st.lists(st.sampled_from(ATOMS.tokens[len(SPECIALS) :]), min_size=1))
+def test_merged_tokens_restore_the_text_and_cut_no_symbol(symbols: list[str]) -> None:
+    text = "".join(symbols)
+    if not set(split_smiles(text)) <= set(ATOMS.tokens):  # two symbols may read as another one
+        return
+    for random in (None, Random(0)):
+        ids = MERGED.encode_or_unk(text, random)
+        assert MERGED.decode(ids) == text
+        parts = [part for token in ids for part in MERGED.token_parts(token)]
+        assert tuple(parts) == ATOMS.encode(text)
+        assert all(len(MERGED.token_parts(token)) == 1 or "." not in MERGED.tokens[token] for token in ids)
+    assert MERGED.encode(text) == MERGED.encode_or_unk(text)
+    assert len(MERGED.encode(text)) <= len(ATOMS.encode(text))
+
+
+def test_a_piece_between_dots_is_cut_alike_anywhere() -> None:
+    for text in TEXTS:
+        dot = ATOMS.encode(".")
+        parts = [MERGED.encode(part) for part in text.split(".")]
+        assert MERGED.encode(text) == sum((dot + part for part in parts[1:]), parts[0])
+
+
+def test_merges_left_out_at_random_cut_a_text_in_other_ways() -> None:
+    cuts = {MERGED.encode_or_unk(TEXTS[0], Random(seed)) for seed in range(20)}
+    assert len(cuts) > 3 and {MERGED.decode(cut) for cut in cuts} == {TEXTS[0]}
+
+
+def test_an_unknown_token_is_named_with_its_span_in_a_merged_text() -> None:
+    with pytest.raises(TokenError, match=r"'\[Pt\]' \(position 8\)") as caught:
+        MERGED.encode("c1ccccc[Pt]1")
+    assert (caught.value.start, caught.value.end) == (7, 11)
+
+
+def test_merges_are_saved_and_old_files_have_none(tmp_path: Path) -> None:
+    MERGED.save(tmp_path / "vocab.json")
+    assert Tokenizer.load(tmp_path / "vocab.json") == MERGED
+    (tmp_path / "vocab.json").write_text('["<pad>", "<bos>", "<eos>", "<unk>", "C"]')
+    assert Tokenizer.load(tmp_path / "vocab.json").merges == ()

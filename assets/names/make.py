@@ -1,213 +1,223 @@
-"""Make names.tsv.gz: which molecule is meant by a name or CAS number, from tables of chemicals and of drugs.
+"""Make names.bin: which molecule is meant by a name or CAS number, packed for a memory map.
 
-`python assets/names/make.py FOLDER VOCABULARY STRUCTURES`, with the folder chemicals/Identifiers of the package
-`chemicals` 1.5.2, DrugBank's open vocabulary (CSV: names and InChIKeys), and a list of SMILES, in which the molecules
-with those InChIKeys are looked for. What is kept: the drugs that are found, and of the tables molecules that are on a
-PaRoutes list of stock, or that have many names there, with the names that pass every check below.
-A name that could mean two molecules is left out. Of a molecule's names only the first few
-count, those most in use: of 2,365 first ones that the rules of `nomenclature` or the tables by hand know, none was
-another molecule's, of those in places 7 to 12 one in eighty.
+`python assets/names/make.py FOLDER` with the folder chemicals/Identifiers of the package `chemicals` 1.5.2 takes about
+ten minutes and prints what it left out; the package `py2opsin` and Java must be installed. Drugs are in drugs.tsv.gz.
+
+A molecule of the tables counts if RDKit and chemspec read its SMILES and, for organic ones, its InChIKey is that of the
+table. OPSIN reads every name that looks like one: where it reads the table's molecule, or another stereoisomer of it
+because the table left stereo out, the name means what OPSIN reads; where it reads another molecule the name is left
+out. Of the names that OPSIN cannot read, only the first few of a molecule count; if several molecules have one, it is
+kept as ambiguous.
 """
 
 from __future__ import annotations
 
-import csv
 import gzip
 import re
 import sys
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from rdkit import Chem, RDLogger
-from rdkit.Chem import rdMolDescriptors
-from rdkit.Chem.MolStandardize import rdMolStandardize
 
 from chemspec import chem
-from chemspec.asset_files import assets_folder
-from chemspec.chem.names import nomenclature, reagents
+from chemspec.chem.names.lookup import is_ordinary_word
+from chemspec.chem.names.opsin import Parsed, read_by_opsin
+from chemspec.chem.names.packed import Record, write_table
 from chemspec.chem.names.reagents import is_cas, normalise_name
+from chemspec.chem.read.inchi import usual_form
 
-PLACES = 6  # names of a molecule that are looked at
-TABLES = {  # and how many of their names count
-    "chemical identifiers pubchem small.tsv": PLACES,
-    "chemical identifiers pubchem large.tsv": PLACES,
+HERE = Path(__file__).parent
+TABLES = {  # and how many names of a molecule count that OPSIN cannot read
+    "chemical identifiers pubchem small.tsv": 12,
     "chemical identifiers example user db.tsv": 1,  # the others there are in alphabetical order
+    "chemical identifiers pubchem large.tsv": 6,
+    "Inorganic db.tsv": 4,
 }
-FEWEST = 4  # synonyms of a molecule that is in stock
-KNOWN = 27  # synonyms of one that is not, and
-ATOMS = 50  # its most heavy atoms
-LONGEST_ION = 6  # characters: [Na+], [OH-], Cl
-OPEN = 2  # most stereocentres that are left open
-NAMES = 4  # most that are kept
-LONGEST = 48  # characters of a name
-ELEMENTS = frozenset(("H", "B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "Se", "Br", "I"))
-METALS = frozenset(("Li", "Na", "K", "Cs", "Mg", "Ca", "Zn"))  # of salts
-SALT = re.compile(
-    r"\b(?:(?:mono|di|tri|hydro)*(?:chloride|bromide|iodide|fluoride)|hydro(?:chloride|bromide|iodide)|hcl|hbr|sulfates?"
-    r"|sodium|potassium|lithium|caesium|cesium|calcium|magnesium|zinc|ammonium|salt|\w*hydrate|hydroxide|tetrafluoroborate"
-    r"|hexafluorophosphate|nitrate|maleate|tartrate|citrate|mesylate|tosylate)\b|sodi|potass|onium|inium|olium"
-)
-FREE = re.compile(r"hydro(?:chloride|bromide|iodide)|\bhcl\b|\bhbr\b|sodium|potassium|lithium|\bsalt\b|hydrate\b")
+VERIFIED = 12  # most names of a molecule that OPSIN confirms
+FEWEST_CENTRES = 3  # of a natural product
+DESCRIPTORS = re.compile(r"\((?:\d*[a-z]?'*[rsez],? ?)+\)")
+MOST = 4  # molecules of an ambiguous name
+LONGEST = 60  # characters of a name
+LARGEST = 300  # characters of a SMILES
 JUNK = re.compile(
-    r"(?<![a-z])(?:reagent|grade|solution|anhydrous|technical|standard|purum|puriss|purity|pure|powder|acs|usp|bp|nf|inn"
+    r"(?<![a-z])(?:reagent|grade|solution|technical|standard|purum|puriss|purity|pure|powder|acs|usp|bp|nf|inn"
     r"|ban|usan|jan|dcf|ci|iso|mi|hsdb|unii|chembl|zinc\d|chebi|schembl|dtxsid|einecs|nsc|agn|pc|sbb|stk|bdbm|mls|smr"
-    r"|labeled|compound|component|base|form|mixture|isomers?|polymers?|poly\(|homopolymer|resin|dimer|ion|radical|group|oil|usaf|van|free|injection|forte)(?![a-z])"
+    r"|labeled|compound|component|base|form|mixture|isomers?|polymers?|poly\(|homopolymer|resin|dimer|ion|radical|group"
+    r"|oil|usaf|van|free|injection|forte)(?![a-z])"
 )
 CODE = re.compile(r"(?<![a-z])[a-z]{1,8}[ -]?\d{3,}|\d{4,}|\d[a-z]{2,}\d|^[a-z]{1,4}-?\d+[a-z]?$")
-PLAIN = re.compile(r"[a-z0-9 ,'()\[\]+-]+")
+PLAIN = re.compile(r"[a-z0-9 ,'()\[\].+-]+")
+LANGUAGE = re.compile(r"\s*\[(?:german|french|spanish|italian|dutch|czech|polish|iupac|inn|ban|chemical name)[^\]]*\]$")
 STEREO = re.compile(
     r"(?:^|[^a-z])(?:\d*[rsez]|rs|[+-]|\+/-|d|l|dl|cis|trans|syn|anti|erythro|threo|endo|exo|meso|rac|racemic)(?=[-),])"
     r"|\([+-]\)|\([rsez0-9,]+\)|^[dl]-|-[dl]-|beta-d|alpha-d|levo|dextro|(?:alpha|beta)(?=-\d|-hydroxy)"
 )
-MIXED = re.compile(r"(?:^|[^a-z])(?:rs|dl|rac|racemic)(?=[-),])|\+/-")
-ENDINGS = {2: "di|bis", 3: "tri|tris", 4: "tetra", 5: "penta", 6: "hexa"}
-GROUPS = {
-    "Cl": "chlor", "Br": "brom", "F": "fluor", "I": "iod", "N": "nitr|cyan|amin|amid|azin|pyrid|azol|azid",
-    "S": "thio|sulf|mercapt", "P": "phosph",
-    "B": "boron|borol|borat", "Si": "silyl|silan|silox", "Se": "selen", "O": "hydroxy|oxy|acid|nitro",
-}  # fmt: skip
+SALT = re.compile(
+    r"(?:chloride|bromide|iodide|fluoride|hcl|hbr|sulfate|sulphate|sodium|potassium|lithium|c(?:a)?esium|calcium"
+    r"|magnesium|zinc|ammonium|salt|hydrate|hydroxide|borate|phosphate|nitrate|ate|onium|inium|olium|ide|ite)\b"
+    r"|(?:sodi|potass|onium|inium|olium)"
+)
 
 
-@dataclass
-class Row:
-    """A molecule as the tables have it."""
+class Molecule:
+    """A molecule of the tables: canonical SMILES, CAS number, its names in order, and those of other languages."""
 
-    cas: str
-    formula: str
-    smiles: str
-    inchi: str
-    inchikey: str
-    names: list[str]  # in lower case, the common one first, IUPAC's last
-    places: int  # of names that are looked at
-
-    @property
-    def elements(self) -> Counter[str]:
-        """Count the atoms of each element."""
-        return Counter({sign: int(n or 1) for sign, n in re.findall(r"([A-Z][a-z]?)(\d*)", self.formula)})
+    def __init__(self, smiles: str, cas: str, names: list[str], places: int) -> None:
+        self.smiles, self.cas, self.names, self.places = smiles, cas, names, places
+        self.tagged: set[str] = set()  # marked as names by the tables, so they count wherever they stand
 
 
-def read(folder: Path) -> list[Row]:
-    """Return the rows of all tables, each InChIKey once."""
-    found: dict[str, Row] = {}
+def read_tables(folder: Path, left_out: Counter[str]) -> list[Molecule]:
+    """Return the molecules of all tables, each SMILES once."""
+    found: dict[str, Molecule] = {}
     for table, places in TABLES.items():
         for line in (folder / table).read_text(encoding="utf-8").splitlines():
-            _, cas, formula, _, smiles, inchi, inchikey, *names = line.split("\t")
-            cleaned = [re.sub(r"\.([a-z]+)\.", r"\1", name.strip().lower()) for name in names]
-            ordered = list(dict.fromkeys(filter(None, (*cleaned[1:], cleaned[0]))))
-            found.setdefault(inchikey, Row(cas, formula, smiles, inchi, inchikey, ordered, places))
+            _, cas, _, _, written, _, inchikey, iupac, *names = (
+                cell.strip().lstrip("\ufeff") for cell in line.split("\t")
+            )
+            smiles = checked(written, inchikey, "Inorganic" not in table)
+            if smiles is None:
+                left_out["molecules: SMILES not read, charged, too long, or of another InChIKey"] += 1
+                continue
+            tagged = [LANGUAGE.sub("", name.lower()) for name in names if LANGUAGE.search(name.lower())]
+            plain = (LANGUAGE.sub("", re.sub(r"\.([a-z]+)\.", r"\1", name.lower())) for name in (*names, iupac))
+            names = list(dict.fromkeys(filter(None, plain)))
+            molecule = found.setdefault(smiles, Molecule(smiles, cas if is_cas(cas) else "", [], places))
+            molecule.names += [name for name in names if name not in molecule.names]
+            molecule.tagged |= {*tagged}
     return list(found.values())
 
 
-@dataclass
-class Line:
-    """What the list says of a molecule."""
+def read_drugs() -> Iterator[Molecule]:
+    """Yield the molecules of drugs.tsv.gz."""
+    for line in gzip.decompress((HERE / "drugs.tsv.gz").read_bytes()).decode().splitlines():
+        smiles, cas, names = line.split("\t")
+        yield Molecule(str(chem.canonical(smiles)), cas, names.split(" | "), 99)
 
-    cas: str  # or nothing
-    names: list[str]
-    left: int  # open stereo elements
+
+def checked(written: str, inchikey: str, organic: bool) -> str | None:
+    """Return the canonical SMILES of the usual tautomer; None for a molecule that cannot be used."""
+    mol = Chem.MolFromSmiles(written)
+    if mol is None or not mol.GetNumAtoms() or len(written) > LARGEST or not chem.is_valid(written):
+        return None
+    radical = any(atom.GetNumRadicalElectrons() and atom.GetSymbol() in "BCNOPS" for atom in mol.GetAtoms())
+    if (radical or Chem.GetFormalCharge(mol)) and mol.GetNumAtoms() > 1:
+        return None
+    if organic:
+        inchi = Chem.MolToInchi(mol)
+        if Chem.InchiToInchiKey(inchi) != inchikey:
+            return None
+        mol = usual_form(mol, inchi)
+    return chem.canonical(Chem.MolToSmiles(mol))
+
+
+def is_likely(name: str, smiles: str) -> bool:
+    """Return whether a text is a name that a chemist types; a salt's name says that it is one."""
+    if not 3 <= len(name) <= LONGEST or not PLAIN.fullmatch(name) or not re.search("[a-z]{4}|^[a-z]{3}$", name):
+        return False
+    if ", " in name or name.endswith("-") or JUNK.search(name) or CODE.search(name):
+        return False
+    if len(name) < 5 and name not in SHORT:
+        return False
+    if name.count("(") != name.count(")") or name.count("[") != name.count("]"):
+        return False
+    if "." in smiles and not SALT.search(name) and not any(metal in smiles for metal in ("[Pd", "[Rh", "[Ru", "[Ni")):
+        return False
+    return not chem.is_valid(name) and not chem.is_valid(name.upper()) and not is_ordinary_word(name)
+
+
+SHORT = frozenset(("tin", "zinc", "lead", "iron", "gold", "urea", "neon", "ddt"))  # other short words are abbreviations
 
 
 @cache
-def by_hand() -> dict[str, str]:
-    """Return the names in the tables made by hand, of InChIKeys."""
-    found: dict[str, str] = {}
-    for table in (reagents.TABLE, reagents.NAMES):
-        for line in table.read_text(encoding="utf-8").splitlines():
-            if not line.startswith("#"):
-                smiles, names, *_ = line.split("\t")
-                found[str(Chem.MolToInchiKey(Chem.MolFromSmiles(smiles)))] = names.split(" | ")[0]
-    return found
+def skeleton(smiles: str) -> str:
+    """Return what of an InChIKey tells neither stereo nor most tautomers."""
+    return str(Chem.MolToInchiKey(Chem.MolFromSmiles(smiles)))[:14]
 
 
-def wanted(row: Row, stock: set[str]) -> bool:
-    """Whether a molecule is one that is bought, or that many know, of elements that models know."""
-    elements = row.elements
-    if row.inchikey in by_hand():
-        return True
-    salt = "." in row.smiles
-    if "C" not in elements or not set(elements) <= ELEMENTS | (METALS if salt else frozenset()):
-        return False
-    if (salt and max(map(len, ions := sorted(row.smiles.split("."), key=len)[:-1])) > LONGEST_ION) or (
-        salt and len(ions) > 3
-    ):
-        return False
-    heavy = sum(elements.values()) - elements["H"]
-    if row.inchikey in stock:
-        return len(row.names) >= FEWEST
-    return len(row.names) >= KNOWN and heavy <= ATOMS
+class Resolver:
+    """Decides which molecules each name means."""
+
+    def __init__(self, molecules: list[Molecule], drugs: list[Molecule], left_out: Counter[str]) -> None:
+        self.left_out = left_out
+        self.molecules = {molecule.smiles: molecule for molecule in molecules}
+        self.drugs = {normalise_name(name): drug.smiles for drug in drugs for name in drug.names}
+        self.owners: dict[str, dict[str, int]] = defaultdict(dict)  # of a name: SMILES, with its place among the names
+        for molecule in molecules:
+            for place, name in enumerate(molecule.names):
+                if is_likely(name, molecule.smiles):
+                    self.owners[name].setdefault(
+                        molecule.smiles, -1 if name in molecule.tagged else place - molecule.places
+                    )
+
+    def meanings(self, name: str) -> tuple[str, ...]:
+        """Return the SMILES that a name means; none if it is left out, several if it is ambiguous."""
+        owners = self.owners[name]
+        if drug := self.drugs.get(normalise_name(name)):
+            return (drug,)
+        parsed = read_by_opsin(name)
+        if parsed is not None:
+            return self._confirmed(name, parsed, owners)
+        trusted = [smiles for smiles, place in owners.items() if place < 0]
+        if not trusted:
+            return self._none("names far behind others that OPSIN cannot read")
+        if STEREO.search(name):
+            return self._none("names with stereo descriptors that OPSIN cannot read")
+        if len({skeleton(smiles) for smiles in trusted}) == 1:
+            flat = min(trusted, key=lambda smiles: (smiles.count("@") + smiles.count("/"), len(smiles)))
+            return (self.natural(flat),)
+        self.left_out["ambiguous names (kept as such)"] += 1
+        return tuple(sorted(trusted, key=owners.__getitem__)[:MOST])
+
+    @cache  # noqa: B019
+    def natural(self, smiles: str) -> str:
+        """Return a flat molecule of many stereocentres with the stereo of its systematic names, if they agree."""
+        molecule = self.molecules[smiles]
+        centres = len(Chem.FindMolChiralCenters(Chem.MolFromSmiles(smiles), includeUnassigned=True))
+        if (
+            "@" in smiles
+            or centres < FEWEST_CENTRES
+            or any(re.search(r"\+[/-]{1,2}|dl-|rac", name) for name in molecule.names)
+        ):
+            return smiles
+        written = [name for name in molecule.names if DESCRIPTORS.search(name) and len(name) < LARGEST]
+        parsed = filter(None, (read_by_opsin(DESCRIPTORS.sub(_upper, name)) for name in written[:6]))
+        isomers = {str(chem.canonical(read.smiles)) for read in parsed if not read.is_ambiguous}
+        if len(isomers) != 1 or chem.drop_stereo(isomer := isomers.pop()) != smiles:
+            return smiles
+        self.left_out["molecules with the stereo of their systematic names"] += 1
+        return isomer
+
+    def _confirmed(self, name: str, parsed: Parsed, owners: dict[str, int]) -> tuple[str, ...]:
+        if parsed.is_ambiguous:
+            return self._none("names that mean several molecules by OPSIN")
+        smiles = str(chem.canonical(parsed.smiles))
+        if "." in smiles and any(f"[{metal}]" in smiles for metal in ("Li", "Na", "K", "Cs", "Mg", "Ca", "Zn")):
+            return self._none("salts that OPSIN reads as metals")
+        if smiles in owners:
+            return (smiles,)
+        alike = [owner for owner in owners if skeleton(owner) == skeleton(smiles)]
+        if not alike:
+            return self._none("names that mean another molecule by OPSIN")
+        flat = chem.drop_stereo(smiles)
+        if flat != chem.drop_stereo(alike[0]):
+            return (alike[0],)  # another tautomer or form of a salt
+        if "@" not in smiles and "/" not in smiles and not STEREO.search(name):
+            return (alike[0],)  # a trivial name implies what the table says
+        self.left_out["names with the stereo that OPSIN reads"] += 1
+        return (smiles,)
+
+    def _none(self, reason: str) -> tuple[str, ...]:
+        self.left_out[reason] += 1
+        return ()
 
 
-def checked(row: Row) -> tuple[str, int, int] | None:
-    """Return canonical SMILES and numbers of set and open stereo elements, if SMILES, InChI and formula agree."""
-    mol = Chem.MolFromSmiles(row.smiles)
-    if (
-        mol is None
-        or Chem.GetFormalCharge(mol)
-        or any(atom.GetIsotope() or atom.GetNumRadicalElectrons() for atom in mol.GetAtoms())
-    ):
-        return None
-    agree = (
-        Chem.MolToInchi(mol) == f"InChI=1S/{row.inchi}"
-        and Chem.MolToInchiKey(mol) == row.inchikey
-        and rdMolDescriptors.CalcMolFormula(mol) == row.formula
-    )
-    if not agree or not is_cas(row.cas):
-        return None
-    left = open_stereo(mol)
-    smiles = chem.canonical(row.smiles)
-    return (str(smiles), len(stereo_of(mol)) - left, left) if smiles and left <= OPEN else None
-
-
-def stereo_of(mol: Any) -> list[Any]:
-    """Return the stereo elements of a molecule."""
-    return list(Chem.FindPotentialStereo(mol, cleanIt=True))
-
-
-def open_stereo(mol: Any) -> int:
-    """Count the stereo elements that are left open."""
-    return sum(one.specified != Chem.StereoSpecified.Specified for one in stereo_of(mol))
-
-
-def likely(name: str, row: Row, fixed: int, left: int) -> bool:
-    """Whether a text is a name that a chemist types, and fits to the molecule."""
-    if not 4 <= len(name) <= LONGEST or not PLAIN.fullmatch(name) or not re.search("[a-z]{4}", name):
-        return False
-    if ", " in name or name.endswith("-") or JUNK.search(name) or CODE.search(name) or re.search(r"anyl(?!in)", name):
-        return False
-    if re.search(r"\[[^\]]*[a-z]{3}", name) or name.count("(") != name.count(")") or name.count("[") != name.count("]"):
-        return False
-    salt = "." in row.smiles
-    if bool(SALT.search(name)) < salt or (FREE.search(name) and not salt):
-        return False
-    if STEREO.search(name) and (left if not MIXED.search(name) else fixed):
-        return False
-    if STEREO.search(name) and not MIXED.search(name) and not fixed:
-        return False
-    return fits(name, row.elements) and not chem.is_valid(name) and not chem.is_valid(name.upper())
-
-
-def fits(name: str, elements: Counter[str]) -> bool:
-    """Whether the groups in a name can come of these elements, as many as it says."""
-    for sign, group in GROUPS.items():
-        if re.search(group, name) and not elements[sign]:
-            return False
-    for count, prefix in ENDINGS.items():
-        for sign, group in (("Cl", "chloro"), ("Br", "bromo"), ("F", "fluoro"), ("I", "iodo"), ("N", "nitro")):
-            if re.search(f"(?:{prefix}){group}", name) and elements[sign] < count:
-                return False
-    return True
-
-
-def handed(name: str, smiles: str, fixed: int) -> bool:
-    """Whether the rotation in a name, if it tells one centre's, is that of the molecule."""
-    told = re.findall(r"\((?:\d+)?([rs])\)", name)
-    if len(told) != 1 or fixed != 1:
-        return True
-    centres = Chem.FindMolChiralCenters(Chem.MolFromSmiles(smiles), useLegacyImplementation=False)
-    return len(centres) != 1 or centres[0][1].lower() == told[0]
+def usual_name(names: list[str]) -> str:
+    """Return the first name that is neither long nor all locants."""
+    return next((name for name in names if len(name) <= 40), names[0] if names else "")
 
 
 def printed(name: str) -> str:
@@ -225,124 +235,37 @@ def _upper(found: re.Match[str]) -> str:
     return found[0].upper()
 
 
-def skeleton(smiles: str) -> str:
-    """Return what of an InChIKey tells neither stereo nor tautomers."""
-    return str(Chem.MolToInchiKey(Chem.MolFromSmiles(smiles)))[:14]
-
-
-def of_tables(folder: Path, told: Counter[str]) -> dict[str, Line]:
-    """Return what the tables of chemicals say, by canonical SMILES."""
-    rows = read(folder)
-    owners: dict[str, set[str]] = defaultdict(set)  # of a name: InChIKeys
-    for row in rows:
-        salt = "." in row.smiles
-        for name in row.names:
-            if not salt or SALT.search(name):  # a salt often has its parent's names
-                owners[normalise_name(name)].add(row.inchikey)
-    lists = (assets_folder() / "stock").glob("*.gz")
-    stock = {line for path in lists for line in gzip.decompress(path.read_bytes()).decode().split()}
-    lines: dict[str, Line] = {}
-    for row in rows:
-        if not wanted(row, stock):
-            continue
-        told["wanted"] += 1
-        if (found := checked(row)) is None:
-            told["not verified, charged or with open stereocentres"] += 1
-            continue
-        smiles, fixed, left = found
-        names = []
-        for name in row.names[: row.places]:
-            if not likely(name, row, fixed, left) or not handed(name, smiles, fixed) or reagents.find_isomers(name):
-                continue
-            elsewhere = owners[normalise_name(name)] - {row.inchikey}
-            if elsewhere and (fixed or any(other[:14] != row.inchikey[:14] for other in elsewhere)):
-                told["ambiguous names"] += 1
-                continue  # an open name of several stereoisomers means none of them in particular
-            known = reagents.find_in_tables(name) or nomenclature.read(name)
-            if known and skeleton(known) != row.inchikey[:14]:
-                told["names that a rule or the tables by hand read otherwise"] += 1
-                continue
-            told["names confirmed by a rule or by hand"] += bool(known)
-            names.append(name)
-        if own := by_hand().get(row.inchikey):
-            names = [own, *names]
-        different: dict[str, str] = {}
-        for name in names:
-            different.setdefault(normalise_name(name), name)
-        if different and smiles not in lines:
-            first, *others = list(different.values())[:NAMES]
-            lines[smiles] = Line(row.cas, [own or printed(first), *others], left)
-    return lines
-
-
-def add_drugs(lines: dict[str, Line], vocabulary: Path, structures: Path, told: Counter[str]) -> None:
-    """Add drugs to the lines; a name that means another molecule there is the drug's, unless that is told better.
-
-    Told better is what a rule or the tables by hand say, or a stereoisomer with no more open stereocentres.
-    """
-    smiles_of = {}
-    uncharger = rdMolStandardize.Uncharger()
-    for mol in map(Chem.MolFromSmiles, structures.read_text().split()):
-        plain = uncharger.uncharge(mol)  # an amino acid's zwitterion has the InChIKey of the acid
-        inchikey = Chem.MolToInchiKey(mol)
-        mol = plain if Chem.MolToInchiKey(plain) == inchikey else mol
-        if not Chem.GetFormalCharge(mol):
-            smiles_of[inchikey] = Chem.MolToSmiles(mol)
-    owners = {normalise_name(name): smiles for smiles, line in lines.items() for name in line.names}
-    numbers = {line.cas for line in lines.values()}
-    with vocabulary.open(encoding="utf-8", newline="") as file:
-        for drug in csv.DictReader(file):
-            name = drug["Common name"].strip().lower()
-            found = smiles_of.get(drug["Standard InChI Key"])
-            if found is None or not PLAIN.fullmatch(name) or not re.search("[a-z]{4}", name) or len(name) > LONGEST:
-                continue
-            smiles, left = str(chem.canonical(found)), open_stereo(Chem.MolFromSmiles(found))
-            elements = {atom.GetSymbol() for atom in Chem.MolFromSmiles(found).GetAtoms()}
-            if left > OPEN or not elements <= ELEMENTS or ", " in name or "." in smiles or chem.is_valid(name):
-                continue
-            known = reagents.find_in_tables(name) or nomenclature.read(name)
-            other = owners.get(normalise_name(name))
-            if known:
-                told["drugs that a rule or the tables by hand know"] += 1
-                continue
-            if other and other != smiles:
-                if skeleton(other) == skeleton(smiles) and (
-                    lines[other].left <= left or "EXPT" in drug["Accession Numbers"]
-                ):
-                    continue
-                lines[other].names.remove(
-                    next(one for one in lines[other].names if normalise_name(one) == normalise_name(name))
-                )
-                told["names that meant another molecule"] += 1
-            if smiles not in lines:
-                cas = drug["CAS"] if is_cas(drug["CAS"]) and drug["CAS"] not in numbers else ""
-                numbers.add(cas)
-                lines[smiles] = Line(cas, [], left)
-            if normalise_name(name) not in map(normalise_name, lines[smiles].names):
-                lines[smiles].names.insert(0, printed(name))
-            owners[normalise_name(name)] = smiles
-            told["drugs"] += 1
-            for more in drug["Synonyms"].lower().split(" | "):
-                word = re.fullmatch("[a-z]{5,20}", more) and not more.endswith(("um", "o", "a"))
-                if word and more not in owners and len(lines[smiles].names) < NAMES and not chem.is_valid(more):
-                    owners[more] = smiles
-                    lines[smiles].names.append(more)
-
-
-def main(folder: Path, vocabulary: Path, structures: Path) -> None:
-    """Write the list, and say what was left out."""
+def main(folder: Path) -> None:
+    """Write the table, and say what was left out."""
     RDLogger.DisableLog("rdApp.*")
-    told = Counter[str]()
-    lines = of_tables(folder, told)
-    add_drugs(lines, vocabulary, structures, told)
-    written = {smiles: line for smiles, line in lines.items() if line.names}
-    text = "".join(f"{smiles}\t{line.cas}\t{' | '.join(line.names)}\n" for smiles, line in sorted(written.items()))
-    (assets_folder() / "names" / "names.tsv.gz").write_bytes(gzip.compress(text.encode(), 9, mtime=0))
-    told["names"] = sum(len(line.names) for line in written.values())
-    told["molecules"], told["characters"] = len(written), len(text)
-    for what, count in told.items():
+    counts = Counter[str]()
+    molecules, drugs = read_tables(folder, counts), list(read_drugs())
+    resolver = Resolver(molecules, drugs, counts)
+    meanings: dict[str, tuple[str, ...]] = {}
+    names_of: dict[str, list[str]] = defaultdict(list)
+    for molecule in (*drugs, *molecules):
+        confirmed = 0
+        for name in molecule.names:
+            key = normalise_name(name)
+            if key in meanings or not (name in resolver.owners or molecule in drugs):
+                continue
+            smiles = resolver.meanings(name)
+            confirmed += bool(smiles)
+            if not smiles or (confirmed > VERIFIED and molecule not in drugs):
+                continue
+            meanings[key] = smiles
+            if len(smiles) == 1:
+                names_of[smiles[0]].append(name)
+    numbers = {molecule.cas: molecule.smiles for molecule in (*molecules, *drugs) if molecule.cas}
+    meanings |= {cas: (smiles,) for cas, smiles in numbers.items()}
+    cas_of = {smiles: cas for cas, smiles in numbers.items()}
+    known = {smiles for several in meanings.values() for smiles in several}
+    records = [Record(smiles, cas_of.get(smiles, ""), printed(usual_name(names_of[smiles]))) for smiles in known]
+    write_table(HERE / "names.bin", records, meanings)
+    counts["names and numbers"], counts["molecules"] = len(meanings), len(records)
+    for what, count in counts.items():
         print(f"{count:8,} {what}")
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    main(Path(sys.argv[1]))

@@ -9,12 +9,11 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
+from importlib import metadata
 from itertools import product
 from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import torch
 
 from chemspec import asset_files
 from chemspec.bench.settings import BenchSettings
@@ -25,7 +24,7 @@ from chemspec.evaluation.accuracy import KnownReaction, read_test_reactions
 from chemspec.io import tables
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, loading_options
-from chemspec.system import host
+from chemspec.system import gpu, host
 from chemspec.system.threads import usable_cores
 from chemspec.tasks import check_task
 from chemspec.types import Progress, ignore
@@ -51,7 +50,7 @@ def resolve_choices(plan: BenchSettings) -> BenchSettings:
     if tasks == ("both",):
         of_model = plan.model and (task_of_model(plan.model) or Engine.load(plan.model).task)
         tasks = (of_model,) if of_model else ("forward", "retro")
-    on_cpu = plan.device in ("auto", "cpu") and plan.runtime in ("auto", "native") and not torch.cuda.is_available()
+    on_cpu = plan.device in ("auto", "cpu") and plan.runtime in ("auto", "native") and not gpu.gpu_count()
     if dtypes == ("auto",) and on_cpu:
         dtypes = ("fp32", "int8")  # int8 where the compiled kernel can run
     drafters = tuple(map(DRAFTERS.load, plan.drafters))
@@ -118,12 +117,19 @@ def describe_machine(threads: int) -> dict[str, Any]:
         "cores": usable_cores(),
         "threads": threads or usable_cores(),
         "load": round(host.load_average(), 2),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "gpu": gpu.device_name("cuda") if gpu.gpu_count() else None,
         "python": platform.python_version(),
-        "torch": torch.__version__,
+        "torch": _torch_version(),
         "chemspec": __version__,
         "date": time.strftime("%Y-%m-%d"),
     }
+
+
+def _torch_version() -> str | None:
+    try:
+        return metadata.version("torch")
+    except metadata.PackageNotFoundError:
+        return None
 
 
 # --- table and summary -----------------------------------------------------------------------------

@@ -15,19 +15,21 @@ from __future__ import annotations
 
 import math
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from heapq import heappop, heappush
 from typing import Any
 
+import numpy as np
 from rdkit import Chem, rdBase
 
+from chemspec.chem.mol_graph import MolGraph, read_graph
 from chemspec.chem.parsing import mol_from_smiles
 
-MOST_ATOMS = 500  # on one side; more would take too long
-RADIUS = 8  # bonds around an atom that are compared
 ROUNDS = 10  # through all atoms that change
+CACHED_MAPS = 4000  # of about 1 kB
+_FINISHED: dict[tuple[str, str], tuple[int, ...]] = {}  # origins of the last maps that were finished in time
 
 
 def guess_maps(precursors: str, product: str) -> tuple[str, list[str]] | None:
@@ -63,95 +65,29 @@ def map_atoms(precursors: str, product: str, *, seconds: float = math.inf) -> At
 
     The limit `seconds` is of processor time in this thread, so with one the result may depend on the machine.
     """
-    until = time.thread_time() + seconds
     left, right = read_graph(precursors), read_graph(product)
     if left is None or right is None:
         return None
     match = AtomMap(left, right)
+    if origins := _FINISHED.get((precursors, product)):
+        match.restore({atom: origin for atom, origin in enumerate(origins) if origin >= 0})
+        return match
+    until = time.thread_time() + seconds
     if not _grow(match, Similarity(left, right), until):
         return None
     improve(match, until)
     if _move_parts(match, until):
         improve(match, until)
+    if time.thread_time() <= until:
+        if len(_FINISHED) >= CACHED_MAPS:
+            with suppress(StopIteration, KeyError, RuntimeError):  # another thread was faster
+                del _FINISHED[next(iter(_FINISHED))]
+        _FINISHED[precursors, product] = tuple(match.origin)
     return match
 
 
-@dataclass(frozen=True)
-class MolGraph:
-    """One side of a reaction as plain numbers; atoms are numbered as the SMILES writes them."""
-
-    kinds: list[tuple[int, bool, bool, int, int]]  # of each atom: atomic number, aromatic, in a ring, charge, hydrogens
-    bonds: list[dict[int, float]]  # of each atom: neighbour -> order (1.5 if aromatic)
-    molecules: list[int]  # of each atom: the number of its molecule
-    ranks: list[int]  # of each atom its canonical rank
-    break_costs: dict[tuple[int, int], float] = field(default_factory=dict)  # of each bond, smaller index first
-
-
-def read_graph(smiles: str) -> MolGraph | None:
-    """Return the graph of a SMILES; None if RDKit cannot read it or it has too many atoms."""
-    mol = mol_from_smiles(smiles)
-    return graph_of(mol) if mol is not None and mol.GetNumAtoms() <= MOST_ATOMS else None
-
-
-def graph_of(mol: Any) -> MolGraph:
-    """Return the graph of one of RDKit's molecules."""
-    kinds = [
-        (atom.GetAtomicNum(), atom.GetIsAromatic(), atom.IsInRing(), atom.GetFormalCharge(), atom.GetTotalNumHs(True))
-        for atom in mol.GetAtoms()
-    ]
-    bonds: list[dict[int, float]] = [{} for _ in kinds]
-    for bond in mol.GetBonds():
-        begin, end = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        bonds[begin][end] = bonds[end][begin] = bond.GetBondTypeAsDouble()
-    molecules = [0] * len(kinds)
-    for number, atoms in enumerate(Chem.GetMolFrags(mol)):
-        for atom in atoms:
-            molecules[atom] = number
-    graph = MolGraph(kinds, bonds, molecules, list(Chem.CanonicalRankAtoms(mol)))
-    for atom, neighbours in enumerate(bonds):
-        for near in neighbours:
-            graph.break_costs[min(atom, near), max(atom, near)] = _break_cost(graph, atom, near)
-    return graph
-
-
-# Costs of bonds: what is broken and made in most reactions of a kind comes out cheapest. Breaking costs 0.4 to 3.
-_MADE, _REORDERED, _CHARGED, _PROTON = 1.0, 0.3, 0.1, 0.05
+_MADE, _REORDERED, _CHARGED, _PROTON = 1.0, 0.3, 0.1, 0.05  # costs, as those of breaking bonds
 _UNKNOWN, _MOLECULE = 3.0, 0.3  # an atom without origin; each molecule that gives atoms
-_HALOGENS = {9: 0.8, 17: 0.5, 35: 0.45, 53: 0.4}
-_METALS = {3, 5, 11, 12, 13, 14, 19, 25, 29, 30, 50}  # and half-metals: boron, silicon
-
-
-def _break_cost(graph: MolGraph, atom: int, near: int) -> float:
-    if graph.kinds[atom][0] != 6:
-        atom, near = near, atom
-    first, second, order = graph.kinds[atom][0], graph.kinds[near][0], graph.bonds[atom][near]
-    if 1 in {first, second}:
-        return 0.0  # deuterium and tritium, the hydrogens that are atoms here
-    if {first, second} & _METALS:
-        return 0.5
-    if second in _HALOGENS:
-        return _HALOGENS[second] - 0.1 * is_acyl(graph, atom)
-    cost = 0.6 + 0.4 * order
-    if first != 6:
-        return cost
-    if second == 6:
-        return cost + 0.5 + any(_holds_ester(graph, end) for end in (atom, near))
-    if any(graph.kinds[far][0] in (15, 16) for far in graph.bonds[near] if far != atom):
-        return 0.6  # sulfonates and phosphates leave easily
-    if graph.kinds[atom][1]:
-        return cost + 0.5
-    return cost - 0.2 * (order == 1 and is_acyl(graph, atom))
-
-
-def is_acyl(graph: MolGraph, atom: int) -> bool:
-    """Return whether an atom has a double bond to oxygen or sulfur, as in an ester or anhydride."""
-    return any(order == 2 and graph.kinds[far][0] in (8, 16) for far, order in graph.bonds[atom].items())
-
-
-def _holds_ester(graph: MolGraph, atom: int) -> bool:
-    """Return whether an atom is the first of an ester's alkyl group, which leaves whole rather than breaks."""
-    oxygens = [near for near, order in graph.bonds[atom].items() if order == 1 and graph.kinds[near][0] == 8]
-    return not is_acyl(graph, atom) and any(is_acyl(graph, far) for near in oxygens for far in graph.bonds[near])
 
 
 class AtomMap:
@@ -241,10 +177,6 @@ class AtomMap:
         return total + _MOLECULE * sum(self.given[number] > 0 for number in molecules)
 
 
-Steps = dict[tuple[int, int], int]  # (atom, neighbour) -> number of this step, after those of the atoms
-Labels = list[tuple[int, ...]]  # of each atom, then of each step: for each radius a hash of what is within it
-
-
 class Similarity:
     """How far around two atoms, or beyond two steps (from an atom to a neighbour), both sides agree.
 
@@ -252,87 +184,76 @@ class Similarity:
     """
 
     def __init__(self, left: MolGraph, right: MolGraph) -> None:
-        self.steps = [_steps(side) for side in (left, right)]
-        sides = list(zip((left, right), self.steps, strict=True))
-        self.labels = [[_labels(side, steps, strict=strict) for side, steps in sides] for strict in (False, True)]
-        (ours, theirs), _ = self.labels
+        self.left, self.right = left, right
+        before, after = (side.labels[:, :, : len(side.kinds)] for side in (left, right))
+        # for each atom of the product and of the precursors the radius within which they look the same
+        self.around = np.zeros((len(right.kinds), len(left.kinds)), np.int64)
+        for theirs, ours in zip(after, before, strict=True):
+            same = theirs[0, :, None] == ours[0]
+            for radius in range(1, len(ours) + 1):
+                self.around += same
+                if radius < len(ours):
+                    same &= theirs[radius, :, None] == ours[radius]
         offered = [Counter[int]() for _ in range(1 + max(left.molecules))]
-        for number, labels in zip(left.molecules, ours[: len(left.molecules)], strict=True):
-            offered[number][labels[1]] += 1
-        required = Counter(labels[1] for labels in theirs[: len(right.molecules)])
+        for number, label in zip(left.molecules, before[0, 1].tolist(), strict=True):
+            offered[number][label] += 1
+        required = Counter(after[0, 1].tolist())
         # of each molecule of the precursors, how many atoms find no equal in the product, neighbours included
         self.surplus = [(offer - required).total() for offer in offered]
 
-    def around(self, atom: int, origin: int) -> int:
-        """Return the radius within which an atom of the product and one of the precursors look the same."""
-        return sum(_common_radius(right[atom], left[origin]) for left, right in self.labels)
-
     def beyond(self, atom: int, near: int, origin: int, far: int) -> int:
-        """Return the same for what lies beyond the steps from `atom` to `near` and from `origin` to `far`."""
-        ours, theirs = self.steps
-        return self.around(theirs[atom, near], ours[origin, far])
+        """Return the same radius for what lies beyond the steps from `atom` to `near` and from `origin` to `far`."""
+        step = self.right.steps[atom, near] - len(self.right.kinds)
+        other = self.left.steps[origin, far] - len(self.left.kinds)
+        return sum(
+            _common_radius(theirs[step], ours[other])
+            for theirs, ours in zip(self.right.step_labels, self.left.step_labels, strict=True)
+        )
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Return the atoms of the product and of the precursors that are of one element, the most similar first.
+
+        Of molecules that offer the same, the one of which less would be left over.
+        """
+        left, right = self.left, self.right
+        elements = (np.array([kind[0] for kind in side.kinds]) for side in (right, left))
+        atoms, origins = np.nonzero(np.equal.outer(*elements))
+        surplus = np.array(self.surplus)[np.array(left.molecules)]
+        ranks = np.array(left.ranks)[origins], np.array(right.ranks)[atoms]
+        order = np.lexsort((*ranks, surplus[origins], -self.around[atoms, origins]))
+        return list(zip(atoms[order].tolist(), origins[order].tolist(), strict=True))
 
 
-def _common_radius(ours: tuple[int, ...], theirs: tuple[int, ...]) -> int:
+def _common_radius(ours: Sequence[int], theirs: Sequence[int]) -> int:
     for radius, (a, b) in enumerate(zip(ours, theirs, strict=True)):
         if a != b:
             return radius
     return len(ours)
 
 
-def _steps(graph: MolGraph) -> Steps:
-    steps = [(atom, near) for atom, bonds in enumerate(graph.bonds) for near in bonds]
-    return {step: number for number, step in enumerate(steps, len(graph.kinds))}
-
-
-def _labels(graph: MolGraph, steps: Steps, *, strict: bool) -> Labels:
-    kinds = [kind[:3] if strict else kind[:1] for kind in graph.kinds]
-    now = [hash(kind) for kind in kinds]
-    further = [[steps[atom, near] for near in bonds] for atom, bonds in enumerate(graph.bonds)]
-    for atom, near in steps:
-        now.append(hash((kinds[near], graph.bonds[atom][near] if strict else 0)))
-        further.append([steps[near, far] for far in graph.bonds[near] if far != atom])
-    rounds = [now]
-    for _ in range(RADIUS):
-        now = [hash((here, *sorted([now[step] for step in more]))) for here, more in zip(now, further, strict=True)]
-        rounds.append(now)
-    return list(zip(*rounds, strict=True))
-
-
 def _grow(match: AtomMap, similarity: Similarity, until: float) -> bool:
     """Pair atoms from the most similar pair outwards along bonds, then from the next one; false if time is up."""
     left, right = match.left, match.right
-    by_element = defaultdict(list)
-    for origin, kind in enumerate(left.kinds):
-        by_element[kind[0]].append(origin)
-
-    alike: dict[tuple[int, int], int] = {}
-    for atom, kind in enumerate(right.kinds):
-        for origin in by_element[kind[0]]:
-            alike[atom, origin] = similarity.around(atom, origin)
-        if time.thread_time() > until:
-            return False
-
-    def rank(atom: int, origin: int) -> tuple[int, ...]:
-        # Of molecules that offer the same, the one of which less would be left over.
-        surplus = similarity.surplus[left.molecules[origin]]
-        return -alike[atom, origin], surplus, right.ranks[atom], left.ranks[origin]
-
-    for _, seed, source in sorted((rank(*pair), *pair) for pair in alike):
+    around = similarity.around.tolist()
+    for seed, source in similarity.pairs():
+        if match.origin[seed] >= 0 or match.target[source] >= 0:
+            continue
         heap: list[tuple[float, int, tuple[int, ...], int, int]] = [(0.0, 0, (), seed, source)]
         while heap:
-            if time.thread_time() > until:
-                return False
             *_, atom, origin = heappop(heap)
             if match.origin[atom] >= 0 or match.target[origin] >= 0:
                 continue
+            if time.thread_time() > until:
+                return False
             match.pair(atom, origin)
             for near, order in right.bonds[atom].items():
                 for far, before in left.bonds[origin].items():
                     same = right.kinds[near][0] == left.kinds[far][0]
                     if same and match.origin[near] < 0 and match.target[far] < 0:
                         beyond = -similarity.beyond(atom, near, origin, far)
-                        heappush(heap, (abs(order - before), beyond, rank(near, far), near, far))
+                        surplus = similarity.surplus[left.molecules[far]]
+                        rank = -around[near][far], surplus, right.ranks[near], left.ranks[far]
+                        heappush(heap, (abs(order - before), beyond, rank, near, far))
     return True
 
 

@@ -10,6 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 from xml.etree import ElementTree
@@ -33,13 +35,19 @@ TOO_MANY_ATOMS = f"more than {LONGEST} atoms are too many"
 # Up to this number of rings RDKit is quick whatever they are; among 11 fused rings of nitrogen some took it over a
 # second, and among 14 more than nine (found by fuzzing).
 FEW_RINGS = 9
+CACHED_MOLECULES = 1000  # of about 20 kB; a review parses the same query and answers some twenty times
 TOO_HARD = "RDKit takes too long over the rings of this"
-APART = Forked("chemspec.chem.apart")
+APART = Forked("chemspec.chem.apart", most=4)
 _PRINTED = re.compile(r"[!-~]+")
 _BRACKETS = re.compile(r"\[[^\]]*\]")
 _LABEL = re.compile(r"%\(\d+\)|%\d\d|\d")
 _TOKEN = re.compile(rf"\[[^\]]*\]|{_LABEL.pattern}|[()A-Za-z*]")  # "Cl" may count as two atoms
 # RDKit parses the leading digits of a number: 2x and 2.0 are 2.
+# A residue is a letter, or a name in brackets.
+_SEQUENCE = re.compile(r"[ACDEFGHIKLMNPQRSTVWY]{1,100}")
+_HELM = re.compile(
+    r"PEPTIDE1\{(?:(?:[A-Z]|\[[A-Za-z_]{1,12}\])\.?){1,100}\}\$[^$]{0,99}\$[^$]{0,9}\$[^$]{0,9}\$(?:V2\.0)?"
+)
 _ROW = re.compile(r"\s*[+-]?\d\S*\s+[+-]?\d\S*\s+[+-]?(\d+)\S*\s+[+-]?(\d+)")
 
 
@@ -48,7 +56,11 @@ def mol_from_smiles(smiles: str, *, sanitize: bool = True) -> Any:
     # RDKit accepts "" as a molecule, and text after a blank as its name.
     if not _PRINTED.fullmatch(smiles) or smiles_refusal(smiles):
         return None
-    return from_smiles(smiles, sanitize)
+    mol = _parsed(smiles, sanitize)
+    return None if mol is None else Chem.Mol(mol)  # callers may change it; a copy takes a twentieth of the time
+
+
+_parsed = lru_cache(maxsize=CACHED_MOLECULES)(from_smiles)
 
 
 def mol_from_smarts(smarts: str) -> Any:
@@ -232,6 +244,13 @@ def cdxml_refusal(root: ElementTree.Element) -> str:
     return _graph_refusal(bonds, lambda: try_in_process("cdxml", ElementTree.tostring(root, encoding="unicode")))
 
 
+def mol_from_sequence(text: str) -> Any | None:
+    """Return the peptide of a sequence of one-letter codes, or of HELM of the kind PEPTIDE; None if it is neither."""
+    if _SEQUENCE.fullmatch(text):
+        return Chem.MolFromSequence(text)
+    return Chem.MolFromHELM(text) if _HELM.fullmatch(text) else None
+
+
 def mol_from_inchi(inchi: str) -> tuple[Any | None, str]:
     """Parse an InChI; returns the molecule, or None where there is any objection, and the objection."""
     if refusal := inchi_refusal(inchi):
@@ -272,7 +291,32 @@ def _parse_count(text: str) -> int:
     return min(int(text[:9]), 10**6) if text.isascii() and text.isdigit() else 1
 
 
+class TooManyTrialsError(BaseException):
+    """`TRIALS` are used up: no fault of the text, so no `except Exception` may take it for one."""
+
+
+@dataclass
+class Trials:
+    """How many texts may still be parsed in a separate process."""
+
+    left: int
+
+    def use(self) -> None:
+        """Count a trial; raises TooManyTrialsError if none is left."""
+        if not self.left:
+            raise TooManyTrialsError
+        self.left -= 1
+
+
+TRIALS: ContextVar[Trials | None] = ContextVar("trials", default=None)  # without any there is no limit
+
+
 @lru_cache(maxsize=1000)
 def try_in_process(kind: str, text: str) -> str:
-    """Parse a text (`kind` of `trial.READERS`) with limits of time and memory; `TOO_HARD` if it was ended."""
+    """Parse a text (`kind` of `trial.READERS`) with limits of time and memory; `TOO_HARD` if it was ended.
+
+    Raises TooManyTrialsError where `TRIALS` are set and used up.
+    """
+    if (trials := TRIALS.get()) is not None:
+        trials.use()
     return TOO_HARD if APART.ask(kind, text) is None else ""

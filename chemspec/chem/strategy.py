@@ -9,15 +9,11 @@ from typing import Any
 from rdkit import Chem, rdBase
 
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.atom_maps import AtomMap, is_acyl, map_atoms, read_graph
+from chemspec.chem.atom_maps import AtomMap, map_atoms
+from chemspec.chem.mol_graph import is_acyl, read_graph
 from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
-from chemspec.chem.stereo import (
-    changed_centres,
-    flipped_double_bonds,
-    has_mitsunobu_reagents,
-    retained_centres,
-    take_oxygen_of_acid,
-)
+from chemspec.chem.stereo import changed_centres, flipped_double_bonds, has_mitsunobu_reagents, take_oxygen_of_acid
+from chemspec.chem.stereo_laws import breach_of_law
 
 FOLDER = Path(__file__).parent  # of the tables
 SECONDS = 0.2  # of processor time for one atom map
@@ -68,7 +64,9 @@ class Strategy:
     # what the carbon skeleton would have to do and seldom does, in words; empty if nothing. Of 3,000 recorded reactions
     # 1 seems to open an aromatic ring, 16 to break a chain, 5 to make another C-C bond
     unlikely: str = ""
-    retained: tuple[int, ...] = ()  # stereocentres of the product where a substitution, which inverts, would retain
+    unlawful: tuple[int, ...] = ()  # stereocentres of the product that are against the law of the reaction
+    law: str = ""  # what the law says, in words; empty where nothing is against it
+    lawful: str = ""  # canonical SMILES of the isomer that the law gives
 
 
 @dataclass(frozen=True)
@@ -81,16 +79,29 @@ class Change:
     broken: set[frozenset[int]]  # bonds that are broken, as atoms of the reactants
     touched: set[int]  # atoms of the product that change
     changed: set[int]  # atoms of the reactants that change or leave
+    hits: dict[Any, Any]  # matches of patterns in the product so far
 
     def fitting(self, families: Collection[str] = ()) -> Iterator[Rule]:
         """Yield the classes that fit, all or of some families, in the order of the table."""
-        for rule in _rules():
+        for rule in _rules_that_bind(bool(self.made)):
             if (
                 (not families or rule.family in families)
-                and _fits_product(rule.product, self.right, self.made, self.touched)
+                and self.fits_product(rule.product)
                 and all(map(self._fits_reactants, rule.reactants))
             ):
                 yield rule
+
+    def fits_product(self, pattern: Any) -> bool:
+        """Return whether a pattern fits where atoms change, and all the bonds that it numbers (1-2, 3-4) are made."""
+        bonds = _numbered_bonds(pattern)
+        if bool(self.made) != bool(bonds):
+            return False
+        if (hits := self.hits.get(pattern)) is None:
+            hits = self.hits[pattern] = self.right.GetSubstructMatches(pattern, uniquify=False, maxMatches=200)
+        if self.made:
+            return any(all(frozenset((hit[a], hit[b])) in self.made for a, b in bonds) for hit in hits)
+        atoms = {number: atom for atom, number in _numbered_atoms(pattern)}.values()
+        return any(self.touched & ({hit[atom] for atom in atoms} or set(hit)) for hit in hits)
 
     def _fits_reactants(self, pattern: Any) -> bool:
         """Return whether atoms numbered 1 or 2 in a pattern change, and a bond between atoms numbered 2 is broken."""
@@ -119,7 +130,8 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         touched = [atom for atom in range(len(match.origin)) if match.changes(atom)]
         changed = {match.origin[atom] for atom in touched} - {-1} | set(match.lost)
         broken = _broken(match)
-        change = Change(left, right, set(map(frozenset, made)), set(map(frozenset, broken)), set(touched), changed)
+        bonds = set(map(frozenset, made)), set(map(frozenset, broken))
+        change = Change(left, right, *bonds, set(touched), changed, _pattern_hits(product))
         rule = next(change.fitting(_REBUILD), None)
         moves = rule is None and _carbon_moves(match, broken)
         rule = rule or (None if moves else _ring(match, right, made)) or _classify(change)
@@ -128,6 +140,9 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         rules = dict.fromkeys([rule, *_apart(match, change)])
         unlikely = _unlikely(match, change, rules)
         inverted, unset, lost = changed_centres(match, left, right)
+        names = [each.name for each in rules]
+        mitsunobu = mitsunobu or "(Mitsunobu)" in rule.name
+        breach = breach_of_law(match, left, right, names, mitsunobu=mitsunobu) if "@" in product else None
         where = [tuple(sorted((ranks[a], ranks[b]))) for a, b in made] or [(ranks[atom],) for atom in touched]
         return Strategy(
             (rule.family, *sorted(set(where))),
@@ -146,9 +161,9 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             moves,
             not rule.family.startswith(("allylation", "rearrangement", "ring")) and _bond_shifted(match, made, broken),
             unlikely,
-            retained_centres(match, left, right, alcohols=mitsunobu or "(Mitsunobu)" in rule.name)
-            if "@" in product
-            else (),
+            breach.atoms if breach else (),
+            breach.sentence if breach else "",
+            breach.lawful if breach else "",
         )
 
 
@@ -254,7 +269,7 @@ def _unlikely(match: AtomMap, change: Change, rules: Iterable[Rule]) -> str:
     if families & _ANY_CARBON_BOND:
         return ""
     carbons = [pair for pair in change.made if all(match.right.kinds[atom][0] == 6 for atom in pair)]
-    if any(not any(_fits_product(rule.product, change.right, {pair}, set()) for rule in rules) for pair in carbons):
+    if any(not any(replace(change, made={pair}).fits_product(rule.product) for rule in rules) for pair in carbons):
         return "a carbon-carbon bond is made that does not belong to this reaction"
     return ""
 
@@ -310,22 +325,28 @@ def _apart(match: AtomMap, change: Change) -> Iterator[Rule]:
             yield rule
 
 
-def _fits_product(pattern: Any, right: Any, made: set[frozenset[int]], touched: set[int]) -> bool:
-    """Return whether a pattern fits where atoms change, and all the bonds that it numbers (1-2, 3-4) are made."""
-    numbers = {number: atom for atom, number in _numbered_atoms(pattern)}
-    bonds = [(atom, numbers[end + 1]) for end, atom in numbers.items() if end % 2 and end + 1 in numbers]
-    if bool(made) != bool(bonds):
-        return False
-    hits = right.GetSubstructMatches(pattern, uniquify=False, maxMatches=200)
-    if not made:
-        return any(touched & ({hit[atom] for atom in numbers.values()} or set(hit)) for hit in hits)
-    return any(all(frozenset((hit[a], hit[b])) in made for a, b in bonds) for hit in hits)
+@lru_cache(maxsize=64)  # the answers for a query have its product
+def _pattern_hits(product: str) -> dict[Any, Any]:  # noqa: ARG001 (cache key)
+    return {}
 
 
 @cache
 def _numbered_atoms(pattern: Any) -> list[tuple[int, int]]:
     """Return the numbered atoms of a pattern with their numbers."""
     return [(atom.GetIdx(), atom.GetAtomMapNum()) for atom in pattern.GetAtoms() if atom.GetAtomMapNum()]
+
+
+@cache
+def _numbered_bonds(pattern: Any) -> list[tuple[int, int]]:
+    """Return the bonds between the atoms numbered 1 and 2, 3 and 4, and so on."""
+    numbers = {number: atom for atom, number in _numbered_atoms(pattern)}
+    return [(atom, numbers[end + 1]) for end, atom in numbers.items() if end % 2 and end + 1 in numbers]
+
+
+@cache
+def _rules_that_bind(make_bonds: bool) -> tuple[Rule, ...]:
+    """Return the rules that number bonds of the product, or those that do not."""
+    return tuple(rule for rule in _rules() if bool(_numbered_bonds(rule.product)) == make_bonds)
 
 
 @cache

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
 from types import TracebackType
@@ -19,9 +19,10 @@ from chemspec.io.readers import ENDINGS, FileError, stream_queries
 from chemspec.io.writers import check_same_settings, parquet_fields
 from chemspec.settings import Task
 from chemspec.system.files import open_atomic, write_text_atomic
+from chemspec.system.locks import FOLDER_LOCK, LockedError, lock_folder
 from chemspec.types import Tell, ignore
 
-MANIFEST, LOCK, ROWS = "manifest.json", ".lock", "rows"
+MANIFEST, ROWS = "manifest.json", "rows"
 SHARDS_PER_FOLDER = 1000  # shards per folder: listing a hundred thousand files is slow
 SCHEMA = pyarrow.schema({"row": pyarrow.int64(), **parquet_fields()})
 
@@ -64,22 +65,20 @@ class ShardFolder:
         self._parts: dict[int, list[tuple[Piece, pyarrow.Table]]] = {}
         file = folder / MANIFEST
         folder.mkdir(parents=True, exist_ok=True)
-        others = [path.name for path in folder.iterdir() if path.name != LOCK and path.suffix != ".partial"]
+        others = [path.name for path in folder.iterdir() if path.name != FOLDER_LOCK and path.suffix != ".partial"]
         if others and not file.exists():
             raise FileError(f"{folder} contains {others[0]}, but no {MANIFEST}; choose another name")
-        (folder / LOCK).touch()  # an OSError if it cannot be written
-        self._lock = sqlite3.connect(folder / LOCK, timeout=0, isolation_level=None)
+        self._lock = ExitStack()
         try:
-            self._lock.execute("BEGIN EXCLUSIVE")  # until this process ends or the connection is closed
+            self._lock.enter_context(lock_folder(folder))
             if not file.exists():
                 write_text_atomic(file, json.dumps(manifest, sort_keys=True, indent=1))
             check_same_settings(json.loads(file.read_text("utf-8")), manifest, folder)
-        except sqlite3.OperationalError:
-            self._lock.close()
-            raise FileError(f"another process writes to {folder}; wait for its end or choose another name") from None
         except ValueError as error:
             self._lock.close()
-            raise error if isinstance(error, FileError) else FileError(f"{file} is damaged: {error}") from error
+            if isinstance(error, FileError | LockedError):
+                raise FileError(str(error)) from error
+            raise FileError(f"{file} is damaged: {error}") from error
 
     def __enter__(self) -> ShardFolder:
         return self

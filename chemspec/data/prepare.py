@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,14 @@ from chemspec.data import holdout
 from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.data.settings import DataSettings, PreparationSettings, require_data_folder
 from chemspec.data.shards import Job, check_columns, claim_shards, read_rows, write_shard
+from chemspec.system.locks import lock_folder
 from chemspec.system.threads import worker_pool
 from chemspec.tasks import Pair
-from chemspec.tokenizer import UNK, Tokenizer
+from chemspec.tokenizer import UNK, Tokenizer, learn_merges
 from chemspec.train.recipe import Recipe
 from chemspec.types import Progress, Tell, ignore
 
+MERGE_SAMPLE = 5_000  # pairs from which merges are learned
 SHARD = 5_000  # rows per shard, some twenty seconds of work: the most that an interruption costs
 
 
@@ -39,8 +42,8 @@ def prepare(
     """Write `<name>.npz`, `vocab.json`, `<name>.json` (settings, hashes, counts) and held-out reactions to `out`.
 
     Shards in `out/<name>-shards` from an interrupted run with the same settings are reused. Returns the content of
-    `<name>.json`. Raises ValueError for a missing column, an unreadable file, files of the same name, or no usable
-    reaction.
+    `<name>.json`. Raises ValueError for a missing column, an unreadable file, files of the same name, no usable
+    reaction, or a folder that another process writes to.
 
     `files` are CSVs, gzipped or not, with the columns of the task; `apart` are the paths of `settings.apart_from`. A
     vocabulary `vocab` is used instead of one built from the data, or extended (`settings.extend_vocabulary`). The
@@ -49,39 +52,37 @@ def prepare(
     """
     given_vocabulary = _check_inputs(files, settings, apart, vocab)
     out.mkdir(parents=True, exist_ok=True)
-    shards = out / f"{name}-shards"
-    hashes = {file.name: _file_digest(file) for file in (*files, *apart)}
-    claim_shards(shards, {"settings": asdict(settings), "files": hashes, "rows": SHARD})
-    counts = {file: sum(1 for _ in islice(read_rows(file), settings.limit or None)) for file in files}
-    jobs = [
-        (file, start, min(SHARD, rows - start), shards / f"{file.name}-{start:08d}.tsv")
-        for file, rows in counts.items()
-        for start in range(0, rows, SHARD)
-    ]
-    held = holdout.draw_held_out(files, settings)
-    if held:
-        holdout.write_held_out(held, out / holdout.FILE)
-    kept_apart = chain(held, *map(read_rows, apart))
-    _write_shards(jobs, settings, holdout.product_keys(kept_apart, settings.task), workers, progress)
-    tokenizer = given_vocabulary
-    if tokenizer is None or settings.extend_vocabulary:
-        texts = (text for *_, shard in jobs for pair in _read_pairs(shard) for text in pair)
-        tokenizer = Tokenizer.build(texts, min_count=settings.min_count, first=tokenizer.tokens if tokenizer else ())
-    packed, rare = _encode_pairs(jobs, tokenizer, settings)
-    _write_vocabulary(tokenizer, out, name)
-    packed.save(out / f"{name}.npz")
-    report = {
-        "settings": asdict(settings),
-        "files": hashes,
-        "pairs": len(packed),
-        "pairs_with_rare_tokens": rare,
-        "held_out": len(held),
-        "source_tokens": len(packed.sources.flat),
-        "target_tokens": len(packed.targets.flat),
-        "vocabulary": len(tokenizer),
-    }
-    (out / f"{name}.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
-    return report
+    with lock_folder(out):
+        shards = out / f"{name}-shards"
+        hashes = {file.name: _file_digest(file) for file in (*files, *apart)}
+        claim_shards(shards, {"settings": asdict(settings), "files": hashes, "rows": SHARD})
+        counts = {file: sum(1 for _ in islice(read_rows(file), settings.limit or None)) for file in files}
+        jobs = [
+            (file, start, min(SHARD, rows - start), shards / f"{file.name}-{start:08d}.tsv")
+            for file, rows in counts.items()
+            for start in range(0, rows, SHARD)
+        ]
+        held = holdout.draw_held_out(files, settings)
+        if held:
+            holdout.write_held_out(held, out / holdout.FILE)
+        kept_apart = chain(held, *map(read_rows, apart))
+        _write_shards(jobs, settings, holdout.product_keys(kept_apart, settings.task), workers, progress)
+        tokenizer = _choose_vocabulary(jobs, given_vocabulary, settings)
+        packed, rare = _encode_pairs(jobs, tokenizer, settings)
+        _write_vocabulary(tokenizer, out, name)
+        packed.save(out / f"{name}.npz")
+        report = {
+            "settings": asdict(settings),
+            "files": hashes,
+            "pairs": len(packed),
+            "pairs_with_rare_tokens": rare,
+            "held_out": len(held),
+            "source_tokens": len(packed.sources.flat),
+            "target_tokens": len(packed.targets.flat),
+            "vocabulary": len(tokenizer),
+        }
+        (out / f"{name}.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
+        return report
 
 
 def prepare_recipe(
@@ -158,6 +159,26 @@ def _read_pairs(shard: Path) -> Iterator[Pair]:
             yield source, answer
 
 
+def _choose_vocabulary(jobs: Sequence[Job], given: Tokenizer | None, settings: DataSettings) -> Tokenizer:
+    """Return the given vocabulary, extended by the tokens of the data if the settings say so, with their merges."""
+    tokenizer = given
+    if tokenizer is None or settings.extend_vocabulary:
+        texts = (text for *_, shard in jobs for pair in _read_pairs(shard) for text in pair)
+        tokenizer = Tokenizer.build(texts, min_count=settings.min_count, first=tokenizer.tokens if tokenizer else ())
+    if settings.merges and not tokenizer.merges:
+        tokenizer = tokenizer.with_merges(learn_merges(_sample_texts(jobs, tokenizer), settings.merges))
+    return tokenizer
+
+
+def _sample_texts(jobs: Sequence[Job], tokenizer: Tokenizer) -> Iterator[str]:
+    """Yield the texts of some pairs of every shard, without those with rare tokens."""
+    share = -(-MERGE_SAMPLE // len(jobs))
+    for *_, shard in jobs:
+        for text in chain.from_iterable(islice(_read_pairs(shard), share)):
+            if UNK not in tokenizer.encode_or_unk(text):
+                yield text
+
+
 def _write_vocabulary(tokenizer: Tokenizer, out: Path, name: str) -> None:
     """Write `vocab.json`; raises if other arrays in the folder use a different one."""
     path = out / "vocab.json"
@@ -176,10 +197,12 @@ def _encode_pairs(jobs: Sequence[Job], tokenizer: Tokenizer, settings: DataSetti
     """Return the pairs as token ids, and the number of those left out because of rare tokens; ValueError for none."""
     rare = 0
     parts: dict[str, list[Pairs]] = {}
-    for file, _, _, shard in jobs:
+    for file, start, _, shard in jobs:
         sources, answers = [], []
+        rng = Random(f"{settings.seed}/{file.name}/{start}")
         for source, answer in _read_pairs(shard):
-            ids, answer_ids = tokenizer.encode_or_unk(source), tokenizer.encode_or_unk(answer)
+            random = rng if tokenizer.merges and rng.random() < settings.merge_dropout else None
+            ids, answer_ids = tokenizer.encode_or_unk(source, random), tokenizer.encode_or_unk(answer, random)
             if UNK in ids or UNK in answer_ids:
                 rare += 1
             else:

@@ -48,14 +48,17 @@ class DataSettings:
     max_tokens: int = 200  # longer sources or targets are left out
     min_count: int = 5  # rarer tokens are not in the vocabulary, and rows with them are left out
     extend_vocabulary: bool = False  # extend the vocabulary of the initial model by new tokens
+    merges: int = 0  # of neighbouring tokens, learned from the data (byte-pair encoding); 0 leaves tokens atom-wise
+    merge_dropout: float = 0.0  # share of the pairs that are cut with merges left out at random
     seed: int = 0
     limit: int = 0  # rows used of each file; 0 means all
 
     def __post_init__(self) -> None:
         tasks.check_task(self.task)
-        for name, least in (("variants", 1), ("max_tokens", 1), ("min_count", 1), ("limit", 0)):
+        for name, least in (("variants", 1), ("max_tokens", 1), ("min_count", 1), ("limit", 0), ("merges", 0)):
             check_range(name, getattr(self, name), least)
-        check_range("flat_share", self.flat_share, 0.0, 1.0)
+        for name in ("flat_share", "merge_dropout"):
+            check_range(name, getattr(self, name), 0.0, 1.0)
         for name in ("variants_of", "hold_out"):
             for file, count in getattr(self, name).items():
                 check_range(f"{name} of {file}", count, 1)

@@ -13,10 +13,9 @@ from math import isfinite
 from threading import Lock
 from typing import Any
 
-from chemspec.draft.tree.edit_ngrams import EDGES
 from chemspec.system import cache
 
-POSITION_CLASS = len(EDGES) + 1  # the classes before are those of the drafter's probabilities
+POSITION_CLASS = 11  # the classes before are those of the drafter's probabilities (`edit_ngrams.probability_class`)
 CLASSES = POSITION_CLASS + 5
 FIRST_PAUSE = 4.0
 MOST_TRIES = 400.0  # of a class that are remembered; older ones fade

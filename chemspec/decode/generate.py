@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.decoding import Decoded, Decoding
-from chemspec.decode.draft_history import DraftHistories
+from chemspec.decode.draft_history import DraftHistories, DraftHistory
 from chemspec.decode.draft_planner import USUAL_PASSES, DraftPlanner
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter, NoDrafts, as_drafter
@@ -23,6 +23,7 @@ from chemspec.model.runner import Backend
 from chemspec.model.session import ScoresError, Session
 from chemspec.settings import DecodeSettings
 from chemspec.system import gpu
+from chemspec.tokenizer import PAD
 from chemspec.types import FinishedSequence
 
 Row = TypeVar("Row")
@@ -73,7 +74,7 @@ def continuous_batching(
     *,
     size: int,
     before_pass: Callable[[], None] = lambda: None,
-) -> Iterator[tuple[Row, Decoded]]:
+) -> Iterator[tuple[Row, Decoded | ScoresError]]:
     """Decode rows with continuous batching; yields each row when it has finished.
 
     `more` takes a number and returns up to that many waiting rows, in decoding order; decoding ends when it returns
@@ -83,25 +84,41 @@ def continuous_batching(
     batch; its number of forward passes does if drafts are planned, by the cost of a pass over the whole batch, or the
     drafter depends on the batch size.
 
+    A row whose scores are undefined is yielded with the error, and the other rows of its session are decoded again.
+
     At most `size` rows are unfinished. `before_pass` is called before every forward pass, or every few milliseconds if
     they are fast; its exceptions end the run.
     """
-    while chosen := more(size):
+    interrupted: list[Row] = []
+
+    def take(count: int) -> list[Row]:
+        chosen = interrupted[:count]
+        del interrupted[:count]
+        return chosen if len(chosen) == count else [*chosen, *more(count - len(chosen))]
+
+    while chosen := take(size):
         decoding, join = begin(list(map(source, chosen)))
         rows, seen = dict(enumerate(chosen)), len(chosen)
+        failed: list[tuple[Row, ScoresError]] = []
         while True:
             for number in decoding.finished_queries():  # a decoder may finish without a forward pass
                 yield rows.pop(number), decoding.take_result(number)
             free = size - len(rows)
             refill = decoding.can_add_queries and seen < MAX_QUERIES_PER_SESSION and free * REFILL_DIVISOR >= size
-            if refill and (chosen := more(free)):
+            if refill and (chosen := take(free)):
                 rows.update(zip(join(list(map(source, chosen))), chosen, strict=True))
                 seen += len(chosen)
             elif rows:
                 before_pass()
-                decoding.run_passes()
+                try:
+                    decoding.run_passes()
+                except ScoresError as error:
+                    failed = [(rows.pop(number), error.with_traceback(None)) for number in error.queries]
+                    interrupted += rows.values()
+                    break
             else:
                 break
+        yield from failed
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,6 +160,7 @@ class BatchDecoder:
             budget=budget,
             record=settings.record,
             vocab_size=self.vocab_size,
+            max_positions=self.max_positions,
             planner=planner,
             threads=self.threads,
         )
@@ -151,8 +169,9 @@ class BatchDecoder:
     def _check_ids(self, ids: Sequence[int]) -> None:
         """Raise ValueError for token ids that the model cannot read; compiled code would read other memory for them."""
         longest, size = self.max_positions - 2, self.vocab_size
-        if not 0 < len(ids) <= longest or not 0 <= min(ids) <= max(ids) < size:
-            raise ValueError(f"a query is {ids!r:.60}; it must have 1 to {longest} token ids, each below {size}")
+        if not 0 < len(ids) <= longest or not PAD < min(ids) <= max(ids) < size:
+            message = f"a query is {ids!r:.60}; it must have 1 to {longest} token ids"
+            raise ValueError(f"{message}, each from {PAD + 1} to {size - 1} ({PAD} is padding)")
 
     def generate(
         self,
@@ -185,12 +204,16 @@ class BatchDecoder:
             )
             try:
                 for row, result in decoded:
+                    if isinstance(result, ScoresError):
+                        if failed.setdefault(row[0], result) is result:
+                            finished()
+                        continue
                     results[row] = result
                     left[row[0]] -= 1
                     if not left[row[0]]:
                         finished()
                 break
-            except gpu.memory_errors(ScoresError) as error:
+            except gpu.memory_errors() as error:
                 if size == 1:  # the first unfinished row caused it
                     number, _ = next(row for row in waiting if row not in results)
                     failed[number] = error.with_traceback(None)
@@ -207,20 +230,21 @@ class BatchDecoder:
     def _build_drafting(self, settings: DecodeSettings, queries: int) -> tuple[Drafter, int, DraftPlanner | None]:
         """Return the drafter of a run, the node budget of its loop, and the planner, if drafts are planned."""
         spec = decoders.DECODERS.lookup(settings.decoder)
-        hypotheses = spec.hypotheses(settings) if settings.drafting == "planned" else 0
-        if hypotheses > 1 and not spec.look_ahead:
-            hypotheses = 0  # only the gain of a look-ahead can be estimated
         fixed = settings.drafting == "fixed" and settings.drafts_by != "auto"
-        search = settings.decoder, settings.drafting, str(spec.hypotheses(settings)), str(queries)
-        history = self.histories.of(" ".join((settings.drafts_by, *search)))
-        if hypotheses and history.skip_run(USUAL_PASSES):
+        planned = settings.drafts_by != "none" and settings.drafting == "planned"
+        if planned and self._history(settings, queries).skip_run(USUAL_PASSES):
             return NoDrafts(), 0, None
         drafter = as_drafter(self.build_drafter(settings, self.inputs), settings.drafts_by)
         budget = 0 if spec.drafts == "own" or isinstance(drafter, NoDrafts) else settings.node_budget
         if fixed or not budget or isinstance(spec.builder(settings), decoders.DraftAwareDecoder):
             return drafter, budget, None
-        cost = self.inputs.cost()
+        cost, history = self.inputs.cost(), self._history(settings, queries)
         return drafter, budget, DraftPlanner.for_drafter(drafter, cost, history)  # type: ignore[arg-type]  # a CostCurve
+
+    def _history(self, settings: DecodeSettings, queries: int) -> DraftHistory:
+        """Return how the drafter has done in such searches of this model."""
+        search = settings.drafts_by, settings.decoder, settings.drafting
+        return self.histories.of(f"{' '.join(search)} {settings.n} {queries}")
 
     def _build_decoder(
         self, row: EncodedQuery, searches: Searches, drafter: Drafter, enough: Enough, number: int = 0

@@ -7,6 +7,8 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from chemspec.decode.draft_planner import DraftPlanner
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Draft, FinishedSequence, PluginError, Prefix, Scores
@@ -30,8 +32,9 @@ class LoopOptions:
     budget: int  # maximum number of drafted nodes per query and forward pass
     clock: Callable[[], float]  # returns seconds, from any origin
     record: bool = False  # record every computed prefix, which takes time and memory
-    # Size of the model's vocabulary; running raises ValueError for a drafted id beyond it.
+    # Size of the model's vocabulary; running raises ValueError for a drafted or requested id beyond it.
     vocab_size: int = sys.maxsize
+    max_positions: int = sys.maxsize  # maximum length of a prefix
     planner: DraftPlanner | None = None  # decides how many drafted nodes pay off; without it the whole budget is used
     threads: int = 1  # CPU threads of the compiled loop, which splits large batches among them
     # Whether to use the compiled loop; by default wherever it supports the decoder and drafter.
@@ -44,6 +47,7 @@ class ConfiguredDecoder(Generator[tuple[Prefix, ...], Sequence[Scores], list[Fin
     A plain generator is a decoder too, but always runs in the Python loop.
 
     Attributes:
+        decoder: the generator.
         config: parameters that determine the output, together with the scores.
         next_search: takes the output sequences and returns the query's next decoder, or None. The next search reuses
             the scores and the KV cache, which is not compacted in between, so no node is computed twice.
@@ -51,16 +55,16 @@ class ConfiguredDecoder(Generator[tuple[Prefix, ...], Sequence[Scores], list[Fin
     """
 
     def __init__(self, decoder: Decoder, config: Any, next_search: NextSearch | None = None) -> None:
-        self._decoder, self.config, self.next_search, self.started = decoder, config, next_search, False
+        self.decoder, self.config, self.next_search, self.started = decoder, config, next_search, False
 
     def send(self, scores: Any) -> tuple[Prefix, ...]:
         """Send the scores of the last request; returns the next request."""
         self.started = True
-        return self._decoder.send(scores)
+        return self.decoder.send(scores)
 
     def throw(self, *error: Any) -> tuple[Prefix, ...]:
         """Raise an error at the decoder's current `yield`."""
-        return self._decoder.throw(*error)
+        return self.decoder.throw(*error)
 
 
 class ScoreRequest(tuple[Prefix, ...]):
@@ -106,8 +110,6 @@ def next_search_of(decoder: Decoder) -> NextSearch | None:
 
 def read_request(decoder: Decoder, request: Any) -> tuple[Prefix, ...]:
     """Return what a decoder has requested; raises PluginError for anything but prefixes, naming the decoder."""
-    if type(request) is ScoreRequest or isinstance(decoder, ConfiguredDecoder):  # those of chemspec
-        return request  # type: ignore[no-any-return]
     prefixes = request if isinstance(request, tuple) else ()
     if not prefixes or not all(isinstance(prefix, tuple) and prefix[:1] == START for prefix in prefixes):
         raise PluginError(
@@ -115,6 +117,19 @@ def read_request(decoder: Decoder, request: Any) -> tuple[Prefix, ...]:
             "one, each a tuple of token ids that begins with bos (chemspec.START)"
         )
     return prefixes
+
+
+def check_prefixes(decoder: Decoder, prefixes: Iterable[Prefix], options: LoopOptions) -> None:
+    """Raise PluginError for a requested prefix that the model cannot score: compiled code would read other memory."""
+    for prefix in prefixes:
+        integers = all(isinstance(token, (int, np.integer)) for token in prefix)
+        if not integers or not 0 <= min(prefix) <= max(prefix) < options.vocab_size:
+            fault = f"token ids are integers from 0 to {options.vocab_size - 1}"
+        elif len(prefix) > options.max_positions:
+            fault = f"it has {len(prefix)} tokens, the model at most {options.max_positions}"
+        else:
+            continue
+        raise PluginError(f"the decoder {_name_of(decoder)!r} requested the prefix {prefix!r:.60}; {fault}")
 
 
 def read_answers(decoder: Decoder, answers: Any) -> list[FinishedSequence]:
@@ -128,6 +143,8 @@ def read_answers(decoder: Decoder, answers: Any) -> list[FinishedSequence]:
 
 
 def _name_of(decoder: Decoder) -> str:
+    while isinstance(decoder, ConfiguredDecoder):
+        decoder = decoder.decoder
     return getattr(decoder, "__name__", type(decoder).__name__)
 
 

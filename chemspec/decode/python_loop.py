@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from chemspec.decode.protocol import Decoder, FinishedSearch, LoopOptions, next_search_of
+from chemspec.decode.protocol import Decoder, FinishedSearch, LoopOptions, check_prefixes, next_search_of
 from chemspec.decode.query_state import DraftTree, QueryState
 from chemspec.draft.base import Drafter
 from chemspec.model.session import Session
@@ -48,9 +48,10 @@ class PythonLoop:
         waiting = sum(len(query.requested) for query in active)
         requested = sum(len(query.ever_requested) for query in active)
         drafted, shared_calls = clock(), self._drafter.calls - calls
-        scored = self._session.score(
-            [[*new_prefixes, *tree.added] for new_prefixes, tree in zip(missing, trees, strict=True)]
-        )
+        nodes = [[*new_prefixes, *tree.added] for new_prefixes, tree in zip(missing, trees, strict=True)]
+        for query, prefixes in zip(active, nodes, strict=True):
+            check_prefixes(query.decoder, prefixes, self._options)
+        scored = self._session.score(nodes)
         done = clock()
         events = []
         for query, new_prefixes, scores, tree in zip(active, missing, scored, trees, strict=True):

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from rdkit import Chem
 from rdkit.Chem import rdDepictor, rdMolAlign
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
@@ -19,6 +20,9 @@ INK, DARK_INK = "#12201e", "#e6efed"  # lines and texts on a light and on a dark
 MAX_ATOMS = 300  # a drawing of more says nothing and takes long
 MAX_SIDE = 4000  # pixels of a PNG
 LENGTH = 22  # pixels of a bond
+
+# Bonds drawn as wedges or waves are never thick: the strokes of a hashed wedge would merge into a solid one.
+_DIRECTIONS = {Chem.BondDir.BEGINWEDGE, Chem.BondDir.BEGINDASH, Chem.BondDir.UNKNOWN}
 
 Bonds = tuple[tuple[int, int], ...]
 Alike = tuple[str, Bonds]  # a SMILES; pairs of an atom of the molecule drawn and one of that
@@ -34,7 +38,7 @@ class Depiction:
     height: int = -1  # likewise
     dark: bool = False  # for a dark page
     tags: bool = False  # mark every atom with the classes `atom-selector atom-<index>`, for scripts and styles to find
-    bold: Bonds = ()  # bonds to draw thick, as pairs of atoms
+    bold: Bonds = ()  # bonds to draw thick, as pairs of atoms; wedges stay as they are
     notes: tuple[str, ...] = ()  # a letter for each of these, written next to the bond
     like: Alike | None = None  # another molecule, and which atom of this one is which of that: they are laid out alike
     fills: Fills = ()  # colours behind atoms, and bonds of equal ones
@@ -73,7 +77,7 @@ class Depiction:
 
 
 def _draw(drawer: Any, depiction: Depiction, scale: float = 1.0) -> Any | None:
-    """Draw a molecule and finish the drawing; return the molecule, or None where it cannot be drawn."""
+    """Draw a molecule and finish the drawing; return it with its wedges, or None where it cannot be drawn."""
     mol = depiction.molecule()
     if mol is None:
         return None
@@ -100,10 +104,11 @@ def _draw(drawer: Any, depiction: Depiction, scale: float = 1.0) -> Any | None:
         for bond in mol.GetBonds()
         if colors.get(bond.GetBeginAtomIdx(), 0) == colors.get(bond.GetEndAtomIdx(), 1)
     }
+    options.prepareMolsBeforeDrawing = False  # done here, for the wedges
     try:
-        rdMolDraw2D.PrepareAndDrawMolecule(
-            drawer,
-            mol,
+        prepared = rdMolDraw2D.PrepareMolForDrawing(mol)
+        drawer.DrawMolecule(
+            prepared,
             highlightAtoms=list(colors),
             highlightAtomColors=colors,
             highlightBonds=list(bonds),
@@ -114,7 +119,7 @@ def _draw(drawer: Any, depiction: Depiction, scale: float = 1.0) -> Any | None:
     if depiction.tags:
         drawer.TagAtoms(mol)
     drawer.FinishDrawing()
-    return mol
+    return prepared
 
 
 @lru_cache(maxsize=2000)
@@ -124,6 +129,8 @@ def _draw_svg(depiction: Depiction) -> str:
         return ""
     text = str(drawer.GetDrawingText())
     for bond in _thick_bonds(mol, depiction):
+        if bond.GetBondDir() in _DIRECTIONS:
+            continue
         text = re.sub(rf"(class='bond-{bond.GetIdx()} [^>]*stroke-width:)[\d.]+", r"\g<1>4", text)
     return re.sub(r"<\?xml.*?\?>", "", text).replace("\n", " ").strip()
 

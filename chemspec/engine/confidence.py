@@ -1,6 +1,7 @@
 """Calibrated probability that a prediction is correct, fitted on validation data and stored with the weights.
 
-It is not the model's probability of a SMILES: other SMILES of the molecule take part of that, and trained models are
+It is not the model's probability of a SMILES: other SMILES of the molecule and its tautomers take part of that, and
+trained models are
 over- or underconfident. A temperature on the log-odds corrects most of that (Guo et al. 2017, "On calibration of modern
 neural networks").
 """
@@ -14,6 +15,8 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from chemspec.chem.tautomers import representatives
+from chemspec.model.manifest import refresh_manifest
 from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
 from chemspec.types import Hypothesis
@@ -53,15 +56,18 @@ class Confidence:
     def save(self, folder: Path) -> None:
         """Write the file to a model folder."""
         write_text_atomic(folder / FILE, json.dumps(asdict(self), indent=1))
+        refresh_manifest(folder)
 
 
 def probability_by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
-    """Return the probability of each valid molecule, summed over its different SMILES in the list, at most 1."""
-    probabilities: dict[str, float] = {}
+    """Return the probability of each valid molecule, summed over its SMILES and tautomers in the list, at most 1."""
+    sums: dict[str, float] = {}
+    first_tautomer = representatives(answer.canonical for answer in answers if answer.valid)
     for answer in {answer.tokens: answer for answer in answers}.values():  # a decoder may return one text several times
         if answer.valid:
-            probabilities[answer.canonical] = min(1.0, probabilities.get(answer.canonical, 0.0) + answer.probability)
-    return probabilities
+            molecule = first_tautomer[answer.canonical]
+            sums[molecule] = min(1.0, sums.get(molecule, 0.0) + answer.probability)
+    return {smiles: sums[molecule] for smiles, molecule in first_tautomer.items()}
 
 
 def load_confidence(folder: Path, digest: str) -> tuple[Confidence | None, str]:

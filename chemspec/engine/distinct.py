@@ -11,6 +11,7 @@ from math import log
 
 import chemspec.chem as chem
 from chemspec.chem import guide
+from chemspec.chem.tautomers import representatives
 from chemspec.chem.weapons_convention import refusal
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Distinct, Hypothesis
@@ -35,11 +36,11 @@ def search_widths(settings: DecodeSettings) -> tuple[int, ...]:
 def select_result(results: Sequence[DecodeResult], query: str, task: Task, settings: DecodeSettings) -> DecodeResult:
     """Return the last of several searches for one query, with `distinct` reduced to its distinct predictions.
 
-    Probabilities of different SMILES of one molecule are added, and the list is sorted by the sums (by votes after
-    augmentation). If the confidences add up to more than 1, they are scaled down to 1, because only one prediction can
-    be correct. Predictions that hold a chemical of the Chemical Weapons Convention which is refused in every question
-    are withheld, as far as they are listed: the trace keeps their tokens. Which predictions repeat the query, a
-    canonical SMILES, depends on the task. A guide (`chem.guide`) that cannot be used makes the result invalid.
+    Probabilities of different SMILES of one molecule and of its tautomers are added, and the list is sorted by the sums
+    (by votes after augmentation). If the confidences add up to more than 1, they are scaled down to 1, because only one
+    prediction can be correct. Predictions that hold a chemical of the Chemical Weapons Convention which is refused in
+    every question are withheld, as far as they are listed: the trace keeps their tokens. Which predictions repeat the
+    query, a canonical SMILES, depends on the task. A guide (`chem.guide`) that cannot be used makes the result invalid.
     """
     last = results[-1]
     if last.status != "ok" or not settings.distinct:
@@ -48,7 +49,7 @@ def select_result(results: Sequence[DecodeResult], query: str, task: Task, setti
     for answer in last.hypotheses:
         texts.setdefault(answer.smiles, answer)
     groups: dict[str, list[Hypothesis]] = {}
-    aside = []
+    sound, aside = [], []
     withheld = 0
     for answer in texts.values():
         if answer.valid and refusal(answer.canonical):
@@ -56,7 +57,10 @@ def select_result(results: Sequence[DecodeResult], query: str, task: Task, setti
         elif not answer.valid or echoes_query(task, query, answer.canonical):
             aside.append(answer)
         else:
-            groups.setdefault(answer.canonical, []).append(answer)
+            sound.append(answer)
+    first_tautomer = representatives(answer.canonical for answer in sound)
+    for answer in sound:
+        groups.setdefault(first_tautomer[answer.canonical], []).append(answer)
     try:
         fits = _guide_predicate(settings.guide, task, query)
     except ValueError as error:
@@ -111,13 +115,21 @@ def _merge_texts(variants: Sequence[Hypothesis]) -> Hypothesis:
     if len(variants) == 1:
         return variants[0]
     total = min(1.0, sum(answer.probability for answer in variants))
-    return replace(variants[0], probability=total, log_prob=log(total) if total else variants[0].log_prob)
+    tautomers: dict[str, float] = {}
+    for answer in variants:
+        tautomers[answer.canonical] = min(1.0, tautomers.get(answer.canonical, 0.0) + answer.probability)
+    return replace(
+        variants[0],
+        probability=total,
+        log_prob=log(total) if total else variants[0].log_prob,
+        tautomers=tuple(tautomers.items()) if len(tautomers) > 1 else (),
+    )
 
 
 def _omission_note(made: Distinct) -> tuple[str, ...]:
     invalid = sum(not answer.valid for answer in made.aside)
     counts = {
-        "merged as other SMILES of an answer": made.merged,
+        "merged as other SMILES or tautomers of an answer": made.merged,
         "invalid SMILES": invalid,
         "the query again": len(made.aside) - invalid,
         "not as the guide wants": len(made.barred),

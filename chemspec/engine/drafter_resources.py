@@ -18,13 +18,16 @@ from chemspec.importers.model_formats import load_native
 from chemspec.model import checkpoint
 from chemspec.model.checkpoint import TRAINING, DrafterCheckpoint, drafter_folder, load_drafter
 from chemspec.model.cost import CostCurve
+from chemspec.model.manifest import write_manifest
 from chemspec.model.probe import probe
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.settings import NetworkKind
+from chemspec.system.extras import require_packages
 from chemspec.system.untrusted import read_untrusted_json
 from chemspec.tokenizer import Tokenizer
 
+MORE = "chemspec-smiles-more"  # the distribution with drafters of the shipped models
 SMALL_MODELS = ("ar", "medium")  # ordinary models that draft for a larger one with the same vocabulary
 FILES = ("config.json", "model.safetensors", "vocab.json", "card.md")
 
@@ -78,7 +81,8 @@ class DrafterResources:
                 # For a Hugging Face model `_load_network` raises a more specific error.
                 if not folder.is_dir() and (isinstance(self.tokenizer, Tokenizer) or not is_network):
                     raise ValueError(
-                        f"there is no drafter {kind!r} for model {self.name!r} ({folder} is missing); train one with "
+                        f"there is no drafter {kind!r} for model {self.name!r} ({folder} is missing); those of shipped "
+                        f"models come with `pip install {MORE}` (of a clone: `pip install ./more`). Or train one with "
                         f"{TRAINING} and install it with `chemspec train install-drafter RUN --kind {kind} "
                         f"--model {self.folder}`, or choose another drafter"
                     )
@@ -86,6 +90,7 @@ class DrafterResources:
             return self._loaded[kind]
 
     def _load_network(self, kind: str, folder: Path) -> DrafterCheckpoint:
+        require_packages("torch", what=f"the drafter {kind}")
         from chemspec.model.transformer import Transformer
 
         if not isinstance(self.tokenizer, Tokenizer):
@@ -150,13 +155,24 @@ def install_drafter(folder: Path, kind: str, target: Path) -> Path:
             raise ValueError(f"{folder} has another vocabulary than model {loaded.name}")
     else:
         load_drafter(folder, tokenizer=loaded.tokenizer, target=loaded.digest)
-    final = drafter_folder(target, kind)
+    final = target / "drafters" / kind
     partial = final.with_name(f"{kind}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     for name in FILES:
         if (folder / name).is_file():
             shutil.copyfile(folder / name, partial / name)
+    write_manifest(partial)
     shutil.rmtree(final, ignore_errors=True)
     partial.rename(final)
     return final
+
+
+class ClosedEngine:
+    """In place of the backend and the resources of a closed engine; raises ValueError if they are used."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        raise ValueError(f"the engine of model {self._name!r} is closed; load the model again")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, Unpack, overload
 
 from chemspec.decode.compiled.build import loop_library as loop_library
 from chemspec.decode.decoding import Decoded
@@ -16,17 +16,19 @@ from chemspec.draft.base import Drafter
 from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.registry import build_drafter
 from chemspec.engine import augment, confidence, deadline, distinct, familiarity
-from chemspec.engine.drafter_resources import DrafterResources
-from chemspec.engine.queries import MAX_TOKENS, PreparedQuery, QueryReader, check_queries
+from chemspec.engine.drafter_resources import ClosedEngine, DrafterResources
+from chemspec.engine.options import DecodingOptions, LoadingOptions, apply_options
+from chemspec.engine.queries import MAX_TOKENS, PreparedQuery, QueryReader, list_queries
 from chemspec.engine.registry import installed_models, model_folder, models_dir, usable_drafters
 from chemspec.engine.results import ResultWriter, failed_result
+from chemspec.engine.scoring import ScoredAnswer, encode_variants, score_answers
 from chemspec.importers import model_formats as importers
 from chemspec.importers.base import LoadOptions, TextTokenizer
 from chemspec.model.cost import CostCurve
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.session import ScoresError
-from chemspec.settings import DecodeSettings, ModelConfig, ModelDims, Task, with_overrides
+from chemspec.model.session import ScoresError, Session
+from chemspec.settings import DecodeSettings, ModelConfig, ModelDims, Task
 from chemspec.system import gpu
 from chemspec.types import DecodeResult, FinishedSequence, Pass
 
@@ -53,6 +55,7 @@ class Engine:
         confidence: calibration of the probabilities; None if it has not been measured.
         confidence_problem: why the calibration file cannot be used, if there is one.
         familiarity: statistics of the training data; None if they have not been computed.
+        loaded_from: name and options with which the model was loaded, for copies in other processes.
         build_drafter: creates the drafter of a run.
     """
 
@@ -69,6 +72,7 @@ class Engine:
     confidence: confidence.Confidence | None = None
     confidence_problem: str = ""
     familiarity: familiarity.Familiarity | None = None
+    loaded_from: tuple[str | Path, LoadingOptions] | None = None
     build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter] = build_drafter
 
     def __repr__(self) -> str:
@@ -105,6 +109,9 @@ class Engine:
             ValueError: if the device, precision or runtime is not available, or the model is for another task.
         """
         folder = model_folder(name)
+        options = LoadingOptions(
+            device=device, dtype=dtype, threads=threads, runtime=runtime, task=task, template=template, vocab=vocab
+        )
         requested = RuntimeConfig.find(device=device, dtype=dtype, runtime=runtime, threads=threads)
         given_name = "" if Path(name).exists() else str(name)
         loaded = importers.load(folder, LoadOptions(task, template, given_name, Path(vocab) if vocab else None))
@@ -128,7 +135,25 @@ class Engine:
             confidence=measured,
             confidence_problem=problem,
             familiarity=familiarity.load_familiarity(loaded.folder, loaded.digest) if loaded.folder.is_dir() else None,
+            loaded_from=(name, options),
         )
+
+    def __reduce__(self) -> Any:
+        """Pickle the name and options of the model, which another process loads again."""
+        if self.loaded_from is None:
+            raise TypeError(f"{self!r} was not loaded by Engine.load, so it cannot be loaded again elsewhere")
+        return _load_again, self.loaded_from
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Free the model; the engine raises ValueError if it is used again. Runs of other threads end first."""
+        for name in ("backend", "resources"):
+            object.__setattr__(self, name, ClosedEngine(self.name))
 
     @property
     def device(self) -> str:
@@ -163,37 +188,37 @@ class Engine:
         *,
         progress: Callable[[int], None] = ...,
         within: float | None = ...,
-        **overrides: Any,
+        **overrides: Unpack[DecodingOptions],
     ) -> DecodeResult: ...
 
     @overload
     def predict(
         self,
-        queries: Sequence[str],
+        queries: Iterable[str | None],
         settings: DecodeSettings | None = None,
         *,
         progress: Callable[[int], None] = ...,
         within: float | None = ...,
-        **overrides: Any,
+        **overrides: Unpack[DecodingOptions],
     ) -> list[DecodeResult]: ...
 
     def predict(
         self,
-        queries: str | Sequence[str],
+        queries: str | Iterable[str | None],
         settings: DecodeSettings | None = None,
         *,
         progress: Callable[[int], None] = lambda _: None,
         within: float | None = None,
-        **overrides: Any,
+        **overrides: Unpack[DecodingOptions],
     ) -> DecodeResult | list[DecodeResult]:
         """Predict: `engine.predict("CCO")`, `engine.predict(["CCO", "CCN"], n=10, decoder="beam")`.
 
-        Returns one result for a string, a list in the order of the queries for a sequence. An invalid query gets a
-        result with a status and a message and does not affect the others. With `settings.augment` several variants of
-        every query are decoded and their predictions merged.
+        Returns one result for a string, a list in the order of the queries otherwise. An invalid query gets a result
+        with a status and a message and does not affect the others; so does a missing value (None or NaN). With
+        `settings.augment` several variants of every query are decoded and their predictions merged.
 
         Args:
-            queries: SMILES or reaction SMILES, one or several.
+            queries: SMILES or reaction SMILES: one, or a list, a column of a table or anything else that yields them.
             settings: decoding settings, by default those of `DecodeSettings`.
             progress: called with the number of finished queries.
             within: seconds for each query, which are then decoded in turn: the greedy answer, then the widest exact
@@ -202,12 +227,12 @@ class Engine:
 
         Raises:
             ValueError: for invalid settings, or a drafter that the model does not have.
-            TypeError: if a query is not a string.
+            TypeError: if a query is not a string, or for an unknown option.
         """
-        settings = with_overrides(settings, overrides)
+        settings = apply_options(settings, overrides)
         if isinstance(queries, str):
             return self.predict([queries], settings, progress=progress, within=within)[0]
-        check_queries(queries)
+        queries = list_queries(queries)
         if within is not None:
             in_time = []
             for query in queries:
@@ -225,14 +250,14 @@ class Engine:
         return [results[i] for i in range(len(queries))]
 
     def stream(
-        self, query: str | PreparedQuery, settings: DecodeSettings | None = None, **overrides: Any
+        self, query: str | PreparedQuery, settings: DecodeSettings | None = None, **overrides: Unpack[DecodingOptions]
     ) -> Iterator[Pass | DecodeResult]:
         """Predict for one query; yields the record of every forward pass, and the result at the end.
 
         With augmentation a pass is one forward pass with all variants, as in the result's trace.
         """
         ready = query if isinstance(query, PreparedQuery) else self.prepare(query)
-        return self._predict_events(ready, with_overrides(settings, overrides))
+        return self._predict_events(ready, apply_options(settings, overrides))
 
     def _predict_events(self, ready: PreparedQuery, settings: DecodeSettings) -> Iterator[Pass | DecodeResult]:
         if ready.refusal:
@@ -257,6 +282,21 @@ class Engine:
             if distinct.has_enough_answers(searched[-1], ready.smiles, self.task, settings):
                 break
         yield distinct.select_result(searched, ready.smiles, self.task, settings)
+
+    def score(self, query: str, answer: str) -> ScoredAnswer:
+        """Return how probable the model finds an answer, a SMILES, token by token, from one forward pass.
+
+        The answer is scored as given, as canonical SMILES and in the atom order of the query, in which the models
+        write; the most probable counts. Raises ValueError if the query or the answer cannot be read.
+        """
+        ready = self.prepare(query)
+        if ready.refusal:
+            raise ValueError(ready.refusal.message)
+        rows = encode_variants(self.tokenizer, self.task, ready.smiles, answer, self.config.max_positions - 2)
+        with self.runtime_config.torch_scope():
+            session = Session(self.backend, [ready.ids], top_k=self.config.vocab_size)
+            scored = score_answers(session, rows, self.tokenizer.tokens)
+        return max(scored, key=lambda each: each.log_prob)
 
     def generate_ids(
         self, sources: Sequence[tuple[int, ...]], settings: DecodeSettings
@@ -339,8 +379,8 @@ class Engine:
 
         `more` takes a number and returns up to that many waiting queries; decoding ends when it returns none and no
         query is unfinished. `ready` returns the prepared, valid query. `before_pass` is called before every forward
-        pass, and its exceptions end the run. Raises ValueError for settings with `distinct` or `augment`, ScoresError
-        if the scores for a query are undefined; unfinished queries are lost.
+        pass, and its exceptions end the run. A query whose scores are undefined fails. Raises ValueError for settings
+        with `distinct` or `augment`.
         """
         if settings.distinct or settings.augment > 1:
             raise ValueError("continuous batching does not go with distinct and augment; use predict or decode")
@@ -353,6 +393,9 @@ class Engine:
             if item is None:
                 return
             row, decoded = item
+            if isinstance(decoded, ScoresError):
+                yield row, failed_result(ready(row), decoded)
+                continue
             yield row, self._writer.write_searches(ready(row), [ready(row)], [decoded], [settings])[0]
 
     @cached_property
@@ -388,6 +431,10 @@ class Engine:
     def cost(self) -> CostCurve:
         """Return the cost curve of a forward pass; measured on first use and cached on disk."""
         return self.resources.cost_curve()
+
+
+def _load_again(name: str | Path, options: LoadingOptions) -> Engine:
+    return Engine.load(name, **options)
 
 
 __all__ = ["Engine", "PreparedQuery", "installed_models", "model_folder", "models_dir", "usable_drafters"]

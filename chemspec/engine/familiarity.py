@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 import chemspec.chem as chem
 from chemspec.asset_files import assets_folder
+from chemspec.model.manifest import refresh_manifest
 from chemspec.precedents.index_file import product_fingerprint
 from chemspec.precedents.search import NAME, Precedents, count_bits
 from chemspec.system.files import write_text_atomic
@@ -57,6 +58,7 @@ class Familiarity:
     def save(self, folder: Path) -> None:
         """Write the file to a model folder."""
         write_text_atomic(folder / FILE, json.dumps(asdict(self), indent=1))
+        refresh_manifest(folder)
 
 
 def load_familiarity(folder: Path, digest: str) -> Familiarity | None:

@@ -11,6 +11,7 @@ from math import exp
 
 import chemspec.chem as chem
 from chemspec.engine.engine import Engine
+from chemspec.engine.scoring import score_prefixes, token_text
 from chemspec.model.session import Session
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Hypothesis, Prefix, Scores
@@ -37,7 +38,7 @@ def find_forks(engine: Engine, query: str, answer: Hypothesis, *, most: int = 2)
     longest = min(2 * len(path) + 20, engine.config.max_positions)
     molecules, forks = {answer.canonical}, []
     with _open_session(engine, query, 2) as session:
-        seen = _score_prefixes(session, path)
+        (seen,) = score_prefixes(session, [path])
         doubtful = sorted(range(len(seen)), key=lambda position: _token_log_prob(seen[position], path[position + 1]))
         for position in doubtful[:TRIED]:
             written, scores = path[position + 1], seen[position]
@@ -58,7 +59,7 @@ def token_alternatives(engine: Engine, query: str, answer: Hypothesis) -> list[d
     """Return the best tokens at every position of a prediction, eos included, with their probabilities."""
     path = _answer_prefix(engine, query, answer)
     with _open_session(engine, query, min(CHOICES, len(engine.tokenizer))) as session:
-        seen = _score_prefixes(session, path)
+        (seen,) = score_prefixes(session, [path])
     return [
         dict(zip(reversed(_token_texts(engine, scores.ids)), map(exp, reversed(scores.log_probs)), strict=True))
         for scores in seen
@@ -92,13 +93,6 @@ def _open_session(engine: Engine, query: str, top_k: int) -> Iterator[Session]:
         yield Session(engine.backend, [ready.ids], top_k=top_k)
 
 
-def _score_prefixes(session: Session, path: Prefix) -> list[Scores]:
-    """Return the scores of every prefix of a path, in one forward pass."""
-    prefixes = [path[: end + 1] for end in range(len(path) - 1)]
-    scores = session.score([prefixes])[0]
-    return [scores[prefix] for prefix in prefixes]
-
-
 def _token_log_prob(scores: Scores, token: int) -> float:
     """Return the log-prob of a token; for one that is not among the candidates, that of the last candidate."""
     log_probs = dict(zip(map(int, scores.ids), map(float, scores.log_probs), strict=True))
@@ -106,4 +100,4 @@ def _token_log_prob(scores: Scores, token: int) -> float:
 
 
 def _token_texts(engine: Engine, ids: Sequence[int]) -> list[str]:
-    return ["end" if token == EOS else engine.tokenizer.tokens[int(token)] for token in ids]
+    return [token_text(int(token), engine.tokenizer.tokens) for token in ids]

@@ -1,11 +1,14 @@
 """Queries as a model reads them: parsed, canonicalised and tokenised, also as several SMILES variants."""
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import isnan
 from random import Random
 
 import chemspec.chem as chem
 from chemspec.chem import formats, root_align
+from chemspec.chem.isotopes import NOTE as LABELS_NOTE
+from chemspec.chem.isotopes import strip_labels
 from chemspec.chem.read.respell import hydrides_as_ions
 from chemspec.engine.familiarity import Familiarity
 from chemspec.importers.base import TextTokenizer
@@ -13,6 +16,7 @@ from chemspec.settings import DecodeSettings, Task
 from chemspec.tokenizer import TokenError
 from chemspec.types import DecodeResult
 
+ADVICE = "give a SMILES, or a list or column of them"
 MAX_CHARS = 1000
 MAX_TOKENS = 400  # maximum query length; models are trained on up to 200, and time grows quadratically
 
@@ -26,7 +30,8 @@ class PreparedQuery:
     tokens: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()  # for the result
     lead: str = ""  # the model's special tokens entered before the SMILES, such as a reaction class
-    smiles: str = ""  # canonical
+    smiles: str = ""  # canonical, with isotope labels
+    unlabelled: str = ""  # what the model reads, if that lacks isotope labels (`chem.isotopes`); else empty
     refusal: DecodeResult | None = None  # the result, if the query is invalid
 
 
@@ -42,7 +47,8 @@ class QueryReader:
 
     def read(self, text: str) -> PreparedQuery:
         """Parse, canonicalise and tokenise one query; an invalid one gets a `refusal`."""
-        check_queries([text])
+        if not isinstance(text, str):
+            raise TypeError(f"{text!r:.50} is not a query; {ADVICE}")
         text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be encoded
         lead, bare = self.tokenizer.split_prompt(text)
         query = formats.read_any(bare, task=self.task, max_chars=MAX_CHARS)
@@ -50,6 +56,12 @@ class QueryReader:
             status = "too_long" if query.kind == "length" else "invalid"
             return PreparedQuery(text, refusal=DecodeResult(text, status, str(query)))  # type: ignore[arg-type]
         refused = DecodeResult(text, "invalid", "", notes=query.notes, smiles=query.smiles)
+        plain = strip_labels(query.smiles)
+        if plain != query.smiles:
+            unlabelled = self.read(lead + plain)
+            notes = (*query.notes, LABELS_NOTE, *unlabelled.notes)
+            refusal = unlabelled.refusal and replace(unlabelled.refusal, query=text, notes=notes, smiles=query.smiles)
+            return replace(unlabelled, text=text, notes=notes, smiles=query.smiles, unlabelled=plain, refusal=refusal)
         try:
             ids = self.tokenizer.encode(lead + query.smiles)
         except TokenError as error:
@@ -71,23 +83,38 @@ class QueryReader:
         """Return the SMILES variants of a query that the model can read, the canonical one first."""
         if settings.augment == 1:
             return [query]
-        rng = Random(f"{settings.seed}/{query.smiles}")  # independent of other queries
+        read = query.unlabelled or query.smiles
+        rng = Random(f"{settings.seed}/{read}")  # independent of other queries
         rows = [replace(query, text=query.smiles, notes=())]
-        for text in root_align.smiles_variants_of_query(query.smiles, settings.augment, rng)[1:]:
+        labelled = {"smiles": query.smiles, "unlabelled": read} if query.unlabelled else {}
+        for text in root_align.smiles_variants_of_query(read, settings.augment, rng)[1:]:
             try:
                 ids = self.tokenizer.encode(query.lead + text)
             except TokenError:  # for example if the vocabulary has too few ring labels
                 continue
             if len(ids) <= self.longest:
-                rows.append(PreparedQuery(text, ids, tuple(self.tokenizer.token_texts(ids))))
+                rows.append(PreparedQuery(text, ids, tuple(self.tokenizer.token_texts(ids)), **labelled))
         return rows
 
 
-def check_queries(queries: object) -> None:
-    """Raise TypeError for anything but a sequence of strings."""
-    advice = "give a SMILES, or a sequence of them"
-    if not isinstance(queries, Sized) or not isinstance(queries, Iterable) or isinstance(queries, bytes):
-        raise TypeError(f"{queries!r:.50} is not a query; {advice}")
-    for number, query in enumerate(queries):
+def list_queries(queries: object) -> list[str]:
+    """Return the queries of a list, a column or a generator, with an empty text for missing values (None, NaN).
+
+    Raises TypeError for anything else, such as a table or bytes.
+    """
+    if not isinstance(queries, Iterable) or isinstance(queries, (bytes, Mapping)):
+        raise TypeError(f"{queries!r:.50} is not a query; {ADVICE}")
+    if hasattr(queries, "columns"):
+        raise TypeError(
+            f"a table is no list of queries; {ADVICE}, such as table[{next(iter(queries), 'smiles')!r:.50}]"
+        )
+    texts = ["" if _is_missing(query) else query for query in queries]
+    for number, query in enumerate(texts):
         if not isinstance(query, str):
-            raise TypeError(f"query {number} is {query!r:.50}, no text; {advice}")
+            raise TypeError(f"query {number} is {query!r:.50}, no text; {ADVICE}")
+    return texts
+
+
+def _is_missing(value: object) -> bool:
+    """Return whether a cell of a table is empty, as pandas has it."""
+    return value is None or type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and isnan(value))

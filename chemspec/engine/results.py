@@ -7,6 +7,7 @@ from math import exp
 from typing import Any
 
 import chemspec.chem as chem
+from chemspec.chem.isotopes import put_labels_back
 from chemspec.decode.decoding import Decoded
 from chemspec.engine import augment
 from chemspec.engine.confidence import Confidence
@@ -31,6 +32,13 @@ class ResultWriter:
     def write_result(self, query: PreparedQuery, settings: DecodeSettings, search: Decoded) -> DecodeResult:
         """Return the result of one search."""
         hypotheses = tuple(map(self._write_hypothesis, search.answers))
+        if query.unlabelled and (task := self.where["task"]) in ("forward", "retro"):
+            hypotheses = tuple(
+                replace(answer, canonical=put_labels_back(query.smiles, answer.canonical, retro=task == "retro"))
+                if answer.valid
+                else answer
+                for answer in hypotheses
+            )
         if self.confidence is not None:
             hypotheses = self.confidence.add_confidence(hypotheses)
         trace = self._write_trace(query, settings, search.passes, search.seconds, search.continued)

@@ -267,8 +267,14 @@ def count_differences(first: Sequence[Mapping[str, Any]], second: Sequence[Mappi
 
 
 def rank_of_truth(answer: str, hypotheses: Sequence[Mapping[str, Any]]) -> int:
-    """Return the rank (from 1) of the true answer among the distinct valid ones; 0 if it is missing."""
+    """Return the rank (from 1) of the true answer among the distinct valid ones; 0 if it is missing.
+
+    An answer to which a tautomer was added (`Hypothesis.tautomers`) is that tautomer, too.
+    """
     seen = distinct_answers({"hypotheses": hypotheses})
+    for other in hypotheses:
+        if answer in (smiles for smiles, _ in other.get("tautomers", ())):
+            answer = other["canonical"]
     return seen.index(answer) + 1 if answer in seen else 0
 
 

@@ -41,6 +41,9 @@ class TextTokenizer(Protocol):
     def encode(self, smiles: str) -> tuple[int, ...]:
         """Return ids; raises `TokenError` for text outside of the vocabulary."""
 
+    def encode_answer(self, smiles: str) -> tuple[int, ...]:
+        """Return ids of a SMILES as the model writes it, without a prompt; raises `TokenError` likewise."""
+
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text up to the first eos."""
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from chemspec.importers.base import LoadedModel, LoadOptions
 from chemspec.model import checkpoint
 from chemspec.model.checkpoint import Checkpoint, CheckpointError
+from chemspec.model.manifest import write_manifest
 from chemspec.model.probe import probe
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import IMPOSSIBLE, Transformer
@@ -164,6 +165,7 @@ def build_loaded_model(
 
     def save(folder: Path, card: str) -> None:
         checkpoint.save(folder, model, tokenizer, task=task, half=False)
+        write_manifest(folder)
         (folder / "card.md").write_text(card, encoding="utf-8")
 
     details = _describe(family, model, tokenizer, of_file.hexdigest())

@@ -51,7 +51,13 @@ class HfTokenizer:
 
     def encode(self, smiles: str) -> tuple[int, ...]:
         """Return ids of the filled template; raises TokenError if decoding the tokens does not restore the text."""
-        text = self.template.replace(PLACEHOLDER, smiles)
+        return self._encode(self.template.replace(PLACEHOLDER, smiles), smiles)
+
+    def encode_answer(self, smiles: str) -> tuple[int, ...]:
+        """Return ids of a SMILES alone; raises TokenError likewise."""
+        return self._encode(smiles, smiles)
+
+    def _encode(self, text: str, smiles: str) -> tuple[int, ...]:
         ids = self._token_ids(text)
         if self._unknown in ids:
             raise self._unknown_error(smiles)

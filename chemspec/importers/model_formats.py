@@ -10,6 +10,7 @@ from pathlib import Path
 from chemspec.importers.base import Importer, LoadedModel, LoadOptions, read_json_object
 from chemspec.model import checkpoint
 from chemspec.plugins import Registry, lazy_import
+from chemspec.system import extras
 
 IMPORTERS: Registry[Importer] = Registry("importer")
 PACKAGE = "chemspec.importers"
@@ -27,6 +28,7 @@ def load_native(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedMod
     if options.template:
         if read.tokenizer.prompt_format is None:
             raise ValueError(f"{folder} is no Hugging Face model; only those take a template, and imported ones")
+        extras.require_packages("torch", what="a template")
         from chemspec.importers.foreign import with_template
 
         read = replace(read, tokenizer=with_template(read.tokenizer, options.template, folder))
@@ -35,8 +37,16 @@ def load_native(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedMod
 
 def _lazy_importer(name: str, module: str, *, hub: bool = False) -> Importer:
     """Return an importer whose module has functions of its fields' names; `find` only with a hub."""
-    functions = ("recognises", "load", "find") if hub else ("recognises", "load")
-    return Importer(name, **{function: lazy_import(f"{PACKAGE}.{module}:{function}") for function in functions})
+    recognises, load, find = (lazy_import(f"{PACKAGE}.{module}:{name}") for name in ("recognises", "load", "find"))
+
+    def find_on_hub(model: str) -> Path | None:
+        if not hub or model.count("/") != 1:
+            return None
+        extras.require_packages("torch", what=f"{model} would be a model of Hugging Face")
+        return find(model)  # type: ignore[no-any-return]
+
+    # Their modules import torch.
+    return Importer(name, lambda path: extras.is_installed("torch") and recognises(path), load, find_on_hub)
 
 
 for _importer in (
@@ -57,6 +67,8 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     """
     importer = next((candidate for candidate in IMPORTERS.values() if candidate.recognises(path)), None)
     if importer is None:
+        if path.is_file() or any(path.iterdir()):
+            extras.require_packages("torch", what=f"{path} is not in chemspec's own format; other formats need torch")
         from chemspec.importers import pickled
 
         pickled.explain_unrecognised(path)

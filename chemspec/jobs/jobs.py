@@ -90,9 +90,13 @@ def end_job(name: str, state: State, message: str = "") -> None:
 
 
 def uploaded_rows(job: Job) -> list[tuple[str, ...]]:
-    """Read the rows as uploaded."""
+    """Read the rows as uploaded; raises StoreError if some are missing."""
     with uploaded_file(job).open(encoding="ascii") as lines:
-        return [tuple(json.loads(line)) for line in lines]
+        rows = [tuple(json.loads(line)) for line in lines]
+    if len(rows) != job.total:
+        message = f"the job's file of uploaded rows is damaged: it has {len(rows)} rows, not {job.total}"
+        raise StoreError(f"{message}; start a new job with the file")
+    return rows
 
 
 def uploaded_file(job: Job) -> Path:

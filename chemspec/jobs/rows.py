@@ -10,6 +10,7 @@ from typing import Any
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.chem.bottles import as_bottled
 from chemspec.io import spreadsheets
 from chemspec.jobs import jobs
 from chemspec.jobs.jobs import Job
@@ -113,7 +114,10 @@ def warning_of(row: dict[str, Any]) -> str:
 
 def answer_cells(job: Job, row: dict[str, Any]) -> list[dict[str, Cell]]:
     """Return the cells of each answer of a row, by the names of `ANSWER`; without a review those of its predictions."""
-    predicted = {answer["canonical"]: _prediction_cells(answer) for answer in row["hypotheses"]}
+    predicted: dict[str, dict[str, Cell]] = {}
+    for answer in row["hypotheses"]:  # a review has no bare ions
+        name = as_bottled(answer["canonical"]) if job.task == "retro" and answer["canonical"] else answer["canonical"]
+        predicted.setdefault(name, _prediction_cells(answer) | ({"smiles": name} if name else {}))
     if review := row.get("review"):
         return [
             predicted.get(suggestion["smiles"], dict.fromkeys(ANSWER, "")) | _suggestion_cells(job, suggestion)

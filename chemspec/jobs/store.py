@@ -32,7 +32,10 @@ TABLES = (
     "CREATE TABLE documents (kind TEXT, id TEXT, json TEXT, changed REAL, expired REAL, PRIMARY KEY (kind, id))",
     "CREATE TABLE runner (job TEXT, pid INTEGER)",  # see `job_queue`
 )
+# From version 2 of the file on, a row has a checksum of kind, id and JSON; rows of before have none.
+VERSION, CHECKSUM = 2, "ALTER TABLE documents ADD COLUMN checksum TEXT"
 PUT = "INSERT OR REPLACE INTO documents (kind, id, json, changed) VALUES (?, ?, ?, ?)"
+PUT_CHECKED = "INSERT OR REPLACE INTO documents (kind, id, json, changed, checksum) VALUES (?, ?, ?, ?, ?)"
 DAY = 86_400.0
 LOCKED = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)  # error codes while another connection holds a lock
 _ID = re.compile(r"[A-Za-z0-9_-]{22}")
@@ -73,7 +76,7 @@ def open_store(home: Path | None = None) -> Iterator[sqlite3.Connection]:
         if home is None and not path.exists():
             ensure_home()
         with closing(sqlite3.connect(make_private_file(path), timeout=10)) as base, base:
-            if not base.execute("PRAGMA user_version").fetchone()[0]:
+            if base.execute("PRAGMA user_version").fetchone()[0] < VERSION:
                 _make_tables(base, path.parent)
             yield base
     except sqlite3.OperationalError as error:
@@ -88,10 +91,18 @@ def _make_tables(base: sqlite3.Connection, home: Path) -> None:
     with suppress(sqlite3.OperationalError):  # another process is doing it
         base.execute("PRAGMA journal_mode = WAL")
     base.execute("BEGIN IMMEDIATE")
-    if base.execute("PRAGMA user_version").fetchone()[0]:
-        return
-    for table in TABLES:
-        base.execute(table)
+    version = base.execute("PRAGMA user_version").fetchone()[0]
+    if version < VERSION:
+        if not version:
+            for table in TABLES:
+                base.execute(table)
+            _take_over_files(base, home)
+        base.execute(CHECKSUM)
+        base.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _take_over_files(base: sqlite3.Connection, home: Path) -> None:
+    """Store the jobs and saved answers that versions before 0.3 kept in files."""
     for path in sorted(home.glob("jobs/*/job.json"), key=lambda path: path.stat().st_mtime):
         changed = max(file.stat().st_mtime for file in path.parent.iterdir())
         text = path.read_text(encoding="ascii", errors="replace")
@@ -105,7 +116,6 @@ def _make_tables(base: sqlite3.Connection, home: Path) -> None:
                 name = hashed_id(*(row[key] for key in ("question", "task", "query", "answer")))
                 row.pop("number")
                 base.execute(PUT, ("answers", name, json.dumps(row), row["added"]))
-    base.execute("PRAGMA user_version = 1")
 
 
 @contextmanager
@@ -191,9 +201,10 @@ class Documents(Generic[T]):
         """Return all documents that can be read, by id, those that changed last at the end."""
         documents = {}
         with open_store(self.home) as base:
-            for name, text in base.execute("SELECT id, json FROM documents WHERE kind = ? ORDER BY rowid", [self.kind]):
+            columns = "id, json, checksum"
+            for row in base.execute(f"SELECT {columns} FROM documents WHERE kind = ? ORDER BY rowid", [self.kind]):
                 with suppress(StoreError):
-                    documents[name] = self._decode(text)
+                    documents[row[0]] = self._decode(*row)
         return documents
 
     def save(self, name: str, document: T) -> None:
@@ -260,17 +271,24 @@ class Documents(Generic[T]):
         return len(sizes) >= self.most or sum(sizes.values()) > self.most_bytes
 
     def _read(self, base: sqlite3.Connection, name: str) -> T:
-        row = base.execute("SELECT json FROM documents WHERE kind = ? AND id = ?", (self.kind, name)).fetchone()
+        query = "SELECT id, json, checksum FROM documents WHERE kind = ? AND id = ?"
+        row = base.execute(query, (self.kind, name)).fetchone()
         if row is None:
             expiry = f", has expired ({self.days} days without changes)" if math.isfinite(self.days) else ""
             raise StoreError(f"{self.noun} not found: it was deleted{expiry} or its link is not complete")
-        return self._decode(row[0])
+        return self._decode(*row)
 
-    def _decode(self, text: Any) -> T:
+    def _decode(self, name: str, text: Any, checksum: str | None) -> T:
         try:
-            return msgspec.convert(json.loads(text), self.type)
+            if checksum is not None and checksum != hashed_id(self.kind, name, text):
+                raise ValueError("its checksum is another one")
+            document = msgspec.convert(json.loads(text), self.type)
+            if getattr(document, "id", name) != name:
+                raise ValueError("it has another id")
+            return document
         except (ValueError, TypeError, RecursionError) as error:
             raise StoreError(f"the {self.noun} cannot be read ({error}); delete it") from error
 
     def _write(self, base: sqlite3.Connection, name: str, document: Any) -> None:
-        base.execute(PUT, (self.kind, name, json.dumps(asdict(document)), time.time()))
+        text = json.dumps(asdict(document))
+        base.execute(PUT_CHECKED, (self.kind, name, text, time.time(), hashed_id(self.kind, name, text)))

@@ -20,9 +20,10 @@ from chemspec.jobs.jobs import JOBS, Job
 from chemspec.jobs.store import hold_lock
 from chemspec.plan.stock import PriceList, Stock, load_stock
 from chemspec.precedents import installed_if_usable
-from chemspec.review import StepChecker, load_engines, review_document, review_result
+from chemspec.review import StepChecker, load_engines, review_document, review_results
 from chemspec.review.reaction_check import judge_predictions
 from chemspec.review.review import COMPANIONS, MAX_CHECKED, load_fastest
+from chemspec.system.error_places import describe_error
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
 
@@ -50,32 +51,46 @@ def load_review(job: Job, threads: int) -> tuple[StepChecker, Stock]:
     engines = load_engines(COMPANIONS, threads=threads) if job.task == "retro" else {}
     prices = jobs.prices_file(job)
     offers = msgspec.json.decode(prices.read_bytes(), type=PriceList).offers if prices.is_file() else {}
-    stock = Stock(load_stock(job.stock).lists if job.stock else {}, offers)
+    stock = replace(load_stock(job.stock) if job.stock else Stock({}), offers=offers)
     return StepChecker(engines.get("forward"), engines.get("reagents"), installed_if_usable()), stock
 
 
 def review_rows(job: Job, checker: StepChecker, stock: Stock, results: Sequence[DecodeResult]) -> list[Reviewed]:
     """Return the reviews of rows with the numbers of the cards on Predict; without cells, see `writers.RowReview`."""
-    documents = []
-    for result in results:
-        try:
-            documents.append(_review_row(job, checker, stock, result))
-        except OSError:
-            raise
-        except Exception:  # it must not cost the other rows, nor its own predictions
-            logging.getLogger(__name__).exception("the review failed on %r", result.query)
-            documents.append({})
+    try:
+        documents = _review_rows(job, checker, stock, results)
+    except OSError:
+        raise
+    except Exception as error:  # it must not cost the other rows, nor its own predictions
+        if len(results) > 1:
+            return [row for result in results for row in review_rows(job, checker, stock, [result])]
+        logging.getLogger(__name__).error("the review of a row failed: %s", describe_error(error))
+        documents = [{}]
     return [(document, []) for document in documents]
 
 
-def _review_row(job: Job, checker: StepChecker, stock: Stock, result: DecodeResult) -> dict[str, Any]:
-    read = formats.read_any(result.query, task=job.task)
-    query, expected = (read.ordered, read.other) if isinstance(read, formats.Input) else (result.query, "")
-    review = review_result(job.task, result, checker, query=query, stock=stock, heads=MAX_CHECKED, described=job.cards)
-    document = review_document(replace(review, suggestions=review.suggestions[: job.cards]))
-    if expected and result.status == "ok":
-        document["reaction"] = f"{judge_predictions(job.task, query, expected, result).sentence()}."
-    return document
+def _review_rows(job: Job, checker: StepChecker, stock: Stock, results: Sequence[DecodeResult]) -> list[dict[str, Any]]:
+    read = [formats.read_any(result.query, task=job.task) for result in results]
+    sides = [
+        (each.ordered, each.other) if isinstance(each, formats.Input) else (result.query, "")
+        for each, result in zip(read, results, strict=True)
+    ]
+    reviews = review_results(
+        job.task,
+        results,
+        checker,
+        queries=[query for query, _ in sides],
+        stock=stock,
+        heads=MAX_CHECKED,
+        described=job.cards,
+    )
+    documents = []
+    for (query, expected), review in zip(sides, reviews, strict=True):
+        document = review_document(replace(review, suggestions=review.suggestions[: job.cards]))
+        if expected and review.result.status == "ok":
+            document["reaction"] = f"{judge_predictions(job.task, query, expected, review.result).sentence()}."
+        documents.append(document)
+    return documents
 
 
 def main(name: str) -> None:
@@ -91,7 +106,7 @@ def main(name: str) -> None:
         text = str(error).replace(str(jobs.answers_file(job)), "the file of answers")
         jobs.end_job(name, "failed", text.replace(str(JOBS.folder(name)), "the job's folder"))
     except Exception as error:
-        logging.getLogger(__name__).exception("the job failed")
+        logging.getLogger(__name__).error("the job failed: %s", describe_error(error))
         jobs.end_job(name, "failed", f"something unexpected happened ({error!r:.200}); resume to try again")
     else:
         jobs.end_job(name, "done")

@@ -16,13 +16,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+import chemspec.asset_files as asset_files
 import chemspec.tasks as tasks
-from chemspec.model import weights
+from chemspec.model import manifest, weights
 from chemspec.model.probe import probe
 from chemspec.model.runner import Backend
 from chemspec.model.weights import CheckpointError as CheckpointError
 from chemspec.model.weights import Weights
 from chemspec.settings import ModelConfig, NetworkKind, Task
+from chemspec.system.extras import require_packages
 from chemspec.system.files import write_bytes_atomic, write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
 from chemspec.tokenizer import Tokenizer
@@ -55,7 +57,7 @@ class Checkpoint:
 
     @cached_property
     def model(self) -> Transformer:
-        """The network, on the CPU; raises CheckpointError if its scores are not finite."""
+        """The network, on the CPU; CheckpointError if its scores are not finite, MissingExtraError without torch."""
         return _build_network(self.weights, where=str(self.folder))
 
 
@@ -70,8 +72,11 @@ class DrafterCheckpoint:
 
 
 def drafter_folder(target: Path, kind: str) -> Path:
-    """Return the folder of a target's drafter of this kind."""
-    return target / "drafters" / kind
+    """Return the folder of a target's drafter: its own or, of a shipped model, that of the package of further ones."""
+    folder, further = target / "drafters" / kind, asset_files.further_models()
+    if further and not folder.is_dir() and target.parent == asset_files.assets_folder() / "models":
+        return further / target.name / "drafters" / kind
+    return folder
 
 
 def save(folder: Path, model: Transformer, tokenizer: Tokenizer, *, task: Task, half: bool = True) -> None:
@@ -111,14 +116,16 @@ def _write(folder: Path, model: Transformer | Heads, config: Mapping[str, Any], 
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"{folder}: {name} holds infinite or undefined numbers")
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / manifest.MANIFEST).unlink(missing_ok=True)  # of other files
     write_text_atomic(folder / "config.json", json.dumps(config, indent=1))
     write_bytes_atomic(folder / "model.safetensors", safetensors.torch.save(state))
 
 
 def load(folder: Path) -> Checkpoint:
-    """Read a model folder; raises CheckpointError, naming the file, if it is incomplete or damaged."""
+    """Read a model folder; raises CheckpointError, naming the file, if it is incomplete, damaged or not as listed."""
     if missing := [name for name in FILES if not (folder / name).is_file()]:
         raise CheckpointError(f"{folder} is no model folder: {missing[0]} is missing")
+    digest = manifest.checked_digest(folder)
     task, config = read_config(folder)
     try:
         tokenizer = Tokenizer.load(folder / "vocab.json")
@@ -127,7 +134,7 @@ def load(folder: Path) -> Checkpoint:
     if len(tokenizer) != config.vocab_size:
         raise CheckpointError(f"{folder}: {len(tokenizer)} tokens in vocab.json, vocab_size {config.vocab_size}")
     read = weights.read_weights(folder / "model.safetensors", config)
-    return Checkpoint(folder.name, task, read, tokenizer, folder, digest_of_folder(folder))
+    return Checkpoint(folder.name, task, read, tokenizer, folder, digest)
 
 
 def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterCheckpoint:
@@ -136,11 +143,13 @@ def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> Dra
     A drafter of another target would change no output, but its drafts would never be accepted. So CheckpointError is
     raised not only for a missing or damaged drafter, but also for one of another vocabulary or `Checkpoint.digest`.
     """
+    require_packages("torch", what=f"the drafter {folder.name}")
     from chemspec.model.heads import HeadsConfig
 
     config_file, weights_file = folder / "config.json", folder / "model.safetensors"
     if not config_file.is_file() or not weights_file.is_file():
         raise CheckpointError(f"there is no drafter in {folder}; train one with {TRAINING}")
+    manifest.checked_digest(folder)
     try:
         values = read_untrusted_json(config_file)
         kind, length, vocabulary = values["kind"], values["length"], values["vocabulary"]
@@ -163,6 +172,7 @@ def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> Dra
 
 
 def _build_network(read: Weights, *, where: str) -> Transformer:
+    require_packages("torch", what=f"computing {where} with torch")
     from chemspec.model.runners.torch_runner import TorchBackend
     from chemspec.model.transformer import Transformer
 
@@ -200,7 +210,7 @@ def read_config(folder: Path) -> tuple[Task, ModelConfig]:
 
 def digest_of_folder(folder: Path) -> str:
     """Return the digest of a model folder's weights and config, see `Checkpoint.digest`."""
-    return _digest((folder / "model.safetensors").read_bytes() + (folder / "config.json").read_bytes())
+    return manifest.hash_model(folder)[1]
 
 
 def _vocabulary_digest(tokenizer: Tokenizer) -> str:

@@ -15,17 +15,15 @@ from chemspec.model.cost import BATCHES, CostCurve, cached_curve, measure_cost_c
 from chemspec.model.probe import UnsupportedError, probe
 from chemspec.model.runner import Backend
 from chemspec.settings import MOST_THREADS, ModelConfig, ModelDims, check_range
-from chemspec.system import gpu
+from chemspec.system import extras, gpu
 from chemspec.system.compiled import NoKernelError
 from chemspec.system.threads import set_torch_threads, usable_cores
 
 if TYPE_CHECKING:
     import torch
 
-SLOW = (
-    "forward passes are computed by torch, which is several times slower: install a C++ compiler, "
-    "or pip install 'chemspec[compiler]'"
-)
+COMPILER = f"install a C++ compiler, or {extras.install_command('compiler')}"
+SLOW = f"forward passes are computed by torch, which is several times slower: {COMPILER}"
 
 # Precision of torch; for int8 that of drafters with a network of their own.
 TORCH_DTYPES = {"fp32": "float32", "int8": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
@@ -58,11 +56,13 @@ class RuntimeConfig:
         if dtype not in ("auto", *TORCH_DTYPES):
             raise ValueError(f"no precision {dtype!r}; there are {', '.join(TORCH_DTYPES)}")
         if runtime == "onnx":
-            raise ValueError("the onnx runtime has been removed; use auto, native (`chemspec[compiler]`) or torch")
+            raise ValueError("the onnx runtime has been removed; use auto, native or torch")
         if runtime not in ("auto", *RUNTIMES):
             raise ValueError(f"no runtime {runtime!r}; there are {', '.join(RUNTIMES)}")
         dtype = "fp32" if dtype == "auto" else dtype
         device = _resolve_device(device)
+        if dtype not in RUNTIMES["native"]["cpu"] or runtime in ("torch", "graphs"):
+            extras.require_packages("torch", what=f"the precision {dtype}" if runtime == "auto" else f"{runtime}")
         if device.startswith("cuda"):
             gpu.avoid_cudnn_attention()
         return cls(device, dtype, runtime, threads or usable_cores())
@@ -102,8 +102,11 @@ class RuntimeConfig:
             return self._open(name, loaded), name
         except NoKernelError as why:
             if self.dtype == "int8":
-                remedy = "use fp32, install a C++ compiler, or pip install 'chemspec[compiler]'"
+                remedy = f"use fp32, {COMPILER}"
                 raise ValueError(f"int8 needs the compiled kernel, not available here: {why}; {remedy}") from why
+            if name == "native" and not extras.is_installed("torch"):
+                slower = f"or let torch compute, several times slower: {extras.install_command('torch')}"
+                raise ValueError(f"nothing here can compute the model: {why}; {COMPILER}; {slower}") from why
             if self.runtime == "native":
                 raise ValueError(f"the native runtime is not available here: {why}") from why
             message = f"torch replaces the graphs runtime: {why}" if name == "graphs" else f"{SLOW} ({why})"
@@ -131,6 +134,7 @@ class RuntimeConfig:
         try:
             graphs = GraphBackend(model)
             probe(graphs, loaded.config, where=where, reference=plain, dtype=self.dtype)
+            graphs.record_common()
         except NoKernelError:
             raise
         except Exception as error:  # drivers raise errors of many types
@@ -172,9 +176,13 @@ class RuntimeConfig:
 
 def _resolve_device(name: str) -> str:
     if name == "auto":
+        if notice := gpu.first_gpu_notice():
+            warnings.warn(notice, stacklevel=2)
         return "cuda" if gpu.gpu_count() else "cpu"
     if not re.fullmatch("cpu|cuda(:[0-9]+)?", str(name)):
         raise ValueError(f"no device {name!r}; use auto, cpu, cuda or cuda:N")
+    if name != "cpu":
+        extras.require_packages("torch", what=f"the device {name}")
     if name != "cpu" and int(name.partition(":")[2] or 0) >= (count := gpu.gpu_count()):
         raise ValueError(f"there is no usable GPU {name!r} on this machine, which has {count}; use the device cpu")
     return name

@@ -22,7 +22,9 @@ from chemspec.types import Prefix, Scores, SourceIds
 class ScoresError(ValueError):
     """The model's scores are infinite or undefined, so no search can rank by them."""
 
-    def __init__(self) -> None:
+    def __init__(self, queries: Sequence[int] = ()) -> None:
+        """Create the error of the queries with these numbers."""
+        self.queries = tuple(queries)
         super().__init__("the model's scores for this query are infinite or undefined; its weights cannot be trusted")
 
 
@@ -138,7 +140,8 @@ class Session:
             return [{} for _ in to_score]
         ids, log_probs = (column.tolist() for column in self.runner.run(nodes))  # (R, k) each
         if not all(isfinite(best[0]) for best in log_probs):
-            raise ScoresError
+            failed = {query for query, best in zip(nodes.queries, log_probs, strict=True) if not isfinite(best[0])}
+            raise ScoresError(sorted(failed))
         if self._hidden_states is not None:
             grouped = zip(self.trees, to_score, strict=True)
             keys = [(self._sources[query], prefix) for query, prefixes in grouped for prefix in prefixes]

@@ -14,6 +14,7 @@ from threading import Lock
 from typing import Any, Protocol
 
 from chemspec import chem
+from chemspec.chem.bottles import as_bottled
 from chemspec.chem.salts import split_keeping_salts
 from chemspec.precedents import Precedents, installed
 from chemspec.review.forward_check import Predictor, StepChecker, verdict_of
@@ -23,7 +24,7 @@ from chemspec.system import cache
 from chemspec.system.files import make_private_file
 from chemspec.types import DecodeResult
 
-VERSION = 4  # of the cache; raise it when proposals change for the same weights and settings
+VERSION = 6  # of the cache; raise it when proposals change for the same weights and settings
 DISAGREEMENT_FACTOR = 0.1  # factor of the prior of a step that the forward model does not confirm
 MAX_CHECKS = 100_000  # checks cached in memory
 SIZE_COST = 0.1  # maximum cost in nats of a reactant as large as the product: a tie-break
@@ -213,7 +214,7 @@ def _valid_proposals(smiles: str, answer: DecodeResult) -> tuple[Proposal, ...]:
     """Return the distinct valid predictions that supply all atoms and do not contain the molecule itself."""
     distinct: dict[tuple[str, ...], Proposal] = {}
     for hypothesis in answer.hypotheses:
-        reactants = split_keeping_salts(hypothesis.canonical) if hypothesis.valid else ()
+        reactants = split_keeping_salts(as_bottled(hypothesis.canonical)) if hypothesis.valid else ()
         if reactants and smiles not in reactants and not chem.formula_balance(hypothesis.canonical, smiles):
             probability = hypothesis.probability if hypothesis.confidence is None else hypothesis.confidence
             distinct.setdefault(reactants, Proposal(reactants, probability))

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from rdkit import Chem, rdBase
 
 from chemspec import asset_files
 from chemspec.chem import formats
+from chemspec.chem.building_blocks import why_intermediate
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import charge_of, group_molecules
 from chemspec.io import readers, spreadsheets
@@ -28,9 +30,18 @@ Keys = np.ndarray[Any, np.dtype[np.bytes_]]
 MAX_BYTES = 2_000_000_000  # bytes of a decompressed list: seventy million keys
 PAROUTES = ("paroutes-n1", "paroutes-n5")
 BUILT_IN = ("common", *PAROUTES)
-TITLES = {"common": "common chemicals", "paroutes-n1": "PaRoutes", "paroutes-n5": "PaRoutes"}
+# Not a list of its own: counts the molecules of PaRoutes that are rather intermediates of patents as stock.
+INTERMEDIATES = "patent-intermediates"
+CHOICES = (*BUILT_IN, INTERMEDIATES)
+TITLES = {
+    "common": "common chemicals",
+    "paroutes-n1": "PaRoutes",
+    "paroutes-n5": "PaRoutes",
+    INTERMEDIATES: "patent intermediates",
+}
 _COUNTERIONS = {-1: ("[Na+]", "[K+]", "[Li+]"), 1: ("[Cl-]", "[Br-]", "[I-]")}  # the commonest first, by charge
 BUY, LISTED, UNLISTED = "● buy", "● in", "○ in no list"
+INTERMEDIATE = "◐ a patent intermediate"
 ENDINGS = (*readers.TABLES, spreadsheets.ENDING, *(f"{ending}.gz" for ending in (*readers.TABLES, spreadsheets.ENDING)))
 MAX_LINES = 200_000  # of a price list
 MAX_PRICE_BYTES = 100_000_000  # bytes of a decompressed price list
@@ -39,7 +50,7 @@ MAX_SHOWN = 40  # characters shown of a supplier or unit
 _CURRENCIES = {"€": "EUR", "$": "USD", "£": "GBP", "¥": "JPY"}
 _CODES = "EUR|USD|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|DKK|NOK|PLN|KRW|SGD"
 _MONEY = re.compile(rf"(?<![A-Za-z])(?:{_CODES})(?![A-Za-z])|[€$£¥]", re.IGNORECASE)
-_NUMBER = re.compile(r"\d[\d.,' \u00a0]*")
+_NUMBER = re.compile(r"(\d[\d.,' \u00a0]*)(?:(?<=\d)[eE]([+-]?\d+))?", re.ASCII)  # mantissa and exponent
 _PER = re.compile(r"(?:/|\bper\b|\bfor\b|_per_)\s*([\d.,]*\s*[A-Za-zµ]{1,5})\b", re.IGNORECASE)
 _AMOUNT = re.compile(r"[\d.,]*\s*[A-Za-zµ]{1,5}")
 
@@ -77,16 +88,33 @@ class PriceList:
 
 @dataclass(frozen=True, eq=False)
 class Stock:
-    """Stock lists by name; keys are sorted."""
+    """Stock lists by name; keys are sorted.
+
+    The lists of PaRoutes are what patents started from. What of them is rather an intermediate than a molecule that is
+    sold (`chem.building_blocks`) is no stock, unless `intermediates` is true.
+    """
 
     lists: Mapping[str, Keys]
     offers: Mapping[str, Offer] = field(default_factory=dict)  # by InChIKey
+    intermediates: bool = False
 
     def source(self, smiles: str) -> str:
-        """Return the name of the first list with the molecule, with price and supplier; empty if there is none."""
-        key = np.bytes_(inchikey(smiles))
-        name = next((name for name, keys in self.lists.items() if _contains_key(keys, key)), "") if key else ""
+        """Return the name of the first list with the molecule, with price and supplier; empty if it is no stock.
+
+        The name is `INTERMEDIATES` for an intermediate of patents that counts as stock.
+        """
+        name = self._list_of(smiles)
+        if name in PAROUTES and why_intermediate(smiles):
+            return INTERMEDIATES * self.intermediates
         return ", ".join(filter(None, [name, self.offer(smiles)])) if name and self.offers else name
+
+    def is_intermediate(self, smiles: str) -> bool:
+        """Return whether a molecule is in a list of PaRoutes alone, and rather an intermediate than sold."""
+        return self._list_of(smiles) in PAROUTES and bool(why_intermediate(smiles))
+
+    def _list_of(self, smiles: str) -> str:
+        key = np.bytes_(inchikey(smiles))
+        return next((name for name, keys in self.lists.items() if _contains_key(keys, key)), "") if key else ""
 
     def offer(self, smiles: str) -> str:
         """Return price and supplier of a molecule as text; empty if unknown."""
@@ -102,6 +130,8 @@ def stock_mark(smiles: str, stock: Stock) -> str:
     """Return in which list a molecule is, or its offer: a price, a supplier or both."""
     if offer := stock.offer(smiles):
         return f"{BUY}, {offer}"
+    if stock.is_intermediate(smiles):
+        return INTERMEDIATE
     name = stock.source(smiles)
     return f"{LISTED} {TITLES.get(name, name)}" if name else UNLISTED
 
@@ -109,7 +139,7 @@ def stock_mark(smiles: str, stock: Stock) -> str:
 def all_marks(marks: Iterable[str]) -> str:
     """Return one mark for a set of which every molecule is listed or on offer; empty if one is not."""
     named = [mark for mark in marks if mark]
-    if not named or UNLISTED in named:
+    if not named or {UNLISTED, INTERMEDIATE}.intersection(named):
         return ""
     return "● all to buy" if all(mark.startswith(BUY) for mark in named) else "● all in stock lists"
 
@@ -126,17 +156,23 @@ def stock_marks(reactants: str, stock: Stock) -> tuple[str, ...]:
         marks[molecule[0]] = stock_mark(".".join(parts[ion] for ion in molecule), stock)
     for ion in {*range(len(parts))}.difference(*molecules):
         salts = (stock_mark(f"{parts[ion]}.{other}", stock) for other in _COUNTERIONS.get(charge_of(parts[ion]), ()))
-        marks[ion] = next((mark for mark in salts if mark != UNLISTED), "")
+        marks[ion] = next((mark for mark in salts if mark not in (UNLISTED, INTERMEDIATE)), "")
     return tuple(marks)
 
 
 def load_stock(names: Sequence[str]) -> Stock:
-    """Load lists, files before built-in ones (`BUILT_IN`); ValueError for one that is missing, invalid or empty."""
-    if not names:
+    """Load lists, files before built-in ones (`CHOICES`); ValueError for one that is missing, invalid or empty.
+
+    `INTERMEDIATES` among the names counts those of PaRoutes as stock.
+    """
+    chosen = [name for name in dict.fromkeys(names) if name != INTERMEDIATES]
+    if not chosen:
         raise ValueError(f"no stock; give a file of SMILES or InChIKeys, or one of {', '.join(BUILT_IN)}")
     lists: dict[str, Keys] = {}
     offers: dict[str, Offer] = {}
-    for name in sorted(names, key=BUILT_IN.__contains__):
+    for name in sorted(
+        set(names).difference([INTERMEDIATES]), key=lambda name: (name in BUILT_IN, [*names].index(name))
+    ):
         built_in = name in BUILT_IN
         path = asset_files.assets_folder() / "stock" / f"{name}.txt.gz" if built_in else Path(name)
         try:
@@ -152,7 +188,7 @@ def load_stock(names: Sequence[str]) -> Stock:
             offers |= priced.offers
             for fault in priced.faults:
                 warnings.warn(f"stock {name}: {fault}", stacklevel=2)
-    return Stock(lists, offers)
+    return Stock(lists, offers, INTERMEDIATES in names)
 
 
 def parse_offers(raw: bytes, name: str) -> PriceList | None:
@@ -302,7 +338,9 @@ def _read_offer(cells: Mapping[str, str], heading: str) -> tuple[Offer, str]:
     text = cells.get("price", "")
     supplier = cells.get("supplier", "")[:MAX_SHOWN]
     number = _NUMBER.search(text)
-    price = _parse_number(number[0]) if number and not text.startswith("-") else None
+    price = _parse_number(number[1], number[2] or "") if number and not text.startswith(("-", "−", "–")) else None
+    if number and any(map(str.isdigit, _PER.sub("", f"{text[: number.start()]} {text[number.end() :]}"))):
+        price = None  # a range, or a number in an unknown notation
     if price is None:
         return Offer(supplier=supplier), f"no price in {text[:MAX_SHOWN]!r}" if text else ""
     money = next(
@@ -316,13 +354,14 @@ def _read_offer(cells: Mapping[str, str], heading: str) -> tuple[Offer, str]:
     return Offer(price, unit[:MAX_SHOWN], supplier), ""
 
 
-def _parse_number(text: str) -> float | None:
-    """Parse a number in any national format: 1,250.00 and 1.250,00 and 12,5."""
+def _parse_number(text: str, exponent: str) -> float | None:
+    """Parse a number in any national format: 1,250.00 and 1.250,00 and 12,5; None if it is none, or too large."""
     digits = re.sub(r"[' \u00a0]", "", text).strip(".,")
     comma, point = digits.rfind(","), digits.rfind(".")
-    if comma > point and (point >= 0 or len(digits) - comma != 4):
+    if comma > point and (point >= 0 or exponent or len(digits) - comma != 4):
         digits = digits.replace(".", "").replace(",", ".")
     try:
-        return float(digits.replace(",", ""))
+        number = float(f"{digits.replace(',', '')}e{exponent or 0}")
     except ValueError:
         return None
+    return number if isfinite(number) else None

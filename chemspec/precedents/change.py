@@ -13,7 +13,8 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
-from chemspec.chem.atom_maps import MOST_ATOMS, AtomMap, MolGraph, graph_of, improve, map_atoms, split_precursors
+from chemspec.chem.atom_maps import AtomMap, improve, map_atoms, split_precursors
+from chemspec.chem.mol_graph import MOST_ATOMS, MolGraph, graph_of
 from chemspec.chem.parsing import mol_from_smiles
 
 LEAVING = 3  # radius in bonds of leaving groups

@@ -6,20 +6,24 @@ import os
 import re
 import zlib
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
 import chemspec.chem as chem
 import chemspec.precedents.index_file as index_file
 from chemspec.asset_files import assets_folder
+from chemspec.chem.isotopes import has_labels, strip_labels
 from chemspec.chem.names import reagents as tables
-from chemspec.chem.names.short_names import match_short_names
+from chemspec.chem.names.short_names import match_short_names, with_subscripts
+from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.salts import group_molecules
 from chemspec.precedents.change import Change, change_of
 from chemspec.precedents.index_file import product_fingerprint, product_hash
@@ -31,6 +35,7 @@ NEAR = 0.7  # similarity from which the conditions of one precedent are right as
 MAX_ROWS_FOR_CONDITIONS = 400  # maximum number of reactions read for them
 WORK_UP = frozenset(("O", "[Cl-]", "[Na+]", "[NH4+]", "Cl", "CCOC(C)=O", "ClCCl", "CCOCC", "CCCCCC"))
 CACHE_SIZE = 2000  # results
+CACHED_BLOCKS, CACHED_ROWS = 512, 20_000  # of about 16 kB and 0.5 kB
 SUBSTRATE_ATOMS = 9  # heavy atoms from which an aromatic reagent without a name is a starting material
 _HALOGENS = {"F", "Cl", "Br", "I"}
 _MAGNESIUM_HALIDE = re.compile(r"\[(?:Cl|Br|I)\]\[Mg\]|\[Mg\]\[(?:Cl|Br|I)\]")  # patents write most without it
@@ -92,13 +97,13 @@ class Found:
         if not self.wide:
             return "no patent reaction at hand"
         if not self.close:
-            return f"{_count_text(self.wide)} a change of this kind, none just this one"
+            return f"none with these neighbours; {_count_text(self.wide)} the same bonds at others"
         return f"{_count_text(self.close)} this change"
 
     @property
     def count_text(self) -> str:
-        """The number of close precedents, and of those of the kind where there is none, for a table."""
-        return f"{self.close:,}" if self.close else f"0 ({self.wide:,} of this kind)" if self.wide else "0"
+        """The number of close precedents, and where there is none of those that make the same bonds, for a table."""
+        return f"{self.close:,}" if self.close else f"0 ({self.wide:,} make the same bonds)" if self.wide else "0"
 
     def seen_by(self, task: str) -> bool:
         """Whether the queried reaction is in training data of a task."""
@@ -109,8 +114,8 @@ def _count_text(count: int) -> str:
     return f"{count:,} patent reaction{'s make' if count > 1 else ' makes'}"
 
 
-def in_words(reagents: str) -> str:
-    """Return names of joined reagents, or SMILES of those without a name.
+def in_words(reagents: str, *, formulas: bool = False) -> str:
+    """Return names of joined reagents, or SMILES of those without a name; with `formulas` what these are.
 
     The ions of a salt are combined; an ion without a counterion, which text mining leaves behind, is not named.
     """
@@ -118,7 +123,18 @@ def in_words(reagents: str) -> str:
     rest, names = match_short_names(parts)
     others = [parts[index] for index in rest]
     molecules = [chem.canonical(".".join(others[ion] for ion in ions)) or "" for ions in group_molecules(others)]
-    return ", ".join((*names, *dict.fromkeys(tables.name_of(smiles) or smiles for smiles in molecules)))
+    nameless = _nameless if formulas else str
+    return ", ".join((*names, *dict.fromkeys(tables.name_of(smiles) or nameless(smiles) for smiles in molecules)))
+
+
+def _nameless(smiles: str) -> str:
+    """Return what a reagent without a name is: a ligand, or its formula."""
+    mol = mol_from_smiles(smiles)
+    if mol is None:
+        return smiles
+    if mol.HasSubstructMatch(fixed_pattern("[PX3]([#6,#7,O])([#6,#7,O])[#6,#7,O]")):
+        return "a phosphorus ligand"
+    return with_subscripts(str(CalcMolFormula(mol)))
 
 
 class Precedents:
@@ -129,6 +145,8 @@ class Precedents:
         self._arrays, about = index_file.read_index(path)
         self.path, self.files = path, tuple(about["files"])
         self._cached_search = lru_cache(CACHE_SIZE)(self._search)
+        self._read_block = lru_cache(CACHED_BLOCKS)(partial(index_file.unpack_block, self._arrays))
+        self._read_row = lru_cache(CACHED_ROWS)(self._parse_row)
 
     def __len__(self) -> int:
         return len(self._arrays["close"])
@@ -138,13 +156,22 @@ class Precedents:
         """The packed fingerprints of the products."""
         return self._arrays["prints"]
 
+    @cached_property
+    def _set_bits(self) -> NDArray[np.uint16]:
+        """The number of set bits in each fingerprint."""
+        return count_set_bits(self.prints)
+
     def find(self, reactants: str, product: str, n: int = 3) -> Found:
         """Search precedents of a reaction; the result is empty if it is invalid or changes nothing.
 
         Of several products the largest counts. Returns at most `n` precedents and conditions; ValueError for `n` < 0.
+        A reaction with isotope labels has those of the same reaction without, if there are none with them.
         """
         check_range("n", n, 0)
-        return self._cached_search(reactants, product, n)
+        precedents = self._cached_search(reactants, product, n)
+        if not precedents.nearest and has_labels(f"{reactants}{product}"):
+            return self._cached_search(strip_labels(reactants), strip_labels(product), n)
+        return precedents
 
     def _search(self, reactants: str, product: str, n: int) -> Found:
         target = chem.main_product(product)
@@ -152,19 +179,19 @@ class Precedents:
         if target is None or flask is None:
             return Found()
         rows_of_product = np.flatnonzero(self._arrays["products"] == product_hash(target))
-        makers = [(row, line) for row in rows_of_product.tolist() if (line := self._read_row(row))[0] == target]
+        makers = [row for row in rows_of_product.tolist() if self._read_row(row).product == target]
         parts = set(flask.split("."))
-        exact = [row for row, line in makers if parts.issuperset(line[1].split("."))]
+        exact = [row for row in makers if parts.issuperset(self._read_row(row).reactants.split("."))]
         change = self._change_as_recorded(flask, target)
         if change is None:
             same = self._build_precedent(exact[0], 1.0, exact=True) if exact else None
             return Found(same=same, nearest=(same,) if same else (), product=len(makers))
         first, last = self._rows_with_change(change.wide)
         close = np.asarray(self._arrays["close"][first:last]) == np.uint32(change.close & 0xFFFFFFFF)
-        query_print = product_fingerprint(target, 8 * self.prints.shape[1])
-        similarity = _tanimoto_similarity(self.prints[first:last], query_print)
-        rank = np.isin(np.arange(first, last), exact) * 4.0 + close * 2.0 + similarity
-        order = np.argsort(-rank, kind="stable")
+        similarity = self._similarity(target, first, last)
+        rank = close * 2.0 + similarity
+        rank[[row - first for row in exact if first <= row < last]] += 4.0
+        order = _highest(rank, max(n, MAX_ROWS_FOR_CONDITIONS))
         nearest = [
             self._build_precedent(first + k, float(similarity[k]), close=bool(close[k]), exact=first + k in exact)
             for k in order[:n].tolist()
@@ -177,9 +204,9 @@ class Precedents:
 
         def comparable_reagents() -> Iterator[tuple[str, float]]:
             for k in order[:MAX_ROWS_FOR_CONDITIONS].tolist():
-                row_product, row_reactants, reagents, _ = self._read_row(first + k)
-                if close[k] or _lost_atoms(row_reactants, row_product) == lost:
-                    yield reagents, float(similarity[k])
+                row = self._read_row(first + k)
+                if close[k] or _lost_atoms(row.reactants, row.product) == lost:
+                    yield row.reagents, float(similarity[k])
 
         voted = vote_conditions(comparable_reagents())
         return Found(int(close.sum()), last - first, tuple(nearest), voted[:n], same, len(makers))
@@ -199,37 +226,71 @@ class Precedents:
             return 0, 0
         return int(self._arrays["starts"][index]), int(self._arrays["starts"][index + 1])
 
+    def _similarity(self, product: str, first: int, last: int) -> NDArray[np.float64]:
+        """Return the Tanimoto similarity of a product to those of some rows."""
+        query = product_fingerprint(product, 8 * self.prints.shape[1])
+        return _tanimoto_similarity(self.prints[first:last], self._set_bits[first:last], query)
+
     def _build_precedent(self, row: int, similarity: float, *, close: bool = True, exact: bool) -> Precedent:
-        product, reactants, reagents, patent = self._read_row(row)
-        number, _, year = patent.partition(" ")
+        entry = self._read_row(row)
+        number, _, year = entry.patent.partition(" ")
         flags = int(self._arrays["flags"][row])
         files = tuple(name for bit, name in enumerate(self.files) if flags >> bit & 1)
+        reactants, product, reagents = entry.reactants, entry.product, entry.reagents
         return Precedent(reactants, product, reagents, number, year, similarity, close, exact, files)
 
-    def _read_row(self, row: int) -> tuple[str, str, str, str]:
+    def _parse_row(self, row: int) -> _Row:
         block, offset = divmod(row, index_file.BLOCK)
         try:
-            product, reactants, reagents, patent = index_file.unpack_block(self._arrays, block)[offset].split("\t")
+            product, reactants, reagents, patent = self._read_block(block)[offset].split("\t")
         except (zlib.error, ValueError, IndexError) as error:  # which the checksums do not tell
             raise ValueError(f"{self.path} is damaged: {error}") from error
-        return product, reactants, _without_mining_errors(reagents, product), patent
+        return _Row(product, reactants, _without_mining_errors(reagents, product), patent)
+
+
+class _Row(NamedTuple):
+    """A row of the index: SMILES, and the patent with its year."""
+
+    product: str
+    reactants: str
+    reagents: str
+    patent: str
+
+
+def _highest(values: NDArray[np.float64], count: int) -> NDArray[np.intp]:
+    """Return the indices of the highest values in descending order, equal ones in theirs."""
+    if len(values) <= count:
+        return np.argsort(-values, kind="stable")
+    least = np.partition(values, len(values) - count)[len(values) - count]
+    candidates = np.flatnonzero(values >= least)
+    return candidates[np.argsort(-values[candidates], kind="stable")][:count]
 
 
 # `chem.elements` would parse the SMILES, too slow for `MAX_ROWS_FOR_CONDITIONS` reactions of a search.
-_HEAVY_ATOM = re.compile(r"\[\d*([A-Z][a-z]?|[a-z][a-z]?)[^\]]*\]|Cl|Br|[BCNOPSFIbcnops]")
+_HEAVY_ATOM = re.compile(r"\[\d*(?:[A-Z][a-z]?|[a-z][a-z]?)[^\]]*\]|Cl|Br|[BCNOPSFIbcnops]")
+_SYMBOL = re.compile(r"[A-Z][a-z]?|[a-z][a-z]?")
 
 
-def _lost_atoms(reactants: str, product: str) -> Counter[str]:
+@lru_cache(maxsize=CACHED_ROWS)
+def _lost_atoms(reactants: str, product: str) -> Mapping[str, int]:
     """Return the number of heavy atoms of each element that leave, less those that come instead; halogens are one "X".
 
     Where only the reaction centre agrees, a benzyl group would else lend its conditions to a tert-butyl group.
     """
+    tokens = Counter(_HEAVY_ATOM.findall(reactants))
+    tokens.subtract(_HEAVY_ATOM.findall(product))
     counts: Counter[str] = Counter()
-    for sign, smiles in ((1, reactants), (-1, product)):
-        for match in _HEAVY_ATOM.finditer(smiles):
-            element = (match[1] or match[0]).capitalize()
-            counts["X" if element in _HALOGENS else element] += sign
-    return Counter({element: count for element, count in counts.items() if count and element != "H"})
+    for token, count in tokens.items():
+        if count and (element := _element_of(token)) != "H":
+            counts[element] += count
+    return {element: count for element, count in counts.items() if count}
+
+
+@cache
+def _element_of(token: str) -> str:
+    match = _SYMBOL.search(token)
+    element = match[0].capitalize() if match else ""
+    return "X" if element in _HALOGENS else element
 
 
 def vote_conditions(nearest: Iterable[tuple[str, float]]) -> tuple[Conditions, ...]:
@@ -256,7 +317,8 @@ def vote_conditions(nearest: Iterable[tuple[str, float]]) -> tuple[Conditions, .
             break
     telling = [kind for kind in weights if kind - WORK_UP] or list(weights)
     votes = {
-        kind: weights[kind] + sum(weights[other] * len(kind & other) / len(kind | other) for other in telling)
+        kind: weights[kind]
+        + sum(weights[other] * len(kind & other) / len(kind | other) for other in telling if not kind.isdisjoint(other))
         for kind in telling
     }
     first = next((kind for kind in near if kind in telling), None)
@@ -268,6 +330,7 @@ def vote_conditions(nearest: Iterable[tuple[str, float]]) -> tuple[Conditions, .
     return tuple(conditions)
 
 
+@lru_cache(maxsize=CACHED_ROWS)
 def _without_mining_errors(reagents: str, product: str) -> str:
     """Return joined reagents without the product and substrates; copper(II) iodide, which does not exist, is CuI."""
     parts = reagents.split(".")
@@ -288,11 +351,17 @@ def _is_substrate(smiles: str) -> bool:
     return not match_short_names([smiles])[1] and not tables.name_of(smiles)
 
 
-def _tanimoto_similarity(prints: NDArray[np.uint8], query: NDArray[np.uint8]) -> NDArray[np.float64]:
-    words, query_words = np.ascontiguousarray(prints).view(np.uint64), query.view(np.uint64)
-    both, either = (count_bits(bits).sum(axis=1, dtype=np.int64) for bits in (words & query_words, words | query_words))
-    similarity: NDArray[np.float64] = both / np.maximum(either, 1)
+def _tanimoto_similarity(
+    prints: NDArray[np.uint8], set_bits: NDArray[np.uint16], query: NDArray[np.uint8]
+) -> NDArray[np.float64]:
+    both = count_set_bits(prints & query).astype(np.int64)
+    similarity: NDArray[np.float64] = both / np.maximum(set_bits + count_set_bits(query[None]) - both, 1)
     return similarity
+
+
+def count_set_bits(prints: NDArray[np.uint8]) -> NDArray[np.uint16]:
+    """Return the number of set bits in each packed fingerprint."""
+    return count_bits(np.ascontiguousarray(prints).view(np.uint64)).sum(axis=1, dtype=np.uint16)
 
 
 _BITS_OF_BYTE = np.array([byte.bit_count() for byte in range(256)], np.uint8)

@@ -11,11 +11,19 @@ HTTP service share. It needs no Streamlit.
 """
 
 from chemspec.review.forward_check import ForwardCheck, StepChecker
-from chemspec.review.review import Review, Reviewer, load_engines, review, review_document, review_result
+from chemspec.review.review import (
+    Review,
+    Reviewer,
+    load_engines,
+    review,
+    review_document,
+    review_result,
+    review_results,
+)
 from chemspec.review.selectivity import Selectivity
 from chemspec.review.suggestions import Suggestion
 
 __all__ = [
     "ForwardCheck", "Review", "Reviewer", "Selectivity", "StepChecker", "Suggestion", "load_engines", "review",
-    "review_document", "review_result",
+    "review_document", "review_result", "review_results",
 ]  # fmt: skip

@@ -105,31 +105,70 @@ def review_result(
     number of first suggestions with precedents, reagents and stock; default: all. `query`: SMILES; default: that of the
     result. `stock`: building blocks that can be bought; None: not looked up.
     """
-    query = query or result.smiles or result.query
-    if result.status != "ok":
-        return Review(task, query, result)
-    suggestions, checks = group_answers(task, query, result), {}
+    queries = [query] if query else []
+    return review_results(task, [result], checker, queries=queries, stock=stock, heads=heads, described=described)[0]
+
+
+def review_results(
+    task: Task,
+    results: Sequence[DecodeResult],
+    checker: StepChecker,
+    *,
+    queries: Sequence[str] = (),
+    stock: Stock | None = None,
+    heads: int | None = None,
+    described: int | None = None,
+) -> list[Review]:
+    """Review the predictions for several queries as `review_result` does, with each model's calls in few batches."""
+    queries = queries or [result.smiles or result.query for result in results]
+    reviews = [
+        Review(task, query, result, tuple(group_answers(task, query, result)) if result.status == "ok" else ())
+        for query, result in zip(queries, results, strict=True)
+    ]
     if task == "retro":
-        answers = [suggestion.best for suggestion in suggestions[:heads]]
+        reviews = _add_checks(reviews, checker, heads)
+    reviews = [_add_precedents(review, checker.index, described) for review in reviews]
+    if task == "retro":
+        items = [item for review in reviews for item in review.suggestions[:described] if item.best.valid]
+        checker.propose(item.reaction for item in items if item.reagents[1] != FROM_PRECEDENTS)
+        reviews = [_add_reagents(review, checker, stock, described) for review in reviews]
+    return reviews
+
+
+def _add_checks(reviews: Sequence[Review], checker: StepChecker, heads: int | None) -> list[Review]:
+    """Check the best predictions of the first `heads` suggestions, or by default all, and rank the suggestions."""
+    steps = []
+    for review in reviews:
+        answers = [item.best for item in review.suggestions[:heads]]
         if heads is None:
-            answers = [answer for suggestion in suggestions for answer in suggestion.members]
-        reactants = [answer.canonical for answer in answers if answer.valid]
-        verdicts = checker.check([(query, text) for text in reactants])
-        checks = {text: check for text, check in zip(reactants, verdicts, strict=True) if check}
-        suggestions = rank_suggestions(
-            [replace(suggestion, check=checks.get(suggestion.best.canonical)) for suggestion in suggestions]
-        )
-    evidence = {
-        item.rank: replace(item, precedents=find_precedents(checker.index, item.reaction))
-        for item in suggestions[:described]
-        if item.best.valid
-    }
-    if task == "retro":
-        checker.propose(item.reaction for item in evidence.values() if item.reagents[1] != FROM_PRECEDENTS)
-        for rank, item in evidence.items():
+            answers = [answer for item in review.suggestions for answer in item.members]
+        steps.append([(review.query, answer.canonical) for answer in answers if answer.valid])
+    verdicts = iter(checker.check([step for of_query in steps for step in of_query]))
+    checked = []
+    for review, of_query in zip(reviews, steps, strict=True):
+        checks = {reactants: check for _, reactants in of_query if (check := next(verdicts))}
+        items = [replace(item, check=checks.get(item.best.canonical)) for item in review.suggestions]
+        checked.append(replace(review, suggestions=tuple(rank_suggestions(items)), checks=checks))
+    return checked
+
+
+def _add_precedents(review: Review, index: Precedents | None, described: int | None) -> Review:
+    items = [
+        replace(item, precedents=find_precedents(index, item.reaction)) if item.best.valid else item
+        for item in review.suggestions[:described]
+    ]
+    return replace(review, suggestions=(*items, *review.suggestions[len(items) :]))
+
+
+def _add_reagents(review: Review, checker: StepChecker, stock: Stock | None, described: int | None) -> Review:
+    """Add proposed reagents, and which reactants are in stock."""
+    items = []
+    for item in review.suggestions[:described]:
+        if item.best.valid:
             marks = () if stock is None else stock_marks(item.best.canonical, stock)
-            evidence[rank] = replace(item, proposed=checker.proposed_sets(item.reaction) or (), stock=marks)
-    return Review(task, query, result, tuple(evidence.get(item.rank, item) for item in suggestions), checks)
+            item = replace(item, proposed=checker.proposed_sets(item.reaction) or (), stock=marks)
+        items.append(item)
+    return replace(review, suggestions=(*items, *review.suggestions[len(items) :]))
 
 
 class Reviewer:
@@ -149,10 +188,7 @@ class Reviewer:
 
     def review(self, results: Sequence[DecodeResult]) -> list[Review]:
         """Review the predictions for several queries."""
-        if self.task == "retro":
-            answers = [(result, answer) for result in results for answer in result.hypotheses if answer.valid]
-            self.checker.check([(result.smiles or result.query, answer.canonical) for result, answer in answers])
-        return [review_result(self.task, result, self.checker, stock=self.stock) for result in results]
+        return review_results(self.task, results, self.checker, stock=self.stock)
 
     def rows(self, results: Sequence[DecodeResult]) -> list[tuple[dict[str, Any], list[list[str]]]]:
         """Return for each result its review as a document, and the cells of its predictions, see `answer_cells`."""
@@ -181,6 +217,8 @@ def _suggestion_document(suggestion: Suggestion, review: Review) -> dict[str, An
         "calibrated": suggestion.calibrated,
         "problems": list(suggestion.problems),
         "notes": list(suggestion.notes),
+        "by_rule": suggestion.step.lawful if suggestion.step else "",
+        "repairs": [{"instead": words, "flask": flask} for _, words, flask in suggestion.flask_report.repairs],
         "geometry": suggestion.geometry,
         "hazards": list(hazards(*suggestion.sides)) if suggestion.best.valid else [],
         "forward": check_document(suggestion.check),
@@ -213,7 +251,7 @@ def review_table(review: Review) -> list[dict[str, Any]]:
             "class": suggestion.name if suggestion.step else "",
             "prob.": format_percent(suggestion.probability),
             "forward model": describe_check(suggestion.check),
-            "reagents": precedents.in_words(suggestion.reagents[0]),
+            "reagents": precedents.in_words(suggestion.reagents[0], formulas=True),
             "patents": "" if suggestion.precedents is None else f"{suggestion.precedents.close:,}",
             "stock": "; ".join(filter(None, suggestion.stock)),
             "E/Z": suggestion.geometry,
@@ -240,7 +278,7 @@ def answer_cells(review: Review) -> list[list[str]]:
 
 
 def _plain_words(reagents: str) -> str:
-    return without_subscripts(precedents.in_words(reagents))
+    return without_subscripts(precedents.in_words(reagents, formulas=True))
 
 
 def load_engines(tasks: Iterable[Task] = ("retro", *COMPANIONS), **options: Any) -> dict[Task, Engine]:

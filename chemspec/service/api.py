@@ -2,31 +2,32 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, FastAPI, Path, Request, Security
+from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
 from fastapi.security import APIKeyHeader
 from prometheus_client import generate_latest
+from starlette.exceptions import HTTPException
 
 from chemspec import precedents
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import usable_drafters
 from chemspec.io.writers import result_document
 from chemspec.plan.stock import BUILT_IN, load_stock
 from chemspec.review import Review, Reviewer, review_document
 from chemspec.review.review import COMPANIONS
 from chemspec.service import schema
-from chemspec.service.guard import Guard, error_response
+from chemspec.service.guard import Guard, problem_response
 from chemspec.service.limits import RefusedError
-from chemspec.service.scheduler import Deadline, Search
-from chemspec.service.service import Service, watch_disconnect
+from chemspec.service.scheduler import Deadline, Job, Search
+from chemspec.service.service import CLIENT, Service, client_gone_error, model_drafters, watch_disconnect
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult
@@ -34,12 +35,17 @@ from chemspec.version import __version__
 
 ASKCOS_PREDICTIONS = 10  # number of predictions, for which the protocol of the ASKCOS v2 gateway has no field
 CHECK_BATCH = 32  # queries of a review in the queue at once
+REVIEW_PART = 16  # results that are reviewed at once; a review that is late ends behind a part
+ROOM_SECONDS = 0.05  # until these are submitted again if the queue is full
+LOOP_SECONDS = 5.0  # for which a review waits for the event loop after its deadline, when that should have answered
 _cached_stock = cache(load_stock)
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     400: {"model": schema.Problem, "description": "invalid request"},
     401: {"model": schema.Problem, "description": "no key, or a wrong one"},
     404: {"model": schema.Problem, "description": "no such model"},
+    408: {"model": schema.Problem, "description": "the request arrives too slowly"},
     413: {"model": schema.Problem, "description": "too many bytes or queries"},
+    415: {"model": schema.Problem, "description": "a Content-Encoding"},
     422: {"model": schema.Problem, "description": "a field is missing, unknown or out of range"},
     429: {"model": schema.Problem, "description": "too many queries are waiting; see Retry-After"},
     503: {"model": schema.Problem, "description": "stopping; see Retry-After"},
@@ -103,7 +109,7 @@ async def _predict(
     service: Service, search: Search, queries: str | Sequence[str], request: Request, gone: asyncio.Future[None]
 ) -> list[DecodeResult]:
     """Return the results of a request, whose log line gets their number; `gone`: the client has disconnected."""
-    jobs = await service.submit(search, [queries] if isinstance(queries, str) else queries)
+    jobs = await service.submit(search, [queries] if isinstance(queries, str) else queries, gone)
     results = await service.results(jobs, gone)
     statuses: Counter[str] = Counter(result.status for result in results)
     request.state.log_fields.update(model=search.model, queries=len(jobs), **statuses)
@@ -128,21 +134,38 @@ def _add_review_route(router: APIRouter, service: Service) -> None:
         if TASKS[task].whole:
             message = f"there is no review of {task}; choose a model of products or precursors"
             raise RefusedError(400, "wrong_task", message)
-        with watch_disconnect(request.receive) as gone:
+        with service.reviewers.admit(CLIENT.get()), watch_disconnect(request.receive) as gone:
             results = await _predict(service, search, question.queries, request, gone)
-            loop, tasks = asyncio.get_running_loop(), {other.task for other in service.engines.values()}
-            companions = [other for other in COMPANIONS if other in tasks]
-            models = {other: _QueuedModel(service, other, search.deadline, loop, gone) for other in companions}
-
-            def review_all() -> list[Review]:
-                return Reviewer(task, models, _cached_stock(BUILT_IN), precedents.installed()).review(results)
-
-            reviews = await asyncio.to_thread(review_all)
+            reviews = await _review(service, search, results, gone)
         documents = [
             result_document(result) | {"review": review_document(review)}
             for result, review in zip(results, reviews, strict=True)
         ]
         return _describe_results(search, documents)
+
+
+async def _review(
+    service: Service, search: Search, results: Sequence[DecodeResult], gone: asyncio.Future[None]
+) -> list[Review]:
+    """Review the results of a request in a thread; RefusedError if the client leaves, or at the deadline."""
+    loop, present = asyncio.get_running_loop(), {engine.task for engine in service.engines.values()}
+    companions = [task for task in COMPANIONS if task in present]
+    models = {task: _QueuedModel(service, task, search.deadline, loop, gone) for task in companions}
+
+    def review_all() -> list[Review]:
+        reviewer = Reviewer(search.engine.task, models, _cached_stock(BUILT_IN), precedents.installed())
+        reviews: list[Review] = []
+        while len(reviews) < len(results) and search.deadline.left and not gone.done():
+            reviews += reviewer.review(results[len(reviews) : len(reviews) + REVIEW_PART])
+        return reviews
+
+    with suppress(TimeoutError):
+        reviews = await service.reviewers.run(CLIENT.get(), review_all, search.deadline, gone)
+        if len(reviews) == len(results):
+            return reviews
+    if gone.done():
+        raise client_gone_error()
+    raise RefusedError(504, "timeout", search.deadline.message)
 
 
 @dataclass(frozen=True)
@@ -157,19 +180,36 @@ class _QueuedModel:
 
     def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         size = min(CHECK_BATCH, self.service.limits.queries)
-        parts = [queries[start : start + size] for start in range(0, len(queries), size)]
-        return [
-            result
-            for part in parts  # one after the other: the next one is submitted when the last has its results
-            for result in asyncio.run_coroutine_threadsafe(self._decode(part, settings), self.loop).result()
-        ]
+        # One part after the other: the next one is submitted when the last has its results.
+        parts = (queries[start : start + size] for start in range(0, len(queries), size))
+        return [result for part in parts for result in self._wait_for(self._decode(part, settings))]
+
+    def _wait_for(self, decoding: Coroutine[Any, Any, list[DecodeResult]]) -> list[DecodeResult]:
+        """Wait in this thread for what the event loop decodes."""
+        future = asyncio.run_coroutine_threadsafe(decoding, self.loop)
+        try:
+            return future.result(self.deadline.left + LOOP_SECONDS)
+        except TimeoutError:  # the loop itself is busy
+            future.cancel()
+            raise RefusedError(504, "timeout", self.deadline.message) from None
 
     async def _decode(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         search = Search(*self.service.engine(None, self.task), settings, self.deadline)
-        results = await self.service.results(await self.service.submit(search, queries), self.gone)
+        jobs = await self._submit(search, queries)
+        results = await self.service.results(jobs, self.gone)
         if not self.deadline.left:  # a check that was not finished is no verdict
             raise RefusedError(504, "timeout", self.deadline.message)
         return results
+
+    async def _submit(self, search: Search, queries: Sequence[str]) -> list[Job]:
+        """Queue queries as soon as there is room for them: the request that they belong to was accepted."""
+        while True:
+            try:
+                return await self.service.submit(search, queries, self.gone)
+            except RefusedError as error:
+                if error.status != 429 or self.gone.done() or not self.deadline.left:
+                    raise
+            await asyncio.sleep(ROOM_SECONDS)
 
 
 def _add_askcos_route(router: APIRouter, service: Service) -> None:
@@ -200,15 +240,15 @@ def _add_probes(app: FastAPI, service: Service) -> None:
 
     @app.get("/healthz", response_model=dict[str, str], responses=unready, tags=["probes"])
     async def healthz() -> Any:
-        """Liveness probe: whether the process works; if not, it should be restarted."""
-        if service.broken:
-            raise RefusedError(503, "broken", f"{service.broken}; start the service again")
+        """Liveness probe: whether a request would be answered, tried in every pool of threads; if not, restart it."""
+        if error := await service.check_health():
+            raise RefusedError(503, "broken", f"{error}; start the service again")
         return {"status": "ok"}
 
     @app.get("/readyz", response_model=dict[str, str], responses=unready, tags=["probes"])
     async def readyz() -> Any:
         """Readiness probe: whether requests are accepted."""
-        if reason := service.not_ready_reason:
+        if reason := await service.not_ready_reason():
             raise RefusedError(503, "not_ready", reason)
         return {"status": "ready"}
 
@@ -228,28 +268,38 @@ def _model_info(name: str, engine: Engine) -> dict[str, Any]:
         "devices": [engine.device],
         "exactness": engine.runtime_config.exactness,
         "longest_query": engine.longest_query,
-        "drafters": usable_drafters(engine.folder),
+        "drafters": model_drafters(engine.folder),
     }
 
 
 def _add_error_handlers(app: FastAPI, service: Service) -> None:
-    def problem(status: int, code: str, message: str, after: int = 0) -> JSONResponse:
-        if status in (413, 429, 503, 504):
-            service.metrics.refused.labels(code).inc()
-        return error_response(status, code, message, {"Retry-After": str(after)} if after else None)
+    def problem(error: RefusedError) -> JSONResponse:
+        if error.status in (413, 429, 503, 504):
+            service.metrics.refused.labels(error.code).inc()
+        return problem_response(error)
 
     @app.exception_handler(RefusedError)
     async def refused(_: Request, error: RefusedError) -> Response:
-        return problem(error.status, error.code, str(error), error.after)
+        return problem(error)
+
+    @app.exception_handler(HTTPException)
+    async def unreadable(request: Request, error: HTTPException) -> Response:
+        """Give errors of Starlette and FastAPI a code, but those that a gateway of ASKCOS knows by their bodies."""
+        if error.status_code != 400:
+            return await http_exception_handler(request, error)
+        return problem(
+            RefusedError(400, "malformed", f"{error.detail}: too many nested brackets, or digits of a number")
+        )
 
     @app.exception_handler(RequestValidationError)
     async def malformed(request: Request, error: RequestValidationError) -> Response:
         """Name the invalid field without its content."""
         first = max(error.errors(), key=lambda item: len(item["loc"]))  # the best match of several alternatives
         if first["type"] == "json_invalid":
-            return problem(422, "malformed", "the body is not valid JSON")
+            return problem(RefusedError(422, "malformed", "the body is not valid JSON"))
         if first["loc"] == ("body",) and "json" not in request.headers.get("content-type", ""):
-            return problem(422, "malformed", "send JSON, with the header Content-Type: application/json")
+            message = "send JSON, with the header Content-Type: application/json"
+            return problem(RefusedError(422, "malformed", message))
         parts = [str(part) for part in first["loc"] if "constrained-" not in str(part)]
         where = ".".join(parts).encode("utf-8", "backslashreplace").decode()
-        return problem(422, "malformed", f"{where[:200]}: {first['msg']}"[:500])
+        return problem(RefusedError(422, "malformed", f"{where[:200]}: {first['msg']}"[:500]))

@@ -17,6 +17,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from chemspec.service.limits import RefusedError
+from chemspec.service.scheduler import stopping_error
 from chemspec.service.service import CLIENT, Service
 
 LOG = logging.getLogger("chemspec.service")
@@ -52,13 +54,13 @@ class Guard:
         CLIENT.set(self._client_name(scope))
         try:
             await self._check_and_forward(scope, receive, watched)
-        except asyncio.CancelledError:
+        except asyncio.CancelledError:  # by the server when the grace of a stop is over, by Ray for a client that left
+            if not status:
+                await problem_response(stopping_error())(scope, receive, watched)
             status = status or 499
             raise
-        except Exception as error:  # an internal error; its message may contain a query, so only its location is logged
-            *_, (frame, line) = walk_tb(error.__traceback__)
-            at = f"{frame.f_code.co_filename}:{line}"
-            scope["state"]["log_fields"] |= {"error": type(error).__name__, "at": at}
+        except Exception as error:
+            scope["state"]["log_fields"] |= locate_error(error)
             if not status:
                 await error_response(500, "internal", "internal error of the service")(scope, receive, watched)
         finally:
@@ -69,6 +71,11 @@ class Guard:
             self._service.metrics.refused.labels("key").inc()
             message = "this service needs a valid API key in the header X-API-Key, or as Authorization: Bearer KEY"
             await error_response(401, "key", message, {"www-authenticate": "Bearer"})(scope, receive, send)
+            return
+        encoding = dict(scope["headers"]).get(b"content-encoding", b"identity")
+        if encoding.strip().lower() not in (b"", b"identity"):
+            message = "send the body as it is, without Content-Encoding"
+            await error_response(415, "encoding", message, CLOSE)(scope, receive, send)
             return
         max_body = self._service.limits.body
         body, size = bytearray(), 0
@@ -134,6 +141,19 @@ def _key_of_request(scope: Scope) -> bytes:
 
 
 CLOSE = {"connection": "close"}
+
+
+def locate_error(error: BaseException) -> dict[str, str]:
+    """Return kind and place of an error for the log; its message is left out, since it may contain a query."""
+    frames = [f"{frame.f_code.co_filename}:{line}" for frame, line in walk_tb(error.__traceback__)]
+    return {"error": type(error).__name__, "at": frames[-1] if frames else ""}
+
+
+def problem_response(error: RefusedError) -> JSONResponse:
+    """Return the response for a refused request."""
+    return error_response(
+        error.status, error.code, str(error), {"Retry-After": str(error.after)} if error.after else None
+    )
 
 
 def error_response(status: int, code: str, message: str, headers: dict[str, str] | None = None) -> JSONResponse:

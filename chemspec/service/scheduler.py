@@ -16,6 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from itertools import count
 from operator import attrgetter
 from threading import Condition, Thread
@@ -30,6 +31,7 @@ from chemspec.types import DecodeResult
 
 STOPPED = "the service was stopped before this query was finished; try again"
 RETRY_AFTER = 2  # seconds after which a client may try again if the queue is full
+CHOICE = 4  # batches of queries among which those of similar length are taken; more would come out of turn
 PASSING_QUERIES = 8  # queries of other clients that may pass a client's next query, per waiting query of the client
 
 
@@ -38,6 +40,11 @@ class Deadline(NamedTuple):
 
     seconds: float  # time limit of the request
     end: float  # on the monotonic clock
+
+    @classmethod
+    def after(cls, seconds: float) -> Deadline:
+        """Return the deadline of a request that arrives now."""
+        return cls(seconds, time.monotonic() + seconds)
 
     @property
     def left(self) -> float:
@@ -132,6 +139,7 @@ class Scheduler:
         self._changed = Condition()
         self._closed = False
         self._arrivals = count()
+        self._progress: float | None = None  # start of the last pass on the monotonic clock; None while it waits
         metrics.waiting.set_function(lambda: len(self._waiting))
         self._thread = Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
@@ -140,6 +148,12 @@ class Scheduler:
     def alive(self) -> bool:
         """Whether the thread is running."""
         return self._thread.is_alive()
+
+    @property
+    def seconds_in_pass(self) -> float:
+        """Seconds since the start of the pass that is being computed; 0 while the thread waits for queries."""
+        began = self._progress
+        return 0.0 if began is None else time.monotonic() - began
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue queries, all or none; raises RefusedError if the queue is full or the service is stopping."""
@@ -153,8 +167,10 @@ class Scheduler:
             for client, new in Counter(job.client for job in jobs).items():
                 if waiting_by_client[client] + new > self._limits.per_client:
                     raise _queue_full_error(waiting_by_client[client])
+            last = {job.client: job.priority for job in sorted(self._waiting, key=attrgetter("priority"))}
             for job in jobs:
-                job.priority = next(self._arrivals) + PASSING_QUERIES * waiting_by_client[job.client]
+                turn = next(self._arrivals) + PASSING_QUERIES * waiting_by_client[job.client]
+                last[job.client] = job.priority = max(turn, last.get(job.client, -1) + 1)  # after its earlier queries
                 waiting_by_client[job.client] += 1
             self._waiting.extend(jobs)
             self._changed.notify_all()
@@ -185,9 +201,11 @@ class Scheduler:
     def _run(self) -> None:
         while True:
             with self._changed:
+                self._progress = None
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 if not self._waiting:
                     return
+                self._progress = time.monotonic()
                 first = min(self._waiting, key=attrgetter("priority"))
                 room = max(1, self._limits.batch_size // first.search.settings.augment)
                 batch = self._take_batch(1 if first.search.widest else room, first)
@@ -201,7 +219,8 @@ class Scheduler:
 
     def _take_batch(self, room: int, first: Job) -> list[Job]:
         """Take a query and similar ones, at most `room`; the queue must be locked."""
-        similar = [job for job in self._waiting if job is not first and _can_share_batch(job, first)]
+        next_ones = nsmallest(CHOICE * room, self._waiting, key=attrgetter("priority"))
+        similar = [job for job in next_ones if job is not first and _can_share_batch(job, first)]
         # Stable, so that older queries precede equal ones.
         similar.sort(key=lambda job: abs(len(job.ready.ids) - len(first.ready.ids)))
         batch = [first, *similar[: room - 1]]
@@ -216,6 +235,7 @@ class Scheduler:
         under_way = list(batch)
 
         def before_pass() -> None:
+            self._progress = time.monotonic()
             if all(job.abandoned for job in under_way):
                 raise _AbandonedError
 

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import re
 import signal
 import sys
 import time
@@ -10,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from socket import socket
+from threading import Timer
 from types import FrameType
 from typing import Any
 
@@ -19,22 +21,27 @@ import uvicorn
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
 from chemspec.service import api
-from chemspec.service.guard import LOG
+from chemspec.service.guard import LOG, locate_error
 from chemspec.service.limits import Endpoint
 from chemspec.service.service import Service
 from chemspec.settings import DecodeSettings
 from chemspec.system import connections
 from chemspec.system.host_check import AllowedHosts, HostCheck
 
+_COMMENT = re.compile(r"(^|\s)#.*")
+LAST_RESORT = 5.0  # seconds after the grace in which a stop that hangs ends the process
+
 
 def read_keys(file: Path | None) -> frozenset[str]:
     """Return the API keys of a file, one per line, and of CHEMSPEC_API_KEYS, separated by commas.
 
+    Lines that begin with #, and what follows a blank and # behind a key, are comments.
     Raises ValueError for a file without keys, which would allow access without a key.
     """
     keys = {key.strip() for key in os.environ.get("CHEMSPEC_API_KEYS", "").split(",")} - {""}
     if file is not None:
-        file_keys = {line.strip() for line in file.read_text(encoding="utf-8").splitlines()} - {""}
+        lines = file.read_text(encoding="utf-8-sig").splitlines()
+        file_keys = {_COMMENT.sub("", line).strip() for line in lines} - {""}
         if not file_keys:
             raise ValueError(f"{file} has no key; write one per line, or omit --keys to allow requests without a key")
         keys |= file_keys
@@ -78,7 +85,11 @@ class _Server(uvicorn.Server):
             LOG.log(level, "ready", extra={"log_fields": {"port": port, "models": sorted(self._service.engines)}})
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._service.stopping = True
+        if not self._service.stopping:
+            self._service.begin_stop()
+            last_resort = Timer(self._service.limits.grace + LAST_RESORT, os._exit, (1,))
+            last_resort.daemon = True
+            last_resort.start()
         super().handle_exit(sig, frame)
 
 
@@ -114,7 +125,7 @@ def build_server_config(service: Service, app: Any, endpoint: Endpoint) -> uvico
         log_config=None,
         access_log=False,
         server_header=False,
-        timeout_graceful_shutdown=int(service.limits.grace) + 1,
+        timeout_graceful_shutdown=max(1, int(service.limits.grace)),
         timeout_keep_alive=75,
         ws="none",
     )
@@ -123,6 +134,8 @@ def build_server_config(service: Service, app: Any, endpoint: Endpoint) -> uvico
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         extra = getattr(record, "log_fields", {})
+        if record.exc_info and record.exc_info[1] is not None:
+            extra = extra | locate_error(record.exc_info[1])
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         basic = {"time": f"{stamp}.{int(record.msecs):03d}Z", "level": record.levelname.lower()}
         # First line only: asyncio adds the message of an exception, which may contain a query, in further ones.

@@ -1,12 +1,13 @@
 """Service logic without HTTP: models, validation of requests, waiting for results."""
 
 import asyncio
+import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from starlette.types import Receive
@@ -18,13 +19,22 @@ from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.engine.registry import usable_drafters
 from chemspec.service.limits import Limits, RefusedError
 from chemspec.service.metrics import Metrics
+from chemspec.service.pools import STUCK_SECONDS, WorkPool
 from chemspec.service.scheduler import Deadline, Job, Scheduler, Search, stopping_error
 from chemspec.service.schema import DecodeOptions
 from chemspec.settings import DecodeSettings, Task, decode_settings
+from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
 
 CLIENT: ContextVar[str] = ContextVar("client", default="")  # anonymous client name set by `guard`, for a fair queue
-_usable_drafters = lru_cache(usable_drafters)  # which reads many files
+model_drafters = lru_cache(usable_drafters)  # which reads many files
+READERS = 2 * min(2, max(1, usable_cores() // 2))  # threads; half of the cores, up to two, are for one client
+READ_SECONDS = 0.02  # of reading in a turn, which ends behind the query that is being read
+HARD_TEXTS = 16  # of a request that are read by another process, which may take 0.4 s each (`chem.parsing`)
+UNREAD = f"more than {HARD_TEXTS} structures of this request take long to read; ask for this one in another request"
+REVIEWERS = 4  # threads
+REVIEWS = 128  # at a time, of one client half
+STOP_SECONDS = 0.5  # at least, for the end of what was accepted, though the time for it is over
 
 
 class Service:
@@ -33,44 +43,71 @@ class Service:
     def __init__(self, engines: Mapping[str, Engine], limits: Limits | None = None) -> None:
         """Configure a service on engines by model name."""
         self.engines = engines
-        self.limits = limits or Limits()
+        self.limits = limits = limits or Limits()
         self.metrics = Metrics()
         self.stopping = False
+        self.reviewers = WorkPool("reviews", REVIEWERS, most=REVIEWS, per_client=REVIEWS // 2)
+        self._readers = WorkPool("queries", READERS, most=limits.queue, per_client=limits.per_client)
+        self._stopper = WorkPool("stops", 1, most=1, per_client=1)
+        self._pools = (self._readers, self.reviewers, self._stopper)
+        self._stop_end = math.inf  # of the grace, on the monotonic clock
         self._scheduler: Scheduler | None = None
 
     def start(self) -> None:
         """Accept requests; called in the event loop that answers them."""
         parsing.APART.start()
+        for pool in self._pools:
+            pool.start()
         self._scheduler = Scheduler(self.limits, self.metrics)
 
-    async def stop(self) -> None:
-        """Refuse new requests and finish accepted ones."""
+    def begin_stop(self) -> None:
+        """Refuse new requests; the grace of those under way begins."""
         self.stopping = True
-        if self._scheduler is not None:
-            await asyncio.to_thread(self._scheduler.close, self.limits.grace)
+        self._stop_end = min(self._stop_end, time.monotonic() + self.limits.grace)
 
-    @property
-    def not_ready_reason(self) -> str:
-        """The reason why no requests are accepted; empty if they are."""
-        return "stopping" if self.stopping else self.broken
+    async def stop(self) -> None:
+        """Refuse new requests and finish accepted ones, for at most the grace from the first call of `begin_stop`."""
+        self.begin_stop()
+        if self._scheduler is not None:
+            seconds = max(STOP_SECONDS, self._stop_end - time.monotonic())
+            with suppress(TimeoutError):
+                await self._stopper.run("stop", partial(self._scheduler.close, seconds), Deadline.after(seconds + 1))
+        for pool in self._pools:
+            pool.close()
+
+    async def not_ready_reason(self) -> str:
+        """Return the reason why no requests are accepted; empty if they are."""
+        return "stopping" if self.stopping else await self.check_health()
+
+    async def check_health(self) -> str:
+        """Run an empty piece of work in every pool; returns the error that requires a restart, or an empty text."""
+        if self._scheduler is not None:
+            await asyncio.gather(*(pool.probe() for pool in self._pools))
+        return self.broken
 
     @property
     def broken(self) -> str:
         """The error that requires a restart; empty if there is none."""
-        alive = self._scheduler is None or self._scheduler.alive
-        return "" if alive else "the thread that decodes has ended"
+        if self._scheduler is None:
+            return ""
+        if not self._scheduler.alive:
+            return "the thread that decodes has ended"
+        if self._scheduler.seconds_in_pass > self.limits.timeout + STUCK_SECONDS:
+            return "the thread that decodes hangs"
+        return next(filter(None, (pool.stuck for pool in self._pools)), "")
 
     def search(self, options: DecodeOptions, within: float | None = None) -> Search:
         """Return model, settings and deadline of a request, which may have a shorter time limit than the service.
 
         `within` are the seconds in which the widest list is searched. Raises RefusedError for values out of range or
-        that do not go together, or a model or a drafter that is not there.
+        that do not go together, a model or a drafter that is not there, or if the service is stopping.
         """
+        if self.stopping:
+            raise stopping_error()
         model, engine = self.engine(options.model, options.task)
         settings = self._settings(options, engine, within)
         seconds = min(filter(None, (options.timeout, within, self.limits.timeout)))
-        deadline = Deadline(seconds, time.monotonic() + seconds)
-        return Search(model, engine, settings, deadline, widest=within is not None)
+        return Search(model, engine, settings, Deadline.after(seconds), widest=within is not None)
 
     def engine(self, model: str | None, task: Task | None) -> tuple[str, Engine]:
         """Return name and engine of a model, by its name or a task.
@@ -106,27 +143,28 @@ class Service:
                 check_settings(chosen, within)
         except ValueError as error:
             raise RefusedError(422, "settings", str(error)) from None
-        available = _usable_drafters(engine.folder)
+        available = model_drafters(engine.folder)
         if chosen.drafts_by not in available:
             message = f"the model {engine.name} cannot use the drafter {chosen.drafts_by}"
             raise RefusedError(422, "settings", f"{message}; choose {', '.join(available)}")
         return replace(chosen, batch_size=self.limits.batch_size)
 
-    async def submit(self, search: Search, queries: Sequence[str]) -> list[Job]:
+    async def submit(
+        self, search: Search, queries: Sequence[str], gone: asyncio.Future[None] | None = None
+    ) -> list[Job]:
         """Prepare queries and queue the valid ones; the results of invalid ones are set immediately.
 
-        Queries that there is no time to read are not queued; `results` fails them. Raises RefusedError if there are too
-        many in this request or in the queue, or the service is stopping.
+        Queries that are not read by the deadline, or before the client is `gone`, are not queued; `results` fails them.
+        Raises RefusedError if there are too many in this request, being read or in the queue, or the service has
+        stopped.
         """
         assert self._scheduler is not None
-        if self.stopping:
-            raise stopping_error()
         if not queries:
             raise RefusedError(422, "no_query", "there is no query in the request")
         if len(queries) > self.limits.queries:
             message = f"{len(queries)} queries in one request; the limit is {self.limits.queries}"
             raise RefusedError(413, "too_many_queries", message)
-        prepared = await asyncio.to_thread(_prepare, search, queries)  # some take a second
+        prepared = await self._read(search, queries, gone)
         future = asyncio.get_running_loop().create_future
         unread = map(PreparedQuery, queries[len(prepared) :])
         jobs = [Job(search, ready, future(), client=CLIENT.get()) for ready in (*prepared, *unread)]
@@ -137,6 +175,17 @@ class Service:
         self._scheduler.submit([job for job in jobs[: len(prepared)] if job.ready.refusal is None])
         self.metrics.count_results(search.model, refusals)
         return jobs
+
+    async def _read(
+        self, search: Search, queries: Sequence[str], gone: asyncio.Future[None] | None
+    ) -> list[PreparedQuery]:
+        """Read queries in turns with other clients, until the deadline or the client is gone."""
+        client, prepared, trials = CLIENT.get(), list[PreparedQuery](), parsing.Trials(HARD_TEXTS)
+        with self._readers.admit(client, len(queries)), suppress(TimeoutError):
+            while len(prepared) < len(queries) and search.deadline.left:
+                turn = partial(_prepare, search, queries[len(prepared) :], trials, prepared)
+                await self._readers.run(client, turn, search.deadline, gone)
+        return list(prepared)  # a turn that is late may go on
 
     async def results(self, jobs: Sequence[Job], gone: asyncio.Future[None]) -> list[DecodeResult]:
         """Wait for the results of a request; queries that are not finished in time fail.
@@ -157,10 +206,15 @@ class Service:
             if self._scheduler and not all(future.done() for future in futures):
                 self._scheduler.abandon(jobs, reason)
         if reason == "client gone":
-            raise RefusedError(499, "client_gone", "the client has disconnected")
+            raise client_gone_error()
         if not any(future.done() for future in futures) and not search.widest:
             raise RefusedError(504, "timeout", search.deadline.message)
         return [job.result.result() if job.result.done() else _late_result(job) for job in jobs]
+
+
+def client_gone_error() -> RefusedError:
+    """Return the error of requests whose client has disconnected."""
+    return RefusedError(499, "client_gone", "the client has disconnected")
 
 
 @contextmanager
@@ -185,6 +239,14 @@ def _late_result(job: Job) -> DecodeResult:
     return job.best or not_ready(job.ready, job.search.deadline.seconds)
 
 
-def _prepare(search: Search, queries: Sequence[str]) -> list[PreparedQuery]:
-    """Prepare queries until the deadline, since a query may take half a second."""
-    return [search.engine.prepare(query) for query in queries if search.deadline.left]
+def _prepare(search: Search, queries: Sequence[str], trials: parsing.Trials, prepared: list[PreparedQuery]) -> None:
+    """Append to `prepared` what can be read in one turn's time, at least the first query."""
+    parsing.TRIALS.set(trials)
+    turn = Deadline.after(min(READ_SECONDS, search.deadline.left))
+    for query in queries:
+        try:
+            prepared.append(search.engine.prepare(query))
+        except parsing.TooManyTrialsError:
+            prepared.append(PreparedQuery(query, refusal=DecodeResult(query, "failed", UNREAD)))
+        if not turn.left:
+            break

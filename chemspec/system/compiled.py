@@ -9,19 +9,21 @@ import ctypes
 import hashlib
 import os
 import platform
-import re
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from stat import S_ISDIR
 
 from chemspec.system import extras
 from chemspec.system.cache import make_cache_folder
+from chemspec.system.locks import LockedError, lock_file
+from chemspec.system.prebuilt import source_texts
 
 WINDOWS = sys.platform == "win32"
 FLAGS = ("-std=c++17", "-O3", "-shared", *(() if WINDOWS else ("-fPIC",)))
@@ -51,18 +53,70 @@ def load_library(source: Path, *flags: str) -> ctypes.CDLL:
         raise NoKernelError(f"it could not be compiled: {lines[0] if lines else error}") from error
 
 
+def is_cached(source: Path, *flags: str) -> bool:
+    """Return whether `load_library` would find a source compiled."""
+    try:
+        return _find_cached(source, _command(source, flags))[0] is not None
+    except (NoKernelError, OSError):
+        return False
+
+
+def has_compiler() -> bool:
+    """Return whether something can be compiled here."""
+    try:
+        return bool(_compiler())
+    except NoKernelError:
+        return False
+
+
+def _command(source: Path, flags: Sequence[str]) -> list[str]:
+    extra = os.environ.get("CHEMSPEC_CXXFLAGS", "").split()  # sanitizers, see .ci/sanitize
+    return [*_compiler(), *FLAGS, *flags, *extra, str(source)]
+
+
+def _find_cached(source: Path, command: list[str]) -> tuple[Path | None, Path, str]:
+    """Return the cached library of a source if there is one, its folder, and the first part of its name."""
+    folder, name = library_folder(), f"{source.stem}-{_compilation_key(source, command)}"
+    return next(filter(_is_undamaged, sorted(folder.glob(f"{name}-*.so"))), None), folder, name
+
+
 def _build_library(source: Path, flags: Sequence[str]) -> Path:
     """Return the compiled library of a source, from the cache if it is there; atomic, also for concurrent processes."""
-    extra = os.environ.get("CHEMSPEC_CXXFLAGS", "").split()  # sanitizers, see .ci/sanitize
-    command = [*_compiler(), *FLAGS, *flags, *extra, str(source)]
-    folder, name = library_folder(), f"{source.stem}-{_compilation_key(source, command)}"
-    if library := next(filter(_is_undamaged, sorted(folder.glob(f"{name}-*.so"))), None):
+    command = _command(source, flags)
+    library, folder, name = _find_cached(source, command)
+    if library:
         return library
+    with _hold_compiler(folder / f"{name}.lock"):
+        return _find_cached(source, command)[0] or _compile(command, folder, name)
+
+
+@contextmanager
+def _hold_compiler(path: Path) -> Iterator[None]:
+    """Wait for another process that compiles the same source, so that a compiler runs once for all of them."""
+    end = time.monotonic() + COMPILE_SECONDS
+    with ExitStack() as stack:
+        while time.monotonic() < end:
+            try:
+                stack.enter_context(lock_file(path))
+                stack.callback(_remove, path)
+                break
+            except LockedError:
+                time.sleep(0.1)
+        yield
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # Windows removes no open file
+        path.unlink()
+
+
+def _compile(command: Sequence[str], folder: Path, name: str) -> Path:
     with tempfile.TemporaryDirectory(prefix=name, dir=folder, ignore_cleanup_errors=True) as build_folder:
         partial = Path(build_folder, "library.so")  # for Windows compilers write debugging files to its folder, too
         subprocess.run([*command, "-o", str(partial)], capture_output=True, check=True, timeout=COMPILE_SECONDS)
         path = folder / f"{name}-{_hex_digest(partial.read_bytes())}.so"
-        partial.replace(path)
+        if not path.exists():  # made by another process meanwhile; on Windows a loaded one cannot be replaced
+            partial.replace(path)
     return path
 
 
@@ -97,7 +151,7 @@ def library_folder() -> Path:
 def _compilation_key(source: Path, command: list[str]) -> str:
     """Return a digest of everything that compiled code depends on, including the kind of processor."""
     parts = (
-        *_source_texts(source),
+        *source_texts(source),
         " ".join(command[1:-1]).encode(),
         _compiler_version(*_compiler()),
         _processor_identity().encode(),
@@ -108,12 +162,6 @@ def _compilation_key(source: Path, command: list[str]) -> str:
 @lru_cache(maxsize=4)
 def _compiler_version(*compiler: str) -> bytes:
     return subprocess.run([*compiler, "--version"], capture_output=True, timeout=20).stdout
-
-
-def _source_texts(source: Path) -> list[bytes]:
-    text = source.read_bytes()
-    included = [source.parent / name.decode() for name in re.findall(rb'^#include "(.+)"', text, re.MULTILINE)]
-    return [text, *(part for file in included for part in _source_texts(file))]
 
 
 @lru_cache(maxsize=1)
@@ -130,7 +178,8 @@ def _processor_identity() -> str:
 
 def _is_undamaged(path: Path) -> bool:
     """Return whether a library's content matches the digest in its name; removes it otherwise."""
-    with suppress(FileNotFoundError):  # another process has found it damaged, too
+    # Another process has found it damaged, too, or, on Windows, has loaded it.
+    with suppress(FileNotFoundError, PermissionError):
         if _hex_digest(path.read_bytes()) == path.stem.rpartition("-")[2]:
             return True
         path.unlink()

@@ -1,36 +1,44 @@
 """Limits of an HTTP server before a request is complete: size and time of headers, and number of connections.
 
-uvicorn limits none of the three with its usual parser. If all connections are in use, the oldest one without a complete
-request is closed, of the address with the most connections. So any number of slow connections cannot lock out clients
-that send whole requests.
+Requests are parsed by h11. uvicorn's usual parser, httptools, takes the body of a request with a header `Upgrade`, as
+Java's default client and `curl --http2` send it, for a second request.
+
+If all connections are in use, the oldest one without a complete request is closed, of the address with the most
+connections. So any number of slow connections cannot lock out clients that send whole requests.
 """
 
 import asyncio
 import json
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
-from uvicorn.protocols.http.auto import AutoHTTPProtocol
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADER_BYTES = 65_536  # maximum size of a request line and headers
 HEADER_SECONDS = 10.0  # from the first byte of a request, or the start of a connection, to the end of the headers
 CONNECTIONS = 1000  # maximum number, if the process may open that many files
+FEWEST, RESERVED = 4, 16  # connections, whatever the number of files; files for other uses, at least
 BACKLOG = 128  # connections queued by the system until they are accepted
 LOG_SECONDS = 10.0  # interval between log lines about refusals
 
 
 def connection_limit() -> int:
-    """Return the maximum number of connections; a quarter of the allowed open files is left for other uses."""
+    """Return the maximum number of connections; of the files that may still be opened a quarter is left for others."""
     try:
         import resource
 
         files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    except ImportError:  # Windows
+        still_free = files - sum(1 for _ in Path("/dev/fd").iterdir())
+    except (ImportError, OSError):  # Windows, and where files are not listed
         return CONNECTIONS
-    return CONNECTIONS if files == resource.RLIM_INFINITY else min(CONNECTIONS, max(8, files * 3 // 4))
+    unlimited = files == resource.RLIM_INFINITY
+    return CONNECTIONS if unlimited else min(CONNECTIONS, max(FEWEST, still_free - max(RESERVED, files // 4)))
 
 
 class Refusals:
@@ -63,15 +71,32 @@ def limited_protocol(refused: Callable[[str], None]) -> Any:
     return partial(_LimitedConnection, refused, connection_limit())
 
 
-class _LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
-    counts = hasattr(AutoHTTPProtocol, "on_headers_complete")  # httptools; h11 has its own limit
+class _Parser(h11.Connection):
+    """h11's parser, which also refuses what other servers in front may read differently, and long complete headers."""
+
+    def next_event(self) -> Any:
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            if event.http_version not in (b"1.0", b"1.1"):
+                raise h11.RemoteProtocolError("not a version of HTTP/1", error_status_hint=505)
+            names = {name for name, _ in event.headers}
+            if {b"content-length", b"transfer-encoding"} <= names:
+                raise h11.RemoteProtocolError("Content-Length and Transfer-Encoding in one request")
+            if len(event.target) + sum(len(name) + len(value) + 4 for name, value in event.headers) > HEADER_BYTES:
+                raise h11.RemoteProtocolError("the headers are too long", error_status_hint=431)
+        return event
+
+
+class _LimitedConnection(H11Protocol):
     since = 0.0  # start of the connection or of its last request
     _deadline: asyncio.TimerHandle | None = None  # set while waiting for headers
     _heard = False  # whether a byte has arrived since then
-    _size = 0  # bytes of incomplete headers or trailers
 
     def __init__(self, refused: Callable[[str], None], most: int, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.conn = _Parser(h11.SERVER, HEADER_BYTES)
+        # Without the server's name, for which Streamlit has no option.
+        self.config.encoded_headers = [pair for pair in self.config.encoded_headers if pair[0] != b"server"]
         self._refused, self._most = refused, most  # called with a reason; number of connections, WebSockets included
 
     def connection_made(self, transport: Any) -> None:
@@ -87,31 +112,35 @@ class _LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
         if self._deadline is None and self.idle:
             self._await_headers()
         self._heard = True
-        for start in range(0, len(data), HEADER_BYTES):
-            if self.transport.is_closing():
+        if data[:1] in (b"\r", b"\n") and self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
+            data = data.lstrip(b"\r\n")  # blank lines before a request, as old clients send them behind a body
+            if not data:  # which h11 takes for the end of the connection
                 return
-            part, before = data[start : start + HEADER_BYTES], self.cycle
-            self._size += len(part) * self.counts
-            super().data_received(part)
-            if self.cycle is not before:  # uvicorn has read a request's headers
-                self._end_wait()
-            if self._size >= HEADER_BYTES:
-                self._refuse(431, "header_bytes", f"the headers have more than {HEADER_BYTES} bytes")
+        before = self.cycle
+        super().data_received(data)
+        if self.cycle is not before:  # uvicorn has read a request's headers
+            self._end_wait()
 
-    def on_headers_complete(self) -> None:
-        self._size = 0
-        super().on_headers_complete()
+    def send_400_response(self, msg: str) -> None:
+        """Answer what h11 refuses, in the form of other errors."""
+        error = sys.exc_info()[1]  # uvicorn calls this where it handles the error
+        status = getattr(error, "error_status_hint", 400)
+        if status == 431:
+            self._refuse(431, "header_bytes", f"the headers have more than {HEADER_BYTES} bytes")
+        else:
+            self._refuse(status, "malformed", f"{msg} {error}" if isinstance(error, h11.ProtocolError) else msg)
 
-    def on_body(self, body: bytes) -> None:
-        self._size = 0
-        super().on_body(body)
-
-    def handle_websocket_upgrade(self, *event: Any) -> None:
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
         self._end_wait()
-        super().handle_websocket_upgrade(*event)
+        super().handle_websocket_upgrade(event)
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Log nothing: clients that would like another protocol, such as Java's, are answered in this one."""
 
     @property
     def idle(self) -> bool:
@@ -153,6 +182,9 @@ class _LimitedConnection(AutoHTTPProtocol):  # type: ignore[misc, valid-type]
     def _refuse(self, status: int, reason: str, message: str) -> None:
         self._end_wait()
         self._refused(reason)
+        if not self.idle and self.cycle.response_started:  # what follows would be taken for its body
+            self.transport.close()
+            return
         body = json.dumps({"detail": message, "code": reason})
         head = f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
         head += f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"

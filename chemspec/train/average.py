@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from chemspec.model import checkpoint
+from chemspec.model.manifest import write_manifest
 from chemspec.model.transformer import Transformer
 from chemspec.model.weights import CheckpointError
 
@@ -22,6 +23,7 @@ def average_models(folders: Sequence[Path], out: Path) -> Path:
     model = Transformer(first.config)
     model.load_state_dict(_mean([loaded.model.state_dict() for loaded in models]))
     checkpoint.save(out, model, first.tokenizer, task=first.task)
+    write_manifest(out)
     return out
 
 

@@ -11,6 +11,7 @@ import chemspec.train.module as loop
 from chemspec.data.arrays import Batch, check_data, split_validation
 from chemspec.model import checkpoint
 from chemspec.model.heads import Heads, HeadsConfig
+from chemspec.model.manifest import write_manifest
 from chemspec.model.spec_drafter import copy_target_layers, drafter_config, fill_masks, true_tokens
 from chemspec.model.transformer import Transformer
 from chemspec.settings import TrainSettings
@@ -162,6 +163,7 @@ def train_drafter(recipe: DrafterRecipe, data: Path, target: Path, out: Path, *,
     checkpoint.save_drafter(
         folder, module.model, loaded.tokenizer, kind=recipe.kind, length=recipe.length, target=bound
     )
+    write_manifest(folder)
     return folder
 
 

@@ -16,6 +16,7 @@ from chemspec.draft.copy import CopyTracker, TokenClasses
 from chemspec.draft.tree.edit_ngrams import COPY, EDGES, EditNgramTable, count_edits, probability_class
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import require_folder
+from chemspec.model.manifest import refresh_manifest
 from chemspec.settings import DecodeSettings, TrainSettings
 from chemspec.tokenizer import BOS, EOS
 from chemspec.train.settings import DrafterFitSettings
@@ -33,6 +34,7 @@ def fit_drafters(engine: Engine, settings: DrafterFitSettings, *, tell: Tell = i
     calibration, count = calibrate(engine, settings, tell=tell)
     data = f"--task {engine.task} --pairs {settings.pairs} --queries {settings.queries} --seed {settings.seed}"
     replace(calibration, made=f"chemspec train calibrate {data}").save(engine.folder)
+    refresh_manifest(engine.folder)
     nodes = calibration.edit_table.node_count if calibration.edit_table else 0
     return {"nodes": nodes, "answers": count, "by_chance": calibration.accept_rates}
 

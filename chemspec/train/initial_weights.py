@@ -12,6 +12,7 @@ from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import SPECIALS, Tokenizer
 
+VOCABULARY_ROWS = {"embedding.weight", "target_embedding.weight", "output.weight", "output.bias"}
 BRANCH_OUTPUTS = ("out_proj.weight", "out_proj.bias", "linear2.weight", "linear2.bias")
 
 
@@ -21,14 +22,22 @@ def copy_initial_weights(model: Transformer, start: Path, tokenizer: Tokenizer) 
     Of a deeper model the first layers are copied, as for the "medium" drafter, with a warning. A wider feed-forward
     layer (not a gated one) and further layers at the end (of a pre-norm model) leave the function unchanged at first,
     because what they add has zero output weights. Further tokens at the end of the vocabulary get weights near the
-    mean. Raises ValueError for another vocabulary or architecture.
+    mean, merged ones from those of their parts. Raises ValueError for another vocabulary or architecture.
     """
     loaded = checkpoint.load(start)
     _check_architecture(start, loaded.model.config, model.config)
-    if replace(tokenizer, tokens=tokenizer.tokens[: len(loaded.tokenizer)]) != loaded.tokenizer:
+    first = replace(tokenizer, tokens=tokenizer.tokens[: len(loaded.tokenizer)], merges=loaded.tokenizer.merges)
+    if first != loaded.tokenizer:
         raise ValueError(f"{start} has another vocabulary than the data; prepare the data with it")
     old = loaded.model.state_dict()
-    model.load_state_dict({name: _extend(name, old.get(name), initial) for name, initial in model.state_dict().items()})
+    state = {name: _extend(name, old.get(name), initial) for name, initial in model.state_dict().items()}
+    for token in range(len(loaded.tokenizer), len(tokenizer)):
+        parts = list(tokenizer.token_parts(token))
+        for name in VOCABULARY_ROWS & state.keys() if parts != [token] else ():
+            rows = state[name][parts]
+            # Means of independent vectors are shorter than these; a token begins as probable as its first part.
+            state[name][token] = rows.mean(dim=0) * len(parts) ** 0.25 if rows.ndim > 1 else rows[0]
+    model.load_state_dict(state)
 
 
 def _check_architecture(start: Path, old: ModelConfig, new: ModelConfig) -> None:

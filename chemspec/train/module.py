@@ -24,6 +24,7 @@ from chemspec.data.arrays import Batch, Pairs, TokenBatches
 from chemspec.settings import TrainSettings
 from chemspec.system.files import write_text_atomic
 from chemspec.system.gpu import avoid_cudnn_attention
+from chemspec.system.locks import lock_folder
 from chemspec.system.threads import set_torch_threads
 from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train import optim
@@ -130,29 +131,31 @@ def run(
     """Train a module on training and validation pairs; `specials` as in `Pairs.batch`.
 
     Writes `checkpoints`, `log.csv` and, with this description, `settings.json` to `out`. A run to resume must have the
-    same `FIXED` values. Raises KeyboardInterrupt on Ctrl-C, after `checkpoints/last.ckpt` was written.
+    same `FIXED` values. Raises LockedError if another process trains there, and KeyboardInterrupt on Ctrl-C, after
+    `checkpoints/last.ckpt` was written.
     """
     settings, last = module.settings, out / "checkpoints" / "last.ckpt"
     config: Any = module.model.config
     whole = {**description, "model": config.to_json(), "train": asdict(settings)}
     done = _steps_done(out, resume, whole)
     out.mkdir(parents=True, exist_ok=True)
-    write_text_atomic(out / "settings.json", json.dumps(whole, indent=1))
-    loaders = build_loaders(*data, settings, done=done, specials=specials)
-    avoid_cudnn_attention()  # batch shapes vary
-    every = min(50, settings.validate_every)
-    bar = [TQDMProgressBar(refresh_rate=every)] if sys.stdout.isatty() else []
-    callbacks = [module.timer, TrainingLog(out / "log.csv", every=every), *bar, StopOnSignal(last)]
-    logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # no advertisements
-    with warnings.catch_warnings(), set_torch_threads(settings.threads or torch.get_num_threads()):
-        warnings.filterwarnings("ignore", module="lightning")  # about intentional choices
-        trainer = _build_trainer(out, settings, callbacks)
-        try:
-            trainer.fit(module, *loaders, ckpt_path=resume, weights_only=True)
-            trainer.save_checkpoint(last)
-        except SystemExit as error:  # Lightning raises it on Ctrl-C
-            resumable = f"; {last} resumes it" if last.exists() else ""
-            raise KeyboardInterrupt(f"stopped after step {trainer.global_step}{resumable}") from error
+    with lock_folder(out):
+        write_text_atomic(out / "settings.json", json.dumps(whole, indent=1))
+        loaders = build_loaders(*data, settings, done=done, specials=specials)
+        avoid_cudnn_attention()  # batch shapes vary
+        every = min(50, settings.validate_every)
+        bar = [TQDMProgressBar(refresh_rate=every)] if sys.stdout.isatty() else []
+        callbacks = [module.timer, TrainingLog(out / "log.csv", every=every), *bar, StopOnSignal(last)]
+        logging.getLogger("lightning.pytorch").setLevel(logging.WARNING)  # no advertisements
+        with warnings.catch_warnings(), set_torch_threads(settings.threads or torch.get_num_threads()):
+            warnings.filterwarnings("ignore", module="lightning")  # about intentional choices
+            trainer = _build_trainer(out, settings, callbacks)
+            try:
+                trainer.fit(module, *loaders, ckpt_path=resume, weights_only=True)
+                trainer.save_checkpoint(last)
+            except SystemExit as error:  # Lightning raises it on Ctrl-C
+                resumable = f"; {last} resumes it" if last.exists() else ""
+                raise KeyboardInterrupt(f"stopped after step {trainer.global_step}{resumable}") from error
 
 
 def digest_of_data(pairs: Pairs, tokenizer: Tokenizer) -> str:

@@ -12,6 +12,7 @@ from chemspec.decode.beam import greedy_search
 from chemspec.decode.generate import open_decoding
 from chemspec.engine.registry import model_folder
 from chemspec.model import checkpoint
+from chemspec.model.manifest import write_manifest
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, preset_config
@@ -110,6 +111,7 @@ def run_recipe(
     run(module, out, (pairs, held), about, specials=config.source_specials, resume=checkpoint_to_resume)
     model.load_state_dict(average_checkpoints(newest_checkpoints(out / "checkpoints", recipe.average_last)))
     checkpoint.save(out / "model", model, tokenizer, task=recipe.task)
+    write_manifest(out / "model")
     return out / "model"
 
 

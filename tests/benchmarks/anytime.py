@@ -24,7 +24,7 @@ from chemspec.plan.algorithms import Inventory, to_syntheseus_molecule
 from chemspec.plan.expand import Expander
 from chemspec.plan.search import RouteSearch
 from chemspec.plan.settings import PlanSettings
-from chemspec.plan.stock import PAROUTES, Stock, load_stock
+from chemspec.plan.stock import INTERMEDIATES, PAROUTES, Stock, load_stock
 from chemspec.planners.syntheseus import ChemspecBackward
 from chemspec.review.review import load_fastest
 from chemspec.settings import DecodeSettings
@@ -234,7 +234,7 @@ def main(
             csv.write_text(times_as_csv(rows), encoding="utf-8")
         return
     number, parts = map(int, part.split("/"))
-    stock = load_stock(PAROUTES)
+    stock = load_stock((*PAROUTES, INTERMEDIATES))
     targets = [text for text in TARGETS.read_text(encoding="utf-8").split() if not stock.source(text)]
     targets = targets[:limit][number::parts]
     tasks = ("retro", "forward") if check else ("retro",)

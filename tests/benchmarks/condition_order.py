@@ -45,7 +45,7 @@ def nearest_rows(index: Precedents, row: int) -> list[Row]:
     if last - first < FEWEST:
         return []
     close = arrays["close"][first:last] == arrays["close"][row]
-    similarity = search._tanimoto_similarity(arrays["prints"][first:last], np.asarray(arrays["prints"][row]))
+    similarity = index._similarity(index._read_row(row).product, first, last)
     product, reactants, _, patent = index._read_row(row)
     lost = search._lost_atoms(reactants, product)
     rows = []

@@ -194,7 +194,7 @@ def transformers(engine: Engine, folder: Path, _vocab: Path | None, max_len: int
     """Return `generate` of transformers, told to rank as chemspec does."""
     if not isinstance(engine.tokenizer, HfTokenizer):
         raise ValueError(f"{folder} is no Hugging Face model")
-    library, tokenizer = _needed("transformers", "pip install 'chemspec[hf]'"), engine.tokenizer
+    library, tokenizer = _needed("transformers", "pip install 'chemspec-smiles[hf]'"), engine.tokenizer
     network = load_network(library, folder)[0].model
     before, after = tokenizer.around
     ours = tokenizer.numbers.ours

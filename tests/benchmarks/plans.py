@@ -22,7 +22,7 @@ from chemspec.evaluation.accuracy import read_test_reactions
 from chemspec.plan.expand import Expander, Model, Proposal
 from chemspec.plan.search import plan
 from chemspec.plan.settings import PlanSettings
-from chemspec.plan.stock import PAROUTES, Stock, load_stock
+from chemspec.plan.stock import INTERMEDIATES, PAROUTES, Stock, load_stock
 from chemspec.review.review import load_fastest
 from chemspec.settings import DecodeSettings
 from chemspec.system import extras
@@ -224,7 +224,7 @@ def main(
     }
     out.parent.mkdir(parents=True, exist_ok=True)
     with console.progress_bar("searching") as report:
-        rows = run(models, load_stock(stock or PAROUTES), targets, out, settings, progress=report)
+        rows = run(models, load_stock(stock or (*PAROUTES, INTERMEDIATES)), targets, out, settings, progress=report)
     found = {"rows": summary(rows), "routes": agreement(rows)}
     if as_json:
         print(json.dumps(found))

@@ -211,7 +211,7 @@ def test_mistakes_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(ValueError, match="source is empty"):
         opponent.translate([[4], []], width=2, count=1, max_len=9)
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    with pytest.raises(ModuleNotFoundError, match=r"chemspec\[bench\]"):
+    with pytest.raises(ModuleNotFoundError, match=r"chemspec-smiles\[bench\]"):
         convert(model, TOKENIZER, tmp_path)
 
 

@@ -51,7 +51,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("tree")
     for name in ("chemspec", "tests", "pages", ".streamlit"):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("app.py", "pyproject.toml", "hatch_build.py", "README.md", ".gitignore"):
+    for name in ("app.py", "pyproject.toml", "hatch_build.py", "hatch_kernels.py", "README.md", ".gitignore"):
         shutil.copy(ROOT / name, folder)
     (folder / "assets").symlink_to(ROOT / "assets")
     return folder

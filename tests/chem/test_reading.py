@@ -11,7 +11,7 @@ from reading import fault, read
 from chemspec import chem
 from chemspec.chem.names.lookup import look_up
 
-ROWS = table("chem/texts")
+ROWS = [*table("chem/texts"), *table("chem/paper_texts")]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row["id"])

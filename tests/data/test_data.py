@@ -28,6 +28,7 @@ from chemspec.data.prepare import prepare
 from chemspec.data.reactions import smiles_variants
 from chemspec.data.settings import DataSettings
 from chemspec.data.shards import read_rows
+from chemspec.system.locks import LockedError, lock_folder
 from chemspec.tasks import TASKS
 from chemspec.tokenizer import BOS, EOS, PAD, Tokenizer
 
@@ -98,6 +99,21 @@ def test_workers_do_not_change_the_arrays(retro_csv: Path, tmp_path: Path) -> No
     assert seen[0] == (0, 30)
     assert seen[-1] == (30, 30)
     assert json.loads((tmp_path / "one" / "train.json").read_text())["files"] == one["files"]
+
+
+def test_merges_are_learned_from_the_data_and_shorten_them(retro_csv: Path, tmp_path: Path) -> None:
+    atoms = prepare([retro_csv], tmp_path / "atoms", RETRO, workers=1)
+    merged = prepare([retro_csv], tmp_path / "merged", replace(RETRO, merges=20), workers=1)
+    dropped = prepare([retro_csv], tmp_path / "dropped", replace(RETRO, merges=20, merge_dropout=1.0), workers=1)
+    assert merged["pairs"] == dropped["pairs"] == atoms["pairs"]
+    assert merged["vocabulary"] == atoms["vocabulary"] + 20
+    assert merged["source_tokens"] < 0.8 * atoms["source_tokens"]
+    assert merged["source_tokens"] < dropped["source_tokens"] < atoms["source_tokens"]
+    texts = {}
+    for name in ("atoms", "merged", "dropped"):
+        tokenizer, pairs = Tokenizer.load(tmp_path / name / "vocab.json"), Pairs.load(tmp_path / name / "train.npz")
+        texts[name] = [tokenizer.decode(pairs.targets[i].tolist()) for i in range(len(pairs))]
+    assert texts["atoms"] == texts["merged"] == texts["dropped"]
 
 
 def test_an_interrupted_preparation_goes_on(retro_csv: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,6 +295,11 @@ def test_workers_end_when_their_parent_is_killed(retro_csv: Path, tmp_path: Path
         assert run.stdout.readline() == "at work\n"
         run.kill()
         run.communicate(timeout=60)  # ends when nobody has the other end any more, workers included
+
+
+def test_two_commands_do_not_share_a_folder(retro_csv: Path, tmp_path: Path) -> None:
+    with lock_folder(tmp_path), pytest.raises(LockedError, match="another process writes"):
+        prepare([retro_csv], tmp_path, RETRO, workers=1)
 
 
 def test_files_of_one_name_are_refused(tmp_path: Path) -> None:

@@ -17,12 +17,20 @@ from test_loop import VOCAB
 
 from chemspec.asset_files import bench_queries
 from chemspec.decode.beam import beam_search, greedy_search
-from chemspec.decode.draft_history import CLASSES, MOST_TRIES, DraftHistories, DraftHistory
-from chemspec.decode.draft_planner import MIN_GAIN, AcceptanceRecord, AddedCost, DraftPlanner, NodeChoice
+from chemspec.decode.draft_history import CLASSES, MOST_TRIES, POSITION_CLASS, DraftHistories, DraftHistory
+from chemspec.decode.draft_planner import (
+    MIN_GAIN,
+    PRIOR_BY_POSITION,
+    AcceptanceRecord,
+    AddedCost,
+    DraftPlanner,
+    NodeChoice,
+    token_class,
+)
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.mixed import Mixed
-from chemspec.draft.tree.edit_ngrams import COPY_ONLY
+from chemspec.draft.tree.edit_ngrams import COPY_ONLY, EDGES
 from chemspec.engine.engine import Engine
 from chemspec.model.cost import CostCurve
 from chemspec.settings import DecodeSettings
@@ -204,6 +212,13 @@ def test_rates_fall_fast_if_everything_is_rejected_and_stay_if_priors_are_right(
     record.hits = [18.0, 10.0, 0.0]
     record.update_rates()
     assert record.rates == pytest.approx([0.9, 0.5, 0.99])
+
+
+def test_the_classes_follow_each_other() -> None:
+    assert len(EDGES) + 1 == POSITION_CLASS
+    assert POSITION_CLASS + len(PRIOR_BY_POSITION) == CLASSES
+    assert {token_class([p / 100], 0, 0) for p in range(100)} == set(range(POSITION_CLASS))
+    assert {token_class((), rank, index) for rank in range(5) for index in (0, 1, 7)} == set(range(11, CLASSES))
 
 
 # Histories ---------------------------------------------------------------------------------------

@@ -6,7 +6,10 @@ import re
 from io import BytesIO
 from xml.etree.ElementTree import fromstring
 
+import pytest
 from PIL import Image
+from rdkit.Chem import BondDir
+from rdkit.Chem.Draw import rdMolDraw2D
 
 from chemspec.chem.strategy import strategy
 from chemspec.depict import canvas, schemes
@@ -33,6 +36,47 @@ def test_a_png_is_the_svg_at_a_scale_and_has_its_marks() -> None:
     assert images[0].size == (round(2 * width), round(2 * height))
     assert images[0].getpixel((0, 0))[3] == 0, "no ground"
     assert colours(images[1]) - colours(images[0])
+
+
+STEREO = """
+CC[C@H](F)Cl CC[C@@H](F)Cl N[C@@H](C)C(=O)O N[C@H](C)C(=O)O O[C@@H]1CCCC[C@H]1N=[N+]=[N-]
+O[C@H]1CCCC[C@H]1N=[N+]=[N-] O=C(O)[C@@H]1C[C@@H](F)CN1C(=O)OC(C)(C)C O=C(O)[C@@H]1C[C@H](F)CN1C(=O)OC(C)(C)C
+CO[C@@H]1O[C@H](COC(C)=O)[C@@H](OC(C)=O)[C@H](OC(C)=O)[C@H]1OC(C)=O C[S@](=O)c1ccccc1 C[S@@](=O)c1ccccc1
+C[P@](=O)(c1ccccc1)C1CC1 F/C=C/Cl F/C=C\\Cl FC=CCl C[C@H]1CC[C@@H](C#N)CC1 CC(F)Cl
+"""
+
+
+def strokes(svg: str, bond: int) -> list[tuple[str, float]]:
+    """The lines and wedges of a bond, without the shading behind it: paths and widths of their strokes."""
+    paths = re.findall(rf"<path class='bond-{bond} [^>]*d='([^']*)' style='([^']*)'", svg)
+    return [(line, float(re.findall(r"stroke-width:([\d.]+)", style)[0])) for line, style in paths]
+
+
+@pytest.mark.parametrize("shaded", [False, True])
+def test_a_stereo_bond_is_drawn_alike_thick_and_plain(shaded: bool) -> None:
+    """The strokes of a hashed wedge once merged into a solid one; every bond of every molecule is marked in turn."""
+    seen = set()
+    for smiles in STEREO.split():
+        mol = Depiction(smiles).molecule()
+        assert mol is not None
+        fills = tuple((atom, "#E69F00") for atom in range(mol.GetNumAtoms())) if shaded else ()
+        plain = Depiction(smiles, fills=fills).svg
+        for bond in rdMolDraw2D.PrepareMolForDrawing(mol).GetBonds():
+            if bond.GetIdx() >= mol.GetNumBonds():
+                continue  # of a hydrogen atom that is only drawn
+            ends, way = (bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()), bond.GetBondDir()
+            marked = Depiction(smiles, fills=fills, bold=(ends,)).svg
+            before, after = (strokes(svg, bond.GetIdx()) for svg in (plain, marked))
+            assert [line for line, _ in before] == [line for line, _ in after] != []
+            seen.add(way)
+            if way in (BondDir.BEGINWEDGE, BondDir.BEGINDASH):
+                assert after == before, (smiles, ends)
+                assert marked == plain
+                hashes = [line for line, _ in after if re.fullmatch(r"M \S+ L \S+", line)]
+                assert (len(hashes) >= 3) == (way == BondDir.BEGINDASH), (smiles, ends)
+            else:
+                assert max(width for _, width in after) > max(width for _, width in before), (smiles, ends)
+    assert {BondDir.BEGINWEDGE, BondDir.BEGINDASH, BondDir.NONE} <= seen
 
 
 def test_a_scheme_is_one_picture_in_both_formats() -> None:

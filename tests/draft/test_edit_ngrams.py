@@ -172,7 +172,7 @@ def test_a_table_says_the_same_in_another_vocabulary(
 
 def bare_copy(name: str, folder: Path) -> Path:
     """A shipped model without what its drafters have learned."""
-    unwanted = shutil.ignore_patterns("drafting.*", "drafters")
+    unwanted = shutil.ignore_patterns("drafting.*", "drafters", "manifest.json")
     return Path(
         shutil.copytree(next(model for model in installed_models() if model.name == name), folder, ignore=unwanted)
     )

@@ -493,4 +493,4 @@ def test_the_command_line_takes_a_folder(monkeypatch: pytest.MonkeyPatch) -> Non
     assert told.exit_code == 2 and "--task forward or --task retro" in told.stderr
     monkeypatch.setitem(sys.modules, "transformers", None)
     told = CliRunner().invoke(cli.app, ["predict", "CCO", "--task", "retro", *options])
-    assert told.exit_code == 2 and "pip install 'chemspec[hf]'" in told.stderr
+    assert told.exit_code == 2 and "pip install 'chemspec-smiles[hf]'" in told.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ pytest.importorskip("streamlit")
 from chemspec.jobs import job_queue, jobs, rows, store
 from chemspec.jobs.jobs import JOBS
 from chemspec.jobs.store import StoreError
+from chemspec.jobs.uploads import Sheet
+from chemspec.settings import DecodeSettings
 from chemspec.ui.collect.answers import ANSWERS
 
 FIRST, SECOND, BROKEN = "f" * 22, "B-_" + "b" * 19, "x" * 22
@@ -111,3 +114,67 @@ def test_a_lock_that_cannot_be_read_is_an_error_not_a_held_lock(
         store.is_locked("a.lock")
     with pytest.raises(StoreError, match="disk I/O error"), store.hold_lock("a.lock", timeout=0.0):
         pass
+
+
+# --- damage ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> jobs.Job:
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
+    sheet = Sheet(("smiles",), [(f"{'C' * n}O",) for n in range(1, 9)])
+    settings = DecodeSettings(n=3, batch_size=16)
+    return jobs.create_job(sheet, file="a.csv", column=0, model="retro", digest="d", task="retro", settings=settings)
+
+
+def execute(statement: str, *values: object) -> None:
+    with store.open_store() as base:
+        base.execute(statement, values)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [('"batch_size": 16', '"batch_size": 17'), ('"smiles"', '"smilex"'), ('"d"', '"e"'), ("a.csv", "b.csv")],
+)
+def test_a_row_that_was_changed_from_outside_is_refused(stored: jobs.Job, old: str, new: str) -> None:
+    execute("UPDATE documents SET json = replace(json, ?, ?)", old, new)
+    with pytest.raises(StoreError, match="its checksum is another one"):
+        JOBS.load(stored.id)
+    assert JOBS.all() == {}
+
+
+def test_a_row_has_its_own_id(stored: jobs.Job) -> None:
+    execute("UPDATE documents SET id = ?", SECOND)
+    with pytest.raises(StoreError, match="its checksum is another one"):
+        JOBS.load(SECOND)
+    execute("UPDATE documents SET checksum = NULL")  # as of before there were checksums
+    with pytest.raises(StoreError, match="it has another id"):
+        JOBS.load(SECOND)
+    execute("UPDATE documents SET id = ?", stored.id)
+    assert JOBS.load(stored.id) == stored
+
+
+def test_a_store_of_before_there_were_checksums_goes_on(stored: jobs.Job, tmp_path: Path) -> None:
+    execute("ALTER TABLE documents DROP COLUMN checksum")
+    execute("PRAGMA user_version = 1")
+    assert JOBS.load(stored.id) == stored
+    jobs.end_job(stored.id, "failed")
+    JOBS.change(stored.id, lambda job: replace(job, message="x"))
+    with store.open_store() as base:
+        ((checksum, version),) = base.execute(
+            "SELECT checksum, (SELECT user_version FROM pragma_user_version) FROM documents"
+        )
+    assert checksum and version == store.VERSION
+    assert JOBS.load(stored.id).message == "x"
+
+
+@pytest.mark.parametrize("kept", [0, 1, 7, 9])
+def test_uploaded_rows_that_are_missing_are_told(stored: jobs.Job, kept: int) -> None:
+    file = jobs.uploaded_file(stored)
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join([*lines, *lines][:kept]))
+    jobs.answers_file(stored).write_text((json.dumps(JOB_ROW) + "\n") * 8)
+    with pytest.raises(StoreError, match=rf"uploaded rows is damaged: it has {kept} rows, not 8; start a new job"):
+        rows.answers_as_csv(stored)
+    with pytest.raises(ValueError, match="uploaded rows is damaged"):
+        jobs.uploaded_rows(stored)

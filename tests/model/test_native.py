@@ -173,9 +173,10 @@ def test_what_the_kernel_does_not_compute_is_refused() -> None:
 
 
 @pytest.fixture
-def fresh() -> object:
-    """Forget the kernel that is loaded, before and after."""
+def fresh(monkeypatch: pytest.MonkeyPatch) -> object:
+    """Forget the kernel that is loaded, before and after; nothing is prebuilt."""
     compiled.load_library.cache_clear()
+    monkeypatch.setattr(build, "_prebuilt_kernel", lambda: None)
     yield
     compiled.load_library.cache_clear()
 
@@ -189,7 +190,7 @@ def test_without_a_compiler_the_engine_takes_torch(tmp_path: Path, monkeypatch: 
     compiled.load_library.cache_clear()
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "ziglang", None)
-    with pytest.warns(UserWarning, match=r"chemspec\[compiler\]"):
+    with pytest.warns(UserWarning, match=r"chemspec-smiles\[compiler\]"):
         assert Engine.load(tmp_path / "m").runtime == "torch"
     with pytest.raises(ValueError, match="no C\\+\\+ compiler"):
         Engine.load(tmp_path / "m", runtime="native")

@@ -12,7 +12,18 @@ from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.plan.stock import BUILT_IN, Stock, inchikey, load_stock, parse_stock
+from chemspec.plan.stock import (
+    BUILT_IN,
+    INTERMEDIATE,
+    INTERMEDIATES,
+    PAROUTES,
+    Stock,
+    all_marks,
+    inchikey,
+    load_stock,
+    parse_stock,
+    stock_mark,
+)
 
 ETHANOL, ANILINE = "LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "PAYRUJLWNCNPSJ-UHFFFAOYSA-N"
 
@@ -51,6 +62,29 @@ def test_lists_are_named_and_missing_ones_refused(tmp_path: Path) -> None:
         load_stock(["nowhere.smi"])
     with pytest.raises(ValueError, match="no stock"):
         load_stock([])
+
+
+@pytest.mark.parametrize(("name", "smiles"), table("plan/everyday"))
+def test_everyday_building_blocks_are_stock(name: str, smiles: str) -> None:
+    assert load_stock(BUILT_IN).source(smiles), name
+
+
+def test_intermediates_of_patents_are_no_stock_unless_chosen(tmp_path: Path) -> None:
+    large, small = "O=C(O)c1cc(Cc2n[nH]c(=O)c3ccccc23)ccc1F", "Brc1ccc2[nH]ccc2c1"
+    keys = parse_stock(f"{inchikey(large)}\n{inchikey(small)}".encode(), "list.txt")
+    for name in PAROUTES:
+        stock = Stock({name: keys})
+        assert stock.source(small) == name and stock.source(large) == ""
+        assert stock.is_intermediate(large) and not stock.is_intermediate(small)
+        marks = [stock_mark(smiles, stock) for smiles in (small, large)]
+        assert marks[1] == INTERMEDIATE and all_marks(marks[:1]) and not all_marks(marks)
+        chosen = Stock({name: keys}, intermediates=True)
+        assert chosen.source(large) == INTERMEDIATES and stock_mark(large, chosen) == INTERMEDIATE
+    own = Stock({"mine": keys, PAROUTES[0]: keys})
+    assert own.source(large) == "mine" and not own.is_intermediate(large), "one's own list is believed"
+    assert load_stock([*BUILT_IN, INTERMEDIATES]).intermediates and not load_stock(BUILT_IN).intermediates
+    with pytest.raises(ValueError, match="no stock"):
+        load_stock([INTERMEDIATES])
 
 
 def test_files_of_one_name_are_two_lists(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from chemspec import chem
 from chemspec.precedents import Precedents, in_words, search
 from chemspec.precedents.build import build_index
 from chemspec.precedents.index_file import product_fingerprint
-from chemspec.precedents.search import _tanimoto_similarity
+from chemspec.precedents.search import _highest, _tanimoto_similarity, count_set_bits
 
 AMIDE = ("CC(=O)Cl.Nc1ccccc1", "CC(=O)Nc1ccccc1")
 
@@ -38,7 +38,7 @@ def test_a_change_is_counted_and_its_reactions_are_ranked(index: Precedents) -> 
 def test_what_is_only_of_the_kind_is_told_so(index: Precedents) -> None:
     found = index.find("O=C(Cl)c1ccccc1.Nc1ccccc1", "O=C(Nc1ccccc1)c1ccccc1")
     assert (found.close, found.wide) == (0, 3)
-    assert found.in_words == "3 patent reactions make a change of this kind, none just this one"
+    assert found.in_words == "none with these neighbours; 3 patent reactions make the same bonds at others"
     assert not any(one.close for one in found.nearest)
 
 
@@ -157,7 +157,14 @@ def test_similarity_is_that_of_rdkit(bits: int) -> None:
     ours = np.stack([product_fingerprint(text, bits) for text in texts])
     for k, text in enumerate(texts):
         expected = [DataStructs.TanimotoSimilarity(theirs[k], other) for other in theirs]
-        assert _tanimoto_similarity(ours, product_fingerprint(text, bits)) == pytest.approx(expected, abs=1e-12)
+        similarity = _tanimoto_similarity(ours, count_set_bits(ours), product_fingerprint(text, bits))
+        assert similarity == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize("count", [1, 3, 50, 400, 1000])
+def test_the_highest_values_come_in_the_order_of_a_stable_sort(count: int) -> None:
+    values = np.random.default_rng(7).integers(0, 40, 500) / 8
+    assert _highest(values, count).tolist() == np.argsort(-values, kind="stable")[:count].tolist()
 
 
 def test_what_text_mining_took_for_a_reagent_is_none() -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
 import rawhttp
+from case_tables import table
 from serving import Gated, Process, Running, serving, until
 from watched import Watch
 
@@ -102,6 +105,64 @@ def test_a_body_that_takes_its_time_is_ended(running: Running, monkeypatch: pyte
         assert connection.recv(1) == b""
 
 
+BODY = QUESTION.partition(b"\r\n\r\n")[2]
+SECOND = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"  # a body that looks like a request
+JAVA = {
+    "Connection": "Upgrade, HTTP2-Settings",
+    "Upgrade": "h2c",
+    "HTTP2-Settings": "AAEAAEAAAAIAAAABAAMAAABkAAQBAAAAAAUAAEAA",
+}
+UPGRADES: dict[str, dict[str, str]] = {
+    "none": {},
+    "java": JAVA,
+    "lower case": {name.lower(): value.lower() for name, value in JAVA.items() if name != "HTTP2-Settings"},
+    "websocket": rawhttp.WEBSOCKET,
+    "several": {"Connection": "keep-alive, Upgrade", "Upgrade": "h2c, websocket, TLS/1.0"},
+    "only upgrade": {"Upgrade": "h2c"},
+    "only connection": {"Connection": "Upgrade"},
+}
+
+
+@pytest.mark.parametrize("upgrade", UPGRADES)
+@pytest.mark.parametrize("pieces", ["one segment", "a segment for the body", "many segments", "chunks"])
+def test_a_wish_for_another_protocol_costs_no_request_its_body(running: Running, upgrade: str, pieces: str) -> None:
+    """One response, of this protocol, however the body arrives; nothing in a body is taken for a request."""
+    common = {"Host": "localhost", "Content-Type": "application/json", **UPGRADES[upgrade]}
+    for body, status in ((BODY, 200), (SECOND, 422)):
+        framing = {"Transfer-Encoding": "chunked"} if pieces == "chunks" else {"Content-Length": str(len(body))}
+        head = rawhttp.head("/v1/predict", {**common, **framing}, method="POST")
+        sent = {
+            "one segment": [head + body],
+            "a segment for the body": [head, body],
+            "many segments": [head[:50], head[50:], body[:10], body[10:]],
+            "chunks": [head, b"%x\r\n" % len(body), body, b"\r\n0\r\n\r\n"],
+        }[pieces]
+        with rawhttp.connected(running.port) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for part in sent:
+                connection.sendall(part)
+                time.sleep(0.01)  # a segment apart
+            assert rawhttp.answer(connection)[0] == status
+            # The connection goes on with the next request and has no other answer in between.
+            connection.sendall(rawhttp.head("/healthz", {"Host": "localhost"}))
+            status_of_next, text = rawhttp.answer(connection)
+            assert status_of_next == 200 and text.endswith('{"status":"ok"}') and text.count("HTTP/1.1 ") == 1
+
+
+@pytest.mark.parametrize(("lines", "status"), table("service/malformed_requests"))
+def test_what_servers_may_read_differently_is_refused_in_the_form_of_other_errors(
+    running: Running, lines: list[str], status: int
+) -> None:
+    with rawhttp.connected(running.port) as connection:
+        connection.sendall("\r\n".join(lines).encode("latin-1"))
+        found, text = rawhttp.answer(connection)
+        assert found == status, text
+        if status != 200:
+            document = json.loads(text.partition("\r\n\r\n")[2])
+            assert document["code"] == "malformed" and document["detail"]
+            assert connection.recv(1) == b"", "and nothing else is read from this connection"
+
+
 @pytest.fixture
 def small_room(engines: Mapping[str, Engine], monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Running, Gated]]:
     """A service with room for eight connections, whose model waits for its gate."""
@@ -130,6 +191,31 @@ def test_slow_connections_keep_nobody_out(small_room: tuple[Running, Gated]) -> 
     gated.gate.set()
     assert rawhttp.answer(asked)[0] == 200  # who waits for an answer is not sent away
     for connection in (asked, *slow):
+        connection.close()
+
+
+def test_of_slow_connections_the_oldest_goes(small_room: tuple[Running, Gated]) -> None:
+    service, _ = small_room
+    slow = []
+    for number in range(8):
+        slow.append(rawhttp.connected(service.port))
+        slow[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        until(lambda: len(service.server.server_state.connections) == number + 1, "it")  # noqa: B023
+        time.sleep(0.002)  # each is younger on the loop's clock
+    for number in range(7):
+        slow.append(rawhttp.connected(service.port))
+        until(lambda: service.count("refused_requests_total", reason="connections") == number + 1, "its end")  # noqa: B023
+        ended = []
+        for at, connection in enumerate(slow):
+            connection.setblocking(False)
+            try:
+                ended += [at] if connection.recv(1) == b"" else []
+            except BlockingIOError:
+                pass
+            except ConnectionResetError:
+                ended.append(at)
+        assert ended == list(range(number + 1))
+    for connection in slow:
         connection.close()
 
 

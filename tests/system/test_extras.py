@@ -7,30 +7,34 @@ import re
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from compilers import needs_compiler
 from paths import ROOT
 
 from chemspec.engine.registry import installed_models
-from chemspec.system import extras
+from chemspec.system import extras, gpu
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-# Runs the command line in a process that cannot import any package of an extra.
-BLOCKED = f"""
+# Runs the command line in a process that cannot import some packages.
+BLOCKED = """
 import sys
-for name in {sorted(extras.EXTRAS)!r}:
+for name in {names!r}:
     sys.modules[name] = None
 from chemspec.cli.__main__ import main
 main()
 """
 
 
-def chemspec(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def chemspec(
+    *words: str, blocked: Sequence[str] = tuple(sorted(extras.EXTRAS)), **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run the command line with the core alone."""
     return subprocess.run(
-        [sys.executable, "-c", BLOCKED, *words],
+        [sys.executable, "-c", BLOCKED.format(names=[*blocked]), *words],
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
@@ -45,30 +49,110 @@ def test_each_extra_lists_the_packages_that_messages_name() -> None:
         names |= {name.removesuffix("-python").replace("-", "_") for name in names}
         assert package in names, f"{package} is not in the extra {extra}"
     core = {word.split(">")[0] for word in PROJECT["dependencies"]}
-    assert core == {"numpy", "torch", "rdkit", "safetensors", "typer", "rich", "pillow", "msgspec", "urllib3"}
+    assert core == {"numpy", "rdkit", "safetensors", "typer", "rich", "pillow", "msgspec", "urllib3"}
     assert not core & set(extras.EXTRAS)
 
 
 def test_a_missing_package_is_told_with_the_command_that_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     extras.require_packages("json", "csv", what="nothing")
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(ModuleNotFoundError, match=r"x\.pq: .* pip install 'chemspec\[files\]'"):
+    with pytest.raises(ModuleNotFoundError, match=r"x\.pq: .* pip install 'chemspec-smiles\[files\]'"):
         extras.require_packages("pyarrow", what="x.pq")
 
 
-@pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
+needs_models = pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
+AMIDE = "CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1"
+
+
+@needs_models
+@needs_compiler
+@pytest.mark.smoke  # several processes
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("predict", "CC(=O)Nc1ccccc1", "--task", "retro", "--threads", "1"),
+        ("predict", "CC(=O)Nc1ccccc1", "--task", "retro", "--dtype", "int8", "--no-distinct", "--drafter", "windows"),
+        ("predict", "CC(=O)Nc1ccccc1", "--task", "retro", "--review", "-n", "2"),
+        ("predict", "CC(=O)Nc1ccccc1", "--task", "retro", "--within", "1s", "--threads", "1"),
+        ("check", AMIDE),
+        ("models",),
+        ("train", "--list"),
+    ],
+    ids=" ".join,
+)
+def test_the_core_without_torch_gives_the_answers_that_it_gives_with_torch(words: tuple[str, ...]) -> None:
+    done = chemspec(*words)
+    assert done.returncode == 0, done.stderr
+    assert not re.search("torch", done.stderr)
+    with_torch = subprocess.run(
+        [sys.executable, "-m", "chemspec.cli", *words], capture_output=True, text=True, check=True
+    )
+    timed = r"\d+(\.\d+)? m?s\b|\d+\.\d+ times|\d+ (of|forward)"
+    assert re.sub(timed, "", done.stdout) == re.sub(timed, "", with_torch.stdout)
+
+
+@needs_models
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("predict", "CCO", "--task", "retro", "--dtype", "bf16"),
+        ("predict", "CCO", "--task", "retro", "--dtype", "fp16"),
+        ("predict", "CCO", "--task", "retro", "--runtime", "torch"),
+        ("predict", "CCO", "--task", "retro", "--device", "cuda"),
+        ("predict", "CCO", "--task", "retro", "--device", "cuda:1"),
+        ("predict", "CCO", "--model", "{pickle}", "--task", "retro"),
+        ("predict", "CCO", "--model", "someone/some-model", "--task", "retro"),
+        ("predict", "CCO", "--task", "retro", "--drafter", "medusa", "--drafting", "fixed"),
+        ("predict", "CCO", "--task", "retro", "--drafter", "spec_drafter", "--drafting", "fixed"),
+        ("import", "{pickle}", "--out", "{out}", "--task", "retro"),
+        ("train", "average", "retro", "--out", "{out}"),
+        ("bench", "--limit", "1", "--dtype", "bf16"),
+    ],
+    ids=" ".join,
+)
+def test_what_needs_torch_names_the_extra(words: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "model.pt").write_bytes(b"PK")
+    done = chemspec(*[word.format(pickle=tmp_path / "model.pt", out=tmp_path / "out") for word in words])
+    assert done.returncode == 2, done.stdout
+    assert "extra torch" in done.stderr and "pip install 'chemspec-smiles[torch]'" in done.stderr
+    assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) == 1
+
+
+@needs_models
+def test_without_kernel_and_torch_one_line_says_what_to_install() -> None:
+    done = chemspec("predict", "CCO", "--task", "retro", CHEMSPEC_NATIVE="0")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert all(f"chemspec-smiles[{extra}]" in done.stderr for extra in ("torch", "compiler"))
+
+
+@needs_models
 @pytest.mark.smoke  # imports torch in a process of its own
-def test_the_core_predicts_a_file_and_torch_computes_where_nothing_else_can(tmp_path: Path) -> None:
+def test_torch_computes_where_nothing_else_can(tmp_path: Path) -> None:
     table, out = tmp_path / "queries.csv", tmp_path / "answers.csv"
     table.write_text("name,smiles\nanilide,CC(=O)Cl.Nc1ccccc1\n")
     options = ["--task", "forward", "-n", "1", "--drafter", "copy", "--threads", "1"]
     words = ("predict", str(table), "-o", str(out), *options)
-    done = chemspec(*words, CHEMSPEC_NATIVE="0")
+    done = chemspec(*words, blocked=sorted({*extras.EXTRAS} - {"torch"}), CHEMSPEC_NATIVE="0")
     assert done.returncode == 0, done.stderr
     rows = out.read_text().splitlines()
     assert len(rows) == 2 and "CC(=O)Nc1ccccc1" in rows[1]
     notes = [line for line in done.stderr.splitlines() if line.startswith("note:")]
-    assert len(notes) == 1 and "C++ compiler" in notes[0] and "chemspec[compiler]" in notes[0]
+    assert len(notes) == 1 and "C++ compiler" in notes[0] and "chemspec-smiles[compiler]" in notes[0]
+
+
+@pytest.mark.parametrize(("torch", "words"), [(False, "extra torch only"), (True, "a build for CPUs")])
+def test_a_gpu_that_is_not_used_is_told_once(
+    torch: bool, words: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path))
+    monkeypatch.setattr(gpu, "device_count", lambda: 1)
+    monkeypatch.setattr(gpu, "gpu_count", lambda: 0)
+    monkeypatch.setattr(extras, "is_installed", lambda _: torch)
+    assert words in gpu.unused_gpu_message()
+    assert gpu.first_gpu_notice() == gpu.unused_gpu_message()
+    assert gpu.first_gpu_notice() == ""
+    monkeypatch.setattr(gpu, "gpu_count", lambda: 1)
+    assert gpu.unused_gpu_message() == ""
 
 
 @pytest.mark.parametrize(
@@ -78,4 +162,4 @@ def test_commands_say_which_extra_they_need(words: tuple[str, ...], extra: str, 
     (tmp_path / "x.parquet").write_bytes(b"")
     done = chemspec(*[str(tmp_path / word) if word == "x.parquet" else word for word in words])
     assert done.returncode == 2
-    assert f"pip install 'chemspec[{extra}]'" in done.stderr and "Traceback" not in done.stderr
+    assert f"pip install 'chemspec-smiles[{extra}]'" in done.stderr and "Traceback" not in done.stderr

@@ -18,6 +18,7 @@ from chemspec.engine.drafter_resources import install_drafter, trained_drafter
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
+from chemspec.system.locks import LockedError, lock_folder
 from chemspec.testing import naive_greedy
 from chemspec.tokenizer import SPECIALS, Tokenizer
 from chemspec.train.average import read_checkpoint
@@ -94,6 +95,8 @@ def test_distillation_goes_on_where_it_was_stopped(
     assert asked == [20]
     one, other = (Pairs.load(where / "train.npz") for where in (taught, tmp_path))
     assert one.targets.flat.tolist() == other.targets.flat.tolist()
+    with lock_folder(settings.out), pytest.raises(LockedError, match="another process writes"):
+        write_distilled_pairs(engine, settings)
     with pytest.raises(ValueError, match="another model, data or seed"):
         write_distilled_pairs(engine, replace(settings, seed=1))
     with pytest.raises(ValueError, match="pairs is -1; it must be at least 0"):

@@ -26,6 +26,7 @@ from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.model.weights import CheckpointError
 from chemspec.settings import ModelConfig, TrainSettings, preset_config
+from chemspec.system.locks import LockedError, lock_folder
 from chemspec.testing import naive_greedy
 from chemspec.tokenizer import EOS, SPECIALS, Tokenizer
 from chemspec.train import module, optim, watch
@@ -403,6 +404,18 @@ def test_a_start_may_know_fewer_tokens(tmp_path: Path) -> None:
     assert torch.equal(started(tmp_path / "fewer", seed=9)["embedding.weight"], table)
 
 
+def test_merged_tokens_begin_as_the_mean_of_their_parts(tmp_path: Path) -> None:
+    first = saved_start(tmp_path / "atoms")
+    merged = TOKENIZER.with_merges([("C", "C"), ("CC", "O")])
+    model = Transformer(replace(CONFIG, vocab_size=len(merged)))
+    copy_initial_weights(model, tmp_path / "atoms", merged)
+    state, (c, o) = model.state_dict(), TOKENIZER.encode("CO")
+    assert torch.equal(state["embedding.weight"][: len(TOKENIZER)], first["embedding.weight"])
+    expected = (2 * first["embedding.weight"][c] + first["embedding.weight"][o]) / 3 * 3**0.25
+    assert torch.allclose(state["embedding.weight"][-1], expected)
+    assert torch.equal(state["output.bias"][-1], first["output.bias"][c])
+
+
 def test_a_start_may_be_deeper(tmp_path: Path) -> None:
     """A medium drafter begins with the first layers of its target."""
     first = saved_start(tmp_path / "deep", replace(CONFIG, encoder_layers=2, decoder_layers=3))
@@ -481,6 +494,12 @@ def test_a_recipe_is_run_and_resumed(data: Path, tmp_path: Path, monkeypatch: py
         run_recipe(item, data, out, resume=False)
     with pytest.raises(FileNotFoundError, match="chemspec data` and the same --recipe"):
         run_recipe(item, tmp_path, out)
+
+
+def test_two_runs_do_not_share_a_folder(data: Path, tmp_path: Path) -> None:
+    with lock_folder(tmp_path), pytest.raises(LockedError, match=f"another process writes to {tmp_path}"):
+        fit(data, tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
 # --- what only a GPU would show ----------------------------------------------------------------------

@@ -1,1 +1,1 @@
-"""Names of molecules: hand-written tables, the built-in list, and simple systematic names."""
+"""Names of molecules: bench names by hand, the packed table, condensed formulas, peptides, and OPSIN."""

@@ -1,12 +1,9 @@
 """Look up what is meant by a name as chemists and catalogues write it: listed, of a stereoisomer or salt, by OPSIN."""
 
-import os
 import re
-import shutil
-import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib import resources, util
 from pathlib import Path
 
 from rdkit import Chem, rdBase
@@ -15,8 +12,9 @@ from rdkit.Chem import FindPotentialStereo
 import chemspec.chem.names.reagents as reagents
 import chemspec.chem.names.spelling as spelling
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.query import canonical, drop_stereo, is_valid
+from chemspec.chem.names.opsin import read_by_opsin
+from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
+from chemspec.chem.query import canonical, drop_stereo
 
 WORDS = Path(__file__).with_name("words.txt")  # ordinary words that are trade names as well
 LONGEST = 200  # characters of a name
@@ -29,7 +27,13 @@ _CAS_WORD = re.compile(
 _NAME_AND_CAS = re.compile(
     rf"(.+?)[\s,;]*(?:[\[(]\s*)?(?:cas[\s.:#-]*(?:no\.?\s*)?)?({_CAS})(?:\s*[\])])?", re.IGNORECASE
 )
-_SUPPORT = re.compile(r"(?:\s?/\s?|\s+on\s+)(?:C|carbon|charcoal|alumina|Al2O3|silica|SiO2|CaCO3|BaSO4)$")
+_SUPPORTED = re.compile(
+    r"(Pd(?:\(OH\)2)?|Pt|Rh|Ru|Ir|Ni|Cu|Ag|Au|palladium(?: hydroxide)?|platinum|rhodium"
+    r"|ruthenium|iridium|nickel|copper|gold)"
+    r"(?:\s?/\s?|\s+(?:on|over)\s+|[\s-]+|\s?(?=\())"
+    r"(\(?(?:activated\s|active\s)?(?:C|carbon|charcoal|alumina|Al2O3|silica|SiO2|CaCO3|BaSO4|SrCO3|TiO2"
+    r"|calcium carbonate|barium sulfate|graphite|kieselguhr|celite)\)?)"
+)
 _COUNTERIONS = read_asset_table(Path(__file__).with_name("counterions.tsv"))
 _PARTS = {word: smiles for words, smiles in _COUNTERIONS for word in words.split(" | ")}
 _TIMES = {
@@ -37,6 +41,13 @@ _TIMES = {
     "deca": 10,
 }  # fmt: skip
 _SALT = re.compile(rf"(.+?)[\s-]+(?:({'|'.join(_TIMES)})-?|([2-9])\s?)({'|'.join(_PARTS)})(?:\s+salt)?", re.IGNORECASE)
+
+
+NO_AXIS = "axial or planar stereo left out, which SMILES do not hold"
+_AXIS = re.compile(r"\(?([RSMP]a?|rac|\+-|\+/-|\+|-)\)?-(.+)")
+_AXIAL = mol_from_smarts("c-!@c")
+NO_STEREO = "read without stereo, which the table does not have; draw the isomer that is meant"
+OPEN_CENTRES = 2  # of a trivial name, from which on it is said that they are open
 
 
 @dataclass(frozen=True)
@@ -48,42 +59,159 @@ class Named:
     notes: tuple[str, ...] = ()
 
 
+_GAS = re.compile(r"atm|bar|psi|Pa|torr|balloon|gas|\(g\)", re.IGNORECASE)  # that carbon monoxide is meant by CO
+
+
 @lru_cache(maxsize=10_000)
 def look_up(text: str) -> Named | None:
     """Look up a name or CAS number with qualifiers, stereo descriptors and counter-ions; None if it is not known."""
     if len(text) > 2 * LONGEST:
         return None
     name = spelling.plain_name(text)
-    if not 1 < len(name) <= LONGEST or not re.search("[A-Za-z0-9]", name):
+    if not 1 < len(name) + (name in _METALS) <= LONGEST or not re.search("[A-Za-z0-9]", name):
         return None
-    named = _molecule(name)
+    named = _molecule(name) or _on_support(name)
     if named is not None:
         return named
     bare, left_out = spelling.split_qualifiers(name)
+    if bare == "CO" and any(map(_GAS.search, left_out)):
+        bare = "carbon monoxide"
     named = (_molecule(bare) if left_out else None) or _on_support(bare)
     return named and Named(
         named.smiles, named.name, (*named.notes, *((f"left out: {', '.join(left_out)}",) * bool(left_out)))
     )
 
 
+@lru_cache(maxsize=10_000)
 def read_systematic(text: str) -> Named | None:
-    """Read a systematic name by OPSIN, which takes seconds; None if it is none or OPSIN is not installed."""
-    name = spelling.plain_name(text)
-    smiles = None if is_ordinary_word(name) or reagents.find_isomers(name) else read_by_opsin(name)
-    return Named(smiles, name, (f"{name}: read by OPSIN",)) if smiles else None
+    """Read a systematic name by OPSIN; None if it is none, means several molecules, or OPSIN is not installed."""
+    name, left_out = spelling.split_qualifiers(spelling.plain_name(text))
+    if not _SYSTEMATIC.fullmatch(name) or is_ordinary_word(name) or reagents.find_isomers(name):
+        return None
+    parsed = read_by_opsin(name) or read_by_opsin(_spelled_out(name))
+    if parsed is None or parsed.is_ambiguous or not _is_whole(name, parsed.smiles):
+        return None
+    notes = (f"{name}: read by OPSIN", *((f"left out: {', '.join(left_out)}",) * bool(left_out)))
+    return Named(canonical(parsed.smiles) or parsed.smiles, name, notes)
+
+
+# A word of four letters or a locant; OPSIN makes something of abbreviations and formulas, too.
+_SYSTEMATIC = re.compile(r"(?=.*[a-z]{4})[A-Za-z0-9 ,.'()\[\]{}:;+^~/*-]{4,200}")
+
+
+def _spelled_out(name: str) -> str:
+    """Return a name with its first word in full, where that is an abbreviation: DMF diethyl acetal."""
+    first, blank, rest = name.partition(" ")
+    entry = reagents.find_by_hand(first) if blank else None
+    return f"{entry[1]} {rest}" if entry else name
+
+
+_SALT_FORMER = re.compile(r"(?:hydro(?:chlor|brom|iod|fluor)ide|hydrate|salt|solvate|ate|ide|HCl|HBr|acid)$")
+_BARE_METAL = re.compile(r"(?:^|\.)\[(?:Li|Na|K|Rb|Cs|Mg|Ca|Ba|Zn|Al)\](?:\.|$)")
+
+
+def _is_whole(name: str, smiles: str) -> bool:
+    """Return whether what OPSIN made of a name is one compound: no list, no odd ion, no salt of a bare metal."""
+    charge = Chem.GetFormalCharge(mol_from_smiles(smiles))
+    if charge and ("." in smiles or " " in name or not re.search(r"(?:ium|ate|ide|ite|olate|ylium)$", name)):
+        return False
+    if "." not in smiles:
+        return True
+    if _BARE_METAL.search(smiles):
+        return False
+    return bool(_SALT_FORMER.search(name)) and not (" " in name and all(map(look_up, name.split(" "))))
+
+
+def near_names(text: str) -> tuple[str, ...]:
+    """Return listed names that differ from a text in one letter, or two exchanged ones; at most three."""
+    name = spelling.split_qualifiers(spelling.plain_name(text))[0].lower()
+    if not 5 <= len(name) <= 40 or not re.search("[a-z]{4}", name):
+        return ()
+    names: dict[str | None, str] = {}
+    for near in _edits(name):
+        if entry := reagents.find_by_hand(near) or reagents.find_in_list(near):
+            names.setdefault(canonical(entry[0]), near)
+            if len(names) == 3:
+                break
+    return tuple(names.values())
+
+
+def _edits(name: str) -> Iterator[str]:
+    """Yield the texts at one edit of a letter from a name, the likely ones first; locants and hyphens stay."""
+    cuts = [(name[:at], name[at:]) for at in range(len(name) + 1)]
+    cuts = [(head, tail) for head, tail in cuts if tail[:1].isalpha() or head[-1:].isalpha()]
+    yield from (head + tail[1] + tail[0] + tail[2:] for head, tail in cuts if tail[:2].isalpha() and len(tail) > 1)
+    cuts = [(head, tail) for head, tail in cuts if not tail or tail[0].isalpha()]
+    yield from (head + tail[1:] for head, tail in cuts if tail)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    yield from (head + letter + tail[1:] for head, tail in cuts if tail for letter in letters)
+    yield from (head + letter + tail for head, tail in cuts for letter in letters)
 
 
 def _molecule(name: str) -> Named | None:
-    return _listed(name) or _by_cas(name) or _isomer(name) or _salt(name)
+    return _listed(name) or _by_cas(name) or _isomer(name) or _salt(name) or _precatalyst(name) or _named_twice(name)
 
 
 def _listed(name: str) -> Named | None:
-    for form in (name, *spelling.other_forms(name)):
+    for form in (name, *_with_metal(name), *spelling.other_forms(name)):
         if not is_ordinary_word(form) and (entry := reagents.find_by_name(form)):
             mixture = reagents.find_isomers(form)
             note = f"{form}: a mixture, read as {entry[1]}"
-            return Named(entry[0], form, (note,)) if mixture else Named(*entry)
+            return Named(entry[0], form, (note,)) if mixture else Named(*entry, _flat_notes(form, entry[0]))
     return None
+
+
+_METALS = dict(read_asset_table(Path(__file__).with_name("metals.tsv")))
+_METAL_FIRST = re.compile(r"([A-Z][a-z]?)(\s*\((?:I{1,3}|I?V|VI{0,3}|0)\))?[\s-]+([a-z(].+)")
+_METAL_ZERO = re.compile(r"(.{4,}?)\s*\(0\)")
+
+
+def _with_metal(name: str) -> Iterator[str]:
+    """Yield names with the metal's name for its symbol, and with the oxidation state in its usual place or left out."""
+    if (match := _METAL_FIRST.fullmatch(name)) and (metal := _METALS.get(match[1])):
+        yield f"{metal}{(match[2] or '').strip()} {match[3]}"
+        yield f"{metal} {match[3]}"
+    if re.search(r"[a-z]\s+\([IV]+\)", name):
+        yield re.sub(r"([a-z])\s+(\([IV]+\))", r"\1\2", name)
+    if match := _METAL_ZERO.fullmatch(name):
+        yield match[1]
+
+
+_PRECATALYST = re.compile(
+    r"(.+?)[\s-]*(?:palladacycle|Pd|precatalyst)?[\s-]*(?:Pd[\s-]*)?(?<![A-Za-z])G(?:en)?[\s.-]?([234])(?:\s+(?:pre)?catalyst)?"
+)
+_PALLADACYCLES = {
+    "2": "Nc1ccccc1-c1ccccc1[Pd]Cl",
+    "3": "CS(=O)(=O)O[Pd]c1ccccc1-c1ccccc1N",
+    "4": "CNc1ccccc1-c1ccccc1[Pd]OS(C)(=O)=O",
+}
+
+
+def _precatalyst(name: str) -> Named | None:
+    """Read Buchwald's palladacycles by their ligand and generation: XPhos Pd G3."""
+    match = _PRECATALYST.fullmatch(name)
+    ligand = _listed(match[1]) if match else None
+    if match is None or ligand is None or "P" not in ligand.smiles:
+        return None
+    return Named(f"{ligand.smiles}.{_PALLADACYCLES[match[2]]}", f"{ligand.name} Pd G{match[2]}")
+
+
+def _named_twice(name: str) -> Named | None:
+    """Read a name whose abbreviation follows in brackets: tetrahydrofuran (THF)."""
+    match = re.fullmatch(r"(.+?)\s*[(\[]([^()]+)[)\]]", name)
+    first, second = (_listed(match[1]), _listed(match[2])) if match else (None, None)
+    same = first and second and canonical(first.smiles) == canonical(second.smiles)
+    return Named(first.smiles, first.name) if first and same else None
+
+
+def _flat_notes(name: str, smiles: str) -> tuple[str, ...]:
+    """Return a note if a trivial name has no stereo in the table, where the molecule surely has some: strychnine."""
+    if reagents.find_by_hand(name) or re.search(r"\d", name) or "@" in smiles or len(smiles) < 20:
+        return ()
+    open_elements = Chem.FindMolChiralCenters(
+        mol_from_smiles(smiles), includeUnassigned=True, useLegacyImplementation=False
+    )
+    return (f"{name}: {NO_STEREO}",) if len(open_elements) >= OPEN_CENTRES else ()
 
 
 def _by_cas(name: str) -> Named | None:
@@ -97,6 +225,10 @@ def _by_cas(name: str) -> Named | None:
 
 
 def _isomer(name: str) -> Named | None:
+    match = _AXIS.fullmatch(name)
+    axial = reagents.find_by_hand(match[2]) if match else None
+    if match and axial and "@" not in axial[0] and mol_from_smiles(axial[0]).HasSubstructMatch(_AXIAL):
+        return Named(axial[0], name, (f"({match[1]}): {NO_AXIS}",))
     split = split_descriptor(name)
     if split is None or (named := _listed(split[1])) is None:
         return None
@@ -111,9 +243,9 @@ def _isomer(name: str) -> Named | None:
 
 def _on_support(name: str) -> Named | None:
     """Return a catalyst without what it is on: Pd(OH)2/C."""
-    match = _SUPPORT.search(name)
-    named = _listed(name[: match.start()]) if match else None
-    return named and match and Named(named.smiles, named.name, (f"left out: {match.group().strip()}",))
+    match = _SUPPORTED.fullmatch(name)
+    named = _listed(match[1]) if match else None
+    return named and match and Named(named.smiles, named.name, (f"left out: {match[2]}",))
 
 
 def _salt(name: str) -> Named | None:
@@ -173,40 +305,3 @@ def with_descriptor(smiles: str, sign: str) -> str | None:
             if sign in codes or any(str(bond.GetStereo()) == f"STEREO{sign}" for bond in isomer.GetBonds()):
                 return str(Chem.MolToSmiles(isomer))
     return None
-
-
-SECONDS = 20  # that a name may take, most of which Java needs to start
-OFF = "CHEMSPEC_NO_OPSIN"  # environment variable
-_SYSTEMATIC = re.compile(
-    r"(?=.*(?:ane?|ene?|yne?|yl|ol|al|ile|one|acid|ate|ide|ine|ole|oxy|imine|amide|ether)(?:$|[\s)\]-]))"
-    r"[A-Za-z0-9 ,.'()\[\]{}:+-]{6,200}"
-)
-
-
-@lru_cache(maxsize=10_000)
-def read_by_opsin(name: str) -> str | None:
-    """Return the SMILES of a systematic name; None if it is none or OPSIN is not installed."""
-    jar = _opsin_jar()
-    if jar is None or not _SYSTEMATIC.fullmatch(name):
-        return None
-    try:
-        result = subprocess.run(
-            ["java", "-Xmx512m", "-jar", str(jar), "-osmi"],
-            input=f"{name}\n",
-            capture_output=True,
-            text=True,
-            timeout=SECONDS,
-            check=False,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    smiles = result.stdout.strip()
-    return smiles if smiles and "*" not in smiles and is_valid(smiles) else None
-
-
-@cache
-def _opsin_jar() -> Path | None:
-    if os.environ.get(OFF) or util.find_spec("py2opsin") is None or shutil.which("java") is None:
-        return None
-    files = sorted(Path(str(resources.files("py2opsin"))).glob("opsin-cli-*.jar"))
-    return files[-1] if files else None

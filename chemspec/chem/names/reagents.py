@@ -1,16 +1,21 @@
-"""Look up molecules by name or CAS number, in hand-written tables and the built-in list (`assets/names`)."""
+"""Look up molecules by name or CAS number, in hand-written tables and the packed table (`assets/names`)."""
 
-import gzip
 import re
 from functools import cache
 from pathlib import Path
 
-import chemspec.chem.names.nomenclature as nomenclature
+from rdkit import Chem
+
+import chemspec.chem.names.formulas as formulas
+import chemspec.chem.names.peptides as peptides
 from chemspec.asset_files import assets_folder, read_asset_table
+from chemspec.chem.names.packed import NameTable
 from chemspec.chem.query import canonical
 
 _DROPPED = dict.fromkeys(map(ord, " \t\n\r\f\v\N{NO-BREAK SPACE}-\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{EN DASH}"))
 _CAS = re.compile(r"(\d{2,7})-(\d\d)-(\d)")
+_FORMULA = re.compile(r"(?:[A-Z][a-z]?\d*)+")
+_SYMBOLS = frozenset(Chem.GetPeriodicTable().GetElementSymbol(number) for number in range(1, 119))
 
 
 def normalise_name(name: str) -> str:
@@ -19,15 +24,15 @@ def normalise_name(name: str) -> str:
 
 
 def find_in_list(name: str) -> tuple[str, str] | None:
-    """Return SMILES and usual name of a molecule by name or CAS number."""
-    by_name, names = _load_list()
-    smiles = by_name.get(name.strip() if is_cas(name) else normalise_name(name))
-    return (smiles, names[smiles]) if smiles else None
+    """Return SMILES and usual name of a molecule of the packed table by name or CAS number; None if it is ambiguous."""
+    records = load_table().find(name.strip() if is_cas(name) else normalise_name(name))
+    return (records[0].smiles, records[0].name or name.strip()) if len(records) == 1 else None
 
 
 def name_in_list(smiles: str) -> str:
-    """Return the usual name of a molecule by canonical SMILES; empty if it is not in the list."""
-    return _load_list()[1].get(smiles, "")
+    """Return the usual name of a molecule by canonical SMILES; empty if it is not in the packed table."""
+    record = load_table().find_smiles(smiles)
+    return record.name if record else ""
 
 
 def is_cas(text: str) -> bool:
@@ -40,34 +45,46 @@ def is_cas(text: str) -> bool:
 
 
 @cache
-def _load_list() -> tuple[dict[str, str], dict[str, str]]:
-    """Return SMILES by normalised name or CAS number, and the usual name by canonical SMILES."""
-    path = assets_folder() / "names" / "names.tsv.gz"
-    text = gzip.decompress(path.read_bytes()).decode() if path.exists() else ""
-    rows = [line.split("\t") for line in text.splitlines()]
-    smiles: dict[str, str] = {}
-    for row, keys in zip(rows, normalise_name("\0".join(row[2] for row in rows)).split("\0"), strict=False):
-        smiles |= dict.fromkeys(keys.split("|"), row[0])
-        smiles[row[1]] = row[0]
-    smiles.pop("", None)  # molecules without a CAS number
-    return smiles, {row[0]: row[2].partition(" | ")[0] for row in rows}
+def load_table() -> NameTable:
+    """Open the packed table of names."""
+    return NameTable(assets_folder() / "names" / "names.bin")
 
 
 TABLE = Path(__file__).with_name("reagents.tsv")
 NAMES = Path(__file__).with_name("names.tsv")  # drugs and building blocks
-_LOCANTS = [*"123456", "1,2", "1,3", "1,4", "2,3", "2,4", "2,5", "2,6", "3,4", "3,5"]
+_LOCANTS = [
+    *"123456N",
+    "1,2",
+    "1,3",
+    "1,4",
+    "2,3",
+    "2,4",
+    "2,5",
+    "2,6",
+    "3,4",
+    "3,5",
+    "o",
+    "m",
+    "p",
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+]
 
 
 def find_by_name(name: str) -> tuple[str, str] | None:
-    """Return SMILES and full name of a molecule; None if the name is neither listed nor simple and systematic.
+    """Return SMILES and full name of a molecule; None if the name is not listed, and no formula of a molecule.
 
     None, too, if it means several molecules, see `find_isomers`; a mixture of isomers is read as one of them.
     """
     if several := _load_isomers().get(_normalise(name)):
         return find_by_name(several[1]) if several[1] else None
-    if (entry := _find_by_hand(name) or find_in_list(name)) is not None:
+    if (entry := find_by_hand(name)) is not None:
         return entry
-    smiles = nomenclature.read(name)
+    if _is_formula(name) is None and (entry := find_in_list(name)) is not None:
+        return entry
+    smiles = formulas.read(name.strip()) or peptides.read(name.strip())
     return (smiles, name.strip()) if smiles else None
 
 
@@ -75,11 +92,16 @@ def find_isomers(name: str) -> tuple[str, ...]:
     """Return the names of the molecules that a name means if it means several: cresol, nitrotoluene."""
     if several := _load_isomers().get(_normalise(name)):
         return several[0]
-    with_locant = (f"{locant}-{name}" for locant in _LOCANTS) if name[:1].isalpha() and not find_by_name(name) else ()
+    if not name[:1].isalpha() or find_by_name(name):
+        return ()
+    records = load_table().find(normalise_name(name))
+    if len(records) > 1:
+        return tuple(record.name or record.smiles for record in records)
     isomers: dict[str | None, str] = {}
-    for isomer in with_locant:
-        if entry := find_by_name(isomer):
-            isomers.setdefault(canonical(entry[0]), isomer)
+    for isomer in (f"{locant}-{name}" for locant in _LOCANTS):
+        if entry := find_by_hand(isomer) or find_in_list(isomer):
+            usual = find_by_name(entry[1])
+            isomers.setdefault(canonical(entry[0]), entry[1] if usual and usual[0] == entry[0] else isomer)
     return tuple(isomers.values()) if len(isomers) > 1 else ()
 
 
@@ -113,7 +135,7 @@ def _load_isomers() -> dict[str, tuple[tuple[str, ...], str]]:
     }
 
 
-def _find_by_hand(name: str) -> tuple[str, str] | None:
+def find_by_hand(name: str) -> tuple[str, str] | None:
     """Return the entry of a name in the hand-written tables, as it is written if possible: COCl2 is not CoCl2."""
     return _load_tables().get(_bare(name)) or _load_tables().get(_normalise(name))
 
@@ -124,5 +146,12 @@ def _bare(name: str) -> str:
 
 def _normalise(name: str) -> str:
     bare = _bare(name)
-    # Hf is hafnium, HF is not.
-    return bare if re.fullmatch("[A-Z][a-z]", bare) else bare.casefold()
+    return _is_formula(bare) or bare.casefold()
+
+
+def _is_formula(name: str) -> str | None:
+    """Return a name whose case counts, as its letters are elements: Hf is not HF, nor NiS NIS, nor Pd-C PDC."""
+    bare = _bare(name)
+    if not _FORMULA.fullmatch(bare) or bare.isupper() or not any(map(str.islower, bare)):
+        return None
+    return bare if set(re.findall("[A-Z][a-z]?", bare)) <= _SYMBOLS else None

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def match_short_names(parts: Sequence[str], keep: Collection[str] = ()) -> tuple
     """
     remaining = Counter(part for part in parts if part not in keep)
     index_of_name: dict[str, int] = {}
-    for name, needed in _name_table():
+    for name, needed in _candidates(remaining):
         if all(remaining[part] >= count for part, count in needed.items()):
             index_of_name.setdefault(name, min(map(parts.index, needed)))
             times = min(remaining[part] // count for part, count in needed.items())
@@ -61,6 +61,21 @@ def _name_table() -> tuple[tuple[str, Counter[str]], ...]:
     table = [(name, smiles or (reagents.find_by_name(name) or ("?",))[0]) for name, smiles in read_short_names()]
     pairs = [(with_subscripts(name), Counter(chem.canonical_parts(smiles) or ("?",))) for name, smiles in table]
     return tuple(sorted(pairs, key=lambda pair: -pair[1].total()))
+
+
+def _candidates(parts: Collection[str]) -> Iterator[tuple[str, Counter[str]]]:
+    """Yield the entries of the table of names with any of these components, in its order."""
+    numbers = {number for part in parts for number in _numbers_of_entries().get(part, ())}
+    yield from map(_name_table().__getitem__, sorted(numbers))
+
+
+@cache
+def _numbers_of_entries() -> dict[str, list[int]]:
+    numbers: dict[str, list[int]] = {}
+    for number, (_, needed) in enumerate(_name_table()):
+        for part in needed:
+            numbers.setdefault(part, []).append(number)
+    return numbers
 
 
 def with_subscripts(name: str) -> str:

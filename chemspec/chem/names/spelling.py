@@ -24,6 +24,10 @@ _SIGNS = {
     **{chr(0x2080 + digit): str(digit) for digit in range(10)},
 }
 _TABLE = str.maketrans(_SIGNS)
+LONGEST_CONDITION = 60  # characters
+_DEGREES = str.maketrans(
+    {**dict.fromkeys(DASHES, "-"), "\u2103": "°C", "\u2109": "°F", "º": "°", "˚": "°", "\u00a0": " ", "\u2009": " "}
+)
 _DOTTED_GREEK = re.compile(rf"\.({'|'.join(_GREEK)})\.", re.IGNORECASE)
 _LOCANT = r"(?<![A-Za-z0-9])((?:\d{1,2}|[NnOoSs])'*)"
 _COMMA = re.compile(_LOCANT + r"\s*,\s*(?=(?:\d{1,2}|[NnOoSs])'*\s*[-,])")
@@ -49,32 +53,32 @@ def other_forms(name: str) -> Iterator[str]:
 
 
 _NUMBER = r"\d+(?:[.,]\d+)?"
+_RANGE = rf"(?:(?:ca\.?|c\.|about|[~<>≤≥≈])\s*)?{_NUMBER}(?:\s*(?:-|to|~|→)\s*{_NUMBER})?"
 _UNIT = (
-    r"(?:[mM]ol\s?[/·]\s?[lL]|mol\s?%|mol-?%|wt\.?\s?%|w/w\s?%|vol\.?\s?%|%\s?(?:w/w|v/v|w/v|aq\.?|wt\.?)?|mM|M|N"
-    r"|equiv(?:alents?)?\b\.?|eq\b\.?|mmol|mol|mL|ml|µL|μL|uL|L|mg|kg|g|ppm|atm|bar|psi)"
+    r"(?:[mM]ol\s?[/·]\s?[lL]|mol\s?%|mol-?%|wt\.?\s?%|w/w\s?%|vol\.?\s?%|%\s?(?:w/w|v/v|w/v|w/t|aq\.?|wt\.?)?|mM|M|N"
+    r"|equiv(?:alents?)?\b\.?|eq\b\.?|mmol|mol|mL|ml|µL|μL|mul|uL|L|mg|kg|g|ppm|atm|bar|psig?|[kM]?Pa|torr|mmHg|vols?\b)"
 )
-_STRENGTH = rf"(?:(?:ca\.?|[~<>≤≥])\s*)?{_NUMBER}(?:\s*(?:-|to)\s*{_NUMBER})?\s*{_UNIT}(?![A-Za-z0-9])"
+_STRENGTH = rf"(?:{_RANGE}|(?<![A-Za-z])[xn](?=\s?eq))\s*{_UNIT}(?![A-Za-z0-9])"
 _WORDS = (
-    r"(?:conc(?:entrated|d)?|dil(?:uted?)?|aq(?:ueous)?|sat(?:urated|urd|d)?|sol(?:utio)?n|anh(?:ydr)?(?:ous)?|cat(?:alytic)?"
+    r"(?:conc(?:entrated|d)?|dil(?:uted?)?|aq(?:ueous)?|sat(?:urated|urd|d)?|sol(?:utio)?n|anh(?:ydr)?(?:ous)?|cat(?:alytic|alyst)?"
     r"|glacial|fuming|dry|neat|excess|degassed|absolute|abs|activated|powdered|granular|solid|liquid|gaseous|freshly"
     r"|distilled|technical|reagent|grade|ice-cold|cold|hot|commercial|dust|powder|turnings|filings|granules|pellets|beads"
-    r"|wire|foil|ribbon|shavings|metal|flakes|chips|sponge|gas|crystals?)"
+    r"|wire|foil|ribbon|shavings|metal|flakes|chips|sponge|gas|crystals?|balloon|dispersion|suspension|slurry|bubbled|atmosphere"
+    r"|purged|(?:dispersion |suspension )?in (?:mineral |paraffin )?oil|(?:mineral|paraffin) oil|cas)"
 )
 _LEADING = re.compile(rf"(?:{_STRENGTH}|{_WORDS}(?:\.|(?=[\s,])))[\s,]*(?:of\s+)?", re.IGNORECASE)
 _UNIT_CASE = re.compile(rf"{_NUMBER}\s*(?:m|n)(?![A-Za-z0-9])")  # 4 m is no strength
-_INSIDE = rf"(?:{_STRENGTH}|{_WORDS}\.?|[aslg]|aq|ac|\d+(?:\.\d+)?(?:\s?[:/]\s?\d+(?:\.\d+)?)+)"
+_RATIO = r"\d+(?:\.\d+)?(?:\s?[:/]\s?\d+(?:\.\d+)?)+"
+_INSIDE = rf"(?:{_STRENGTH}|{_WORDS}\.?|[aslg]|aq|ac|{_RATIO}|v/v|w/w|by vol(?:ume)?\.?)"
 _TRAILING = re.compile(
-    rf"(?:\s*\({_INSIDE}(?:[\s,;]+{_INSIDE})*\)|[\s,]+{_STRENGTH}|\s+{_WORDS}\.?"
-    r"|[\s=]+\d+(?:\.\d+)?(?:\s?[:/]\s?\d+(?:\.\d+)?)+)$",
-    re.IGNORECASE,
+    rf"(?:\s*[\[(]{_INSIDE}(?:[\s,;]+{_INSIDE})*[\])]|[\s,]+{_STRENGTH}|\s+{_WORDS}\.?|[\s=]+{_RATIO})$", re.IGNORECASE
+)
+_CONDITIONS = "|".join(
+    rf"(?:{row[0]})".replace("NUMBER", _NUMBER).replace("RANGE", _RANGE)
+    for row in read_asset_table(Path(__file__).with_name("conditions.tsv"))
 )
 _CONDITION = re.compile(
-    rf"\(?(?:{_STRENGTH}|-?{_NUMBER}\s*(?:°|º|deg\.?\s?)\s?[CF]?|-?{_NUMBER}\s?(?:h|hr|hrs|hours?|min|mins|minutes|s|d|days?"
-    r"|K|atm|bar|psi|MPa|W)\b\.?"
-    rf"|r\.?\s?t\.?|room temp(?:erature)?|reflux|overnight|o/n|heat|\u0394|cat\.?|conc\.?|aq\.?"
-    rf"|{_NUMBER}(?:\s?[:/]\s?{_NUMBER})+|to|for|at|under|then|quant\.?|work-?up"
-    r"|(?:mineral|paraffin) oil|(?:one|small) portions?|portions|dropwise)\)?",
-    re.IGNORECASE,
+    rf"[(\[]?(?:{_STRENGTH}|{_RATIO}|{_CONDITIONS})(?:[\s,;:/]*(?:{_STRENGTH}|{_CONDITIONS}))*[)\]]?\.?", re.IGNORECASE
 )
 
 
@@ -94,5 +98,6 @@ def split_qualifiers(text: str) -> tuple[str, tuple[str, ...]]:
 
 
 def is_condition(text: str) -> bool:
-    """Return whether a text is a temperature, time, ratio or the like, and no molecule."""
-    return _CONDITION.fullmatch(text.strip(" ,")) is not None
+    """Return whether a text is a temperature, time, ratio, apparatus or the like, and no molecule."""
+    plain = text.strip(" ,").translate(_DEGREES)
+    return len(plain) <= LONGEST_CONDITION and _CONDITION.fullmatch(plain) is not None

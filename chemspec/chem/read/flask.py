@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import chemspec.chem as chem
 import chemspec.chem.names.lookup as lookup
 import chemspec.chem.names.reagents as reagents
 import chemspec.chem.names.spelling as spelling
 import chemspec.chem.read.respell as respell
-from chemspec.asset_files import read_asset_table
 from chemspec.chem import parsing
+from chemspec.chem.read.advice import UNKNOWN_NAME, advice_on
 from chemspec.chem.read.values import Molecules
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.traced_text import TracedText
@@ -21,11 +20,19 @@ from chemspec.chem.traced_text import TracedText
 LONGEST_LIST = 20_000  # characters; a query has far fewer
 MOST_ITEMS = 300  # words of a list
 MOST_WORDS = 7  # of a name
-MOST_SYSTEMATIC = 2  # names of a list that OPSIN is asked for; each takes seconds
+MOST_SYSTEMATIC = 20  # names of a list that OPSIN is asked for
 JOINED = "read as a list"
 _DROPPED = "dropped, taken for a name"
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
-_SEPARATOR = re.compile(r"\s*;\s*|,(?:\s+|$)|\s+[+&|]\s+|\s*[\r\n]+\s*")
+_SEPARATOR = re.compile(r"\s*;\s*|[,\uff0c\u3001](?:\s+|$)|\s+[+&|]\s+|\s*[\r\n]+\s*")
+_OVERNIGHT = re.compile(r"ON|On|O/N")  # a SMILES as well, and a filler
+# Last words of names of several words, which are no molecules behind another name.
+_CLASS = re.compile(
+    r"(?:.*[\s-])?(?:di|tri|mono)?\w*(?:ether|acetal|ketal|oxime|ester|oxide|anhydride|hydrazone|semicarbazone|imine|enamine"
+    r"|thioacetal|dithiane|glycol|carbamate|adduct|salt|acid)",
+    re.IGNORECASE,
+)
+_COEFFICIENT = re.compile(r"\d{1,2}(?:\.\d)?\s+(?=[A-Za-z\[(])")
 _BLANKS = re.compile(r"\s{2,}|[\r\t]")
 _IN_SOLVENT = re.compile(r"\s?\(([^()]{0,30}\sin\s[^()]{1,60})\)|\s?\((in\s[^()]{1,60})\)")  # LiAlH4 (1.0 M in THF)
 _GAP = re.compile(r"\s+")
@@ -104,10 +111,11 @@ def _read_list(text: TracedText, is_target: bool, single: Molecules | Fault) -> 
     bare = bare.substitute(_IN_SOLVENT, lambda match: f" {match[1] or match[2]}")
     bare = bare.substitute(_LOCANTS, lambda match: re.sub(r"\s", "", match[0]))
     bare = bare.substitute(_LOOSE_DOT, lambda match: _tight_dot(bare.chars, match))
-    contents, parts = Contents(), [*bare.split(_SEPARATOR)]
+    contents, parts = Contents(), [*_split_outside_brackets(bare)]
     lines = "\n" in text.chars.strip() or "\r" in text.chars.strip()
     for part in parts:
-        contents.add(_read_part(part, is_target))
+        is_word = len(parts) > 1 and _OVERNIGHT.fullmatch(part.chars)
+        contents.add(Contents(notes=[f"left out: {part.chars}"]) if is_word else _read_part(part, is_target))
     if lines and is_target and not contents.named and not isinstance(single, Fault):
         count = sum(bool(line.strip()) for line in re.split(r"\r\n|\r|\n", text.chars))
         notes = tuple(note for note in single.notes if _DROPPED not in note)
@@ -142,13 +150,52 @@ def _add_systematic(contents: Contents) -> bool:
     return True
 
 
+def _split_outside_brackets(text: TracedText) -> Iterator[TracedText]:
+    """Yield the items of a list; separators between brackets part nothing: water (4:1, v/v)."""
+    depth, depths = 0, []
+    for char in text.chars:
+        depth = 0 if char in "\r\n" else depth + (char in "([") - (char in ")]")
+        depths.append(max(depth, 0))
+    start = 0
+    for match in _SEPARATOR.finditer(text.chars):
+        if (
+            depths[match.start()] == 0
+            or text.chars[match.start() :].count(")") + text.chars[match.start() :].count("]") == 0
+        ):
+            if item := text[start : match.start()].strip():
+                yield item
+            start = match.end()
+    if item := text[start:].strip():
+        yield item
+
+
+def _read_whole(part: TracedText) -> Contents | None:
+    """Read words as one name, before they are parted; None if they are none."""
+    if _COEFFICIENT.match(part.chars) and " " in part.chars and not spelling.is_condition(part.chars):
+        start = _COEFFICIENT.match(part.chars).end()  # type: ignore[union-attr]
+        inner = _read_whole(part[start:])
+        if inner is not None and inner.smiles:
+            return Contents(inner.smiles, [*inner.notes, f"left out: {part.chars[:start].strip()}"], named=inner.named)
+    return _read_item(part) or _named(part.chars, lookup.read_systematic(part.chars))
+
+
 def _read_part(part: TracedText, is_target: bool) -> Contents:
     """Read words that may be names of several words, SMILES, conditions, or the title behind a SMILES."""
     part = _undressed(part)
     spans = [match.span() for match in _WORD.finditer(part.chars)]
     words = [part[start:end] for start, end in spans]
-    if len(words) > MOST_WORDS and (whole := _read_item(part)) is not None:
+    if (whole := _read_whole(part)) is not None:
         return whole
+    contents = _read_words(part, words, spans, is_target)
+    only_names = len(words) > 1 and contents.named and not any(_looks_like_smiles(word) for word in words)
+    if only_names and (is_target or (contents.unread and lookup.near_names(part.chars))):
+        return Contents(unread=[part])  # a target is one molecule
+    return contents
+
+
+def _read_words(
+    part: TracedText, words: Sequence[TracedText], spans: Sequence[tuple[int, int]], is_target: bool
+) -> Contents:
     contents, position = Contents(), 0
     while position < len(words):
         if words[position].chars.lower().strip(".,") in _FILLERS:
@@ -160,6 +207,8 @@ def _read_part(part: TracedText, is_target: bool) -> Contents:
                 break
         else:
             item, end = Contents(unread=[words[position]]), position + 1
+        if contents.named and item.named and _CLASS.fullmatch(part.chars[spans[position][0] : spans[end - 1][1]]):
+            return Contents(unread=[part])
         behind = words[end:]
         if is_target and not position and behind and item.smiles and not (item.named or _holds_molecules(behind)):
             return Contents(item.smiles, [*item.notes, _title_note(part[spans[end][0] :])])
@@ -217,7 +266,7 @@ def _read_item(item: TracedText) -> Contents | None:
             named = _named(chars, lookup.look_up(chars)) if abbreviation else None
             note = ("CO read as SMILES: methanol; carbon monoxide is [C-]#[O+]",) * (chars == "CO")
             return named or Contents([*smiles.parts], [*smiles.notes, *note])
-    if named := _named(chars, lookup.look_up(chars)):
+    if (named := _named(chars, lookup.look_up(chars))) and named.smiles != ["[Ar]"]:
         return named
     if spelling.is_condition(chars):
         return Contents(notes=[f"left out: {chars}"])
@@ -298,14 +347,14 @@ def _with_unread(text: TracedText, contents: Contents, single: Molecules | Fault
     if not contents.smiles:
         fault = single if isinstance(single, Fault) else first.fault("this cannot be read")
         advice = advice_on(text.chars.strip(), fault.kind)
-        if advice == UNKNOWN_NAME:
-            return text.fault(UNKNOWN_NAME, fault.kind)
+        if advice.startswith(UNKNOWN_NAME):
+            return text.fault(advice, fault.kind)
         return replace(fault, message="; ".join(filter(None, (fault.message, advice))))
     if _looks_like_smiles(first) and (reason := chem.explain(first.chars)) is not None:
         return first.restore(reason)
     advice = advice_on(first.chars)
-    if advice == UNKNOWN_NAME:
-        return first.fault(f"{first.chars!r}: {UNKNOWN_NAME}")
+    if advice.startswith(UNKNOWN_NAME):
+        return first.fault(f"{first.chars!r}: {advice}")
     neither = f"{first.chars!r} is neither a SMILES nor a name in the built-in list"
     return first.fault("; ".join(filter(None, (neither, advice))))
 
@@ -335,27 +384,3 @@ def join_tokens(text: TracedText) -> TracedText | None:
     if listed or 2 * atoms < len(tokens) // 2 or min(map(len, tokens)) > 1:
         return None
     return text.substitute(_GAP, lambda _: "") if any(re.fullmatch(_ATOM_TOKEN, token) for token in tokens) else None
-
-
-LONGEST_ADVISED = 300  # characters of a text that is worth it
-UNKNOWN_NAME = "this name is not in the built-in list and not a simple systematic one: enter the SMILES"
-_ADVICE = [(re.compile(row[0]), row[1]) for row in read_asset_table(Path(__file__).with_name("advice.tsv"))]
-
-
-def advice_on(text: str, kind: str = "other") -> str:
-    """Return advice on a text that cannot be read for a fault of this kind; empty if there is none."""
-    if kind in ("empty", "length", "reaction") or len(text) > LONGEST_ADVISED:
-        return ""
-    bare = spelling.plain_name(re.sub(r"^\W*cas[^\d]*", "", text, flags=re.IGNORECASE)).strip("[]()")
-    if re.fullmatch(r"\d{2,7}-\d\d-\d", bare):
-        is_valid = reagents.is_cas(bare)
-        reason = "this CAS number is not in the built-in list" if is_valid else "no CAS number has these digits"
-        return f"{reason}: enter the SMILES"
-    if advice := next((words for pattern, words in _ADVICE if pattern.fullmatch(text)), ""):
-        return advice
-    letters = re.sub(r"[bcnops]{4,}", "", text)
-    if re.search(r"[a-z]{4}", letters) and re.fullmatch(r"[\w\s,()'\-\[\].:+\u2019\u2032\u00b7]+", text):
-        return UNKNOWN_NAME
-    if kind == "atom" and re.fullmatch(r"[A-Za-z][A-Za-z0-9-]{1,11}", text):
-        return "as an abbreviation it is not in the built-in list"
-    return ""

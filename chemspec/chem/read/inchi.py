@@ -54,13 +54,13 @@ def _smiles_of(inchi: str) -> str:
         reason = reason.strip().rstrip(".")
         message = "this InChI cannot be turned into a molecule; is it complete?"
         raise RefusedError(f"{message} ({reason})" if reason else message, "syntax")
-    return str(Chem.MolToSmiles(_usual_form(mol, inchi)))
+    return str(Chem.MolToSmiles(usual_form(mol, inchi)))
 
 
 _RARE = [parsing.mol_from_smarts(row[0]) for row in read_asset_table(Path(__file__).with_name("rare_tautomers.tsv"))]
 
 
-def _usual_form(mol: Any, inchi: str) -> Any:
+def usual_form(mol: Any, inchi: str) -> Any:
     """Return the molecule with C(=O)N for C(O)=N and Nc1ncc... for N=c1[nH]c..., where the InChI leaves that open.
 
     RDKit takes the rare one, and a model has hardly seen it.

@@ -15,6 +15,8 @@ import chemspec.chem.read.molfile as molfile
 import chemspec.chem.read.reaction_files as reaction_files
 from chemspec.asset_files import read_asset_table
 from chemspec.chem import salts
+from chemspec.chem.read.notations import is_tokens, unescape_string
+from chemspec.chem.read.precatalysts import split_precatalysts
 from chemspec.chem.read.respell import respell
 from chemspec.chem.read.typed import lost, read_typed
 from chemspec.chem.read.values import EXPORT, OTHER_SIDE, Input, Molecules, Reaction, side_note
@@ -92,7 +94,7 @@ FORMATS = (
     Format("RXN", _starts_with("$RXN"), reaction_files.read_rxn),
     Format("SDF", lambda text: "$$$$" in text and _is_molfile(text), read_sdf),
     Format("molfile", _is_molfile, read_sdf),
-    Format("CDXML", _starts_with("<"), drawing.read_cdxml),
+    Format("CDXML", lambda text: _starts_with("<")(text) and not is_tokens(text), drawing.read_cdxml),
     Format("KET", ket.is_ket, ket.read_ket),
     Format("", lambda text: bool(refusal_of(text)), lambda text: Fault(refusal_of(text), 0, len(text), "other")),
 )
@@ -136,6 +138,7 @@ def _read_any(text: str | bytes, task: Task, max_chars: int) -> Input | Fault:
     decoded = text if isinstance(text, str) else decode(text)
     if isinstance(decoded, Fault):
         return decoded
+    decoded = unescape_string(decoded)
     file_format = recognise(decoded)
     whole = TASKS.lookup(task).whole
     read = file_format.read(decoded) if file_format else read_typed(decoded, task)
@@ -204,5 +207,8 @@ def _query(read: Sequence[Molecules], kind: str, whole: tuple[int, int], max_cha
     relative = ("and/or stereo groups left out: read as the one isomer that is drawn",)
     notes = dict.fromkeys((*(note for molecules in read for note in molecules.notes), *relative * groups, *query.notes))
     smiles, changes = respell(query.smiles)
+    smiles, split = split_precatalysts(smiles)
+    changes = (*changes, *split)
     lost_notes = lost(query.typed, query.smiles) if read[0].kind else ()
-    return Input(smiles, kind, (*notes, *changes, *lost_notes), salts.in_typed_order(query.typed, smiles))
+    ordered = salts.in_typed_order(query.typed, smiles)
+    return Input(smiles, kind, (*notes, *changes, *lost_notes), ordered, steps=read[0].steps)

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 import chemspec.chem as chem
 import chemspec.chem.read.inchi as inchi
+import chemspec.chem.read.notations as notations
+import chemspec.chem.read.procedure as procedure
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.query import ARROW_HEAD
 from chemspec.chem.read.flask import TOKENS_JOINED, join_tokens, read_flask
@@ -25,6 +27,7 @@ _BLANK = r"(?:(?<=\s)|^)"
 _END = r"(?=\s|$)"
 _ARROW = re.compile(
     rf"(?P<back>[{_BACK}]\ufe0f?|{_BLANK}(?:<[-=]+|<<){_END})"
+    r"|(?P<labelled>-{1,9}\s*[\[({](?P<above>[^\[\](){}>]*(?:\([^()]*\)[^\[\](){}>]*)*)[\])}]\s*-{0,9}>|(?:(?<=\s)->|[\u2192\u27f6])\[(?P<tex>[^\[\]>]*)\](?:\[[^\[\]]*\])?)"
     rf"|(?P<forth>[{_FORTH}]\ufe0f?|{_BLANK}(?:<[-=]+>|[-=~]+>|=|gives|yields|affords|produces){_END}|(?<![-=])[-=]{{2,9}}>|=>|>{{3,}})"
 )
 
@@ -48,7 +51,7 @@ def split_reaction(text: TracedText) -> Sides | Fault | None:
         if not any(a.start() <= head.start() < a.end() for a in arrows)
     ]
     if not arrows and not heads and _is_no_dative_bond(chars):
-        arrows = [*re.finditer("(?P<back>(?!))|(?P<forth>->)", chars)]
+        arrows = [*re.finditer("(?P<back>(?!))|(?P<labelled>(?!))|(?P<forth>->)", chars)]
     if not arrows:
         return _plain_sides(text, heads) if heads else None
     start, end = arrows[0].span()
@@ -56,6 +59,10 @@ def split_reaction(text: TracedText) -> Sides | Fault | None:
     if len(arrows) + len(heads) > 1:
         return text[start : arrows[-1].end()].fault("these are several steps; enter one step at a time", "reaction")
     before, behind = text[:start].strip(), text[end:].strip()
+    if arrows[0]["labelled"]:
+        group = "above" if arrows[0]["above"] is not None else "tex"
+        over = text[arrows[0].start(group) : arrows[0].end(group)].strip()
+        return Sides({"reactant": before, "product": behind, "agent": over}, arrow)
     if arrows[0]["back"]:
         notes = (f"{arrow.chars} points at the starting materials",)
         return Sides({"reactant": behind, "product": before}, arrow, notes)
@@ -66,6 +73,8 @@ def _plain_sides(text: TracedText, heads: list[int]) -> Sides | Fault:
     first, last = heads[0], heads[-1]
     if len(heads) != 2:
         message = f"reactants>agents>products has two >, this reaction {len(heads)}"
+        if len(heads) % 2 == 0:
+            message = "these are more than one step; enter one step at a time"
         return text[first : last + 1].fault(message, "reaction")
     sides = {"reactant": text[:first], "product": text[last + 1 :], "agent": text[first + 1 : last]}
     return Sides({role: side.strip() for role, side in sides.items()}, text[first : last + 1])
@@ -97,13 +106,24 @@ def read_typed(text: str, task: Task) -> Molecules | Reaction | Fault:
     whole = TASKS.lookup(task).whole
     if len(text) > LONGEST:
         return Fault(f"{len(text)} characters are too many; the limit is {LONGEST}", LONGEST, len(text), "length")
-    traced, notes = _plain(TracedText.of(text))
+    translated = notations.translate(TracedText.of(text))
+    if isinstance(translated, Fault):
+        return translated
+    traced, notes = _plain(translated[0])
+    notes = (*translated[1], *notes)
     replaced = inchi.replace_inchis(traced)
     if isinstance(replaced, Fault):
         return replaced
     has_inchi, traced, notes = replaced[0] is not traced, replaced[0], (*notes, *replaced[1])
     if (joined := join_tokens(traced)) is not None:
         traced, notes = joined, (*notes, TOKENS_JOINED)
+    if sections := notations.split_sections(traced):
+        read = {
+            role: _read(sections[role], role == "product")
+            for role in ("reactant", "product", "agent")
+            if role in sections
+        }
+        return Reaction(read, (*notes, "read by the labels in the text"), traced.span)
     sides = split_reaction(traced)
     if isinstance(sides, Fault):
         return sides
@@ -112,11 +132,46 @@ def read_typed(text: str, task: Task) -> Molecules | Reaction | Fault:
         return Reaction(read, (*notes, *sides.notes), sides.arrow.span)
     if whole:
         return Fault(chem.NO_REACTION, 0, len(text), "reaction")
+    if procedure.is_paragraph(traced.chars):
+        return _read_paragraph(traced, task)
+    traced, steps = _first_step(traced, task)
     flask = read_flask(traced, task == "retro")
+    if steps and isinstance(flask, Molecules):
+        flask = replace(flask, notes=(*_step_notes(steps), *flask.notes), steps=steps, span=traced.span)
     if isinstance(flask, Fault) or traced.chars == text:
         return flask
     kind = "InChI" if has_inchi and flask.kind == "SMILES" else flask.kind
     return replace(flask, kind=kind, notes=(*notes, *flask.notes), span=traced.span)
+
+
+def _first_step(text: TracedText, task: Task) -> tuple[TracedText, tuple[str, ...]]:
+    """Return the first of several steps in a flask, and the texts of the others; bullets of a list are no steps."""
+    if task == "retro" or "\n" in text.chars.strip():
+        return text, ()
+    steps = procedure.split_steps(text)
+    return steps[0], tuple(step.chars for step in steps[1:])
+
+
+def _step_notes(steps: tuple[str, ...]) -> tuple[str, ...]:
+    rest = [step for step in steps if not procedure.is_workup(step)]
+    left = f"left out: the workup ({'; '.join(step for step in steps if step not in rest)})"
+    several = f"several steps: the first is read; next with its product: {'; then '.join(rest)}"
+    return (several,) * bool(rest) + (f"several steps: {left}",) * (len(rest) < len(steps))
+
+
+def _read_paragraph(text: TracedText, task: Task) -> Molecules | Reaction | Fault:
+    """Read the compounds of a paragraph of an experimental section, those with amounts in brackets."""
+    used, workup, product = procedure.compounds(text.chars)
+    names = [product] if task == "retro" else used
+    if not any(names):
+        what = "product" if task == "retro" else "reactants"
+        return text.fault(f"no {what} found in this paragraph: name them with amounts in brackets, or list them")
+    flask = read_flask(TracedText("; ".join(names), (0,) * len("; ".join(names))), task == "retro")
+    if isinstance(flask, Fault):
+        return text.fault(flask.message)
+    notes = [f"read from a paragraph: {', '.join(names)}", *flask.notes]
+    notes += [f"left out as workup: {', '.join(workup)}"] * bool(workup and task != "retro")
+    return replace(flask, notes=tuple(notes), kind="name", span=text.span)
 
 
 def _read(text: TracedText, is_target: bool) -> Molecules | Fault:

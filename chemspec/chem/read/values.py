@@ -31,6 +31,7 @@ class Input:
     # of a reaction the side that is not the query, ordered likewise: its product, or its reactants and agents; empty of
     # anything else, and where the whole reaction is the query
     other: str = ""
+    steps: tuple[str, ...] = ()  # texts of the further steps that stood in the text, of which this is the first
     agents: str = ""  # of a reaction that is the query what stands between its arrows, which is no part of that
 
     @property
@@ -51,6 +52,7 @@ class Molecules:
     kind: str = ""  # of what was typed: "SMILES", "InChI" or "name"
     span: tuple[int, int] | None = None  # where they stand in the text; None: they are all of it
     query: chem.Query | None = None  # if they are that of one SMILES
+    steps: tuple[str, ...] = ()  # the texts of further steps, each with the product of the one before
 
 
 @dataclass(frozen=True)

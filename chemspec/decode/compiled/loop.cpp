@@ -18,7 +18,7 @@ struct PassState {
   int32_t rows;  // nodes of this pass
   const int32_t* columns;  // queries, tokens, depths and parents, `rows` each
   int32_t released, compacted;  // numbers of queries to release, and to compact
-  const int32_t* queries;  // first the queries to release, then those to compact
+  const int32_t* queries;  // first the queries to release, or those without scores, then those to compact
   int32_t passes;  // run by `chemspec_loop_run`
   const double* times;  // of each, in seconds: of drafting, of the model, and from the call to its end
 };
@@ -30,7 +30,7 @@ using KernelPass = int (*)(void* session, int rows, const int32_t* queries, cons
 namespace {
 
 constexpr int MIN_PREFIXES = 24;  // requested prefixes from which on a pass is split among threads
-enum Outcome { FINE = 1, NO_MEMORY = 0, CALL_FAILED = -1, BAD_SCORES = -2 };
+enum Outcome { FINE = 1, NO_MEMORY = 0, CALL_FAILED = -1, BAD_SCORES = -2, BAD_IDS = -3 };
 
 struct Loop {
   const LoopOptions options;
@@ -127,8 +127,13 @@ struct Loop {
       const size_t from = size_t(starts[at]) * count;
       queries[active[at]]->store_scores(ids + from, log_probs + from, count, batch_size);
     });
-    for (const int number : active)
-      if (queries[number]->bad_scores) return BAD_SCORES;
+    release_then_compact.clear();
+    for (const int number : active) {
+      if (queries[number]->bad_ids) return BAD_IDS;
+      if (queries[number]->bad_scores) release_then_compact.push_back(number);
+    }
+    state.released = int(release_then_compact.size()), state.queries = release_then_compact.data();
+    if (state.released) return BAD_SCORES;
     if (planner) {
       int needed = 0, calls = 0, tokens = 0;
       for (const int number : active) {

@@ -39,9 +39,9 @@ from chemspec.draft.base import Drafter
 from chemspec.model.runner import NodeBatch
 from chemspec.model.session import ScoresError, Session
 from chemspec.tokenizer import BOS
-from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, TreeDelta
+from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Pass, PluginError, TreeDelta
 
-FINE, CALL_FAILED, BAD_SCORES = 1, -1, -2
+FINE, CALL_FAILED, BAD_SCORES, BAD_IDS = 1, -1, -2, -3
 MAX_NATIVE_SECONDS = 0.005  # return to Python at least this often, for signals and other threads
 
 
@@ -82,6 +82,8 @@ class CompiledLoop:
         assert code is not None
         self._code, self._session, self._clock = code, session, options.clock
         self._kernel = session.runner.kernel_pass
+        if self._kernel is not None and not (self._kernel.function and self._kernel.top_k > 0):
+            raise PluginError(f"{self._runner_name()} has a kernel pass without a function, or without candidates")
         self._records = options.record
         self._proposals = proposals = drafters.CompiledDrafter(code, drafter, options)
         if proposals.kind == drafters.OTHER:
@@ -90,6 +92,7 @@ class CompiledLoop:
             max_len=options.max_len,
             budget=options.budget,
             record=options.record,
+            vocab_size=min(options.vocab_size, 2**31 - 1),
             threads=options.threads,
             fixed=limits.fixed,
             per_root=limits.per_root,
@@ -135,7 +138,11 @@ class CompiledLoop:
         drafted, count = self._clock(), self._state.rows
         flat = read_array("i", self._state.columns, 4 * count)
         nodes = NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count)))
-        scores = _array_addresses(*self._session.runner.run(nodes))
+        ids, log_probs = self._session.runner.run(nodes)
+        if ids.shape != log_probs.shape or ids.ndim != 2 or len(ids) != count or not ids.shape[1]:
+            shapes = f"{ids.shape} and {log_probs.shape}"
+            raise PluginError(f"{self._runner_name()} returned arrays {shapes} for {count} nodes")
+        scores = _array_addresses(ids, log_probs)
         scored = self._clock()
         if (done := self._code.chemspec_loop_store_scores(self._loop, *scores[:4])) != FINE:
             self._raise_error(done)
@@ -195,13 +202,18 @@ class CompiledLoop:
             _check_memory(self._code.chemspec_loop_start_next_search(self._loop, query, byref(configs[0])))
         return True
 
+    def _runner_name(self) -> str:
+        return f"the runner {type(self._session.runner).__name__!r}"
+
     def _raise_error(self, done: int) -> None:
         error = self._proposals.error
         if done == CALL_FAILED and error is not None:
             self._proposals.error = None
             raise error
         if done == BAD_SCORES:
-            raise ScoresError
+            raise ScoresError(read_array("i", self._state.queries, self._state.released))
+        if done == BAD_IDS:
+            raise PluginError(f"{self._runner_name()} returned a token id outside of the vocabulary")
         _check_memory(done)
 
     # Results -----------------------------------------------------------------------------------------

@@ -51,6 +51,11 @@ class QueryState {
         bad_scores = true;
         return;
       }
+      for (int which = 0; which < count; which++)
+        if (ids[which] < 0 || ids[which] >= options_.vocab_size) {
+          bad_ids = true;
+          return;
+        }
       tree[node].scores = int(ids_.size() / std::max(1, count));
       ids_.insert(ids_.end(), ids, ids + count);
       log_probs_.insert(log_probs_.end(), log_probs, log_probs + count);
@@ -116,7 +121,7 @@ class QueryState {
   std::vector<int> missing, computed;  // of this pass
   std::vector<int32_t> kept_slots;
   bool failed = false;  // the drafter's callback failed
-  bool bad_scores = false;
+  bool bad_scores = false, bad_ids = false;
   int calls = 0;  // of the drafter, in this pass; a tree counts as its nodes
   int needed = 0;  // nodes requested for the first time after this pass
 

@@ -15,6 +15,7 @@ struct PassRecord {  // record of one forward pass for one query; lists are in `
 struct LoopOptions {  // settings of a run
   int32_t max_len, budget, record, threads;
   int32_t fixed, per_root;  // `session.CompactionThreshold`
+  int32_t vocab_size;
   double factor;
 };
 

@@ -53,7 +53,7 @@ class DrafterArgs(ctypes.Structure):
 class LoopOptionsStruct(ctypes.Structure):
     """Limits and options of a run."""
 
-    _fields_ = _fields_of("int max_len budget record threads fixed per_root", "double factor")
+    _fields_ = _fields_of("int max_len budget record threads fixed per_root vocab_size", "double factor")
 
 
 class DraftPlannerArgs(ctypes.Structure):

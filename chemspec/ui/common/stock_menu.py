@@ -1,11 +1,13 @@
 """The stock of building blocks that a visitor chose on any page: built-in lists and an uploaded list."""
 
+from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
 import msgspec
 import numpy as np
 import streamlit as st
 
+from chemspec.chem.building_blocks import MAX_ATOMS
 from chemspec.jobs import uploads
 from chemspec.plan import stock as lists
 from chemspec.plan.stock import PriceList, Stock
@@ -31,23 +33,30 @@ def built_in_stock(names: tuple[str, ...]) -> Stock:
 
 def visitor_lists() -> tuple[tuple[str, ...], OwnList | None]:
     """Return the names of the built-in lists that the visitor chose, and the visitor's own list."""
-    return tuple(st.session_state.get(_LISTS, lists.BUILT_IN)), st.session_state.get(_OWN)
+    names = tuple(st.session_state.get(_LISTS, lists.BUILT_IN))
+    return names if set(names) - {lists.INTERMEDIATES} else (), st.session_state.get(_OWN)
 
 
 def visitor_stock() -> Stock:
     """Return what the visitor can buy; a molecule in several lists counts as one of the visitor's own."""
     names, uploaded = visitor_lists()
     listed = built_in_stock(names)
-    return Stock({**uploaded.stock.lists, **listed.lists}, uploaded.stock.offers) if uploaded else listed
+    return (
+        replace(listed, lists={**uploaded.stock.lists, **listed.lists}, offers=uploaded.stock.offers)
+        if uploaded
+        else listed
+    )
 
 
 def show_stock_menu(look: Literal["secondary", "tertiary"] = "tertiary") -> None:
     """Draw the choice of lists, and the upload of a list with its unread lines, behind a button of this `look`."""
     with st.popover("Stock", type=look):
-        st.multiselect("Lists", lists.BUILT_IN, lists.BUILT_IN, key=_LISTS, persist_state="session")
+        st.multiselect("Lists", lists.CHOICES, lists.BUILT_IN, key=_LISTS, persist_state="session")
         st.caption(
-            "common: what nearly every catalogue sells; paroutes: building blocks of routes in patents (Apache-2.0). "
-            "Most of what can be bought is in none of them."
+            "common: what nearly every catalogue sells; paroutes: what routes in patents started from (Apache-2.0). "
+            f"Of the latter, molecules above {MAX_ATOMS} heavy atoms or with unusual protecting groups are marked as "
+            f"patent intermediates, and count as stock only with {lists.INTERMEDIATES}. Most of what can be bought is "
+            "in none of these lists."
         )
         st.file_uploader(
             "Your own list: CSV, TSV, XLSX, SMI or TXT, also gzipped",

@@ -7,6 +7,7 @@ underline and in number; tokens of the model's own have a dashed ring.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from chemspec.chem.bottles import as_bottled
 from chemspec.metrics import count_savings, speed_numbers
 from chemspec.replay.savings import describe_savings
 from chemspec.replay.trace_view import END, TraceView, view_trace
@@ -33,7 +34,8 @@ def card_of_greedy_answer(first: DecodeResult | None, cards: Sequence[Suggestion
     """Return the card whose answer is the molecule that was decoded greedily; None where no card has it."""
     if first is None or first.status != "ok" or not first.hypotheses or not first.hypotheses[0].valid:
         return None
-    return next((card for card in cards if card.best.canonical == first.hypotheses[0].canonical), None)
+    greedy = first.hypotheses[0].canonical
+    return next((card for card in cards if card.best.canonical in (greedy, as_bottled(greedy))), None)
 
 
 @dataclass(frozen=True)

@@ -1,15 +1,41 @@
-"""Compile the CPU kernel for this machine at first use."""
+"""Load the CPU kernel: a prebuilt one, or one compiled for this machine.
+
+A kernel for the matrix unit of a processor (AMX) is compiled here only, after the first answers, and is used from the
+next start on. Its fp32 log-probs differ from those of the others in the seventh digit.
+"""
 
 import ctypes
+import os
+import platform
 from pathlib import Path
 
-from chemspec.system import compiled
+from chemspec.system import compile_later, compiled, prebuilt
 
 SOURCE = Path(__file__).with_name("kernel.cpp")
 # Multiply-adds are fused only where the source says so, so that results do not depend on the compiler.
-FLAGS = ("-march=native", "-ffp-contract=off", "-fno-math-errno", "-pthread")
+PORTABLE_FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-pthread")
+# Clang for ARM knows -march=native in recent versions only.
+FLAGS = ("-mcpu=native" if platform.machine().lower() in ("arm64", "aarch64") else "-march=native", *PORTABLE_FLAGS)
+SUITABLE, MATRIX_UNIT = 1, 2  # bits of `chemspec_processor`
 
 
 def load_kernel() -> ctypes.CDLL:
-    """Return the compiled kernel; raises NoKernelError if it is not available, see `compiled.load_library`."""
-    return compiled.load_library(SOURCE, *FLAGS)
+    """Return the kernel; raises NoKernelError if it is not available, see `compiled.load_library`."""
+    library = _prebuilt_kernel()
+    if library is None:
+        return compiled.load_library(SOURCE, *FLAGS)
+    if library.chemspec_processor() & MATRIX_UNIT:
+        if compiled.is_cached(SOURCE, *FLAGS):
+            return compiled.load_library(SOURCE, *FLAGS)
+        compile_later.schedule(__name__)
+    return library
+
+
+def _prebuilt_kernel() -> ctypes.CDLL | None:
+    return prebuilt.load(SOURCE, PORTABLE_FLAGS, suits=lambda library: bool(library.chemspec_processor() & SUITABLE))
+
+
+if __name__ == "__main__":  # by `compile_later`
+    if hasattr(os, "nice"):
+        os.nice(10)
+    compiled.load_library(SOURCE, *FLAGS)

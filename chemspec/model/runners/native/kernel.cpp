@@ -33,6 +33,7 @@
 #include <vector>
 
 #include "model.h"
+#include "processor.h"
 
 namespace {
 
@@ -107,6 +108,9 @@ int guarded(const Work& work) {
 // Every function that can run out of memory returns 0 (or null) instead of throwing.
 
 extern "C" {
+
+// Bits of `Processor`: whether this kernel runs on the processor at hand, and whether that has a matrix unit.
+int chemspec_processor() { return processor(); }
 
 void* chemspec_model(const int32_t* sizes, float eps, int threads) {
   Model* opened = nullptr;

@@ -16,6 +16,7 @@ from chemspec.model.runners.native.build import load_kernel
 from chemspec.model.weights import Array, Weights, quantise_rows
 from chemspec.settings import ModelConfig
 from chemspec.system.compiled import NoKernelError as NoKernelError
+from chemspec.types import PluginError
 
 if TYPE_CHECKING:
     from chemspec.model.transformer import Transformer
@@ -208,11 +209,16 @@ class NativeRunner(Runner):
         """Compute new nodes; see `Runner.run`."""
         columns = (nodes.queries, nodes.tokens, nodes.depths, nodes.parents, nodes.blocks or nodes.queries)
         inputs = np.array(columns, dtype=np.int32)  # (5, R)
-        count = inputs.shape[1]
+        count, config = inputs.shape[1], self.backend.config
+        tokens, depths = inputs[1], inputs[2]
+        if count and not (
+            tokens.min() >= 0 and tokens.max() < config.vocab_size and depths.max() < config.max_positions
+        ):
+            raise PluginError(f"a decoder requested token ids beyond {config.vocab_size - 1} or too long a prefix")
         ids = np.empty((count, self.top_k), dtype=np.int32)
         log_probs = np.empty((count, self.top_k), dtype=np.float32)
         if self._keeps_states:
-            self.hidden_states = np.empty((count, self.backend.config.d_model), dtype=np.float32)
+            self.hidden_states = np.empty((count, config.d_model), dtype=np.float32)
         addresses = map(_address, (*inputs[:4], inputs[4] if nodes.blocks else None))
         outputs = map(_address, (ids, log_probs, self.hidden_states))
         _check_allocated(self._library.chemspec_run(self._session, count, *addresses, self.top_k, *outputs))

@@ -1,0 +1,145 @@
+"""Forced decoding: how probable a model finds a given answer, token by token.
+
+All prefixes of the answer are scored in one forward pass, as a draft would be that is the whole answer.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import exp
+
+import chemspec.chem as chem
+from chemspec.chem.atom_maps import guess_maps
+from chemspec.chem.root_align import align_forward, align_retro
+from chemspec.importers.base import TextTokenizer
+from chemspec.model.session import Session
+from chemspec.settings import Task
+from chemspec.tokenizer import BOS, EOS, TokenError
+from chemspec.types import Prefix, Scores
+
+END = "end"  # text of the end-of-sequence token
+
+
+@dataclass(frozen=True)
+class ScoredToken:
+    """A token of a scored answer.
+
+    Attributes:
+        text: the token; "end" for end-of-sequence.
+        log_prob: its log-prob after the tokens before it, in nats.
+        rank: its rank among all tokens, 1 for the model's own choice.
+        best: the model's own choice.
+        best_log_prob: log-prob of that.
+    """
+
+    text: str
+    log_prob: float
+    rank: int
+    best: str
+    best_log_prob: float
+
+
+@dataclass(frozen=True)
+class ScoredAnswer:
+    """An answer as scored by a model: the SMILES, and its tokens with end-of-sequence."""
+
+    smiles: str
+    tokens: tuple[ScoredToken, ...]
+
+    @property
+    def log_prob(self) -> float:
+        """Log-prob of the answer given the query, in nats."""
+        return sum(token.log_prob for token in self.tokens)
+
+    @property
+    def probability(self) -> float:
+        """The model's probability of this SMILES, as `Hypothesis.probability`."""
+        return exp(self.log_prob)
+
+    @property
+    def departure(self) -> int | None:
+        """Index of the first token that is not the model's own choice; None for the greedy answer."""
+        return next((index for index, token in enumerate(self.tokens) if token.rank > 1), None)
+
+
+def encode_variants(
+    tokenizer: TextTokenizer, task: Task, query: str, answer: str, longest: int
+) -> list[tuple[str, tuple[int, ...]]]:
+    """Return the SMILES variants of an answer that a model can write, with token ids; `longest` is their maximum.
+
+    Raises ValueError if there is none, or the answer is no valid SMILES.
+    """
+    variants, problem = [], ""
+    for text in answer_variants(task, query, answer):
+        try:
+            ids = tokenizer.encode_answer(text)
+        except TokenError as error:
+            problem = f"the answer {text} cannot be scored: {error}"
+            continue
+        if len(ids) <= longest:
+            variants.append((text, ids))
+        else:
+            problem = f"the answer has {len(ids)} tokens; there may be {longest}"
+    if not variants:
+        raise ValueError(problem)
+    return variants
+
+
+def answer_variants(task: Task, query: str, answer: str) -> list[str]:
+    """Return SMILES of an answer: as given, canonical, and in the atom order of the query, as models are trained.
+
+    Raises ValueError if the answer is no valid SMILES.
+    """
+    molecules = chem.canonical(answer)
+    if not molecules:
+        raise ValueError(f"{answer!r} is no valid SMILES, so it has no probability")
+    aligned = _ALIGN[task](query, molecules) if task in _ALIGN else None
+    variants = dict.fromkeys((answer, molecules))
+    if aligned and chem.canonical(aligned) == molecules:
+        variants[aligned] = None
+    return list(variants)
+
+
+def _align_reactants(product: str, reactants: str) -> str | None:
+    maps = guess_maps(reactants, product)
+    pair = align_retro(maps[0]) if maps else None
+    return pair[1] if pair else None
+
+
+def _align_product(precursors: str, product: str) -> str | None:
+    maps = guess_maps(precursors, product)
+    pair = align_forward(*maps) if maps else None
+    return pair[1] if pair else None
+
+
+_ALIGN: dict[Task, Callable[[str, str], str | None]] = {"retro": _align_reactants, "forward": _align_product}
+
+
+def score_prefixes(session: Session, paths: Sequence[Prefix]) -> list[list[Scores]]:
+    """Return the scores of every proper prefix of some paths of a session's only query, in one forward pass."""
+    prefixes = [[path[: end + 1] for end in range(len(path) - 1)] for path in paths]
+    scores = session.score([[prefix for each in prefixes for prefix in each]])[0]
+    return [[scores[prefix] for prefix in each] for each in prefixes]
+
+
+def score_answers(
+    session: Session, answers: Sequence[tuple[str, Sequence[int]]], vocabulary: Sequence[str]
+) -> list[ScoredAnswer]:
+    """Score answers, SMILES with token ids, for a session's only query, whose `top_k` is the size of the vocabulary."""
+    paths = [(BOS, *ids, EOS) for _, ids in answers]
+    result = []
+    for (smiles, _), path, scores in zip(answers, paths, score_prefixes(session, paths), strict=True):
+        tokens = (_score_token(each, token, vocabulary) for each, token in zip(scores, path[1:], strict=True))
+        result.append(ScoredAnswer(smiles, tuple(tokens)))
+    return result
+
+
+def _score_token(scores: Scores, token: int, vocabulary: Sequence[str]) -> ScoredToken:
+    ids = [int(index) for index in scores.ids]
+    index = ids.index(token)
+    best, log_probs = token_text(ids[0], vocabulary), scores.log_probs
+    return ScoredToken(token_text(token, vocabulary), float(log_probs[index]), index + 1, best, float(log_probs[0]))
+
+
+def token_text(token: int, vocabulary: Sequence[str]) -> str:
+    """Return the text of a token id."""
+    return END if token == EOS else vocabulary[token]
