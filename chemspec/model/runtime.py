@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from chemspec.model.checkpoint import Checkpoint
-from chemspec.model.cost import BATCHES, CostCurve, cached_curve, measure_cost_curve
+from chemspec.model.cost import BATCHES, LARGE, CostCurve, cached_curve, measure_cost_curve
 from chemspec.model.probe import UnsupportedError, probe
 from chemspec.model.runner import Backend
 from chemspec.settings import MOST_THREADS, ModelConfig, ModelDims, check_range
@@ -156,7 +156,8 @@ class RuntimeConfig:
         """Return the cost curve of a model on this machine, cached on disk."""
         with self.torch_scope():
             batches = BATCHES if gpu.device_name(self.device) else ()
-            measured = partial(measure_cost_curve, backend, config, time.perf_counter, batches=batches)
+            quick = self.device == "cpu" and (self.runtime == "torch" or getattr(config, "d_model", 0) >= LARGE)
+            measured = partial(measure_cost_curve, backend, config, time.perf_counter, batches=batches, quick=quick)
             return cached_curve(self.cache_name(digest), measured)
 
     def cache_name(self, digest: str) -> str:
