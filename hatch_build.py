@@ -54,6 +54,12 @@ class FrontendHook(Hook):
         self.app.display_info(f"chemspec: {trouble or 'the kernels are up to date'}")
         if version != "editable" and kernels.FOLDER.is_dir():
             build_data["force_include"][str(kernels.FOLDER)] = "chemspec/assets/kernels"
+        if version != "editable":
+            models = root / "assets" / "models"
+            for path in filter(Path.is_file, models.rglob("*")):
+                if not is_further(path.relative_to(models)):
+                    target = path.relative_to(root).as_posix()
+                    build_data["force_include"][str(path)] = f"chemspec/{target}"
         vendor = root / "assets" / "vendor"
         before = _read(vendor / STAMP)
         why = build(root)
@@ -62,6 +68,11 @@ class FrontendHook(Hook):
             for part in vendor.iterdir():
                 if part.name != TESTS_ONLY:
                     build_data["force_include"][str(part)] = f"chemspec/assets/vendor/{part.name}"
+
+
+def is_further(path: Path) -> bool:
+    """Return whether a file of assets/models is part of the distribution chemspec-smiles-more (more/), not of this."""
+    return path.parts[0] == "retro-50k" or "drafters" in path.parts
 
 
 def _kernels(root: Path) -> Any:

@@ -1,6 +1,7 @@
 """Paths of the shipped files: models, examples, the app's pages and JavaScript."""
 
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 
 PACKAGE = Path(__file__).parent
@@ -10,6 +11,16 @@ def assets_folder() -> Path:
     """Return the assets folder: inside an installed package, or next to the package in a clone."""
     inside = PACKAGE / "assets"
     return inside if inside.is_dir() else PACKAGE.parent / "assets"
+
+
+@cache
+def further_models() -> Path | None:
+    """Return the folder of models and drafters of the distribution chemspec-smiles-more, if that is installed.
+
+    It is laid out as `assets/models`; in a clone its content is there.
+    """
+    spec = find_spec("chemspec_more")
+    return Path(spec.submodule_search_locations[0]) if spec and spec.submodule_search_locations else None
 
 
 def app_script() -> Path:

@@ -39,6 +39,8 @@ def show_usable_model(card: cards.ModelCard) -> None:
     st.markdown(cards.facts_table(card, engine))
     if card.accuracy:
         st.caption("Accuracy on test reactions from the model's evaluation.json, with 95 % intervals.")
+    if card.task == "forward":
+        st.caption(cards.describe_trap_score())
     parts = [*card.sections, ("Speed here", "")]
     if card.classes:
         note = "Test reactions by the class that the recorded reaction has; classes with fewer than ten are left out."

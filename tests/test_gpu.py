@@ -98,7 +98,7 @@ def test_graphs_give_the_answers_of_eager_torch(settings: DecodeSettings) -> Non
     expected = decoded(eager(), sources, settings, NoDrafts())
     backend = graphs()
     for drafter in (NoDrafts(), Copy(length=8, count=2)):
-        for _ in range(2 if GPU else 1):  # recorded the second time
+        for _ in range(2 if GPU else 1):  # replayed the second time
             alike(decoded(backend, sources, settings, drafter), expected)
 
 

@@ -4,7 +4,9 @@ An SVG needs no script and no other file. Lengths are in pixels.
 """
 
 import re
+import unicodedata
 from dataclasses import dataclass
+from functools import lru_cache
 from html import escape
 from io import BytesIO
 from math import ceil
@@ -172,10 +174,30 @@ def _draw_item(frame: Image.Image, item: Item, scale: float = 1.0) -> None:
         draw.rounded_rectangle(box, 3 * scale, item.fill or None, item.stroke or None, round(2 * scale))
 
 
+# Characters that Pillow's own font lacks, in those that it has; of others the letter without accents.
+_PLAIN = {
+    "–": "-", "—": "-", "−": "-", "‑": "-", "⚠": "!", "●": "", "○": "", "◐": "", "→": "to", "′": "'", "″": '"', "✓": "",
+    "×": "x", "µ": "u", "α": "alpha", "β": "beta", "γ": "gamma", "δ": "delta", "ε": "epsilon", "ω": "omega", "€": "EUR",
+    "£": "GBP", "¥": "JPY", "ß": "ss", "²": "2", "³": "3",
+}  # fmt: skip
+
+
+@lru_cache(maxsize=1000)
+def _drawable(character: str) -> str:
+    """Return a character in the letters of Pillow's own font."""
+    font = ImageFont.load_default(24)
+    missing = bytes(font.getmask("\uffff"))
+    if bytes(font.getmask(character)) != missing:
+        return character
+    plain = unicodedata.normalize("NFKD", character).encode("ascii", "ignore").decode()
+    return _PLAIN.get(character, plain or "?")
+
+
 def _draw_text(draw: ImageDraw.ImageDraw, item: Item, scale: float) -> None:
     """Draw a text, its subscripts smaller and lower: Pillow's own font has none."""
     font, small = ImageFont.load_default(scale * item.size), ImageFont.load_default(0.7 * scale * item.size)
-    runs = re.findall(r"[₀-₉]+|[^₀-₉]+", item.text)
+    written = "".join(letter if letter in "₀₁₂₃₄₅₆₇₈₉" else _drawable(letter) for letter in item.text)
+    runs = re.findall(r"[₀-₉]+|[^₀-₉]+", written)
     pieces = [(run.translate(SUBSCRIPTS), small if "₀" <= run[0] <= "₉" else font) for run in runs]
     widths = [face.getlength(text) for text, face in pieces]
     left = scale * item.side - sum(widths) * {"start": 0.0, "middle": 0.5, "end": 1.0}[item.anchor]

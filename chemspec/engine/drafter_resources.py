@@ -26,6 +26,7 @@ from chemspec.system.extras import require_packages
 from chemspec.system.untrusted import read_untrusted_json
 from chemspec.tokenizer import Tokenizer
 
+MORE = "chemspec-smiles-more"  # the distribution with drafters of the shipped models
 SMALL_MODELS = ("ar", "medium")  # ordinary models that draft for a larger one with the same vocabulary
 FILES = ("config.json", "model.safetensors", "vocab.json", "card.md")
 
@@ -80,7 +81,8 @@ class DrafterResources:
                 # For a Hugging Face model `_load_network` raises a more specific error.
                 if not folder.is_dir() and (isinstance(self.tokenizer, Tokenizer) or not is_network):
                     raise ValueError(
-                        f"there is no drafter {kind!r} for model {self.name!r} ({folder} is missing); train one with "
+                        f"there is no drafter {kind!r} for model {self.name!r} ({folder} is missing); those of shipped "
+                        f"models come with `pip install {MORE}` (of a clone: `pip install ./more`). Or train one with "
                         f"{TRAINING} and install it with `chemspec train install-drafter RUN --kind {kind} "
                         f"--model {self.folder}`, or choose another drafter"
                     )
@@ -153,7 +155,7 @@ def install_drafter(folder: Path, kind: str, target: Path) -> Path:
             raise ValueError(f"{folder} has another vocabulary than model {loaded.name}")
     else:
         load_drafter(folder, tokenizer=loaded.tokenizer, target=loaded.digest)
-    final = drafter_folder(target, kind)
+    final = target / "drafters" / kind
     partial = final.with_name(f"{kind}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)

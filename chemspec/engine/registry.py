@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from chemspec.asset_files import assets_folder
+from chemspec.asset_files import assets_folder, further_models
 from chemspec.draft.calibration import source_of_edits
 from chemspec.draft.registry import DRAFTERS
 from chemspec.importers import model_formats as importers
@@ -22,9 +22,11 @@ def model_folder(name: str | Path) -> Path:
     path = Path(name)
     if path.is_dir():
         return path
-    shipped = models_dir() / str(name)
-    if shipped.is_dir():
-        return shipped
+    for home in model_homes():
+        if (shipped := home / str(name)).is_dir() and (shipped / "config.json").is_file():
+            return shipped
+    if (models_dir() / str(name)).is_dir():  # incomplete: loading it says what is missing
+        return models_dir() / str(name)
     if path.is_file():
         return path
     if (importable := importers.find(str(name))) is not None:
@@ -42,10 +44,16 @@ def models_dir() -> Path:
     return assets_folder() / "models"
 
 
+def model_homes() -> list[Path]:
+    """Return the folders in which installed models lie: `models_dir`, and what the package of further models brings."""
+    further = None if os.environ.get("CHEMSPEC_MODELS") else further_models()
+    return [home for home in (models_dir(), further) if home and home.is_dir()]
+
+
 def installed_models() -> list[Path]:
     """Return the folders of the installed models."""
-    home = models_dir()
-    return sorted(folder for folder in home.iterdir() if (folder / "config.json").is_file()) if home.is_dir() else []
+    folders = (folder for home in model_homes() for folder in home.iterdir())
+    return sorted((folder for folder in folders if (folder / "config.json").is_file()), key=lambda folder: folder.name)
 
 
 def task_of_model(name: str | Path) -> Task | None:

@@ -24,6 +24,7 @@ from chemspec.tasks import about_reactions
 from chemspec.types import Tell, ignore
 
 TABLES = (".csv", ".tsv", ".tab")
+MAX_TITLE = 200  # characters
 TITLED = (".smi", ".smiles")  # a SMILES and its title per line
 TEXTS = (*TITLED, ".txt")
 ENDINGS = (*TABLES, *TEXTS, ".parquet", ".gz", ".xlsx", *structures.ENDINGS)  # all supported endings
@@ -183,6 +184,8 @@ def _smiles_first(line: str) -> str:
 def _without_reactant(line: str) -> str:
     """Return a line without its title if that would be read as a further reactant, such as the name of the product."""
     smiles, *title = line.split(maxsplit=1)
+    if title and len(title[0]) > MAX_TITLE:  # reading it word by word would take long
+        return smiles if chem.is_valid(smiles) else line
     if not title or title[0][0] in "|,;+&" or is_title(TracedText.of(title[0])):  # sooner than the line is read
         return line
     if not chem.is_valid(smiles) or any(map(chem.is_valid, title[0].split())):

@@ -1,8 +1,8 @@
 """Read uploaded files as rows of text, within limits of memory and time; no file of the shown name is opened.
 
-A few bytes of Parquet or a workbook can decompress to gigabytes inside the library that reads them, and a damaged file
-or a structure that crashes RDKit can end the whole process. So these are read by a process of their own, of this module
-as a program; only that one ends.
+A few bytes of Parquet or a workbook can decompress to gigabytes inside the library that reads them, a damaged file or a
+structure that crashes RDKit can end the whole process, and lines of a list may take long to be told from titles. So
+files are read by separate processes, of this module as a program, of which few run at once; only such a one ends.
 """
 
 import io
@@ -14,19 +14,22 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import import_module
-from itertools import islice
+from itertools import chain, islice
 from pathlib import PurePath
+from threading import BoundedSemaphore
 
 import msgspec
 
 from chemspec import chem
 from chemspec.chem.names import reagents
+from chemspec.chem.parsing import TRIALS, TooManyTrialsError, Trials
 from chemspec.io import FileError, readers, spreadsheets, structures
 from chemspec.io import columns as column_names
 from chemspec.io.readers import TABLES, TEXTS, TITLED, decode_text, decompress, read_table
 from chemspec.plan import stock
 from chemspec.settings import Task
 from chemspec.system.forked import limit_process
+from chemspec.system.threads import usable_cores
 
 MEMORY = 512_000_000  # bytes on top of what Python and the libraries take
 MAX_MB = 10  # of a file
@@ -35,13 +38,19 @@ MAX_TEXT = 20_000_000  # bytes of a file once it is unpacked
 MAX_ROWS = 10_000
 MAX_COLUMNS = 50
 STRUCTURES = ".sdf"  # stands for all files of structures
+TEXT = "text"  # stands for tables and lists, which may turn out to be files of structures
 STOCK = "stock"  # stands for lists of building blocks with or without prices
+READING = BoundedSemaphore(max(2, usable_cores() // 2))  # processes at once
+BUSY_SECONDS = 60.0  # for which a file waits for its turn
+SAMPLED_CHARS = 20_000  # of the rows whose molecules are counted
+SAMPLED_TRIALS = 16  # structures among them that are parsed by another process, see `chem.parsing`
 # Kinds of files that are read by a process of their own: a library to import before the limits hold, and seconds of
 # computing.
 KINDS = {
     ".parquet": ("pyarrow.parquet", 20),
     spreadsheets.ENDING: ("openpyxl", 20),
     STRUCTURES: ("chemspec.io.structures", 120),
+    TEXT: ("chemspec.io.structures", 120),
     STOCK: ("chemspec.plan.stock", 300),
 }
 COMPRESSED = (".parquet", spreadsheets.ENDING)
@@ -82,19 +91,9 @@ def read_upload(raw: bytes, name: str) -> Sheet:
     if ending not in (*TABLES, *TEXTS, *structures.ENDINGS):
         supported = ", ".join((*TABLES, *TEXTS, *structures.ENDINGS, *COMPRESSED))
         raise FileError(f"files that end in {ending or 'nothing'} cannot be read here; take {supported}")
-    text = decode_text(raw)
-    if "\0" in text:
-        raise FileError("the file holds no text; a spreadsheet must be saved as CSV first")
-    head, texts = readers.look_ahead(io.StringIO(text, newline=""))
-    if ending in structures.ENDINGS or (ending in TEXTS and readers.is_structure_file(head)):
-        if (count := text.count("$$$$") + text.count("$RFMT") + text.count("$MFMT")) > 2 * MAX_ROWS:
-            raise FileError(f"the file has about {count:,} records; {MAX_ROWS:,} are the limit, so split it")
-        lines = _read_limited(text.encode("utf-8", errors="replace"), STRUCTURES).splitlines()
-        return _make_sheet(map(json.loads, lines), header=True)
-    if ending in TABLES:
-        return _make_sheet(read_table(text, ending, "the file"))
-    queries = readers.read_list(texts, titled=ending in TITLED)
-    return _make_sheet(iter([[""], *([query] for query in queries)]), header=True)
+    kind = STRUCTURES if ending in structures.ENDINGS else TEXT
+    lines = _read_limited(raw, kind, _shown(name)).splitlines()
+    return _make_sheet(map(json.loads, lines), header=ending not in TABLES)
 
 
 def guess_query_column(columns: Sequence[str], rows: Sequence[Sequence[str]], task: Task | None = None) -> int:
@@ -102,24 +101,54 @@ def guess_query_column(columns: Sequence[str], rows: Sequence[Sequence[str]], ta
     if len(named := column_names.find_query_columns(columns, task)) == 1:
         return named[0]
 
+    sampled = list(_sampled(rows))
+    trials = TRIALS.set(Trials(SAMPLED_TRIALS))
+
     def molecules(index: int) -> int:
         # A number such as 1 is no SMILES, but a name such as I or CO may be one: longer ones count more.
-        words = [(row[index], row[index].split()) for row in rows]
-        smiles = sum(len(word[0]) for _, word in words if word and chem.is_valid(word[0]))
+        words = [(row[index], row[index].split()) for row in sampled]
+        smiles = sum(len(word[0]) for _, word in words if word and _is_molecule(word[0]))
         return smiles or sum(bool(reagents.find_by_name(text)) for text, _ in words)
 
-    return max(range(len(columns)), key=molecules)
+    try:
+        return max(range(len(columns)), key=molecules)
+    finally:
+        TRIALS.reset(trials)
+
+
+def _sampled(rows: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
+    """Yield rows from the first on, until they have many characters."""
+    chars = 0
+    for row in rows:
+        yield row
+        chars += sum(map(len, row))
+        if chars > SAMPLED_CHARS:
+            return
+
+
+def _is_molecule(text: str) -> bool:
+    try:
+        return chem.is_valid(text)
+    except TooManyTrialsError:  # of many rings, and so hardly anything else
+        return True
 
 
 def read_stock(raw: bytes, name: str) -> bytes:
     """Return what `_encode_stock` makes of a file in a process of its own; raises FileError."""
     if len(raw) > MAX_STOCK_MB * 1_000_000:
         raise FileError(f"the file has {len(raw) / 1e6:.0f} MB; {MAX_STOCK_MB} are the limit")
-    return _read_limited(raw, STOCK, "".join(filter(str.isprintable, name)))
+    return _read_limited(raw, STOCK, _shown(name))
+
+
+def _shown(name: str) -> str:
+    """Return a file's name as an argument of a process: at its end is what says how to read it."""
+    return "".join(filter(str.isprintable, name))[-100:]
 
 
 def _read_limited(raw: bytes, kind: str, name: str = "") -> bytes:
-    """Return the output of `main` for a file, in a process of its own."""
+    """Return the output of `main` for a file, in a separate process; messages begin with `name` or "the file"."""
+    if not READING.acquire(timeout=BUSY_SECONDS):
+        raise FileError("the server is reading other files; try again in a minute")
     try:
         process = subprocess.run(
             [sys.executable, "-m", "chemspec.jobs.uploads", kind, name],
@@ -129,6 +158,8 @@ def _read_limited(raw: bytes, kind: str, name: str = "") -> bytes:
         )
     except subprocess.TimeoutExpired:
         raise FileError("the file takes too long to read; split it, or save it as CSV") from None
+    finally:
+        READING.release()
     if process.returncode == 3:
         message = process.stderr.decode(errors="replace")
         raise FileError(message if name else f"the file cannot be used: {message}")
@@ -174,8 +205,8 @@ def main(kind: str, name: str) -> str:
         if kind == STOCK:
             sys.stdout.buffer.write(_encode_stock(raw, name))
             return ""
-        left = MAX_TEXT
-        for row in islice(READERS[kind](raw), MAX_ROWS + 2):  # one more than a file may have
+        left = 2 * MAX_TEXT if kind == TEXT else MAX_TEXT  # a text is as long in JSON, but for quotes
+        for row in islice(READERS[kind](raw, name), MAX_ROWS + 2):  # one more than a file may have
             line = json.dumps(row, ensure_ascii=False) + "\n"
             left -= sys.stdout.buffer.write(line.encode("utf-8", errors="backslashreplace"))
             if left < 0:
@@ -187,7 +218,7 @@ def main(kind: str, name: str) -> str:
     return ""
 
 
-def _parquet_rows(raw: bytes) -> Iterator[list[str]]:
+def _parquet_rows(raw: bytes, _: str) -> Iterator[list[str]]:
     import pyarrow
     from pyarrow import parquet
 
@@ -204,11 +235,27 @@ def _parquet_rows(raw: bytes) -> Iterator[list[str]]:
         raise ValueError(f"it is no parquet file that can be read ({' '.join(str(error).split())[:200]})") from error
 
 
+def _text_rows(raw: bytes, name: str) -> Iterator[list[str]]:
+    path = PurePath(name.lower().removesuffix(".gz"))
+    ending, text = path.suffix, decode_text(raw)
+    if "\0" in text:
+        raise FileError("the file holds no text; a spreadsheet must be saved as CSV first")
+    head, lines = readers.look_ahead(io.StringIO(text, newline=""))
+    if ending in structures.ENDINGS or (ending in TEXTS and readers.is_structure_file(head)):
+        if (count := text.count("$$$$") + text.count("$RFMT") + text.count("$MFMT")) > 2 * MAX_ROWS:
+            raise FileError(f"the file has about {count:,} records; {MAX_ROWS:,} are the limit, so split it")
+        return structures.read_structure_rows(text, "the file")
+    if ending in TABLES:
+        return read_table(text, ending, "the file")
+    return chain([[""]], ([query] for query in readers.read_list(lines, titled=ending in TITLED)))
+
+
 # By kind what yields the rows of a file, the header first; ValueError for one that cannot be read.
-READERS: dict[str, Callable[[bytes], Iterator[list[str]]]] = {
+READERS: dict[str, Callable[[bytes, str], Iterator[list[str]]]] = {
     ".parquet": _parquet_rows,
-    spreadsheets.ENDING: lambda raw: spreadsheets.read_workbook_rows(raw, "it"),
-    STRUCTURES: lambda raw: structures.read_structure_rows(raw.decode("utf-8"), "the file"),
+    spreadsheets.ENDING: lambda raw, _: spreadsheets.read_workbook_rows(raw, "it"),
+    STRUCTURES: _text_rows,
+    TEXT: _text_rows,
 }
 
 

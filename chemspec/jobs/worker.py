@@ -23,6 +23,7 @@ from chemspec.precedents import installed_if_usable
 from chemspec.review import StepChecker, load_engines, review_document, review_results
 from chemspec.review.reaction_check import judge_predictions
 from chemspec.review.review import COMPANIONS, MAX_CHECKED, load_fastest
+from chemspec.system.error_places import describe_error
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
 
@@ -60,10 +61,10 @@ def review_rows(job: Job, checker: StepChecker, stock: Stock, results: Sequence[
         documents = _review_rows(job, checker, stock, results)
     except OSError:
         raise
-    except Exception:  # it must not cost the other rows, nor its own predictions
+    except Exception as error:  # it must not cost the other rows, nor its own predictions
         if len(results) > 1:
             return [row for result in results for row in review_rows(job, checker, stock, [result])]
-        logging.getLogger(__name__).exception("the review failed on %r", results[0].query)
+        logging.getLogger(__name__).error("the review of a row failed: %s", describe_error(error))
         documents = [{}]
     return [(document, []) for document in documents]
 
@@ -105,7 +106,7 @@ def main(name: str) -> None:
         text = str(error).replace(str(jobs.answers_file(job)), "the file of answers")
         jobs.end_job(name, "failed", text.replace(str(JOBS.folder(name)), "the job's folder"))
     except Exception as error:
-        logging.getLogger(__name__).exception("the job failed")
+        logging.getLogger(__name__).error("the job failed: %s", describe_error(error))
         jobs.end_job(name, "failed", f"something unexpected happened ({error!r:.200}); resume to try again")
     else:
         jobs.end_job(name, "done")

@@ -16,6 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
+import chemspec.asset_files as asset_files
 import chemspec.tasks as tasks
 from chemspec.model import manifest, weights
 from chemspec.model.probe import probe
@@ -71,8 +72,11 @@ class DrafterCheckpoint:
 
 
 def drafter_folder(target: Path, kind: str) -> Path:
-    """Return the folder of a target's drafter of this kind."""
-    return target / "drafters" / kind
+    """Return the folder of a target's drafter: its own or, of a shipped model, that of the package of further ones."""
+    folder, further = target / "drafters" / kind, asset_files.further_models()
+    if further and not folder.is_dir() and target.parent == asset_files.assets_folder() / "models":
+        return further / target.name / "drafters" / kind
+    return folder
 
 
 def save(folder: Path, model: Transformer, tokenizer: Tokenizer, *, task: Task, half: bool = True) -> None:

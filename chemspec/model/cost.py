@@ -73,7 +73,7 @@ def measure_cost_curve(
             seconds.append(clock() - began)
         return min(seconds)
 
-    for shape in shapes if batches else shapes[-1:]:  # CUDA graphs are recorded when a size comes again
+    for shape in shapes if batches else shapes[-1:]:  # CUDA graphs are recorded when a size first comes
         for _ in range(2 if batches else 1):
             time_once(*shape)
     sizes = [queries * size for queries, size in shapes]

@@ -134,6 +134,7 @@ class RuntimeConfig:
         try:
             graphs = GraphBackend(model)
             probe(graphs, loaded.config, where=where, reference=plain, dtype=self.dtype)
+            graphs.record_common()
         except NoKernelError:
             raise
         except Exception as error:  # drivers raise errors of many types

@@ -21,6 +21,7 @@ from chemspec.plan.routes import Evidence, Node, Route
 
 MARGIN, ROW, STUB, ARROW = 6, 14, 10, 136  # around all; between rows; from a molecule to the arrow; of the arrow
 MAX_WIDTH, MAX_HEIGHT = 158, 140  # of a molecule: three steps are as wide as the page
+MIN_SCALE = 0.75  # of a larger molecule, which makes the picture larger: atoms stay readable
 SIZE, LINE, MAX_LINES = 12, 15, 3  # of a text
 WRAP_ARROW, WRAP_CAPTION = 16, 23  # characters of a line
 
@@ -72,8 +73,9 @@ def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> 
     root = _block(route.root, route, evidence, colours, dark=dark)
     widths: dict[int, float] = defaultdict(float)  # of columns of molecules, which have even numbers
     _measure_columns(root, 0, widths)
+    long = max(ARROW, 15 + 7.2 * _longest_line(root))
     lefts = {
-        column: MARGIN + sum(width + STUB + ARROW for other, width in widths.items() if other > column)
+        column: MARGIN + sum(width + STUB + long for other, width in widths.items() if other > column)
         for column in widths
     }
     heading = LINE + ROW if title else 0
@@ -93,10 +95,10 @@ def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> 
         bottoms[column] = middle + height / 2 + LINE * len(block.caption)
         if not block.children:
             return
-        end, bar, last = centre - width / 2 - 6, lefts[column] - ARROW, middle
+        end, bar, last = centre - width / 2 - 6, lefts[column] - long, middle
         items.extend(canvas.arrow(bar, end, middle, colours.text))
-        write(block.over, bar + 3, middle - 4 - LINE * len(block.over), ARROW - 15)
-        write(block.under, bar + 3, middle + 4, ARROW - 15)
+        write(block.over, bar + 3, middle - 4 - LINE * len(block.over), long - 15)
+        write(block.under, bar + 3, middle + 4, long - 15)
         for child in block.children:
             if child is not block.children[0]:  # as high as those above it let it
                 tops = enumerate(child.tops, column + 2)
@@ -131,6 +133,8 @@ def _block(node: Node, route: Route, evidence: Evidence, colours: _Colours, *, d
         doubtful = node.step.round_trip == 0
         fill = colours.unlisted if doubtful else colours.text
         under += tuple((line, fill, doubtful) for line in values.step_percent(node.step).split(", "))
+        for problem in values.node_problems(node, evidence, route.avoid)[:1]:
+            under += _lines(f"⚠ {problem}", colours.unlisted, WRAP_ARROW, bold=True)
     else:
         caption += _lines(
             values.stock_text(node), colours.listed if node.stock and not node.intermediate else colours.unlisted
@@ -142,7 +146,7 @@ def _drawing(smiles: str, *, dark: bool) -> tuple[Depiction, tuple[float, float]
     """Return a molecule in the scale of all schemes, or smaller where it would be too large."""
     molecule = Depiction(smiles, dark=dark)
     width, height = svg_size(molecule.svg)
-    if (scale := min(MAX_WIDTH / max(width, 1), MAX_HEIGHT / max(height, 1))) < 1:
+    if (scale := max(MIN_SCALE, min(MAX_WIDTH / max(width, 1), MAX_HEIGHT / max(height, 1)))) < 1:
         width, height = round(scale * width), round(scale * height)
         molecule = Depiction(smiles, width, height, dark=dark)
     return molecule, (width, height)
@@ -155,5 +159,12 @@ def _measure_columns(block: _Block, column: int, widths: dict[int, float]) -> No
         _measure_columns(child, column + 2, widths)
 
 
+def _longest_line(block: _Block) -> int:
+    """Return the number of characters of the longest line at an arrow."""
+    lines = (len(text) for text, *_ in (*block.over, *block.under))
+    return max((*lines, *map(_longest_line, block.children)), default=0)
+
+
 def _lines(text: str, fill: str, width: int = WRAP_CAPTION, *, bold: bool = False) -> tuple[Text, ...]:
-    return tuple((line, fill, bold) for line in textwrap.wrap(text, width, max_lines=MAX_LINES, placeholder=" …"))
+    lines = textwrap.wrap(text, width, max_lines=MAX_LINES, placeholder=" …", break_long_words=False)
+    return tuple((line, fill, bold) for line in lines)

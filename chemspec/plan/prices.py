@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from math import isfinite
 
 CURRENCIES = {
     "€": "EUR",
@@ -20,16 +21,16 @@ MONEY = re.compile(
 )
 _MARKS = "'\u2018\u2019\u02bc\u00b4`"  # between thousands in Switzerland
 _BLANKS = " \u00a0\u2009\u202f"
-_NUMBER = rf"\d(?:[\d.,{_MARKS}{_BLANKS}]*\d)?(?:[eE][+-]?\d{{1,2}})?(?:[.,]?(?:[–—-]{{1,2}})(?!\s*\d))?"
+_NUMBER = rf"[0-9](?:[0-9.,{_MARKS}{_BLANKS}]*[0-9])?(?:[eE][+-]?[0-9]{{1,4}})?(?:[.,]?(?:[–—-]{{1,2}})(?!\s*\d))?"
 _SCALE = {"k": 1e3, "K": 1e3, "T": 1e3, "M": 1e6, "Mio": 1e6, "mio": 1e6}
-_PRICE = re.compile(rf"(?P<number>{_NUMBER})\s*(?P<scale>k|K|T|M|[Mm]io\.?)?(?![A-Za-z\d])")
+_PRICE = re.compile(rf"(?P<number>{_NUMBER})\s*(?P<scale>k|K|T|M|[Mm]io\.?)?(?:(?![A-Za-z\d])|(?=e\b))")
 _RANGE = re.compile(rf"(?P<low>{_NUMBER})\s*(?:-|–|—|\.\.\.?|to|bis|à|~)\s*(?=\d)")
 _LIMIT = re.compile(r"[<>≤≥]|\b(?:up to|from|ab|from:|as of|starting|min|max|under|over|less|more)\b", re.IGNORECASE)
 _AMOUNT = r"[\d.,]*\s*(?:[munkµμ]?[gGlLM]|[Kk]g|[mM][lL]|mol|mmol|µmol|pcs?|each|ea|vial|unit|pack)"
 _PER = re.compile(rf"(?:/|\bper\b|\bfor\b|\bje\b|\bpro\b|_per_|\bpar\b|\bpor\b)\s*({_AMOUNT})\b", re.IGNORECASE)
 _HEADING_AMOUNT = re.compile(r"(?<![A-Za-z\d])(\d[\d.,]*\s?(?:[munkµ]?g|[munkµ]?[lL]|m?mol))(?![A-Za-z])")
 _WORDS = re.compile(
-    r"\b(?:price|prix|preis|list|net|netto|each|ea|excl|incl|plus|vat|mwst|approx|ca|about)\b\.?|[≈~()\[\]:;*]",
+    r"\b(?:price|prix|preis|list|net|netto|each|ea|excl|incl|plus|vat|mwst|approx|ca|about)\b\.?|^\s*e\s*$|[≈~()\[\]:;*]",
     re.IGNORECASE,
 )
 _PACK = re.compile(_AMOUNT, re.IGNORECASE)
@@ -50,28 +51,27 @@ def read_price(text: str, heading: str = "", currency: str = "", amount: str = "
     shown = text[:MAX_SHOWN]
     if not text:
         return Price(None)
-    if text.startswith("-") or not re.search(r"\d", text):
+    if (
+        text.startswith(("-", "\u2212", "\u2013"))
+        or not re.search("[0-9]", text)
+        or re.search(r"[^\W0-9A-Za-z_]", "".join(filter(str.isdigit, text)))
+    ):
         return Price(None, fault=f"no price in {shown!r}")
     if _LIMIT.search(text):
-        return Price(None, fault=f"{shown!r} is a limit and no price")
+        return Price(None, fault=f"no price in {shown!r}, which is a limit")
     spaced = text.replace("_", " ")
     money = next((match[0] for source in (text, currency, heading) if (match := MONEY.search(source))), "")
     per = next((match[1] for source in (spaced, heading.replace("_", " ")) if (match := _PER.search(source))), "")
     bare = MONEY.sub(" ", _PER.sub(" ", spaced)).strip()
-    note, start = "", 0
-    if match := _RANGE.search(bare):
-        note, start = f"{shown!r} is a range; its upper end is used", match.end()
-    found = _PRICE.search(bare, start)
-    rest = _WORDS.sub(
-        " ",
-        bare[: start and match.start() if match else found.start() if found else 0]
-        + (bare[found.end() :] if found else ""),
-    )
+    if _RANGE.search(bare):
+        return Price(None, fault=f"no price in {shown!r}, which is a range")
+    found = _PRICE.search(bare)
+    rest = _WORDS.sub(" ", f"{bare[: found.start()]} {bare[found.end() :]}") if found else ""
     value = parse_number(found["number"]) if found else None
     if found is None or value is None or rest.strip(" .,-–—"):
         return Price(None, fault=f"no price in {shown!r}")
     unit = _unit(money, per or _pack(heading, amount))
-    return Price(value * _SCALE.get((found["scale"] or "").rstrip("."), 1.0), unit, note)
+    return Price(value * _SCALE.get((found["scale"] or "").rstrip("."), 1.0), unit)
 
 
 def _pack(heading: str, amount: str) -> str:
@@ -95,12 +95,11 @@ def parse_number(text: str) -> float | None:
     mantissa, _, exponent = re.sub(rf"[{_MARKS}{_BLANKS}]", "", text).lower().partition("e")
     digits = mantissa.rstrip("–—-").strip(".,")
     comma, point = digits.rfind(","), digits.rfind(".")
-    if comma > point and (point >= 0 or len(digits) - comma != 4):
-        digits = digits.replace(".", "").replace(",", ".")
-    digits = digits.replace(",", "")
-    if digits.count(".") > 1:  # thousands: 1.234.567
-        digits = digits.replace(".", "")
-    try:
-        return float(digits) * 10.0 ** int(exponent or 0)
-    except ValueError:
+    if comma > point and (point >= 0 or exponent or len(digits) - comma != 4):
+        digits = digits.translate(str.maketrans(".,", ",."))
+    if digits.count(".") > 1 and "," not in digits:  # thousands: 1.234.567
+        digits = digits.replace(".", ",")
+    if not re.fullmatch(r"[0-9]+(?:\.[0-9]+)?|[0-9]{1,3}(?:,[0-9]{3})+(?:\.[0-9]+)?", digits):
         return None
+    number = float(f"{digits.replace(',', '')}e{exponent or 0}")
+    return number if isfinite(number) else None

@@ -13,14 +13,19 @@ from typing import Any
 from rdkit import DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
+from chemspec.chem.names.reagents import name_of
 from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.query import heavy_atoms
 from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.plan.constraints import is_intermediate, need_avoided
 from chemspec.plan.expand import Counts, Proposal
-from chemspec.plan.stock import TITLES, Stock
+from chemspec.plan.problems import step_problems
+from chemspec.plan.stock import PAROUTES, TITLES, Stock
 from chemspec.precedents import Found, Precedents, in_words
+from chemspec.review.conditions import usable_conditions
 from chemspec.review.suggestions import format_percent
 
+HEAD_START = 0.8  # share of the target's atoms from which a building block that only patents list is told
 MAX_GROUP_DISTANCE = 0.25  # maximum tree edit distance per node within a group; a changed molecule counts less than one
 
 
@@ -87,15 +92,24 @@ class Route:
     def summary(self) -> str:
         """The number of steps, the probability of the weakest, doubts of the forward model, and what no list has."""
         doubts = [str(number) for number, node in enumerate(self.steps, 1) if node.step and node.step.round_trip == 0]
+        troubled = [str(number) for number, node in enumerate(self.steps, 1) if node_problems(node)]
         patent = sum(leaf.intermediate for leaf in self.leaves)
         unlisted = sum(not (leaf.stock or leaf.intermediate) for leaf in self.leaves)
         parts = [_count(len(self.steps), "step")]
         parts += [f"weakest step {format_percent(self.weakest)}"] if self.steps else []
         parts += [f"forward model differs on step{'s' * (len(doubts) > 1)} {', '.join(doubts)}"] if doubts else []
+        parts += [f"⚠ on step{'s' * (len(troubled) > 1)} {', '.join(troubled)}"] if troubled else []
+        parts += [f"starts from {100 * self.head_start:.0f} % of the target"] if self.head_start > HEAD_START else []
         parts += [f"{_count(patent, 'patent intermediate')} to make or buy"] if patent else []
         parts += [f"{_count(unlisted, 'building block')} in no list"] if unlisted else []
         parts += [] if patent or unlisted else ["all in stock lists"]
         return ", ".join(parts)
+
+    @property
+    def head_start(self) -> float:
+        """The share of the target's heavy atoms in the largest building block that only patents list, at most 1."""
+        listed = (leaf for leaf in self.leaves if leaf.intermediate or leaf.stock.partition(",")[0] in PAROUTES)
+        return min(1.0, max((heavy_atoms(leaf.smiles) for leaf in listed), default=0) / heavy_atoms(self.root.smiles))
 
     @property
     def weakest(self) -> float:
@@ -260,18 +274,38 @@ def step_class(node: Node) -> str:
     return change.name if change else ""
 
 
-def step_conditions(node: Node, evidence: Evidence = MappingProxyType({}), avoid: tuple[str, ...] = ()) -> str:
-    """Return conditions of the step that forms a molecule: recorded ones, those that confirm it, or proposed ones."""
+def step_reagents(node: Node, evidence: Evidence = MappingProxyType({}), avoid: tuple[str, ...] = ()) -> str:
+    """Return the one set of reagents of the step that forms a molecule, as SMILES; see `review.conditions`."""
     assert node.step
-    if recorded := evidence.get(node.step.reaction(node.smiles), Found()).conditions:
-        return recorded[0].text
-    confirmed = node.step.opinion == "agrees" and not need_avoided(node.step.added.split("."), avoid)
-    return in_words((confirmed and node.step.added) or node.step.reagents)
+    step = node.step
+    if step.opinion == "agrees" and step.added and not need_avoided(step.added.split("."), avoid):
+        return step.added
+    precedents = evidence.get(step.reaction(node.smiles))
+    reagents, _ = usable_conditions(precedents, ".".join(step.reactants), node.smiles, filter(None, [step.reagents]))
+    return step.reagents if need_avoided(reagents.split("."), avoid) else reagents
+
+
+def step_conditions(node: Node, evidence: Evidence = MappingProxyType({}), avoid: tuple[str, ...] = ()) -> str:
+    """Return the conditions of the step that forms a molecule, in words."""
+    return in_words(step_reagents(node, evidence, avoid), formulas=True)
+
+
+def node_problems(
+    node: Node, evidence: Evidence = MappingProxyType({}), avoid: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """Return what speaks against the step that forms a molecule with its reagents, in words; see `plan.problems`."""
+    assert node.step
+    return step_problems(".".join(node.step.reactants), node.smiles, step_reagents(node, evidence, avoid))
 
 
 def step_percent(step: Proposal) -> str:
     """Return the probability of a step, and what the forward model says of it."""
     return format_percent(step.probability) + (f", forward {step.opinion}" if step.opinion else "")
+
+
+def leaf_name(node: Node) -> str:
+    """Return the name of a molecule, or its SMILES where it has none."""
+    return name_of(node.smiles) or node.smiles
 
 
 def stock_text(node: Node) -> str:
@@ -313,6 +347,7 @@ def tree_document(
         }
         if node.smiles in numbers:
             metadata |= {"step": numbers[node.smiles], "class": step_class(node)}
+            metadata["problems"] = list(node_problems(node, evidence))
         if step.reagents:
             metadata["proposed_reagents"] = step.reagents
         if step.added:
@@ -361,11 +396,12 @@ def step_table(route: Route, evidence: Evidence = MappingProxyType({})) -> list[
             "from": " + ".join(from_),
             "chance": format_percent(node.step.probability),
             "forward model": opinion,
+            "problems": "; ".join(node_problems(node, evidence, route.avoid)),
         }
         if evidence:
             precedents = evidence.get(node.step.reaction(node.smiles), Found())
             row["patent reactions"] = precedents.count_text
-            row["conditions of the nearest"] = precedents.conditions[0].text if precedents.conditions else ""
+            row["conditions"] = step_conditions(node, evidence, route.avoid)
         if with_reagents:
             row["proposed reagents"] = in_words(node.step.reagents)
         table.append(row)
@@ -379,7 +415,7 @@ def plan_to_markdown(plan: Plan, evidence: Evidence = MappingProxyType({})) -> s
     for title, route in sorted(titled, key=lambda pair: pair[1].group):
         lines += [f"## {title}: {route.summary}", ""]
         for row in step_table(route, evidence):
-            detail_names = ("forward model", "patent reactions", "conditions of the nearest", "proposed reagents")
+            detail_names = ("forward model", "problems", "patent reactions", "conditions", "proposed reagents")
             tail = "".join(f"; {name}: {row[name]}" for name in detail_names if row.get(name))
             head = f"{row['step']}. {row['class'] or 'One step'}, {row['chance']}"
             lines += [f"{head}: `{row['product']}` from {row['from']}" + (f" ({tail[2:]})" if tail else "")]

@@ -17,7 +17,7 @@ from chemspec.chem import formats
 from chemspec.plan import constraints
 from chemspec.plan.algorithms import build_algorithm, path_to_root, proposal_of, to_syntheseus_molecule
 from chemspec.plan.expand import Counts, Expander, Proposal
-from chemspec.plan.routes import Plan, Route, build_tree, group_routes, rank_routes
+from chemspec.plan.routes import Plan, Route, build_tree, group_routes, leaf_name, rank_routes
 from chemspec.plan.settings import PlanSettings
 from chemspec.plan.stock import Stock
 
@@ -188,7 +188,8 @@ class RouteSearch:
             if self.settings.through and self._graph is not None and len(self._graph) > 1:
                 outcome = f"no route contains {self.settings.through}, which the search has not reached"
         elif not solved:
-            outcome += f"; the closest has {', '.join(leaf.smiles for leaf in routes[0].leaves if not leaf.stock)} left"
+            lacking = ", ".join(leaf_name(leaf) for leaf in routes[0].leaves if not leaf.stock)
+            outcome += f"; the closest route lacks {lacking}"
         prefix = f"the target itself is in stock ({stock_name}); " if stock_name else ""
         message = f"{prefix}{outcome} ({self.expansions} expansions, {self.seconds:.1f} s; {ended})"
         status, counts = "solved" if solved else "open", replace(self.counts)

@@ -15,13 +15,15 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
 import chemspec.chem as chem
 import chemspec.precedents.index_file as index_file
 from chemspec.asset_files import assets_folder
 from chemspec.chem.isotopes import has_labels, strip_labels
 from chemspec.chem.names import reagents as tables
-from chemspec.chem.names.short_names import match_short_names
+from chemspec.chem.names.short_names import match_short_names, with_subscripts
+from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.salts import group_molecules
 from chemspec.precedents.change import Change, change_of
 from chemspec.precedents.index_file import product_fingerprint, product_hash
@@ -95,13 +97,13 @@ class Found:
         if not self.wide:
             return "no patent reaction at hand"
         if not self.close:
-            return f"{_count_text(self.wide)} a change of this kind, none just this one"
+            return f"none with these neighbours; {_count_text(self.wide)} the same bonds at others"
         return f"{_count_text(self.close)} this change"
 
     @property
     def count_text(self) -> str:
-        """The number of close precedents, and of those of the kind where there is none, for a table."""
-        return f"{self.close:,}" if self.close else f"0 ({self.wide:,} of this kind)" if self.wide else "0"
+        """The number of close precedents, and where there is none of those that make the same bonds, for a table."""
+        return f"{self.close:,}" if self.close else f"0 ({self.wide:,} make the same bonds)" if self.wide else "0"
 
     def seen_by(self, task: str) -> bool:
         """Whether the queried reaction is in training data of a task."""
@@ -112,8 +114,8 @@ def _count_text(count: int) -> str:
     return f"{count:,} patent reaction{'s make' if count > 1 else ' makes'}"
 
 
-def in_words(reagents: str) -> str:
-    """Return names of joined reagents, or SMILES of those without a name.
+def in_words(reagents: str, *, formulas: bool = False) -> str:
+    """Return names of joined reagents, or SMILES of those without a name; with `formulas` what these are.
 
     The ions of a salt are combined; an ion without a counterion, which text mining leaves behind, is not named.
     """
@@ -121,7 +123,18 @@ def in_words(reagents: str) -> str:
     rest, names = match_short_names(parts)
     others = [parts[index] for index in rest]
     molecules = [chem.canonical(".".join(others[ion] for ion in ions)) or "" for ions in group_molecules(others)]
-    return ", ".join((*names, *dict.fromkeys(tables.name_of(smiles) or smiles for smiles in molecules)))
+    nameless = _nameless if formulas else str
+    return ", ".join((*names, *dict.fromkeys(tables.name_of(smiles) or nameless(smiles) for smiles in molecules)))
+
+
+def _nameless(smiles: str) -> str:
+    """Return what a reagent without a name is: a ligand, or its formula."""
+    mol = mol_from_smiles(smiles)
+    if mol is None:
+        return smiles
+    if mol.HasSubstructMatch(fixed_pattern("[PX3]([#6,#7,O])([#6,#7,O])[#6,#7,O]")):
+        return "a phosphorus ligand"
+    return with_subscripts(str(CalcMolFormula(mol)))
 
 
 class Precedents:

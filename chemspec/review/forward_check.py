@@ -3,8 +3,8 @@
 One rule for every page, command, route and plan (`StepChecker.check`):
 
 1. The forward model reads the reactants alone.
-2. If that is no confirmation, it reads them with the conditions recorded with the nearest precedents, or without such
-   conditions with the usual reagents of the reaction class.
+2. If that is no confirmation, it reads them with the usable conditions (`chemspec.review.conditions`): those of the
+   nearest precedents without work-up, or else the usual reagents of the reaction class.
 3. If that is none either, it reads them with the likeliest reagents of the model `reagents`.
 
 Its first answer by greedy decoding counts. It confirms a step if that answer contains the product with a probability of
@@ -15,16 +15,16 @@ probability) or "differs". What the rule measured: assets/docs/measurements.md.
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from chemspec import chem
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import balance_charges
 from chemspec.chem.stereo import drop_geometry
-from chemspec.chem.strategy import strategy
 from chemspec.metrics import NO_SAVINGS, Savings, count_savings
 from chemspec.precedents import Found, Precedents
+from chemspec.review.conditions import usable_conditions
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
@@ -32,6 +32,7 @@ FORWARD_SETTINGS = DecodeSettings(decoder="greedy", n=1, max_len=200, batch_size
 MIN_CONFIDENCE = 0.3  # minimum probability of the target for a confirmation
 REAGENT_SETTINGS = DecodeSettings(n=10, max_len=200, batch_size=32)  # greedy finds half as many recorded reagents
 MAX_NEAREST = 3  # precedents of a step
+MAX_CONDITIONS = 6  # sets of conditions of a step
 MAX_SETS = 3  # proposed sets of reagents of a step
 
 Step = tuple[str, str]  # product, reactants
@@ -114,7 +115,8 @@ def find_precedents(index: Precedents | None, step: Step) -> Found | None:
     """Return the precedents of a step; None without an index that can be read."""
     product, reactants = step
     try:
-        return index.find(reactants, product, n=MAX_NEAREST) if index else None
+        precedents = index.find(reactants, product, n=MAX_CONDITIONS) if index else None
+        return precedents and replace(precedents, nearest=precedents.nearest[:MAX_NEAREST])
     except ValueError:  # its texts are damaged
         return None
 
@@ -180,13 +182,9 @@ class StepChecker:
         return self._cache[_canonical_step(step)].proposed
 
     def _usual_reagents(self, step: Step) -> str:
-        """Return the conditions of the nearest precedents, else the usual reagents of the class; may be empty."""
-        precedents = find_precedents(self.index, step)
-        if precedents and precedents.conditions:
-            return precedents.conditions[0].reagents
+        """Return usable conditions of the nearest precedents, else the usual reagents of the class; may be empty."""
         product, reactants = step
-        change = strategy(reactants, product)
-        return change.reagents if change else ""
+        return usable_conditions(find_precedents(self.index, step), reactants, product)[0]
 
     def _likeliest_proposal(self, step: Step) -> str:
         return next((reagents for reagents, _ in self.proposed_sets(step) or ()), "")

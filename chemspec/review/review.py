@@ -217,6 +217,8 @@ def _suggestion_document(suggestion: Suggestion, review: Review) -> dict[str, An
         "calibrated": suggestion.calibrated,
         "problems": list(suggestion.problems),
         "notes": list(suggestion.notes),
+        "by_rule": suggestion.step.lawful if suggestion.step else "",
+        "repairs": [{"instead": words, "flask": flask} for _, words, flask in suggestion.flask_report.repairs],
         "geometry": suggestion.geometry,
         "hazards": list(hazards(*suggestion.sides)) if suggestion.best.valid else [],
         "forward": check_document(suggestion.check),
@@ -249,7 +251,7 @@ def review_table(review: Review) -> list[dict[str, Any]]:
             "class": suggestion.name if suggestion.step else "",
             "prob.": format_percent(suggestion.probability),
             "forward model": describe_check(suggestion.check),
-            "reagents": precedents.in_words(suggestion.reagents[0]),
+            "reagents": precedents.in_words(suggestion.reagents[0], formulas=True),
             "patents": "" if suggestion.precedents is None else f"{suggestion.precedents.close:,}",
             "stock": "; ".join(filter(None, suggestion.stock)),
             "E/Z": suggestion.geometry,
@@ -276,7 +278,7 @@ def answer_cells(review: Review) -> list[list[str]]:
 
 
 def _plain_words(reagents: str) -> str:
-    return without_subscripts(precedents.in_words(reagents))
+    return without_subscripts(precedents.in_words(reagents, formulas=True))
 
 
 def load_engines(tasks: Iterable[Task] = ("retro", *COMPANIONS), **options: Any) -> dict[Task, Engine]:

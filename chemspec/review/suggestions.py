@@ -7,15 +7,17 @@ from functools import cached_property
 from chemspec import chem
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.bottles import as_bottled
-from chemspec.chem.flask_check import atoms_by_molecule, missing_or_conflicting
+from chemspec.chem.flask_check import FlaskReport, check_flask
+from chemspec.chem.flask_parts import atoms_by_molecule
 from chemspec.chem.names.reagents import name_in_list
 from chemspec.chem.query import drop_stereo
-from chemspec.chem.stereo import drop_geometry, geometry, open_stereo
+from chemspec.chem.stereo import drop_geometry, geometry, is_enantiopure_from_achiral, open_stereo
 from chemspec.chem.stoichiometry import extra_copies, lost_labels, missing_elements, missing_labels, strategy_of_step
 from chemspec.chem.strategy import BYSTANDERS, FOLDER, Strategy
 from chemspec.chem.weapons_convention import refusal
 from chemspec.engine.distinct import echoes_query
 from chemspec.precedents import Found
+from chemspec.review.conditions import FROM_PRECEDENTS, PROPOSED_BY_MODEL, USUAL, usable_conditions
 from chemspec.review.forward_check import MIN_CONFIDENCE, ForwardCheck, ReagentSets, Step
 from chemspec.settings import Task
 from chemspec.types import DecodeResult, Hypothesis
@@ -25,8 +27,6 @@ LEAST_SHARE = 0.005  # probability from which a tautomer is told
 PROBLEM_FACTOR = 0.2  # factor on the probability of a retro suggestion with problems, for the ranking
 # What gives atoms in families of reactions, and elsewhere is a solvent, base or counterion.
 _SOURCES = {family: set(smiles.split()) for family, smiles in read_asset_table(FOLDER / "atom_sources.tsv")}
-# Sources of reagents.
-FROM_PRECEDENTS, USUAL, PROPOSED_BY_MODEL = "from precedents", "usual for the class", "proposed by a model"
 
 
 @dataclass(frozen=True)
@@ -102,12 +102,21 @@ class Suggestion:
         return ", ".join(f"{word} {format_percent(p)}" for word, p in probs.items())
 
     @cached_property
+    def flask_report(self) -> FlaskReport:
+        """What speaks against the product of a flask, and repairs; empty for a retro suggestion."""
+        is_product = self.task == "forward" and self.best.valid
+        return check_flask(self.query, self.best.canonical) if is_product else FlaskReport()
+
+    @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Tautomers that were added, and stereochemistry that a forward prediction makes and leaves open, in words."""
-        lines = []
+        """Tautomers that were added, stereochemistry from nothing or left open, and solvents of a work-up, in words."""
+        left, right = self.sides
+        lines = [sentence[:1].upper() + sentence[1:] for sentence in self.flask_report.remarks]
         shares = [format_percent(p) for _, p in self.best.tautomers if p >= LEAST_SHARE]
         if len(shares) > 1:
             lines.append(f"{len(shares)} tautomers count as one answer ({' + '.join(shares)} by the model)")
+        if self.step is not None and is_enantiopure_from_achiral(left, right):
+            lines.append("one enantiomer from achiral reactants: a chiral reagent, catalyst or resolution is needed")
         if self.task != "forward" or self.step is None:
             return tuple(lines)
         bonds, centres = open_stereo(self.query, self.best.canonical, self.step.origin, self.step.lost)
@@ -130,24 +139,21 @@ class Suggestion:
 
     @cached_property
     def reagents(self) -> tuple[str, str]:
-        """SMILES of reagents, and where they are from: recorded, usual ones that confirm the step, or proposed."""
-        for conditions in self.precedents.conditions if self.precedents else ():
-            if self._keeps_class(conditions.reagents):
-                return conditions.reagents, FROM_PRECEDENTS
-        if self.check and self.check.confirmed and self.step and self.check.added == self.step.reagents != "":
-            return self.check.added, USUAL
-        reagents = next((reagents for reagents, _ in self.proposed), "")
-        return reagents, PROPOSED_BY_MODEL * bool(reagents)
+        """SMILES of the card's one set of reagents, and its source: that which confirms the step, else the usable one.
 
-    def _keeps_class(self, reagents: str) -> bool:
-        """Return whether recorded reagents are of the same class as those in the flask; true if there are none in it.
-
-        An ester by Mitsunobu and one by sulfuric acid are the same change.
+        See `chemspec.review.conditions`. Of a forward question those recorded with the same kind of flask.
         """
-        if self.step is None or not self.givers or len(self.givers) == len(self.query.split(".")):
-            return True
-        change = strategy_of_step(".".join((*self.givers, reagents)), self.best.canonical)
-        return change is not None and change.name == self.step.name
+        proposed = [reagents for reagents, _ in self.proposed]
+        reactants = ".".join(self.givers) if self.task == "forward" else self.sides[0]
+        if not self.best.valid or not reactants:
+            return "", ""
+        chosen = usable_conditions(self.precedents, reactants, self.reaction[0], proposed)
+        if self.task == "forward":
+            return chosen if chosen[1] == FROM_PRECEDENTS else ("", "")
+        added = self.check.added if self.check and self.check.confirmed else ""
+        if added in ("", chosen[0]):
+            return chosen
+        return added, USUAL if self.step and added == self.step.reagents else PROPOSED_BY_MODEL
 
     @cached_property
     def givers(self) -> tuple[str, ...]:
@@ -172,9 +178,9 @@ def format_percent(p: float) -> str:
 
 
 def describe_patents(sources: Iterable[str], close: int) -> str:
-    """Return the patents of the nearest precedents; without `close` ones they are "of this kind" only."""
+    """Return the patents of the nearest precedents; without `close` ones these make only the same bonds."""
     text = "; ".join(dict.fromkeys(filter(None, sources)))
-    return text if close or not text else f"of this kind: {text}"
+    return text if close or not text else f"the same bonds: {text}"
 
 
 def describe_check(check: ForwardCheck | None) -> str:
@@ -227,7 +233,8 @@ def group_answers(task: Task, query: str, result: DecodeResult) -> list[Suggesti
 def rank_suggestions(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
     """Return suggestions by probability; a retro suggestion with problems counts a fifth.
 
-    Products stay in the model's order unless E/Z isomers were merged.
+    Products stay in the model's order unless E/Z isomers were merged; one against a law of stereochemistry goes below
+    the isomer that keeps it.
     """
     merged = any(suggestion.alternatives and suggestion.best.vote is None for suggestion in suggestions)
 
@@ -236,13 +243,25 @@ def rank_suggestions(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
             return suggestion.probability if merged else 0.0
         return suggestion.probability * (PROBLEM_FACTOR if suggestion.problems else 1.0)
 
-    ranked = sorted(suggestions, key=lambda suggestion: -weight(suggestion))
+    ranked = _lawful_first(sorted(suggestions, key=lambda suggestion: -weight(suggestion)))
     return [replace(suggestion, rank=rank) for rank, suggestion in enumerate(ranked, 1)]
+
+
+def _lawful_first(ranked: list[Suggestion]) -> list[Suggestion]:
+    """Return suggestions with a product against a law of stereochemistry below the isomer that keeps the law."""
+    for suggestion in [item for item in ranked if item.task == "forward" and item.step and item.step.lawful]:
+        assert suggestion.step
+        for lawful in ranked[ranked.index(suggestion) + 1 :]:
+            if lawful.best.canonical == suggestion.step.lawful:
+                ranked.remove(lawful)
+                ranked.insert(ranked.index(suggestion), lawful)
+                break
+    return ranked
 
 
 def spoils_stereo(step: Strategy) -> bool:
     """Return whether a step changes a stereocentre or double bond that it should keep, or keeps one that it inverts."""
-    return bool(step.inverted or step.unset or step.flipped or step.retained)
+    return bool(step.inverted or step.unset or step.flipped or step.unlawful)
 
 
 def _find_problems(suggestion: Suggestion) -> Iterator[str]:
@@ -275,7 +294,7 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         reactant = copies.split(".")[0]
         yield f"over-reaction: takes {2 + copies.count('.')} equivalents of {name_in_list(reactant) or reactant}"
     if task == "forward":
-        yield from missing_or_conflicting(suggestion.query, best.canonical)
+        yield from suggestion.flask_report.problems
     if change:
         if change.carbon_moves:
             yield "a carbon group would have to move to another atom"
@@ -285,8 +304,8 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
             yield f"wrong epimer: {_centre_numbers(change.inverted)} would have to invert"
         if change.flipped:
             yield f"wrong geometry: {_double_bonds(change.flipped)} would have to turn"
-        if change.retained:
-            yield f"keeps the configuration of {_centre_numbers(change.retained)}: SN2, Mitsunobu or Appel would invert"
+        if change.unlawful:
+            yield f"against the rule at {_centre_numbers(change.unlawful)}: {change.law}"
         if change.unset and task == "retro":
             yield f"stereo missing: the reactants do not set {_centre_numbers(change.unset)}"
         if change.lost and task == "forward":

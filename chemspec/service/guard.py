@@ -55,7 +55,7 @@ class Guard:
         try:
             await self._check_and_forward(scope, receive, watched)
         except asyncio.CancelledError:  # by the server when the grace of a stop is over, by Ray for a client that left
-            if not status and self._service.stopping:
+            if not status:
                 await problem_response(stopping_error())(scope, receive, watched)
             status = status or 499
             raise

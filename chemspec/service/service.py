@@ -183,9 +183,9 @@ class Service:
         client, prepared, trials = CLIENT.get(), list[PreparedQuery](), parsing.Trials(HARD_TEXTS)
         with self._readers.admit(client, len(queries)), suppress(TimeoutError):
             while len(prepared) < len(queries) and search.deadline.left:
-                turn = partial(_prepare, search, queries[len(prepared) :], trials)
-                prepared += await self._readers.run(client, turn, search.deadline, gone)
-        return prepared
+                turn = partial(_prepare, search, queries[len(prepared) :], trials, prepared)
+                await self._readers.run(client, turn, search.deadline, gone)
+        return list(prepared)  # a turn that is late may go on
 
     async def results(self, jobs: Sequence[Job], gone: asyncio.Future[None]) -> list[DecodeResult]:
         """Wait for the results of a request; queries that are not finished in time fail.
@@ -239,10 +239,9 @@ def _late_result(job: Job) -> DecodeResult:
     return job.best or not_ready(job.ready, job.search.deadline.seconds)
 
 
-def _prepare(search: Search, queries: Sequence[str], trials: parsing.Trials) -> list[PreparedQuery]:
-    """Prepare queries for one turn's time, at least the first."""
+def _prepare(search: Search, queries: Sequence[str], trials: parsing.Trials, prepared: list[PreparedQuery]) -> None:
+    """Append to `prepared` what can be read in one turn's time, at least the first query."""
     parsing.TRIALS.set(trials)
-    prepared: list[PreparedQuery] = []
     turn = Deadline.after(min(READ_SECONDS, search.deadline.left))
     for query in queries:
         try:
@@ -251,4 +250,3 @@ def _prepare(search: Search, queries: Sequence[str], trials: parsing.Trials) -> 
             prepared.append(PreparedQuery(query, refusal=DecodeResult(query, "failed", UNREAD)))
         if not turn.left:
             break
-    return prepared

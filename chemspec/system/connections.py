@@ -95,6 +95,8 @@ class _LimitedConnection(H11Protocol):
     def __init__(self, refused: Callable[[str], None], most: int, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.conn = _Parser(h11.SERVER, HEADER_BYTES)
+        # Without the server's name, for which Streamlit has no option.
+        self.config.encoded_headers = [pair for pair in self.config.encoded_headers if pair[0] != b"server"]
         self._refused, self._most = refused, most  # called with a reason; number of connections, WebSockets included
 
     def connection_made(self, transport: Any) -> None:

@@ -117,8 +117,9 @@ class HostCheck:
             if page and self._allowed.allow_origin(parse_host_header(page)):
                 return "", "", page.encode("latin-1")
             return "origin", "pages of other sites may not ask this server; see --allowed-host", b""
-        site, mode = headers.getlist("sec-fetch-site"), headers.getlist("sec-fetch-mode")
-        if set(site) & {"cross-site", "same-site"} and not (self._links and mode == ["navigate"]):
+        site = {value.strip().lower() for value in headers.getlist("sec-fetch-site")}
+        mode = [value.strip().lower() for value in headers.getlist("sec-fetch-mode")]
+        if site & {"cross-site", "same-site"} and not (self._links and mode == ["navigate"]):
             return "cross_site", "pages of other sites may not ask this server", b""
         return "", "", host.encode("latin-1")
 

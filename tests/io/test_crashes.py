@@ -90,6 +90,14 @@ def test_rows_among_which_it_died_go_one_by_one(row: int, rows: int, after: str)
     assert KILL < CRASH
 
 
+@pytest.mark.parametrize(("kind", "deaths"), [("", 5), (CRASHED, 2)])
+def test_five_kills_weigh_as_much_as_two_crashes(kind: str, deaths: int) -> None:
+    log = CrashLog(io.StringIO())
+    for number in range(1, deaths + 1):
+        log = log_of(log, 3, 1, kind, 3)
+        assert log.fails(3) == (number == deaths)
+
+
 def test_what_is_torn_is_no_death(tmp_path: Path) -> None:
     (tmp_path / "out.csv.crash").write_text('{"row": 0, "ro')
     with crashes.log_crashes(tmp_path / "out.csv", 0) as log:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -74,13 +75,15 @@ def test_the_worker_answers_a_job_as_its_settings_say(tmp_path: Path, monkeypatc
     assert side == {**settings_stamp(digest, side["dtype"], settings), "review": ["suggestions"]}
 
 
-def test_a_review_that_breaks_costs_no_prediction(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_review_that_breaks_costs_no_prediction(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     job = make(("C",), ("CC",), columns=("smiles",))
     reviewed = worker.review_results
 
     def break_once(task: Any, results: Sequence[DecodeResult], *rest: Any, **more: Any) -> Any:
         if any(result.query == "C" for result in results):
-            raise RuntimeError("broken")
+            raise RuntimeError(f"broken over {results[0].query}")
         return reviewed(task, results, *rest, **more)
 
     monkeypatch.setattr(worker, "review_results", break_once)
@@ -88,6 +91,9 @@ def test_a_review_that_breaks_costs_no_prediction(monkeypatch: pytest.MonkeyPatc
     first, second = csv.DictReader(io.StringIO(rows.answers_as_csv(job).decode()))
     assert first["smiles_1"] == second["smiles_1"] == "C"
     assert not first["class_1"] and second["class_1"]
+    (record,) = [record for record in caplog.records if record.name == worker.__name__]
+    text = logging.Formatter().format(record)  # kind and place, and neither the query nor the message
+    assert "RuntimeError at test_rows.py:" in text and "broken" not in text and "'C'" not in text
 
 
 def test_downloads_hold_the_uploaded_columns_and_the_answers() -> None:

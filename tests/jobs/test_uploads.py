@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import sys
+import time
 import tracemalloc
 import zipfile
 from pathlib import Path
@@ -17,7 +18,7 @@ from case_tables import table
 from pyarrow import parquet
 
 from chemspec import chem
-from chemspec.chem import formats
+from chemspec.chem import formats, parsing
 from chemspec.io import structures
 from chemspec.io.readers import FileError
 from chemspec.jobs import uploads
@@ -151,6 +152,51 @@ def test_files_of_structures_are_read_by_a_process_of_their_own(name: str, monke
     monkeypatch.setattr(structures, "read_structure_rows", None)  # whoever reads them in this process fails
     raw = gzip.compress(SDF.encode(), mtime=0) if name.endswith(".gz") else SDF.encode()
     assert uploads.read_upload(raw, name).rows == SDF_ROWS
+
+
+@pytest.mark.parametrize(("name", "rows"), [("a.smi", 2), ("a.csv", 1), ("a.tsv", 1), ("a.txt", 2), ("a.csv.gz", 1)])
+def test_lists_and_tables_are_read_by_another_process(name: str, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads.readers, "read_list", None)  # whoever reads them in this process fails
+    monkeypatch.setattr(uploads, "read_table", None)
+    raw = b"SMILE,b\nCC,b\n" if rows == 1 else b"CCO\nCC\n"
+    raw = gzip.compress(raw, mtime=0) if name.endswith(".gz") else raw
+    assert len(uploads.read_upload(raw, name).rows) == rows
+    monkeypatch.setitem(uploads.KINDS, uploads.TEXT, ("json", 0.001))
+    with pytest.raises(FileError, match=r"memory or time|too long to read"):
+        uploads.read_upload(b"CCO,1\n" * 9000, name.removesuffix(".gz"))
+
+
+@pytest.mark.parametrize("filler", ["1 - ", "1,", "a- ", "C1 ", "x" * 50 + "( ", "[", "CCO + ", "ethanol "])
+def test_long_titles_of_a_list_take_no_time(filler: str) -> None:
+    lines = ["CCO " + filler * (8000 // len(filler)) for _ in range(200)]
+    began = time.process_time()
+    read = list(uploads.readers.read_list([*lines, "CCC x"], titled=True))
+    assert read[0] == "CCO" and read[-1] in ("CCC x", "CCC") and len(read) == 201
+    assert time.process_time() - began < 1.0  # 5.9 s for one line of 32 kB when titles were read
+
+
+def test_few_files_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "BUSY_SECONDS", 0.01)
+    taken = 0
+    while uploads.READING.acquire(blocking=False):
+        taken += 1
+    try:
+        assert taken >= 2
+        with pytest.raises(FileError, match="reading other files; try again"):
+            uploads.read_upload(b"CCO\n", "a.smi")
+    finally:
+        uploads.READING.release(taken)
+    assert uploads.read_upload(b"CCO\n", "a.smi").rows == (("CCO",),)
+
+
+def test_columns_are_guessed_from_few_characters_and_few_hard_structures(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsing.try_in_process.cache_clear()
+    tried: list[str] = []
+    monkeypatch.setattr(parsing.APART, "ask", lambda _, text: tried.append(text) or "")
+    rows = [(f"{number}", "N" * number + "Cc1ccccc1" * 10) for number in range(1, 40)]
+    assert uploads.guess_query_column(("a", "b"), rows) == 1
+    assert 0 < len(tried) <= uploads.SAMPLED_TRIALS and parsing.TRIALS.get() is None
+    assert len(list(uploads._sampled([("C" * 3000,) * 50] * 50))) == 1
 
 
 @pytest.mark.parametrize(

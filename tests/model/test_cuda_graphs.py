@@ -19,10 +19,16 @@ from test_session import EAGER, VARIANTS, VOCAB, Round, check, model_of, scripts
 from tiny import tiny_model
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from chemspec.model.runners.cuda_graphs import Function, GraphBackend, rows_for
+from chemspec.decode import registry as decoders
+from chemspec.decode.generate import open_decoding
+from chemspec.draft.base import NoDrafts
+from chemspec.draft.copy import Copy
+from chemspec.model.runner import NodeBatch
+from chemspec.model.runners.cuda_graphs import COMMON, COMMON_SOURCES, Function, GraphBackend, rows_for
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Session
+from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS
 
 # The second kind of model takes as long again; the property tests draw all of them.
@@ -94,17 +100,50 @@ def test_recordings_follow_a_session_that_grows_shrinks_and_is_compacted(variant
     assert trace.replayed > trace.recorded > 4
 
 
-def test_a_size_is_recorded_when_it_comes_again() -> None:
+def test_a_size_is_recorded_once() -> None:
     trace = Tracer()
     backend = GraphBackend(model_of(0, "pre"), record=trace)
     for count in range(1, 5):
         Session(backend, [[4, 5]], top_k=3).score([[(BOS, 4, 5)]])
-        assert (trace.recorded, trace.replayed) == (2 * (count > 1), 2 * (count - 1))  # the encoder and the pass
-    # Three nodes and four, two source tokens and twenty: the same size.
-    Session(backend, [[4] * 20], top_k=3).score([[(BOS, 4, 5, 6)]])
-    assert (trace.recorded, trace.replayed) == (2, 8)
-    Session(backend, [[4, 5]], top_k=2).score([[(BOS, 4, 5)]])
-    assert (trace.recorded, trace.replayed) == (2, 9)
+        assert (trace.recorded, trace.replayed) == (2, 2 * count)  # the encoder and the pass
+    # One node and sixty, two source tokens and sixty, few candidates and many: the same size.
+    Session(backend, [[4] * 60], top_k=2).score([[(BOS, *[4] * 59)]])
+    assert (trace.recorded, trace.replayed) == (2, 10)
+
+
+def test_common_sizes_are_recorded_at_loading_and_no_query_waits_for_one() -> None:
+    """Greedy decoding and beams, drafted or not, of queries of several lengths."""
+    trace = Tracer(traces=False)
+    backend = GraphBackend(tiny_model(0, VOCAB, **VARIANTS["pre"], max_positions=256), record=trace)
+    backend.record_common()
+    assert len({arena.shape for arena in backend._idle}) == len(COMMON) * len(COMMON_SOURCES)
+    recorded = trace.recorded
+    for settings in (DecodeSettings(decoder="greedy", n=1, max_len=20), DecodeSettings(n=3, max_len=20)):
+        for drafter in (NoDrafts(), Copy()):
+            for length in (1, 12, 100):
+                sources = [[4 + place % 5 for place in range(length)]]
+                decoder = decoders.build_decoder(tuple(sources[0]), settings, drafter)
+                top_k = decoders.required_top_k(settings, VOCAB)
+                open_decoding(backend, sources, [decoder], drafter, top_k=top_k, max_len=20, budget=30).run_to_end()
+    assert (trace.recorded, trace.replayed > 100) == (recorded, True)
+
+
+def test_a_pass_is_one_copy_in_one_launch_and_one_copy_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counted at the tensors, with a replay that computes nothing, as a graph's launch costs the host nothing more."""
+    launches, copies = [], []
+    backend = GraphBackend(model_of(0, "pre"), record=lambda *_: lambda: launches.append(1))
+    session = Session(backend, [[4, 5]], top_k=3)
+    session.runner.run(NodeBatch([0], [BOS], [0], [-1]))
+    launches.clear()
+    for name in ("copy_", "cpu", "to"):
+        plain = getattr(torch.Tensor, name)
+        monkeypatch.setattr(
+            torch.Tensor,
+            name,
+            lambda *given, _name=name, _plain=plain, **more: (copies.append(_name), _plain(*given, **more))[1],
+        )
+    session.runner.run(NodeBatch([0] * 3, [4, 5, 6], [1, 2, 2], [0, 1, 1]))
+    assert (len(launches), copies) == (1, ["copy_", "cpu"])
 
 
 @pytest.mark.parametrize("variant", SOME)
@@ -117,9 +156,7 @@ def test_the_encoder_is_recorded_for_padded_sizes_up_to_the_models_positions(var
         sources = [[4 + place % 5 for place in range(length)], [5], [6, 7]][: 3 if length > 3 else 2]
         compare(*(Session(one, sources, top_k=VOCAB) for one in (backend, plain)), [[(BOS, 4)]] * len(sources))
         gc.collect()
-    encoders = [arena.encoder for arena in backend._idle]
-    assert sum(one.times for one in encoders) == 4
-    assert all((one.replay is not None) == (one.times > 1) for one in encoders)
+    assert all(arena.encoder.replay is not None for arena in backend._idle)
 
 
 def test_idle_arenas_are_kept_up_to_a_number_of_bytes_the_last_used_longest() -> None:
@@ -146,11 +183,11 @@ def test_a_pass_that_cannot_be_recorded_is_computed_all_the_same() -> None:
         raise RuntimeError("out of streams")
 
     backend, plain = GraphBackend(model_of(0, "pre"), record=refuse), TorchBackend(model_of(0, "pre"))
-    sessions = [Session(one, [[4, 5]], top_k=3) for one in (backend, plain)]
-    compare(*sessions, [[(BOS,)]])  # without slots in use: a size of its own
-    compare(*sessions, [[(BOS, 4)]])
     with pytest.warns(UserWarning, match="out of streams"):
-        compare(*sessions, [[(BOS, 4, 5)]])
+        sessions = [Session(one, [[4, 5]], top_k=3) for one in (backend, plain)]
+    with pytest.warns(UserWarning, match="out of streams"):
+        compare(*sessions, [[(BOS,)]])
+    compare(*sessions, [[(BOS, 4)]])
     compare(*sessions, [[(BOS, 4, 5, 6)]])
 
 

@@ -26,6 +26,37 @@ def test_a_line_of_any_country_is_an_offer(text: str, told: str) -> None:
     assert offer(text) == told
 
 
+@pytest.mark.parametrize(
+    "price",
+    [
+        "1e400",
+        "9" * 400,
+        "1e-5e3",
+        "1.2*10^3",
+        "1.2×10³",
+        "3x5",
+        "3-5 EUR",
+        "2 x 12.50",
+        "٣٫٥",
+        "٣ 5",
+        "12.3.4",
+        "1,2,3",
+        *("0x10 5", "12.50 EUR (2024)", "5²", "१२", "inf", "nan", "-3", "- 3", "−3"),
+    ],
+)
+def test_a_price_that_cannot_be_read_whole_is_told_and_is_none(price: str) -> None:
+    found = prices.read_price_list(f"smiles;price;supplier\nCCO;{price};A".encode(), "a.csv")
+    (one,) = found.offers.values()
+    assert one.price is None and "no price in" in found.faults[0], one
+
+
+@given(st.floats(0, 1e300), st.sampled_from(["{:e}", "{:.3E}", "{!r}", "{:.2f}", "{:,.2f}"]))
+def test_numbers_are_read_as_programs_write_them(number: float, form: str) -> None:
+    text = form.format(number)
+    (one,) = prices.read_price_list(f"smiles;price\nCCO;{text}".encode(), "a.csv").offers.values()
+    assert one.price == pytest.approx(float(text.replace(",", "")))
+
+
 def test_bad_lines_are_told_and_the_others_read() -> None:
     text = "smiles,price,supplier\nxx,1,A\nCCO,ask,B\nNc1ccccc1,-3,C\n,1,D\nCCN,2 EUR/g,E\n"
     found = prices.read_price_list(text.encode(), "a.csv")

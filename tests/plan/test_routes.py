@@ -29,6 +29,7 @@ from chemspec.plan.routes import (
     Route,
     find_evidence,
     group_routes,
+    node_problems,
     plan_document,
     plan_to_markdown,
     rank_routes,
@@ -136,10 +137,10 @@ def test_steps_have_their_precedents_where_there_is_an_index(found: Plan) -> Non
     one = found.routes[0].steps[-1]
     assert one.step
     reaction = one.step.reaction(one.smiles)
-    seen = {reaction: Found(3, 9, (near,), (Conditions("CCN(CC)CC", 2),))}
+    seen = {reaction: Found(3, 9, (near,), (Conditions("CCN(CC)CC.CCN=C=NCCCN(C)C", 2),))}
     first, *_, last = step_table(found.routes[0], seen)
-    assert last["patent reactions"] == "3" and "N" in last["conditions of the nearest"]
-    assert first["patent reactions"].startswith("0") and not first["conditions of the nearest"]
+    assert last["patent reactions"] == "3" and last["conditions"] == "Et₃N, EDC"
+    assert first["patent reactions"].startswith("0")
     (step,) = plan_document(found, seen)["routes"][0]["children"]
     assert step["metadata"]["precedents"] == {"close": 3, "wide": 9}
     assert step["metadata"]["nearest"][0]["patent"] == "US1"
@@ -206,10 +207,10 @@ def test_an_arrow_has_number_class_conditions_and_percent_and_a_leaf_its_name_an
     route = found.routes[0]
     last = route.steps[-1]
     assert last.step
-    seen = {last.step.reaction(last.smiles): Found(3, 9, (), (Conditions("CCN(CC)CC.ClCCl", 2),))}
+    seen = {last.step.reaction(last.smiles): Found(3, 9, (), (Conditions("CCN(CC)CC.CCN=C=NCCCN(C)C", 2),))}
     written = texts(depict.to_svg(route, "Route 2", seen))
     assert f"Route 2: {route.summary}" in written
-    assert "5. Amide formation DCM, Et₃N 50 %" in written
+    assert "5. Amide formation Et₃N, EDC 50 %" in written
     assert "methylamine in mine.smi" in written
     for row in step_table(route):
         assert f"{row['step']}. {row['class']}" in written, "the picture has the numbers of the table"
@@ -238,8 +239,9 @@ def test_a_summary_says_the_weakest_step_and_what_is_doubtful(found: Plan) -> No
     assert found.routes[0].summary == "5 steps, weakest step 50 %, all in stock lists"
     doubted = Route(Node("CCN", "", Proposal(("CCO",), 0.001, 0.0), (Node("CCO"),)))
     assert doubted.summary == (
-        "1 step, weakest step under 1 %, forward model differs on step 1, 1 building block in no list"
+        "1 step, weakest step under 1 %, forward model differs on step 1, ⚠ on step 1, 1 building block in no list"
     )
+    assert "cannot supply 1 N" in step_table(doubted)[0]["problems"] and "⚠ the" in texts(depict.to_svg(doubted))
     document = plan_document(found)["routes"][0]
     assert (
         document["title"] == "Route 1" and document["scores"]["weakest_step"] == 0.5 and "score" in document["scores"]
@@ -248,22 +250,53 @@ def test_a_summary_says_the_weakest_step_and_what_is_doubtful(found: Plan) -> No
     assert document["children"][0]["metadata"]["class"] == "Amide formation"
 
 
-def test_reagents_that_confirm_a_step_go_before_proposed_ones_and_after_recorded_ones() -> None:
-    step = Proposal(("CCO",), 0.5, round_trip=0.6, reagents="ClCCl", added="CN(C)C=O")
+def test_a_start_that_is_nearly_the_target_is_said() -> None:
+    acid = "O=C(Cl)c1ccc(NC(C)=O)cc1"
+    near = Route(Node(AMIDE, "", Proposal((acid, "CN"), 0.9), (Node(acid, "paroutes-n1"), Node("CN", "common"))))
+    assert "starts from 93 % of the target" in near.summary
+    own = Route(replace(near.root, children=(Node(acid, "mine.csv"), Node("CN", "common"))))
+    assert "starts from" not in own.summary, "one's own shelf is believed"
+
+
+def test_conflicts_within_a_step_are_said_as_in_a_flask() -> None:
+    reactants, product = ("C=CC[Mg]Br", "O=Cc1ccc(O)cc1"), "C=CCC(O)c1ccc(O)cc1"
+    smiles = [str(chem.canonical(text)) for text in (*reactants, product)]
+    node = Node(smiles[2], "", Proposal(tuple(smiles[:2]), 0.5), (leaf(smiles[0]), leaf(smiles[1])))
+    assert node_problems(node), "a Grignard reagent beside a phenol"
+
+
+def test_reagents_that_confirm_a_step_go_before_recorded_ones_and_usual_ones_come_last() -> None:
+    step = Proposal(("CCO",), 0.5, round_trip=0.6, reagents="CS(C)=O.CC(=O)OC(C)=O", added="O=[Mn]=O.ClCCl")
     node = Node("CC=O", "", step, (Node("CCO"),))
-    assert step_conditions(node) == "DMF"
-    assert step_conditions(replace(node, step=replace(step, round_trip=0.1))) == "DCM"
-    assert step_conditions(replace(node, step=replace(step, added=""))) == "DCM"
-    recorded = {step.reaction("CC=O"): Found(conditions=(Conditions("C1CCOC1", 1),))}
-    assert step_conditions(node, recorded) == "THF"
+    assert step_conditions(node) == "DCM, manganese dioxide"
+    unconfirmed = replace(node, step=replace(step, round_trip=0.1))
+    recorded = {step.reaction("CC=O"): Found(conditions=(Conditions("C1CCOC1", 1), Conditions("O=[Mn]=O.C1CCOC1", 1)))}
+    assert step_conditions(unconfirmed, recorded) == "THF, MnO₂", "THF alone is no oxidant"
+    assert step_conditions(unconfirmed) == "DMSO, acetic anhydride", "of a model, before the usual ones"
+    assert step_conditions(replace(unconfirmed, step=replace(step, round_trip=0.1, reagents=""))).startswith(
+        "DCM, Dess"
+    )
 
 
 def test_no_conditions_have_a_substructure_to_avoid() -> None:
     step = Proposal(("CCO",), 0.5, round_trip=0.6, reagents="CN(C)C=O", added="ClCCl")
     route = Route(Node("CC=O", "", step, (Node("CCO"),)), avoid=("[CH2]Cl",))
-    recorded = Found(conditions=(Conditions("CCN(CC)CC.ClCCl", 5), Conditions("C1CCOC1", 1)))
+    recorded = Found(conditions=(Conditions("O=[Mn]=O.ClCCl", 5), Conditions("O=[Mn]=O.C1CCOC1", 1)))
     index: Any = SimpleNamespace(find=lambda *_: recorded)
-    assert step_conditions(route.root, find_evidence([route], index), route.avoid) == "THF"
+    assert step_conditions(route.root, find_evidence([route], index), route.avoid) == "THF, MnO₂"
     assert step_conditions(route.root, {}, route.avoid) == "DMF"
     drawn = texts(depict.to_svg(route))
     assert "DMF" in drawn and "DCM" not in drawn and "DCM" in texts(depict.to_svg(replace(route, avoid=())))
+
+
+def test_the_depth_of_a_convergent_route_is_its_longest_branch() -> None:
+    step = Proposal("", 0.5)
+    leaf = Node("C")
+    short, long = Node("CC", step=step, children=(leaf,)), leaf
+    for _ in range(3):
+        long = Node("CCC", step=step, children=(long,))
+    for children in ((short, long), (long, short), (leaf, long, leaf)):
+        route = Route(Node("CCCC", step=step, children=children))
+        assert route.depth == 4
+        assert route.root.branches[0] is long
+    assert Route(leaf).depth == 0

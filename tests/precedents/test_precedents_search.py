@@ -38,7 +38,7 @@ def test_a_change_is_counted_and_its_reactions_are_ranked(index: Precedents) -> 
 def test_what_is_only_of_the_kind_is_told_so(index: Precedents) -> None:
     found = index.find("O=C(Cl)c1ccccc1.Nc1ccccc1", "O=C(Nc1ccccc1)c1ccccc1")
     assert (found.close, found.wide) == (0, 3)
-    assert found.in_words == "3 patent reactions make a change of this kind, none just this one"
+    assert found.in_words == "none with these neighbours; 3 patent reactions make the same bonds at others"
     assert not any(one.close for one in found.nearest)
 
 

@@ -352,21 +352,26 @@ def test_a_pass_without_end_is_noticed(engines: dict[str, Engine], monkeypatch: 
 
 
 def test_a_stop_ends_within_its_grace_though_every_thread_hangs(engines: dict[str, Engine]) -> None:
-    gate = threading.Event()
+    gate, answers = threading.Event(), list[tuple[int, str]]()
 
     class Hanging(Wrapped):
         def prepare(self, text: str) -> Any:
             gate.wait(HURRY)
             return self._engine.prepare(text)
 
+    def ask() -> None:
+        status, document, _ = running.send("POST", "/v1/predict", ASK)
+        answers.append((status, document["code"]))
+
     try:
         with serving({"retro": Hanging(engines["retro"])}, grace=1.0) as running:
-            asked = [start(lambda: running.send("POST", "/v1/predict", ASK)) for _ in range(2 * service.READERS)]
-            until(lambda: running.service._readers._running, "the reading")
+            asked = [start(ask) for _ in range(2 * service.READERS)]
+            until(lambda: running.service._readers._admitted.total() == len(asked), "the reading of all")
             began = time.monotonic()
         assert time.monotonic() - began < HURRY / 2
         for thread in asked:
             thread.join(HURRY)
+        assert answers == [(503, "stopping")] * len(asked)
     finally:
         gate.set()
 

@@ -88,6 +88,12 @@ def test_keys_are_those_of_the_file_and_of_the_environment(tmp_path: Path, monke
     (tmp_path / "keys").write_text("c\n\n d \n")
     assert read_keys(tmp_path / "keys") == {"a", "b", "c", "d"}
     assert read_keys(None) == {"a", "b"}
+    lines = ("\ufeff# keys of the lab", "  # none", "key  # of Jane", "open sesame", "a#b", "#", "tab\t#x")
+    (tmp_path / "keys").write_text("\r\n".join(lines), encoding="utf-8")
+    assert read_keys(tmp_path / "keys") - {"a", "b"} == {"key", "open sesame", "a#b", "tab"}
+    (tmp_path / "keys").write_text("# only\n# comments\n")
+    with pytest.raises(ValueError, match="has no key"):
+        read_keys(tmp_path / "keys")
     (tmp_path / "keys").write_text(" \n\n")
     with pytest.raises(ValueError, match="has no key"):
         read_keys(tmp_path / "keys")

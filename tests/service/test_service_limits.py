@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import json
 import logging
@@ -17,18 +18,21 @@ from serving import HURRY, Gated, Running, Wrapped, serving, start, until
 
 from chemspec.client import ServiceError
 from chemspec.engine.engine import Engine
+from chemspec.service import guard, server
 from chemspec.service.limits import Limits
 
 pytest.importorskip("fastapi")
 
 ASK = {"queries": "CCO", "task": "retro", "n": 2, "max_len": 12}
+ENDLESS = b"[" * 1_900_000
+LONG_NUMBER = b'{"queries": "CCO", "task": "retro", "seed": ' + b"9" * 5000 + b"}"
 DEEP = b'{"queries":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
 
 
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"{", b"null", b"[]", b"3", b'"CCO"', b"\xff\xfe", b'{"queries": }', DEEP,
+        b"", b"{", b"null", b"[]", b"3", b'"CCO"', b"\xff\xfe", b'{"queries": }', DEEP, ENDLESS, LONG_NUMBER,
         b'{"queries": ["\\ud800"], "task": "retro"}',
         b'{"queries": "CCO", "task": "retro", "\\ud800": 1}', b'{"queries": [null], "task": "retro"}',
         b'{"queries": "CCO", "task": "retro", "temperature": NaN}', b'{"queries": "CCO", "task": "retro", "n": 1e400}',
@@ -39,7 +43,7 @@ def test_rubbish_is_refused_with_a_message(running: Running, body: bytes) -> Non
     for path in ("/v1/predict", "/predictions/retro"):
         status, document, _ = running.send("POST", path, body)
         assert status in (400, 422), (path, document)
-        assert isinstance(document["detail"], str) and document["detail"]
+        assert isinstance(document["detail"], str) and document["detail"] and document["code"]
 
 
 @pytest.mark.parametrize("name", ["queue", "queries", "answers", "body", "timeout", "grace"])
@@ -48,6 +52,29 @@ def test_a_limit_is_a_finite_number(name: str, value: float) -> None:
     """An infinite one is no number in JSON, and no time after which a stop ends."""
     with pytest.raises(ValueError, match=f"{name} is .*; it must be above 0 and finite"):
         Limits(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "br", "deflate, gzip", "zstd"])
+def test_a_compressed_body_is_refused_by_its_name(running: Running, encoding: str) -> None:
+    status, document, _ = running.send("POST", "/v1/predict", gzip.compress(b"{}"), {"Content-Encoding": encoding})
+    assert (status, document["code"]) == (415, "encoding") and "without Content-Encoding" in document["detail"]
+    assert running.send("POST", "/v1/predict", ASK, {"Content-Encoding": "identity"})[0] == 200
+
+
+def test_of_a_body_without_an_end_so_much_is_read_and_no_more(engines: dict[str, Engine]) -> None:
+    with serving(engines, body=10_000) as service, rawhttp.connected(service.port) as connection:
+        headers = {"Host": "localhost", "Transfer-Encoding": "chunked", "Content-Type": "application/json"}
+        connection.sendall(rawhttp.head("/v1/predict", headers, method="POST"))
+        sent = 0
+        try:
+            while sent < 40 * guard.DRAIN_FACTOR * 10_000:
+                connection.sendall(b"1000\r\n" + b"x" * 4096 + b"\r\n")
+                sent += 4096
+        except OSError:
+            pass
+        # What the system keeps in its buffers on both sides comes on top.
+        assert guard.DRAIN_FACTOR * 10_000 - 4096 <= sent < 40 * guard.DRAIN_FACTOR * 10_000
+        assert service.count("refused_requests_total", reason="body") == 1
 
 
 def test_a_form_is_told_to_be_json_and_another_route_says_so_as_fastapi_does(running: Running) -> None:
@@ -120,7 +147,7 @@ def test_who_waits_too_long_is_told_and_is_decoded_no_further(engines: dict[str,
         until(lambda: gated.ended, "the end of the batch")
         assert gated.ended[0] is not None  # it did not run to its end
         # What is done by then is not lost: a query that needs no model is.
-        status, document, _ = service.send("POST", "/v1/predict", {**ASK, "queries": ["CC(", "CCO"], "timeout": 0.05})
+        status, document, _ = service.send("POST", "/v1/predict", {**ASK, "queries": ["CC(", "CCO"], "timeout": 0.5})
         assert [one["status"] for one in document["results"]] == ["invalid", "failed"]
         assert "no result within" in document["results"][1]["message"]
         gated.gate.set()
@@ -285,6 +312,19 @@ def test_a_fault_of_ours_is_told_without_what_was_asked(
     (record,) = logged(caplog, [reply])
     assert record.log_fields["error"] == "RuntimeError" and "test_service_limits.py" in record.log_fields["at"]
     assert "CCO" not in json.dumps([document, record.log_fields])
+
+
+def test_the_log_of_a_library_has_kind_and_place_and_no_message() -> None:
+    try:
+        raise RuntimeError("over CC(C)(C)OC(=O)NC")
+    except RuntimeError as error:
+        record = logging.LogRecord(
+            "uvicorn.error", logging.ERROR, "x", 1, "Exception in ASGI application\n", (), (type(error), error, None)
+        )
+        record.exc_info = (type(error), error, error.__traceback__)
+    line = json.loads(server._JsonFormatter().format(record))
+    assert (line["event"], line["error"]) == ("Exception in ASGI application", "RuntimeError")
+    assert "test_service_limits.py:" in line["at"] and "CC(C)" not in json.dumps(line)
 
 
 def test_metrics_count_what_was_done(engines: dict[str, Engine]) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
+import subprocess
+import sys
 import tomllib
 from importlib.metadata import PackageNotFoundError, requires
+from pathlib import Path
 
 import pytest
 from paths import ROOT
@@ -48,8 +52,73 @@ def test_the_readme_and_ci_install_by_the_lock() -> None:
     for name in ("README.md", "SECURITY.md"):
         commands = re.findall(r"pip install .*", (ROOT / name).read_text(encoding="utf-8"))
         assert commands
-        assert [command for command in commands if not command.startswith("pip install -c constraints.txt ")] == []
+        by_lock = ("pip install -c constraints.txt ", "pip install --require-hashes -r hashes.txt && ")
+        assert [command for command in commands if not command.startswith(by_lock)] == []
     commands = re.findall(r".*-e \"\.\[.*", (ROOT / ".ci" / "run").read_text(encoding="utf-8"))
     commands = [command for command in commands if '"${pip[@]}"' not in command]  # which is checked below
     assert commands and all("-c constraints.txt" in command for command in commands)
+    assert '"${pip[@]}" --report "$work/installed.json"' in (ROOT / ".ci" / "run").read_text()
     assert '"$bin/pip" install -q --no-compile -c constraints.txt)' in (ROOT / ".ci" / "run").read_text()
+
+
+def test_every_package_of_the_lock_has_hashes() -> None:
+    text = (ROOT / "hashes.txt").read_text().replace("\\\n", " ")
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    pinned = {line.partition(" --hash")[0].strip() for line in lines}
+    assert all(re.fullmatch(r"[\w.-]+==\S+( ; .+?)? +(--hash=sha256:[0-9a-f]{64} *)+", line) for line in lines)
+    locked = {line for line in LOCK.splitlines() if not line.startswith("#")}
+    assert locked <= pinned
+    assert {line for line in pinned - locked if not line.startswith((*CUDA, "triton=="))} == set()
+
+
+def check_supply(kind: str, document: object, folder: Path) -> tuple[int, str]:
+    """Run `.ci/check-supply` on a document."""
+    file = folder / "document.json"
+    file.write_text(document if isinstance(document, str) else json.dumps(document))
+    command = [sys.executable, str(ROOT / ".ci" / "check-supply"), kind, str(file)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert not done.stderr
+    return done.returncode, done.stdout
+
+
+def install_item(name: str, version: str, url: str, sha256: str = "") -> dict[str, object]:
+    archive = {"archive_info": {"hashes": {"sha256": sha256}}} if sha256 else {"dir_info": {}}
+    return {"download_info": {"url": url, **archive}, "metadata": {"name": name, "version": version}}
+
+
+def test_what_pip_installed_is_compared_with_the_hashes(tmp_path: Path) -> None:
+    found = re.search(r"^([\w.-]+)==(\S+).*?sha256:(\w{64})", (ROOT / "hashes.txt").read_text(), re.M | re.S)
+    assert found
+    name, version, sha256 = found.groups()
+    good = install_item(name.upper().replace("-", "_"), version, "https://x/a.whl", sha256)
+    project = install_item("chemspec-smiles", "1", "file:///here")
+    assert check_supply("installed", {"install": [good, project]}, tmp_path) == (
+        0, "installed: 1 archives compared with hashes.txt, 1 of this machine not\n"
+    )  # fmt: skip
+    for item, fault in (
+        (install_item(name, version, "https://x/a.whl", "0" * 64), "which hashes.txt lacks"),
+        (install_item(name, version, "https://x/a.whl"), "the SHA-256 unknown, which hashes.txt lacks"),
+        (install_item(name, "0.0.1", "https://x/a.whl", sha256), f"{name}==0.0.1 is not in hashes.txt"),
+        (install_item("evil", "1", "https://x/a.whl", sha256), "evil==1 is not in hashes.txt"),
+    ):
+        code, told = check_supply("installed", {"install": [good, item]}, tmp_path)
+        assert code == 1 and fault in told
+
+
+def test_audits_tell_flaws_and_what_could_not_be_looked_up(tmp_path: Path) -> None:
+    fine = {"name": "a", "version": "1", "vulns": []}
+    bad = {"name": "b", "version": "2", "vulns": [{"id": "PYSEC-1"}]}
+    away = {"name": "c", "version": "3", "skip_reason": "not found"}
+    assert check_supply("audit", {"dependencies": [fine, away]}, tmp_path) == (0, "audit: 1 of 2 packages looked up\n")
+    assert check_supply("audit", {"dependencies": [bad, away]}, tmp_path)[0] == 1
+    for nothing in ({"dependencies": [away]}, ""):
+        code, told = check_supply("audit", nothing, tmp_path)
+        assert code == 0 and "SKIPPED" in told
+    low, high = (
+        {"metadata": {"dependencies": {"total": 9}}, "vulnerabilities": {"x": {"severity": s}}} for s in ("low", "high")
+    )
+    assert check_supply("npm", low, tmp_path) == (0, "npm: 9 packages of npm looked up\n")
+    assert check_supply("npm", high, tmp_path) == (1, "npm: 9 packages of npm looked up\n  x: high\n")
+    assert "SKIPPED" in check_supply("npm", {"message": "405"}, tmp_path)[1]
+    code, told = check_supply("sbom", {"components": [{"name": "numpy", "version": "0"}]}, tmp_path)
+    assert code == 1 and "is missing" in told

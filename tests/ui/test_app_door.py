@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -153,6 +154,41 @@ def test_connections_without_a_request_give_way_and_a_websocket_does_not(tmp_pat
         while b"\x8a\x00" not in received:
             received += (piece := websocket.recv(10_000))
             assert piece, "closed"
+
+
+def test_one_visitors_websockets_leave_room_for_others(tmp_path: Path) -> None:
+    with started(tmp_path, files=200) as app, ExitStack() as stack:
+        headers = {"Host": f"127.0.0.1:{app.port}", **rawhttp.WEBSOCKET}
+        statuses = []
+        for _ in range(150):
+            websocket = stack.enter_context(rawhttp.connected(app.port))
+            websocket.sendall(rawhttp.head("/_stcore/stream", headers))
+            statuses.append(rawhttp.answer(websocket)[0])
+        opened = statuses.count(101)
+        assert 10 <= opened <= 50 and statuses == [101] * opened + [403] * (150 - opened)
+        for path in ("/", "/_stcore/health"):
+            assert rawhttp.get(app.port, path, {"Host": "localhost"})[0] == 200
+        assert re.search(r"refused: .*websockets", app.log.read_text())
+
+
+def test_neither_streamlits_numbers_nor_the_servers_name_are_shown(app: App) -> None:
+    for path in ("/_stcore/metrics", "/_stcore/metrics/", "/_stcore/metrics?families=session_state"):
+        assert rawhttp.get(app.port, path, {"Host": "localhost"})[0] == 404
+    for path in ("/", "/_stcore/health", "/_stcore/metrics"):
+        assert "\r\nserver:" not in rawhttp.get(app.port, path, {"Host": "localhost"})[1].lower()
+
+
+def test_a_wish_for_another_protocol_costs_no_request_its_body(app: App) -> None:
+    second = rawhttp.head("/_stcore/health", {"Host": "localhost"})
+    headers = {"Host": "localhost", "Connection": "Upgrade", "Upgrade": "h2c", "Content-Length": str(len(second))}
+    with rawhttp.connected(app.port) as connection:
+        connection.sendall(rawhttp.head("/_stcore/health", headers))
+        time.sleep(0.01)  # a segment apart
+        connection.sendall(second)
+        assert rawhttp.answer(connection)[0] == 200
+        connection.sendall(rawhttp.head("/_stcore/metrics", {"Host": "localhost"}))
+        status, text = rawhttp.answer(connection)
+        assert status == 404 and text.count("HTTP/1.1 ") == 1
 
 
 def test_what_streamlit_starts_itself_checks_the_websocket_only(tmp_path: Path) -> None:

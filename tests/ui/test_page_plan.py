@@ -128,9 +128,9 @@ def test_routes_are_compared_with_the_numbers_of_the_page_and_searched_on() -> N
     table = page.dataframe[0].value
     assert table["Route"][0] == "Route 1" and table["Steps"][0] == 3
     assert "Amide formation" in table["Reactions"][0] and "methylamine, in mine.smi" in table["Building blocks"][0]
-    assert not len(table["In no list"][0]) and table["Weakest step"][0] == "15 %"
+    assert not len(table["Not in stock"][0]) and table["Weakest step"][0] == "15 %"
     press(page, "Continue search")
-    assert page.number_input(key="plan_expansions").value == 200
+    assert page.number_input(key="plan_expansions").value == 400
 
 
 def test_bonds_can_be_kept_also_by_link() -> None:

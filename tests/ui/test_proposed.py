@@ -64,7 +64,7 @@ def test_reactants_of_two_targets_have_an_opinion_each(decoded: list[tuple[str, 
 
 def test_they_stand_over_the_arrow_as_what_they_are(decoded: list[tuple[str, str]]) -> None:
     (unchecked,) = reviewing.review_answers(ASKED, result(ACID), models=False).suggestions
-    assert details.conditions_over_arrow(unchecked) == ("", "")
+    assert details.conditions_over_arrow(unchecked)[1] == "usual for the class"
     shown = card()
     text, whose = details.conditions_over_arrow(shown)
     assert "DCM" in text and whose == "proposed by a model"
@@ -78,7 +78,7 @@ def test_without_a_model_nothing_is_proposed(decoded: list[tuple[str, str]], mon
     monkeypatch.setattr(queued_engine, "model_names", lambda task, **_: [] if task == "reagents" else [task])
     shown = card()
     assert shown.check is not None and not shown.check.agrees
-    assert details.conditions_over_arrow(shown) == ("", "") and shown.proposed == ()
+    assert details.conditions_over_arrow(shown)[1] == "usual for the class" and shown.proposed == ()
     assert not any(model == "reagents" for model, _ in decoded)
 
 

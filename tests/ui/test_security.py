@@ -195,18 +195,33 @@ class Uploads:
     async def _app(self, scope: Any, receive: Any, send: Any) -> None:
         await self.waits.wait()
         session, name = scope["path"].rsplit("/", 2)[1:]
-        self.kept.setdefault(session, {})[name] = SimpleNamespace(data=b"x" * 1000)
+        whole, more = b"", scope["method"] == "PUT"
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ConnectionError("as Starlette does")
+            whole, more = whole + message["body"], message["more_body"]
+        self.kept.setdefault(session, {})[name] = SimpleNamespace(data=whole)
         await send({"type": "http.response.start", "status": 204, "headers": []})
 
-    async def put(self, session: str, name: str, *, method: str = "PUT") -> int:
-        """Send a file; returns the status."""
+    async def put(
+        self, session: str, name: str, *, method: str = "PUT", parts: Any = (b"x" * 1000,), told: int | None = None
+    ) -> int:
+        """Send a file in parts, or with a number of seconds between them; returns the status."""
         sent: list[Any] = []
+        coming = iter([*parts, None])
 
         async def send(message: Any) -> None:
             sent.append(message)
 
+        async def receive() -> Any:
+            while isinstance(part := next(coming), float | asyncio.Event):
+                await (part.wait() if isinstance(part, asyncio.Event) else asyncio.sleep(part))
+            return {"type": "http.request", "body": part or b"", "more_body": part is not None}
+
         path = f"/base/_stcore/upload_file/{session}/{name}"
-        await self.limits({"type": "http", "method": method, "path": path}, None, send)  # type: ignore[arg-type]
+        headers = [] if told is None else [(b"content-length", b"%d" % told)]
+        await self.limits({"type": "http", "method": method, "path": path, "headers": headers}, receive, send)
         return int(sent[0]["status"])
 
 
@@ -228,6 +243,110 @@ def test_one_visit_keeps_so_many_files_and_no_more(monkeypatch: pytest.MonkeyPat
         monkeypatch.setattr(middleware, "ALL_BYTES", 5000)
         assert await uploads.put("c", "f0") == 503
         assert await uploads.put("c", "f0", method="DELETE") == 204
+
+    asyncio.run(visit())
+
+
+def test_what_arrives_counts_from_its_first_byte(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many visitors at once; what is announced and does not come keeps nobody out."""
+    monkeypatch.delenv("CHEMSPEC_LOGIN", raising=False)
+    monkeypatch.setattr(middleware, "ALL_BYTES", 10_000)
+
+    async def visit() -> None:
+        uploads, rest = Uploads(monkeypatch), asyncio.Event()
+        uploads.waits.set()
+        slow = [asyncio.create_task(uploads.put(f"v{k}", "f", parts=(b"x" * 900, rest, b"x"))) for k in range(9)]
+        silent = [asyncio.create_task(uploads.put(f"w{k}", "f", parts=(rest,), told=1000)) for k in range(9)]
+        await asyncio.sleep(0.01)
+        assert uploads.limits._bytes_held() == 8100
+        assert await uploads.put("a", "f", told=2000) == 503, "at once"
+        assert await uploads.put("a", "f", parts=(b"x" * 1000, b"x" * 1000)) == 503, "when it is too much"
+        assert await uploads.put("a", "f", parts=(b"x" * 1000,), told=1000) == 204
+        rest.set()
+        assert [await one for one in (*slow, *silent)] == [204] * 18
+        assert uploads.limits._bytes_held() == 9 * 901 + 1000 and not uploads.limits._coming
+        assert uploads.refused == ["upload"] * 2
+
+    asyncio.run(visit())
+
+
+@pytest.mark.parametrize(("silent", "whole"), [(0.05, 600.0), (60.0, 0.05)])
+def test_a_file_that_arrives_too_slowly_is_ended(monkeypatch: pytest.MonkeyPatch, silent: float, whole: float) -> None:
+    monkeypatch.delenv("CHEMSPEC_LOGIN", raising=False)
+    monkeypatch.setattr(middleware, "SILENT_SECONDS", silent)
+    monkeypatch.setattr(middleware, "WHOLE_SECONDS", whole)
+
+    async def visit() -> None:
+        uploads = Uploads(monkeypatch)
+        uploads.waits.set()
+        assert await uploads.put("a", "f", parts=(b"x", 30.0)) == 408
+        assert await uploads.put("a", "f", parts=(b"x", *[0.02] * 1000) if whole < 1 else (b"x", 30.0)) == 408
+        assert await uploads.put("a", "f", parts=(b"x", 0.001, b"x")) == 204
+        assert not uploads.limits._coming
+
+    asyncio.run(visit())
+
+
+# --- WebSockets --------------------------------------------------------------------------------------
+
+
+class Sockets:
+    """A WebSocket application behind the limits, which reads until its client leaves."""
+
+    def __init__(self, most: int = 3) -> None:
+        self.refused: list[str] = []
+        self.limits = middleware.SocketLimits(self._app, self.refused.append, most)
+
+    async def _app(self, scope: Any, receive: Any, send: Any) -> None:
+        assert (await receive())["type"] == "websocket.connect"
+        await send({"type": "websocket.accept"})
+        while (await receive())["type"] != "websocket.disconnect":
+            pass
+
+    async def open(self, address: str, *parts: Any, protocols: str = "streamlit") -> list[str]:
+        """Open one, and send messages, or wait for events or seconds; returns what comes back."""
+        sent: list[Any] = []
+        coming = iter([{"type": "websocket.connect"}, *parts, {"type": "websocket.disconnect"}])
+
+        async def receive() -> Any:
+            while isinstance(part := next(coming), float | asyncio.Event):
+                await (part.wait() if isinstance(part, asyncio.Event) else asyncio.sleep(part))
+            return part if isinstance(part, dict) else {"type": "websocket.receive", "text": part}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        headers = [(b"sec-websocket-protocol", protocols.encode())]
+        scope = {"type": "websocket", "client": (address, 1), "headers": headers}
+        await self.limits(scope, receive, send)
+        return [message["type"].removeprefix("websocket.") for message in sent]
+
+
+def test_of_one_address_so_many_websockets_are_open_and_no_more() -> None:
+    async def visit() -> None:
+        sockets, end = Sockets(3), asyncio.Event()
+        held = [asyncio.create_task(sockets.open("1.2.3.4", "rerun", end)) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        assert await sockets.open("1.2.3.4", "rerun") == ["close"]
+        assert await sockets.open("5.6.7.8", "rerun") == ["accept"]
+        end.set()
+        assert [await one for one in held] == [["accept"]] * 3
+        assert await sockets.open("1.2.3.4", "rerun") == ["accept"]
+        assert sockets.refused == ["websockets"] and not sockets.limits._open
+
+    asyncio.run(visit())
+
+
+def test_a_websocket_without_a_message_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(middleware, "FIRST_SECONDS", 0.05)
+
+    async def visit() -> None:
+        sockets = Sockets()
+        assert await sockets.open("1.2.3.4", 30.0) == ["accept", "close"]
+        assert await sockets.open("1.2.3.4", "rerun", 0.2, "rerun") == ["accept"], "one that has spoken may be silent"
+        assert await sockets.open("1.2.3.4", 0.2, protocols="streamlit, , abc") == ["accept"], "it returns"
+        assert await sockets.open("1.2.3.4", 30.0, protocols="streamlit, abc, ") == ["accept", "close"]
+        assert sockets.refused == ["silent_websockets"] * 2
 
     asyncio.run(visit())
 

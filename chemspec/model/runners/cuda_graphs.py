@@ -1,9 +1,12 @@
 """Runner in torch with CUDA graphs: one launch for some two hundred small kernels, and one copy to the host.
 
 A CUDA graph computes on fixed addresses and shapes. So the KV cache of a session lies in an `Arena`, which later
-sessions reuse, and a pass is padded to the next of a few sizes; a graph is captured for each size that comes twice.
+sessions reuse, and a pass is padded to the next of a few sizes, each captured once: the usual ones at loading, so that
+no query waits for a recording. A pass of 64 nodes takes about as long as one of a single node, so all up to there have
+one size; then drafted and undrafted passes also run the same kernels.
 
-Shapes: B rows of the arena, N nodes of the padded pass, C slots in use, S source tokens, D model width, k candidates.
+Shapes: B rows of the arena, N nodes of the padded pass, C slots of the arena, S source tokens, D model width, k
+candidates.
 """
 
 from __future__ import annotations
@@ -28,17 +31,26 @@ from chemspec.tokenizer import BOS, PAD
 Function = Callable[[], None]
 Recorder = Callable[[Function, torch.device], Function]
 
-# Nodes are padded to powers of two up to this, then to its multiples; sources and slots to multiples.
-NODES, SOURCE, SLOTS = 64, 32, 64
+# The nodes of all rows together are padded to this number, then those of a row to powers of two; sources to multiples,
+# and candidates to powers of two from this number on.
+NODES, SOURCE, CANDIDATES = 64, 64, 64
+SLOTS = 64  # of a larger arena: multiples of this
+COMMON = ((1, (1,)), (64, (1, 8, 16)))  # rows of the arenas, and nodes of the passes, that are recorded at loading
+COMMON_SOURCES = (64, 128)  # their sources
 FIRST_SLOTS = 256  # initial slots of an arena, which double when a session outgrows it
 # Share of a GPU's memory for idle arenas. Their graphs are freed with them, and capturing one takes as long as some
 # hundred passes; limited by bytes, not by number, since a shrinking batch goes through a dozen shapes.
 IDLE_SHARE = 0.25
 
 
-def padded_size(count: int, step: int) -> int:
-    """Round up to a power of two, or above `step` to a multiple of it; at least 1."""
-    return -(-count // step) * step if count > step else 1 << max(0, count - 1).bit_length()
+def padded_nodes(count: int, rows: int) -> int:
+    """Return the nodes per row of the pass that computes `count` of them: together at least `NODES`, a power of two."""
+    return max(1 << max(0, count - 1).bit_length(), NODES // rows, 1)
+
+
+def padded_candidates(count: int, vocab_size: int) -> int:
+    """Return the candidates of the pass that returns `count` of them: a power of two, or the whole vocabulary."""
+    return min(max(CANDIDATES, 1 << max(0, count - 1).bit_length()), vocab_size)
 
 
 def rows_for(count: int) -> int:
@@ -101,7 +113,7 @@ class Arena:
 
     def __init__(self, model: Transformer, rows: int, source: int, slots: int) -> None:
         config, weight = model.config, model.embedding.weight
-        self.shape = rows, source, slots
+        self.model, self.shape = model, (rows, source, slots)
         heads, width = config.heads, config.inner_width // config.heads
         self.cache = weight.new_zeros(config.decoder_layers, 2, rows, heads, slots, width)
         self.memory_cache = weight.new_zeros(config.decoder_layers, 2, rows, heads, source, width)
@@ -109,6 +121,13 @@ class Arena:
         self.bytes = self.cache.nbytes + self.memory_cache.nbytes + self.source_mask.nbytes  # nearly all of the arena
         self.passes: dict[Any, RecordedPass] = {}
         self.encoder = RecordedEncoder(model, self)
+
+    def recorded_pass(self, nodes: int, top_k: int, states: bool) -> RecordedPass:
+        """Return the pass of a size, which is recorded when it first runs."""
+        key = nodes, top_k, states
+        if key not in self.passes:
+            self.passes[key] = RecordedPass(self.model, self, *key)
+        return self.passes[key]
 
     def clear(self) -> None:
         """Reset all rows to padding with one source token, so that no softmax divides by 0."""
@@ -119,25 +138,26 @@ class Arena:
 
 
 class Recorded:
-    """A computation on fixed addresses, captured when it runs a second time."""
+    """A computation on fixed addresses, captured when it first runs."""
 
     replay: Function | None = None
-    times = 0
 
     def compute(self) -> None:
         """Compute."""
         raise NotImplementedError
 
     def repeat(self, device: torch.device, record: Recorder) -> None:
-        """Compute, by replaying the graph if there is one; warns if a graph cannot be captured."""
-        self.times += 1
-        if self.replay is None and self.times > 1:
+        """Replay the graph, captured first if there is none; warns if it cannot be captured, and computes then."""
+        if self.replay is None:
+            self.compute()  # allocates the outputs, and raises what is wrong with the computation itself
             try:
                 self.replay = record(self.compute, device)
+            except torch.cuda.OutOfMemoryError:
+                raise
             except RuntimeError as error:
                 warnings.warn(f"a pass could not be recorded as a CUDA graph, so it is slower: {error}", stacklevel=2)
                 self.replay = self.compute
-        (self.replay or self.compute)()
+        self.replay()
 
 
 class RecordedEncoder(Recorded):
@@ -169,27 +189,38 @@ class RecordedEncoder(Recorded):
 class RecordedPass(Recorded):
     """A forward pass of one size on an arena: inputs, computation and outputs at fixed addresses."""
 
-    def __init__(self, model: Transformer, arena: Arena, nodes: int, used: int, top_k: int, states: bool) -> None:
-        """Allocate inputs for N `nodes` after C `used` slots; `states`: whether to keep the last hidden states."""
+    def __init__(self, model: Transformer, arena: Arena, nodes: int, top_k: int, states: bool) -> None:
+        """Allocate inputs for N `nodes`; `states`: whether to keep the last hidden states."""
         self.model, self.arena = model, arena
-        self.used, self.top_k, self.keeps_states = used, top_k, states
-        rows, device = arena.shape[0], arena.cache.device
-        self.inputs = torch.zeros(3, rows, nodes, dtype=torch.int64, device=device)  # tokens, depths, slots
-        self.attention_mask = torch.zeros(rows, nodes, used + nodes, dtype=torch.bool, device=device)
-        self.staging = [pinned(tensor) for tensor in (self.inputs, self.attention_mask)]  # host copies of the inputs
+        self.top_k, self.keeps_states = top_k, states
+        rows, _, slots = arena.shape
+        device = arena.cache.device
+        # All inputs lie in one buffer, which one copy fills: tokens, depths and slots, then the attention mask.
+        self.shapes = (3, rows, nodes), (rows, nodes, slots + nodes)
+        size = torch.int64.itemsize * 3 * rows * nodes
+        self.buffer = torch.zeros(size + rows * nodes * (slots + nodes), dtype=torch.uint8, device=device)
+        self.staging = pinned(self.buffer)
+        self.inputs, self.attention_mask = self._split(self.buffer)
+        self.staged = tuple(tensor.numpy() for tensor in self._split(self.staging))
         self.rows = torch.arange(rows, device=device)[:, None]
         self.outputs: tuple[Tensor, ...] = ()  # ids and log-probs (2, B, N, k); last hidden states (B, N, D), if kept
+
+    def _split(self, buffer: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the inputs (3, B, N) and the mask (B, N, C + N) in a buffer."""
+        numbers, mask = self.shapes
+        size = torch.int64.itemsize * int(np.prod(numbers))
+        return buffer[:size].view(torch.int64).view(numbers), buffer[size:].view(torch.bool).view(mask)
 
     def compute(self) -> None:
         """Run the model on the inputs and copy its results to the outputs."""
         tokens, depths, slots = self.inputs
         arena = self.arena
         states: list[Tensor] | None = [] if self.keeps_states else None
-        cached = arena.cache[:, :, :, :, : self.used], arena.memory_cache, arena.source_mask
+        cached = arena.cache, arena.memory_cache, arena.source_mask
         logits, new_kv = self.model.step(tokens, depths, self.attention_mask[:, None], *cached, states)
         write_kv(arena.cache, new_kv, self.rows, slots)
         results = sorted_tokens(logits, self.top_k), *(states or ())
-        # Allocated by the first run, which is not captured: memory allocated during capture is not read later.
+        # Allocated by the first run, which is not captured: memory allocated during a capture is not read later.
         if not self.outputs:
             self.outputs = tuple(map(torch.empty_like, results))
         for output, result in zip(self.outputs, results, strict=True):
@@ -197,20 +228,19 @@ class RecordedPass(Recorded):
 
     def run(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints, record: Recorder) -> Tensor:
         """Run a pass that is no larger; returns its ids and log-probs (2, B, N, k) on the host."""
-        nodes = self.inputs.shape[2]
+        nodes, slots = self.inputs.shape[2], self.arena.shape[2]
         count, width = tokens.shape
         cached = attention_mask.shape[2] - width
-        inputs, mask = (tensor.numpy() for tensor in self.staging)
+        inputs, mask = self.staged
         inputs[:], mask[:] = 0, False
         inputs[0, :count, :width], inputs[1, :count, :width] = tokens, depths
         # Padding writes to the slots of the next nodes.
         inputs[2, :count] = slot_offsets[:, None]
         inputs[2] += np.arange(nodes)
-        mask[:, np.arange(nodes), self.used + np.arange(nodes)] = True
+        mask[:, np.arange(nodes), slots + np.arange(nodes)] = True
         mask[:count, :width, :cached] = attention_mask[:, :, :cached]
-        mask[:count, :width, self.used : self.used + width] = attention_mask[:, :, cached:]
-        for tensor, staged in zip((self.inputs, self.attention_mask), self.staging, strict=True):
-            tensor.copy_(staged, non_blocking=True)
+        mask[:count, :width, slots : slots + width] = attention_mask[:, :, cached:]
+        self.buffer.copy_(self.staging, non_blocking=True)
         self.repeat(self.inputs.device, record)
         return self.outputs[0].cpu()
 
@@ -238,6 +268,23 @@ class GraphBackend(TorchBackend):
         with self.computing:
             arena.encoder.start(ids, self.record)
         return GraphRunner(self, arena, ids.shape, min(top_k, self.model.config.vocab_size), states)
+
+    @torch.inference_mode()
+    def record_common(self) -> None:
+        """Record the encoder and the passes of common sizes, so that queries find them."""
+        config = self.model.config
+        top_k, arenas = padded_candidates(1, config.vocab_size), []
+        for source in COMMON_SOURCES:
+            for rows, sizes in COMMON:
+                arena = self.acquire(rows, source, FIRST_SLOTS)
+                ids = source_batch(self.model, [[BOS]])
+                arena.encoder.start(ids, self.record)
+                for nodes in sizes:
+                    recorded_pass = arena.recorded_pass(padded_nodes(nodes, rows), top_k, False)
+                    first = np.zeros((1, 1), dtype=np.int64)
+                    recorded_pass.run(first + BOS, first, np.ones((1, 1, 1), dtype=np.bool_), first[0], self.record)
+                arenas.append(arena)
+        self.release_arenas(arenas)
 
     def acquire(self, rows: int, source: int, slots: int) -> Arena:
         """Return a cleared arena of this shape, reusing an idle one if possible."""
@@ -303,18 +350,15 @@ class GraphRunner(TorchRunner):
     def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
         """Run the forward pass of new nodes; see `TorchRunner.run_padded`."""
         count, width = tokens.shape
-        nodes, used = padded_size(width, NODES), round_up(attention_mask.shape[2] - width, SLOTS)
-        self.reserve(max(used, int(slot_offsets.max()) + nodes))
-        arena = self._held[0]
-        key = nodes, used, self.top_k, self.keeps_states
+        nodes = padded_nodes(width, self._held[0].shape[0])
+        self.reserve(int(slot_offsets.max()) + nodes)
+        candidates = padded_candidates(self.top_k, self.graphs.model.config.vocab_size)
         with self.graphs.computing:
-            if key not in arena.passes:
-                arena.passes[key] = RecordedPass(self.graphs.model, arena, *key)
-            recorded_pass = arena.passes[key]
+            recorded_pass = self._held[0].recorded_pass(nodes, candidates, self.keeps_states)
             best = recorded_pass.run(tokens, depths, attention_mask, slot_offsets, self.graphs.record)
             if self.keeps_states:
                 self.hidden_states = recorded_pass.outputs[1][:count, :width].clone()  # the next pass writes there
-        ids, log_probs = best[:, :count, :width].numpy()
+        ids, log_probs = best[:, :count, :width, : self.top_k].numpy()
         return ids.astype(np.int64), log_probs.copy()
 
     def gather_rows(self, rows: Sequence[int]) -> None:

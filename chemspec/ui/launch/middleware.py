@@ -1,34 +1,53 @@
-"""ASGI applications around Streamlit: security headers and limits of uploads; and log redaction.
+"""ASGI applications around Streamlit: security headers, limits of uploads and WebSockets; and log redaction.
 
 Streamlit keeps each uploaded file until its visitor takes it away or has been gone for some minutes, however many there
 are.
 """
 
+import asyncio
 import logging
-import traceback
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import Any
 
-from starlette.datastructures import MutableHeaders
-from starlette.responses import JSONResponse
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.websockets import WebSocketClose
 from streamlit import runtime
 
+from chemspec.system.error_places import describe_error
 from chemspec.ui.common import login
 
 VISIT_FILES = 5  # of one visitor, each of at most server.maxUploadSize
-ALL_BYTES = 500_000_000  # of all visitors
+ALL_BYTES = 500_000_000  # of all visitors, stored and arriving
+SILENT_SECONDS, WHOLE_SECONDS = 60.0, 600.0  # without a byte of a file, and until all of it is there
+FULL = 503, "this server holds too many uploaded files; try again in some minutes"
+FIRST_SECONDS = 10.0  # until the first message of a WebSocket; pages send it at once
 ADDRESS = "/_stcore/upload_file/"  # and then the visitor's session and the file's name
 
 
+@dataclass(eq=False)
+class _Upload:
+    """A file that is arriving."""
+
+    session: str
+    size: int = 0  # bytes that have arrived
+    problem: tuple[int, str] | None = None  # status and message, once it is refused
+    end: float = field(default_factory=lambda: time.monotonic() + WHOLE_SECONDS)  # on the monotonic clock
+
+
 class UploadLimits:
-    """An ASGI application around Streamlit's, which refuses files beyond the limits and those before a login."""
+    """An ASGI application around Streamlit's, which refuses files beyond the limits and those before a login.
+
+    Files count from their first byte, and one that arrives too slowly is ended.
+    """
 
     def __init__(self, app: ASGIApp, refused: Callable[[str], None]) -> None:
         self._app, self._refused = app, refused
-        self._coming: Counter[str] = Counter()  # files on their way, by session
+        self._coming: set[_Upload] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, or pass it on."""
@@ -36,29 +55,111 @@ class UploadLimits:
             await self._app(scope, receive, send)
             return
         session, _, file = scope["path"].partition(ADDRESS)[2].partition("/")
-        if problem := self._problem(session, file):
-            self._refused("upload")
-            status, message = problem
-            response = JSONResponse({"detail": message}, status, headers={"connection": "close"})
-            await response(scope, receive, send)
-            return
-        self._coming[session] += 1
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            self._coming[session] -= 1
-            self._coming += Counter()  # drops those without any
+        upload, answered = _Upload(session), False
 
-    def _problem(self, session: str, file: str) -> tuple[int, str] | None:
-        if not login.may_upload(session):
+        async def receive_within_limits() -> Message:
+            message = await self._receive_part(upload, receive)
+            upload.size += len(message.get("body", b""))
+            if not upload.problem and self._bytes_held() > ALL_BYTES:
+                upload.problem = FULL
+            return {"type": "http.disconnect"} if upload.problem else message
+
+        async def send_unless_refused(message: Message) -> None:
+            nonlocal answered
+            if not upload.problem:
+                answered = True
+                await send(message)
+
+        upload.problem = self._problem(upload, file, Headers(scope=scope))
+        if not upload.problem:
+            self._coming.add(upload)
+            try:
+                await self._app(scope, receive_within_limits, send_unless_refused)
+            except Exception:
+                if not upload.problem:  # else it is about the disconnection
+                    raise
+            finally:
+                self._coming.discard(upload)
+        if upload.problem and not answered:
+            self._refused("upload")
+            status, message = upload.problem
+            await JSONResponse({"detail": message}, status, headers={"connection": "close"})(scope, receive, send)
+
+    async def _receive_part(self, upload: _Upload, receive: Receive) -> Message:
+        """Return the next part of a body; the upload gets a problem if it does not come in time."""
+        try:
+            async with asyncio.timeout(max(0.0, min(SILENT_SECONDS, upload.end - time.monotonic()))):
+                return await receive()
+        except TimeoutError:
+            upload.problem = 408, "the file arrives too slowly; try again"
+            return {"type": "http.disconnect"}
+
+    def _problem(self, upload: _Upload, file: str, headers: Headers) -> tuple[int, str] | None:
+        if not login.may_upload(upload.session):
             return 401, "log in first"
-        held = uploaded_files()
-        others = set(held.get(session, ())) - {file}
-        if len(others) + self._coming[session] >= VISIT_FILES:
+        others = set(uploaded_files().get(upload.session, ())) - {file}
+        if len(others) + sum(other.session == upload.session for other in self._coming) >= VISIT_FILES:
             return 413, f"{VISIT_FILES} files are stored already; remove one, or reload the page"
-        if sum(len(upload.data) for session_files in held.values() for upload in session_files.values()) > ALL_BYTES:
-            return 503, "this server holds too many uploaded files; try again in some minutes"
+        size = headers.get("content-length", "")
+        if self._bytes_held() + (int(size) if size.isdigit() else 0) > ALL_BYTES:
+            return FULL
         return None
+
+    def _bytes_held(self) -> int:
+        """Return the bytes of all files, stored and arriving."""
+        stored = (len(each.data) for files in uploaded_files().values() for each in files.values())
+        return sum(stored) + sum(upload.size for upload in self._coming)
+
+
+class SocketLimits:
+    """An ASGI application around Streamlit's, which refuses and closes WebSockets that would take others' places.
+
+    Of one address at most a quarter of the connections are WebSockets, and one without a first message is closed.
+    """
+
+    def __init__(self, app: ASGIApp, refused: Callable[[str], None], most: int) -> None:
+        """Wrap an application; `most` is the number of WebSockets of one address."""
+        self._app, self._refused, self._most = app, refused, most
+        self._open: Counter[str] = Counter()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Refuse a WebSocket, or pass it on."""
+        if scope["type"] != "websocket":
+            await self._app(scope, receive, send)
+            return
+        address = str((scope.get("client") or ("",))[0])
+        if self._open[address] >= self._most:
+            self._refused("websockets")
+            await WebSocketClose(1013)(scope, receive, send)
+            return
+        protocols = Headers(scope=scope).get("sec-websocket-protocol", "").split(",")
+        returns = len(protocols) > 2 and bool(protocols[2].strip())  # to its session, in which it may have no news
+        self._open[address] += 1
+        try:
+            await self._app(scope, receive if returns else self._with_first_message(receive, send), send)
+        finally:
+            self._open[address] -= 1
+            self._open += Counter()  # drops addresses without any
+
+    def _with_first_message(self, receive: Receive, send: Send) -> Receive:
+        """Return a `receive` that closes the WebSocket if its first message does not come in time."""
+        heard = False
+
+        async def receive_or_close() -> Message:
+            nonlocal heard
+            if heard:
+                return await receive()
+            try:
+                async with asyncio.timeout(FIRST_SECONDS):
+                    message = await receive()
+            except TimeoutError:
+                self._refused("silent_websockets")
+                await send({"type": "websocket.close", "code": 1008})
+                return {"type": "websocket.disconnect", "code": 1008}
+            heard = message["type"] != "websocket.connect"
+            return message
+
+        return receive_or_close
 
 
 def uploaded_files() -> dict[str, dict[str, Any]]:
@@ -93,8 +194,11 @@ HEADERS = {
 }
 
 
+METRICS = "/_stcore/metrics"  # numbers and names of caches and sessions
+
+
 class SecurityHeaders:
-    """An ASGI application around another, which adds `HEADERS` to its responses."""
+    """An ASGI application around another, which adds `HEADERS` to its responses, and hides Streamlit's metrics."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -110,7 +214,8 @@ class SecurityHeaders:
                     headers.setdefault(name, value)
             await send(message)
 
-        await self._app(scope, receive, with_headers)
+        hidden = scope["type"] == "http" and scope.get("path", "").rstrip("/").endswith(METRICS)
+        await (PlainTextResponse("404: Not Found", 404) if hidden else self._app)(scope, receive, with_headers)
 
 
 def hide_log_messages() -> None:
@@ -122,7 +227,6 @@ def hide_log_messages() -> None:
 
 def _strip_messages(record: logging.LogRecord) -> bool:
     if record.exc_info and (error := record.exc_info[1]) is not None:
-        frames = [f"{Path(at.filename).name}:{at.lineno}" for at in traceback.extract_tb(error.__traceback__)[-8:]]
-        record.msg, record.args = "Uncaught %s at %s", (type(error).__name__, " < ".join(reversed(frames)))
+        record.msg, record.args = "Uncaught %s", (describe_error(error),)
         record.exc_info, record.exc_text = None, None
     return True

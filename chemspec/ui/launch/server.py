@@ -17,7 +17,7 @@ from starlette.routing import Route
 from chemspec.asset_files import app_script, assets_folder
 from chemspec.system import connections
 from chemspec.system.host_check import ANY_INTERFACE, AllowedHosts, HostCheck
-from chemspec.ui.launch.middleware import SecurityHeaders, UploadLimits
+from chemspec.ui.launch.middleware import SecurityHeaders, SocketLimits, UploadLimits
 
 FIRST_PAGE = "predict"
 EARLY = ("theme.css", "scheme.css", "answers.css", "early.css")  # of assets/web, for the first page
@@ -51,6 +51,7 @@ def run_server(allowed: AllowedHosts, *, host: str, port: int, headless: bool, w
         Middleware(SecurityHeaders),
         Middleware(HostCheck, allowed=allowed, links=True, refused=refused),
         Middleware(UploadLimits, refused=refused),
+        Middleware(SocketLimits, refused=refused, most=max(1, connections.connection_limit() // 4)),
     ]
     app: Any = st.App(app_script(), middleware=around, routes=page_routes())
     Thread(target=_warm_up, daemon=True, name="warm up").start()

@@ -13,8 +13,9 @@ import streamlit as st
 from rich.filesize import decimal
 
 from chemspec import evaluation
+from chemspec.chem.flask_check import trap_score
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import models_dir
+from chemspec.engine.registry import installed_models, models_dir
 from chemspec.io import tables
 from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve
@@ -47,12 +48,12 @@ class ModelCard:
 
 
 def list_model_cards() -> list[ModelCard]:
-    """Return all model folders of `models_dir()`, usable or not, usable ones first."""
-    home = models_dir()
+    """Return all folders of installed models, usable or not, usable ones first."""
     try:
-        folders = sorted(item for item in home.iterdir() if item.is_dir() and not item.name.startswith((".", "_")))
+        folders = {item for item in models_dir().iterdir() if item.is_dir() and not item.name.startswith((".", "_"))}
     except OSError:
         return []
+    folders = sorted(folders | {*installed_models()}, key=lambda folder: folder.name)
     return sorted(map(read_model_card, folders), key=lambda model: bool(model.problem))
 
 
@@ -174,4 +175,15 @@ def describe_cost(curve: CostCurve) -> str:
         f"A pass over one new token takes {1000 * curve(1):.2f} ms here, a pass over {wide} takes "
         f"{1000 * curve(wide):.2f} ms: {curve(wide) / curve(1):.1f} times as long for {wide} times the tokens. "
         "The flatter this curve, the more drafts pay."
+    )
+
+
+def describe_trap_score() -> str:
+    """Return how the rules of the flask check do on the public trap set, as one sentence of Markdown."""
+    score = trap_score()
+    return (
+        f"Flask check, by rules and not by the model: of {score['traps']} flasks with a fault (solvent, missing "
+        f"reagent, group that would not survive, impossible product) it tells {score['told']}; of "
+        f"{score['harmless']} harmless ones {score['alarms']} raise an alarm "
+        f"(`tests/data/trap_flasks.tsv`, {score['date']})."
     )

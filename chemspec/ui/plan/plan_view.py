@@ -17,7 +17,7 @@ import streamlit as st
 from chemspec.chem.names.reagents import name_of
 from chemspec.depict.molecules import Depiction, svg_data_uri
 from chemspec.io import tables
-from chemspec.plan import depict
+from chemspec.plan import depict, orders
 from chemspec.plan import routes as values
 from chemspec.plan.constraints import need_avoided
 from chemspec.plan.expand import Expander
@@ -51,9 +51,22 @@ def show_plan(plan: Plan, models: Expander) -> None:
         show_status(plain_text(plan.message[:1].upper() + plan.message[1:] + "." + counted))
     if plan.status == "refused":
         return
+    if plan.status == "open" and plan.routes:
+        _show_missing(plan.routes[0])
+    order = st.session_state.get("plan_order", orders.PROBABILITY)
+    plan = orders.order_plan(plan, order)
     titled = sorted(zip(values.route_titles(plan.routes), plan.routes, strict=True), key=_group_number)
     with st.container(horizontal=True, vertical_alignment="center"):
         view = st.segmented_control("View", VIEWS, default=VIEWS[0], key="plan_view", label_visibility="collapsed")
+        if len(plan.routes) > 1:
+            st.selectbox(
+                "Order",
+                list(orders.ORDERS),
+                format_func=lambda name: f"Order: {name}",
+                key="plan_order",
+                label_visibility="collapsed",
+                width=190,
+            )
         about = "Resumes a stopped search; otherwise doubles the limits."
         st.button("Continue search", on_click=search_form.continue_search, help=about)
         if titled:
@@ -68,13 +81,30 @@ def show_plan(plan: Plan, models: Expander) -> None:
     else:
         _show_groups(titled, models)
     st.caption(
-        "Percent at a step: how often predictions with this score were the recorded route, not a yield. "
-        "Ranked by the product of these, reduced to a tenth where the forward model, with and without reagents, "
-        "predicts another product. Conditions are those of the nearest patent reactions, else those that confirmed the "
-        "step, else proposed by a model. The address of this page holds the target and your constraints. "
+        f"Order of the routes: {orders.ORDERS[order][0]}; routes from stock come first. "
+        "Percent at a step: how often predictions with this score were the recorded route, not a yield; for the order "
+        "by probability a tenth of it counts where the forward model, with and without reagents, predicts another "
+        "product. ⚠: another functional group, stereochemistry or atoms speak against the step. "
+        "Conditions are those that confirmed the step, or those of the nearest patent reactions, or proposed by a "
+        "model. The address of this page holds the target and your constraints. "
         + ("" if precedent_index() else "No index of patent reactions is installed, so steps come without precedents. ")
         + f"{plan.effort}."
     )
+
+
+def _show_missing(route: Route) -> None:
+    """Draw what the closest route lacks, each molecule with its name and what it is."""
+    with st.container(border=True, key="plan_missing"):
+        st.markdown("**What the closest route lacks**")
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            for leaf in (leaf for leaf in route.leaves if not leaf.stock):
+                with st.container(width="content", horizontal_alignment="center"):
+                    drawing = Depiction(leaf.smiles, dark=theme.is_dark())
+                    st.html(
+                        scheme.picture_html(drawing.data_uri, leaf.smiles) if drawing.svg else plain_text(leaf.smiles)
+                    )
+                    name = name_of(leaf.smiles) or ("" if drawing.svg else leaf.smiles)
+                    st.caption(plain_text(", ".join(filter(None, (name, values.stock_text(leaf))))))
 
 
 def _show_groups(titled: Sequence[Titled], models: Expander) -> None:
@@ -164,7 +194,12 @@ def _show_comparison(titled: Sequence[Titled]) -> None:
             "Steps": len(route.steps),
             "Longest line": route.depth,
             "Weakest step": format_percent(route.weakest),
-            "In no list": [names[leaf.smiles] for leaf in route.leaves if not leaf.stock],
+            "Not in stock": [names[leaf.smiles] for leaf in route.leaves if not leaf.stock],
+            "Problems": [
+                f"{number}: {problem}"
+                for number, node in enumerate(nodes, 1)
+                for problem in values.node_problems(node, evidence, route.avoid)
+            ],
             "Reactions": [values.step_class(node) or "One step" for node in nodes],
             "Conditions": [values.step_conditions(node, evidence, route.avoid) or "–" for node in nodes],
             "Building blocks": [f"{names[leaf.smiles]}, {values.stock_text(leaf)}" for leaf in route.leaves],

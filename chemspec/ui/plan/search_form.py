@@ -21,7 +21,11 @@ BOX = QueryText("plan")
 NO_STOCK = Stock({})
 LINKED = ("smi", "use", "drop", "keep", "through", "avoid")  # in the address
 CHOICES = ("only", "without", "keep", "through", "avoid")  # settings that the visitor chooses for one target
-DEFAULTS = {"plan_seconds": 60, "plan_expansions": 100, "plan_depth": 6}
+DEFAULTS = {  # those of the command line
+    "plan_seconds": round(PlanSettings.seconds),
+    "plan_expansions": PlanSettings.expansions,
+    "plan_depth": PlanSettings.depth,
+}
 EXAMPLES = {
     "lidocaine": "CCN(CC)CC(=O)Nc1c(C)cccc1C",
     "imatinib": "Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1",

@@ -10,6 +10,7 @@ import streamlit as st
 
 from chemspec.chem import formats
 from chemspec.depict.molecules import Depiction, svg_size
+from chemspec.depict.schemes import Side
 from chemspec.engine.engine import Engine
 from chemspec.io import spreadsheets
 from chemspec.replay.savings import describe_savings, sum_savings, summary_line
@@ -21,7 +22,7 @@ from chemspec.types import DecodeResult, to_json
 from chemspec.ui.collect import collections_view
 from chemspec.ui.collect.answers import SavedAnswer
 from chemspec.ui.common import nav, query_box, queued_engine, scheme, theme
-from chemspec.ui.common.escaping import join, plain_text, tag
+from chemspec.ui.common.escaping import Html, join, plain_text, tag
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import query_panel, query_view, reviewing, token_origins
 from chemspec.ui.predict.details import (
@@ -117,6 +118,7 @@ def show_answers(
         reviewing.show_reaction_verdict(question, result, cards)
     if text := doubt_warning(question.task, question.smiles, result, shown):
         st.warning(plain_text(text), icon="⚠️")
+    _show_repairs(shown)
     if notes := "; ".join(note for note in result.notes if not note.startswith(SEARCH_NOTES)):
         st.caption(plain_text(f"Note: {notes}."))
     if (rank := recorded_rank(shown) or 1) > 1:
@@ -140,6 +142,20 @@ def show_answers(
         texts = plain_text(", ".join(answer.smiles for answer in aside))
         st.caption(f"Left out, as already in the query or not a molecule: {texts}.")
     st.caption(f"{FOOTNOTE[question.task]} {precedents_footnote()}")
+
+
+def _show_repairs(shown: Sequence[Suggestion]) -> None:
+    """Draw what solvents do to the reagents of a flask, before any product, with a button for each repaired flask."""
+    repairs = shown[0].flask_report.repairs if shown else ()
+    if not repairs:
+        return
+    with st.container(border=True, key="predict_flask_card"):
+        lines = [sentence[:1].upper() + sentence[1:] for sentence, _, _ in repairs]
+        st.markdown("**This flask:** " + plain_text(". ".join(lines)) + ".")
+        with st.container(horizontal=True, gap="small"):
+            for number, (words, flask) in enumerate(dict.fromkeys((words, flask) for _, words, flask in repairs)):
+                key, put = f"predict_repair_{number}", query_panel.submit_text
+                st.button(f"Try {words}", key=key, on_click=put, args=(flask, "forward"))
 
 
 def _show_selectivity(choice: Selectivity) -> None:
@@ -199,6 +215,8 @@ def show_card(
                     chance=card.probability,
                 )
                 collections_view.save_dialog(answer)
+    if card.step and card.step.lawful and all(card.step.lawful != other.best.canonical for other in cards):
+        st.html(scheme_of_lawful(card.step.lawful))
     if own_picture:
         with st.container(horizontal=True, gap=None, key=f"{name}_text"):
             st.html(token_origins.runs_html(own_picture.view), width="stretch")
@@ -209,6 +227,12 @@ def show_card(
     if view:
         with st.container(gap="small", key=f"{name}_view"):
             VIEWS[view](Answer(question, card, cards, own_picture, f"{name}_{question.key}"))
+
+
+def scheme_of_lawful(smiles: str) -> Html:
+    """Return the drawn isomer that the law of a reaction gives, as safe HTML."""
+    words = tag("p.cs-hint", f"By rule, not by the model: {smiles}")
+    return tag("div.cs-scheme.cs-tight", scheme.side_html(Side(smiles)), words)
 
 
 def show_still_card(question: Question, card: Suggestion, picture: Picture | None) -> None:

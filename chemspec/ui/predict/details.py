@@ -96,7 +96,7 @@ def card_drawing(question: Question, card: Suggestion, *, wide: bool) -> Html:
 def conditions_over_arrow(card: Suggestion) -> tuple[str, str]:
     """Return the likeliest conditions in words, shortened, and their source; empty if there are none."""
     reagents, source = card.reagents
-    text = precedents.in_words(reagents) if reagents else ""
+    text = precedents.in_words(reagents, formulas=True) if reagents else ""
     return text if len(text) <= MAX_CONDITIONS_CHARS else text[: MAX_CONDITIONS_CHARS - 1] + "…", source
 
 
@@ -130,8 +130,7 @@ def card_footer(question: Question, card: Suggestion) -> str:
         badges += [_badge("orange", f"Hazard: {sentence}") for sentence in hazards(*card.sides)]
     conditions = conditions_over_arrow(card)[0]
     if check and check.confirmed:
-        over_arrow = not check.added or check.added == card.reagents[0]
-        given = "" if over_arrow else f", {_reagent_names(check.added) or 'usual reagents'} added"
+        given = " with these conditions" if check.added else ""
         badges.append(_badge("green", f"✓ forward model agrees{given} ({format_percent(check.probability)})"))
     usual = _reagent_names(card.step.reagents) if question.task == "retro" and card.step else ""
     if usual and not (check and check.added) and not conditions:
@@ -159,9 +158,9 @@ def precedents_line(card: Suggestion) -> str:
     matches = card.precedents
     if matches is None:
         return ""
-    count = matches.close or matches.wide
-    kind = "" if matches.close else " of this kind"
-    text = f"{count:,} precedent{'s' * (count > 1)}{kind}" if count else "no precedent found"
+    text = f"{matches.close:,} precedent{'s' * (matches.close > 1)}"
+    if not matches.close:
+        text = f"no close precedent ({matches.wide:,} make the same bonds)" if matches.wide else "no precedent found"
     if matches.seen_by(card.task):
         return f"this very reaction is in the training data; {text}"
     return f"this very reaction is in a patent; {text}" if matches.same else text
@@ -219,7 +218,7 @@ def show_precedents(answer: Answer) -> None:
         change = strategy(precedent.reactants, precedent.product)
         left, right = scheme_sides(precedent.reactants, precedent.product, change)
         kind = "the same reaction" if precedent.same else f"similarity {precedent.similarity:.2f}"
-        facts = [kind, *([] if precedent.close else ["of the kind"]), precedent.source or "patent not known"]
+        facts = [kind, *([] if precedent.close else ["other neighbours"]), precedent.source or "patent not known"]
         facts.append(precedent.text or "reagents not recorded")
         st.html(tag("div.cs-precedent", scheme.reaction_html(left, right, over=precedent.text)))
         st.caption(plain_text(" · ".join(facts)))

@@ -1,0 +1,103 @@
+"""Conditions of a step that one can use: one protocol of a record without its work-up, which fits the step's class.
+
+1. Of the sets of reagents of the nearest precedents, work-up and drying agents (`chem/work_up.tsv`) are left out, sets
+   of two protocols and sets with an unnamed reagent are passed over, and so are sets with which the step lacks
+   something (`chem.flask_check`, such as a metal for a coupling) or is another reaction: an SNAr with palladium.
+2. Else the likeliest set of a model is taken with which this is so; else the usual reagents of the class.
+
+The card, the forward check and plans take the same set, so that a card shows one.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from functools import cache, lru_cache
+from pathlib import Path
+
+from chemspec import chem
+from chemspec.asset_files import read_asset_table
+from chemspec.chem.flask_check import holds, missing_or_conflicting
+from chemspec.chem.names import reagents as tables
+from chemspec.chem.names.short_names import match_short_names
+from chemspec.chem.salts import charge_of, group_molecules
+from chemspec.chem.stoichiometry import strategy_of_step
+from chemspec.chem.strategy import Strategy
+from chemspec.precedents import Found
+
+FROM_PRECEDENTS, USUAL, PROPOSED_BY_MODEL = "from precedents", "usual for the class", "proposed by a model"
+MAX_REAGENTS = 7  # components of one protocol, named
+# Kinds of which a protocol has one: two mean that text mining joined two.
+_RIVALS = (
+    "[BH4-]", "[BH3-]C#N", "[BH-](OC(C)=O)(OC(C)=O)OC(C)=O", "[AlH4-]", "[Al;H1,H2]", "[Li+0]", "[Na+0]", "[Fe+0]",
+    "[Sn+2]", "[Zn+0]", "[B;H3;+0]",
+)  # fmt: skip
+
+
+# A ligand, which without a metal is half of a protocol; PPh3 and the like are reagents, too.
+_LIGANDS = "P(c1ccccc1-c) P(C1CCCCC1)C1CCCCC1 P(C(C)(C)C)C(C)(C)C [PX3]~*~*~*~[PX3] [PX3]~*~*~*~*~[PX3]"
+_METALS = "[Pd,Ni,Cu,Co,Fe,Rh,Pt,Ir,Ru,Ag,Au]"
+
+
+def usable_conditions(
+    precedents: Found | None, reactants: str, product: str, proposed: Iterable[str] = ()
+) -> tuple[str, str]:
+    """Return the reagents of a step, SMILES joined by dots, and where they are from; empty if no set fits."""
+    change = strategy_of_step(reactants, product)
+    for conditions in precedents.conditions if precedents else ():
+        reagents = without_work_up(conditions.reagents)
+        if _is_one_protocol(reagents) and fits_step(reagents, reactants, product, change):
+            return reagents, FROM_PRECEDENTS
+    for given in proposed:
+        reagents = without_work_up(given)
+        if reagents and fits_step(reagents, reactants, product, change):
+            return reagents, PROPOSED_BY_MODEL
+    return (change.reagents, USUAL) if change and change.reagents else ("", "")
+
+
+def fits_step(reagents: str, reactants: str, product: str, change: Strategy | None) -> bool:
+    """Return whether with these reagents a step lacks nothing and is a reaction of the same class."""
+    flask = f"{reactants}.{reagents}"
+    if any(text.startswith("Missing") for text in missing_or_conflicting(flask, product)):
+        return False
+    named = strategy_of_step(flask, product)
+    return change is None or (named is not None and named.name == change.name)
+
+
+@lru_cache(maxsize=10_000)
+def without_work_up(reagents: str) -> str:
+    """Return recorded reagents without what belongs to the work-up; all of them if nothing else would be left."""
+    counted = Counter(reagents.split(".")) if reagents else Counter()
+    parts = Counter({part: count if charge_of(part) else 1 for part, count in counted.items()})
+    for compounds, when, unless in read_work_up():
+        for compound in compounds:
+            others = [*(parts - compound)]
+            if (
+                compound <= parts
+                and others
+                and (when == "-" or holds(others, when))
+                and not (unless != "-" and holds(others, unless))
+            ):
+                parts -= compound
+    left = chem.canonical(".".join(parts.elements())) or reagents
+    return left if left == reagents else without_work_up(left)
+
+
+def _is_one_protocol(reagents: str) -> bool:
+    parts = reagents.split(".") if reagents else []
+    if not parts or sum(holds(parts, rival) for rival in _RIVALS) > 1:
+        return False
+    if holds(parts, _LIGANDS) and not holds(parts, _METALS):
+        return False
+    rest, names = match_short_names(parts)
+    others = [parts[index] for index in rest]
+    molecules = {chem.canonical(".".join(others[ion] for ion in ions)) or "" for ions in group_molecules(others)}
+    return len(names) + len(molecules) <= MAX_REAGENTS and all(map(tables.name_of, molecules))
+
+
+@cache
+def read_work_up() -> list[tuple[list[Counter[str]], str, str]]:
+    """Return the lines of the table of work-up: compounds as counted parts, and the two cells of patterns."""
+    path = Path(chem.__file__).with_name("work_up.tsv")
+    return [
+        ([Counter(chem.canonical_parts(smiles) or ()) for smiles in compounds.split()], when, unless)
+        for compounds, when, unless in read_asset_table(path)
+    ]

@@ -1,0 +1,68 @@
+"""Conditions over an arrow are one protocol that fits the step."""
+
+from __future__ import annotations
+
+import pytest
+from case_tables import table
+
+from chemspec import chem
+from chemspec.chem import formats
+from chemspec.chem.stoichiometry import strategy_of_step
+from chemspec.precedents import Conditions, Found
+from chemspec.review.conditions import FROM_PRECEDENTS, USUAL, fits_step, usable_conditions, without_work_up
+
+PD, CARBONATE, DMF = "[Pd]", "O=C([O-])[O-].[K+].[K+]", "CN(C)C=O"
+BIARYL, COUPLED = "OB(O)c1ccccc1.Brc1ccc(C)cc1", "Cc1ccc(-c2ccccc2)cc1"
+
+
+def smiles_of(names: str) -> str:
+    read = formats.read_any(names, task="forward")
+    assert isinstance(read, formats.Input), names
+    return str(chem.canonical(read.smiles))
+
+
+def recorded(*sets: str) -> Found:
+    return Found(close=len(sets), wide=len(sets), conditions=tuple(Conditions(text, 1) for text in sets))
+
+
+@pytest.mark.parametrize(("names", "left"), table("review/work_up"))
+def test_work_up_is_left_out(names: str, left: str) -> None:
+    assert without_work_up(smiles_of(names)) == smiles_of(left)
+    assert without_work_up(smiles_of(left)) == smiles_of(left)
+
+
+def test_a_coupling_takes_the_first_set_with_a_metal() -> None:
+    sets = recorded(f"{CARBONATE}.{DMF}", f"{PD}.{CARBONATE}.{DMF}")
+    reagents, source = usable_conditions(sets, BIARYL, COUPLED)
+    assert source == FROM_PRECEDENTS and PD in reagents.split(".")
+    reagents, source = usable_conditions(recorded(f"{CARBONATE}.{DMF}"), BIARYL, COUPLED)
+    assert source == USUAL and "Pd" in reagents
+
+
+@pytest.mark.parametrize(
+    ("reactants", "product", "reagents", "fits"),
+    [
+        ("O=c1cc(Cl)[nH]c(=O)[nH]1.CC(C)N", "CC(C)Nc1cc(=O)[nH]c(=O)[nH]1", "CC#N.CCN(C(C)C)C(C)C", True),
+        ("Clc1ncccn1.C1COCCN1", "c1cnc(N2CCOCC2)nc1", f"{PD}.{CARBONATE}.Cc1ccccc1", False),
+        ("Clc1ncccn1.C1COCCN1", "c1cnc(N2CCOCC2)nc1", f"{CARBONATE}.{DMF}", True),
+        ("Brc1ccc(OC)cc1.C1COCCN1", "COc1ccc(N2CCOCC2)cc1", f"{CARBONATE}.{DMF}", False),
+        ("Brc1ccc(OC)cc1.C1COCCN1", "COc1ccc(N2CCOCC2)cc1", f"{PD}.{CARBONATE}.Cc1ccccc1", True),
+        ("O=[N+]([O-])c1ccccc1", "Nc1ccccc1", "CCO", False),
+        ("O=[N+]([O-])c1ccccc1", "Nc1ccccc1", "CCO.[Fe].[NH4+].[Cl-]", True),
+    ],
+)
+def test_class_and_conditions_agree(reactants: str, product: str, reagents: str, fits: bool) -> None:
+    left, right = str(chem.canonical(reactants)), str(chem.canonical(product))
+    assert fits_step(str(chem.canonical(reagents)), left, right, strategy_of_step(left, right)) == fits
+
+
+def test_two_protocols_and_nameless_reagents_are_passed_over() -> None:
+    ketone, alcohol = "CC(=O)c1ccccc1", "CC(O)c1ccccc1"
+    birch, nameless, plain = "[BH4-].[Na+].[Li].N", "[BH4-].[Na+].C1CC1C1CCC1CCCC2CC2", "[BH4-].[Na+].CO"
+    reagents, _ = usable_conditions(recorded(birch, nameless, plain), ketone, alcohol)
+    assert reagents == chem.canonical(plain)
+
+
+def test_chlorouracil_and_an_amine_are_an_snar() -> None:
+    step = strategy_of_step("CC(C)n1c(=O)cc(Cl)[nH]c1=O.CC(N)c1ccccc1", "CC(Nc1cc(=O)n(C(C)C)c(=O)[nH]1)c1ccccc1")
+    assert step is not None and step.name == "SNAr"
