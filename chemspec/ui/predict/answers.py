@@ -1,6 +1,7 @@
 """The answers to a question: predicted with progress, drawn as cards, shared as files; and how the searches went."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -51,6 +52,7 @@ FOOTNOTE = {
     "checked, and unconfirmed answers are ranked as if five times less likely. "
     "Class, shading and bold bonds are inferred by comparing structures.",
 }
+SURE = 0.985  # probability of the first answer from which the others are folded
 SITE = "#56B4E9"  # behind the atoms that get the new bond
 SCALE = 1.35  # of the drawing with percentages, so that its numbers are as large as the text next to it
 
@@ -126,15 +128,15 @@ def show_answers(
     query_view.show_guide_effect(result, question.smiles)
     for choice in find_selectivity(question.smiles, cards):
         _show_selectivity(choice)
-    wide = shown if question.task == "retro" else shown[:1]
-    for card in wide:
-        with card_container(str(card.rank)):
-            show_card(question, card, cards, picture, wide=True)
-    rest = shown[len(wide) :]
-    for start in range(0, len(rest), 2):
-        for column, card in zip(st.columns(2, gap="small"), rest[start : start + 2], strict=False):
-            with column, card_container(str(card.rank), height="stretch"):
-                show_card(question, card, cards, picture, wide=False)
+    recorded = recorded_rank(shown) or 1
+    sure = len(shown) > 1 and shown[0].probability >= SURE and not shown[0].problems
+    sure = sure and recorded == 1 and not question.expected
+    with card_container(str(shown[0].rank)) if shown else nullcontext():
+        if shown:
+            show_card(question, shown[0], cards, picture, wide=True)
+    fold = st.expander(f"{len(shown) - 1} less probable answers", key="predict_fold") if sure else st.container()
+    with fold:
+        _show_further_cards(question, shown[1:], cards, picture)
     if more := len(cards) - len(shown):
         show_all = query_panel.show_more_cards
         st.button(f"Show {more} more", key="predict_more", type="tertiary", on_click=show_all, args=(len(cards),))
@@ -142,6 +144,21 @@ def show_answers(
         texts = plain_text(", ".join(answer.smiles for answer in aside))
         st.caption(f"Left out, as already in the query or not a molecule: {texts}.")
     st.caption(f"{FOOTNOTE[question.task]} {precedents_footnote()}")
+
+
+def _show_further_cards(
+    question: Question, shown: Sequence[Suggestion], cards: Sequence[Suggestion], picture: Picture | None
+) -> None:
+    """Draw the cards after the first: of a retro question one below the other, of products in two columns."""
+    if question.task == "retro":
+        for card in shown:
+            with card_container(str(card.rank)):
+                show_card(question, card, cards, picture, wide=True)
+        return
+    for start in range(0, len(shown), 2):
+        for column, card in zip(st.columns(2, gap="small"), shown[start : start + 2], strict=False):
+            with column, card_container(str(card.rank), height="stretch"):
+                show_card(question, card, cards, picture, wide=False)
 
 
 def _show_repairs(shown: Sequence[Suggestion]) -> None:
@@ -200,7 +217,7 @@ def show_card(
         if best.valid:
             view = st.segmented_control(
                 "Details",
-                [label for label in VIEWS if own_picture or label != "Copied"],
+                [label for label in VIEWS if own_picture or label != "Copied atoms"],
                 key=f"{name}_{question.key}_details",
                 label_visibility="collapsed",
             )
