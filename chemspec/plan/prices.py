@@ -65,13 +65,13 @@ def read_price(text: str, heading: str = "", currency: str = "", amount: str = "
     bare = MONEY.sub(" ", _PER.sub(" ", spaced)).strip()
     if _RANGE.search(bare):
         return Price(None, fault=f"no price in {shown!r}, which is a range")
-    found = _PRICE.search(bare)
-    rest = _WORDS.sub(" ", f"{bare[: found.start()]} {bare[found.end() :]}") if found else ""
-    value = parse_number(found["number"]) if found else None
-    if found is None or value is None or rest.strip(" .,-–—"):
+    number = _PRICE.search(bare)
+    rest = _WORDS.sub(" ", f"{bare[: number.start()]} {bare[number.end() :]}") if number else ""
+    value = parse_number(number["number"]) if number else None
+    if number is None or value is None or rest.strip(" .,-–—"):
         return Price(None, fault=f"no price in {shown!r}")
     unit = _unit(money, per or _pack(heading, amount))
-    return Price(value * _SCALE.get((found["scale"] or "").rstrip("."), 1.0), unit)
+    return Price(value * _SCALE.get((number["scale"] or "").rstrip("."), 1.0), unit)
 
 
 def _pack(heading: str, amount: str) -> str:
