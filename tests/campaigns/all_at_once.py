@@ -69,7 +69,7 @@ class Tally:
 
 
 def hard_text(number: int) -> str:
-    """A SMILES that another process reads first: nine and nine atoms in a chain, each bound to all of the other kind."""
+    """A SMILES that another process reads first: nine and nine atoms, bound each to each, along a chain."""
     labels: list[list[str]] = [[] for _ in range(18)]
     bonds = [(left, right) for left in range(0, 18, 2) for right in range(1, 18, 2) if abs(left - right) > 1]
     for label, ends in enumerate(bonds, 10):
