@@ -1,0 +1,48 @@
+"""The program for a GPU, on a processor: every section writes its rows, within its time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from benchmarks import gpu
+from small import two_tiny_folders
+
+
+@pytest.mark.parametrize("runtime", ["native", "torch"])
+def test_every_section_writes_its_results(tmp_path: Path, runtime: str) -> None:
+    folder, out = two_tiny_folders(tmp_path) / "retro", tmp_path / "gpu.jsonl"
+    given = ["--device", "cpu", "--runtime", runtime, "--model", str(folder), "--minutes", "0.2", "--queries", "3"]
+    gpu.run(gpu.parse([*given, "--out", str(out), "--only", *(name for name in gpu.SECTIONS if name != "planning")]))
+    rows = list(gpu.read_results(out))
+    assert list(dict.fromkeys(row["section"] for row in rows)) == ["load", *list(gpu.SECTIONS)[:-1]]
+    assert not [row for row in rows if "failed" in row]
+    bits = [row for row in rows if row["section"] == "bits"]
+    assert [row["search"] for row in bits] == list(gpu.SEARCHES) and all(row["queries"] for row in bits)
+    assert all(row["lists_differ"] == 0 and (runtime == "torch" or row["bits_differ"] == 0) for row in bits)
+    single = [row for row in rows if row["section"] == "single"]
+    assert [(row["search"], row["drafter"]) for row in single] == [
+        (s, d) for s in gpu.SEARCHES for d in ("none", "auto")
+    ]
+    assert all(row["ms_a_query"] > 0 and row["passes"] > 0 and row["recordings"] == 0 for row in single)
+    papers = {(row["search"], row["drafter"]) for row in rows if row["section"] == "papers"}
+    assert len(papers) == 4 + 1 + len(gpu.LEARNED) + 1
+
+
+def test_a_section_that_fails_does_not_cost_the_next_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(bench: gpu.Bench) -> None:
+        raise RuntimeError("the device is lost")
+
+    monkeypatch.setitem(gpu.SECTIONS, "passes", (0.1, fail))
+    folder, out = two_tiny_folders(tmp_path) / "retro", tmp_path / "gpu.jsonl"
+    given = ["--device", "cpu", "--runtime", "native", "--model", str(folder), "--minutes", "0.1", "--queries", "2"]
+    gpu.run(gpu.parse([*given, "--out", str(out), "--only", "passes", "bits"]))
+    _, failed, *bits = gpu.read_results(out)
+    assert "the device is lost" in failed["failed"] and [row["section"] for row in bits] == ["bits"] * 3
+
+
+def test_without_a_gpu_it_says_so(tmp_path: Path) -> None:
+    if gpu.torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    with pytest.raises(SystemExit, match="--device cpu tries the program"):
+        gpu.run(gpu.parse(["--out", str(tmp_path / "x.jsonl")]))
