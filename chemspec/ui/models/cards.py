@@ -13,6 +13,7 @@ import streamlit as st
 from rich.filesize import decimal
 
 from chemspec import evaluation
+from chemspec.chem.flask_check import trap_score
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, models_dir
 from chemspec.io import tables
@@ -174,4 +175,15 @@ def describe_cost(curve: CostCurve) -> str:
         f"A pass over one new token takes {1000 * curve(1):.2f} ms here, a pass over {wide} takes "
         f"{1000 * curve(wide):.2f} ms: {curve(wide) / curve(1):.1f} times as long for {wide} times the tokens. "
         "The flatter this curve, the more drafts pay."
+    )
+
+
+def describe_trap_score() -> str:
+    """Return how the rules of the flask check do on the public trap set, as one sentence of Markdown."""
+    score = trap_score()
+    return (
+        f"Flask check, by rules and not by the model: of {score['traps']} flasks with a fault (solvent, missing "
+        f"reagent, group that would not survive, impossible product) it tells {score['told']}; of "
+        f"{score['harmless']} harmless ones {score['alarms']} raise an alarm "
+        f"(`tests/data/trap_flasks.tsv`, {score['date']})."
     )
