@@ -11,7 +11,8 @@ from chemspec.ui.models import cards
 def draw_page() -> None:
     """Draw the page."""
     st.title("Models")
-    folders = cards.list_model_cards()
+    with st.spinner("Reading the cards of the installed models …"):
+        folders = cards.list_model_cards()
     if not folders:
         st.info("No model is installed. Train one with `chemspec train`, or add a folder as described below.")
     for card in folders:

@@ -45,6 +45,7 @@ class Suggestion:
     check: ForwardCheck | None = None  # forward check of the best prediction; None if unchecked
     precedents: Found | None = None  # patent reactions with the same change; None without an index, or if not looked up
     proposed: ReagentSets = ()  # reagents proposed by a model, the likeliest first; empty if none were
+    by_rule: bool = False  # whether it stands above a likelier isomer, which is against a law of stereochemistry
     stock: tuple[str, ...] = ()  # for each molecule of the best prediction in which list it is; empty if not looked up
 
     @property
@@ -88,7 +89,9 @@ class Suggestion:
             if step and not ring and step.leaving not in ("", leaving) and step.leaving not in step.name.split()
         )
         count = len(self.alternatives)
-        return f"also as {', '.join(list(words)[:3])}" if words else f"{count} similar answer{'s' * (count > 1)}"
+        if words:
+            return f"other leaving groups under More: {', '.join(list(words)[:3])}"
+        return f"{count} similar set{'s' * (count > 1)} of precursors under More"
 
     @property
     def geometry(self) -> str:
@@ -191,8 +194,8 @@ def describe_check(check: ForwardCheck | None) -> str:
 
 
 def confidence_word(p: float) -> str:
-    """Return the level of confidence in words."""
-    return "high confidence" if p >= CONFIDENT else "medium confidence" if p >= DOUBTFUL else "low confidence"
+    """Return the level of a probability in words."""
+    return f"{'high' if p >= CONFIDENT else 'medium' if p >= DOUBTFUL else 'low'} probability"
 
 
 def bottled_answers(result: DecodeResult) -> list[Hypothesis]:
@@ -254,7 +257,7 @@ def _lawful_first(ranked: list[Suggestion]) -> list[Suggestion]:
         for lawful in ranked[ranked.index(suggestion) + 1 :]:
             if lawful.best.canonical == suggestion.step.lawful:
                 ranked.remove(lawful)
-                ranked.insert(ranked.index(suggestion), lawful)
+                ranked.insert(ranked.index(suggestion), replace(lawful, by_rule=True))
                 break
     return ranked
 
@@ -372,7 +375,7 @@ def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[
     if task == "forward" and echo > shown[0].best.probability:
         return f"The model predicts no reaction: its top prediction is a starting material ({format_percent(echo)})."
     if best < DOUBTFUL and task == "retro":
-        return f"Low confidence: the best prediction matches the recorded route in {format_percent(best)} of cases."
+        return f"Low probability: the best prediction matches the recorded route in {format_percent(best)} of cases."
     if best < DOUBTFUL:
-        return f"Low confidence: the probability of the best prediction is {format_percent(best)}."
+        return f"Low probability: the best prediction has {format_percent(best)}."
     return ""
