@@ -11,7 +11,8 @@ from chemspec.ui.models import cards
 def draw_page() -> None:
     """Draw the page."""
     st.title("Models")
-    folders = cards.list_model_cards()
+    with st.spinner("Reading the cards of the installed models …"):
+        folders = cards.list_model_cards()
     if not folders:
         st.info("No model is installed. Train one with `chemspec train`, or add a folder as described below.")
     for card in folders:
@@ -39,6 +40,8 @@ def show_usable_model(card: cards.ModelCard) -> None:
     st.markdown(cards.facts_table(card, engine))
     if card.accuracy:
         st.caption("Accuracy on test reactions from the model's evaluation.json, with 95 % intervals.")
+    if card.task == "forward":
+        st.caption(cards.describe_trap_score())
     parts = [*card.sections, ("Speed here", "")]
     if card.classes:
         note = "Test reactions by the class that the recorded reaction has; classes with fewer than ten are left out."

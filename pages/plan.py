@@ -22,6 +22,8 @@ def draw_page() -> None:
         expander = plan_view.visitor_expander()
         if plan := plan_view.run_search(request, expander):
             plan_view.show_plan(plan, expander)
+    elif not st.session_state.get("plan_text", "").strip():
+        plan_view.show_example()
 
 
 nav.run_page(draw_page)

@@ -1,17 +1,22 @@
 """What a flask lacks for a reaction, what contradicts it, and what is dangerous, by tables written by hand.
 
-The tables are `flask_needs.tsv`, `flask_sets.tsv`, `flask_conflicts.tsv` and `hazards.tsv`. Only structures are
-compared: amounts, temperature and time are not known.
+The tables are `flask_needs.tsv`, `flask_sets.tsv`, `flask_conflicts.tsv` and `hazards.tsv`; `flask_media` has those of
+solvents, `flask_laws` what no product may break. Only structures are compared: amounts, temperature and time are not
+known.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from rdkit import rdBase
 
 from chemspec.asset_files import read_asset_table
+from chemspec.chem.flask_laws import OXIDANT, REDUCTANT, law_conflicts, missing_electrons, unusual_class
+from chemspec.chem.flask_media import medium_conflicts
+from chemspec.chem.flask_parts import fits, holds, split_flask
 from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.query import main_product
 from chemspec.chem.stoichiometry import strategy_of_step
@@ -36,31 +41,77 @@ class Need(NamedTuple):
     sets: list[ReagentSet]
 
 
-@lru_cache(maxsize=4000)
+class FlaskReport(NamedTuple):
+    """What speaks against a product of a flask."""
+
+    problems: tuple[str, ...] = ()  # what is missing, conflicts, and laws that the product would break
+    remarks: tuple[str, ...] = ()  # what would be a conflict unless it is the work-up
+    repairs: tuple[tuple[str, str, str], ...] = ()  # of solvents: the sentence, what to use instead, and that flask
+
+
 def missing_or_conflicting(flask: str, product: str) -> tuple[str, ...]:
     """Return what a flask with all reagents lacks for a product, and what in it contradicts that, as sentences."""
+    return check_flask(flask, product).problems
+
+
+@lru_cache(maxsize=4000)
+def check_flask(flask: str, product: str) -> FlaskReport:
+    """Return what a flask with all reagents lacks for a product, what contradicts it, and repairs."""
     product = main_product(product) or product  # the acid of a salt may well do the work
     step = strategy_of_step(flask, product)
     if step is None:
-        return ()
+        return FlaskReport()
     with rdBase.BlockLogs():
         given, agents = split_flask(flask, step)
         whole = [*given, *agents]
-        lacking = dict.fromkeys(
-            need.sets[0].phrase
-            for need in needs_of(flask, step)
-            if not any(holds(whole, helps.anywhere) or holds(agents, helps.agents) for helps in need.sets)
+        left, right = mol_from_smiles(flask), mol_from_smiles(product)
+        media = medium_conflicts(tuple(given), tuple(agents))
+        problems = dict.fromkeys(
+            [
+                *_missing(flask, step, (left, right), given, agents),
+                *(f"Conflict: {conflict.sentence}" for conflict in media if conflict.certain),
+                *_group_conflicts(product, given, agents),
+                *(f"Against the rule: {sentence}" for sentence in law_conflicts(step, left, right, whole)),
+                *unusual_class(step, whole),
+            ]
         )
-        conflicts = dict.fromkeys(
-            sentence
-            for cause, unless, group, when, sentence in _table("flask_conflicts")
-            if _fits(product, group)
-            and any(_fits(part, group) for part in given)
+    remarks = tuple(conflict.sentence for conflict in media if not conflict.certain)
+    repairs = tuple((conflict.sentence, conflict.repair, conflict.flask) for conflict in media)
+    return FlaskReport(tuple(problems), remarks, repairs)
+
+
+def _missing(
+    flask: str, step: Strategy, sides: tuple[Any, Any], given: Sequence[str], agents: Sequence[str]
+) -> Iterator[str]:
+    """Yield a sentence on what a reaction needs and the flask lacks, if anything."""
+    whole = [*given, *agents]
+    needs = needs_of(flask, step)
+    lacking = dict.fromkeys(need.sets[0].phrase for need in needs if not _is_met(need, whole, agents))
+    if (
+        not needs
+        and (agent := missing_electrons(step, *sides))
+        and not _is_met(_electron_needs()[agent], whole, agents)
+    ):
+        lacking[agent] = None
+    if lacking:
+        yield f"Missing in the reaction mixture: {'; '.join(lacking)}; {AS_IF}"
+
+
+def _is_met(need: Need, whole: Sequence[str], agents: Sequence[str]) -> bool:
+    return any(holds(whole, helps.anywhere) or holds(agents, helps.agents) for helps in need.sets)
+
+
+def _group_conflicts(product: str, given: Sequence[str], agents: Sequence[str]) -> Iterator[str]:
+    """Yield what in a flask a group that the product keeps would not survive."""
+    whole = [*given, *agents]
+    for cause, unless, group, when, sentence in _table("flask_conflicts"):
+        if (
+            fits(product, group)
+            and any(fits(part, group) for part in given)
             and holds(agents if when == "kept" else whole, cause)
             and not holds(whole, unless)
-        )
-    missing = (f"Missing in the reaction mixture: {'; '.join(lacking)}; {AS_IF}",) if lacking else ()
-    return (*missing, *conflicts)
+        ):
+            yield sentence
 
 
 def needs_of(flask: str, step: Strategy) -> list[Need]:
@@ -68,25 +119,6 @@ def needs_of(flask: str, step: Strategy) -> list[Need]:
     names = step.name.split(" + ")
     needs = (need for name in names for classes, need in _needs() if name in classes)
     return [need for need in needs if _applies(need, flask, step)]
-
-
-def split_flask(flask: str, step: Strategy) -> tuple[list[str], list[str]]:
-    """Return the molecules of a flask that give the product atoms, and the others."""
-    given: list[str] = []
-    agents: list[str] = []
-    for part, atoms in atoms_by_molecule(flask):
-        (agents if atoms.isdisjoint(step.origin) else given).append(part)
-    return given, agents
-
-
-def atoms_by_molecule(flask: str) -> Iterator[tuple[str, frozenset[int]]]:
-    """Yield the molecules of a flask with the indices of their atoms in it; an invalid one has none."""
-    start = 0
-    for part in flask.split("."):
-        mol = _molecule(part)
-        end = start + (mol.GetNumAtoms() if mol is not None else 0)
-        yield part, frozenset(range(start, end))
-        start = end
 
 
 def _applies(need: Need, flask: str, step: Strategy) -> bool:
@@ -98,25 +130,25 @@ def _applies(need: Need, flask: str, step: Strategy) -> bool:
     return any({hit[atom] for atom in numbered} <= changed for hit in whole.GetSubstructMatches(pattern))
 
 
-def holds(parts: Sequence[str], patterns: str) -> bool:
-    """Return whether molecules together hold one of the patterns, which blanks part, and all its parts between dots."""
-    return any(
-        all(any(_fits(part, smarts) for part in parts) for smarts in pattern.split(".")) for pattern in patterns.split()
-    )
-
-
-@lru_cache(maxsize=100_000)  # reagents recur
-def _fits(part: str, smarts: str) -> bool:
-    mol = _molecule(part)
-    return mol is not None and bool(mol.HasSubstructMatch(fixed_pattern(smarts)))
-
-
-_molecule = lru_cache(maxsize=1000)(mol_from_smiles)
+@cache
+def trap_score() -> dict[str, Any]:
+    """Return how many flasks of the public trap set are told, and how many harmless ones raise an alarm."""
+    return dict(json.loads((FOLDER / "trap_score.json").read_text(encoding="utf-8")))
 
 
 @cache
 def _table(name: str) -> list[list[str]]:
     return read_asset_table(FOLDER / f"{name}.tsv")
+
+
+@cache
+def _electron_needs() -> dict[str, Need]:
+    """Return the sets of reagents that give and take electrons, by what `missing_electrons` calls them."""
+    sets = {name: ReagentSet(*cells) for name, *cells in _table("flask_sets")}
+    return {
+        REDUCTANT: Need("-", [sets["electron donor"]]),
+        OXIDANT: Need("-", [sets["oxidant"], sets["electron acceptor"]]),
+    }
 
 
 @cache

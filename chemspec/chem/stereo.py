@@ -19,11 +19,7 @@ _TRANS = {
     Chem.BondStereo.STEREOCIS: False,
 }
 
-_LEAVING = "[Cl,Br,I,$(OS(=O)(=O)[#6])]"
 _MITSUNOBU = ("[NX2](C(=O)[O,N])=[NX2]C(=O)[O,N]", "[PX3]")
-_NUCLEOPHILES = ("N", "O", "S")
-_PHOSPHINE = "[PX3;!$(P~[O,N,F,Cl,Br,I])]"
-_HALOGENS = ("F", "Cl", "Br", "I")
 
 _WORDS = {Chem.BondStereo.STEREOE: "E", Chem.BondStereo.STEREOZ: "Z"}
 # Nitrogen that inverts, and of imines, amidines and guanidines whose E and Z are not told apart.
@@ -51,7 +47,7 @@ def changed_centres(match: AtomMap, left: Any, right: Any) -> tuple[tuple[int, .
         if tags[0] == none:
             unset.append(atom)
             continue
-        same = _same_hand(before, here, [match.target[near.GetIdx()] for near in before.GetNeighbors()])
+        same = same_hand(before, here, [match.target[near.GetIdx()] for near in before.GetNeighbors()])
         (retained if same else inverted).append(atom)
     if inverted and not retained and _is_meso(match, left, inverted):
         inverted = []  # the map may take either half
@@ -94,20 +90,8 @@ def take_oxygen_of_acid(match: AtomMap, right: Any, carbons: Sequence[int] | Non
                     break
 
 
-def retained_centres(match: AtomMap, left: Any, right: Any, *, alcohols: bool = False) -> tuple[int, ...]:
-    """Return stereocentres that exchange a leaving group for N, O or S and keep their configuration: SN2 inverts it.
-
-    Leaving groups are halides and sulfonates, and with `alcohols` (Mitsunobu) hydroxyl. Beside a phosphine (Appel) so
-    do halogens for hydroxyl: 13 of 14 recorded ones invert. Acetals such as glycosyl halides do not count.
-    """
-    incoming = {hit[0]: _NUCLEOPHILES for hit in left.GetSubstructMatches(fixed_pattern(_LEAVING))}
-    for_hydroxyl = _NUCLEOPHILES * alcohols + _HALOGENS * left.HasSubstructMatch(fixed_pattern(_PHOSPHINE))
-    if for_hydroxyl:
-        incoming |= {hit[0]: for_hydroxyl for hit in left.GetSubstructMatches(fixed_pattern("[OX2H]-[CX4]"))}
-    if not incoming:
-        return ()
-    substituted = []
-    # The product if nothing inverts; compared whole, as symmetry maps some rings either way.
+def unchanged_product(match: AtomMap, left: Any, right: Any) -> Any:
+    """Return the product if every centre that exchanges one neighbour, or none, kept its hand."""
     unchanged = Chem.Mol(right)
     for atom, origin in enumerate(match.origin):
         here, before = right.GetAtomWithIdx(atom), left.GetAtomWithIdx(max(origin, 0))
@@ -115,23 +99,16 @@ def retained_centres(match: AtomMap, left: Any, right: Any, *, alcohols: bool = 
             continue
         now = [near.GetIdx() for near in here.GetNeighbors()]
         order = [match.target[near.GetIdx()] for near in before.GetNeighbors()]
-        new = [near for near in here.GetNeighbors() if near.GetIdx() not in order]
-        gone = [near for near in before.GetNeighbors() if match.target[near.GetIdx()] not in now]
-        if len(new) == len(gone) == 1:
-            order = [near if near in now else new[0].GetIdx() for near in order]
-            stays = [near for near in before.GetNeighbors() if near.GetIdx() != gone[0].GetIdx()]
-            fits = new[0].GetSymbol() in incoming.get(gone[0].GetIdx(), ())
-            if fits and all(near.GetSymbol() == "C" for near in stays):
-                substituted.append(atom)
-        if sorted(order) == sorted(now) and not _same_hand(before, here, order):
+        new = [near for near in now if near not in order]
+        if len(new) == sum(near not in now for near in order) == 1:
+            order = [near if near in now else new[0] for near in order]
+        if sorted(order) == sorted(now) and not same_hand(before, here, order):
             unchanged.GetAtomWithIdx(atom).InvertChirality()
-    if not substituted:
-        return ()
     Chem.AssignStereochemistry(unchanged, cleanIt=True, force=True)
-    return tuple(substituted) if Chem.MolToSmiles(unchanged) == Chem.MolToSmiles(right) else ()
+    return unchanged
 
 
-def _same_hand(before: Any, here: Any, order: Sequence[int]) -> bool:
+def same_hand(before: Any, here: Any, order: Sequence[int]) -> bool:
     """Return whether a centre has the hand it had; `order` are its neighbours now in the order of those before."""
     now = [near.GetIdx() for near in here.GetNeighbors()]
     positions = [now.index(near) for near in order]
@@ -189,6 +166,23 @@ def drop_geometry(smiles: str) -> str:
     """Return the canonical SMILES without E and Z, and with its stereocentres."""
     flat = re.sub(r"[/\\]", "", smiles)
     return smiles if flat == smiles else canonical(flat) or smiles
+
+
+@lru_cache(maxsize=4000)
+def is_enantiopure_from_achiral(reactants: str, product: str) -> bool:
+    """Return whether a product is written as one enantiomer though no molecule of the reactants is."""
+    return "@" in product and "@" not in reactants and _is_chiral(product)
+
+
+def _is_chiral(smiles: str) -> bool:
+    with rdBase.BlockLogs():
+        mol = mol_from_smiles(smiles)
+        if mol is None:
+            return False
+        whole = Chem.MolToSmiles(mol)
+        for atom in mol.GetAtoms():
+            atom.InvertChirality()
+        return bool(Chem.MolToSmiles(mol) != whole)
 
 
 @lru_cache(maxsize=4000)

@@ -12,13 +12,8 @@ from chemspec.asset_files import read_asset_table
 from chemspec.chem.atom_maps import AtomMap, map_atoms
 from chemspec.chem.mol_graph import is_acyl, read_graph
 from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
-from chemspec.chem.stereo import (
-    changed_centres,
-    flipped_double_bonds,
-    has_mitsunobu_reagents,
-    retained_centres,
-    take_oxygen_of_acid,
-)
+from chemspec.chem.stereo import changed_centres, flipped_double_bonds, has_mitsunobu_reagents, take_oxygen_of_acid
+from chemspec.chem.stereo_laws import breach_of_law
 
 FOLDER = Path(__file__).parent  # of the tables
 SECONDS = 0.2  # of processor time for one atom map
@@ -69,7 +64,9 @@ class Strategy:
     # what the carbon skeleton would have to do and seldom does, in words; empty if nothing. Of 3,000 recorded reactions
     # 1 seems to open an aromatic ring, 16 to break a chain, 5 to make another C-C bond
     unlikely: str = ""
-    retained: tuple[int, ...] = ()  # stereocentres of the product where a substitution, which inverts, would retain
+    unlawful: tuple[int, ...] = ()  # stereocentres of the product that are against the law of the reaction
+    law: str = ""  # what the law says, in words; empty where nothing is against it
+    lawful: str = ""  # canonical SMILES of the isomer that the law gives
 
 
 @dataclass(frozen=True)
@@ -143,6 +140,9 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         rules = dict.fromkeys([rule, *_apart(match, change)])
         unlikely = _unlikely(match, change, rules)
         inverted, unset, lost = changed_centres(match, left, right)
+        names = [each.name for each in rules]
+        mitsunobu = mitsunobu or "(Mitsunobu)" in rule.name
+        breach = breach_of_law(match, left, right, names, mitsunobu=mitsunobu) if "@" in product else None
         where = [tuple(sorted((ranks[a], ranks[b]))) for a, b in made] or [(ranks[atom],) for atom in touched]
         return Strategy(
             (rule.family, *sorted(set(where))),
@@ -161,9 +161,9 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             moves,
             not rule.family.startswith(("allylation", "rearrangement", "ring")) and _bond_shifted(match, made, broken),
             unlikely,
-            retained_centres(match, left, right, alcohols=mitsunobu or "(Mitsunobu)" in rule.name)
-            if "@" in product
-            else (),
+            breach.atoms if breach else (),
+            breach.sentence if breach else "",
+            breach.lawful if breach else "",
         )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,10 +17,13 @@ from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 from chemspec.terminal import console
 from chemspec.terminal.documented_options import FieldsOf, Outcome
+from chemspec.version import __version__
 
 if TYPE_CHECKING:
     from chemspec.plan.expand import Expander
+    from chemspec.plan.export import PlanFile
     from chemspec.plan.routes import Evidence, Plan
+    from chemspec.plan.workers import Planner
 
 MAX_SHOWN = 5  # routes printed
 PROBABILITY = "probability"  # default order of `plan.orders`, whose import waits for the command
@@ -58,13 +63,14 @@ def plan_routes(
     limits: Annotated[dict[str, Any], FieldsOf(PlanSettings, LIMITS)],
     within: opt.Duration = None,
     avoid: list[str] | None = None,
+    workers: int = 0,
     order: str = PROBABILITY,
     models: Models,
 ) -> Outcome:
     """Multi-step retrosynthesis down to purchasable building blocks.
 
-    Ctrl-C stops and prints the routes found so far. Files are written after each target. Exit code 1 if some target
-    has no route from building blocks alone.
+    Ctrl-C stops and prints the routes found so far. Of several targets each plan is stored when it is done, and the
+    same command goes on from there. Exit code 1 if some target has no route from building blocks alone.
 
     Options:
         targets TARGETS: SMILES, one file of them (.csv .smi .parquet ...), or - for stdin.
@@ -72,13 +78,13 @@ def plan_routes(
             cannot be checked in time stay unchecked.
         avoid: substructure (SMARTS) that no precursor may have; repeatable, at most five.
         order: order of the routes: probability, steps, weakest (step), convergence, price or diversity.
-        out -o: output file: .json (all routes), .md (text), .svg or .png (the best route); repeatable.
+        out -o: output file: .json (all routes), .jsonl (a line for each target), .md (text), .svg or .png (the best
+            route); repeatable.
+        workers: processes that plan several targets side by side, each with models of 0.2 GB; 0: all cores, if there
+            are four targets for each.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
     from chemspec.plan import export, orders, routes
-    from chemspec.plan.search import plan
-    from chemspec.plan.stock import BUILT_IN, load_stock
-    from chemspec.precedents import installed
 
     outputs = [export.PlanFile(file) for file in out or ()]
     opt.check_parent_folders(*(output.file for output in outputs))
@@ -90,30 +96,90 @@ def plan_routes(
         raise ValueError(f"--order {order}: choose one of {', '.join(orders.ORDERS)}")
     settings = PlanSettings(**limits, avoid=tuple(avoid or ()))  # reports invalid limits before the models are loaded
     queries = _read_targets(targets, column)
-    can_buy, index, most = load_stock(stock or BUILT_IN), installed(), settings.expansions
-    expander = models.load_expander()
-    plans: list[tuple[Plan, Evidence]] = []
-    for target in queries:
-        with console.progress_bar("expanding") as progress:
-            result = plan(target, expander, can_buy, settings, lambda now: progress(now.expansions, most))
-        result = orders.order_plan(result, order)
-        all_listed = outputs or console.answers.quiet  # finding the precedents of a step takes 18 ms
-        evidence = routes.find_evidence(result.routes if all_listed else result.routes[:MAX_SHOWN], index)
-        plans.append((result, evidence))
-        for output in outputs:  # after each target: an interruption, or `head` closing the pipe, costs one at most
-            output.add(result, evidence)
-            output.write(as_list=len(queries) > 1)
-        _print_plan(target, result, evidence)
-        if len(result.routes) > 1:
-            console.print_line(f"  order: {orders.ORDERS[order][0]} (--order {'|'.join(orders.ORDERS)})", "dim")
-        if result.interrupted:
-            break
+    many = len(queries) > 1
+    statuses = _resume(outputs, queries, models, stock or [], settings, order) if many else []
+    # Finding the precedents of a step takes 5 ms.
+    all_listed = bool(outputs or console.answers.quiet)
+    load = partial(_load_planner, models, stock or [], settings, order, all_listed=all_listed)
+    documents, interrupted = [], False
+    try:
+        for result, evidence in _plan_all(queries[len(statuses) :], load, workers, settings):
+            target = queries[len(statuses)]
+            for output in outputs:  # after each target: an interruption, or `head` closing the pipe, costs one at most
+                if len(statuses) >= output.stored and not (many and result.interrupted):
+                    output.add(result, evidence, target)
+                if not many:
+                    output.write()
+            statuses.append(result.status)
+            documents.append(routes.plan_document(result, evidence))
+            _print_plan(target, result, evidence, order)
+            if interrupted := result.interrupted:
+                break
+    finally:
+        for output in outputs if many else ():
+            output.write(as_list=True)
     for output in outputs:
+        if not interrupted:
+            output.finish()
         if output.lacks_route:
             console.print_note(f"{output.file} is not written: there is no route to draw")
-    solved = all(each.status == "solved" for each, _ in plans)
-    documents = [routes.plan_document(*entry) for entry in plans]
-    return Outcome({"plans": documents}, 130 if result.interrupted else 0 if solved else 1)
+    solved = all(status == "solved" for status in statuses)
+    return Outcome({"plans": documents}, 130 if interrupted else 0 if solved else 1)
+
+
+def _resume(
+    outputs: Sequence[PlanFile],
+    targets: Sequence[str],
+    models: Models,
+    stock: list[str],
+    settings: PlanSettings,
+    order: str,
+) -> list[str]:
+    """Open the files of many targets; returns the statuses of the plans that all of them have already."""
+    made_with = {**asdict(settings), **asdict(models), "stock": stock, "order": order, "chemspec": __version__}
+    for output in outputs:
+        output.resume(targets, {name: str(value) for name, value in made_with.items() if name != "threads"})
+    statuses = min((output.statuses for output in outputs if output.keeps_plans), key=len, default=[])
+    if statuses:
+        console.print_note(f"{len(statuses)} of {len(targets)} targets are planned already")
+    return [*statuses]
+
+
+def _plan_all(
+    targets: Sequence[str], load: Callable[[], Planner], workers: int, settings: PlanSettings
+) -> Iterator[tuple[Plan, Evidence]]:
+    """Yield the plan of each target in order, with a progress bar, from one process or several."""
+    from chemspec.plan.workers import choose_workers, plan_in_processes
+
+    count = choose_workers(len(targets), workers)
+    if count > 1:
+        with console.progress_bar("planning") as progress:
+            for number, entry in enumerate(plan_in_processes(targets, load, count), 1):
+                progress(number, len(targets))
+                yield entry
+        return
+    planner: Any = load() if targets else None
+    for target in targets:
+        with console.progress_bar("expanding") as progress:
+            entry = planner(target, lambda now: progress(now.expansions, settings.expansions))
+        yield entry
+
+
+def _load_planner(models: Models, stock: list[str], settings: PlanSettings, order: str, *, all_listed: bool) -> Planner:
+    """Load models, building blocks and precedents; returns the function that plans a target."""
+    from chemspec.plan.orders import order_plan
+    from chemspec.plan.routes import find_evidence
+    from chemspec.plan.search import plan
+    from chemspec.plan.stock import BUILT_IN, load_stock
+    from chemspec.precedents import installed
+
+    can_buy, index, expander = load_stock(stock or BUILT_IN), installed(), models.load_expander()
+
+    def plan_target(target: str, watch: Callable[[Any], object] = lambda _: False) -> tuple[Plan, Evidence]:
+        result = order_plan(plan(target, expander, can_buy, settings, watch), order)
+        return result, find_evidence(result.routes if all_listed else result.routes[:MAX_SHOWN], index)
+
+    return plan_target
 
 
 def _read_targets(given: list[str], column: str) -> list[str]:
@@ -125,7 +191,8 @@ def _read_targets(given: list[str], column: str) -> list[str]:
     return texts
 
 
-def _print_plan(target: str, plan: Plan, evidence: Evidence) -> None:
+def _print_plan(target: str, plan: Plan, evidence: Evidence, order: str) -> None:
+    from chemspec.plan.orders import ORDERS
     from chemspec.plan.routes import route_titles, step_table
 
     if plan.target != target:  # the SMILES of a name, for instance
@@ -139,5 +206,7 @@ def _print_plan(target: str, plan: Plan, evidence: Evidence) -> None:
         console.print_rows(step_table(route, evidence), f"{title.lower()}: {route.summary}")
     if len(plan.routes) > MAX_SHOWN:
         console.print_line(f"  {len(plan.routes) - MAX_SHOWN} more routes; -o FILE.json has all", "dim")
+    if len(plan.routes) > 1:
+        console.print_line(f"  order: {ORDERS[order][0]} (--order {'|'.join(ORDERS)})", "dim")
     if plan.expansions:
         console.print_line(f"  {plan.effort}", "dim")

@@ -34,7 +34,7 @@ def build_precedents(
         reagents_from: CSV in the --source folder, repeatable, that only adds reagents and patents to the reactions of
             --file.
         out -o: index file to write; default: the one that chemspec reads, in ~/.chemspec.
-        guess --guess/--no-guess: guess atom maps of rows without them; five times slower for these rows.
+        guess --guess/--no-guess: guess atom maps of rows without them; twice as slow for these rows.
         bits: bits of a product's fingerprint; fewer make a smaller index.
     """
     from chemspec.precedents.build import build_index

@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
     from chemspec.review import Reviewer
 
-SHARD_ROWS = 10_000
+SHARD_ROWS = 1_000
 DECODING = [item.name for item in fields(DecodeSettings) if item.name != "record"]
 
 
@@ -178,6 +178,10 @@ def predict(
         return cluster.predict(source, _decode_settings(exact, **decoding), runtime, files)
     settings = _decode_settings(exact, **decoding)
     opt.check_parent_folders(files.out, files.trace)
+    if files.out is not None:  # before anything is read or loaded
+        from chemspec.io.writers import check_output
+
+        check_output(files.out, receipts=files.receipts, review=files.review)
     queries, many = source.read()
     if files.trace is not None:
         files.trace.touch()  # fails before the work rather than after it

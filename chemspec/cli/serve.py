@@ -18,6 +18,8 @@ def launch_app(
     host: str = "127.0.0.1",
     allowed_host: list[str] | None = None,
     headless: bool = False,
+    window: bool = False,
+    install_shortcut: bool = False,
     watch: bool = False,
 ) -> None:
     """Open the app in a browser.
@@ -26,6 +28,8 @@ def launch_app(
         port: port to listen on.
         host: address to listen on; 0.0.0.0 accepts other machines (see the docs on login).
         headless: do not open a browser.
+        window: open a window of its own (by Chrome, Chromium, Edge or Brave), and end when it is closed.
+        install_shortcut --install-shortcut: add chemspec to the menu of programs, and exit.
         watch: rerun pages when a source file changes, for developers.
     """
     extras.require_packages("streamlit", "altair", "pandas", "pyarrow", what="the app")
@@ -36,9 +40,17 @@ def launch_app(
     if warning := files.permission_warning():
         console.print_note(f"warning: {warning}")
     os.chdir(app_script().parent)  # where the settings of Streamlit are
+    from chemspec.ui.launch import window as desktop
+
+    if install_shortcut:
+        console.print_line(f"chemspec is in the menu of programs: {desktop.install_shortcut()}")
+        return
+    if window:
+        port = desktop.free_port(port)
+        desktop.open_with_server(port)
     from chemspec.ui.launch.server import run_server
 
-    run_server(allowed, host=host, port=port, headless=headless, watch=watch)
+    run_server(allowed, host=host, port=port, headless=headless or window, watch=watch)
 
 
 @command("serve", "Answers")

@@ -17,7 +17,7 @@ from chemspec.io.readers import FileError
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Tell
 
-SHARD = 10_000  # rows: half a minute on a core, some megabytes to transfer
+SHARD = 1_000  # rows: half a minute on a core; few enough for all engines to work from the start
 
 
 @dataclass
@@ -58,7 +58,7 @@ def predict_file(
     The address is "local" for this machine, "auto" or HOST:PORT; if Ray is initialised, its cluster is used. `progress`
     is called with the number of rows done and in total, which is unknown before the end, `note` with messages on deaths
     and ambiguous columns. Options are `column` of the input (empty: one with a usual name for the task); `shard_rows`,
-    which an engine processes at a time and repeats after a death (10,000); `device`, `threads` (per engine) and `most`
+    which an engine processes at a time and repeats after a death (1,000); `device`, `threads` (per engine) and `most`
     (engines) of `engines.RayEngines`; and those of `Engine.load`, of which `task` refuses a model of another task.
 
     FileError if the input is unreadable, or the folder belongs to other rows, another model or other settings;

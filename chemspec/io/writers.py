@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import csv
-import io
 import json
 import logging
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from chemspec.io import crashes
 from chemspec.io.readers import FileError, QueryList
 from chemspec.io.receipts import add_receipt
+from chemspec.io.repeats import RepeatedRows, Row
 from chemspec.io.spreadsheets import csv_row, escape_formula, single_line
 from chemspec.metrics import count_savings
 from chemspec.settings import DecodeSettings
@@ -31,6 +33,7 @@ if TYPE_CHECKING:  # slow imports
 OUTPUT_ENDINGS = (".csv", ".jsonl", ".parquet")
 OPTIONAL = ("augment", "distinct", "rules", "guide")  # settings that are newer than the first files
 ANSWER_FIELDS = ("smiles", "canonical", "valid", "log_prob", "probability", "confidence")
+ROW_GROUP = 10_000  # rows that are in memory at once when a Parquet file is written
 BATCHES = 8  # batches between two writes, within which queries are sorted by length
 
 
@@ -43,7 +46,7 @@ class RowReview:
     make: Callable[[Sequence[DecodeResult]], Sequence[tuple[dict[str, Any], list[list[str]]]]]
 
 
-def _check_output(out: Path, *, receipts: bool, review: bool) -> None:
+def check_output(out: Path, *, receipts: bool, review: bool) -> None:
     """Raise FileError if a file with this ending cannot be written, or not with these rows."""
     suffix = out.suffix.lower()
     if suffix not in OUTPUT_ENDINGS:
@@ -73,17 +76,17 @@ def predict_file(
     """Predict queries and write one row each, in order; returns the number of queries by status, over the whole file.
 
     The file is `.csv`, `.jsonl` or `.parquet` (converted from a temporary `.jsonl` at the end). Rows already in `out`
-    are kept; an incomplete last row is redone. Rows are flushed to disk every few batches, which is the most that an
-    interruption loses. A query on which the model fails, or the process has crashed twice (see `crashes`), gets the
-    status "failed" without affecting others. A `.csv` begins with the other columns of a `QueryList`, and rows of a
-    `.jsonl` have them as `columns`.
+    are kept; an incomplete last row is redone. A query that the file repeats is predicted once. Rows are flushed to
+    disk every few batches, which is the most that an interruption loses. A query on which the model fails, or the
+    process has crashed twice (see `crashes`), gets the status "failed" without affecting others. A `.csv` begins with
+    the other columns of a `QueryList`, and rows of a `.jsonl` have them as `columns`.
 
     Every row of a `.jsonl` may have a receipt, and rows of a `.csv` or of a `.jsonl` without receipts a review.
     `every`: number of queries between two writes; 0: a few batches. `progress` is called with the number of queries
-    done and in total, `written` with the results of every write. FileError if `out` belongs to other queries or
+    done and in total, `written` with the new results of every write. FileError if `out` belongs to other queries or
     settings, has an unknown ending, cannot be written, or is written by another process.
     """
-    _check_output(out, receipts=receipts, review=review is not None)
+    check_output(out, receipts=receipts, review=review is not None)
     journal = out.with_suffix(".partial.jsonl") if out.suffix.lower() == ".parquet" else out
     stamp = settings_stamp(engine.digest, engine.dtype, settings)
     if review:
@@ -96,28 +99,33 @@ def predict_file(
     try:
         with ExitStack() as stack:
             file = stack.enter_context(lock_file(journal, out))
-            _check_output(out, receipts=receipts, review=review is not None)  # another process may have completed it
+            check_output(out, receipts=receipts, review=review is not None)  # another process may have completed it
             counts = _resume_file(journal, queries, stamp)
             done = counts.total()
             file.seek(0, os.SEEK_END)
             log = stack.enter_context(crashes.log_crashes(journal, done))
             progress(done, len(queries))
+            repeats = RepeatedRows()
             while done < len(queries):
-                size = log.size(done, every or settings.batch_size * BATCHES)
-                part = queries[done : done + size]
+                part = repeats.next_part(queries, done, log.size(done, every or settings.batch_size * BATCHES))
+                fresh = [query for query in dict.fromkeys(part) if query not in repeats]
                 if log.fails(done):
-                    results = [DecodeResult(part[0], "failed", crashes.FAILED)]
+                    fresh, results = part, [DecodeResult(part[0], "failed", crashes.FAILED)]
                 else:
                     log.record(done, len(part))
                     report = partial(_report_more, progress, done, len(queries))
-                    results = predict_isolating_failures(engine, part, settings, report)
-                cells = _other_cells(table, stamp, done, len(results))
-                lines = list(_format_rows(results, cells, engine, settings, journal, review, receipts=receipts))
+                    results = predict_isolating_failures(engine, fresh, settings, report) if fresh else []
+                formatted = _format_rows(results, engine, settings, journal, review, receipts=receipts)
+                rows = dict(zip(fresh, formatted, strict=True))
+                written_rows = [rows.get(query) or repeats[query] for query in part]
+                cells = _other_cells(table, stamp, done, len(part))
                 _check_unchanged(file, journal)
-                _append_lines(file, lines)
-                counts.update(result.status for result in results)
+                _append_lines(file, map(_join_row, written_rows, cells))
+                counts.update(row.status for row in written_rows)
+                for query, row in rows.items():
+                    repeats.add(query, row)
                 written(results)
-                done += len(results)
+                done += len(part)
         if journal != out:
             _write_parquet(journal, out)
     except LockedError as error:
@@ -238,24 +246,35 @@ def _full_message(result: DecodeResult) -> str:
 
 def _format_rows(
     results: Sequence[DecodeResult],
-    cells: Sequence[dict[str, str]],
     engine: Engine,
     settings: DecodeSettings,
     journal: Path,
     review: RowReview | None,
     *,
     receipts: bool,
-) -> Iterator[str]:
+) -> Iterator[Row]:
     stamp = settings_stamp(engine.digest, engine.dtype, settings)
-    reviews = review.make(results) if review else [({}, [])] * len(results)
-    for result, (document, answer_cells), given in zip(results, reviews, cells, strict=True):
+    reviews = review.make(results) if review and results else [({}, [])] * len(results)
+    for result, (document, answer_cells) in zip(results, reviews, strict=True):
         if journal.suffix.lower() == ".csv":
-            line = _csv_cells(result, settings, answer_cells, len(review.columns) if review else 0)
-            yield csv_row([*map(_text_cell, given.values()), *line])
+            cells = _csv_cells(result, settings, answer_cells, len(review.columns) if review else 0)
+            yield Row(result.status, tuple(map(str, cells)))
             continue
-        row = result_document(result) | ({"columns": given} if given else {}) | ({"review": document} if review else {})
+        row = result_document(result)
+        names = len(row)
+        row |= {"review": document} if review else {}
         row = add_receipt(row, result, engine, stamp) if receipts else row
-        yield json.dumps(row) + "\n"  # ASCII avoids problems with line ends and encodings
+        pairs = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in row.items()]
+        yield Row(result.status, (", ".join(pairs[:names]), "".join(f", {pair}" for pair in pairs[names:])))
+
+
+def _join_row(row: Row, given: Mapping[str, str]) -> str:
+    """Return the line of a row with the other columns of its input."""
+    if len(row.parts) > 2:
+        return csv_row([*map(_text_cell, given.values()), *row.parts])
+    before, after = row.parts
+    columns = f', "columns": {json.dumps(given)}' if given else ""
+    return f"{{{before}{columns}{after}}}\n"  # ASCII avoids problems with line ends and encodings
 
 
 def _text_cell(text: str) -> str:
@@ -292,22 +311,38 @@ def _resume_file(journal: Path, queries: Sequence[str], stamp: dict[str, Any]) -
     if "columns" not in stored:
         stamp.pop("columns", None)  # a file of an earlier version goes on without them
     check_same_settings(stored, stamp, journal)
-    raw = journal.read_bytes()
-    whole = raw[: raw.rfind(b"\n") + 1]
-    if len(whole) < len(raw):  # the last line is incomplete
-        os.truncate(journal, len(whole))
-    if not whole:
+    if not _drop_incomplete_line(journal):
         _write_header(journal, stamp)
         return Counter()
-    rows = _read_rows(whole, journal)
-    if len(rows) > len(queries):
-        message = f"{journal} has {len(rows)} rows, the input only {len(queries)}"
-        raise FileError(f"{message}; it belongs to another input")
-    for number, ((query, _), expected) in enumerate(zip(rows, queries, strict=False), 1):
+    counts: Counter[str] = Counter()
+    for number, (query, status) in enumerate(_read_rows(journal)):
+        expected = queries[number] if number < len(queries) else query
         if query not in (expected, single_line(expected), _text_cell(expected)):
-            message = f"{journal}: row {number} is {query!r}, the input has {expected!r}"
+            message = f"{journal}: row {number + 1} is {query!r}, the input has {expected!r}"
             raise FileError(f"{message}; it belongs to another input")
-    return Counter(status for _, status in rows)
+        counts[status] += 1
+    if counts.total() > len(queries):
+        message = f"{journal} has {counts.total()} rows, the input only {len(queries)}"
+        raise FileError(f"{message}; it belongs to another input")
+    return counts
+
+
+def _drop_incomplete_line(path: Path) -> int:
+    """Remove what follows the last line end of a file; returns the number of bytes that are left."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        end = size
+        while end > 0:
+            first = max(0, end - 2**16)
+            file.seek(first)
+            line_end = file.read(end - first).rfind(b"\n")
+            if line_end >= 0:
+                end = first + line_end + 1
+                break
+            end = first
+    if end < size:
+        os.truncate(path, end)
+    return end
 
 
 def _write_header(journal: Path, stamp: Mapping[str, Any]) -> None:
@@ -324,12 +359,22 @@ def check_same_settings(stored: dict[str, Any], requested: dict[str, Any], where
         raise FileError(f"{where} was written with {differences}; choose another name or remove it")
 
 
-def _read_rows(raw: bytes, journal: Path) -> list[tuple[str, str]]:
+_BEGINNING = re.compile(r'\{"query": ("(?:[^"\\]|\\.)*"), "status": "(\w+)", .*\}\n')  # of a `.jsonl` row
+
+
+def _read_rows(journal: Path) -> Iterator[tuple[str, str]]:
+    """Yield the query and the status of each row, without holding the file in memory."""
     try:
-        text = raw.decode("utf-8")
-        if journal.suffix.lower() == ".csv":
-            return [(row["query"], row["status"]) for row in csv.DictReader(io.StringIO(text, newline=""))]
-        return [(item["query"], item["status"]) for item in map(json.loads, text.split("\n")[:-1])]
+        with journal.open(encoding="utf-8", newline="" if journal.suffix.lower() == ".csv" else "\n") as lines:
+            if journal.suffix.lower() == ".csv":
+                yield from ((row["query"], row["status"]) for row in csv.DictReader(lines))
+                return
+            for line in lines:
+                if match := _BEGINNING.fullmatch(line):  # several times as fast as to read the whole row
+                    yield json.loads(match[1]), match[2]
+                else:
+                    row = json.loads(line)
+                    yield row["query"], row["status"]
     except (KeyError, TypeError, ValueError, csv.Error) as error:
         raise FileError(f"{journal} is damaged ({error}); remove it to start again") from error
 
@@ -358,10 +403,10 @@ def _write_parquet(journal: Path, out: Path) -> None:
     from pyarrow import parquet
 
     schema = pyarrow.schema(parquet_fields())
-    with journal.open(encoding="utf-8") as lines:
-        table = pyarrow.Table.from_pylist([json.loads(line) for line in lines], schema=schema)
     partial = out.with_suffix(".partial.parquet")
-    parquet.write_table(table, partial)
+    with journal.open(encoding="utf-8") as lines, parquet.ParquetWriter(partial, schema) as writer:
+        while group := list(islice(lines, ROW_GROUP)):
+            writer.write_table(pyarrow.Table.from_pylist(list(map(json.loads, group)), schema=schema))
     partial.replace(out)
     journal.unlink()
     journal.with_name(journal.name + ".settings.json").unlink(missing_ok=True)

@@ -24,6 +24,8 @@ SMALL, REPEATS = 16, (4, 2)
 # Passes per trial, of which the fastest counts: the first ones grow the KV cache and read the weights from memory,
 # which later passes of a query find in the processor's cache; small passes take several until they do.
 BRANCHES, SMALL_BRANCHES = 3, 10
+QUICK = (1, 2, 16, 64)  # sizes timed, twice each, where a pass takes long: a first answer must not wait for seconds
+LARGE = 400  # width of a model from which on it does
 Dimensions = ModelConfig | ModelDims
 
 
@@ -47,16 +49,22 @@ class CostCurve:
 
 
 def measure_cost_curve(
-    backend: Backend, config: Dimensions, clock: Callable[[], float], *, batches: Sequence[tuple[int, int]] = ()
+    backend: Backend,
+    config: Dimensions,
+    clock: Callable[[], float],
+    *,
+    batches: Sequence[tuple[int, int]] = (),
+    quick: bool = False,
 ) -> CostCurve:
     """Time passes of every size in `SIZES` for one query; takes under a second on two cores.
 
-    `batches` are larger passes to time too, ascending: (queries, new nodes of each). `clock` returns seconds.
+    `batches` are larger passes to time too, ascending: (queries, new nodes of each). `clock` returns seconds. With
+    `quick`, few sizes are timed, each twice.
     """
     tokens = range(len(SPECIALS), config.vocab_size)
     source = list(islice(cycle(tokens), max(1, min(SOURCE, config.max_positions - 2))))
     written = max(0, min(WRITTEN, config.max_positions - 4))
-    shapes = [(1, size) for size in SIZES] + list(batches)
+    shapes = [(1, size) for size in (QUICK if quick else SIZES)] + list(batches)
     shapes = [(queries, size) for queries, size in shapes if size <= 2 or written + size < config.max_positions]
     base: Prefix = (BOS, *islice(cycle(tokens), written))
 
@@ -64,7 +72,7 @@ def measure_cost_curve(
         session = Session(backend, [source] * queries, top_k=2)
         session.score([[base]] * queries)
         seconds = []
-        branches = SMALL_BRANCHES if queries * size <= SMALL // 2 else BRANCHES
+        branches = 2 if quick else SMALL_BRANCHES if queries * size <= SMALL // 2 else BRANCHES
         for branch in range(min(branches, len(tokens))):
             grown = base + tuple(islice(cycle(tokens), branch, branch + size))
             nodes, _ = session.new_nodes([[grown]] * queries)
@@ -80,7 +88,7 @@ def measure_cost_curve(
     # Take the fastest, because other load can only slow a pass down; cycle through the sizes, because that load
     # may last longer than timing one of them.
     seconds = [float("inf")] * len(sizes)
-    for turn in range(max(REPEATS)):
+    for turn in range(1 if quick else max(REPEATS)):
         for index, shape in enumerate(shapes):
             if turn < REPEATS[sizes[index] > SMALL]:
                 seconds[index] = min(seconds[index], time_once(*shape))

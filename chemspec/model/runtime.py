@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from chemspec.model.checkpoint import Checkpoint
-from chemspec.model.cost import BATCHES, CostCurve, cached_curve, measure_cost_curve
+from chemspec.model.cost import BATCHES, LARGE, CostCurve, cached_curve, measure_cost_curve
 from chemspec.model.probe import UnsupportedError, probe
 from chemspec.model.runner import Backend
 from chemspec.settings import MOST_THREADS, ModelConfig, ModelDims, check_range
@@ -158,7 +158,8 @@ class RuntimeConfig:
         parts = digest, self.runtime, self.device.replace(":", ""), gpu_name, self.dtype, str(self.threads)
         with self.torch_scope():
             batches = BATCHES if gpu_name else ()
-            measured = partial(measure_cost_curve, backend, config, time.perf_counter, batches=batches)
+            quick = self.device == "cpu" and (self.runtime == "torch" or getattr(config, "d_model", 0) >= LARGE)
+            measured = partial(measure_cost_curve, backend, config, time.perf_counter, batches=batches, quick=quick)
             return cached_curve("-".join(filter(None, parts)), measured)
 
     def torch_scope(self) -> AbstractContextManager[None]:

@@ -1,42 +1,100 @@
-"""Write plans to files: JSON, Markdown, or the best route as SVG or PNG."""
+"""Write plans to files: JSON, Markdown, or the best route as SVG or PNG; those of many targets can be resumed."""
 
 import json
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import indent
+from typing import Any
 
+from chemspec.io.readers import FileError
+from chemspec.io.writers import check_same_settings
 from chemspec.plan import depict
 from chemspec.plan.routes import Evidence, Plan, plan_document, plan_to_markdown, route_titles
-from chemspec.system.files import write_bytes_atomic, write_text_atomic
+from chemspec.system.files import open_atomic, write_bytes_atomic, write_text_atomic
 
-ENDINGS = (".json", ".md", ".svg", ".png")
+ENDINGS = (".json", ".jsonl", ".md", ".svg", ".png")
 
 
 class PlanFile:
-    """A file of plans in the format of its ending; each plan is rendered once, when it is added."""
+    """A file of plans in the format of its ending; each plan is rendered once, when it is added.
+
+    Of many targets a `.jsonl` has a line for each plan, written when it is added. The others are written at the end,
+    from such lines in FILE.partial.jsonl, which stays after an interruption.
+    """
 
     def __init__(self, file: Path) -> None:
         """Start without plans; raises ValueError for another ending."""
         if file.suffix not in ENDINGS:
             raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
         self.file = file
+        self.statuses: list[str] = []  # of the plans that an earlier run has stored
         self._texts: list[str] = []
         self._picture = b""
+        self._lines: Path | None = None  # where plans of many targets are stored
 
-    def add(self, plan: Plan, evidence: Evidence) -> None:
-        """Add a plan with the precedents of its steps; a .svg or .png takes the best route of the first with one."""
-        if self.file.suffix == ".json":
-            self._texts.append(json.dumps(plan_document(plan, evidence), indent=1))
-        elif self.file.suffix == ".md":
-            self._texts.append(plan_to_markdown(plan, evidence))
-        elif plan.routes and not self._picture:
-            drawn = plan.routes[0], route_titles(plan.routes)[0], evidence
-            self._picture = depict.to_png(*drawn) if self.file.suffix == ".png" else depict.to_svg(*drawn).encode()
+    def resume(self, targets: Sequence[str], made_with: Mapping[str, Any]) -> None:
+        """Go on with a file of many targets, of which `statuses` are stored already.
+
+        FileError if it is complete, or belongs to other targets or settings; OSError if it cannot be written.
+        """
+        if not self.keeps_plans:
+            return
+        lines = self.file if self.file.suffix == ".jsonl" else self.file.with_name(f"{self.file.name}.partial.jsonl")
+        if self.file.exists() and not lines.exists():
+            raise FileError(f"{self.file} already exists and is complete; choose another name or remove it")
+        side = self._settings_file(lines)
+        if lines.exists() and lines.stat().st_size:
+            if not side.exists():
+                raise FileError(f"{lines} exists, but its settings are unknown; choose another name or remove it")
+            check_same_settings(json.loads(side.read_text(encoding="utf-8")), dict(made_with), self.file)
+            self.statuses = _read_statuses(lines, targets)
+        else:
+            side.write_text(json.dumps(made_with, sort_keys=True), encoding="utf-8")
+        self._lines = lines
+
+    @staticmethod
+    def _settings_file(lines: Path) -> Path:
+        return lines.with_name(f"{lines.name}.settings.json")
+
+    def add(self, plan: Plan, evidence: Evidence, target: str = "") -> None:
+        """Add a plan with the precedents of its steps; a .svg or .png takes the best route of the first with one.
+
+        `target`: as it was given.
+        """
+        if not self.keeps_plans:
+            if plan.routes and not self._picture:
+                drawn = plan.routes[0], route_titles(plan.routes)[0], evidence
+                self._picture = depict.to_png(*drawn) if self.file.suffix == ".png" else depict.to_svg(*drawn).encode()
+            return
+        if self.file.suffix == ".md":
+            content: Any = plan_to_markdown(plan, evidence)
+        else:
+            content = plan_document(plan, evidence)
+        if self._lines is None:
+            self._texts.append(content if isinstance(content, str) else json.dumps(content, indent=1))
+            return
+        entry = {"query": target, "status": plan.status}
+        entry |= {"text": content} if isinstance(content, str) else content
+        with self._lines.open("a", encoding="ascii") as lines:
+            lines.write(json.dumps(entry) + "\n")
+            lines.flush()
+            os.fsync(lines.fileno())
+
+    @property
+    def keeps_plans(self) -> bool:
+        """Whether it has all plans; a picture has one route."""
+        return self.file.suffix not in (".svg", ".png")
+
+    @property
+    def stored(self) -> int:
+        """Number of plans that an earlier run has stored."""
+        return len(self.statuses)
 
     @property
     def lacks_route(self) -> bool:
         """Whether this is a picture of which no plan has a route yet."""
-        return self.file.suffix in (".svg", ".png") and not self._picture
+        return not self.keeps_plans and not self._picture
 
     def write(self, *, as_list: bool = False) -> None:
         """Write the plans so far, atomically, but no picture without a route.
@@ -46,11 +104,56 @@ class PlanFile:
         if self._picture:
             write_bytes_atomic(self.file, self._picture)
         elif self.file.suffix == ".md":
-            write_text_atomic(self.file, "\n".join(self._texts))
+            self._write_pieces("\n".join(self._texts), "", "\n", "")
         elif self.file.suffix == ".json":
             listed = ",\n".join(indent(text, " ") for text in self._texts)
             text = f"[\n{listed}\n]" if listed else "[]"
-            write_text_atomic(self.file, text if as_list else self._texts[0])
+            self._write_pieces(text if as_list else self._texts[0], "[\n", ",\n", "\n]")
+        elif self.file.suffix == ".jsonl" and self._lines is None:
+            write_text_atomic(self.file, "".join(json.dumps(json.loads(text)) + "\n" for text in self._texts))
+
+    def _write_pieces(self, text: str, first: str, between: str, last: str) -> None:
+        """Write a text, or of many targets what is stored, piece by piece."""
+        if self._lines is None:
+            write_text_atomic(self.file, text)
+            return
+        with open_atomic(self.file) as file:
+            for number, piece in enumerate(self._pieces()):
+                file.write(((between if number else first) + piece).encode())
+            file.write(last.encode())
+
+    def _pieces(self) -> Iterator[str]:
+        if self._lines is None or not self._lines.exists():
+            return
+        with self._lines.open(encoding="ascii") as lines:
+            for line in lines:
+                entry = json.loads(line)
+                del entry["query"]
+                yield entry["text"] if "text" in entry else indent(json.dumps(entry, indent=1), " ")
+
+    def finish(self) -> None:
+        """Remove what resuming needs, when all targets are planned."""
+        if self._lines is not None and self._lines != self.file:
+            self._lines.unlink(missing_ok=True)
+            self._settings_file(self._lines).unlink(missing_ok=True)
+
+
+def _read_statuses(lines: Path, targets: Sequence[str]) -> list[str]:
+    """Return the statuses of the plans of a file, of which an incomplete last line is removed."""
+    statuses = []
+    size = 0
+    with lines.open("rb") as stored:
+        for number, line in enumerate(stored):
+            if not line.endswith(b"\n"):
+                break
+            entry = json.loads(line)
+            if number >= len(targets) or entry.get("query") != targets[number]:
+                message = f"{lines}: plan {number + 1} is of {entry.get('query')!r}"
+                raise FileError(f"{message}; it belongs to other targets, choose another name or remove it")
+            statuses.append(entry["status"])
+            size += len(line)
+    os.truncate(lines, size)
+    return statuses
 
 
 def write_plans(file: Path, plans: Sequence[tuple[Plan, Evidence]], *, as_list: bool = False) -> None:

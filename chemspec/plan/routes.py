@@ -394,7 +394,7 @@ def step_table(route: Route, evidence: Evidence = MappingProxyType({})) -> list[
             "class": step_class(node),
             "product": node.smiles,
             "from": " + ".join(from_),
-            "chance": format_percent(node.step.probability),
+            "probability": format_percent(node.step.probability),
             "forward model": opinion,
             "problems": "; ".join(node_problems(node, evidence, route.avoid)),
         }
@@ -417,7 +417,7 @@ def plan_to_markdown(plan: Plan, evidence: Evidence = MappingProxyType({})) -> s
         for row in step_table(route, evidence):
             detail_names = ("forward model", "problems", "patent reactions", "conditions", "proposed reagents")
             tail = "".join(f"; {name}: {row[name]}" for name in detail_names if row.get(name))
-            head = f"{row['step']}. {row['class'] or 'One step'}, {row['chance']}"
+            head = f"{row['step']}. {row['class'] or 'One step'}, {row['probability']}"
             lines += [f"{head}: `{row['product']}` from {row['from']}" + (f" ({tail[2:]})" if tail else "")]
         lines += [""]
     return "\n".join(lines)

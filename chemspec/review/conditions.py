@@ -77,6 +77,8 @@ def without_work_up(reagents: str) -> str:
                 and not (unless != "-" and holds(others, unless))
             ):
                 parts -= compound
+    if parts == counted:
+        return reagents
     left = chem.canonical(".".join(parts.elements())) or reagents
     return left if left == reagents else without_work_up(left)
 

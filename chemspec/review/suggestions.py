@@ -7,10 +7,11 @@ from functools import cached_property
 from chemspec import chem
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.bottles import as_bottled
-from chemspec.chem.flask_check import atoms_by_molecule, missing_or_conflicting
+from chemspec.chem.flask_check import FlaskReport, check_flask
+from chemspec.chem.flask_parts import atoms_by_molecule
 from chemspec.chem.names.reagents import name_in_list
 from chemspec.chem.query import drop_stereo
-from chemspec.chem.stereo import drop_geometry, geometry, open_stereo
+from chemspec.chem.stereo import drop_geometry, geometry, is_enantiopure_from_achiral, open_stereo
 from chemspec.chem.stoichiometry import extra_copies, lost_labels, missing_elements, missing_labels, strategy_of_step
 from chemspec.chem.strategy import BYSTANDERS, FOLDER, Strategy
 from chemspec.chem.weapons_convention import refusal
@@ -87,7 +88,9 @@ class Suggestion:
             if step and not ring and step.leaving not in ("", leaving) and step.leaving not in step.name.split()
         )
         count = len(self.alternatives)
-        return f"also as {', '.join(list(words)[:3])}" if words else f"{count} similar answer{'s' * (count > 1)}"
+        if words:
+            return f"other leaving groups under More: {', '.join(list(words)[:3])}"
+        return f"{count} similar set{'s' * (count > 1)} of precursors under More"
 
     @property
     def geometry(self) -> str:
@@ -101,12 +104,21 @@ class Suggestion:
         return ", ".join(f"{word} {format_percent(p)}" for word, p in probs.items())
 
     @cached_property
+    def flask_report(self) -> FlaskReport:
+        """What speaks against the product of a flask, and repairs; empty for a retro suggestion."""
+        is_product = self.task == "forward" and self.best.valid
+        return check_flask(self.query, self.best.canonical) if is_product else FlaskReport()
+
+    @cached_property
     def notes(self) -> tuple[str, ...]:
-        """Tautomers that were added, and stereochemistry that a forward prediction makes and leaves open, in words."""
-        lines = []
+        """Tautomers that were added, stereochemistry from nothing or left open, and solvents of a work-up, in words."""
+        left, right = self.sides
+        lines = [sentence[:1].upper() + sentence[1:] for sentence in self.flask_report.remarks]
         shares = [format_percent(p) for _, p in self.best.tautomers if p >= LEAST_SHARE]
         if len(shares) > 1:
             lines.append(f"{len(shares)} tautomers count as one answer ({' + '.join(shares)} by the model)")
+        if self.step is not None and is_enantiopure_from_achiral(left, right):
+            lines.append("one enantiomer from achiral reactants: a chiral reagent, catalyst or resolution is needed")
         if self.task != "forward" or self.step is None:
             return tuple(lines)
         bonds, centres = open_stereo(self.query, self.best.canonical, self.step.origin, self.step.lost)
@@ -181,8 +193,8 @@ def describe_check(check: ForwardCheck | None) -> str:
 
 
 def confidence_word(p: float) -> str:
-    """Return the level of confidence in words."""
-    return "high confidence" if p >= CONFIDENT else "medium confidence" if p >= DOUBTFUL else "low confidence"
+    """Return the level of a probability in words."""
+    return f"{'high' if p >= CONFIDENT else 'medium' if p >= DOUBTFUL else 'low'} probability"
 
 
 def bottled_answers(result: DecodeResult) -> list[Hypothesis]:
@@ -223,7 +235,8 @@ def group_answers(task: Task, query: str, result: DecodeResult) -> list[Suggesti
 def rank_suggestions(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
     """Return suggestions by probability; a retro suggestion with problems counts a fifth.
 
-    Products stay in the model's order unless E/Z isomers were merged.
+    Products stay in the model's order unless E/Z isomers were merged; one against a law of stereochemistry goes below
+    the isomer that keeps it.
     """
     merged = any(suggestion.alternatives and suggestion.best.vote is None for suggestion in suggestions)
 
@@ -232,13 +245,25 @@ def rank_suggestions(suggestions: Sequence[Suggestion]) -> list[Suggestion]:
             return suggestion.probability if merged else 0.0
         return suggestion.probability * (PROBLEM_FACTOR if suggestion.problems else 1.0)
 
-    ranked = sorted(suggestions, key=lambda suggestion: -weight(suggestion))
+    ranked = _lawful_first(sorted(suggestions, key=lambda suggestion: -weight(suggestion)))
     return [replace(suggestion, rank=rank) for rank, suggestion in enumerate(ranked, 1)]
+
+
+def _lawful_first(ranked: list[Suggestion]) -> list[Suggestion]:
+    """Return suggestions with a product against a law of stereochemistry below the isomer that keeps the law."""
+    for suggestion in [item for item in ranked if item.task == "forward" and item.step and item.step.lawful]:
+        assert suggestion.step
+        for lawful in ranked[ranked.index(suggestion) + 1 :]:
+            if lawful.best.canonical == suggestion.step.lawful:
+                ranked.remove(lawful)
+                ranked.insert(ranked.index(suggestion), lawful)
+                break
+    return ranked
 
 
 def spoils_stereo(step: Strategy) -> bool:
     """Return whether a step changes a stereocentre or double bond that it should keep, or keeps one that it inverts."""
-    return bool(step.inverted or step.unset or step.flipped or step.retained)
+    return bool(step.inverted or step.unset or step.flipped or step.unlawful)
 
 
 def _find_problems(suggestion: Suggestion) -> Iterator[str]:
@@ -271,7 +296,7 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         reactant = copies.split(".")[0]
         yield f"over-reaction: takes {2 + copies.count('.')} equivalents of {name_in_list(reactant) or reactant}"
     if task == "forward":
-        yield from missing_or_conflicting(suggestion.query, best.canonical)
+        yield from suggestion.flask_report.problems
     if change:
         if change.carbon_moves:
             yield "a carbon group would have to move to another atom"
@@ -281,8 +306,8 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
             yield f"wrong epimer: {_centre_numbers(change.inverted)} would have to invert"
         if change.flipped:
             yield f"wrong geometry: {_double_bonds(change.flipped)} would have to turn"
-        if change.retained:
-            yield f"keeps the configuration of {_centre_numbers(change.retained)}: SN2, Mitsunobu or Appel would invert"
+        if change.unlawful:
+            yield f"against the rule at {_centre_numbers(change.unlawful)}: {change.law}"
         if change.unset and task == "retro":
             yield f"stereo missing: the reactants do not set {_centre_numbers(change.unset)}"
         if change.lost and task == "forward":
@@ -349,7 +374,7 @@ def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[
     if task == "forward" and echo > shown[0].best.probability:
         return f"The model predicts no reaction: its top prediction is a starting material ({format_percent(echo)})."
     if best < DOUBTFUL and task == "retro":
-        return f"Low confidence: the best prediction matches the recorded route in {format_percent(best)} of cases."
+        return f"Low probability: the best prediction matches the recorded route in {format_percent(best)} of cases."
     if best < DOUBTFUL:
-        return f"Low confidence: the probability of the best prediction is {format_percent(best)}."
+        return f"Low probability: the best prediction has {format_percent(best)}."
     return ""

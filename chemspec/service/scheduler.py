@@ -16,6 +16,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from heapq import nsmallest
 from itertools import count
 from operator import attrgetter
 from threading import Condition, Thread
@@ -30,6 +31,7 @@ from chemspec.types import DecodeResult
 
 STOPPED = "the service was stopped before this query was finished; try again"
 RETRY_AFTER = 2  # seconds after which a client may try again if the queue is full
+CHOICE = 4  # batches of queries among which those of similar length are taken; more would come out of turn
 PASSING_QUERIES = 8  # queries of other clients that may pass a client's next query, per waiting query of the client
 
 
@@ -165,8 +167,10 @@ class Scheduler:
             for client, new in Counter(job.client for job in jobs).items():
                 if waiting_by_client[client] + new > self._limits.per_client:
                     raise _queue_full_error(waiting_by_client[client])
+            last = {job.client: job.priority for job in sorted(self._waiting, key=attrgetter("priority"))}
             for job in jobs:
-                job.priority = next(self._arrivals) + PASSING_QUERIES * waiting_by_client[job.client]
+                turn = next(self._arrivals) + PASSING_QUERIES * waiting_by_client[job.client]
+                last[job.client] = job.priority = max(turn, last.get(job.client, -1) + 1)  # after its earlier queries
                 waiting_by_client[job.client] += 1
             self._waiting.extend(jobs)
             self._changed.notify_all()
@@ -215,7 +219,8 @@ class Scheduler:
 
     def _take_batch(self, room: int, first: Job) -> list[Job]:
         """Take a query and similar ones, at most `room`; the queue must be locked."""
-        similar = [job for job in self._waiting if job is not first and _can_share_batch(job, first)]
+        next_ones = nsmallest(CHOICE * room, self._waiting, key=attrgetter("priority"))
+        similar = [job for job in next_ones if job is not first and _can_share_batch(job, first)]
         # Stable, so that older queries precede equal ones.
         similar.sort(key=lambda job: abs(len(job.ready.ids) - len(first.ready.ids)))
         batch = [first, *similar[: room - 1]]

@@ -13,14 +13,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from stat import S_ISDIR
 
 from chemspec.system import extras
 from chemspec.system.cache import make_cache_folder
+from chemspec.system.locks import LockedError, lock_file
 from chemspec.system.prebuilt import source_texts
 
 WINDOWS = sys.platform == "win32"
@@ -84,6 +86,31 @@ def _build_library(source: Path, flags: Sequence[str]) -> Path:
     library, folder, name = _find_cached(source, command)
     if library:
         return library
+    with _hold_compiler(folder / f"{name}.lock"):
+        return _find_cached(source, command)[0] or _compile(command, folder, name)
+
+
+@contextmanager
+def _hold_compiler(path: Path) -> Iterator[None]:
+    """Wait for another process that compiles the same source, so that a compiler runs once for all of them."""
+    end = time.monotonic() + COMPILE_SECONDS
+    with ExitStack() as stack:
+        while time.monotonic() < end:
+            try:
+                stack.enter_context(lock_file(path))
+                stack.callback(_remove, path)
+                break
+            except LockedError:
+                time.sleep(0.1)
+        yield
+
+
+def _remove(path: Path) -> None:
+    with suppress(OSError):  # Windows removes no open file
+        path.unlink()
+
+
+def _compile(command: Sequence[str], folder: Path, name: str) -> Path:
     with tempfile.TemporaryDirectory(prefix=name, dir=folder, ignore_cleanup_errors=True) as build_folder:
         partial = Path(build_folder, "library.so")  # for Windows compilers write debugging files to its folder, too
         subprocess.run([*command, "-o", str(partial)], capture_output=True, check=True, timeout=COMPILE_SECONDS)

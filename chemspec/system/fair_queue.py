@@ -50,7 +50,8 @@ class FairQueue:
                 raise BusyError(f"{MAX_OF_ONE_VISITOR} of your queries are waiting already; wait for one, or stop one")
             if len(self._line) >= MAX_WAITING:
                 raise BusyError(f"{MAX_WAITING} queries are waiting already; try again in a minute")
-            ticket = number + waiting_count * LATER, number, who
+            last = max((turn for turn, _, other in self._line if other == who), default=-1)
+            ticket = max(number + waiting_count * LATER, last + 1), number, who  # after this visitor's earlier ones
             self._line.append(ticket)
         try:
             while not self._is_next(ticket):

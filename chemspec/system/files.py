@@ -3,6 +3,8 @@
 import os
 import secrets
 import shlex
+import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -10,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
+REPLACE_WAITS = (0.01, 0.03, 0.1, 0.3, 1.0)  # seconds; readers have a file open for milliseconds
 OTHERS_BITS = 0o077  # permission bits of group and others
 
 
@@ -37,10 +40,21 @@ def open_atomic(path: Path, *, private: bool = False) -> Iterator[IO[bytes]]:
             yield file
             file.flush()
             os.fsync(file.fileno())  # else the new name may reach the disk before the content
-        new.replace(path)
+        _replace(new, path)
     finally:
         with suppress(OSError):  # the original error is more informative
             new.unlink(missing_ok=True)
+
+
+def _replace(new: Path, path: Path) -> None:
+    """Move a file to the place of another; on Windows a reader keeps that from being replaced while it is open."""
+    for wait in REPLACE_WAITS if sys.platform == "win32" else ():
+        try:
+            new.replace(path)
+            return
+        except PermissionError:
+            time.sleep(wait)
+    new.replace(path)
 
 
 def make_private_folder(path: Path) -> Path:

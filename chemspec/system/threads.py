@@ -3,7 +3,7 @@
 import multiprocessing
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from threading import Lock, Thread
@@ -48,16 +48,25 @@ def set_torch_threads(count: int) -> Iterator[None]:
 
 
 @contextmanager
-def worker_pool(count: int) -> Iterator[ProcessPoolExecutor]:
-    """Open a pool of processes that end with this one; an error or Ctrl-C ends it at once, not after its last job."""
+def worker_pool(count: int, prepare: Callable[[], object] | None = None) -> Iterator[ProcessPoolExecutor]:
+    """Open a pool of processes that end with this one; an error or Ctrl-C ends it at once, not after its last job.
+
+    `prepare` is called first in each process; it must be importable there.
+    """
     # Spawned, because forking a process with torch threads can deadlock.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(count, mp_context=context, initializer=exit_with_parent) as pool:
+    with ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(prepare,)) as pool:
         try:
             yield pool
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _begin(prepare: Callable[[], object] | None) -> None:
+    exit_with_parent()
+    if prepare is not None:
+        prepare()
 
 
 def exit_with_parent() -> None:

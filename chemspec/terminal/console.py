@@ -1,6 +1,7 @@
 """Print lines, tables, progress and JSON on a terminal, or into a file or pipe."""
 
 import json
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -27,18 +28,34 @@ class _Console(Console):
 
 notes = Console(stderr=True)
 answers = _Console()
+LOG_SECONDS = 60.0  # between two lines of progress in a log
 
 
 @contextmanager
 def progress_bar(what: str, *, quiet: bool = False) -> Iterator[Callable[..., None]]:
-    """Show a progress bar on standard error, if that is a terminal.
+    """Show a progress bar on standard error, or a line each minute if that is no terminal.
 
     Yields a function of the number of items `done` and in `total`, which is None while it is unknown.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=notes, disable=quiet or not notes.is_terminal) as bar:
+    if not quiet and not notes.is_terminal:
+        yield _print_each_minute(what)
+        return
+    with Progress(*columns, console=notes, disable=quiet) as bar:
         task = bar.add_task(what, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def _print_each_minute(what: str) -> Callable[..., None]:
+    last = time.monotonic()
+
+    def report(done: int, total: int | None) -> None:
+        nonlocal last
+        if time.monotonic() - last >= LOG_SECONDS:
+            last = time.monotonic()
+            print_note(f"{what}: {done:,} of {total:,}" if total else f"{what}: {done:,}")
+
+    return report
 
 
 def print_json(content: Any) -> None:

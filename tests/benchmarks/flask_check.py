@@ -21,7 +21,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chemspec import chem
-from chemspec.chem.flask_check import missing_or_conflicting, needs_of, split_flask
+from chemspec.chem.flask_check import missing_or_conflicting, needs_of
+from chemspec.chem.flask_parts import split_flask
 from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.chem.strategy import strategy
 

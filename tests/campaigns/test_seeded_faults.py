@@ -6,7 +6,6 @@ A fault is a line of the program and what takes its place; the files named are t
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import NamedTuple
 
 import pytest
 from case_tables import table
+from copies import copy_program
 from groups import DEFAULT
 from paths import ROOT
 
@@ -48,13 +48,7 @@ def run(tree: Path, tests: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of what a test run needs."""
-    folder = tmp_path_factory.mktemp("tree")
-    for name in ("chemspec", "tests", "pages", ".streamlit"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("app.py", "pyproject.toml", "hatch_build.py", "hatch_kernels.py", "README.md", ".gitignore"):
-        shutil.copy(ROOT / name, folder)
-    (folder / "assets").symlink_to(ROOT / "assets")
-    return folder
+    return copy_program(tmp_path_factory.mktemp("tree"))
 
 
 # Of the decoders, the mask, the acceptance rule, resuming and escaping at every push; the others every night.

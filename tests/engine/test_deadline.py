@@ -157,3 +157,26 @@ def test_what_does_not_go_with_a_deadline_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=word):
         tiny.predict("CCO", within=seconds, **settings)
+
+
+def test_the_pace_is_learnt_from_every_search(tiny: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which beams take twice as long as the curve says gets narrower ones afterwards."""
+
+    @dataclass
+    class SlowBeams(Metered):
+        of_beams: float = 1.0
+
+        def stream(self, query: PreparedQuery, settings: DecodeSettings) -> Iterator[Pass | DecodeResult]:
+            self.slowdown = 1.0 if settings.decoder == "greedy" else self.of_beams
+            yield from super().stream(query, settings)
+
+    def factors(of_beams: float) -> list[float]:
+        paces: list[float] = []
+        widths = iter((2, 3, None))
+        monkeypatch.setattr(deadline, "_widest_affordable", lambda *args: paces.append(args[2].factor) or next(widths))
+        SlowBeams(tiny, of_beams=of_beams).predict_within("CCO", 1e9)
+        return paces
+
+    usual, slow = factors(1.0), factors(2.0)
+    assert len(usual) == len(slow) == 3 and slow[0] == usual[0]
+    assert slow[1] == pytest.approx(2 * usual[1]) and slow[2] == pytest.approx(2 * usual[2])

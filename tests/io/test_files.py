@@ -19,9 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
 from small import QUERIES
+from typer.testing import CliRunner
 
 from chemspec.chem import formats
-from chemspec.io import readers, spreadsheets, writers
+from chemspec.cli.__main__ import app
+from chemspec.io import readers, repeats, spreadsheets, writers
 from chemspec.io.readers import FileError, decode_text, read_queries, read_stdin_lines
 from chemspec.io.writers import predict_file
 from chemspec.settings import DecodeSettings, Task
@@ -275,11 +277,11 @@ def test_a_header_or_a_last_line_cut_anywhere_is_redone_and_nothing_else(tmp_pat
         engine = Fake()
         run(ODD, out, engine)
         assert out.read_bytes() == whole
-        assert engine.asked == (ODD if end in header else ODD[-1:])
+        assert engine.asked == ([*dict.fromkeys(ODD)] if end in header else ODD[-1:])
 
 
 @pytest.mark.parametrize("suffix", writers.OUTPUT_ENDINGS)
-@pytest.mark.parametrize("calls", [0, 1, 4, len(ODD) - 1])
+@pytest.mark.parametrize("calls", [0, 1, 4, len({*ODD}) - 1])
 def test_an_interrupted_run_goes_on_to_the_same_file(tmp_path: Path, suffix: str, calls: int) -> None:
     once, twice = tmp_path / f"once{suffix}", tmp_path / f"twice{suffix}"
     run(ODD, once)
@@ -287,7 +289,7 @@ def test_an_interrupted_run_goes_on_to_the_same_file(tmp_path: Path, suffix: str
         run(ODD, twice, Fake(calls=calls))
     engine = Fake()
     run(ODD, twice, engine)
-    assert engine.asked == ODD[calls:]
+    assert engine.asked == [*dict.fromkeys(ODD[calls:])]
     assert rows_of(twice) == rows_of(once)
     assert suffix == ".parquet" or twice.read_bytes() == once.read_bytes()
 
@@ -404,8 +406,37 @@ def test_the_size_of_the_parts_can_be_chosen(tmp_path: Path) -> None:
     predict = engine.predict
     engine.predict = lambda queries, *a, **k: parts.append(len(queries)) or predict(queries, *a, **k)  # type: ignore[method-assign, func-returns-value]
     run(ODD, tmp_path / "o.jsonl", engine, every=3)
-    assert parts == [3] * (len(ODD) // 3) + [len(ODD) % 3] * bool(len(ODD) % 3)
-    assert engine.asked == ODD
+    different = [*dict.fromkeys(ODD)]
+    assert parts == [3] * (len(different) // 3) + [len(different) % 3] * bool(len(different) % 3)
+    assert engine.asked == different
+
+
+@pytest.mark.parametrize("suffix", writers.OUTPUT_ENDINGS)
+def test_a_query_that_a_file_repeats_is_predicted_once(tmp_path: Path, suffix: str) -> None:
+    queries = [("C" * (1 + number % 7)) for number in range(200)]
+    engine, each = Fake(), Fake()
+    counts = run(queries, tmp_path / f"all{suffix}", engine)
+    assert engine.asked == queries[:7] and sum(counts.values()) == len(queries)
+    rows = rows_of(tmp_path / f"all{suffix}")
+    run(queries[:7], tmp_path / f"different{suffix}", each)
+    assert rows == [rows_of(tmp_path / f"different{suffix}")[number % 7] for number in range(200)]
+
+
+def test_rows_in_memory_are_limited() -> None:
+    known = repeats.RepeatedRows(most_bytes=2000)
+    for number in range(100):
+        known.add(str(number), repeats.Row("ok", ("x" * 100,)))
+    assert "99" in known and "0" not in known
+    assert 1 <= sum(str(number) in known for number in range(100)) <= 10
+    known.add("failed", repeats.Row("failed", ("",)))
+    assert "failed" not in known, "another time it may go well"
+
+
+def test_other_endings_are_refused_before_anything_is_loaded(tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        app, ["predict", str(tmp_path / "none.csv"), "--task", "retro", "-o", str(tmp_path / "out.xlsx")]
+    )
+    assert done.exit_code == 2 and "the ending must be one of" in done.output
 
 
 def test_a_query_that_breaks_the_model_disturbs_no_other(tmp_path: Path) -> None:

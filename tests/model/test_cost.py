@@ -111,3 +111,14 @@ def test_the_fastest_pass_counts(
     clock = ticking(lambda look: trials[look // 2] if look % 2 else 0.0)
     curve = measure_cost_curve(TorchBackend(tiny_model(0, 8, max_positions=30)), ModelDims(8, 30), clock)
     assert curve.nodes == sizes and curve.seconds == pytest.approx(expected)
+
+
+def test_a_quick_curve_takes_few_passes() -> None:
+    """Where a pass takes long, as with torch, a first answer does not wait for many of them."""
+    backend, passes = TorchBackend(tiny_model(0, 8, max_positions=30)), {}
+    for quick in (False, True):
+        times = iter(range(10**6))
+        curve = measure_cost_curve(backend, ModelDims(8, 30), lambda times=times: float(next(times)), quick=quick)
+        passes[quick] = next(times) // 2
+        assert curve.nodes[0] == 1 and len(curve.nodes) >= 2
+    assert passes[True] <= 9 and passes[True] < passes[False] / 10

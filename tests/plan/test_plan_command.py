@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -16,7 +17,7 @@ from toy import AMIDE, BOUGHT, Toy, retro
 from typer.testing import CliRunner, Result
 
 from chemspec.cli import __main__ as cli
-from chemspec.plan import expand, export
+from chemspec.plan import expand, export, search, workers
 from chemspec.system import extras
 
 
@@ -111,7 +112,7 @@ def test_without_a_forward_model_it_says_how_to_go_on(call: Any, monkeypatch: py
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["-o", "route.pdf"], ".json, .md, .svg, .png"),
+        (["-o", "route.pdf"], ".json, .jsonl, .md, .svg, .png"),
         (["--stock", "nowhere.smi"], "nowhere.smi"),
         (["--expansions", "0"], "expansions is 0"),
     ],
@@ -140,3 +141,48 @@ def test_without_the_extra_it_says_how_to_get_it(call: Any, monkeypatch: pytest.
     monkeypatch.setattr(extras, "is_installed", lambda package: package != "syntheseus")
     done = call(AMIDE)
     assert done.exit_code == 2 and "pip install 'chemspec-smiles[plan]'" in done.output
+
+
+TARGETS = (AMIDE, "CC(=O)Nc1ccccc1", "CCO")
+
+
+@pytest.mark.parametrize("ending", [".json", ".jsonl", ".md"])
+def test_a_killed_list_of_targets_goes_on_and_loses_nothing(
+    call: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    out, once = tmp_path / f"plans{ending}", tmp_path / f"once{ending}"
+    words = ("--expansions", "2")
+    call(*TARGETS, "-o", once, *words)
+    plan = search.plan
+    planned: list[str] = []
+
+    def die(target: str, *more: Any) -> Any:
+        if len(planned) == 2:
+            raise OSError("killed")
+        planned.append(target)
+        return plan(target, *more)
+
+    monkeypatch.setattr(search, "plan", die)
+    assert call(*TARGETS, "-o", out, *words).exit_code == 2
+    monkeypatch.setattr(search, "plan", lambda target, *more: planned.append(target) or plan(target, *more))
+    done = call(*TARGETS, "-o", out, *words)
+    assert planned == [*TARGETS] and "2 of 3 targets are planned already" in done.output
+    assert facts(out) == facts(once) and not list(tmp_path.glob("*.partial*"))
+    again = call(*TARGETS, "-o", out, *words)
+    assert planned == [*TARGETS], "nothing that is finished is planned again, or replaced"
+    assert ending == ".jsonl" or (again.exit_code == 2 and "is complete" in again.output)
+    other = call("CCN", *TARGETS, "-o", out, *words)
+    assert other.exit_code == 2 and facts(out) == facts(once)
+
+
+def facts(file: Path) -> Any:
+    """What a file says of its plans, without the time that they took."""
+    if file.suffix == ".md":
+        return re.sub(r"[0-9.]+ s;", "", file.read_text())
+    plans = [json.loads(line) for line in file.read_text().splitlines()] if file.suffix == ".jsonl" else None
+    return [(entry["target"], entry["status"], entry["routes"]) for entry in plans or json.loads(file.read_text())]
+
+
+@pytest.mark.parametrize(("targets", "wanted", "most"), [(1, 0, 1), (3, 0, 1), (3, 2, 2), (3, 9, 3), (10**6, 0, 10**6)])
+def test_processes_fit_the_number_of_targets(targets: int, wanted: int, most: int) -> None:
+    assert 1 <= workers.choose_workers(targets, wanted) <= most

@@ -265,14 +265,20 @@ def test_conflicts_within_a_step_are_said_as_in_a_flask() -> None:
     assert node_problems(node), "a Grignard reagent beside a phenol"
 
 
+def words(conditions: str) -> set[str]:
+    """The reagents of a text of conditions, in short names."""
+    long = {"manganese dioxide": "MnO₂", "acetic anhydride": "Ac₂O"}
+    return {long.get(name, name) for name in conditions.split(", ")}
+
+
 def test_reagents_that_confirm_a_step_go_before_recorded_ones_and_usual_ones_come_last() -> None:
     step = Proposal(("CCO",), 0.5, round_trip=0.6, reagents="CS(C)=O.CC(=O)OC(C)=O", added="O=[Mn]=O.ClCCl")
     node = Node("CC=O", "", step, (Node("CCO"),))
-    assert step_conditions(node) == "DCM, manganese dioxide"
+    assert words(step_conditions(node)) == words("MnO₂, DCM")
     unconfirmed = replace(node, step=replace(step, round_trip=0.1))
     recorded = {step.reaction("CC=O"): Found(conditions=(Conditions("C1CCOC1", 1), Conditions("O=[Mn]=O.C1CCOC1", 1)))}
-    assert step_conditions(unconfirmed, recorded) == "THF, MnO₂", "THF alone is no oxidant"
-    assert step_conditions(unconfirmed) == "DMSO, acetic anhydride", "of a model, before the usual ones"
+    assert words(step_conditions(unconfirmed, recorded)) == words("MnO₂, THF"), "THF alone is no oxidant"
+    assert words(step_conditions(unconfirmed)) == words("DMSO, Ac₂O"), "of a model, before the usual ones"
     assert step_conditions(replace(unconfirmed, step=replace(step, round_trip=0.1, reagents=""))).startswith(
         "DCM, Dess"
     )
@@ -283,7 +289,20 @@ def test_no_conditions_have_a_substructure_to_avoid() -> None:
     route = Route(Node("CC=O", "", step, (Node("CCO"),)), avoid=("[CH2]Cl",))
     recorded = Found(conditions=(Conditions("O=[Mn]=O.ClCCl", 5), Conditions("O=[Mn]=O.C1CCOC1", 1)))
     index: Any = SimpleNamespace(find=lambda *_: recorded)
-    assert step_conditions(route.root, find_evidence([route], index), route.avoid) == "THF, MnO₂"
+    assert words(step_conditions(route.root, find_evidence([route], index), route.avoid)) == words("MnO₂, THF")
     assert step_conditions(route.root, {}, route.avoid) == "DMF"
     drawn = texts(depict.to_svg(route))
     assert "DMF" in drawn and "DCM" not in drawn and "DCM" in texts(depict.to_svg(replace(route, avoid=())))
+
+
+def test_the_depth_of_a_convergent_route_is_its_longest_branch() -> None:
+    step = Proposal("", 0.5)
+    leaf = Node("C")
+    short, long = Node("CC", step=step, children=(leaf,)), leaf
+    for _ in range(3):
+        long = Node("CCC", step=step, children=(long,))
+    for children in ((short, long), (long, short), (leaf, long, leaf)):
+        route = Route(Node("CCCC", step=step, children=children))
+        assert route.depth == 4
+        assert route.root.branches[0] is long
+    assert Route(leaf).depth == 0

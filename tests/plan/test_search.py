@@ -389,3 +389,12 @@ def test_it_stops_when_asked_or_interrupted_with_what_it_has(tmp_path: Path) -> 
         found = plan(AMIDE, Expander(retro(), keep=False), stock(tmp_path), PlanSettings(), told)
         assert said in found.message and found.routes
     assert seen == [0, 1, 2, 3, 4]
+
+
+def test_the_closest_route_counts_missing_atoms_and_not_molecules(tmp_path: Path) -> None:
+    aniline = "Nc1ccc(C(=O)O)cc1"
+    table = {str(chem.canonical(AMIDE)): [(f"{ACID_AMIDE}.CN", 0.8), (f"CC(=O)Cl.CN.{aniline}", 0.1)]}
+    for bought, missing in (([aniline], ["CC(=O)Cl", "CN"]), (["CN"], [ACID_AMIDE])):
+        (route,) = search(tmp_path, model=Toy(table), bought=bought).routes
+        left = [leaf.smiles for leaf in route.leaves if not leaf.stock]
+        assert sorted(left) == sorted(str(chem.canonical(item)) for item in missing)

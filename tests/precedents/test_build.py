@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from precedents_index import FORWARD, RETRO, files, make, write
@@ -69,3 +70,28 @@ def test_bad_numbers_are_refused(tmp_path: Path) -> None:
         build_index([table], tmp_path / "index", bits=100)
     with pytest.raises(ValueError, match="1 to 8"):
         build_index([table] * 9, tmp_path / "index")
+
+
+def test_an_interrupted_build_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tables = files(tmp_path)
+    build_index(tables, tmp_path / "whole", workers=1)
+    monkeypatch.setattr(building, "CHUNK", 1)
+    measured: list[int] = []
+    measure = building.measure_reactions
+
+    def count(rows: Any, **options: Any) -> Any:
+        if len(measured) == 2:
+            raise KeyboardInterrupt
+        measured.append(len(rows))
+        return measure(rows, **options)
+
+    monkeypatch.setattr(building, "measure_reactions", count)
+    with pytest.raises(KeyboardInterrupt):
+        build_index(tables, tmp_path / "parts", workers=1)
+    stored = len(list((tmp_path / "parts.partial").glob("reactions-*")))
+    assert stored == 2 and not (tmp_path / "parts").exists()
+    done: list[tuple[int, int]] = []
+    monkeypatch.setattr(building, "measure_reactions", measure)
+    build_index(tables, tmp_path / "parts", workers=1, progress=lambda *numbers: done.append(numbers))
+    assert (tmp_path / "parts").read_bytes() == (tmp_path / "whole").read_bytes()
+    assert not (tmp_path / "parts.partial").exists() and done[0][0] == 1

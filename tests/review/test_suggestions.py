@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from math import log
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from case_tables import table
 
 from chemspec import chem
 from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.precedents import Conditions, Found
+from chemspec.review import suggestions
 from chemspec.review.suggestions import Suggestion
 from chemspec.types import Hypothesis
 
@@ -21,3 +26,13 @@ def test_recorded_reagents_are_of_the_class_of_the_flask(
     found = Found(conditions=tuple(Conditions(smiles, 1) for smiles in recorded))
     card = Suggestion("forward", flask, 1, answer, strategy_of_step(flask, product), precedents=found)
     assert card.reagents[0] == reagents
+
+
+def test_a_wrong_epimer_among_the_alternatives_adds_nothing_to_the_probability(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(suggestions, "spoils_stereo", lambda step: step == "inverts")
+    answers = [Hypothesis(name, name, True, (), (), log(p), p) for name, p in (("C", 0.4), ("N", 0.2), ("O", 0.1))]
+    best, *others = answers
+    for steps, expected in ((["inverts", "keeps"], 0.5), (["keeps", "inverts"], 0.6), ([None, None], 0.7)):
+        alternatives = list(zip(others, steps, strict=True))
+        card: Any = SimpleNamespace(best=best, alternatives=alternatives)
+        assert Suggestion.probability.__get__(card) == pytest.approx(expected)

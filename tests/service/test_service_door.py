@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import socket
 import time
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
+from unittest.mock import AsyncMock, MagicMock
 
 import pytest
 import rawhttp
@@ -276,3 +280,50 @@ def test_the_service_asks_no_other_machine(
 def test_it_listens_on_this_machine_only(folders: Mapping[str, Path], tmp_path: Path) -> None:
     with Process(tmp_path, [folders["retro"]]) as process:
         assert not rawhttp.listening(process.port)
+
+
+def test_of_slow_connections_the_oldest_gives_way(small_room: tuple[Running, Gated]) -> None:
+    service, gated = small_room
+    asked = [rawhttp.connected(service.port) for _ in range(6)]
+    for connection in asked:
+        connection.sendall(QUESTION)
+    until(lambda: service.count("queue_queries") + sum(map(len, gated.batches)) == 6 and gated.batches, "the questions")
+    held = service.server.server_state.connections
+    until(lambda: len(held) == 6, "the end of other connections")
+    slow: list[socket.socket] = []
+    for number in (7, 8):
+        slow.append(rawhttp.connected(service.port))
+        slow[-1].sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n")
+        until(lambda number=number: len(held) == number, "the connection")  # type: ignore[misc]
+    older, newer = slow
+    with rawhttp.connected(service.port):
+        with suppress(ConnectionResetError):
+            assert older.recv(1) == b""
+        newer.sendall(b"\r\n")
+        assert rawhttp.answer(newer)[0] == 200
+    gated.gate.set()
+    for connection in (*asked, *slow):
+        connection.close()
+
+
+@pytest.mark.parametrize("size", [1, 999, 100_000])
+def test_a_body_without_an_end_is_read_up_to_a_multiple_of_its_limit(size: int) -> None:
+    """So that the client gets the error, and no more."""
+    service, sent, received = MagicMock(), [], []
+    service.limits.api_keys, service.limits.body = (), 100_000
+
+    async def receive() -> dict[str, Any]:
+        received.append(size)
+        assert sum(received) <= (guard.DRAIN_FACTOR + 1) * service.limits.body + size, "it would never end"
+        return {"type": "http.request", "body": b"x" * size, "more_body": size > 1 or len(received) < 1000}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {"type": "http", "method": "POST", "path": "/v1/predict", "headers": [], "state": {}}
+    asyncio.run(guard.Guard(AsyncMock(), service)._check_and_forward(scope, receive, send))
+    if size == 1:
+        assert not sent, "within the limit it is passed on"
+        return
+    assert sent[0]["status"] == 413
+    assert sum(received) > guard.DRAIN_FACTOR * service.limits.body

@@ -24,6 +24,7 @@ import chemspec
 import pages
 from chemspec import chem
 from chemspec.chem import formats, layout
+from chemspec.chem.bottles import as_bottled
 from chemspec.chem.names import short_names
 from chemspec.chem.strategy import strategy
 from chemspec.depict import molecules, schemes
@@ -99,7 +100,7 @@ def test_answers_that_are_one_idea_share_a_card() -> None:
     amide = "CCN(CC)CC(=O)Cl.Cc1cccc(C)c1N"
     found = suggestions.group_answers("retro", LIDOCAINE, result(*map(canonical, (ALKYLATED[0], amide, ALKYLATED[1]))))
     assert [(card.name, len(card.members)) for card in found] == [("N-Alkylation", 2), ("Amide formation", 1)]
-    assert found[0].also == "also as bromide"
+    assert found[0].also == "other leaving groups under More: bromide"
     assert found[0].probability == pytest.approx(2 * found[1].best.probability)
 
 
@@ -114,7 +115,7 @@ def test_similar_answers_are_only_counted_where_their_groups_say_nothing(
     target: str, answers: list[str], name: str
 ) -> None:
     (card,) = suggestions.group_answers("retro", target, result(*map(canonical, answers)))
-    assert (card.name, card.also) == (name, "1 similar answer")
+    assert (card.name, card.also) == (name, "1 similar set of precursors under More")
     assert suggestions.describe_patents(("US1", "", "US2", "US1"), 3) == "US1; US2"
 
 
@@ -144,11 +145,11 @@ def test_of_epimeric_precursors_the_one_that_a_substitution_inverts_goes_first()
     target = "CC[C@H](C)N=[N+]=[N-]"
     retained, inverted = (f"{left}.[N-]=[N+]=[N-]" for left in ("CC[C@H](C)Br", "CC[C@@H](C)Br"))
     (card,) = suggestions.group_answers("retro", target, result(*map(canonical, (retained, inverted))))
-    assert card.best.canonical == canonical(inverted) and not card.problems
+    assert card.best.canonical == as_bottled(canonical(inverted)) and not card.problems
     assert card.probability == suggestions.answer_probability(card.best)  # that of the other counts nothing
 
 
-def test_reagents_that_confirm_a_step_go_before_proposed_ones_and_after_recorded_ones() -> None:
+def test_reagents_that_confirm_a_step_go_first_and_recorded_ones_before_proposed_ones() -> None:
     target, precursor = "O=CC1CCCCC1", "CCOC(=O)C1CCCCC1"
     (card,) = suggestions.group_answers("retro", target, result(precursor))
     proposed = replace(card, proposed=(("[AlH4-].[Li+].C1CCOC1", 0.4),))
@@ -158,8 +159,10 @@ def test_reagents_that_confirm_a_step_go_before_proposed_ones_and_after_recorded
     unsure = replace(confirmed, check=ForwardCheck(True, 0.1, target, card.step.reagents))
     alone = replace(confirmed, check=ForwardCheck(True, 0.5, target))
     assert unsure.reagents == alone.reagents == proposed.reagents == ("[AlH4-].[Li+].C1CCOC1", "proposed by a model")
-    recorded = replace(confirmed, precedents=Found(conditions=(Conditions("ClCCl", 1),)))
-    assert recorded.reagents == ("ClCCl", "from precedents")
+    hydride = "CC(C)C[Al]CC(C)C.ClCCl"
+    found = Found(conditions=(Conditions("ClCCl", 2), Conditions(hydride, 1)))  # the first lacks a reductant
+    assert replace(confirmed, precedents=found).reagents == confirmed.reagents, "one set: that of the verdict"
+    assert replace(alone, precedents=found).reagents == (hydride, "from precedents")
 
 
 def test_a_wrong_epimer_counts_nothing_and_is_told() -> None:
@@ -364,7 +367,7 @@ def test_a_link_is_answered_with_ideas_and_options_change_the_search() -> None:
     page = open_page(task="retro", smi="CC(=O)Nc1ccccc1")
     assert "CC(=O)Cl.Nc1ccccc1" in " ".join(item.value for item in page.code) + html(page) or "acid" in html(page)
     text = html(page)
-    assert "Amide formation" in text and "also as" in text
+    assert "Amide formation" in text and "under More" in text
     assert any("forward model agrees" in item.value for item in page.caption)
     assert "● in " in text
     assert "probability of the recorded route" in text

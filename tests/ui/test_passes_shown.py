@@ -104,8 +104,8 @@ def test_the_page_tells_its_searches_and_its_buttons_mean_the_one_it_shows(monke
     state = page.session_state
     assert (state["speed_decoder"], state["speed_drafter"]) == ("greedy", kept[3].drafter)
 
-    (control,) = [item for item in page.segmented_control if "Copied" in item.options]
-    control.select("Copied").run()
+    (control,) = [item for item in page.segmented_control if "Copied atoms" in item.options]
+    control.select("Copied atoms").run()
     assert not page.exception
     text = html(page)
     assert len(drawn_copies(page)) == 1

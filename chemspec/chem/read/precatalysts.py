@@ -29,6 +29,8 @@ _COUNTERIONS = "[F,Cl,Br,I;D0;-] F[P-](F)(F)(F)(F)F F[B-](F)(F)F F[Sb-](F)(F)(F)
 # Ligands that databases write as ions or carbenes next to the metal: palladacycles, photocatalysts, Grubbs catalysts.
 _LOOSE = "[c-]:c-c:c-[NX3] [c-]:c-[CX4]-[CX4]-[NX3] [c-]:c-[c,n]:n [#6;X2;v2;+0](-[#7])-[#7] [CH2-]C=[CH2]"
 _WITH_LOOSE = "CS(=O)(=O)[OH] c1(-c2ccccn2)ccccn1"  # what goes with them
+_WITH_IONS = "c1(-c2ccccn2)ccccn1 C1=CCCC=CCC1"  # and with ions of ruthenium, iridium and rhodium
+_IONS = {"[Ru+2]", "[Ir+3]", "[Ir+]", "[Rh+]"}
 _METATHESIS = "Cl[Ru]Cl"  # the spelling in which the metathesis of a diene is predicted best
 _GRUBBS_PHOSPHINE = "[PX3](C1CCCCC1)(C1CCCCC1)C1CCCCC1"
 _PROTONATED = "[PX4;+;!H0]"
@@ -86,7 +88,12 @@ def _is_reactant(part: str) -> bool:
 
 def _without_loose_ligands(parts: list[str], notes: dict[str, None]) -> tuple[list[str], int]:
     """Leave out the ligands that stand next to their metal, which becomes neutral; returns its charge as well."""
-    loose = [part for part in parts if ("-]" in part or "[C]" in part) and _has(part, _LOOSE)]
+    ions = not _IONS.isdisjoint(parts)
+    loose = [
+        part
+        for part in parts
+        if (("-]" in part or "[C]" in part) and _has(part, _LOOSE)) or (ions and _has(part, _WITH_IONS))
+    ]
     if not loose:
         return parts, 0
     notes[f"ligands of the catalyst left out: {', '.join(dict.fromkeys(map(_short, loose)))}"] = None

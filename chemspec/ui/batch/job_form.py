@@ -52,7 +52,25 @@ def choose_file() -> tuple[str, bytes] | None:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         used = st.toggle("Use the sample file", key="batch_sample")
         st.download_button("Download the sample", sample, SAMPLE, "text/csv", on_click="ignore", type="tertiary")
+    if not used:
+        _show_example(sample)
     return (SAMPLE, sample) if used else None
+
+
+def _show_example(sample: bytes) -> None:
+    """Show what goes in and what comes out, before there is a file."""
+    rows = [line.split(",") for line in sample.decode().splitlines()[: PREVIEW_ROWS + 1]]
+    left, right = st.columns(2, gap="large")
+    with left:
+        st.markdown("**A file with one molecule, name or reaction per row**")
+        st.dataframe([dict(zip(rows[0], row, strict=True)) for row in rows[1:]], hide_index=True, alt="A sample file")
+    with right:
+        st.markdown("**becomes a table with these columns for each answer**")
+        about = ("the answer as SMILES and drawing", "its probability, in percent", "the reaction class",
+                 "what the forward model says", "whether precursors can be bought", "conditions and patents",
+                 "problems and hazards")  # fmt: skip
+        st.markdown("\n".join(f"- {text}" for text in about))
+        st.caption("Download it as CSV, XLSX or SDF, while the job runs and after it.")
 
 
 def read_sheet(name: str, raw: bytes) -> Sheet | None:

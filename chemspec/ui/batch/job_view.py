@@ -40,7 +40,7 @@ STATES: dict[str, tuple[str, Any]] = {  # words and colours
 }
 ABOUT_CHANCE = {
     "forward": "Probability: how often products with this score were right, in validation reactions",
-    "retro": "Matches the record: how often answers with this score were the recorded route, in validation reactions",
+    "retro": "Probability: how often answers with this score were the recorded route, in validation reactions",
 }
 ANSWER_LABELS = {  # columns of an answer
     "class": "Class",

@@ -17,6 +17,7 @@ from chemspec.ui.collect.answers import ANSWERS, LONGEST, STATUSES, SavedAnswer,
 from chemspec.ui.common import escaping, nav, scheme
 
 SHOWN = 20  # drawn at once
+EXAMPLE = ("OB(O)c1ccccc1.Brc1ccncc1", "c1ccc(-c2ccncc2)cc1")  # before there is an answer: reactants, product
 
 
 def show_collections() -> None:
@@ -31,6 +32,9 @@ def show_collections() -> None:
     st.caption(f"Answers saved on the page Predict, {storage}.")
     if not answers:
         st.info("No saved answers yet. Make a prediction on the page Predict and press Save on an answer.")
+        with st.container(border=True):
+            st.html(scheme.reaction_html(*scheme_sides(*EXAMPLE, strategy(*EXAMPLE))))
+            st.caption("A saved answer keeps its drawing, conditions and percent; you add a note and a status.")
         return
     matches = _show_search(answers)
     rows = [answer_row(answer) for answer in matches]

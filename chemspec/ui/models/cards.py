@@ -13,11 +13,13 @@ import streamlit as st
 from rich.filesize import decimal
 
 from chemspec import evaluation
+from chemspec.chem.flask_check import trap_score
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, models_dir
 from chemspec.io import tables
 from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve
+from chemspec.model.runtime import RuntimeConfig
 from chemspec.settings import ModelConfig, Task
 from chemspec.tasks import TASKS
 from chemspec.ui.common.escaping import plain_text
@@ -73,7 +75,7 @@ def _read_cached(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> Mode
     card = ModelCard(folder.name, folder, title=title, sections=sections, accuracy=accuracy, classes=classes)
     try:
         loaded = checkpoint.load(folder)
-        _ = loaded.model  # which is checked when it is made
+        RuntimeConfig("cpu", "fp32", "auto", threads=1).backend(loaded)  # which is checked when it is opened
     except (ValueError, OSError, RuntimeError, MemoryError, RecursionError) as error:
         return replace(card, problem=str(error) or type(error).__name__)
     parameters = sum(tensor.size for tensor in loaded.weights.tensors.values())
@@ -174,4 +176,15 @@ def describe_cost(curve: CostCurve) -> str:
         f"A pass over one new token takes {1000 * curve(1):.2f} ms here, a pass over {wide} takes "
         f"{1000 * curve(wide):.2f} ms: {curve(wide) / curve(1):.1f} times as long for {wide} times the tokens. "
         "The flatter this curve, the more drafts pay."
+    )
+
+
+def describe_trap_score() -> str:
+    """Return how the rules of the flask check do on the public trap set, as one sentence of Markdown."""
+    score = trap_score()
+    return (
+        f"Flask check, by rules and not by the model: of {score['traps']} flasks with a fault (solvent, missing "
+        f"reagent, group that would not survive, impossible product) it tells {score['told']}; of "
+        f"{score['harmless']} harmless ones {score['alarms']} raise an alarm "
+        f"(`tests/data/trap_flasks.tsv`, {score['date']})."
     )

@@ -12,8 +12,10 @@ from itertools import groupby
 from threading import Event
 from typing import Any
 
+import msgspec
 import streamlit as st
 
+from chemspec.asset_files import assets_folder
 from chemspec.chem.names.reagents import name_of
 from chemspec.depict.molecules import Depiction, svg_data_uri
 from chemspec.io import tables
@@ -140,6 +142,19 @@ def precedent_index() -> Precedents | None:
     except (OSError, ValueError) as error:
         st.warning(plain_text(f"Steps come without precedents: {error}"))
         return None
+
+
+def show_example() -> None:
+    """Draw a recorded route, before there is a question."""
+    st.html(f"<style>{CSS}</style>")
+    raw = (assets_folder() / "examples" / "route.json").read_bytes()
+    route = Route(msgspec.json.decode(raw, type=Node))
+    st.subheader(f"Example: lidocaine in {route.summary}")
+    show_route_scheme(route, "Example")
+    st.caption(
+        "Building blocks stand on the left, the target on the right. On each arrow: reaction class, conditions, the "
+        "probability of the recorded step, and whether the forward model gives the product."
+    )
 
 
 def show_route_scheme(route: Route, title: str) -> None:

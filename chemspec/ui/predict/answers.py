@@ -1,6 +1,7 @@
 """The answers to a question: predicted with progress, drawn as cards, shared as files; and how the searches went."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -10,6 +11,7 @@ import streamlit as st
 
 from chemspec.chem import formats
 from chemspec.depict.molecules import Depiction, svg_size
+from chemspec.depict.schemes import Side
 from chemspec.engine.engine import Engine
 from chemspec.io import spreadsheets
 from chemspec.replay.savings import describe_savings, sum_savings, summary_line
@@ -21,7 +23,7 @@ from chemspec.types import DecodeResult, to_json
 from chemspec.ui.collect import collections_view
 from chemspec.ui.collect.answers import SavedAnswer
 from chemspec.ui.common import nav, query_box, queued_engine, scheme, theme
-from chemspec.ui.common.escaping import join, plain_text, tag
+from chemspec.ui.common.escaping import Html, join, plain_text, tag
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import query_panel, query_view, reviewing, token_origins
 from chemspec.ui.predict.details import (
@@ -50,6 +52,7 @@ FOOTNOTE = {
     "checked, and unconfirmed answers are ranked as if five times less likely. "
     "Class, shading and bold bonds are inferred by comparing structures.",
 }
+SURE = 0.985  # probability of the first answer from which the others are folded
 SITE = "#56B4E9"  # behind the atoms that get the new bond
 SCALE = 1.35  # of the drawing with percentages, so that its numbers are as large as the text next to it
 
@@ -117,6 +120,7 @@ def show_answers(
         reviewing.show_reaction_verdict(question, result, cards)
     if text := doubt_warning(question.task, question.smiles, result, shown):
         st.warning(plain_text(text), icon="⚠️")
+    _show_repairs(shown)
     if notes := "; ".join(note for note in result.notes if not note.startswith(SEARCH_NOTES)):
         st.caption(plain_text(f"Note: {notes}."))
     if (rank := recorded_rank(shown) or 1) > 1:
@@ -124,15 +128,15 @@ def show_answers(
     query_view.show_guide_effect(result, question.smiles)
     for choice in find_selectivity(question.smiles, cards):
         _show_selectivity(choice)
-    wide = shown if question.task == "retro" else shown[:1]
-    for card in wide:
-        with card_container(str(card.rank)):
-            show_card(question, card, cards, picture, wide=True)
-    rest = shown[len(wide) :]
-    for start in range(0, len(rest), 2):
-        for column, card in zip(st.columns(2, gap="small"), rest[start : start + 2], strict=False):
-            with column, card_container(str(card.rank), height="stretch"):
-                show_card(question, card, cards, picture, wide=False)
+    recorded = recorded_rank(shown) or 1
+    sure = len(shown) > 1 and shown[0].probability >= SURE and not shown[0].problems
+    sure = sure and recorded == 1 and not question.expected
+    with card_container(str(shown[0].rank)) if shown else nullcontext():
+        if shown:
+            show_card(question, shown[0], cards, picture, wide=True)
+    fold = st.expander(f"{len(shown) - 1} less probable answers", key="predict_fold") if sure else st.container()
+    with fold:
+        _show_further_cards(question, shown[1:], cards, picture)
     if more := len(cards) - len(shown):
         show_all = query_panel.show_more_cards
         st.button(f"Show {more} more", key="predict_more", type="tertiary", on_click=show_all, args=(len(cards),))
@@ -140,6 +144,35 @@ def show_answers(
         texts = plain_text(", ".join(answer.smiles for answer in aside))
         st.caption(f"Left out, as already in the query or not a molecule: {texts}.")
     st.caption(f"{FOOTNOTE[question.task]} {precedents_footnote()}")
+
+
+def _show_further_cards(
+    question: Question, shown: Sequence[Suggestion], cards: Sequence[Suggestion], picture: Picture | None
+) -> None:
+    """Draw the cards after the first: of a retro question one below the other, of products in two columns."""
+    if question.task == "retro":
+        for card in shown:
+            with card_container(str(card.rank)):
+                show_card(question, card, cards, picture, wide=True)
+        return
+    for start in range(0, len(shown), 2):
+        for column, card in zip(st.columns(2, gap="small"), shown[start : start + 2], strict=False):
+            with column, card_container(str(card.rank), height="stretch"):
+                show_card(question, card, cards, picture, wide=False)
+
+
+def _show_repairs(shown: Sequence[Suggestion]) -> None:
+    """Draw what solvents do to the reagents of a flask, before any product, with a button for each repaired flask."""
+    repairs = shown[0].flask_report.repairs if shown else ()
+    if not repairs:
+        return
+    with st.container(border=True, key="predict_flask_card"):
+        lines = [sentence[:1].upper() + sentence[1:] for sentence, _, _ in repairs]
+        st.markdown("**This flask:** " + plain_text(". ".join(lines)) + ".")
+        with st.container(horizontal=True, gap="small"):
+            for number, (words, flask) in enumerate(dict.fromkeys((words, flask) for _, words, flask in repairs)):
+                key, put = f"predict_repair_{number}", query_panel.submit_text
+                st.button(f"Try {words}", key=key, on_click=put, args=(flask, "forward"))
 
 
 def _show_selectivity(choice: Selectivity) -> None:
@@ -184,7 +217,7 @@ def show_card(
         if best.valid:
             view = st.segmented_control(
                 "Details",
-                [label for label in VIEWS if own_picture or label != "Copied"],
+                [label for label in VIEWS if own_picture or label != "Copied atoms"],
                 key=f"{name}_{question.key}_details",
                 label_visibility="collapsed",
             )
@@ -199,6 +232,8 @@ def show_card(
                     chance=card.probability,
                 )
                 collections_view.save_dialog(answer)
+    if card.step and card.step.lawful and all(card.step.lawful != other.best.canonical for other in cards):
+        st.html(scheme_of_lawful(card.step.lawful))
     if own_picture:
         with st.container(horizontal=True, gap=None, key=f"{name}_text"):
             st.html(token_origins.runs_html(own_picture.view), width="stretch")
@@ -209,6 +244,12 @@ def show_card(
     if view:
         with st.container(gap="small", key=f"{name}_view"):
             VIEWS[view](Answer(question, card, cards, own_picture, f"{name}_{question.key}"))
+
+
+def scheme_of_lawful(smiles: str) -> Html:
+    """Return the drawn isomer that the law of a reaction gives, as safe HTML."""
+    words = tag("p.cs-hint", f"By rule, not by the model: {smiles}")
+    return tag("div.cs-scheme.cs-tight", scheme.side_html(Side(smiles)), words)
 
 
 def show_still_card(question: Question, card: Suggestion, picture: Picture | None) -> None:

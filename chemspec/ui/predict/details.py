@@ -50,13 +50,13 @@ def card_header(question: Question, card: Suggestion) -> Html:
     """Return rank, class and probability, as safe HTML."""
     odds, step = card.probability, card.step
     if not card.calibrated:
-        caption = "by the model, not measured"
+        caption = "probability by the model, not measured"
     elif question.task == "retro":
         caption = "probability of the recorded route"
     elif missing_or_conflicting(question.smiles, card.best.canonical):
         caption = "probability with the right reagents"
     else:
-        caption = confidence_word(odds) if card.rank == 1 or odds > 0.3 else "unlikely"
+        caption = confidence_word(odds) if card.rank == 1 or odds > 0.3 else "probability"
     listed = all_marks(card.stock) if question.task == "retro" and card.best.valid else ""
     typed = ""
     if question.expected and reviewing.is_typed_reaction(question, card):
@@ -419,5 +419,5 @@ VIEWS: dict[str, Callable[[Answer], None]] = {
     "Precedents": show_precedents,
     "Why?": show_why,
     "More": show_more,
-    "Copied": show_origins,
+    "Copied atoms": show_origins,
 }
