@@ -19,6 +19,7 @@ from chemspec.engine.registry import installed_models, models_dir
 from chemspec.io import tables
 from chemspec.model import checkpoint
 from chemspec.model.cost import CostCurve
+from chemspec.model.runtime import RuntimeConfig
 from chemspec.settings import ModelConfig, Task
 from chemspec.tasks import TASKS
 from chemspec.ui.common.escaping import plain_text
@@ -74,7 +75,7 @@ def _read_cached(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> Mode
     card = ModelCard(folder.name, folder, title=title, sections=sections, accuracy=accuracy, classes=classes)
     try:
         loaded = checkpoint.load(folder)
-        _ = loaded.model  # which is checked when it is made
+        RuntimeConfig("cpu", "fp32", "auto", threads=1).backend(loaded)  # which is checked when it is opened
     except (ValueError, OSError, RuntimeError, MemoryError, RecursionError) as error:
         return replace(card, problem=str(error) or type(error).__name__)
     parameters = sum(tensor.size for tensor in loaded.weights.tensors.values())
