@@ -25,6 +25,7 @@ _ADDITIONS = ("Dihydroxylation", "Epoxidation")
 # Words of classes without a balance: halogens come in many forms, as ions too, and formyl groups from many carbons.
 _OPEN = ("alogenation", "Addition of a halogen", "ormylation")
 _BORANES = "[BX3;!H0] [BH3] [BH4-].B(F)(F)F"
+_AZOLE = "[c;$(c1nc[s,o][cH]1)]-c"  # arylated at carbon 4 while carbon 5 is free
 _MARKOVNIKOV = "[Hg] [Hg+2] [Hg+]"
 
 
@@ -69,6 +70,7 @@ def _sign(other: float, attraction: float) -> int:
 
 def law_conflicts(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
     """Yield what is against a law: too many oxygens for a double bond, and the wrong end of one."""
+    yield from _site_conflicts(step, left, right)
     opened = list(_opened_double_bonds(step, left, right))
     oxygens = [pair for pair in step.made if {right.GetAtomWithIdx(a).GetSymbol() for a in pair} == {"C", "O"}]
     names = step.name.split(" + ")
@@ -86,6 +88,22 @@ def law_conflicts(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -
                 yield "hydroboration puts the hydroxyl group at the end of the double bond with more hydrogen"
             if here > there and holds(whole, _MARKOVNIKOV):
                 yield "oxymercuration puts the hydroxyl group at the end of the double bond with less hydrogen"
+
+
+def _site_conflicts(step: Strategy, left: Any, right: Any) -> Iterator[str]:
+    """Yield where a new bond is at a site that the reaction does not choose."""
+    if "Direct arylation" in step.name:
+        for hit in right.GetSubstructMatches(fixed_pattern(_AZOLE)):
+            if any(set(pair) == set(hit[:2]) for pair in step.made):
+                yield "direct arylation of such an azole takes the carbon atom next to sulfur or oxygen"
+    if "Baeyer-Villiger oxidation" not in step.name:
+        return
+    for moved, _, carbonyl, _, stays in right.GetSubstructMatches(fixed_pattern("[CX4]-[OX2]-[CX3](=O)-[CX4]")):
+        ends = [step.origin[atom] for atom in (moved, carbonyl, stays)]
+        if min(ends) < 0 or left.GetBondBetweenAtoms(ends[0], ends[1]) is None:
+            continue
+        if left.GetAtomWithIdx(ends[0]).GetTotalNumHs() > left.GetAtomWithIdx(ends[2]).GetTotalNumHs():
+            yield "in the Baeyer-Villiger oxidation the more substituted carbon atom moves"
 
 
 def _opened_double_bonds(step: Strategy, left: Any, right: Any) -> Iterator[tuple[int, int]]:

@@ -56,7 +56,7 @@ def breach_of_law(match: AtomMap, left: Any, right: Any, names: Sequence[str], *
         for first, second in pairs if pairs is not None else _opened(match, left, right):
             side = _relation(match, left, right, law, first, second)
             if side and side != law.kind.removeprefix("ring ").replace("trans", "anti"):
-                return Breach((first,), law.sentence, _with_other_hand(right, (first,)))
+                return Breach((first,), law.sentence, isomer_by_law(right, (first,)))
     return None
 
 
@@ -100,7 +100,7 @@ def _keeps_configuration(match: AtomMap, left: Any, right: Any, *, mitsunobu: bo
     if not substituted or Chem.MolToSmiles(unchanged_product(match, left, right)) != Chem.MolToSmiles(right):
         return None
     atoms = tuple(substituted)
-    return Breach(atoms, substituted[atoms[0]], _with_other_hand(right, atoms))
+    return Breach(atoms, substituted[atoms[0]], isomer_by_law(right, atoms))
 
 
 def _exchanged(match: AtomMap, here: Any, before: Any) -> tuple[list[Any], list[Any]]:
@@ -213,7 +213,8 @@ def _handedness(atom: Any, order: Sequence[int | None]) -> bool:
     return bool((atom.GetChiralTag() == Chem.ChiralType.CHI_TETRAHEDRAL_CCW) == (swaps % 2 == 0))
 
 
-def _with_other_hand(right: Any, atoms: Sequence[int]) -> str:
+def isomer_by_law(right: Any, atoms: Sequence[int]) -> str:
+    """Return the canonical SMILES of a product with these centres inverted."""
     mol = Chem.Mol(right)
     for atom in atoms:
         mol.GetAtomWithIdx(atom).InvertChirality()

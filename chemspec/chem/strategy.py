@@ -10,10 +10,11 @@ from rdkit import Chem, rdBase
 
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.atom_maps import AtomMap, map_atoms
+from chemspec.chem.insertions import map_insertion
 from chemspec.chem.mol_graph import is_acyl, read_graph
 from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.stereo import changed_centres, flipped_double_bonds, has_mitsunobu_reagents, take_oxygen_of_acid
-from chemspec.chem.stereo_laws import breach_of_law
+from chemspec.chem.stereo_laws import breach_of_law, isomer_by_law
 
 FOLDER = Path(__file__).parent  # of the tables
 SECONDS = 0.2  # of processor time for one atom map
@@ -122,6 +123,8 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         return None
     with rdBase.BlockLogs():
         left, right = mol_from_smiles(reactants), mol_from_smiles(product)
+        if _carbon_moves(match, _broken(match)):
+            match = map_insertion(match, left, right) or match
         _keep_carbonyl_of_acid(match, left, right)
         ranks = list(Chem.CanonicalRankAtoms(right, breakTies=False, includeChirality=False))
         if (mitsunobu := has_mitsunobu_reagents(left)) or ("@" in product and all(match.given)):
@@ -163,7 +166,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             unlikely,
             breach.atoms if breach else (),
             breach.sentence if breach else "",
-            breach.lawful if breach else "",
+            breach.lawful if breach else isomer_by_law(right, inverted) if inverted else "",
         )
 
 

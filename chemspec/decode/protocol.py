@@ -22,6 +22,7 @@ Decoder = Generator[tuple[Prefix, ...], Sequence[Scores], list[FinishedSequence]
 NextSearch = Callable[[list[FinishedSequence]], Decoder | None]
 
 START: Prefix = (BOS,)
+INT = frozenset((int,))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +123,8 @@ def read_request(decoder: Decoder, request: Any) -> tuple[Prefix, ...]:
 def check_prefixes(decoder: Decoder, prefixes: Iterable[Prefix], options: LoopOptions) -> None:
     """Raise PluginError for a requested prefix that the model cannot score: compiled code would read other memory."""
     for prefix in prefixes:
-        integers = all(isinstance(token, (int, np.integer)) for token in prefix)
+        plain = INT.issuperset(map(type, prefix))  # the usual case, and fast
+        integers = plain or all(isinstance(token, (int, np.integer)) for token in prefix)
         if not integers or not 0 <= min(prefix) <= max(prefix) < options.vocab_size:
             fault = f"token ids are integers from 0 to {options.vocab_size - 1}"
         elif len(prefix) > options.max_positions:

@@ -3,7 +3,7 @@
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from threading import Thread
@@ -21,29 +21,33 @@ from chemspec.jobs.store import hold_lock
 from chemspec.plan.stock import PriceList, Stock, load_stock
 from chemspec.precedents import installed_if_usable
 from chemspec.review import StepChecker, load_engines, review_document, review_results
+from chemspec.review.processes import MakeReviews, Reviewed, choose_processes, open_reviews
 from chemspec.review.reaction_check import judge_predictions
 from chemspec.review.review import COMPANIONS, MAX_CHECKED, load_fastest
 from chemspec.system.error_places import describe_error
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
 
-WRITE_EVERY = 16  # rows; what a prediction that is killed has to do again at most
-Reviewed = tuple[dict[str, Any], list[list[str]]]
-Review = Callable[[Sequence[DecodeResult]], list[Reviewed]]
+WRITE_EVERY = 16  # rows for each process; what a prediction that is killed has to do again at most
 
 
 def run_job(job: Job) -> None:
     """Predict and review what is left of a job; raises ValueError if its model or its files cannot be used."""
     threads = max(1, usable_cores() // 2)
-    review = partial(review_rows, job, *load_review(job, threads))
-    predict_rows(job, load_fastest(job.model, threads=threads), review)
+    processes = choose_processes(job.total)
+    with open_reviews(partial(_load_rows_review, job, 1 if processes > 1 else threads), processes) as review:
+        predict_rows(job, load_fastest(job.model, threads=threads), review, every=WRITE_EVERY * processes)
 
 
-def predict_rows(job: Job, engine: Engine, review: Review) -> None:
-    """Write the rows of a job that are not on disk yet."""
+def _load_rows_review(job: Job, threads: int) -> MakeReviews:
+    return partial(review_rows, job, *load_review(job, threads))
+
+
+def predict_rows(job: Job, engine: Engine, review: MakeReviews, every: int = WRITE_EVERY) -> None:
+    """Write the rows of a job that are not on disk yet, and to disk after `every` rows."""
     queries, out = [query_of_row(row, (job.column,)) for row in jobs.uploaded_rows(job)], jobs.answers_file(job)
     reviewing = writers.RowReview(("suggestions",), review)
-    writers.predict_file(engine, queries, out, job.settings, review=reviewing, every=WRITE_EVERY)
+    writers.predict_file(engine, queries, out, job.settings, review=reviewing, every=every)
 
 
 def load_review(job: Job, threads: int) -> tuple[StepChecker, Stock]:

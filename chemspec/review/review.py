@@ -217,7 +217,7 @@ def _suggestion_document(suggestion: Suggestion, review: Review) -> dict[str, An
         "calibrated": suggestion.calibrated,
         "problems": list(suggestion.problems),
         "notes": list(suggestion.notes),
-        "by_rule": suggestion.step.lawful if suggestion.step else "",
+        "by_rule": suggestion.step.lawful if suggestion.step and suggestion.task == "forward" else "",
         "repairs": [{"instead": words, "flask": flask} for _, words, flask in suggestion.flask_report.repairs],
         "geometry": suggestion.geometry,
         "hazards": list(hazards(*suggestion.sides)) if suggestion.best.valid else [],

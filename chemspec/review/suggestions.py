@@ -45,6 +45,7 @@ class Suggestion:
     check: ForwardCheck | None = None  # forward check of the best prediction; None if unchecked
     precedents: Found | None = None  # patent reactions with the same change; None without an index, or if not looked up
     proposed: ReagentSets = ()  # reagents proposed by a model, the likeliest first; empty if none were
+    by_rule: bool = False  # whether it stands above a likelier isomer, which is against a law of stereochemistry
     stock: tuple[str, ...] = ()  # for each molecule of the best prediction in which list it is; empty if not looked up
 
     @property
@@ -256,7 +257,7 @@ def _lawful_first(ranked: list[Suggestion]) -> list[Suggestion]:
         for lawful in ranked[ranked.index(suggestion) + 1 :]:
             if lawful.best.canonical == suggestion.step.lawful:
                 ranked.remove(lawful)
-                ranked.insert(ranked.index(suggestion), lawful)
+                ranked.insert(ranked.index(suggestion), replace(lawful, by_rule=True))
                 break
     return ranked
 

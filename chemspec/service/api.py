@@ -67,6 +67,7 @@ def create_app(service: Service) -> FastAPI:
         version=__version__,
         description="Reaction prediction and retrosynthesis with SMILES transformers and speculative decoding.",
         lifespan=lifespan,
+        openapi_url=None,  # which FastAPI writes for every request; see `_add_specification`
         docs_url=None,  # its page loads scripts from another host
         redoc_url=None,
     )
@@ -79,7 +80,16 @@ def create_app(service: Service) -> FastAPI:
     _add_review_route(router, service)
     _add_askcos_route(router, service)
     app.include_router(router)
+    _add_specification(app)
     return app
+
+
+def _add_specification(app: FastAPI) -> None:
+    document = cache(lambda: msgspec.json.encode(app.openapi()))
+
+    @app.get("/openapi.json", include_in_schema=False)
+    async def specification() -> Response:
+        return Response(document(), media_type="application/json")
 
 
 def _add_routes(router: APIRouter, service: Service) -> None:

@@ -88,9 +88,15 @@ def changed(node: ast.expr | ast.stmt) -> Iterator[ast.AST]:
             yield ast.Pass()
 
 
+@cache
+def source_of(file: Path) -> str:
+    """A source file as it was when the run began."""
+    return file.read_text(encoding="utf-8")
+
+
 def mutants_of(file: Path) -> list[Mutant]:
     """Every mutant of a source file."""
-    source, name = file.read_text(encoding="utf-8"), str(file.relative_to(ROOT))
+    source, name = source_of(file), str(file.relative_to(ROOT))
     if file.suffix != ".py":
         code = re.sub(r"//.*|/\*.*?\*/|#.*|\"[^\"\n]*\"", lambda found: " " * len(found[0]), source)
         places = [(found.start(), old) for old in CPP for found in re.finditer(re.escape(old), code)]
@@ -147,7 +153,7 @@ def nearest_tests(file: str) -> list[str]:
 @cache
 def sources() -> dict[str, str]:
     """The text of every module of the program, by its file."""
-    return {str(file.relative_to(ROOT)): file.read_text(encoding="utf-8") for file in (ROOT / "chemspec").rglob("*.py")}
+    return {str(file.relative_to(ROOT)): source_of(file) for file in (ROOT / "chemspec").rglob("*.py")}
 
 
 @cache
@@ -192,7 +198,7 @@ def _run_tests(mutant: Mutant, tree: Path, files: list[str]) -> str:
 
 def described(mutant: Mutant) -> tuple[str, str, str]:
     """A mutant as people read it: file, line before and after; lines outlive edits elsewhere in the file."""
-    source = (ROOT / mutant.file).read_text(encoding="utf-8")
+    source = source_of(ROOT / mutant.file)
     begin = source.rfind("\n", 0, mutant.start) + 1
     end = source.find("\n", mutant.end)
     after = source[begin : mutant.start] + mutant.text + source[mutant.end : end]

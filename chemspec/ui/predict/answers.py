@@ -166,9 +166,10 @@ def _show_repairs(shown: Sequence[Suggestion]) -> None:
     repairs = shown[0].flask_report.repairs if shown else ()
     if not repairs:
         return
-    with st.container(border=True, key="predict_flask_card"):
+    with st.container(key="predict_flask"):
         lines = [sentence[:1].upper() + sentence[1:] for sentence, _, _ in repairs]
-        st.markdown("**This flask:** " + plain_text(". ".join(lines)) + ".")
+        show = st.warning if len(repairs) > len(shown[0].flask_report.remarks) else st.info
+        show(plain_text(f"This flask: {'. '.join(lines)}."), icon="⚠️" if show is st.warning else None)
         with st.container(horizontal=True, gap="small"):
             for number, (words, flask) in enumerate(dict.fromkeys((words, flask) for _, words, flask in repairs)):
                 key, put = f"predict_repair_{number}", query_panel.submit_text
@@ -232,7 +233,12 @@ def show_card(
                     chance=card.probability,
                 )
                 collections_view.save_dialog(answer)
-    if card.step and card.step.lawful and all(card.step.lawful != other.best.canonical for other in cards):
+    if (
+        card.task == "forward"
+        and card.step
+        and card.step.lawful
+        and all(card.step.lawful != other.best.canonical for other in cards)
+    ):
         st.html(scheme_of_lawful(card.step.lawful))
     if own_picture:
         with st.container(horizontal=True, gap=None, key=f"{name}_text"):

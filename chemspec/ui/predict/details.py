@@ -53,6 +53,10 @@ def card_header(question: Question, card: Suggestion) -> Html:
         caption = "probability by the model, not measured"
     elif question.task == "retro":
         caption = "probability of the recorded route"
+    elif card.by_rule:
+        caption = "by the model, first by rule"
+    elif step and (step.unlawful or step.inverted):
+        caption = "by the model, against the rule"
     elif missing_or_conflicting(question.smiles, card.best.canonical):
         caption = "probability with the right reagents"
     else:

@@ -1,0 +1,64 @@
+"""Atom maps of reactions that put an atom next to a carbonyl group: Baeyer-Villiger, Schmidt, Beckmann.
+
+Such a ring grows by one atom, and the general map may move a whole carbon group instead, which looks as cheap.
+"""
+
+from typing import Any
+
+from rdkit import Chem
+
+from chemspec.chem.atom_maps import AtomMap
+from chemspec.chem.parsing import fixed_pattern
+from chemspec.chem.trial import RDKIT_ERRORS
+
+_KETONE = "[CX3](=O)(-[#6])-[#6]"
+_INSERTED = (8, 7)
+
+
+def map_insertion(match: AtomMap, left: Any, right: Any) -> AtomMap | None:
+    """Return the map of a product that is a ketone with oxygen or nitrogen put in; None where it is none."""
+    plain = Chem.Mol(right)
+    Chem.RemoveStereochemistry(plain)
+    target = Chem.MolToSmiles(plain)
+    for carbonyl, _, *sides in left.GetSubstructMatches(fixed_pattern(_KETONE), uniquify=False):
+        for element in _INSERTED:
+            made = _insert(left, carbonyl, sides[0], element)
+            if made is None or Chem.MolToSmiles(made) != target:
+                continue
+            hit = plain.GetSubstructMatch(made)
+            whole = AtomMap(match.left, match.right)
+            for atom, number in zip(made.GetAtoms(), hit, strict=True):
+                if atom.HasProp("origin"):
+                    whole.pair(number, atom.GetIntProp("origin"))
+            for atom, number in zip(made.GetAtoms(), hit, strict=True):
+                source = _source(whole, element)
+                if not atom.HasProp("origin") and source >= 0:
+                    whole.pair(number, source)
+            return whole
+    return None
+
+
+def _insert(left: Any, carbonyl: int, side: int, element: int) -> Any | None:
+    """Return the molecule of a ketone with an atom put between its carbonyl group and one side, without stereo."""
+    edited = Chem.RWMol(left)
+    for atom in edited.GetAtoms():
+        atom.SetIntProp("origin", atom.GetIdx())
+    edited.RemoveBond(carbonyl, side)
+    new = edited.AddAtom(Chem.Atom(element))
+    edited.AddBond(carbonyl, new, Chem.BondType.SINGLE)
+    edited.AddBond(new, side, Chem.BondType.SINGLE)
+    try:
+        Chem.SanitizeMol(edited)
+        parts = Chem.GetMolFrags(edited, asMols=True)
+    except RDKIT_ERRORS:
+        return None
+    made = next(part for part in parts if any(not atom.HasProp("origin") for atom in part.GetAtoms()))
+    Chem.RemoveStereochemistry(made)
+    return made
+
+
+def _source(match: AtomMap, element: int) -> int:
+    """Return an atom of this element that gives the product nothing yet, best of a peroxide or azide; or -1."""
+    kinds, bonds = match.left.kinds, match.left.bonds
+    free = [atom for atom, kind in enumerate(kinds) if kind[0] == element and match.target[atom] < 0]
+    return min(free, key=lambda atom: all(kinds[near][0] != element for near in bonds[atom]), default=-1)
