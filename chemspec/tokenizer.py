@@ -27,6 +27,7 @@ _ATOM_WISE = re.compile(
 
 HOLE = "{query}"
 MERGE_DROPOUT = 0.1
+NO_MARKS = r"(?!)"  # matches nothing
 
 
 class TokenError(ValueError):
@@ -153,7 +154,12 @@ class Tokenizer:
         """Pattern of the tokens that are not SMILES, such as reaction classes, <RX_1>."""
         marks = [token for token in self.tokens[len(SPECIALS) :] if len(token) > 2 and not _ATOM_WISE.fullmatch(token)]
         longest = sorted(marks, key=len, reverse=True)
-        return re.compile("|".join(map(re.escape, longest)) or r"(?!)")
+        return re.compile("|".join(map(re.escape, longest)) or NO_MARKS)
+
+    @cached_property
+    def has_marks(self) -> bool:
+        """Whether queries may begin with special tokens of the vocabulary, such as <RX_1>."""
+        return self.prompt_format is not None and self._mark_pattern.pattern != NO_MARKS
 
     @cached_property
     def prompt_length(self) -> int:

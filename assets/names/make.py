@@ -138,6 +138,21 @@ def skeleton(smiles: str) -> str:
     return str(Chem.MolToInchiKey(Chem.MolFromSmiles(smiles)))[:14]
 
 
+@cache
+def are_forms(first: str, second: str) -> bool:
+    """Return whether two SMILES are one compound of a metal, with other bonds, charges or water of crystallisation."""
+    counts = []
+    for smiles in (first, second):
+        mol = Chem.MolFromSmiles(".".join(part for part in smiles.split(".") if part != "O") or "O")
+        if not any(atom.GetSymbol() not in NONMETALS for atom in mol.GetAtoms()):
+            return False
+        counts.append(Counter(atom.GetSymbol() for atom in mol.GetAtoms()))
+    return counts[0] == counts[1]
+
+
+NONMETALS = frozenset(("H", "B", "C", "N", "O", "F", "Si", "P", "S", "Cl", "Se", "Br", "I"))
+
+
 class Resolver:
     """Decides which molecules each name means."""
 
@@ -192,16 +207,22 @@ class Resolver:
         return isomer
 
     def _confirmed(self, name: str, parsed: Parsed, owners: dict[str, int]) -> tuple[str, ...]:
+        trusted = [smiles for smiles, place in owners.items() if place < 0]
         if parsed.is_ambiguous:
+            if len(trusted) == 1 and re.match(r"[omp]-|.*\d", name):  # 2-chloronitrobenzene: one locant is left out
+                return (trusted[0],)
             return self._none("names that mean several molecules by OPSIN")
         smiles = str(chem.canonical(parsed.smiles))
-        if "." in smiles and any(f"[{metal}]" in smiles for metal in ("Li", "Na", "K", "Cs", "Mg", "Ca", "Zn")):
-            return self._none("salts that OPSIN reads as metals")
         if smiles in owners:
             return (smiles,)
         alike = [owner for owner in owners if skeleton(owner) == skeleton(smiles)]
+        if not alike and (forms := [owner for owner in trusted if are_forms(owner, smiles)]):
+            return (smiles if forms[0].count("O.") + forms[0].startswith("O.") > smiles.count("O.") else forms[0],)
+        if not alike and trusted and len(smiles) <= LARGEST:
+            self.left_out["names that mean another molecule by OPSIN (kept as ambiguous)"] += 1
+            return (*trusted[: MOST - 1], smiles)
         if not alike:
-            return self._none("names that mean another molecule by OPSIN")
+            return self._none("names far behind others that mean another molecule by OPSIN")
         flat = chem.drop_stereo(smiles)
         if flat != chem.drop_stereo(alike[0]):
             return (alike[0],)  # another tautomer or form of a salt

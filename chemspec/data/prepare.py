@@ -202,7 +202,7 @@ def _encode_pairs(jobs: Sequence[Job], tokenizer: Tokenizer, settings: DataSetti
         rng = Random(f"{settings.seed}/{file.name}/{start}")
         for source, answer in _read_pairs(shard):
             random = rng if tokenizer.merges and rng.random() < settings.merge_dropout else None
-            ids, answer_ids = tokenizer.encode_or_unk(source, random), tokenizer.encode_or_unk(answer, random)
+            ids, answer_ids = tokenizer.encode_or_unk(source, random), tokenizer.encode_or_unk(answer)
             if UNK in ids or UNK in answer_ids:
                 rare += 1
             else:

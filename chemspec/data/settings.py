@@ -49,7 +49,9 @@ class DataSettings:
     min_count: int = 5  # rarer tokens are not in the vocabulary, and rows with them are left out
     extend_vocabulary: bool = False  # extend the vocabulary of the initial model by new tokens
     merges: int = 0  # of neighbouring tokens, learned from the data (byte-pair encoding); 0 leaves tokens atom-wise
-    merge_dropout: float = 0.0  # share of the pairs that are cut with merges left out at random
+    # Share of the sources that are cut with merges left out at random. Targets are not: a model would list one text
+    # several times, in other cuts.
+    merge_dropout: float = 0.0
     seed: int = 0
     limit: int = 0  # rows used of each file; 0 means all
 

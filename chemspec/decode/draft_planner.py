@@ -1,107 +1,228 @@
-"""Plan how many nodes drafts add to a forward pass, from what a pass costs and how many drafted tokens are accepted.
+"""Plan which drafted nodes to add to a forward pass, for every drafter and every search.
 
-The compiled loop plans every node (`compiled/draft_planner.h`), from what a `DraftPlanner` describes. The Python loop
-uses one draft length for all hypotheses, by the wall-time model of Leviathan et al. (2023).
+The nodes that a search requests do not depend on drafts, and each is computed once. So a node that will be requested is
+worth what a requested node costs: the seconds of all passes so far, divided by the nodes requested so far (`value`). A
+drafted node is requested with probability p, the product of the acceptance rates along its path, and b nodes added to a
+pass of n nodes cost t(n + b) - t(n) by the measured curve t. As many are added as maximise value x sum of p - cost
+(`NodeChoice`). Drafting itself takes time: it pauses when passes with drafts have taken longer than their tokens would
+have taken without. `compiled/draft_planner.h` is the same in C++.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from chemspec.decode.draft_history import FIRST_PAUSE, POSITION_CLASS, DraftHistory
 from chemspec.draft.base import Drafter
 from chemspec.draft.calibration import DEFAULT_ACCEPT_RATES
 from chemspec.draft.copy import Copy
-from chemspec.draft.learned.gamma import WIDER, AdaptiveGamma, draft_cost_ratio
 from chemspec.draft.mixed import Mixed
+from chemspec.draft.tree.edit_ngrams import EDGES
 
 if TYPE_CHECKING:
     from chemspec.model.cost import CostCurve
 
 PASS_SECONDS, NODE_SECONDS = 5e-6, 2e-7  # overhead of the compiled loop per forward pass and per node
-DRAFT_SECONDS = 1.2e-5  # its overhead of drafting per forward pass, without the drafter's calls
-COMPILED_CALL, PYTHON_CALL = 2e-6, 5e-5  # seconds of one `propose` call
-MIN_GAIN = 1.1  # minimum speed-up if all drafted tokens were accepted
-MIN_BEAM_GAIN = 0.05  # the same for a beam, as a share of the cost of a token
-TESTED_SIZES = (1, 3)  # draft sizes tested for MIN_GAIN: two, because a cost curve may be steep at the start
-EXPECTED_LENGTH = 8  # assumed draft length when deciding before drafting
-# Prior acceptance rates: of the first token of the first, second, third and later drafts; of all later tokens.
+PLANNING_SECONDS = 6e-6  # its overhead of drafting per forward pass, without the proposed nodes
+COMPILED_CALL, PYTHON_CALL = 1.2e-6, 5e-5  # seconds of one proposed node
+MIN_GAIN = 0.03  # smallest gain, in requested nodes, for which anything is added, because cost curves are inexact
+NEGLIGIBLE = 0.02  # share of a pass that makes no difference
+FREE_COST = 4.0  # where all nodes together cost less than this many negligible shares, none is too improbable
+MIN_WORTH = 0.5  # smallest value x p of a node that is looked at, in costs of the cheapest node
+PRIOR_NODES = 10.0  # weight of the prior cost of a requested node, in nodes of every hypothesis
+EMA_DECAY = 0.98  # weight of the past per forward pass
+CLASS_WEIGHT, POOLED_WEIGHT = 30.0, 8.0  # tokens that priors count for: of one class; of all together
+MAX_RATE = 0.99  # highest prior that has been scaled
+# Prior acceptance rates of a drafter without probabilities: of the first token of the first, second, third and later
+# drafts; of all later tokens.
 PRIOR_BY_POSITION = (0.6, 0.25, 0.15, 0.05, 0.8)
-# Prior probability that a level is complete, by the class of its guesses' joint probability (500 beams of `retro`).
-LEVEL_PRIOR = (0.08, 0.14, 0.18, 0.26, 0.42, 0.5, 0.6, 0.72, 0.83, 0.88, 0.88)
-REQUESTED_SHARE = 0.85  # share of an incomplete level's nodes that are requested later
-PRIOR_SHARE = 0.8  # prior for the cost of a token, in undrafted passes
+KNOWN_RATE = 0.9  # share of the nodes of a look-ahead that follow from known scores and are requested
+# Loss in undrafted passes at which drafting pauses, and how the pauses grow, in forward passes.
+MAX_LOSS, PAUSE_GROWTH, LONGEST_PAUSE = 3.0, 4.0, 4096.0
+USUAL_PASSES = 40.0  # of a query without drafts
+
+
+def token_class(probabilities: Sequence[float], rank: int, index: int) -> int:
+    """Return the class of a drafted token: by its probability, or by its draft's rank and its index there."""
+    if probabilities:
+        return bisect_right(EDGES, probabilities[index])
+    return POSITION_CLASS + (min(rank, 3) if index == 0 else 4)
+
+
+class AcceptanceRecord:
+    """Acceptance rate by class: accepted / verified tokens, which begin with priors.
+
+    The prior of a class is scaled by how all classes have done, so that a model which rejects everything is soon known.
+    """
+
+    def __init__(self, priors: Sequence[float], history: DraftHistory) -> None:
+        """Continue from a history."""
+        self.priors, self.hits, self.tries = tuple(priors), history.hits[:], history.tries[:]
+        self.rates = list(self.priors)
+
+    def add_outcome(self, kind: int, hit: bool) -> None:
+        """Count a verified token."""
+        self.hits[kind] += hit
+        self.tries[kind] += 1
+
+    def update_rates(self) -> None:
+        """Work out the rates."""
+        accepted = expected = POOLED_WEIGHT
+        for prior, hits, tries in zip(self.priors, self.hits, self.tries, strict=True):
+            accepted += hits
+            expected += tries * prior
+        for kind, prior in enumerate(self.priors):
+            scaled = min(prior * accepted / expected, max(prior, MAX_RATE))
+            self.rates[kind] = (self.hits[kind] + CLASS_WEIGHT * scaled) / (self.tries[kind] + CLASS_WEIGHT)
+
+
+class AddedCost:
+    """What nodes cost that are added to one pass, per query."""
+
+    def __init__(self, seconds: Sequence[float], negligible: float) -> None:
+        """Take the seconds of 0, 1, ... added nodes, and those that are too few to be measured."""
+        self.seconds, self.negligible = seconds, negligible
+        self.corners: list[int] = []  # of the lower convex hull of these points; the first is 0
+        for added in range(len(seconds)):
+            while len(self.corners) > 1 and self._slope(*self.corners[-2:]) >= self._slope(self.corners[-1], added):
+                self.corners.pop()
+            self.corners.append(added)
+
+    def _slope(self, start: int, end: int) -> float:
+        return (self.seconds[end] - self.seconds[start]) / (end - start)
+
+    @property
+    def cheapest_node(self) -> float:
+        """Seconds of the cheapest node; 0 if even the largest number of nodes costs next to nothing."""
+        is_free = len(self.corners) < 2 or self.seconds[-1] <= FREE_COST * self.negligible
+        return 0.0 if is_free else self._slope(0, self.corners[1])
+
+
+class NodeChoice:
+    """Finds the number of nodes, `best`, with the largest gain.
+
+    Of sizes whose gains differ negligibly it is the largest: the probabilities of unlikely nodes are too small, because
+    a node that is requested later saves time, too.
+    """
+
+    def __init__(self, cost: AddedCost, value: float) -> None:
+        """Start without nodes; `value` is that of a requested node in seconds."""
+        self._cost, self._value, self._gain = cost, value, MIN_GAIN * value
+        self.best = self._count = 0
+        self._saved = 0.0
+
+    def add(self, probability: float) -> bool:
+        """Add the next node; returns whether there is room for another one."""
+        self._saved += self._value * probability
+        self._count += 1
+        now = self._saved - self._cost.seconds[self._count]
+        if now > self._gain:
+            self._gain, self.best = now, self._count
+        elif self.best and now > self._gain - self._cost.negligible:
+            self.best = self._count
+        return self._count + 1 < len(self._cost.seconds)
 
 
 class DraftPlanner:
     """Decides how much to draft in one run, which affects speed, never the output."""
 
-    PRIOR_RATE = 0.85  # in the Python loop, prior probability that the next drafted token of all hypotheses is accepted
-
     @classmethod
-    def for_drafter(cls, drafter: Drafter, cost: CostCurve) -> DraftPlanner:
-        """Return a planner for a run with this drafter."""
-        if isinstance(drafter, Mixed):
-            return cls(cost, accept_rates=drafter.accept_rates)
-        call_seconds = COMPILED_CALL if isinstance(drafter, Copy) else PYTHON_CALL
-        return cls(cost, call_seconds=call_seconds, has_probabilities=False)
+    def for_drafter(cls, drafter: Drafter, cost: CostCurve, history: DraftHistory | None = None) -> DraftPlanner:
+        """Return a planner for a run with this drafter, which continues a history and adds to it."""
+        call_seconds = COMPILED_CALL if isinstance(drafter, Copy | Mixed) else PYTHON_CALL
+        rates = drafter.accept_rates if isinstance(drafter, Mixed) else DEFAULT_ACCEPT_RATES
+        return cls(cost, accept_rates=rates, call_seconds=call_seconds, history=history)
 
     def __init__(
         self,
         cost: CostCurve,  # seconds of a forward pass by its number of nodes
         *,
         accept_rates: Sequence[float] = DEFAULT_ACCEPT_RATES,  # prior, by the class of the drafter's probability
-        call_seconds: float = COMPILED_CALL,  # time of one `propose` call
-        has_probabilities: bool = True,  # whether the drafter returns token probabilities
+        call_seconds: float = COMPILED_CALL,  # time of one proposed node
+        history: DraftHistory | None = None,
     ) -> None:
-        """Start a run; without token probabilities, average rates decide beforehand whether a look-ahead pays off."""
-        self.cost, self.accept_rates = cost, tuple(accept_rates)
-        self.call_seconds, self.has_probabilities = call_seconds, has_probabilities
-        self._gamma = AdaptiveGamma(1.0, rate=self.PRIOR_RATE)  # the cost ratio is set before every forward pass
+        """Start a run."""
+        self.curve, self.call_seconds, self.history = cost, call_seconds, history or DraftHistory()
+        self.priors = (*accept_rates, *PRIOR_BY_POSITION)
+        self._before = past = self.history.copy()
+        self.acceptance = AcceptanceRecord(self.priors, past)
+        self._net_gain, self._pause, self._pause_left = past.net_gain, past.pause, past.pause_left
+        self._value_share, self._spent, self._needed = past.value_share, 0.0, 0.0
+        self._drafts, self._queries = False, 1
+        self._costs: dict[tuple[int, int, int], AddedCost] = {}
+        self.value = 0.0  # of a requested node, in seconds
+        self.min_probability = 0.0  # of a node that may pay off
+        self.cost = AddedCost((0.0,), 0.0)  # of nodes added to this pass
 
-    def may_speed_up(self, hypotheses: int, queries: int = 1) -> bool:
-        """Return whether drafts may speed up queries with this many hypotheses each, before the first forward pass.
+    # Only the Python loop uses what follows; the compiled one has its own ---------------------------
 
-        For a beam, all guesses of a level are assumed to be in the highest class. If that does not pay off by more than
-        the error of a cost curve, it never will, because rates change only by drafting.
+    def begin_pass(self, requested: int, queries: int, hypotheses: int, *, budget: int) -> bool:
+        """Return whether to draft in the next pass, given its requested nodes, queries and hypotheses."""
+        self._queries = queries
+        standard = self._seconds_of_pass(hypotheses) / hypotheses
+        if not self._needed:
+            self._needed = PRIOR_NODES * hypotheses
+            self._spent = self._needed * self._value_share * standard
+        self.value = self._spent / self._needed
+        self._value_share = self.value / standard
+        self._drafts = self._pause_left <= 0
+        if not self._drafts:
+            self._pause_left -= 1
+            return False
+        self.acceptance.update_rates()
+        self.cost = self._added_cost(requested, budget)
+        self.min_probability = MIN_WORTH * self.cost.cheapest_node / self.value
+        return True
+
+    def choose(self, probabilities: Sequence[float]) -> int:
+        """Return how many nodes to add, given the probabilities of those that could be, the first ones first."""
+        choice = NodeChoice(self.cost, self.value)
+        for probability in probabilities[: len(self.cost.seconds) - 1]:
+            choice.add(probability)
+        return choice.best
+
+    def record_pass(self, *, computed: int, needed: int, proposed: int, tokens: int, waiting: int) -> None:
+        """Record a pass.
+
+        Args:
+            computed: number of nodes in it.
+            needed: nodes that were requested for the first time after it.
+            proposed: calls of the drafter before it.
+            tokens: growth of the longest hypothesis of each query, summed.
+            waiting: prefixes that were requested before it, with or without scores.
         """
-        if hypotheses == 1:
-            return self._may_extend(queries)
-        plain, drafted = (self._seconds_of_pass(count * queries) / queries for count in (hypotheses, 2 * hypotheses))
-        extra, token_seconds = drafted - plain, PRIOR_SHARE * plain
-        gain = token_seconds * LEVEL_PRIOR[-1] + extra * REQUESTED_SHARE * (1.0 - LEVEL_PRIOR[-1])
-        return gain > extra + MIN_BEAM_GAIN * token_seconds + DRAFT_SECONDS / queries + hypotheses * self.call_seconds
+        planning = PLANNING_SECONDS + proposed * self.call_seconds if self._drafts else 0.0
+        seconds = self._seconds_of_pass(computed) + planning
+        self._spent = EMA_DECAY * self._spent + seconds
+        self._needed = EMA_DECAY * self._needed + needed
+        if not self._drafts:
+            return
+        gain = tokens / self._queries - seconds / self._seconds_of_pass(waiting)
+        self._net_gain = EMA_DECAY * self._net_gain + gain
+        if self._net_gain < -MAX_LOSS:
+            self._net_gain, self._pause_left = 0.0, self._pause
+            self._pause = min(PAUSE_GROWTH * self._pause, LONGEST_PAUSE)
+        elif self._net_gain > MAX_LOSS:
+            self._pause = FIRST_PAUSE
 
-    def _may_extend(self, queries: int) -> bool:
-        """Return whether drafts without a look-ahead may pay off, at best or, without probabilities, on average."""
-        plain = self._seconds_of_pass(queries)
-        if self.has_probabilities:
-            return any((1 + n) * plain > MIN_GAIN * self._seconds_of_pass(queries * (1 + n)) for n in TESTED_SIZES)
-        first, later = PRIOR_BY_POSITION[0], PRIOR_BY_POSITION[-1]
-        tokens = 1.0
-        for nodes in range(1, EXPECTED_LENGTH + 1):
-            tokens += first * later ** (nodes - 1)
-            if tokens * plain > self._seconds_of_pass(queries * (1 + nodes)) + queries * self.call_seconds:
-                return True
-        return False
+    def store_history(self) -> None:
+        """Add what this run has learned since the last call to its history."""
+        record = self.acceptance
+        numbers = self._net_gain, self._pause, self._pause_left, self._value_share
+        before, self._before = self._before, DraftHistory(*numbers, record.hits[:], record.tries[:])
+        self.history.add_run(before, self._before)
 
     def _seconds_of_pass(self, nodes: int) -> float:
-        """Return the seconds of a forward pass with this number of nodes, overhead of the compiled loop included."""
-        return self.cost(nodes) + PASS_SECONDS + NODE_SECONDS * nodes
+        """Return the seconds of a forward pass with this number of nodes, overhead of the loop included."""
+        return self.curve(nodes) + PASS_SECONDS + NODE_SECONDS * nodes
 
-    # In the Python loop ------------------------------------------------------------------------------
-
-    @property
-    def cost_ratio(self) -> float:
-        """Cost of one more drafted token in the next forward pass, in forward passes."""
-        return self._gamma.ratio
-
-    def next_length(self, hypotheses: int) -> int:
-        """Return the number of tokens to draft after each hypothesis in the next forward pass, of all queries."""
-        self._gamma.ratio = draft_cost_ratio(self.call_seconds * hypotheses / WIDER, self.cost, hypotheses)
-        return self._gamma.next_length()
-
-    def record_outcome(self, length: int, emitted: int) -> None:
-        """Record by how many tokens a query grew in a forward pass with drafts of this length."""
-        accepted = min(length, emitted - 1)
-        self._gamma.record_outcome(accepted, int(accepted < length))
+    def _added_cost(self, requested: int, budget: int) -> AddedCost:
+        key, queries = (requested, self._queries, budget), self._queries
+        if key not in self._costs:
+            plain = self._seconds_of_pass(requested)
+            sizes = (requested + queries * added for added in range(budget + 1))
+            seconds = [(self._seconds_of_pass(size) - plain) / queries for size in sizes]
+            self._costs[key] = AddedCost(seconds, NEGLIGIBLE * plain / queries)
+        return self._costs[key]

@@ -13,7 +13,8 @@ from typing import Any, Protocol, TypeVar
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.decoding import Decoded, Decoding
-from chemspec.decode.draft_planner import DraftPlanner
+from chemspec.decode.draft_history import DraftHistories, DraftHistory
+from chemspec.decode.draft_planner import USUAL_PASSES, DraftPlanner
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter, NoDrafts, as_drafter
 from chemspec.draft.inputs import DrafterInputs
@@ -128,8 +129,7 @@ class BatchDecoder:
     vocab_size: int
     max_positions: int
     inputs: DrafterInputs  # what drafters are built from; may measure the cost curve
-    # Drafters, numbers of hypotheses and of queries for which drafts cannot pay off on this machine.
-    undrafted: set[tuple[str, int, int]]
+    histories: DraftHistories  # how drafters have done
     build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter] = build_drafter
     threads: int = 1  # of the compiled loop
 
@@ -230,22 +230,21 @@ class BatchDecoder:
     def _build_drafting(self, settings: DecodeSettings, queries: int) -> tuple[Drafter, int, DraftPlanner | None]:
         """Return the drafter of a run, the node budget of its loop, and the planner, if drafts are planned."""
         spec = decoders.DECODERS.lookup(settings.decoder)
-        hypotheses = spec.hypotheses(settings) if settings.drafting == "planned" else 0
-        if hypotheses > 1 and not spec.look_ahead:
-            hypotheses = 0  # only the gain of a look-ahead can be estimated
-        key = settings.drafts_by, hypotheses, queries
-        if key in self.undrafted:
+        fixed = settings.drafting == "fixed" and settings.drafts_by != "auto"
+        planned = settings.drafts_by != "none" and settings.drafting == "planned"
+        if planned and self._history(settings, queries).skip_run(USUAL_PASSES):
             return NoDrafts(), 0, None
         drafter = as_drafter(self.build_drafter(settings, self.inputs), settings.drafts_by)
         budget = 0 if spec.drafts == "own" or isinstance(drafter, NoDrafts) else settings.node_budget
-        fixed = settings.drafting == "fixed" and settings.drafts_by != "auto"
         if fixed or not budget or isinstance(spec.builder(settings), decoders.DraftAwareDecoder):
             return drafter, budget, None
-        planner = DraftPlanner.for_drafter(drafter, self.inputs.cost())  # type: ignore[arg-type]  # a CostCurve
-        if hypotheses and not planner.may_speed_up(hypotheses, queries):
-            self.undrafted.add(key)
-            return NoDrafts(), 0, None
-        return drafter, budget, planner
+        cost, history = self.inputs.cost(), self._history(settings, queries)
+        return drafter, budget, DraftPlanner.for_drafter(drafter, cost, history)  # type: ignore[arg-type]  # a CostCurve
+
+    def _history(self, settings: DecodeSettings, queries: int) -> DraftHistory:
+        """Return how the drafter has done in such searches of this model."""
+        search = settings.drafts_by, settings.decoder, settings.drafting
+        return self.histories.of(f"{' '.join(search)} {settings.n} {queries}")
 
     def _build_decoder(
         self, row: EncodedQuery, searches: Searches, drafter: Drafter, enough: Enough, number: int = 0

@@ -45,6 +45,8 @@ class PythonLoop:
         active = [self._queries[number] for number in self._session.queries]
         missing = [[prefix for prefix in query.requested if prefix not in query.scores] for query in active]
         trees = self._build_draft_trees(active, missing)
+        waiting = sum(len(query.requested) for query in active)
+        requested = sum(len(query.ever_requested) for query in active)
         drafted, shared_calls = clock(), self._drafter.calls - calls
         nodes = [[*new_prefixes, *tree.added] for new_prefixes, tree in zip(missing, trees, strict=True)]
         for query, prefixes in zip(active, nodes, strict=True):
@@ -66,8 +68,8 @@ class PythonLoop:
             if self._hooks is not None:
                 for draft, matched in tree.matched_drafts(before):
                     self._hooks.observe(draft, matched)
-            if planner is not None and tree.added and query.results is None:
-                planner.record_outcome(max(map(len, tree.added)) - len(before), emitted)
+            if planner is not None:
+                query.observe_drafts(planner.acceptance)
             event = Pass(
                 asked=len(new_prefixes),
                 computed=len(scores),
@@ -88,6 +90,14 @@ class PythonLoop:
         for query, event in zip(active, events, strict=True):
             query.passes.append(event)
             query.seconds = now
+        if planner is not None:
+            planner.record_pass(
+                computed=sum(event.computed for event in events),
+                needed=sum(len(query.ever_requested) for query in active) - requested,
+                proposed=sum(len(tree.drafts) for tree in trees),
+                tokens=sum(event.emitted for event in events),
+                waiting=waiting,
+            )
         self._release_and_compact()
 
     run_passes = run_pass  # see `CompiledLoop.run_passes`
@@ -95,15 +105,15 @@ class PythonLoop:
     def _build_draft_trees(self, active: Sequence[QueryState], missing: Sequence[Sequence[Prefix]]) -> list[DraftTree]:
         """Build one draft tree per query for the next forward pass."""
         trees = [DraftTree(query, self._drafter, self._options) for query in active]
-        length, planner = self._options.budget, self._options.planner
+        budget, planner, new = self._options.budget, self._options.planner, sum(map(len, missing))
         if planner is not None:
-            length = planner.next_length(sum(query.hypothesis_count for query in active))
-            if not length:
+            hypotheses = sum(query.hypothesis_count for query in active)
+            if not planner.begin_pass(new, len(active), hypotheses, budget=budget):
                 return trees
         if self._hooks is not None:
             waiting = sum(len(query.requested) for query in active)
-            if not self._hooks.plan_pass(sum(map(len, missing)), len(active), waiting=waiting):
-                length = 0
+            if not self._hooks.plan_pass(new, len(active), waiting=waiting):
+                budget = 0
             max_len = self._options.max_len
             self._hooks.prepare(
                 [
@@ -117,17 +127,20 @@ class PythonLoop:
             lookahead = getattr(query.requested, "lookahead", None)
             if query.own_drafts is not None:
                 tree.add_own_drafts()
-            elif length and lookahead is not None:
-                tree.add_look_ahead(lookahead, prefixes, length * query.hypothesis_count)
-            elif length:
-                tree.add_drafts(prefixes, length)
+            elif budget and lookahead is not None:
+                tree.add_look_ahead(lookahead, prefixes)
+            elif budget:
+                tree.add_drafts(prefixes)
             query.draft_of.update(tree.draft_of)
         return trees
 
     def _release_and_compact(self) -> None:
         """Start next searches, release finished queries, and evict nodes that are no longer reachable."""
         session, queries = self._session, self._queries
-        session.release([number for number in session.queries if not queries[number].start_next_search()])
+        finished = [number for number in session.queries if not queries[number].start_next_search()]
+        session.release(finished)
+        if finished and self._options.planner is not None:
+            self._options.planner.store_history()
         # Another search may request any node again.
         last = [number for number in session.queries if next_search_of(queries[number].decoder) is None]
         session.compact({number: queries[number].requested for number in last})

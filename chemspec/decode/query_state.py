@@ -6,10 +6,11 @@ one forward pass.
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import takewhile
+from itertools import islice, takewhile
 from math import inf
 from typing import Any
 
+from chemspec.decode.draft_planner import KNOWN_RATE, AcceptanceRecord, token_class
 from chemspec.decode.protocol import (
     ConfiguredDecoder,
     Decoder,
@@ -33,6 +34,8 @@ class QueryState:
     decoder: Decoder
     requested: tuple[Prefix, ...] = ()  # prefixes that the decoder currently requests
     ever_requested: set[Prefix] = field(default_factory=set)  # all prefixes requested so far, also by earlier searches
+    # Drafted prefixes and their classes (`draft_planner.token_class`); None once their outcome is recorded.
+    expected: dict[Prefix, int | None] = field(default_factory=dict)
     scores: dict[Prefix, Scores] = field(default_factory=dict)  # scores of every prefix computed so far
     # Scores that were computed before the current search began.
     reused: dict[Prefix, Scores] = field(default_factory=dict)
@@ -120,6 +123,15 @@ class QueryState:
             self.written = self.written + 1 if one_a_step else max(self.written, length)
         return self.written - before, margin
 
+    def observe_drafts(self, record: AcceptanceRecord) -> None:
+        """Record which drafted tokens were accepted: children of requested nodes, up to the depth that is reached."""
+        reached = inf if self.results is not None else min(map(len, self.requested))
+        for prefix, kind in self.expected.items():
+            if kind is not None and len(prefix) <= reached:
+                self.expected[prefix] = None
+                if prefix[:-1] in self.ever_requested:
+                    record.add_outcome(kind, prefix in self.ever_requested)
+
     def leading_prefix(self) -> Prefix:
         """Return the best hypothesis so far."""
         return (BOS, *self.results[0].tokens) if self.results else self.requested[0]
@@ -199,32 +211,50 @@ class DraftTree:
         self.drafts: dict[Prefix, Sequence[Draft]] = {}  # proposed after a prefix
         # Those that were added in full, as alternatives; a look-ahead follows only the first.
         self.branches: dict[Prefix, Sequence[Draft]] = {}
+        self.rates: dict[Prefix, float] = {}  # acceptance rates of the guesses of a look-ahead
+        self.probabilities: dict[Prefix, float] = {}  # that prefixes of a look-ahead are requested
 
-    def add_drafts(self, prefixes: Iterable[Prefix], most: int) -> None:
-        """Add the drafts after each prefix, at most this number of nodes each, until the budget is used.
-
-        With a planner, nodes that cost more than their probability of being accepted are left out.
-        """
-        planner = self.options.planner
-        min_probability = 0.0 if planner is None else planner.cost_ratio
+    def add_drafts(self, prefixes: Iterable[Prefix]) -> None:
+        """Add the drafts after each prefix, until the budget is used, or with a planner the nodes that pay off."""
+        candidates: dict[Prefix, float] = {}  # nodes to compute with the probability that they are requested
         for prefix in prefixes:
             self.branches[prefix] = self._drafts_after(prefix)
-            limit = min(len(self.added) + most, self.options.budget)
-            for path, draft, index in self._nodes_after(prefix, min_probability):
+            probabilities = {prefix: 1.0}
+            for path, draft, index in self._nodes_after(prefix):
                 self.draft_of.setdefault(path, (draft, index))
-                if path[-1] != EOS and path not in self.query.scores and path not in self.added:
-                    if len(self.added) >= limit:
+                if path not in probabilities:
+                    rate = self._acceptance_rate(path, draft, self.branches[prefix].index(draft), index)
+                    probabilities[path] = probabilities[path[:-1]] * rate
+                if path[-1] != EOS and path not in self.query.scores and path not in candidates:
+                    if self.options.planner is None and len(candidates) >= self.options.budget:
                         break
-                    self.added[path] = None
+                    candidates[path] = probabilities[path]
+        if self.options.planner is not None:
+            candidates = dict(sorted(candidates.items(), key=lambda item: -item[1]))
+        self._add_candidates(candidates)
 
-    def _nodes_after(self, prefix: Prefix, min_probability: float = 0.0) -> Iterator[tuple[Prefix, Draft, int]]:
+    def _add_candidates(self, candidates: Mapping[Prefix, float]) -> None:
+        """Add the first candidates: as many as the budget allows, or with a planner as pay off."""
+        planner, most = self.options.planner, self.options.budget
+        if planner is not None:
+            most = planner.choose([*candidates.values()])
+        self.added = dict.fromkeys(islice(candidates, most))
+
+    def _acceptance_rate(self, path: Prefix, draft: Draft, rank: int, index: int) -> float:
+        """Return the acceptance rate of a drafted token, and note its class, to observe whether it is requested."""
+        query, planner = self.query, self.options.planner
+        if planner is None:
+            return 1.0
+        kind = token_class(draft.chances, rank, index)
+        if path[-1] != EOS and path not in query.ever_requested and query.expected.get(path, kind) is not None:
+            query.expected[path] = kind
+        return planner.acceptance.rates[kind]
+
+    def _nodes_after(self, prefix: Prefix) -> Iterator[tuple[Prefix, Draft, int]]:
         """Yield the nodes of all drafts after a prefix, each with the draft and the index of the token."""
         for draft in self.drafts[prefix]:
-            path, probability = prefix, 1.0
+            path = prefix
             for index, token in enumerate(draft.tokens[: self.options.max_len - len(prefix)]):
-                probability *= draft.chances[index] if draft.chances else 1.0
-                if probability < min_probability:
-                    break
                 path = (*path, token)
                 yield path, draft, index
                 if token == EOS:  # no scores are needed after it
@@ -239,18 +269,38 @@ class DraftTree:
                     self.draft_of.setdefault(path, (draft, index))
         self.branches = self.drafts
 
-    def add_look_ahead(self, lookahead: LookAhead, missing: Sequence[Prefix], most: int) -> None:
-        """Add the prefixes of a decoder's look-ahead, at most this number, until the budget is used.
+    def add_look_ahead(self, lookahead: LookAhead, missing: Sequence[Prefix]) -> None:
+        """Add the prefixes of a decoder's look-ahead, until the budget is used, or with a planner those that pay off.
 
-        The missing prefixes, requested and without scores, are computed anyway.
+        The missing prefixes, requested and without scores, are computed anyway. A beam advances by whole levels, so the
+        nodes stay in the order in which it would request them.
         """
-        skip, limit = set(missing), min(most, self.options.budget)
-        for prefix in lookahead(self.query.scores, self.guess_next_token):
+        skip, candidates = set(missing), dict[Prefix, float]()
+        self.probabilities = dict.fromkeys(self.query.requested, 1.0)
+        for prefix in lookahead(self.query.scores, self._guess_likely_token):
             if prefix in skip:
                 continue
-            if len(self.added) >= limit:
+            probability = self._requested_probability(prefix)
+            if self.options.planner is not None and probability < self.options.planner.min_probability:
+                continue
+            if len(candidates) >= self.options.budget:
                 break
-            self.added[prefix] = None
+            candidates[prefix] = probability
+        self._add_candidates(candidates)
+
+    def _requested_probability(self, prefix: Prefix) -> float:
+        """Return the probability that a prefix of the look-ahead will be requested."""
+        if prefix not in self.probabilities:
+            rate = KNOWN_RATE if prefix[:-1] in self.query.scores else self.rates.get(prefix, 1.0)
+            self.probabilities[prefix] = self._requested_probability(prefix[:-1]) * rate
+        return self.probabilities[prefix]
+
+    def _guess_likely_token(self, prefix: Prefix) -> int | None:
+        """Guess the next token, unless the prefix is too unlikely to pay off."""
+        planner = self.options.planner
+        if planner is not None and self._requested_probability(prefix) < planner.min_probability:
+            return None
+        return self.guess_next_token(prefix)
 
     def guess_next_token(self, prefix: Prefix) -> int | None:
         """Return the token after `prefix` in the draft that contains it, or else in the best new draft."""
@@ -260,14 +310,13 @@ class DraftTree:
             if not drafts:
                 return None
             draft, index = drafts[0], -1
-        token = draft.tokens[index + 1]
-        self.draft_of.setdefault((*prefix, token), (draft, index + 1))
-        return token
+        path = (*prefix, draft.tokens[index + 1])
+        self.draft_of.setdefault(path, (draft, index + 1))
+        self.rates[path] = self._acceptance_rate(path, draft, 0, index + 1)
+        return path[-1]
 
     def _drafts_after(self, prefix: Prefix) -> Sequence[Draft]:
         if prefix not in self.drafts:
-            if self.options.planner is not None and len(self.drafts) >= self.query.hypothesis_count:
-                return ()  # a planned pass calls the drafter at most once per hypothesis
             # A prefix of max_len tokens is complete and needs no scores, so drafts stop one token earlier.
             room = self.options.max_len - len(prefix)
             drafts = self.drafter.propose(self.query.source, prefix, room) if room > 0 else ()

@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, get_args
 
+from chemspec.decode.draft_history import DraftHistories
 from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.learned.small import DraftModel
 from chemspec.importers.base import LoadedModel
@@ -44,8 +45,7 @@ class DrafterResources:
         self._curve: CostCurve | None = None
         self._calibration: DrafterCalibration | None = None
         self._loaded: dict[str, Any] = {}  # learned drafters by kind
-        # Drafters, numbers of hypotheses and of queries for which drafts cannot pay off on this machine.
-        self.undrafted: set[tuple[str, int, int]] = set()
+        self.histories = DraftHistories(runtime_config.cache_name(self.digest) + ".drafts.json")
 
     def cost_curve(self) -> CostCurve:
         """Return the cost curve of a forward pass; measured on first use and cached on disk."""

@@ -410,7 +410,7 @@ class Engine:
             self.config.vocab_size,
             self.config.max_positions,
             DrafterInputs(loaded.cost_curve, tokens, loaded.calibration, loaded.learned_drafter, length),
-            loaded.undrafted,
+            loaded.histories,
             self.build_drafter,
             self.threads,
         )

@@ -61,6 +61,8 @@ def apply_options(settings: DecodeSettings | None, options: Mapping[str, Any]) -
                 f"no option {name!r}; there is {', '.join(get_close_matches(name, fields) or sorted(fields))}"
             )
     applied = with_overrides(settings, dict(options))
+    if not options:
+        return applied
     for name, cause in ineffective_fields(applied).items():
         if name in options:
             warnings.warn(f"{name} has no effect with {cause}", stacklevel=3)

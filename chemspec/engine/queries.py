@@ -1,6 +1,7 @@
 """Queries as a model reads them: parsed, canonicalised and tokenised, also as several SMILES variants."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isnan
 from random import Random
@@ -18,6 +19,7 @@ from chemspec.types import DecodeResult
 
 ADVICE = "give a SMILES, or a list or column of them"
 MAX_CHARS = 1000
+_MARK = re.compile(r"\s*(<[^<>\s]+>)")
 MAX_TOKENS = 400  # maximum query length; models are trained on up to 200, and time grows quadratically
 
 
@@ -52,6 +54,9 @@ class QueryReader:
         text = text.encode("utf-8", "replace").decode()  # lone surrogates cannot be encoded
         lead, bare = self.tokenizer.split_prompt(text)
         query = formats.read_any(bare, task=self.task, max_chars=MAX_CHARS)
+        if lead == "" and self.tokenizer.has_marks and (mark := _MARK.match(bare)):
+            message = f"the model has no special token {mark[1]}"
+            return PreparedQuery(text, refusal=DecodeResult(text, "invalid", message))
         if isinstance(query, chem.Fault):
             status = "too_long" if query.kind == "length" else "invalid"
             return PreparedQuery(text, refusal=DecodeResult(text, status, str(query)))  # type: ignore[arg-type]
@@ -104,7 +109,7 @@ def list_queries(queries: object) -> list[str]:
     """
     if not isinstance(queries, Iterable) or isinstance(queries, (bytes, Mapping)):
         raise TypeError(f"{queries!r:.50} is not a query; {ADVICE}")
-    if hasattr(queries, "columns"):
+    if hasattr(queries, "columns") and not isinstance(queries, Sequence):
         raise TypeError(
             f"a table is no list of queries; {ADVICE}, such as table[{next(iter(queries), 'smiles')!r:.50}]"
         )

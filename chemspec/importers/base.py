@@ -30,6 +30,10 @@ class TextTokenizer(Protocol):
         """Tokens of single atoms and bonds if drafters may rely on them; else empty."""
 
     @property
+    def has_marks(self) -> bool:
+        """Whether queries may begin with special tokens of the model, such as a reaction class."""
+
+    @property
     def prompt_length(self) -> int:
         """Approximate number of tokens before the query."""
 

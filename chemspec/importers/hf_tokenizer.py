@@ -19,6 +19,7 @@ class HfTokenizer:
     """
 
     smiles_tokens: ClassVar[tuple[str, ...]] = ()  # since a token may span several atoms
+    has_marks = False  # they come from the template
 
     def __init__(self, inner: Any, numbers: IdMap, template: str = PLACEHOLDER) -> None:
         if template.count(PLACEHOLDER) != 1:

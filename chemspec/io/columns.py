@@ -3,10 +3,15 @@
 An arrow separates the columns of the two sides of a reaction, "|" alternative names of one column.
 """
 
-import re
-from collections.abc import Sequence
+from __future__ import annotations
 
-from chemspec.chem import ARROW
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from pathlib import Path
+
+from chemspec.asset_files import read_asset_table
+from chemspec.chem import ARROW, is_valid
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
@@ -24,16 +29,56 @@ EMPTY = {  # not Na, which is sodium
 }  # fmt: skip
 
 
+# A molecule per column, as reactant_000, Solvent_1_SMILES, electrophile: the side of a reaction that it stands on.
+_ROLES = {
+    "reactant": r"reactants?|starting_materials?|substrates?|electrophiles?|nucleophiles?|precursors?"
+    r"|coupling_partners?|(?:aryl_)?halides?|boron(?:ic)?(?:_acid|ate)?s?|amines?|acids?|alcohols?|aldehydes?|ketones?|alkenes?|alkynes?",
+    "agent": r"agents?|reagents?|solvents?|co_?solvents?|catalysts?|pre_?catalysts?|ligands?|bases?|additives?"
+    r"|metals?|activators?|oxidants?|reductants?",
+    "product": r"(?:main_)?products?|targets?",
+}
+_ROLE = {role: re.compile(rf"(?:{names})(?:_?\d{{1,3}}|_[a-d])?") for role, names in _ROLES.items()}
+
+
+class QueryColumns(tuple[int, ...]):
+    """Indices of columns that together are a reaction: of its reactants, agents and product."""
+
+    sides: Mapping[str, tuple[int, ...]]
+
+    @classmethod
+    def of(cls, sides: Mapping[str, Sequence[int]]) -> QueryColumns:
+        """Return the columns of these sides."""
+        columns = cls(index for side in sides.values() for index in side)
+        columns.sides = {role: tuple(side) for role, side in sides.items()}
+        return columns
+
+
+def _columns_by_role(names: Sequence[str], task: Task | None) -> QueryColumns | None:
+    """Return the columns of a table with a molecule per column; None unless a side has several, or agents are apart."""
+    keys = [_normalise_name(name) for name in names]
+    sides = {
+        role: [index for index, key in enumerate(keys) if pattern.fullmatch(key)] for role, pattern in _ROLE.items()
+    }
+    if task == "retro" and not sides["product"]:
+        return None
+    several = len(sides["reactant"]) > 1 or (sides["reactant"] and sides["agent"]) or len(sides["product"]) > 1
+    return QueryColumns.of(sides) if several and sides["reactant"] else None
+
+
 def find_query_columns(names: Sequence[str], task: Task | None = None) -> tuple[int, ...]:
     """Return the index of the query column for a task (or for any task); empty if there is none.
 
-    Two indices are the sides of a reaction, for tasks on whole reactions if no column has whole reactions.
+    Two indices are the sides of a reaction, for tasks on whole reactions if no column has whole reactions; of a table
+    with a reactant, reagent, solvent or product per column they are `QueryColumns`.
     """
     index_of_key = {_normalise_name(name): index for index, name in reversed([*enumerate(names)])}
     task_names = [name for spec in TASKS.values() if task in (None, spec.name) for name in spec.named]
     sides = SIDES if task is not None and TASKS[task].whole else ()
     # With whole reactions, from which every task takes its side.
     reactions = [name for spec in TASKS.values() if spec.whole for name in spec.named if ARROW not in name]
+    whole = [index_of_key[name] for name in (*FIRST, *reactions) if name in index_of_key]
+    if not whole and (by_role := _columns_by_role(names, task)):
+        return by_role
     for name in (*FIRST, *task_names, *reactions, *MOLECULES, *sides, *LAST):
         indices = [
             next((index_of_key[alternative] for alternative in side.split("|") if alternative in index_of_key), None)
@@ -48,16 +93,21 @@ def find_query_columns(names: Sequence[str], task: Task | None = None) -> tuple[
 def find_header(rows: Sequence[Sequence[str]], column: str = "") -> int:
     """Return which of the first rows of a table holds the names of its columns: `column`, or else usual ones.
 
-    Comments and titles may stand above it: rows that begin with `#`, or that fill fewer cells.
+    Comments, titles and pairs such as a date may stand above it: rows that begin with `#`, have other words, or fill
+    fewer cells, even if they are usual headings themselves.
     """
     first = next((at for at, row in enumerate(rows) if not is_comment(row[0] if row else "")), 0)
-    widest = 0
+    best, most = first, 0
     for at, row in enumerate(rows[first:], first):
         filled = sum(bool(cell.strip()) for cell in row)
-        if filled > widest and (columns_by_name(row, column) if column else find_query_columns(row)):
-            return at
-        widest = max(widest, 0 if is_comment(row[0] if row else "") else filled)
-    return first
+        is_header = columns_by_name(row, column) if column else find_query_columns(row)
+        widest = max((sum(bool(cell.strip()) for cell in above) for above in rows[first:at]), default=0)
+        # Pairs above the header, such as a project and its number, fill as many cells: then its heading must be sure.
+        sure = any("smiles" in cell.lower() or _normalise_name(cell) in (*FIRST, *MOLECULES) for cell in row)
+        is_sure = filled > widest or (not most and (sure or column in row))
+        if filled > most and is_header and is_sure and not is_comment(row[0]):
+            best, most = at, filled
+    return best
 
 
 def columns_by_name(names: Sequence[str], column: str) -> tuple[int, ...]:
@@ -79,17 +129,47 @@ def ambiguity_note(names: Sequence[str], indices: Sequence[int]) -> str:
     others = [name for index, name in enumerate(names) if index not in indices and _normalise_name(name) in usual_keys]
     if not others and len(indices) == 1:
         return ""
-    columns_read = ARROW.join(names[index] for index in indices)
+    columns_read = (" + " if isinstance(indices, QueryColumns) else ARROW).join(names[index] for index in indices)
     return f"the queries are read from {columns_read}" + (f", not from {', '.join(others)}" if others else "")
 
 
 def query_of_row(row: Sequence[str], indices: Sequence[int]) -> str:
     """Return the query of a row, empty for an empty row, or where a cell says that there is none (NaN, N/A)."""
+    if isinstance(indices, QueryColumns):
+        sides = {role: _joined([row[index] for index in side]) for role, side in indices.sides.items()}
+        left = _joined([sides["reactant"], sides["agent"]])
+        return ARROW.join((left, sides["product"])) if indices.sides["product"] and left else left
     cells = ["" if row[index].strip() in EMPTY else row[index] for index in indices]
     return ARROW.join(cells) if any(cells) else ""
 
 
+def _joined(cells: Sequence[str]) -> str:
+    """Return the molecules of several cells as one text: SMILES with dots, names as a list."""
+    filled = [cell.strip() for cell in cells if cell.strip() not in EMPTY]
+    return (".".join if all(map(is_valid, filled)) else "; ".join)(filled)
+
+
+@cache
+def _meanings() -> Mapping[str, str]:
+    rows = read_asset_table(Path(__file__).with_name("headings.tsv"))
+    return {heading: meaning for headings, meaning in rows for heading in headings.split(" | ")}
+
+
+def _plain_heading(name: str) -> str:
+    return " ".join(name.strip().strip("\ufeff\"'").casefold().split())
+
+
+def in_english(name: str) -> str:
+    """Return a heading of another language in English, in lower case."""
+    plain = _plain_heading(name)
+    bare = re.sub(r"[\s_(\[-]*smiles\)?\]?$", "", plain)
+    bare = re.sub(r"[\s_]*\(?(?:s|en|n|es)\)$", "", bare)
+    return _meanings().get(plain) or _meanings().get(bare) or plain
+
+
 def _normalise_name(name: str) -> str:
     parted = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]|SMILES)", "_", name.strip().strip("\ufeff\"'"))  # ReactionSmiles
+    meaning = in_english(name)
+    parted = parted if meaning == _plain_heading(name) else meaning
     plain = re.sub(r"[\s().:/-]+", "_", parted.lower()).strip("_")
     return re.sub("(?<=.)(?:_string|_str)$", "", plain).removesuffix("_smiles")

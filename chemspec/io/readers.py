@@ -116,7 +116,7 @@ def _stream_rows(path: Path, column: str, task: Task | None, note: Tell) -> Iter
         with gzip.open(path) if zipped else path.open("rb") as file:
             ending = Path(path.stem).suffix.lower() if zipped else suffix
             if ending == spreadsheets.ENDING:
-                rows = spreadsheets.read_workbook_rows(file.read(), path, column)
+                rows = spreadsheets.read_workbook_rows(file.read(), path, column, note)
             else:
                 head, lines = look_ahead(_decode_lines(file))
                 if ending in TABLES:
@@ -205,6 +205,8 @@ def _decode_lines(file: Any) -> Iterator[str]:
     """Yield the lines of a binary file with line ends, decoded as in `decode_text`."""
     start = file.read(3)
     file.seek(0)
+    if start == b"PK\x03":
+        raise FileError("this is an Excel workbook or another zip archive, not text; name a workbook .xlsx")
     if start[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         text = io.TextIOWrapper(file, "utf-16", errors="replace", newline="")
         try:

@@ -5,13 +5,15 @@ import io
 import re
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime
-from itertools import chain, islice
+from itertools import islice
 from math import isfinite
 from typing import Any
 
 from chemspec.io import FileError, columns
 from chemspec.system import extras
+from chemspec.types import Tell, ignore
 
 ENDING = ".xlsx"
 MIME = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
@@ -22,11 +24,13 @@ MAX_CELL_LENGTH = 32_767  # characters; Excel's own limit
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
 
-def read_workbook_rows(raw: bytes, where: object, column: str = "") -> Iterator[list[str]]:
-    """Yield the rows of the first sheet with content, padded to the length of the header, which is first.
+def read_workbook_rows(raw: bytes, where: object, column: str = "", note: Tell = ignore) -> Iterator[list[str]]:
+    """Yield the rows of the visible sheets with queries, padded to the length of the header, which is first.
 
-    Blank rows are skipped, and titles above the header. Formulas give the result stored with them. FileError if it is
-    not a workbook, empty or too large, or a row has more cells than the header.
+    These are the first sheet whose header has usual names (or `column`), and all others with the same header; without
+    one, the first sheet with content. `note` is called with the names of other sheets with content. Blank rows are
+    skipped, and titles above the header. Formulas give the result stored with them. FileError if it is not a workbook,
+    empty or too large, or a row has more cells than the header.
     """
     extras.require_packages("openpyxl", what=f"{where} is a workbook")
     import openpyxl  # a slow import
@@ -39,23 +43,58 @@ def read_workbook_rows(raw: bytes, where: object, column: str = "") -> Iterator[
                 f"{where} decompresses to {size / 1e6:,.0f} MB; the limit is {MAX_UNPACKED // 1_000_000} MB"
             )
         book = openpyxl.load_workbook(io.BytesIO(raw), read_only=True, data_only=True, keep_links=False)
-        for sheet in book.worksheets:
-            sheet.reset_dimensions()  # the declared dimensions may be wrong
-            filled = _filled_rows(sheet, where)
-            if not (head := list(islice(filled, MAX_ABOVE))):
-                continue
-            at = columns.find_header([row for _, row in head], column)
-            header = head[at][1]
-            for number, row in chain(head[at:], filled):
-                if len(row) > len(header):
-                    raise FileError(f"{where}: row {number} has {len(row)} cells, the header {len(header)}")
-                yield row + [""] * (len(header) - len(row))
+        if chosen := _choose_sheets(book, where, column, note):
+            header = chosen[0].header
+            yield header
+            for sheet in chosen:
+                for number, row in islice(_filled_rows(sheet.sheet, where), sheet.skipped, None):
+                    if len(row) > len(header):
+                        raise FileError(f"{where}: row {number} has {len(row)} cells, the header {len(header)}")
+                    yield row + [""] * (len(header) - len(row))
             return
     except FileError:
         raise
     except Exception as error:  # openpyxl raises errors of many types
         raise FileError(f"{where} is not a readable workbook ({type(error).__name__}: {error})"[:300]) from error
     raise FileError(f"{where} is empty")
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """A sheet with content, its header, and how many rows with content end with that."""
+
+    sheet: Any
+    header: list[str]
+    skipped: int
+    has_queries: bool
+
+
+def _choose_sheets(book: Any, where: object, column: str, note: Tell) -> list[_Sheet]:
+    """Return the sheets that are read; hidden ones only if no other one has content."""
+    sheets: list[_Sheet] = []
+    visible = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
+    for sheet in visible:
+        sheet.reset_dimensions()  # the declared dimensions may be wrong
+        if head := [row for _, row in islice(_filled_rows(sheet, where), MAX_ABOVE)]:
+            at = columns.find_header(head, column)
+            names = columns.columns_by_name(head[at], column) if column else columns.find_query_columns(head[at])
+            sheets.append(_Sheet(sheet, head[at], at + 1, bool(names)))
+    first = next((sheet for sheet in sheets if sheet.has_queries), sheets[0] if sheets else None)
+    if first is None:
+        return []
+    chosen = [sheet for sheet in sheets if sheet is first or (first.has_queries and sheet.header == first.header)]
+    left_out = [sheet.sheet.title for sheet in sheets if sheet not in chosen]
+    hidden = [sheet.title for sheet in book.worksheets if sheet not in visible]
+    if len(chosen) > 1 or left_out or hidden:
+        read = ", ".join(sheet.sheet.title for sheet in chosen)
+        others = "; ".join(
+            filter(
+                None,
+                (f"not read: {', '.join(left_out)}" * bool(left_out), f"hidden: {', '.join(hidden)}" * bool(hidden)),
+            )
+        )
+        note(f"{where}: rows of the sheet{'s' * (len(chosen) > 1)} {read}" + f" ({others})" * bool(others))
+    return chosen
 
 
 def _filled_rows(sheet: Any, where: object) -> Iterator[tuple[int, list[str]]]:

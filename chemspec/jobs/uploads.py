@@ -181,6 +181,9 @@ def _make_sheet(lines: Iterator[list[str]], *, header: bool = False) -> Sheet:
         del rows[0]
     else:
         names = tuple(f"column {k}" for k in range(1, len(names) + 1))
+    if isinstance(parts := column_names.find_query_columns(names), column_names.QueryColumns):
+        rows = [(column_names.query_of_row(row, parts), *row) for row in rows]
+        names = ("reaction", *names)
     if len(rows) > MAX_ROWS:
         raise FileError(f"the file has more than {MAX_ROWS:,} rows, the limit; split it")
     if not rows:

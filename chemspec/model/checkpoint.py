@@ -214,8 +214,8 @@ def digest_of_folder(folder: Path) -> str:
 
 
 def _vocabulary_digest(tokenizer: Tokenizer) -> str:
-    """Return a digest of a vocabulary's tokens and their order."""
-    return _digest("\n".join(tokenizer.smiles_tokens).encode())
+    """Return a digest of a vocabulary's tokens and their order, and of its merges."""
+    return _digest("\n".join((*tokenizer.tokens, *map(" ".join, tokenizer.merges))).encode())
 
 
 def _digest(content: bytes) -> str:

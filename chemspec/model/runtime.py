@@ -154,13 +154,17 @@ class RuntimeConfig:
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
         """Return the cost curve of a model on this machine, cached on disk."""
-        gpu_name = "".join(filter(str.isalnum, gpu.device_name(self.device)))
-        parts = digest, self.runtime, self.device.replace(":", ""), gpu_name, self.dtype, str(self.threads)
         with self.torch_scope():
-            batches = BATCHES if gpu_name else ()
+            batches = BATCHES if gpu.device_name(self.device) else ()
             quick = self.device == "cpu" and (self.runtime == "torch" or getattr(config, "d_model", 0) >= LARGE)
             measured = partial(measure_cost_curve, backend, config, time.perf_counter, batches=batches, quick=quick)
-            return cached_curve("-".join(filter(None, parts)), measured)
+            return cached_curve(self.cache_name(digest), measured)
+
+    def cache_name(self, digest: str) -> str:
+        """Return the name under which measurements of a model in this runtime are cached."""
+        gpu_name = "".join(filter(str.isalnum, gpu.device_name(self.device)))
+        parts = digest, self.runtime, self.device.replace(":", ""), gpu_name, self.dtype, str(self.threads)
+        return "-".join(filter(None, parts))
 
     def torch_scope(self) -> AbstractContextManager[None]:
         """Set torch's number of threads within the context, and restore it afterwards.

@@ -16,7 +16,8 @@ def step_problems(reactants: str, product: str, reagents: str) -> tuple[str, ...
     missing reagents, are left out.
     """
     answer = Hypothesis(reactants, reactants, True, (), (), 0.0, 1.0)
-    problems = Suggestion("retro", product, 1, answer, strategy_of_step(reactants, product)).problems
+    step = Suggestion("retro", product, 1, answer, strategy_of_step(reactants, product))
+    made_from_nothing = [note for note in step.notes if note.startswith("one enantiomer")]
     flask = ".".join(filter(None, (reactants, reagents)))
     conflicts = (text for text in missing_or_conflicting(flask, product) if not text.startswith("Missing"))
-    return (*problems, *conflicts)
+    return (*step.problems, *made_from_nothing, *conflicts)

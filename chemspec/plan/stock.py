@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +20,13 @@ from chemspec.chem.building_blocks import why_intermediate
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import charge_of, group_molecules
 from chemspec.io import readers, spreadsheets
-from chemspec.io.columns import find_query_columns
+from chemspec.io.columns import find_query_columns, in_english
+from chemspec.plan import prices
 from chemspec.system import cache
 
 KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
 COLUMNS = ("inchikey", "inchi_key", "inchi key")  # of a table, what the column with InChIKeys may be called
+OTHERS = ("inchi", "cas", "cas number", "compound", "name", "molecule", "product name", "description")
 Keys = np.ndarray[Any, np.dtype[np.bytes_]]
 MAX_BYTES = 2_000_000_000  # bytes of a decompressed list: seventy million keys
 PAROUTES = ("paroutes-n1", "paroutes-n5")
@@ -47,12 +48,6 @@ MAX_LINES = 200_000  # of a price list
 MAX_PRICE_BYTES = 100_000_000  # bytes of a decompressed price list
 MAX_FAULTS = 20  # faults listed; further ones are counted
 MAX_SHOWN = 40  # characters shown of a supplier or unit
-_CURRENCIES = {"€": "EUR", "$": "USD", "£": "GBP", "¥": "JPY"}
-_CODES = "EUR|USD|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|DKK|NOK|PLN|KRW|SGD"
-_MONEY = re.compile(rf"(?<![A-Za-z])(?:{_CODES})(?![A-Za-z])|[€$£¥]", re.IGNORECASE)
-_NUMBER = re.compile(r"(\d[\d.,' \u00a0]*)(?:(?<=\d)[eE]([+-]?\d+))?", re.ASCII)  # mantissa and exponent
-_PER = re.compile(r"(?:/|\bper\b|\bfor\b|_per_)\s*([\d.,]*\s*[A-Za-zµ]{1,5})\b", re.IGNORECASE)
-_AMOUNT = re.compile(r"[\d.,]*\s*[A-Za-zµ]{1,5}")
 
 
 @lru_cache(maxsize=100_000)
@@ -217,12 +212,16 @@ def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
         where = f"stock {name}" if ending == spreadsheets.ENDING else name
         cells = _molecule_column(list(read_rows(content, ending, where)), name)
     else:
-        cells = readers.decode_text(content).split("\n")
+        cells = list(readers.read_list(readers.decode_text(content).splitlines(), titled=True))
     words = [cell.split()[0] for cell in cells if cell.strip()]
-    keys = [word if KEY.fullmatch(word) else inchikey(word) for word in words]
+    keys = [_line_to_inchikey(cell) for cell in cells if cell.strip()]
     sorted_keys = np.unique(np.array([key for key in keys if key], dtype="S27"))
     if not len(sorted_keys):
-        what = f"none of its {len(words)} lines is an InChIKey or a SMILES" if words else "it is empty"
+        what = (
+            f"none of its {len(words)} lines is an InChIKey, a SMILES, an InChI, a CAS number or a name"
+            if words
+            else "it is empty"
+        )
         raise ValueError(f"stock {name}: {what}; give a .csv, .smi or .txt with one molecule per line")
     if keep and any(key and key != word for key, word in zip(keys, words, strict=True)):
         target = io.BytesIO()
@@ -232,7 +231,7 @@ def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
 
 
 def _molecule_column(rows: Sequence[list[str]], name: str) -> list[str]:
-    head = [cell.strip().lower() for cell in rows[0]]
+    head = [in_english(cell) for cell in rows[0]]
     index = find_molecule_column(head)
     if index is None:
         if len(head) > 1:
@@ -299,21 +298,20 @@ def price_list_from_rows(rows: Iterable[Sequence[str]], name: str) -> PriceList:
 
 
 def find_molecule_column(names: Sequence[str]) -> int | None:
-    """Return the index of the column with InChIKeys or else SMILES, by its name in lower case."""
-    indices = [names.index(column) for column in COLUMNS if column in names] or find_query_columns(names)
+    """Return the index of the column with InChIKeys, SMILES, InChIs, CAS numbers or names, by its English name."""
+    named = [names.index(column) for column in COLUMNS if column in names]
+    indices = named or find_query_columns(names) or [names.index(column) for column in OTHERS if column in names]
     return indices[0] if indices else None
 
 
 def _find_columns(head: Sequence[str]) -> dict[str, int]:
-    names = [name.strip().lower() for name in head]
+    names = [in_english(name) for name in head]
     columns: dict[str, int] = {}
     molecule = find_molecule_column(names)
-    if molecule is None:
-        molecule = next((names.index(column) for column in ("compound", "name", "molecule") if column in names), None)
     if molecule is not None:
         columns["molecule"] = molecule
     patterns = {
-        "price": rf"price|cost|^(?:{_CODES}|[€$£¥])\s*(?:/|per|$)",
+        "price": rf"price|cost|^ppg$|^(?:{prices.CODES}|[€$£¥])\s*(?:/|per|$)",
         "supplier": "supplier|vendor|seller|source|catalog",
         "currency": "currency",
         "amount": "amount|quantity|pack|size|^unit",
@@ -333,35 +331,14 @@ def _cell_to_inchikey(text: str) -> str:
     return inchikey(read.smiles) if isinstance(read, formats.Input) else ""
 
 
+def _line_to_inchikey(line: str) -> str:
+    """Return the InChIKey of a line: of an InChIKey or SMILES before other words, or of what `predict` reads."""
+    word = line.split()[0]
+    return word if KEY.fullmatch(word) else inchikey(word) or _cell_to_inchikey(line.strip())
+
+
 def _read_offer(cells: Mapping[str, str], heading: str) -> tuple[Offer, str]:
-    """Return the offer of a line, and a message if its price is invalid."""
-    text = cells.get("price", "")
+    """Return the offer of a line, and a message if its price is invalid or a range."""
     supplier = cells.get("supplier", "")[:MAX_SHOWN]
-    number = _NUMBER.search(text)
-    price = _parse_number(number[1], number[2] or "") if number and not text.startswith(("-", "−", "–")) else None
-    if number and any(map(str.isdigit, _PER.sub("", f"{text[: number.start()]} {text[number.end() :]}"))):
-        price = None  # a range, or a number in an unknown notation
-    if price is None:
-        return Offer(supplier=supplier), f"no price in {text[:MAX_SHOWN]!r}" if text else ""
-    money = next(
-        (match[0] for source in (text, cells.get("currency", ""), heading) if (match := _MONEY.search(source))), ""
-    )
-    per = next((match[1] for source in (text, heading) if (match := _PER.search(source.replace("_", " ")))), "")
-    if not per and (amount := _AMOUNT.fullmatch(cells.get("amount", ""))):
-        per = amount[0]
-    currency = _CURRENCIES.get(money, money.upper())
-    unit = "/".join(filter(None, [currency, per.strip()])) if currency else f"per {per.strip()}" if per else ""
-    return Offer(price, unit[:MAX_SHOWN], supplier), ""
-
-
-def _parse_number(text: str, exponent: str) -> float | None:
-    """Parse a number in any national format: 1,250.00 and 1.250,00 and 12,5; None if it is none, or too large."""
-    digits = re.sub(r"[' \u00a0]", "", text).strip(".,")
-    comma, point = digits.rfind(","), digits.rfind(".")
-    if comma > point and (point >= 0 or exponent or len(digits) - comma != 4):
-        digits = digits.replace(".", "").replace(",", ".")
-    try:
-        number = float(f"{digits.replace(',', '')}e{exponent or 0}")
-    except ValueError:
-        return None
-    return number if isfinite(number) else None
+    price = prices.read_price(cells.get("price", ""), heading, cells.get("currency", ""), cells.get("amount", ""))
+    return Offer(price.value, price.unit, supplier), price.fault

@@ -29,6 +29,7 @@ import torch
 
 from chemspec import asset_files
 from chemspec.decode.decoding import Decoded
+from chemspec.decode.draft_history import DraftHistories
 from chemspec.decode.generate import BatchDecoder
 from chemspec.draft.inputs import DrafterInputs
 from chemspec.engine.drafter_resources import DrafterResources
@@ -86,7 +87,9 @@ class Bench:
         resources = DrafterResources(loaded, backend, config)
         tokens = loaded.tokenizer.smiles_tokens
         inputs = DrafterInputs(resources.cost_curve, tokens, resources.calibration, resources.learned_drafter, 0)
-        self.decoder = BatchDecoder(backend, loaded.config.vocab_size, loaded.config.max_positions, inputs, set())
+        self.decoder = BatchDecoder(
+            backend, loaded.config.vocab_size, loaded.config.max_positions, inputs, DraftHistories()
+        )
         curve = resources.cost_curve()
         self.sources = []
         for text in asset_files.bench_queries(loaded.task):

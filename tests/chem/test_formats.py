@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
 
@@ -344,3 +345,9 @@ def test_a_drawn_reaction_is_whole_too() -> None:
     found = read(to_rxn(*AMIDE), "reagents")
     assert (found.smiles, found.kind, found.notes) == (">>".join(AMIDE), "RXN", ())
     assert set(found.reaction.split(">>")[0].split(".")) == set(AMIDE[0].split("."))
+
+
+def test_a_molfile_with_blank_lines_between_its_lines_or_as_a_string_is_read() -> None:
+    block = Chem.MolToMolBlock(Chem.MolFromSmiles("CC(=O)Nc1ccccc1"))
+    for text in ("\n\n".join(block.split("\n")), json.dumps(block), block.replace("\n", "\\n")):
+        assert read(text).smiles == "CC(=O)Nc1ccccc1"

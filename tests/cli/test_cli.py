@@ -434,7 +434,7 @@ def end(self, left=[3]):
 Session.__del__ = end
 app(sys.argv[1:])
 """
-    Path("q.smi").write_text("\n".join(QUERIES * 4000))
+    Path("q.smi").write_text("\n".join("C" * length + "N" for length in range(1, 400)))
     words = ["predict", "q.smi", "-t", "retro", "--out", "o.csv", "--batch-size", "1", *FAST]
     done = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, timeout=60, preexec_fn=heed_ctrl_c)
     assert done.returncode == 130, done.stderr

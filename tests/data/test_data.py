@@ -109,6 +109,7 @@ def test_merges_are_learned_from_the_data_and_shorten_them(retro_csv: Path, tmp_
     assert merged["vocabulary"] == atoms["vocabulary"] + 20
     assert merged["source_tokens"] < 0.8 * atoms["source_tokens"]
     assert merged["source_tokens"] < dropped["source_tokens"] < atoms["source_tokens"]
+    assert merged["target_tokens"] == dropped["target_tokens"]  # or a model would list a text in several cuts
     texts = {}
     for name in ("atoms", "merged", "dropped"):
         tokenizer, pairs = Tokenizer.load(tmp_path / name / "vocab.json"), Pairs.load(tmp_path / name / "train.npz")

@@ -14,6 +14,7 @@ from table import Table, TableRunner
 from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search, greedy_search
+from chemspec.decode.draft_history import DraftHistories
 from chemspec.decode.generate import BatchDecoder, continuous_batching, open_decoding
 from chemspec.decode.protocol import ConfiguredDecoder, ScoreRequest, finish_sequence
 from chemspec.draft.base import NoDrafts
@@ -176,7 +177,7 @@ class Query:
 
 
 def batch_decoder(table: Any) -> BatchDecoder:
-    return BatchDecoder(table, 10, 1000, None, set(), build_drafter=lambda *_: NoDrafts())  # type: ignore[arg-type]
+    return BatchDecoder(table, 10, 1000, None, DraftHistories(), build_drafter=lambda *_: NoDrafts())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ids", [(PAD,), (5, PAD, 6), (PAD, 5), (5, PAD), (), (-1,), (5, 10), (5,) * 999])

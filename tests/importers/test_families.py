@@ -213,7 +213,7 @@ def test_reactiont5_reads_the_blank_that_its_authors_feed(whose: str, tmp_path: 
 
 def test_the_source_may_have_another_vocabulary_than_the_target(tmp_path: Path) -> None:
     model = foreign.network(len(ONMT), **PRE, **EPS, shared_embedding=False)
-    source, target = [*ONMT[:-4], "[2H]", "[13C]"], [*ONMT[:-3]]  # the target alone has ONMT[-4]
+    source, target = [*ONMT[:-4], "[Pt]", "[Se]"], [*ONMT[:-3]]  # the target alone has ONMT[-4]
     file = foreign.onmt(tmp_path / "two.pt", model, source=source, target=target, sizes=(len(source), len(target)))
     loaded = model_formats.load(file, LoadOptions("retro"))
     tokens = loaded.tokenizer.tokens
@@ -227,7 +227,7 @@ def test_the_source_may_have_another_vocabulary_than_the_target(tmp_path: Path) 
     assert float((found[..., places[1]] - wanted).abs().max()) < 1e-5
     assert float(found.exp().sum(-1).sub(found[..., places[1]].exp().sum(-1)).abs().max()) < 1e-6
     engine = Engine.load(file, task="retro", **CPU)
-    assert engine.prepare("[2H]C").ids == tuple(map(tokens.index, ("[2H]", "C")))
+    assert engine.prepare("C[Se]C").ids == tuple(map(tokens.index, ("C", "[Se]", "C")))
     assert ONMT[-4] == "[Na+]" and "[Na+]" in engine.predict("[Na+].C", n=1).message
 
 
@@ -270,7 +270,13 @@ def test_import_writes_a_folder_that_answers_alike(name: str, tmp_path: Path) ->
         assert word in done.stdout
     card = (out / "card.md").read_text()
     assert "CC BY 4.0" in card and str(file) in card
-    assert {one.name for one in out.iterdir()} == {"config.json", "model.safetensors", "vocab.json", "card.md"}
+    assert {one.name for one in out.iterdir()} == {
+        "config.json",
+        "model.safetensors",
+        "vocab.json",
+        "card.md",
+        "manifest.json",
+    }
     direct, imported = (Engine.load(path, task="retro", **CPU) for path in (file, out))
     for query in ("CC(=O)Nc1ccccc1", "C C O"):
         one, other = (engine.predict(query, n=4, max_len=30) for engine in (direct, imported))

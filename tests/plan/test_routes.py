@@ -263,6 +263,8 @@ def test_conflicts_within_a_step_are_said_as_in_a_flask() -> None:
     smiles = [str(chem.canonical(text)) for text in (*reactants, product)]
     node = Node(smiles[2], "", Proposal(tuple(smiles[:2]), 0.5), (leaf(smiles[0]), leaf(smiles[1])))
     assert node_problems(node), "a Grignard reagent beside a phenol"
+    aldol = Node("N#CC[C@H](O)C1CCCC1", "", Proposal(("CC#N", "O=CC1CCCC1"), 0.1), (leaf("CC#N"), leaf("O=CC1CCCC1")))
+    assert any("enantiomer" in text for text in node_problems(aldol)), "from achiral reactants"
 
 
 def words(conditions: str) -> set[str]:

@@ -34,6 +34,11 @@ _SUPPORTED = re.compile(
     r"(\(?(?:activated\s|active\s)?(?:C|carbon|charcoal|alumina|Al2O3|silica|SiO2|CaCO3|BaSO4|SrCO3|TiO2"
     r"|calcium carbonate|barium sulfate|graphite|kieselguhr|celite)\)?)"
 )
+_SUPPORTED_WORDS = re.compile(
+    r"(palladium(?: hydroxide)?|platinum|rhodium|ruthenium|nickel)(?:\s?/\s?|\s+(?:on|over)\s+|[\s-]+)"
+    r"((?:activated\s)?(?:carbon|charcoal|alumina|silica))",
+    re.IGNORECASE,
+)
 _COUNTERIONS = read_asset_table(Path(__file__).with_name("counterions.tsv"))
 _PARTS = {word: smiles for words, smiles in _COUNTERIONS for word in words.split(" | ")}
 _TIMES = {
@@ -70,7 +75,7 @@ def look_up(text: str) -> Named | None:
     name = spelling.plain_name(text)
     if not 1 < len(name) + (name in _METALS) <= LONGEST or not re.search("[A-Za-z0-9]", name):
         return None
-    named = _molecule(name) or _on_support(name)
+    named = _molecule(name) or _on_support(name) or _complex(name) or _with_remark(name)
     if named is not None:
         return named
     bare, left_out = spelling.split_qualifiers(name)
@@ -106,19 +111,15 @@ def _spelled_out(name: str) -> str:
     return f"{entry[1]} {rest}" if entry else name
 
 
-_SALT_FORMER = re.compile(r"(?:hydro(?:chlor|brom|iod|fluor)ide|hydrate|salt|solvate|ate|ide|HCl|HBr|acid)$")
-_BARE_METAL = re.compile(r"(?:^|\.)\[(?:Li|Na|K|Rb|Cs|Mg|Ca|Ba|Zn|Al)\](?:\.|$)")
+_SALT_FORMER = re.compile(
+    r"(?:hydro(?:chlor|brom|iod|fluor)ide|hydrate|salt|solvate|ate|ide|HCl|HBr|acid)$", re.IGNORECASE
+)
 
 
 def _is_whole(name: str, smiles: str) -> bool:
-    """Return whether what OPSIN made of a name is one compound: no list, no odd ion, no salt of a bare metal."""
-    charge = Chem.GetFormalCharge(mol_from_smiles(smiles))
-    if charge and ("." in smiles or " " in name or not re.search(r"(?:ium|ate|ide|ite|olate|ylium)$", name)):
-        return False
+    """Return whether what OPSIN made of a name is one compound and no list of words."""
     if "." not in smiles:
         return True
-    if _BARE_METAL.search(smiles):
-        return False
     return bool(_SALT_FORMER.search(name)) and not (" " in name and all(map(look_up, name.split(" "))))
 
 
@@ -241,9 +242,31 @@ def _isomer(name: str) -> Named | None:
     return Named(smiles, name) if smiles else None
 
 
+_COMPLEX = re.compile(r"(.+?)(?:\s+-\s+|\s+)(\S.*?)\s+(?:complex|adduct)(?:\s*\([\d:]+\))?", re.IGNORECASE)
+_REMARK = re.compile(r"(.{3,}?)\s*[(\[<]([^()\[\]<>]+)[)\]>]")
+
+
+def _complex(name: str) -> Named | None:
+    """Read two molecules that are sold together: borane - morpholine complex."""
+    match = _COMPLEX.fullmatch(name)
+    first, second = (_listed(match[1]), _listed(match[2])) if match else (None, None)
+    return Named(f"{first.smiles}.{second.smiles}", name) if first and second else None
+
+
+def _with_remark(name: str) -> Named | None:
+    """Read a name with a catalogue's remark in brackets behind it: a code, an abbreviation, (stabilized with BHT)."""
+    match = _REMARK.fullmatch(name)
+    if match is None or re.fullmatch(r"[IVX]+|[0-9,+'-]+|[A-Z][a-z]?|[+-]|[SREZ]", match[2]):
+        return None
+    is_code = re.fullmatch(r"[A-Za-z]{1,6}-?\d[\w-]*|[A-Za-z-]{3,8}", match[2]) and not _listed(match[2])
+    is_remark = re.search(r"\b(?:stabili[sz]ed|contains|mixture|for|racemic|not specified|isomers?)\b", match[2])
+    named = _listed(match[1]) if is_code or is_remark else None
+    return named and Named(named.smiles, named.name, (*named.notes, f"left out: ({match[2]})"))
+
+
 def _on_support(name: str) -> Named | None:
     """Return a catalyst without what it is on: Pd(OH)2/C."""
-    match = _SUPPORTED.fullmatch(name)
+    match = _SUPPORTED.fullmatch(name) or _SUPPORTED_WORDS.fullmatch(name)
     named = _listed(match[1]) if match else None
     return named and match and Named(named.smiles, named.name, (f"left out: {match[2]}",))
 

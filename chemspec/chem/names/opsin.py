@@ -2,6 +2,7 @@
 
 import os
 import queue
+import re
 import shutil
 import subprocess
 import threading
@@ -11,6 +12,9 @@ from functools import cache, lru_cache
 from importlib import import_module, resources, util
 from pathlib import Path
 
+from rdkit import Chem
+
+from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.query import is_valid
 
 OFF = "CHEMSPEC_NO_OPSIN"  # environment variable
@@ -33,7 +37,27 @@ def read_by_opsin(name: str) -> Parsed | None:
     command = opsin_command()
     if not command or not name.strip() or "\n" in name or len(name) > 400:
         return None
-    return _process(command, os.getpid()).read(name)
+    parsed = _process(command, os.getpid()).read(name)
+    return parsed if parsed is not None and is_plausible(name, parsed.smiles) else None
+
+
+_METALS = "Li,Na,K,Rb,Cs,Mg,Ca,Ba,Zn,Al"
+_BARE_METAL = re.compile(rf"(?:^|\.)\[(?:{_METALS.replace(',', '|')})\](?:\.|$)")
+# Prefixes that OPSIN puts on one another where all are meant on the last atom: trichlorovinylsilane.
+_HYDRIDES = re.compile(r"\[SiH[23]\]|\[SnH[23]?\]|\[GeH[23]?\]|(?<![A-Za-z\[])P(?=[A-Z(])|P$")
+_LAST_ATOM = re.compile(r"(?:sil|stann|germ|phosph|bor)(?:an|in)e$", re.IGNORECASE)
+
+
+def is_plausible(name: str, smiles: str) -> bool:
+    """Return whether a chemist would mean by a name what OPSIN reads: no radical, odd ion or salt of a bare metal."""
+    mol = mol_from_smiles(smiles)
+    if any(atom.GetNumRadicalElectrons() and atom.GetSymbol() not in _METALS.split(",") for atom in mol.GetAtoms()):
+        return False
+    if "." in smiles and (_BARE_METAL.search(smiles) or re.search(r"(?i)tri(?:brom|iod|chlor)ide$", name)):
+        return "+2]" in smiles or "+3]" in smiles
+    if Chem.GetFormalCharge(mol) and not re.search(r"(?i)(?:ium|ylium)$", name):
+        return False
+    return not (_LAST_ATOM.search(name) and "(" not in name and _HYDRIDES.search(smiles) and len(name) > 14)
 
 
 @cache

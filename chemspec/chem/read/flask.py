@@ -32,6 +32,11 @@ _CLASS = re.compile(
     r"|thioacetal|dithiane|glycol|carbamate|adduct|salt|acid)",
     re.IGNORECASE,
 )
+_INVERTED = re.compile(
+    r"acid,\s*[^,;]*\b(?:ester|salt|anhydride|amide|hydrazide|chloride|nitrile)$"
+    r"|,\s*(?:oxime|hydrochloride|\w+ ether)$",
+    re.IGNORECASE,
+)
 _COEFFICIENT = re.compile(r"\d{1,2}(?:\.\d)?\s+(?=[A-Za-z\[(])")
 _BLANKS = re.compile(r"\s{2,}|[\r\t]")
 _IN_SOLVENT = re.compile(r"\s?\(([^()]{0,30}\sin\s[^()]{1,60})\)|\s?\((in\s[^()]{1,60})\)")  # LiAlH4 (1.0 M in THF)
@@ -85,7 +90,10 @@ def read_flask(text: TracedText, is_target: bool) -> Molecules | Fault:
         return single
     if len(text.chars) > LONGEST_LIST:
         return text.fault("this list is too long", "length")
-    if named := lookup.look_up(text.chars):
+    named = lookup.look_up(text.chars)
+    if named is None and _INVERTED.search(text.chars):  # before the comma parts it
+        named = lookup.read_systematic(text.chars)
+    if named:
         return Molecules([named.smiles], _meaning(text.chars.strip(), named), "name")
     if (joined := join_tokens(text)) is not None:
         read = read_smiles(joined)

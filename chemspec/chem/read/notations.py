@@ -56,6 +56,16 @@ def unescape_string(text: str) -> str:
         return body.replace("\\n", "\n").replace("\\r", "").replace("\\t", "\t")
 
 
+def without_blank_lines(text: str) -> tuple[str, bool]:
+    """Return a molfile without the blank lines that were put after each of its lines, and whether there were any."""
+    lines = text.replace("\r\n", "\n").split("\n")
+    if len(lines) < 9 or not any("V2000" in line or "V3000" in line for line in lines[4:10]):
+        return text, False
+    if any(line.strip() for line in lines[1::2]):
+        return text, False
+    return "\n".join(lines[::2]), True
+
+
 def is_tokens(text: str) -> bool:
     """Return whether a text in angle brackets is SMILES among special tokens of a model rather than XML."""
     tags = _TAG.findall(text)

@@ -15,7 +15,7 @@ import chemspec.chem.read.molfile as molfile
 import chemspec.chem.read.reaction_files as reaction_files
 from chemspec.asset_files import read_asset_table
 from chemspec.chem import salts
-from chemspec.chem.read.notations import is_tokens, unescape_string
+from chemspec.chem.read.notations import is_tokens, unescape_string, without_blank_lines
 from chemspec.chem.read.precatalysts import split_precatalysts
 from chemspec.chem.read.respell import respell
 from chemspec.chem.read.typed import lost, read_typed
@@ -138,7 +138,11 @@ def _read_any(text: str | bytes, task: Task, max_chars: int) -> Input | Fault:
     decoded = text if isinstance(text, str) else decode(text)
     if isinstance(decoded, Fault):
         return decoded
-    decoded = unescape_string(decoded)
+    decoded, doubled = without_blank_lines(unescape_string(decoded))
+    if doubled:
+        read_again = _read_any(decoded, task, max_chars)
+        note = "blank lines after every line left out"
+        return replace(read_again, notes=(note, *read_again.notes)) if isinstance(read_again, Input) else read_again
     file_format = recognise(decoded)
     whole = TASKS.lookup(task).whole
     read = file_format.read(decoded) if file_format else read_typed(decoded, task)

@@ -31,6 +31,7 @@ def loop_library() -> ctypes.CDLL | None:
         *(pointer, c_int, c_int, pointer, c_int, c_int, c_int, c_int, c_int),
         *(pointer, c_int, pointer, c_int),
     )
+    loaded.chemspec_loop_history.argtypes = (pointer, pointer)
     loaded.chemspec_loop_draft.argtypes = (pointer,)
     loaded.chemspec_loop_store_scores.argtypes = (pointer, pointer, pointer, c_int, c_int)
     loaded.chemspec_loop_run.argtypes = (pointer, pointer, pointer, c_int, c_double)

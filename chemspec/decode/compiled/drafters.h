@@ -55,7 +55,7 @@ struct Drafter {
   std::vector<int32_t> rings;
 
   explicit Drafter(const DrafterArgs& given) : args(given), rings(given.rings, given.rings + given.labels) {}
-  TreeLimits limits() const { return {MIN_PROBABILITY, nullptr, nullptr, args.nodes, args.length, args.count}; }
+  TreeLimits limits() const { return {MIN_PROBABILITY, nullptr, nullptr, 0, args.nodes, args.length, args.count}; }
 };
 
 // The drafter of one query.
@@ -73,6 +73,7 @@ class QueryDrafter {
   }
 
   TreeLimits limits;  // of the trees of `Mixed`
+  int proposed = 0;  // nodes of trees so far
 
  private:
   // `Copy.propose`.
@@ -108,6 +109,7 @@ class QueryDrafter {
     const CopyState& first = state_of(node);
     tree_.text(node, written_);
     build_tree(*args_.table, tracker_, first, within, written_.data(), int(written_.size()), nodes_);
+    proposed += int(nodes_.size());
     inner_.assign(nodes_.size(), false);
     for (const TreeNode& each : nodes_)
       if (each.parent >= 0) inner_[each.parent] = true;

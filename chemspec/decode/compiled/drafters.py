@@ -5,7 +5,14 @@ from array import array
 from ctypes import c_double, c_int32, pointer
 from typing import Any
 
-from chemspec.decode.compiled.structures import DrafterArgs, DraftPlannerArgs, TableStruct, array_address
+from chemspec.decode.compiled.structures import (
+    DrafterArgs,
+    DraftHistoryStruct,
+    DraftPlannerArgs,
+    TableStruct,
+    array_address,
+)
+from chemspec.decode.draft_history import CLASSES, DraftHistory
 from chemspec.decode.draft_planner import DraftPlanner
 from chemspec.decode.protocol import LoopOptions
 from chemspec.draft.base import Drafter, NoDrafts, read_drafts
@@ -60,7 +67,24 @@ class CompiledDrafter:
 
 def describe_planner(planner: DraftPlanner) -> DraftPlannerArgs:
     """Return the description of a planner."""
-    curve = planner.cost
-    columns = [(c_double * len(values))(*values) for values in (curve.nodes, curve.seconds, planner.accept_rates)]
-    sizes = len(curve.nodes), len(planner.accept_rates)
-    return DraftPlannerArgs(*sizes, planner.has_probabilities, planner.call_seconds, *columns)
+    curve, priors = planner.curve, planner.priors
+    columns = [(c_double * len(values))(*values) for values in (curve.nodes, curve.seconds, priors)]
+    return DraftPlannerArgs(len(curve.nodes), len(priors), planner.call_seconds, *columns)
+
+
+def describe_history(history: DraftHistory) -> DraftHistoryStruct:
+    """Return a history as compiled code reads and writes it."""
+    columns = [(c_double * len(values))(*values) for values in (history.hits, history.tries)]
+    return DraftHistoryStruct(history.net_gain, history.pause, history.pause_left, history.value_share, *columns)
+
+
+def read_history(written: DraftHistoryStruct) -> DraftHistory:
+    """Return a history that compiled code has written."""
+    return DraftHistory(
+        written.net_gain,
+        written.pause,
+        written.pause_left,
+        written.value_share,
+        written.hits[:CLASSES],
+        written.tries[:CLASSES],
+    )

@@ -44,8 +44,8 @@ struct Loop {
   std::vector<double> times;
   PassState state{};
 
-  Loop(const LoopOptions& given, const DrafterArgs& drafts, const DraftPlannerArgs* plans)
-      : options(given), drafter(drafts), planner(plans ? std::make_unique<DraftPlanner>(*plans) : nullptr), threads(drafts.kind == OTHER ? 1 : given.threads) {}
+  Loop(const LoopOptions& given, const DrafterArgs& drafts, const DraftPlannerArgs* plans, const DraftHistory* past)
+      : options(given), drafter(drafts), planner(plans ? std::make_unique<DraftPlanner>(*plans, *past, given.budget) : nullptr), threads(drafts.kind == OTHER ? 1 : given.threads) {}
 
   void add_queries(int count, const int32_t* source, const int32_t* lengths, const BeamConfig* configs) {
     for (int which = 0; which < count; source += lengths[which++]) {
@@ -94,7 +94,7 @@ struct Loop {
     if (planner) {
       int hypotheses = 0;
       for (const int number : active) hypotheses += queries[number]->hypotheses();
-      drafting = planner->begin_pass(state.requested, state.active, state.waiting, hypotheses);
+      drafting = planner->begin_pass(state.requested, state.active, hypotheses);
     }
     pass++;
     for_each_query([&](int at) { queries[active[at]]->draft(drafting, pass, this); });
@@ -135,13 +135,13 @@ struct Loop {
     state.released = int(release_then_compact.size()), state.queries = release_then_compact.data();
     if (state.released) return BAD_SCORES;
     if (planner) {
-      int tokens = 0, calls = 0;
+      int needed = 0, calls = 0, tokens = 0;
       for (const int number : active) {
         QueryState& query = *queries[number];
         query.observe();
-        tokens += query.record.passes.back().emitted, calls += query.calls;
+        needed += query.needed, calls += query.calls, tokens += query.record.passes.back().emitted;
       }
-      planner->record_pass(state.rows, tokens, calls);
+      planner->record_pass(state.rows, needed, calls, tokens, state.waiting);
     }
     schedule_next_pass();
     return FINE;
@@ -203,13 +203,16 @@ int guarded(const Work& work) {
 
 extern "C" {
 
-// planner: null if drafts use the whole budget.
-void* chemspec_loop(const LoopOptions* options, const DrafterArgs* drafter, const DraftPlannerArgs* planner) {
+// planner: null if drafts use the whole budget; else `past` is what earlier runs have learned.
+void* chemspec_loop(const LoopOptions* options, const DrafterArgs* drafter, const DraftPlannerArgs* planner, const DraftHistory* past) {
   Loop* loop = nullptr;
-  return guarded([&] { loop = new Loop(*options, *drafter, planner); return FINE; }) == FINE ? loop : nullptr;
+  return guarded([&] { loop = new Loop(*options, *drafter, planner, past); return FINE; }) == FINE ? loop : nullptr;
 }
 void chemspec_loop_free(void* loop) { delete static_cast<Loop*>(loop); }
 PassState* chemspec_loop_state(void* loop) { return &static_cast<Loop*>(loop)->state; }
+
+// What this run and those before it have learned; it must have a planner.
+void chemspec_loop_history(void* loop, DraftHistory* history) { static_cast<Loop*>(loop)->planner->write_history(*history); }
 
 // Adds queries, with the next numbers. tokens: those of all queries concatenated; lengths and configs: of each query.
 int chemspec_loop_add_queries(void* loop, int queries, const int32_t* tokens, const int32_t* lengths, const BeamConfig* configs) {

@@ -98,8 +98,12 @@ class CompiledLoop:
             per_root=limits.per_root,
             factor=limits.factor,
         )
-        planner = options.planner and byref(drafters.describe_planner(options.planner))
-        self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.args), planner))
+        self._planner = planner = options.planner
+        described: tuple[Any, Any] = None, None
+        if planner is not None:
+            self._history = planner.history.copy()
+            described = byref(drafters.describe_planner(planner)), byref(drafters.describe_history(self._history))
+        self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.args), *described))
         _check_memory(self._loop.value)
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
         self._times: list[tuple[float, float, float]] = []  # per pass: seconds of drafting and of the model, end time
@@ -165,6 +169,8 @@ class CompiledLoop:
         ended, compacted = queries[: state.released], queries[state.released :]
         continued = [query for query in ended if self._start_next_search(query)]
         self._session.release([query for query in ended if query not in continued])
+        if ended:
+            self._store_history()
         for query in compacted:
             count = c_int32()
             slots = code.chemspec_loop_kept_slots(self._loop, query, byref(count))
@@ -172,6 +178,14 @@ class CompiledLoop:
         if continued:
             _check_memory(code.chemspec_loop_schedule_pass(self._loop))
             self._release_and_compact()
+
+    def _store_history(self) -> None:
+        """Add what this run has learned since the last call to the planner's history."""
+        if self._planner is not None:
+            learned = drafters.describe_history(self._history)
+            self._code.chemspec_loop_history(self._loop, byref(learned))
+            before, self._history = self._history, drafters.read_history(learned)
+            self._planner.history.add_run(before, self._history)
 
     def _start_next_search(self, query: int) -> bool:
         """Start the next search of a query whose search has finished; returns whether the query is unfinished."""

@@ -18,6 +18,8 @@ struct Node {
   int32_t stamp = 0;
   int32_t probability_pass = -1;                     // pass in which `probability` was computed
   double probability = 0;                            // acceptance probability of its path
+  int32_t kind = 0;                                  // its class for `AcceptanceRecord`, if it was drafted
+  bool expected = false;                             // drafted before
   double log_prob = 0;                               // of its token, once a decoder has taken it
 };
 

@@ -20,7 +20,6 @@ class QueryState {
     recorded_ = 0;
     for (const int node : slots_) tree[node].reused = true;
     if (options_.record) unrecorded_ = slots_;
-    level_classes_.clear();
     start_search();
   }
 
@@ -29,13 +28,13 @@ class QueryState {
   // Lists the nodes to compute in this pass: requested and drafted ones.
   void draft(bool drafting, int pass, void* loop) {
     pass_ = pass, loop_ = loop;
-    added_.clear(), level_classes_.clear(), observed_levels.clear();
-    calls = 0;
+    added_.clear();
+    calls = needed = 0;
     for (const int node : missing) tree[node].missing_pass = pass;
     leading_before_ = leading_node();
     has_branches_ = drafting && !config_.width;
     if (has_branches_) planner_ ? add_planned_drafts() : add_drafts();
-    else if (drafting) planner_ ? add_planned_look_ahead() : add_look_ahead(nullptr);
+    else if (drafting) planner_ ? add_planned_look_ahead() : add_look_ahead();
     computed.clear();
     for (const int node : missing) allocate_slot(node);
     for (const int node : added_) allocate_slot(node);
@@ -75,18 +74,15 @@ class QueryState {
     record.margins.push_back(margin);
   }
 
-  // Reports complete levels and the acceptance of drafts after the best hypothesis to the planner.
+  // Reports to the planner which drafted tokens were accepted: children of requested nodes, up to the depth that the search has reached.
   void observe() {
-    for (const auto& [kind, complete] : observed_levels) planner_->level_completion.add_outcome(kind, complete);
-    const int text = leading_node(), depth = tree[leading_before_].depth;
-    if (tree[leading_before_].drafts_pass != pass_ || tree[text].depth < depth || tree.ancestor(text, depth) != leading_before_) return;
-    tree.path(text, path_);
-    const int emitted = tree[text].depth - depth;
-    for (int which = tree[leading_before_].drafts; which < tree[leading_before_].drafts + tree[leading_before_].drafts_count; which++) {
-      const Draft& draft = drafts.drafts[which];
-      const int seen = std::min(draft.length, emitted), matched = count_matched(which, depth + 1, seen);
-      if (seen) planner_->observe_draft(&drafts.tokens[draft.start], probabilities(which), matched == seen ? seen : draft.length, which - tree[leading_before_].drafts, matched);
+    const int reached = done ? options_.max_len : tree[requested_[0]].depth;
+    size_t left = 0;
+    for (const int node : expected_) {
+      if (tree[node].depth > reached) expected_[left++] = node;
+      else if (tree[tree[node].parent].requested) planner_->acceptance.add_outcome(tree[node].kind, tree[node].requested);
     }
+    expected_.resize(left);
   }
 
   // Cache ------------------------------------------------------------------------------------------
@@ -126,8 +122,8 @@ class QueryState {
   std::vector<int32_t> kept_slots;
   bool failed = false;  // the drafter's callback failed
   bool bad_scores = false, bad_ids = false;
-  int calls = 0;  // of the drafter, in this pass
-  std::vector<std::pair<int, bool>> observed_levels;  // class of each level, and whether it was complete
+  int calls = 0;  // of the drafter, in this pass; a tree counts as its nodes
+  int needed = 0;  // nodes requested for the first time after this pass
 
   int waiting() const { return int(requested_.size()); }
   int hypotheses() const { return std::max(1, config_.width); }
@@ -162,6 +158,7 @@ class QueryState {
       requested_.push_back(hyp.node);
       if (tree[hyp.node].scores < 0) missing.push_back(hyp.node);
       new_here = new_here || !tree[hyp.node].requested;
+      needed += !tree[hyp.node].requested;
       tree[hyp.node].requested = true;
     }
     standard += new_here;
@@ -203,19 +200,9 @@ class QueryState {
         beam_.live[0].node = node;
       }
       next_request();
-      if (!done) record_level();
     }
     written += steps;
     return steps;
-  }
-
-  // Records for the planner whether a level of the look-ahead that is requested now was complete.
-  void record_level() {
-    const auto level = std::find_if(level_classes_.begin(), level_classes_.end(), [&](const auto& one) { return one.first == tree[requested_[0]].depth; });
-    if (level == level_classes_.end()) return;
-    const bool complete = std::all_of(requested_.begin(), requested_.end(), [&](int node) { return tree[node].scores >= 0 || tree[node].added_pass == pass_; });
-    observed_levels.emplace_back(level->second, complete);
-    if (!complete) level_classes_.clear();
   }
 
   // Draft tree -------------------------------------------------------------------------------------
@@ -241,65 +228,72 @@ class QueryState {
   }
 
   void add_planned_drafts() {
-    if (!planner_->drafts_may_pay) return;
-    if (drafter_.args.kind == MIXED) {
-      query_drafter.limits = planner_->tree_limits(drafter_.limits());
-      return add_drafts();
-    }
+    if (drafter_.args.kind == MIXED) query_drafter.limits = planner_->tree_limits(drafter_.limits());
+    candidates_.clear();
     for (const int start : missing) {
       const auto [first, count] = propose(start);
       const int room = options_.max_len - (tree[start].depth + 1);
-      candidates_.clear();
       for (int which = first; which < first + count; which++) {
         int node = start;
         double probability = 1.0;
         for (int at = 0; at < std::min(drafts.drafts[which].length, room); at++) {
           node = tree.child(node, drafts.token(which, at));
-          probability *= planner_->token_probability(probabilities(which), which - first, at);
+          const int kind = DraftPlanner::token_class(probabilities(which), which - first, at);
+          probability *= planner_->acceptance.rates[kind];
           if (tree[node].probability_pass == pass_) {
             probability = tree[node].probability;
           } else {
             tree[node].probability = probability, tree[node].probability_pass = pass_;
-            if (tree[node].token != EOS && tree[node].scores < 0) candidates_.push_back(node);
+            if (tree[node].token != EOS && tree[node].scores < 0) expect(node, kind), candidates_.push_back(node);
           }
           set_draft_origin(node, which, at);
           if (tree[node].token == EOS) break;
         }
       }
-      std::stable_sort(candidates_.begin(), candidates_.end(), [&](int one, int other) { return tree[one].probability > tree[other].probability; });
-      ThroughputStop stop(planner_->pass_seconds);
-      const int most = std::min({MAX_NODES, options_.budget - int(added_.size()), int(candidates_.size())});
-      for (int at = 0; at < most && stop.should_continue(at, tree[candidates_[at]].probability); at++) {}
-      for (int at = 0; at < stop.best; at++) add(candidates_[at]);
     }
+    std::stable_sort(candidates_.begin(), candidates_.end(), [&](int one, int other) { return tree[one].probability > tree[other].probability; });
+    add_candidates();
   }
 
+  // Adds as many of the candidates as pay off: the first ones.
+  void add_candidates() {
+    NodeChoice choice(*planner_->cost, planner_->value);
+    for (const int node : candidates_)
+      if (!choice.add(tree[node].probability)) break;
+    for (int at = 0; at < choice.best; at++) add(candidates_[at]);
+  }
+
+  // A beam advances by whole levels, so the nodes of its look-ahead stay in the order in which it would request them.
   void add_planned_look_ahead() {
-    const int depth = tree[requested_[0]].depth;
-    if (!planner_->look_ahead_pays(int(missing.size()))) return;
     if (drafter_.args.kind == MIXED) query_drafter.limits = planner_->guess_limits(drafter_.limits());
-    LookAheadPlan plan(*planner_, depth, options_.budget, config_.width > 1 && depth == 0, level_classes_);
-    add_look_ahead(&plan);
-    added_.resize(plan.best);
+    candidates_.clear();
+    for (const int node : requested_) tree[node].probability = 1.0, tree[node].probability_pass = pass_;
+    add_look_ahead();
+    add_candidates();
   }
 
   // `beam.look_ahead`, for `DraftTree.add_look_ahead`.
-  void add_look_ahead(LookAheadPlan* plan) {
+  void add_look_ahead() {
     ahead_ = beam_;
     while (!ahead_.live.empty() && tree[ahead_.live[0].node].depth < config_.max_len) {
       sent_scores_.clear(), guesses_.clear();
       guesses_.reserve(ahead_.live.size());
       bool any = false;
       for (const Hyp& hyp : ahead_.live) {
-        if (tree[hyp.node].scores >= 0) {
+        const bool likely = !planner_ || requested_probability(hyp.node) >= planner_->min_probability;
+        if (!likely) {
+          sent_scores_.push_back({nullptr, nullptr, 0});
+        } else if (tree[hyp.node].scores >= 0) {
           sent_scores_.push_back(scores(hyp.node));
         } else {
+          std::vector<int>& nodes = planner_ ? candidates_ : added_;
           if (tree[hyp.node].missing_pass != pass_ && tree[hyp.node].added_pass != pass_) {
-            if (plan ? !plan->add_node(tree[hyp.node].depth) : int(added_.size()) >= options_.budget) return;
-            add(hyp.node);
+            if (int(nodes.size()) >= options_.budget) return;
+            tree[hyp.node].added_pass = pass_;
+            nodes.push_back(hyp.node);
           }
           static const double cost = -(GUESS_COST);
-          guesses_.push_back(guess(hyp.node, plan));
+          guesses_.push_back(guess(hyp.node));
           sent_scores_.push_back({&guesses_.back(), &cost, guesses_.back() >= 0});
         }
         any = any || sent_scores_.back().count;
@@ -307,23 +301,35 @@ class QueryState {
       if (!any) break;
       search_.advance_beam(ahead_, sent_scores_, false);
     }
-    if (plan) plan->close_last_level();
   }
 
-  int32_t guess(int node, LookAheadPlan* plan) {
+  // Probability that a node of the look-ahead will be requested.
+  double requested_probability(int which) {
+    Node& node = tree[which];
+    if (node.probability_pass == pass_) return node.probability;
+    const Node& parent = tree[node.parent];
+    node.probability = parent.probability * (parent.scores >= 0 ? KNOWN_RATE : planner_->acceptance.rates[node.kind]), node.probability_pass = pass_;
+    return node.probability;
+  }
+
+  int32_t guess(int node) {
     int which = tree[node].draft_pass == pass_ ? tree[node].draft : -1, at = tree[node].position + 1;
     if (which < 0 || at >= drafts.drafts[which].length) {
       const auto [first, count] = propose(node);
-      if (!count) {
-        if (plan) plan->add_guess(0.0);
-        return -1;
-      }
+      if (!count) return -1;
       which = first, at = 0;
     }
-    if (plan) plan->add_guess(planner_->token_probability(probabilities(which), 0, at));
     const int32_t token = drafts.token(which, at);
-    set_draft_origin(tree.child(node, token), which, at);
+    const int child = tree.child(node, token);
+    set_draft_origin(child, which, at);
+    if (planner_ && token != EOS) expect(child, DraftPlanner::token_class(probabilities(which), 0, at));
     return token;
+  }
+
+  // Notes the class of a drafted node, to observe later whether it was requested.
+  void expect(int node, int kind) {
+    tree[node].kind = kind;
+    if (!std::exchange(tree[node].expected, true) && !tree[node].requested) expected_.push_back(node);
   }
 
   void add(int node) {
@@ -341,9 +347,10 @@ class QueryState {
   std::pair<int, int> propose(int node) {
     if (tree[node].drafts_pass != pass_) {
       std::pair<int, int> found(0, 0);
-      calls++;
       const int room = options_.max_len - (tree[node].depth + 1);
+      const int before = query_drafter.proposed;
       if (room > 0) found = drafter_.args.kind == OTHER ? propose_in_python(node, room) : query_drafter.propose(node, room);
+      calls += std::max(1, query_drafter.proposed - before);
       tree[node].drafts = found.first, tree[node].drafts_count = found.second, tree[node].drafts_pass = pass_;
     }
     return {tree[node].drafts, tree[node].drafts_count};
@@ -424,7 +431,7 @@ class QueryState {
   const int number_;
   Beam beam_, ahead_;
   std::vector<int> requested_, requested_before_, added_, chain_, path_, candidates_;  // requested_before_: by the decoder, before it was sent the scores of this pass
-  std::vector<std::pair<int, int>> level_classes_;  // of the levels of the look-ahead, by depth
+  std::vector<int> expected_;  // drafted nodes whose outcome is not known yet
   std::vector<Scores> sent_scores_;  // of the requested prefixes
   std::vector<int32_t> guesses_, text_;
   std::vector<int> slots_;  // of each slot its node

@@ -57,11 +57,21 @@ class LoopOptionsStruct(ctypes.Structure):
 
 
 class DraftPlannerArgs(ctypes.Structure):
-    """Description of a planner: cost curve and acceptance rates."""
+    """Description of a planner: cost curve and prior acceptance rates."""
 
     _fields_ = (
-        *_fields_of("int points classes has_probabilities", "double call_seconds"),
-        *((name, POINTER(c_double)) for name in ("nodes", "seconds", "accept_rates")),
+        *_fields_of("int points classes", "double call_seconds"),
+        *((name, POINTER(c_double)) for name in ("nodes", "seconds", "priors")),
+    )
+
+
+class DraftHistoryStruct(ctypes.Structure):
+    """A `draft_history.DraftHistory`."""
+
+    _fields_ = (
+        *_fields_of("double net_gain pause pause_left value_share"),
+        ("hits", POINTER(c_double)),
+        ("tries", POINTER(c_double)),
     )
 
 

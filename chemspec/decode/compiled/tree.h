@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "node_choice.h"
+
 // Arrays belong to the caller and outlive the call.
 struct EditNgramTable {
   const int32_t *children, *entries, *starts, *tokens;
@@ -22,7 +24,8 @@ struct EditNgramTable {
 struct TreeLimits {
   double min_probability;
   const double* accept_rates;  // of each class of probabilities, or null
-  const double* pass_seconds;  // of a pass with 0, 1, ... more nodes, or null
+  const AddedCost* cost;       // of nodes, or null
+  double value;                // of a requested node, in seconds
   int32_t max_nodes, max_length, max_paths;
 };
 
@@ -32,8 +35,6 @@ struct TreeNode {  // `mixed.TreeNode`
 };
 
 namespace {
-
-constexpr int PROBE_SIZES[] = {1, 3, 7, 15, 31};  // `ThroughputStop` probes this many nodes past the first unprofitable one
 
 struct CopyState {
   int position, match, pointer;
@@ -208,27 +209,7 @@ struct Candidate {  // a token that may become a node
   }
 };
 
-// Finds the number of nodes, `best`, that maximises tokens per second; nodes are added by falling probability.
-struct ThroughputStop {
-  const double* seconds;
-  int best = 0;
-  double rate, tokens = 1.0;
-
-  explicit ThroughputStop(const double* all) : seconds(all), rate(all ? 1 / all[0] : 0) {}
-  bool should_continue(int nodes, double probability) {
-    tokens += probability;
-    const double now = tokens / seconds[nodes + 1];
-    if (now > rate) {
-      best = nodes + 1, rate = now;
-      return true;
-    }
-    for (const int ahead : PROBE_SIZES)  // no later node is more probable than this one, so these rates are upper bounds
-      if (tokens + ahead * probability > rate * seconds[nodes + 1 + ahead]) return true;
-    return false;
-  }
-};
-
-// Build the tree of the likeliest nodes after a prefix, whose copy state is `first`.
+// Build the tree of the likeliest nodes after a prefix, whose copy state is `first`; of those that do not pay off, if their cost is given, the first is kept.
 void build_tree(const EditNgramTable& table, const CopyTracker& tracker, const CopyState& first, const TreeLimits& limits, const int32_t* prefix,
           int written, std::vector<TreeNode>& tree) {
   std::vector<CopyState> states;  // of each node
@@ -261,14 +242,16 @@ void build_tree(const EditNgramTable& table, const CopyTracker& tracker, const C
       heap.push({probability, step_probability, ++serial, parent, token, copies ? state.position : -1});
     }
   };
-  ThroughputStop stop(limits.pass_seconds);
+  static const AddedCost unused({0.0}, 0.0);
+  NodeChoice choice(limits.cost ? *limits.cost : unused, limits.value);
   push_children(-1, first);
   while (!heap.empty() && int(tree.size()) < limits.max_nodes) {
     const Candidate next = heap.top();
     heap.pop();
     const bool new_path = next.parent < 0 || !leaf[next.parent];
     if (new_path && paths == limits.max_paths) continue;
-    if (limits.pass_seconds && !stop.should_continue(int(tree.size()), next.path_probability)) break;
+    if (limits.cost && !tree.empty() && !choice.may_gain(next.path_probability)) break;
+    if (limits.cost) choice.add(next.path_probability);
     paths += new_path;
     if (next.parent >= 0) leaf[next.parent] = false;
     tree.push_back({next.parent, next.token, next.position, next.step_probability, next.path_probability});
@@ -277,7 +260,7 @@ void build_tree(const EditNgramTable& table, const CopyTracker& tracker, const C
     states.push_back(tracker.advance(next.parent < 0 ? first : states[next.parent], next.token));
     if (next.token != EOS && depths.back() < limits.max_length) push_children(int(tree.size()) - 1, states.back());
   }
-  if (limits.pass_seconds) tree.resize(stop.best);
+  if (limits.cost) tree.resize(std::min(tree.size(), size_t(std::max(choice.best, 1))));
 }
 
 }  // namespace

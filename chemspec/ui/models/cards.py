@@ -51,10 +51,10 @@ class ModelCard:
 def list_model_cards() -> list[ModelCard]:
     """Return all folders of installed models, usable or not, usable ones first."""
     try:
-        folders = {item for item in models_dir().iterdir() if item.is_dir() and not item.name.startswith((".", "_"))}
+        there = {item for item in models_dir().iterdir() if item.is_dir() and not item.name.startswith((".", "_"))}
     except OSError:
         return []
-    folders = sorted(folders | {*installed_models()}, key=lambda folder: folder.name)
+    folders = sorted(there | {*installed_models()}, key=lambda folder: folder.name)
     return sorted(map(read_model_card, folders), key=lambda model: bool(model.problem))
 
 
