@@ -91,14 +91,15 @@ class QueryReader:
         read = query.unlabelled or query.smiles
         rng = Random(f"{settings.seed}/{read}")  # independent of other queries
         rows = [replace(query, text=query.smiles, notes=())]
-        labelled = {"smiles": query.smiles, "unlabelled": read} if query.unlabelled else {}
+        smiles, unlabelled = (query.smiles, read) if query.unlabelled else ("", "")
         for text in root_align.smiles_variants_of_query(read, settings.augment, rng)[1:]:
             try:
                 ids = self.tokenizer.encode(query.lead + text)
             except TokenError:  # for example if the vocabulary has too few ring labels
                 continue
             if len(ids) <= self.longest:
-                rows.append(PreparedQuery(text, ids, tuple(self.tokenizer.token_texts(ids)), **labelled))
+                tokens = tuple(self.tokenizer.token_texts(ids))
+                rows.append(PreparedQuery(text, ids, tokens, smiles=smiles, unlabelled=unlabelled))
         return rows
 
 

@@ -108,7 +108,7 @@ def predict_file(
             repeats = RepeatedRows()
             while done < len(queries):
                 part = repeats.next_part(queries, done, log.size(done, every or settings.batch_size * BATCHES))
-                fresh = [query for query in dict.fromkeys(part) if query not in repeats]
+                fresh: Sequence[str] = [query for query in dict.fromkeys(part) if query not in repeats]
                 if log.fails(done):
                     fresh, results = part, [DecodeResult(part[0], "failed", crashes.FAILED)]
                 else:

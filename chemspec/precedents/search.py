@@ -361,7 +361,8 @@ def _tanimoto_similarity(
 
 def count_set_bits(prints: NDArray[np.uint8]) -> NDArray[np.uint16]:
     """Return the number of set bits in each packed fingerprint."""
-    return count_bits(np.ascontiguousarray(prints).view(np.uint64)).sum(axis=1, dtype=np.uint16)
+    counts: NDArray[np.uint16] = count_bits(np.ascontiguousarray(prints).view(np.uint64)).sum(axis=1, dtype=np.uint16)
+    return counts
 
 
 _BITS_OF_BYTE = np.array([byte.bit_count() for byte in range(256)], np.uint8)

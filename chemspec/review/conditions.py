@@ -15,7 +15,8 @@ from pathlib import Path
 
 from chemspec import chem
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.flask_check import holds, missing_or_conflicting
+from chemspec.chem.flask_check import missing_or_conflicting
+from chemspec.chem.flask_parts import holds
 from chemspec.chem.names import reagents as tables
 from chemspec.chem.names.short_names import match_short_names
 from chemspec.chem.salts import charge_of, group_molecules

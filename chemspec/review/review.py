@@ -16,10 +16,10 @@ from chemspec.engine.registry import installed_models, model_folder
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.plan.stock import Stock, stock_marks
 from chemspec.precedents import Precedents
+from chemspec.review.conditions import FROM_PRECEDENTS
 from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, check_document, find_precedents
 from chemspec.review.selectivity import Selectivity, find_selectivity
 from chemspec.review.suggestions import (
-    FROM_PRECEDENTS,
     Suggestion,
     answer_probability,
     describe_check,

@@ -209,7 +209,7 @@ def _flat_notes(name: str, smiles: str) -> tuple[str, ...]:
     """Return a note if a trivial name has no stereo in the table, where the molecule surely has some: strychnine."""
     if reagents.find_by_hand(name) or re.search(r"\d", name) or "@" in smiles or len(smiles) < 20:
         return ()
-    open_elements = Chem.FindMolChiralCenters(
+    open_elements = Chem.FindMolChiralCenters(  # type: ignore[no-untyped-call]
         mol_from_smiles(smiles), includeUnassigned=True, useLegacyImplementation=False
     )
     return (f"{name}: {NO_STEREO}",) if len(open_elements) >= OPEN_CENTRES else ()

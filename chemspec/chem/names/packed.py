@@ -60,7 +60,7 @@ class NameTable:
         self._block = lru_cache(maxsize=64)(self._read_block)
 
     def __len__(self) -> int:
-        return self._count
+        return int(self._count)
 
     def find(self, key: str) -> tuple[Record, ...]:
         """Return the molecules that a normalised name or a CAS number means; several if it is ambiguous."""

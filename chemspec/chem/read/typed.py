@@ -118,12 +118,12 @@ def read_typed(text: str, task: Task) -> Molecules | Reaction | Fault:
     if (joined := join_tokens(traced)) is not None:
         traced, notes = joined, (*notes, TOKENS_JOINED)
     if sections := notations.split_sections(traced):
-        read = {
+        labelled: dict[str, Molecules | Fault] = {
             role: _read(sections[role], role == "product")
             for role in ("reactant", "product", "agent")
             if role in sections
         }
-        return Reaction(read, (*notes, "read by the labels in the text"), traced.span)
+        return Reaction(labelled, (*notes, "read by the labels in the text"), traced.span)
     sides = split_reaction(traced)
     if isinstance(sides, Fault):
         return sides

@@ -17,10 +17,9 @@ from chemspec.chem.strategy import strategy
 from chemspec.depict.schemes import Side, scheme_sides, scheme_to_cdxml, scheme_to_png, scheme_to_svg
 from chemspec.engine.forks import Fork, find_forks
 from chemspec.plan.stock import all_marks
+from chemspec.review.conditions import FROM_PRECEDENTS, PROPOSED_BY_MODEL
 from chemspec.review.forward_check import gives_target
 from chemspec.review.suggestions import (
-    FROM_PRECEDENTS,
-    PROPOSED_BY_MODEL,
     Suggestion,
     answer_probability,
     confidence_word,
