@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from chemspec.decode.draft_planner import DraftPlanner
 from chemspec.tokenizer import BOS, EOS
@@ -124,7 +123,7 @@ def check_prefixes(decoder: Decoder, prefixes: Iterable[Prefix], options: LoopOp
     """Raise PluginError for a requested prefix that the model cannot score: compiled code would read other memory."""
     for prefix in prefixes:
         plain = INT.issuperset(map(type, prefix))  # the usual case, and fast
-        integers = plain or all(isinstance(token, (int, np.integer)) for token in prefix)
+        integers = plain or all(isinstance(token, Integral) for token in prefix)
         if not integers or not 0 <= min(prefix) <= max(prefix) < options.vocab_size:
             fault = f"token ids are integers from 0 to {options.vocab_size - 1}"
         elif len(prefix) > options.max_positions:
