@@ -225,7 +225,7 @@ def test_a_running_job_can_be_deleted(tmp_path: Path) -> None:
 def test_a_job_leaves_threads_to_visitors_at_a_page(monkeypatch: pytest.MonkeyPatch) -> None:
     loaded: dict[str, Any] = {}
     monkeypatch.setattr(worker, "load_fastest", lambda name, **options: loaded.update({name: options["threads"]}))
-    monkeypatch.setattr(worker, "predict_rows", lambda *_, **more: None)
+    monkeypatch.setattr(worker, "predict_rows", lambda *_, **__: None)
     worker.run_job(make(["C"], cards=1))
     assert 1 <= loaded["m"] <= max(1, (os.cpu_count() or 1) // 2)
 
