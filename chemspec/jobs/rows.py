@@ -115,9 +115,15 @@ def warning_of(row: dict[str, Any]) -> str:
 def answer_cells(job: Job, row: dict[str, Any]) -> list[dict[str, Cell]]:
     """Return the cells of each answer of a row, by the names of `ANSWER`; without a review those of its predictions."""
     predicted: dict[str, dict[str, Cell]] = {}
+    sums: dict[str, float] = {}  # probabilities of equal answers
     for answer in row["hypotheses"]:  # a review has no bare ions
         name = as_bottled(answer["canonical"]) if job.task == "retro" and answer["canonical"] else answer["canonical"]
-        predicted.setdefault(name, _prediction_cells(answer) | ({"smiles": name} if name else {}))
+        if name and name in predicted:  # two ways to write what stands in one bottle
+            answer = answer | {"probability": min(1.0, sums[name] + answer["probability"])}
+            predicted[name]["probability"] = _prediction_cells(answer)["probability"]
+        else:
+            predicted[name] = _prediction_cells(answer) | ({"smiles": name} if name else {})
+        sums[name] = answer["probability"]
     if review := row.get("review"):
         return [
             predicted.get(suggestion["smiles"], dict.fromkeys(ANSWER, "")) | _suggestion_cells(job, suggestion)

@@ -87,11 +87,11 @@ def kept(folder: Path) -> Case:
         names = {one.question for one in answers.all().values()}
         assert names == {"first", "second"} if done else "first" in names
 
-    return Case(
-        lambda: answers.save("1" * 22, SavedAnswer("first", "retro", "m", "C", "N")),
-        lambda _: answers.save("2" * 22, SavedAnswer("second", "retro", "m", "C", "N" * 3000)),
-        check,
-    )
+    def save(name: str, answer: str) -> None:
+        saved = SavedAnswer(name, "retro", "m", "C", answer)
+        answers.save(saved.id, saved)
+
+    return Case(lambda: save("first", "N"), lambda _: save("second", "N" * 3000), check)
 
 
 CASES: dict[str, Callable[[Path], Case]] = {

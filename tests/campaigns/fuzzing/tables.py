@@ -113,7 +113,7 @@ def read_table(case: bytes, tools: Tools) -> None:
             assert all(isinstance(text, str) for text in readers.read_queries(path, column))
     if ending in uploads.COMPRESSED:
         with suppress(ValueError, MemoryError):  # what this process of its own tells, or is ended by
-            for row in uploads.READERS[ending](raw):
+            for row in uploads.READERS[ending](raw, path.name):
                 assert all(isinstance(cell, str) for cell in row)
     elif ".xlsx" not in ending:
         sheet = uploads.read_upload(raw, path.name)
