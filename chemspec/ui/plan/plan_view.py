@@ -83,7 +83,7 @@ def show_plan(plan: Plan, models: Expander) -> None:
     else:
         _show_groups(titled, models)
     st.caption(
-        f"Order of the routes: {orders.ORDERS[order][0]}; routes from stock come first. "
+        f"Order of the routes: {orders.ORDERS[order][0]}; those from stock come first. "
         "Percent at a step: how often predictions with this score were the recorded route, not a yield; for the order "
         "by probability a tenth of it counts where the forward model, with and without reagents, predicts another "
         "product. ⚠: another functional group, stereochemistry or atoms speak against the step. "
