@@ -11,6 +11,7 @@ from rdkit import Chem
 
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
+from chemspec.chem.query import canonical
 
 MOST = 6  # ions of one kind, and metal atoms
 Molecule = Callable[[str], str | None]  # SMILES of a molecule or an ion by its name
@@ -34,6 +35,7 @@ _ACIDIC = (
     "[OX2H1]S(=O)=O [OX2H1]P=O [OX2H1]C=O [NX3H1](S=O)S=O [NX3H1,NX3H2]S=O [NX3H1](C=O)C=O [SX2H1] [OX2H1]c [OX2H1]"
 )
 _FIXED = {"Al", "Zn", "Mg", "Ti", "Zr", "Hf", "In", "Ga"}  # metals that have their usual charge in complexes
+_ACIDS = {"O=S(=O)(O)O", "O=[N+]([O-])O", "O=P(O)(O)O", "CC(=O)O", "O=C(O)C(F)(F)F", "O=C(O)C(=O)O"}
 _SEVERAL = {"Co", "Cu", "Sn", "Pb", "Pd", "Ni", "Mn", "Pt"}  # metals whose salts have other charges, too
 
 
@@ -106,9 +108,29 @@ def read(name: str, molecule: Molecule) -> str | None:
         head, tail = " ".join(words[:start]), words[start:]
         for base in _bases(head, molecule, alone=not tail):
             parts = _tail(tail, base.charge != 0, molecule)
+            if parts and base.charge == 0 and not _takes_acids(base.smiles, parts):
+                parts = None
             if parts is not None and (smiles := _balanced([base, *parts])):
                 return ".".join([smiles] * times)
+            if len(tail) == 1 and base.charge == 0 and (smiles := _ester(base.smiles, tail[0])):
+                return smiles
     return None
+
+
+def _takes_acids(base: str, parts: Sequence[_Part]) -> bool:
+    """Return whether a base has nitrogen for the acids that are named behind it: phenol acetate is an ester."""
+    return "N" in base or "n" in base or not any(part.smiles in _ACIDS for part in parts)
+
+
+def _ester(alcohol: str, acid: str) -> str | None:
+    """Return the ester of an alcohol or phenol with one OH: 1-methoxy-2-propanol acetate."""
+    mol, anion = mol_from_smiles(alcohol), ions().get(acid.lower(), {}).get(-1, "")
+    acyl = re.fullmatch(r"O=C\(\[O-\]\)(.+)|(.*)C\(=O\)\[O-\]", anion)
+    hydroxyls = mol.GetSubstructMatches(fixed_pattern("[OX2H1][#6;!$(C=O)]"))
+    if acyl is None or len(hydroxyls) != 1:
+        return None
+    mol.GetAtomWithIdx(hydroxyls[0][0]).SetAtomMapNum(1)
+    return canonical(f"{Chem.MolToSmiles(mol).replace('[OH:1]', 'O%99')}.C%99(=O){acyl[1] or acyl[2]}")
 
 
 def _split(name: str) -> list[str]:

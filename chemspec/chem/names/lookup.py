@@ -121,7 +121,8 @@ def _by_opsin(name: str) -> Named | None:
     for form in _opsin_forms(name):
         parsed = read_by_opsin(form)
         if parsed is not None and not parsed.is_ambiguous and _is_whole(name, parsed.smiles):
-            return Named(canonical(parsed.smiles) or parsed.smiles, name, (f"{name}: read by OPSIN",))
+            isomer = ", one of several isomers" * ("propylene glycol" in form)
+            return Named(canonical(parsed.smiles) or parsed.smiles, name, (f"{name}: read by OPSIN{isomer}",))
     return None
 
 

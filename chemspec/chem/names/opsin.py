@@ -48,6 +48,10 @@ def parse_name(name: str) -> Parsed | None:
 
 _METALS = "Li,Na,K,Rb,Cs,Mg,Ca,Ba,Zn,Al"
 _BARE_METAL = re.compile(rf"(?:^|\.)\[(?:{_METALS.replace(',', '|')})\](?:\.|$)")
+# Bridged rings without their numbers, and branched alkylene groups that OPSIN takes for straight ones.
+_UNCERTAIN = re.compile(
+    r"(?i)(?:bi|tri)cyclo(?:but|pent|hex|hept|oct|non|dec|undec|dodec)(?:an|en|-\d)|\b(?:but|pent|hex)ylene\b"
+)
 _ODD = mol_from_smarts("[OX2][F,Cl,Br,I;X1]")  # hypohalites
 _HYDRIDES = ("Si", "Sn", "Ge", "P")  # whose hydrogens mean that OPSIN put prefixes on one another
 _LAST_ATOM = re.compile(r"(?:sil|stann|germ|phosph|bor)(?:an|in)e$", re.IGNORECASE)
@@ -55,6 +59,8 @@ _LAST_ATOM = re.compile(r"(?:sil|stann|germ|phosph|bor)(?:an|in)e$", re.IGNORECA
 
 def is_plausible(name: str, smiles: str) -> bool:
     """Return whether a chemist would mean by a name what OPSIN reads: no radical, odd ion or salt of a bare metal."""
+    if _UNCERTAIN.search(name):
+        return False
     mol = mol_from_smiles(smiles)
     if not is_closed_shell(smiles) or (mol.HasSubstructMatch(_ODD) and "hypo" not in name):
         return False
