@@ -121,8 +121,8 @@ def checked(written: str, inchikey: str, organic: bool) -> str | None:
     return chem.canonical(Chem.MolToSmiles(mol))
 
 
-def is_likely(name: str, smiles: str) -> bool:
-    """Return whether a text is a name that a chemist types; a salt's name says that it is one."""
+def is_likely(name: str) -> bool:
+    """Return whether a text is a name that a chemist types."""
     if not 3 <= len(name) <= LONGEST or not PLAIN.fullmatch(name) or not re.search("[a-z]{4}|^[a-z]{3}$", name):
         return False
     if ", " in name or name.endswith("-") or JUNK.search(name) or CODE.search(name):
@@ -134,7 +134,8 @@ def is_likely(name: str, smiles: str) -> bool:
     return not chem.is_valid(name) and not chem.is_valid(name.upper()) and not is_ordinary_word(name)
 
 
-WORDS = re.compile(r"[a-z' -]{5,30}")
+WORDS = re.compile(r"(?!.*(?:^|[ -])[a-z](?:[ -]|$))[a-z' -]{6,30}")
+PREFIX = re.compile(r"(?:yl|oxy|[a-z]o|ium|impurity|compounds?|depot|mite|forte|ester|hydride)$")
 METALS = ("[Pd", "[Rh", "[Ru", "[Ni", "[Fe")
 AXIS = re.compile(r"^\([rs]\)-(?:\([+-]\)-)?(?=.*(?:1,1'-bi|binap|biphenyl))")
 
@@ -180,7 +181,7 @@ class Resolver:
         self.owners: dict[str, dict[str, int]] = defaultdict(dict)  # of a name: SMILES, with its place among the names
         for molecule in molecules:
             for place, name in enumerate(molecule.names):
-                if is_likely(name, molecule.smiles):
+                if is_likely(name):
                     self.owners[name].setdefault(
                         molecule.smiles, -1 if name in molecule.tagged else place - molecule.places
                     )
@@ -194,7 +195,7 @@ class Resolver:
         if parsed is not None:
             return self._confirmed(name, parsed, owners)
         trusted = [smiles for smiles, place in owners.items() if place < 0]
-        if not trusted and WORDS.fullmatch(name):  # a trivial name, whatever its place
+        if not trusted and self.is_trivial(name):
             trusted = [*owners]
         trusted = [
             smiles
@@ -230,6 +231,12 @@ class Resolver:
         self.left_out["molecules with the stereo of their systematic names"] += 1
         return isomer
 
+    def is_trivial(self, name: str) -> bool:
+        """Return whether a name counts whatever its place: plain words, no prefix, no class that has members."""
+        if not WORDS.fullmatch(name) or PREFIX.search(name):
+            return False
+        return not any(f"{letter}-{name}" in self.owners for letter in ("alpha", "beta", "gamma", "o", "m", "p"))
+
     def _confirmed(self, name: str, parsed: Parsed, owners: dict[str, int]) -> tuple[str, ...]:
         trusted = [smiles for smiles, place in owners.items() if place < 0]
         if parsed.is_ambiguous:
@@ -250,7 +257,7 @@ class Resolver:
         flat = chem.drop_stereo(smiles)
         if flat != chem.drop_stereo(alike[0]):
             return (alike[0],)  # another tautomer or form of a salt
-        if "@" not in smiles and "/" not in smiles and not STEREO.search(name):
+        if "@" not in smiles and "/" not in smiles and not STEREO.search(name) and not re.match(r".*\d", name):
             return (alike[0],)  # a trivial name implies what the table says
         self.left_out["names with the stereo that OPSIN reads"] += 1
         return (smiles,)
@@ -304,8 +311,8 @@ def main(folder: Path) -> None:
             if key in meanings or not (name in resolver.owners or molecule in drugs):
                 continue
             smiles = resolver.meanings(name)
-            confirmed += bool(smiles)
-            if not smiles or (confirmed > VERIFIED and molecule not in drugs):
+            confirmed += bool(smiles) and not WORDS.fullmatch(name)
+            if not smiles or (confirmed > VERIFIED and molecule not in drugs and not WORDS.fullmatch(name)):
                 continue
             meanings[key] = smiles
             if len(smiles) == 1:

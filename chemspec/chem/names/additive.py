@@ -83,7 +83,7 @@ def read_formula(text: str, molecule: Molecule) -> str | None:
     charge, left = divmod(-sum(bound for _, bound in around), metals)
     usual = 1 if match[1] == "NH4" else _METALS[SYMBOLS[match[1]]][1]
     is_complex = any(not bound for _, bound in around)
-    if left or not around or not (is_complex or charge and (charge == usual or usual > 2 or match[1] in _SEVERAL)):
+    if left or not around or not (is_complex or (charge and (charge == usual or usual > 2 or match[1] in _SEVERAL))):
         return None
     cation = "[NH4+]" if match[1] == "NH4" else _Part(f"[{match[1]}+?]").written(charge)
     return ".".join([*(smiles for smiles, _ in around), *[cation] * metals])

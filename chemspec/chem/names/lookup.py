@@ -103,18 +103,20 @@ _STATE = re.compile(r"\((?:0|I{1,3}|I?V|VI{0,3})\)")  # of the metal of a comple
 _OXYL = re.compile(r"(.+?)e?[ -]+1-oxyl(.*)", re.IGNORECASE)
 
 
+_HYDROXYLAMINE = mol_from_smarts("[OX2H1][NX3]")
+
+
 def _nitroxide(name: str) -> Named | None:
     """Read a nitroxide as the hydroxylamine that has one hydrogen more: TEMPO and its kin."""
     match = _OXYL.fullmatch(name)
     named = _by_opsin(f"{match[1]}-1-ol") if match and match[2].lower() in ("", " radical", " free radical") else None
-    smiles = (
-        canonical(
-            re.sub(r"(?<=N1)O(?!\w)|(?<![A-Za-z0-9])ON1", lambda found: found[0].replace("O", "[O]"), named.smiles)
-        )
-        if named
-        else None
-    )
-    return Named(smiles, name, (f"{name}: read by OPSIN",)) if smiles and "[O]" in smiles else None
+    mol = mol_from_smiles(named.smiles) if named else None
+    if mol is None or len(hits := mol.GetSubstructMatches(_HYDROXYLAMINE)) != 1:
+        return None
+    oxygen = mol.GetAtomWithIdx(hits[0][0])
+    oxygen.SetNoImplicit(True)
+    oxygen.SetNumRadicalElectrons(1)
+    return Named(Chem.MolToSmiles(mol), name, (f"{name}: read by OPSIN",))
 
 
 def _by_opsin(name: str) -> Named | None:
@@ -311,7 +313,10 @@ def _isomer(name: str) -> Named | None:
 
 _COMPLEX = re.compile(r"(.+?)(?:\s+-\s+|\s+)(\S.*?)\s+(?:complex|adduct)(?:\s*\([\d:]+\))?", re.IGNORECASE)
 _REMARK = re.compile(r"(.{3,}?)(?:\s*[(\[<]([^()\[\]<>]+)[)\]>]|\s+[(\[<](.+)[)\]>])")
-_REMARK_WORDS = r"=|\b(?:stabili[sz]ed|contains?|mixture|for|racemic|not specified|isomers?|purified|reagent|catalyst|agent|precursor|free|antagonist)\b"
+_REMARK_WORDS = (
+    r"\b(?:stabili[sz]ed|contains?|mixture|for|racemic|not specified|isomers?|purified|reagent|catalyst|agent|precursor"
+    r"|free|antagonist)\b"
+)
 
 
 def _complex(name: str) -> Named | None:
@@ -350,7 +355,7 @@ def _on_support(name: str) -> Named | None:
 def _salt(name: str) -> Named | None:
     """Read a salt, hydrate or complex whose parts are listed."""
     smiles = additive.read_formula(name, _listed_smiles) or additive.read(name, _listed_smiles)
-    return Named(smiles, name) if smiles else None
+    return Named(smiles, name, _flat_notes(name, smiles)) if smiles else None
 
 
 def _listed_smiles(name: str) -> str | None:

@@ -53,14 +53,15 @@ def other_forms(name: str) -> Iterator[str]:
 
 
 _CAPITALS = re.compile(
-    r"(?<![A-Za-z])(?:n|[nops]\d{1,2}|[os](?=-(?!but|tol|xyl|anis|cres)))(?='*[,-])|(?<![a-z\d])\d{1,2}[a-z]?h(?=-)|\((?:\d*[a-z]?'*[rsez],? ?)+\)"
+    r"(?<![A-Za-z])(?:n|[nops]\d{1,2}|[os](?=-(?!but|tol|xyl|anis|cres)))(?='*[,-])|(?<![a-z\d])\d{1,2}[a-z]?h(?=-)"
+    r"|\((?:\d*[a-z]?'*[rsez],? ?)+\)"
 )
 _GROUPS = (
     r"(?:tert-|sec-|iso|n-)?(?:meth|eth|prop|but|pent|hex|hept|oct|dec)(?:yl|oxy)(?!ene|id)|vinyl|allyl|benzyl|phenyl|phenoxy|acetoxy|cyclohexyl"
     r"|cyclopentyl|fluoro|chloro|bromo|iodo|trimethylsilyl"
 )
 _GROUP = re.compile(rf"(?:(?:di|tri|tetra)-?)?(?:{_GROUPS})", re.IGNORECASE)
-_ON_ATOM = r"(?:sil|german|stann|phosphin|phosphan|boran|arsin|amin)(?:ane|yl|yn|e(?![a-z]))"
+_ON_ATOM = r"(?:sil|german|stann|phosphin|phosphan|boran|arsin)(?:ane|yl|yn|e(?![a-z]))"
 _RUN = re.compile(rf"\)?(?:{_GROUP.pattern})+(?={_ON_ATOM})", re.IGNORECASE)
 
 
