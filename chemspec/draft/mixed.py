@@ -119,5 +119,5 @@ def _draft_of_path(path: Sequence[TreeNode], length: int) -> Draft:
     _, tokens, positions, probs, _ = zip(*path, strict=True)
     first = positions[0]
     if first >= 0 and positions == tuple(range(first, first + len(positions))):  # copied in one piece
-        return Draft(tokens, "mixed", (first, min(first + len(positions), length)), chances=probs)
-    return Draft(tokens, "mixed", places=positions, chances=probs)
+        return Draft(tokens, "mixed", (first, min(first + len(positions), length)), probabilities=probs)
+    return Draft(tokens, "mixed", positions=positions, probabilities=probs)
