@@ -154,8 +154,10 @@ class Continued:
 class Trace:
     """Record of a decoding run: the query's tokens, the settings and every forward pass; `seconds` is the total time.
 
-    `vocabulary` is the text of every token id, set only if the prefix tree was recorded. `continued` is set if the
-    search reused a narrower one (`passes` then has only the additional passes), or if its steps are no single tokens.
+    Of a model whose tokens are merged ones (`settings` has "merged"), `query` has the symbols that tokens consist of.
+    `vocabulary` is the text of every token id, set only if the prefix tree was recorded or tokens are merged ones.
+    `continued` is set if the search reused a narrower one (`passes` then has only the additional passes), or if its
+    steps are no single tokens.
     """
 
     query: tuple[str, ...]
