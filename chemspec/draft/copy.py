@@ -253,7 +253,7 @@ def copied_draft(tokens: Prefix, name: str, positions: tuple[int, ...], end: int
     first = positions[0]
     if first >= 0 and positions == tuple(range(first, first + len(positions))):
         return Draft(tokens, name, (first, min(first + len(positions), end)), **options)
-    return Draft(tokens, name, places=positions, **options)
+    return Draft(tokens, name, positions=positions, **options)
 
 
 @dataclass(frozen=True)

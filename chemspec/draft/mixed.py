@@ -66,9 +66,9 @@ class Mixed(Drafter):
             expected_tokens = 0.0
             for node in path:  # not `sum`, which since Python 3.12 rounds differently from compiled code
                 expected_tokens += node.path_probability
-            _, tokens, positions, chances, _ = zip(*path, strict=True)
+            _, tokens, positions, probs, _ = zip(*path, strict=True)
             end = len(tracker.text) - 1
-            ranked.append((-expected_tokens, copied_draft(tokens, "mixed", positions, end, chances=chances)))
+            ranked.append((-expected_tokens, copied_draft(tokens, "mixed", positions, end, probabilities=probs)))
         ranked.sort(key=lambda pair: pair[0])
         return [draft for _, draft in ranked]
 

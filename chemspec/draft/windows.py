@@ -37,7 +37,7 @@ class Windows(Drafter):
                 draft,
                 tokens=draft.tokens[:max_new_tokens],
                 span=draft.span and (draft.span[0], min(draft.span[0] + max_new_tokens, draft.span[1])),
-                places=draft.places[:max_new_tokens],
+                positions=draft.positions[:max_new_tokens],
             )
             for draft in drafts
         ]

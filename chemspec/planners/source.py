@@ -84,5 +84,5 @@ def _distinct_steps(answers: Sequence[Any]) -> list[Step]:
     for answer in answers:
         if answer.valid:
             parts = split_keeping_salts(answer.canonical)
-            distinct.setdefault(parts, Step(parts, answer.probability, answer.log_prob))
+            distinct.setdefault(parts, Step(parts, answer.model_probability, answer.log_prob))
     return list(distinct.values())

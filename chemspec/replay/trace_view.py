@@ -101,7 +101,7 @@ TokenProbs = Sequence[Mapping[str, float]]  # of the most probable tokens at eve
 def view_trace(result: DecodeResult, probs: TokenProbs = ()) -> TraceView:
     """Return a result's trace as values for drawing; ValueError if it holds no answer with passes of its own."""
     trace = result.trace
-    if result.spellings:
+    if result.variants:
         raise ValueError("its answers are merged from several SMILES variants, each with passes of its own")
     if result.status != "ok" or not result.hypotheses or not trace.passes:
         raise ValueError("it holds no answer with the passes that made it")
@@ -169,7 +169,7 @@ def _view_answer(hypothesis: Hypothesis, trace: Trace, tree: DrawnTree | None, e
         probability = exp(min(0.0, log_probs[position])) if position in log_probs else None
         tokens.append(TokenView(text, origin, step, atoms[position], source, number, probability, number=position))
         start += len(symbols_of(text, merged=_is_merged(trace)))
-    return AnswerView("".join(hypothesis.tokens), hypothesis.probability, tuple(tokens))
+    return AnswerView("".join(hypothesis.tokens), hypothesis.model_probability, tuple(tokens))
 
 
 def _passes_by_tree(path: Sequence[int], tree: DrawnTree, count: int, passes: int) -> list[int]:
@@ -283,8 +283,8 @@ def _start_of_copy(draft: Draft, texts: Sequence[str], trace: Trace) -> int | No
     if draft.span or not _is_merged(trace):
         return draft.span[0] if draft.span else None
     counts = accumulate((len(symbols_of(text, merged=True)) for text in texts), initial=0)
-    starts = {position - count for position, count in zip(draft.places, counts, strict=False)}
-    return draft.places[0] if len(starts) == 1 and draft.places[0] >= 0 else None
+    starts = {position - count for position, count in zip(draft.positions, counts, strict=False)}
+    return draft.positions[0] if len(starts) == 1 and draft.positions[0] >= 0 else None
 
 
 def _with_correction(draft: DraftView, start: int, best: AnswerView, probs: TokenProbs) -> DraftView:
@@ -323,11 +323,11 @@ def _describe_pass(number: int, trace: Trace, answer: AnswerView, drafts: Sequen
     step = trace.passes[number]
     head, tail = f"Pass {number + 1} of {len(trace.passes)}. ", f"; {_count_noun(written, 'token')} so far."
     if _is_uneven(trace):
-        live = _count_noun(len(step.grown.beam) if step.grown else step.asked, "unfinished answer")
+        live = _count_noun(len(step.grown.beam) if step.grown else step.requested, "unfinished answer")
         ahead = f"{live}, {_count_noun(step.drafted, 'partial answer')} along their drafts computed. "
         return f"{head}{ahead}The longest text grew by {_count_noun(step.emitted, 'token')}{tail}"
     if _has_several(trace):
-        ahead = f"{_count_noun(step.asked, 'partial answer')} requested, {step.drafted} computed ahead. "
+        ahead = f"{_count_noun(step.requested, 'partial answer')} requested, {step.drafted} computed ahead. "
         return f"{head}{ahead}The beam grew by {_count_noun(step.emitted, 'token')}{tail}"
     middle = "Nothing was drafted. "
     if drafts:

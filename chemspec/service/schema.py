@@ -69,14 +69,17 @@ class Question(ReviewQuestion):
 
 
 class Answer(BaseModel):
-    """A prediction; votes, best_rank and score with augmentation, confidence if calibrated."""
+    """A prediction; votes, best_rank and score with augmentation."""
+
+    model_config = ConfigDict(protected_namespaces=())
 
     smiles: str
     canonical: str = Field(description="canonical SMILES; empty if the prediction is invalid")
     valid: bool
     log_prob: float
-    probability: float
-    confidence: float | None
+    probability: float = Field(description="that the prediction is correct if calibrated, otherwise the model's")
+    calibrated: bool
+    model_probability: float
     votes: int | None
     best_rank: int | None
     score: float | None

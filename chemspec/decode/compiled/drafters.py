@@ -62,7 +62,11 @@ class CompiledDrafter:
         return 1
 
     def _add_draft(self, loop: int, query: int, draft: Draft, name: int) -> None:
-        tokens, positions, probs = array("i", draft.tokens), array("i", draft.places), array("d", draft.chances)
+        tokens, positions, probs = (
+            array("i", draft.tokens),
+            array("i", draft.positions),
+            array("d", draft.probabilities),
+        )
         copied = draft.span is not None, *(draft.span or (0, 0)), draft.match
         lists = array_address(positions), len(positions), array_address(probs), len(probs)
         add = self._code.chemspec_loop_add_draft
