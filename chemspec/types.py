@@ -54,8 +54,8 @@ class Draft:
     Attributes:
         span: span of the query from which they were copied, if any.
         match: number of last generated tokens that match the query just before the span.
-        positions: position in the query from which each token was copied (its first symbol, if the vocabulary has merged
-            tokens), or -1, if they are not from one span.
+        positions: position in the query from which each token was copied (the first symbol of a merged token), or -1,
+            if they are not from one span.
         probabilities: probability of each token given those before it, if the drafter returns probabilities.
     """
 

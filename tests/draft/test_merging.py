@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
+from itertools import product
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -100,10 +101,6 @@ def test_a_merged_pair_of_ring_labels_is_no_ring_label() -> None:
 
 
 # Lossless ------------------------------------------------------------------------------------------
-
-
-def tokenizer_of(folder: Path) -> Tokenizer:
-    return Tokenizer.load(folder / "vocab.json")
 
 
 @cache
@@ -202,12 +199,11 @@ def test_no_adversary_changes_an_answer(engine: Engine, name: str) -> None:
             assert_same(found, [naive(engine, source, settings) for source in sources], within=1e-4)
 
 
-@pytest.mark.parametrize("folder", TRAINED, ids=str)
-def test_a_trained_model_too(folder: Path) -> None:
-    trained = Engine.load(folder, threads=1)
-    sources = [tokenizer_of(folder).encode(text) for text in TEXTS]
-    for drafter in ("copy", "mixed", "smart", "windows", "auto"):
-        for decoder in NAIVE:
+def test_a_trained_model_too() -> None:
+    for folder in TRAINED:
+        trained = Engine.load(folder, threads=1)
+        sources = [Tokenizer.load(folder / "vocab.json").encode(text) for text in TEXTS]
+        for drafter, decoder in product(("copy", "mixed", "smart", "windows", "auto"), NAIVE):
             settings = settings_of(decoder, drafter=drafter, drafting="fixed", max_len=60)
             found = trained.generate_ids(sources, settings)
             assert_same(found, [naive(trained, source, settings) for source in sources], within=1e-4)
