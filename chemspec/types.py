@@ -54,7 +54,8 @@ class Draft:
     Attributes:
         span: span of the query from which they were copied, if any.
         match: number of last generated tokens that match the query just before the span.
-        positions: position in the query from which each token was copied, or -1, if they are not from one span.
+        positions: position in the query from which each token was copied (the first symbol of a merged token), or -1,
+            if they are not from one span.
         probabilities: probability of each token given those before it, if the drafter returns probabilities.
     """
 
@@ -75,7 +76,10 @@ class Draft:
 
 @dataclass(frozen=True)
 class AcceptedSpan:
-    """Accepted drafted tokens: `length` tokens of the output from `start` on, copied from `span`."""
+    """Accepted drafted tokens: `length` tokens of the output from `start` on, copied from `span`.
+
+    The span has one position per token; of a merged token that is where its first symbol stands.
+    """
 
     start: int
     length: int
@@ -154,8 +158,10 @@ class Continued:
 class Trace:
     """Record of a decoding run: the query's tokens, the settings and every forward pass; `seconds` is the total time.
 
-    `vocabulary` is the text of every token id, set only if the prefix tree was recorded. `continued` is set if the
-    search reused a narrower one (`passes` then has only the additional passes), or if its steps are no single tokens.
+    Of a model whose tokens are merged ones (`settings` has "merged"), `query` has the symbols that tokens consist of.
+    `vocabulary` is the text of every token id, set only if the prefix tree was recorded or tokens are merged ones.
+    `continued` is set if the search reused a narrower one (`passes` then has only the additional passes), or if its
+    steps are no single tokens.
     """
 
     query: tuple[str, ...]

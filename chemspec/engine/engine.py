@@ -408,12 +408,13 @@ class Engine:
 
     @property
     def _batch_decoder(self) -> BatchDecoder:
-        loaded, tokens, length = self.resources, self.tokenizer.smiles_tokens, self.tokenizer.prompt_length
+        loaded, tokenizer = self.resources, self.tokenizer
+        vocabulary = tokenizer.smiles_tokens, loaded.calibration, loaded.learned_drafter
         return BatchDecoder(
             self.backend,
             self.config.vocab_size,
             self.config.max_positions,
-            DrafterInputs(loaded.cost_curve, tokens, loaded.calibration, loaded.learned_drafter, length),
+            DrafterInputs(loaded.cost_curve, *vocabulary, tokenizer.prompt_length, tokenizer.merges),
             loaded.histories,
             self.build_drafter,
             self.threads,

@@ -95,8 +95,11 @@ class ResultWriter:
         seconds: float,
         continued: Continued | None = None,
     ) -> Trace:
-        vocabulary = self.tokenizer.tokens if settings.record and settings.augment == 1 else ()
+        is_needed = (settings.record or self.tokenizer.merges) and settings.augment == 1
+        vocabulary = self.tokenizer.tokens if is_needed else ()
         fields = {**self.where, **_settings_fields(settings, self.arithmetic)}
+        if self.tokenizer.merges:
+            fields["merged"] = True
         if settings.guarantee != "exact" and not settings.distinct:  # without drafts it would be another search
             continued = None
         return Trace(query.tokens, fields, tuple(passes), seconds, vocabulary, continued)

@@ -71,7 +71,7 @@ def random_table(random: Random) -> EditNgramTable:
 
 def steps_after(table: EditNgramTable, source: list[int], text: list[int]) -> dict[int, float]:
     tracker, prefix = CopyTracker(source, TokenClasses()), (BOS, *text)
-    return dict(table.next_edits(tracker.text, tracker.state_after(prefix), prefix))
+    return dict(table.next_edits(tracker, tracker.state_after(prefix), prefix))
 
 
 def columns_of(table: EditNgramTable) -> dict[str, list[int]]:
@@ -244,7 +244,7 @@ def every_path(mixed: Mixed, source: list[int], prefix: Prefix, deep: int) -> di
         for path, chance in edge.items():
             here = prefix + path
             state, met = tracker.state_after(here), set()
-            for step, share in mixed.edit_table.next_edits(tracker.text, state, here):
+            for step, share in mixed.edit_table.next_edits(tracker, state, here):
                 token = tracker.copied_token(state) if step == COPY else step
                 if token not in met and chance * share >= MIN_PROBABILITY:
                     met.add(token)
