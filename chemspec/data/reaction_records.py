@@ -140,7 +140,7 @@ def _snake(value: Any) -> Any:
     """Return JSON of ORD with the names of its schema: reactionRole is reaction_role."""
     if isinstance(value, Mapping):
         return {
-            re.sub(r"(?<=[a-z])[A-Z]", lambda found: f"_{found[0].lower()}", name): _snake(part)
+            re.sub(r"(?<=[a-z])[A-Z]", lambda match: f"_{match[0].lower()}", name): _snake(part)
             for name, part in value.items()
         }
     return [_snake(part) for part in value] if isinstance(value, list) else value
@@ -153,11 +153,11 @@ def _ord_row(reaction: Mapping[str, Any]) -> Row:
     inputs = [compound for part in reaction.get("inputs", {}).values() for compound in part.get("components", ())]
     products = [product for outcome in reaction.get("outcomes", ()) for product in outcome.get("products", ())]
     compounds = [(str(compound.get("reaction_role", "")), _smiles_of(compound)) for compound in inputs]
-    wanted = [product for product in products if product.get("is_desired_product")] or products[:1]
-    compounds += [("PRODUCT", _smiles_of(product)) for product in wanted]
+    desired = [product for product in products if product.get("is_desired_product")] or products[:1]
+    compounds += [("PRODUCT", _smiles_of(product)) for product in desired]
     amounts = (
         measured["percentage"].get("value")
-        for product in wanted
+        for product in desired
         for measured in product.get("measurements", ())
         if measured.get("type") == "YIELD" and measured.get("percentage")
     )

@@ -91,9 +91,9 @@ def read_formula(text: str, molecule: Molecule) -> str | None:
 
 def _group(name: str, in_brackets: bool, molecule: Molecule) -> tuple[str, int] | None:
     """Return SMILES and charge of what stands in a formula behind a metal: Cl, acac, (dppe)."""
-    known = ions().get(name) or ions().get(name.lower() if in_brackets else "") or {}
-    smiles = known[min(known)] if known else molecule(name) if in_brackets else None
-    return (smiles, min(known, default=0)) if smiles and min(known, default=0) <= 0 else None
+    by_charge = ions().get(name) or ions().get(name.lower() if in_brackets else "") or {}
+    smiles = by_charge[min(by_charge)] if by_charge else molecule(name) if in_brackets else None
+    return (smiles, min(by_charge, default=0)) if smiles and min(by_charge, default=0) <= 0 else None
 
 
 def read(name: str, molecule: Molecule) -> str | None:
@@ -232,8 +232,8 @@ def _ligands(text: str, molecule: Molecule) -> list[tuple[str, int]] | None:
 
 def _ligand(name: str, molecule: Molecule) -> tuple[str, int]:
     """Return SMILES and charge of a ligand: acetato is acetate, 2-methoxyethoxy the anion of the alcohol."""
-    if known := ions().get(name.lower()):
-        return known[min(known)], min(known)
+    if by_charge := ions().get(name.lower()):
+        return by_charge[min(by_charge)], min(by_charge)
     anion = re.sub(r"oxy$", "oxide", re.sub(r"(?<=[ai])do$|(?<=at)o$", lambda match: match[0][:-1] + "e", name))
     if re.search(r"(?:yl|ylidene)$", name) and not re.search(r"azol[a-z0-9-]*-2-ylidene$", name):
         return "", 0
@@ -261,8 +261,8 @@ def _names(text: str, start: int) -> list[tuple[str, int]]:
             if depth == 0:
                 return [(text[start + 1 : end], end + 1), (text[start:], len(text))]
         return []
-    known = [name for name in ions() if text[start:].lower().startswith(name) and name.islower()]
-    return [(name, start + len(name)) for name in sorted(known, key=len, reverse=True)] + [(text[start:], len(text))]
+    listed = [name for name in ions() if text[start:].lower().startswith(name) and name.islower()]
+    return [(name, start + len(name)) for name in sorted(listed, key=len, reverse=True)] + [(text[start:], len(text))]
 
 
 def _anion(words: Sequence[str], molecule: Molecule) -> str | None:
