@@ -50,9 +50,7 @@ from chemspec.tokenizer import Tokenizer, learn_merges, split_smiles
 
 LONG, RARE = 0.9, 0.01  # share of shorter queries; share of the queries that have a rare symbol
 COUNTS = (16, 32, 64, 128, 256, 512)
-Models = Annotated[
-    list[str], option("A name or a folder; several may be given, the first to compare with.")
-]
+Models = Annotated[list[str], option("A name or a folder; several may be given, the first to compare with.")]
 File = Annotated[Path, option("CSV with test reactions.")]
 Width = Annotated[int, option("Number of answers: the width of the beam.", "-n")]
 Limit = Annotated[int, option("Number of reactions, sampled at random (seed 0).")]
