@@ -25,7 +25,7 @@ class Merging:
         """Return the merges of a vocabulary; they must be those of a valid `Tokenizer`."""
         ids = {token: number for number, token in enumerate(tokens)}
         joined = {(ids[left], ids[right]): ids[left + right] for left, right in reversed([*merges])}
-        parts = [(number,) for number in range(len(tokens))]
+        parts: list[tuple[int, ...]] = [(number,) for number in range(len(tokens))]
         for token in joined.values():
             parts[token] = tuple(ids[symbol] for symbol in split_smiles(tokens[token]))
         return cls(tuple((*pair, token) for pair, token in reversed(joined.items())), tuple(parts))
