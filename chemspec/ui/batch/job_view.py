@@ -139,12 +139,12 @@ def _as_sentence(text: str) -> str:
 
 def _lines_of(path: Path) -> rows.GrowingLines:
     """Return the lines of a file of a job; of one that this visit has seen before only what is new is read."""
-    known = st.session_state.setdefault("batch_lines", {})
-    if str(path) not in known:
-        known.clear() if len(known) > 2 * MOST_SEEN else None
-        known[str(path)] = rows.GrowingLines(path)
-    lines: rows.GrowingLines = known[str(path)]
-    return lines.refresh()
+    cached: dict[str, rows.GrowingLines] = st.session_state.setdefault("batch_lines", {})
+    if str(path) not in cached:
+        if len(cached) >= 2 * MOST_SEEN:
+            cached.clear()
+        cached[str(path)] = rows.GrowingLines(path)
+    return cached[str(path)].refresh()
 
 
 def progress_line(view: JobView, lines: rows.GrowingLines) -> str:
