@@ -107,7 +107,7 @@ class PythonLoop:
         if self._options.planner is not None:
             query.observe_drafts(self._options.planner.acceptance)
         return Pass(
-            asked=len(new_prefixes),
+            requested=len(new_prefixes),
             computed=len(scores),
             drafted=len(scores) - len(new_prefixes),
             emitted=emitted,
