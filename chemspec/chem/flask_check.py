@@ -101,7 +101,7 @@ def _missing(
         and not _is_met(_electron_needs()[agent], whole, agents)
     ):
         lacking[agent] = None
-    # "an oxidant" need not be named beside "an oxidant of unactivated alcohols".
+    # "an oxidant" goes without saying next to "an oxidant of alcohols".
     phrases = [phrase for phrase in lacking if not any(other.startswith(f"{phrase} ") for other in lacking)]
     if phrases:
         yield f"Missing in the reaction mixture: {'; '.join(phrases)}; {AS_IF}"

@@ -186,16 +186,16 @@ def _couplings(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> I
     for carbon, leaving in left.GetSubstructMatches(fixed_pattern(_ALKYL_CHLORIDE)):
         if carbon in made and leaving not in after:
             yield "an unactivated alkyl chloride does not take part in such a coupling"
-    taken: dict[int, int] = {}  # rank of what leaves, by molecule
-    kept: dict[int, int] = {}
+    leaving_rank: dict[int, int] = {}  # rank of what leaves, by molecule
+    remaining: dict[int, int] = {}
     for rank, pattern in enumerate(_LEAVING_ORDER):
         for carbon, leaving, *_ in left.GetSubstructMatches(fixed_pattern(pattern)):
             molecule = _molecule_of(left, carbon)
             if carbon in made and leaving not in after:
-                taken[molecule] = max(rank, taken.get(molecule, -1))
+                leaving_rank[molecule] = max(rank, leaving_rank.get(molecule, -1))
             elif carbon in after and leaving in after:
-                kept[molecule] = min(rank, kept.get(molecule, len(_LEAVING_ORDER)))
-    if any(kept.get(molecule, rank) < rank for molecule, rank in taken.items()):
+                remaining[molecule] = min(rank, remaining.get(molecule, len(_LEAVING_ORDER)))
+    if any(remaining.get(molecule, rank) < rank for molecule, rank in leaving_rank.items()):
         yield "the metal takes the better leaving group (iodide, bromide, triflate, chloride in this order)"
 
 

@@ -1,7 +1,7 @@
-"""Atom maps of reactions that the general map takes for others: insertions beside a carbonyl group, and metathesis.
+"""Atom maps of reactions that the general map takes for others: insertions next to a carbonyl group, and metathesis.
 
 A ring that grows by one atom (Baeyer-Villiger, Schmidt, Beckmann) may seem to move a whole carbon group, and one that
-metathesis closes to lose a vinyl group and to keep a double bond that is made anew; both look as cheap.
+metathesis closes to lose a vinyl group and to keep a double bond that is new; both look as cheap.
 """
 
 from itertools import combinations, product
@@ -81,8 +81,8 @@ def map_metathesis(match: AtomMap, left: Any, right: Any) -> AtomMap | None:
     Chem.RemoveStereochemistry(plain)
     target = Chem.MolToSmiles(plain)
     for first, second in combinations(bonds, 2):
-        for kept, other in product((first, first[::-1]), (second, second[::-1])):
-            made = _exchange(left, kept, other)
+        for inner, other in product((first, first[::-1]), (second, second[::-1])):
+            made = _exchange(left, inner, other)
             if made is not None and Chem.MolToSmiles(made) == target:
                 whole = AtomMap(match.left, match.right)
                 for atom, number in zip(made.GetAtoms(), plain.GetSubstructMatch(made), strict=True):
@@ -91,21 +91,21 @@ def map_metathesis(match: AtomMap, left: Any, right: Any) -> AtomMap | None:
     return None
 
 
-def _exchange(left: Any, kept: tuple[int, int], other: tuple[int, int]) -> Any | None:
+def _exchange(left: Any, inner: tuple[int, int], other: tuple[int, int]) -> Any | None:
     """Return the molecule in which the first ends of two double bonds are joined by one, without stereo."""
     edited = Chem.RWMol(left)
     for atom in edited.GetAtoms():
         atom.SetIntProp("origin", atom.GetIdx())
-    if edited.GetBondBetweenAtoms(kept[0], other[0]) is not None:
+    if edited.GetBondBetweenAtoms(inner[0], other[0]) is not None:
         return None
-    edited.RemoveBond(*kept)
+    edited.RemoveBond(*inner)
     edited.RemoveBond(*other)
-    edited.AddBond(kept[0], other[0], Chem.BondType.DOUBLE)
+    edited.AddBond(inner[0], other[0], Chem.BondType.DOUBLE)
     try:
         Chem.SanitizeMol(edited)
         parts = Chem.GetMolFrags(edited, asMols=True)
     except RDKIT_ERRORS:
         return None
-    made = next(part for part in parts if any(atom.GetIntProp("origin") == kept[0] for atom in part.GetAtoms()))
+    made = next(part for part in parts if any(atom.GetIntProp("origin") == inner[0] for atom in part.GetAtoms()))
     Chem.RemoveStereochemistry(made)
     return made

@@ -70,8 +70,8 @@ def left_open_by_product(match: AtomMap, left: Any, right: Any, names: Sequence[
     Chem.AssignStereochemistry(trial, cleanIt=True, force=True)
     for law, first, is_lawful in _relations(match, left, trial, names) if unset else ():
         atoms = () if is_lawful else (first,)
-        kept = isomer_by_law(_with_open_centres(trial, unset, first, atoms), ())
-        return Breach((first,), law.sentence, kept)
+        isomer = isomer_by_law(_with_open_centres(trial, unset, first, atoms), ())
+        return Breach((first,), law.sentence, isomer)
     return None
 
 

@@ -262,9 +262,9 @@ def _lawful_first(ranked: list[Suggestion]) -> list[Suggestion]:
     for suggestion in [item for item in ranked if item.task == "forward" and item.step and item.step.lawful]:
         assert suggestion.step
         products = [item.best.canonical for item in ranked]  # an item that was moved up is another object
-        place, lawful = products.index(suggestion.best.canonical), suggestion.step.lawful
-        if lawful in products[place + 1 :]:
-            ranked.insert(place, replace(ranked.pop(products.index(lawful, place)), by_rule=True))
+        position, lawful = products.index(suggestion.best.canonical), suggestion.step.lawful
+        if lawful in products[position + 1 :]:
+            ranked.insert(position, replace(ranked.pop(products.index(lawful, position)), by_rule=True))
     return ranked
 
 

@@ -18,7 +18,7 @@ _KINDS = (
     ("dicyanoanthracene", ("N#Cc1c2ccccc2c(C#N)c2ccccc12",), 18, 18),
     ("a perylene", ("c1cc2cccc3c4cccc5cccc(c(c1)c23)c45",), 20, 20),
 )
-_LEAST_OTHERS = 2  # carbon compounds beside it: a dye with one partner may be what is to react
+_LEAST_OTHERS = 2  # carbon compounds with it: a dye with one partner may be what is to react
 _COUNTERIONS = ("[Na+]", "[K+]", "[Cl-]", "[Br-]", "F[B-](F)(F)F", "[O-][Cl+3]([O-])([O-])[O-]", "O=Cl(=O)(=O)[O-]")
 
 
@@ -27,17 +27,17 @@ def leave_out_photocatalysts(smiles: str) -> tuple[str, tuple[str, ...]]:
     parts = smiles.split(".")
     if len(parts) <= _LEAST_OTHERS:
         return smiles, ()
-    found = {part: kind for part in dict.fromkeys(parts) if (kind := _kind(part))}
-    left = [part for part in parts if part not in found]
-    if not found or sum("C" in part.replace("Cl", "") or "c" in part for part in left) < _LEAST_OTHERS:
+    dyes = {part: kind for part in dict.fromkeys(parts) if (kind := _kind(part))}
+    left = [part for part in parts if part not in dyes]
+    if not dyes or sum("C" in part.replace("Cl", "") or "c" in part for part in left) < _LEAST_OTHERS:
         return smiles, ()
-    charge = sum(_charge(part) for part in parts if part in found)
+    charge = sum(_charge(part) for part in parts if part in dyes)
     for part in [part for part in left if part in _counterions()]:
         if charge * _charge(part) < 0:
             charge += _charge(part)
             left.remove(part)
     joined = ".".join(left)
-    notes = (f"{name_in_list(part) or kind} left out: it is the photocatalyst" for part, kind in found.items())
+    notes = (f"{name_in_list(part) or kind} left out: it is the photocatalyst" for part, kind in dyes.items())
     return canonical(joined) or joined, tuple(dict.fromkeys(notes))
 
 
