@@ -22,7 +22,7 @@ def test_wrong_answers_are_marked_and_right_ones_are_not(number: str) -> None:
         query = formats.read_any(typed, task="forward")
         assert not isinstance(query, chem.Fault), typed
         p = int(percent.removesuffix("%")) / 100
-        first = Hypothesis(answer, answer, True, (answer,), (0.0,), 0.0, p, confidence=p)
+        first = Hypothesis(answer, answer, True, (answer,), (0.0,), 0.0, p, p, calibrated=True)
         result = DecodeResult(query.smiles, "ok", "", (first,), smiles=query.smiles)
         problems = review_result("forward", result, StepChecker(None)).suggestions[0].problems
         assert bool(problems) == (verdict in ("marked", "alarm")), (typed, answer, problems)
