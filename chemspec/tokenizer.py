@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
@@ -27,6 +27,7 @@ _ATOM_WISE = re.compile(
 
 HOLE = "{query}"
 MERGE_DROPOUT = 0.1
+T = TypeVar("T", str, int)
 NO_MARKS = r"(?!)"  # matches nothing
 
 
@@ -85,7 +86,7 @@ class Tokenizer:
     def __post_init__(self) -> None:
         vocabulary = set(self.tokens)
         for pair in self.merges:
-            if "." in pair or not {*pair, "".join(pair)} <= vocabulary:
+            if "." in pair or not {*pair, "".join(pair)} <= vocabulary or not _joins_symbols(*pair, vocabulary):
                 raise ValueError(f"the merge of {pair[0]!r} and {pair[1]!r} joins no tokens of the vocabulary to one")
         if self.tokens[: len(SPECIALS)] != SPECIALS:
             raise ValueError(f"a vocabulary starts with {SPECIALS}, this one with {self.tokens[: len(SPECIALS)]}")
@@ -136,8 +137,8 @@ class Tokenizer:
 
     @property
     def smiles_tokens(self) -> tuple[str, ...]:
-        """Tokens by id if each is one SMILES symbol, so that drafters find ring labels by them; else empty."""
-        return () if self.merges else self.tokens
+        """Tokens by id, by which drafters find ring labels."""
+        return self.tokens
 
     @cached_property
     def _token_ids(self) -> dict[str, int]:
@@ -152,7 +153,8 @@ class Tokenizer:
     @cached_property
     def _mark_pattern(self) -> re.Pattern[str]:
         """Pattern of the tokens that are not SMILES, such as reaction classes, <RX_1>."""
-        marks = [token for token in self.tokens[len(SPECIALS) :] if len(token) > 2 and not _ATOM_WISE.fullmatch(token)]
+        other = [token for token in self.tokens[len(SPECIALS) :] if token not in self._merged_tokens]
+        marks = [token for token in other if len(token) > 2 and not _ATOM_WISE.fullmatch(token)]
         longest = sorted(marks, key=len, reverse=True)
         return re.compile("|".join(map(re.escape, longest)) or NO_MARKS)
 
@@ -192,17 +194,16 @@ class Tokenizer:
     def _merge_ranks(self) -> dict[tuple[str, str], int]:
         return {pair: rank for rank, pair in enumerate(self.merges)}
 
+    @cached_property
+    def _joined_pairs(self) -> list[str]:
+        return ["".join(pair) for pair in self.merges]
+
     def _split(self, smiles: str, random: Random | None = None) -> list[str]:
         """Split a SMILES into tokens: atom-wise, then joined by the merges, without some of them if `random`."""
         tokens, ranks = split_smiles(smiles), self._merge_ranks
         if random is not None:
             ranks = {pair: rank for pair, rank in ranks.items() if random.random() >= MERGE_DROPOUT}
-        while ranks and len(tokens) > 1:
-            pair = min(pairwise(tokens), key=lambda pair: ranks.get(pair, len(self.merges)))
-            if pair not in ranks:
-                break
-            tokens = _join_pair(tokens, pair)
-        return tokens
+        return join_pairs(tokens, ranks, self._joined_pairs)
 
     def encode(self, smiles: str) -> tuple[int, ...]:
         """Return the token ids of a SMILES, without bos and eos; TokenError if it is none, or has an unknown token."""
@@ -244,9 +245,18 @@ class Tokenizer:
     def token_parts(self, token: int) -> tuple[int, ...]:
         """Return the ids of the atom-wise tokens of a token: itself, unless it is a merged one."""
         text = self.tokens[token]
-        if not any("".join(pair) == text for pair in self.merges):
+        if text not in self._merged_tokens:
             return (token,)
         return tuple(self._token_ids[part] for part in split_smiles(text))
+
+    @cached_property
+    def _merged_tokens(self) -> frozenset[str]:
+        return frozenset(map("".join, self.merges))
+
+    def symbol_texts(self, ids: Sequence[int]) -> list[str]:
+        """Return the text of ids up to the first eos in symbols: the parts of merged tokens."""
+        texts, merged = self.token_texts(ids), self._merged_tokens
+        return [symbol for text in texts for symbol in (split_smiles(text) if text in merged else (text,))]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids up to the first eos, without special tokens."""
@@ -258,6 +268,15 @@ class Tokenizer:
         return [self.tokens[index] for index in ids[:end] if index >= first or index == UNK]
 
 
+def _joins_symbols(left: str, right: str, vocabulary: set[str]) -> bool:
+    """Return whether two texts joined have the symbols of both, which the vocabulary has too."""
+    try:
+        symbols = split_smiles(left + right)
+        return [*split_smiles(left), *split_smiles(right)] == symbols and vocabulary.issuperset(symbols)
+    except TokenError:
+        return False
+
+
 def _join_pair(tokens: Sequence[str], pair: tuple[str, str]) -> list[str]:
     """Join every occurrence of a pair of neighbours, from the left."""
     joined: list[str] = []
@@ -267,6 +286,26 @@ def _join_pair(tokens: Sequence[str], pair: tuple[str, str]) -> list[str]:
         joined.append("".join(tokens[position : position + size]))
         position += size
     return joined
+
+
+def join_pairs(tokens: Sequence[T], ranks: Mapping[tuple[T, T], int], joined: Sequence[T]) -> list[T]:
+    """Return tokens with neighbours joined in the order of their ranks, each pair from the left (byte-pair encoding).
+
+    `joined` has the token that a pair of every rank becomes.
+    """
+    tokens, none = list(tokens), len(joined)
+    after = [ranks.get(pair, none) for pair in pairwise(tokens)]  # rank of every token with the next one
+    while after and (best := min(after)) < none:
+        token, at = joined[best], 0
+        while best in after:
+            at = after.index(best, at)
+            tokens[at : at + 2] = [token]
+            del after[at]
+            if at:
+                after[at - 1] = ranks.get((tokens[at - 1], token), none)
+            if at < len(after):
+                after[at] = ranks.get((token, tokens[at + 1]), none)
+    return tokens
 
 
 def learn_merges(texts: Iterable[str], count: int) -> tuple[tuple[str, str], ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,11 @@ from chemspec.jobs.store import StoreError
 from chemspec.precedents import Precedent
 from chemspec.review.forward_check import ForwardCheck
 from chemspec.review.suggestions import describe_check, describe_patents
+from chemspec.types import upgrade_prediction
 
 ANSWER = (  # columns of each answer
-    *("smiles", "chance", "probability", "log_prob", "note", "class", "stock", "forward_model", "conditions"),
-    *("patent_reactions", "patents", "alike"),
+    *("smiles", "probability", "calibrated", "model_probability", "log_prob", "note", "class"),
+    *("stock", "forward_model", "conditions", "patent_reactions", "patents", "alike"),
 )
 Cell = str | float
 
@@ -35,17 +37,52 @@ def report_damage() -> Iterator[None]:
         raise StoreError(f"the job's rows are damaged ({error!r}); start a new job with the file") from error
 
 
+class GrowingLines:
+    """The whole lines of a growing file of JSON lines, of which only positions are in memory.
+
+    `refresh` reads what is new.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._starts = array("Q", [0])  # of the lines, and the end of the last one
+        self.failed = array("Q")  # numbers of the rows without an answer
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def refresh(self) -> GrowingLines:
+        """Read the lines that were added; all of them if the file has become shorter. OSError if it cannot be read."""
+        size = self.path.stat().st_size if self.path.is_file() else 0
+        if size < self._starts[-1]:
+            self._starts, self.failed = array("Q", [0]), array("Q")
+        if size > self._starts[-1]:
+            with self.path.open("rb") as file:
+                file.seek(self._starts[-1])
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break  # half a line at the end is left for later
+                    if b'"status": "ok"' not in line:
+                        self.failed.append(len(self))
+                    self._starts.append(self._starts[-1] + len(line))
+        return self
+
+    def read(self, numbers: Iterable[int]) -> list[bytes]:
+        """Return some lines by their numbers, from 0; StoreError if they cannot be read."""
+        lines = []
+        with report_damage(), self.path.open("rb") as file:
+            for number in numbers:
+                file.seek(self._starts[number])
+                lines.append(file.read(self._starts[number + 1] - self._starts[number]))
+        return lines
+
+
 def whole_lines(path: Path) -> list[bytes]:
     """Return the lines of a growing file of JSON lines; half a line at the end is left for later."""
     if not path.is_file():
         return []
     with path.open("rb") as file:
         return [line for line in file if line.endswith(b"\n")]
-
-
-def failed_rows(lines: Sequence[bytes]) -> list[int]:
-    """Return the numbers of the rows without an answer."""
-    return [number for number, line in enumerate(lines) if b'"status": "ok"' not in line]
 
 
 def parse_rows(lines: Iterable[bytes]) -> list[Any]:
@@ -114,28 +151,29 @@ def warning_of(row: dict[str, Any]) -> str:
 
 def answer_cells(job: Job, row: dict[str, Any]) -> list[dict[str, Cell]]:
     """Return the cells of each answer of a row, by the names of `ANSWER`; without a review those of its predictions."""
+    predictions = [_prediction_cells(upgrade_prediction(answer)) for answer in row["hypotheses"]]
+    if not (review := row.get("review")):
+        return predictions[: job.cards]
     predicted: dict[str, dict[str, Cell]] = {}
-    sums: dict[str, float] = {}  # probabilities of equal answers
-    for answer in row["hypotheses"]:  # a review has no bare ions
+    for answer, cells in zip(row["hypotheses"], predictions, strict=True):  # a review has no bare ions
         name = as_bottled(answer["canonical"]) if job.task == "retro" and answer["canonical"] else answer["canonical"]
         if name and name in predicted:  # two ways to write what stands in one bottle
-            answer = answer | {"probability": min(1.0, sums[name] + answer["probability"])}
-            predicted[name]["probability"] = _prediction_cells(answer)["probability"]
+            total = float(predicted[name]["model_probability"]) + float(cells["model_probability"])
+            predicted[name]["model_probability"] = min(1.0, total)
         else:
-            predicted[name] = _prediction_cells(answer) | ({"smiles": name} if name else {})
-        sums[name] = answer["probability"]
-    if review := row.get("review"):
-        return [
-            predicted.get(suggestion["smiles"], dict.fromkeys(ANSWER, "")) | _suggestion_cells(job, suggestion)
-            for suggestion in review["suggestions"][: job.cards]
-        ]
-    return [_prediction_cells(answer) for answer in row["hypotheses"][: job.cards]]
+            predicted[name] = cells | ({"smiles": name} if name else {})
+    return [
+        predicted.get(suggestion["smiles"], dict.fromkeys(ANSWER, "")) | _suggestion_cells(job, suggestion)
+        for suggestion in review["suggestions"][: job.cards]
+    ]
 
 
 def _prediction_cells(prediction: dict[str, Any]) -> dict[str, Cell]:
     return dict.fromkeys(ANSWER, "") | {
         "smiles": prediction["canonical"] or prediction["smiles"],
         "probability": float(f"{prediction['probability']:.6g}"),
+        "calibrated": prediction["calibrated"],
+        "model_probability": float(f"{prediction['model_probability']:.6g}"),
         "log_prob": round(prediction["log_prob"], 6),
     }
 
@@ -146,7 +184,8 @@ def _suggestion_cells(job: Job, suggestion: dict[str, Any]) -> dict[str, Cell]:
     sources = [Precedent(**item).source for item in matches["nearest"]] if matches else []
     checked = ForwardCheck(check["verdict"] != "differs", check["probability"], check["product"]) if check else None
     return {
-        "chance": round(suggestion["probability"], 6) if suggestion["calibrated"] else "",
+        "probability": round(suggestion["probability"], 6),
+        "calibrated": suggestion["calibrated"],
         "note": "; ".join([*suggestion["problems"], *(f"hazard: {sentence}" for sentence in hazards)]),
         "class": suggestion["class"],
         "stock": "; ".join(filter(None, suggestion["stock"])),

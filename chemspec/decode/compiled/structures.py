@@ -39,12 +39,19 @@ class TableStruct(ctypes.Structure):
         return cls(*[array_address(getattr(edit_table, column.name)) for column in fields(edit_table)])
 
 
+class MergingArgs(ctypes.Structure):
+    """A `draft.merging.Merging`; no merges if `count` is 0."""
+
+    _fields_ = (*_fields_of("int count"), *((name, POINTER(c_int32)) for name in ("merges", "parts", "starts")))
+
+
 class DrafterArgs(ctypes.Structure):
     """Description of a drafter."""
 
     _fields_ = (
         *_fields_of("int kind name copy_name length count nodes dot prompt_length labels"),
         ("rings", POINTER(c_int32)),
+        ("merging", MergingArgs),
         ("table", POINTER(TableStruct)),
         ("propose", ProposeCallback),
     )
@@ -109,10 +116,15 @@ def array_address(values: array[Any]) -> int:
 
 def read_array(code: str, start: int | None, count: int, first: int = 0) -> list[Any]:
     """Read `count` numbers of an `array` type code from the array at an address, starting with number `first`."""
+    return copy_array(code, start, count, first).tolist()
+
+
+def copy_array(code: str, start: int | None, count: int, first: int = 0) -> array[Any]:
+    """Copy `count` numbers, as `read_array` reads them; large ones are not made Python objects."""
     numbers = array(code)
     if start and count:
         numbers.frombytes(ctypes.string_at(start + numbers.itemsize * first, numbers.itemsize * count))
-    return numbers.tolist()
+    return numbers
 
 
 def read_structs(kind: Struct, start: int | None, count: int, first: int = 0) -> list[tuple[int, ...]]:
