@@ -98,7 +98,7 @@ class Asker:
     def request(self) -> tuple[str, str, Any]:
         """Return method, path and body."""
         queries = [self.draw.choice(QUERIES) for _ in range(self.draw.randint(1, 4))]
-        kind = self.draw.randrange(8)
+        kind = self.draw.randrange(10)
         if kind < 3:
             return "POST", "/v1/predict", {**HOW, "queries": queries}
         if kind == 3:
@@ -110,6 +110,11 @@ class Asker:
             return "POST", "/v1/predict", {**HOW, "queries": hard + queries, "timeout": 5.0}
         if kind == 6:
             return "POST", "/predictions/retro", {"smiles": queries}
+        if kind == 7:
+            hard = [hard_text(self.draw.randrange(10**6)) for _ in range(self.draw.choice((0, 5)))]
+            return "POST", "/v1/names", {"texts": hard + queries}
+        if kind == 8:
+            return "POST", "/v1/check", {"reaction": f"{queries[0]}>>CCO", "task": "retro"}
         return "GET", self.draw.choice(GETS), None
 
     def send(self, name: str, method: str, path: str, body: Any, headers: Mapping[str, str], limit: float) -> Any:
