@@ -25,6 +25,7 @@ from chemspec.engine.scoring import ScoredAnswer, encode_variants, score_answers
 from chemspec.importers import model_formats as importers
 from chemspec.importers.base import LoadOptions, TextTokenizer
 from chemspec.model.cost import CostCurve
+from chemspec.model.manifest import join_digests
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import ScoresError, Session
@@ -48,6 +49,7 @@ class Engine:
         config: dimensions of the model.
         caveats: notes that are added to every result.
         digest: digest of the weights.
+        full_digest: digest of weights and vocabulary, for receipts and to resume; see `manifest.join_digests`.
         folder: folder of the model.
         backend: runs the model.
         runtime_config: device, precision, runtime and CPU threads.
@@ -65,6 +67,7 @@ class Engine:
     config: ModelConfig | ModelDims
     caveats: tuple[str, ...]
     digest: str
+    full_digest: str
     folder: Path
     backend: Backend
     runtime_config: RuntimeConfig
@@ -128,6 +131,7 @@ class Engine:
             config=loaded.config,
             caveats=(*loaded.notes, *([ROUNDED] if config.exactness == "up to rounding" else [])),
             digest=loaded.digest,
+            full_digest=join_digests(loaded.digest, loaded.vocabulary),
             folder=loaded.folder,
             backend=backend,
             runtime_config=config,
