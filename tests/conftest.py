@@ -145,7 +145,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Graphs and measurements go to a folder that is thrown away; compiled code, keyed by its source, stays."""
     from chemspec.decode.compiled import build as loop
     from chemspec.model.runners.native import build
-    from chemspec.system import cache, compiled
+    from chemspec.system import cache, compiled, prebuilt
 
     lasting = cache.cache_dir() / "compiled"
     with pytest.MonkeyPatch.context() as patch:
@@ -154,8 +154,10 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for library in lasting.glob("*.so"):
             shutil.copy2(library, compiled.library_folder())
         with suppress(compiled.NoKernelError):
-            build.load_kernel()
-            loop.loop_library()
+            if build._prebuilt_kernel() is None:
+                build.compile_kernel()
+            if prebuilt.load(loop.SOURCE, loop.FLAGS, suits=lambda _: True) is None:
+                loop.compile_loop()
             lasting.mkdir(parents=True, exist_ok=True, mode=0o700)
             for library in compiled.library_folder().glob("*.so"):
                 if not (lasting / library.name).exists():
