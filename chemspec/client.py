@@ -48,14 +48,15 @@ class ServiceError(Exception):
 
 @dataclass(frozen=True)
 class Answer:
-    """One prediction; `canonical` is empty for invalid SMILES, `confidence` None if it is unknown."""
+    """One prediction; `canonical` is empty for invalid SMILES, `probability` the model's unless `calibrated`."""
 
     smiles: str
     canonical: str
     valid: bool
     log_prob: float
     probability: float
-    confidence: float | None = None
+    calibrated: bool = False
+    model_probability: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -165,7 +165,7 @@ def searches_behind(result: DecodeResult) -> tuple[DecodeResult, ...]:
 
 
 def _savings_of_search(result: DecodeResult) -> Savings:
-    traces = [variant.trace for variant in result.spellings] or [result.trace]
+    traces = [variant.trace for variant in result.variants] or [result.trace]
     emitted = [sum(item.emitted for item in trace.passes) for trace in traces]
     steps = [trace.continued or Continued(tokens, tokens) for trace, tokens in zip(traces, emitted, strict=True)]
     settings = result.trace.settings

@@ -343,6 +343,18 @@ def decode_settings(decoder: str, n: int, *, exact: bool, remedy: str, **others:
     return replace(settings, n=1) if decoder == "greedy" else settings
 
 
+def lists_distinct(options: Mapping[str, Any]) -> bool:
+    """Return whether a list is of distinct molecules if options, fields of `DecodeSettings`, do not say: the default.
+
+    It is for constraints, and for a beam of several whose ranking by other rules the merging of SMILES would not undo.
+    """
+    default = DecodeSettings()
+    given = {name: options.get(name, getattr(default, name)) for name in ("decoder", "n", "rules", "length_penalty")}
+    beam = given["decoder"] in ("beam", "auto") and given["n"] > 1
+    ranked = given["rules"] != default.rules or given["length_penalty"] != 0
+    return bool(options.get("guide")) or (beam and not ranked)
+
+
 def loading_options(settings: object) -> dict[str, Any]:
     """Return the fields of settings that are options of `Engine.load`."""
     names = ("dtype", "device", "threads", "runtime", "template")

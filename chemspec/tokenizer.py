@@ -85,7 +85,7 @@ class Tokenizer:
     def __post_init__(self) -> None:
         vocabulary = set(self.tokens)
         for pair in self.merges:
-            if "." in pair or not {*pair, "".join(pair)} <= vocabulary:
+            if "." in pair or not {*pair, "".join(pair)} <= vocabulary or not _joins_symbols(*pair, vocabulary):
                 raise ValueError(f"the merge of {pair[0]!r} and {pair[1]!r} joins no tokens of the vocabulary to one")
         if self.tokens[: len(SPECIALS)] != SPECIALS:
             raise ValueError(f"a vocabulary starts with {SPECIALS}, this one with {self.tokens[: len(SPECIALS)]}")
@@ -136,8 +136,8 @@ class Tokenizer:
 
     @property
     def smiles_tokens(self) -> tuple[str, ...]:
-        """Tokens by id if each is one SMILES symbol, so that drafters find ring labels by them; else empty."""
-        return () if self.merges else self.tokens
+        """Tokens by id, by which drafters find ring labels."""
+        return self.tokens
 
     @cached_property
     def _token_ids(self) -> dict[str, int]:
@@ -152,7 +152,8 @@ class Tokenizer:
     @cached_property
     def _mark_pattern(self) -> re.Pattern[str]:
         """Pattern of the tokens that are not SMILES, such as reaction classes, <RX_1>."""
-        marks = [token for token in self.tokens[len(SPECIALS) :] if len(token) > 2 and not _ATOM_WISE.fullmatch(token)]
+        other = [token for token in self.tokens[len(SPECIALS) :] if token not in self._merged_tokens]
+        marks = [token for token in other if len(token) > 2 and not _ATOM_WISE.fullmatch(token)]
         longest = sorted(marks, key=len, reverse=True)
         return re.compile("|".join(map(re.escape, longest)) or NO_MARKS)
 
@@ -244,9 +245,18 @@ class Tokenizer:
     def token_parts(self, token: int) -> tuple[int, ...]:
         """Return the ids of the atom-wise tokens of a token: itself, unless it is a merged one."""
         text = self.tokens[token]
-        if not any("".join(pair) == text for pair in self.merges):
+        if text not in self._merged_tokens:
             return (token,)
         return tuple(self._token_ids[part] for part in split_smiles(text))
+
+    @cached_property
+    def _merged_tokens(self) -> frozenset[str]:
+        return frozenset(map("".join, self.merges))
+
+    def symbol_texts(self, ids: Sequence[int]) -> list[str]:
+        """Return the text of ids up to the first eos in symbols: the parts of merged tokens."""
+        texts, merged = self.token_texts(ids), self._merged_tokens
+        return [symbol for text in texts for symbol in (split_smiles(text) if text in merged else (text,))]
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of ids up to the first eos, without special tokens."""
@@ -256,6 +266,15 @@ class Tokenizer:
         """Return the text of each id up to the first eos, without special tokens."""
         end, first = ids.index(EOS) if EOS in ids else len(ids), len(SPECIALS)
         return [self.tokens[index] for index in ids[:end] if index >= first or index == UNK]
+
+
+def _joins_symbols(left: str, right: str, vocabulary: set[str]) -> bool:
+    """Return whether two texts joined have the symbols of both, which the vocabulary has too."""
+    try:
+        symbols = split_smiles(left + right)
+        return [*split_smiles(left), *split_smiles(right)] == symbols and vocabulary.issuperset(symbols)
+    except TokenError:
+        return False
 
 
 def _join_pair(tokens: Sequence[str], pair: tuple[str, str]) -> list[str]:

@@ -15,7 +15,7 @@ Ended = Literal["eos", "length"]
 Progress = Callable[[int, int], None]  # called with the number of items done and in total
 Tell = Callable[[str], None]  # called with messages for people
 
-# Field names are JSON keys: `asked` are requested prefixes, `chances` probabilities, `spellings` SMILES variants.
+# Field names are JSON keys; `_OLD_KEYS` are those of files that were written before version 0.3.
 
 
 def ignore(*_: object) -> None:
@@ -54,28 +54,32 @@ class Draft:
     Attributes:
         span: span of the query from which they were copied, if any.
         match: number of last generated tokens that match the query just before the span.
-        places: position in the query from which each token was copied, or -1, if they are not from one span.
-        chances: probability of each token given those before it, if the drafter returns probabilities.
+        positions: position in the query from which each token was copied (the first symbol of a merged token), or -1,
+            if they are not from one span.
+        probabilities: probability of each token given those before it, if the drafter returns probabilities.
     """
 
     tokens: tuple[int, ...]
     drafter: str
     span: tuple[int, int] | None = None
     match: int = 0
-    places: tuple[int, ...] = ()
-    chances: tuple[float, ...] = ()
+    positions: tuple[int, ...] = ()
+    probabilities: tuple[float, ...] = ()
 
     def query_position(self, index: int) -> int | None:
         """Return the position in the query from which token number `index` was copied, or None."""
-        if self.places:
-            copied = self.places[index] if index < len(self.places) else -1
+        if self.positions:
+            copied = self.positions[index] if index < len(self.positions) else -1
             return copied if copied >= 0 else None
         return None if self.span is None else self.span[0] + index
 
 
 @dataclass(frozen=True)
 class AcceptedSpan:
-    """Accepted drafted tokens: `length` tokens of the output from `start` on, copied from `span`."""
+    """Accepted drafted tokens: `length` tokens of the output from `start` on, copied from `span`.
+
+    The span has one position per token; of a merged token that is where its first symbol stands.
+    """
 
     start: int
     length: int
@@ -106,7 +110,7 @@ class Pass:
     """Record of one forward pass for one query. Raw counts; rates are derived in `metrics.py`.
 
     Attributes:
-        asked: number of requested prefixes that had no scores yet.
+        requested: number of requested prefixes that had no scores yet.
         computed: number of nodes computed for this query.
         drafted: number of other nodes: added by a drafter or a look-ahead, or (rarely) evicted ancestors.
         emitted: number of tokens by which the decoder's longest hypothesis grew after this pass.
@@ -123,7 +127,7 @@ class Pass:
         draft_calls: forward passes of the drafter's own models, for all queries together.
     """
 
-    asked: int
+    requested: int
     computed: int
     drafted: int
     emitted: int
@@ -154,8 +158,10 @@ class Continued:
 class Trace:
     """Record of a decoding run: the query's tokens, the settings and every forward pass; `seconds` is the total time.
 
-    `vocabulary` is the text of every token id, set only if the prefix tree was recorded. `continued` is set if the
-    search reused a narrower one (`passes` then has only the additional passes), or if its steps are no single tokens.
+    Of a model whose tokens are merged ones (`settings` has "merged"), `query` has the symbols that tokens consist of.
+    `vocabulary` is the text of every token id, set only if the prefix tree was recorded or tokens are merged ones.
+    `continued` is set if the search reused a narrower one (`passes` then has only the additional passes), or if its
+    steps are no single tokens.
     """
 
     query: tuple[str, ...]
@@ -172,9 +178,9 @@ class Vote:
 
     # Sum of 1 / (1 + rank) over the variants that predicted it; ranks start at 0 and count distinct valid predictions.
     score: float
-    spellings: int  # number of these variants
+    variants: int  # number of these variants
     best_rank: int  # its best rank in the predictions of one variant, from 1
-    spelling: int  # number, from 0, of that variant; SMILES and log-probs are from it
+    variant: int  # number, from 0, of that variant; SMILES and log-probs are from it
 
 
 @dataclass(frozen=True)
@@ -188,11 +194,12 @@ class Hypothesis:
         tokens: tokens of the SMILES, without eos.
         token_log_probs: log-prob of every token in nats, including eos if it ended with eos.
         ended: "eos", or "length" if it was cut.
-        log_prob, probability: the model's probability of this SMILES given the query. With augmentation, from the
+        log_prob, model_probability: the model's probability of this SMILES given the query. With augmentation, from the
             variant that ranked it best (the most probable of several). With `DecodeSettings.distinct`, summed over all
             SMILES of the molecule and its tautomers.
-        confidence: calibrated probability that the prediction is correct (`chemspec.engine.confidence`); None if it was
-            not measured for these weights or settings.
+        probability: calibrated probability that the prediction is correct (`chemspec.engine.confidence`), if
+            `calibrated`; otherwise, where it was not measured for these weights or settings, the model's.
+        calibrated: whether `probability` is calibrated.
         vote: votes of the variants of the query; None without augmentation.
         tautomers: canonical SMILES and probability of each tautomer that was predicted, this one included; empty if no
             other was, or without `DecodeSettings.distinct`.
@@ -204,9 +211,10 @@ class Hypothesis:
     tokens: tuple[str, ...]
     token_log_probs: tuple[float, ...]
     log_prob: float
+    model_probability: float
     probability: float
     ended: Ended = "eos"
-    confidence: float | None = None
+    calibrated: bool = False
     vote: Vote | None = None
     tautomers: tuple[tuple[str, float], ...] = ()
 
@@ -215,8 +223,8 @@ class Hypothesis:
 class Merged:
     """Counts of a list merged from several SMILES variants."""
 
-    asked: int  # number of requested variants
-    spellings: int  # number of decoded variants
+    requested: int  # number of requested variants
+    variants: int  # number of decoded variants
     answers: int  # number of predictions, over all variants
     invalid: int  # number of invalid ones among them
 
@@ -261,7 +269,7 @@ class DecodeResult:
         trace: record of the decoding run.
         notes: changes made to the query, and caveats of the model.
         merged: set if the predictions were merged from several SMILES variants of the query.
-        spellings: results of these variants, the canonical one first, as if each were decoded alone. The trace of the
+        variants: results of these variants, the canonical one first, as if each were decoded alone. The trace of the
             merged result combines their forward passes, without spans and drafts.
         distinct: set for a list of distinct predictions; the trace is that of the last search, its seconds those of
             all.
@@ -276,7 +284,7 @@ class DecodeResult:
     trace: Trace = field(default_factory=lambda: Trace((), {}))
     notes: tuple[str, ...] = ()
     merged: Merged | None = None
-    spellings: tuple[DecodeResult, ...] = ()
+    variants: tuple[DecodeResult, ...] = ()
     distinct: Distinct | None = None
     smiles: str = ""
     within: Within | None = None
@@ -294,11 +302,33 @@ def result_from_json(text: str) -> DecodeResult:
     import msgspec
 
     try:
-        return msgspec.convert(json.loads(text, object_hook=_restore_margin), DecodeResult)
+        return msgspec.convert(json.loads(text, object_hook=_read_object), DecodeResult)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"this is not a chemspec result: {error}") from error
 
 
-def _restore_margin(values: dict[str, Any]) -> dict[str, Any]:
-    """Replace a null margin by infinity."""
-    return {**values, "margin": float("inf")} if values.get("margin", 0) is None else values
+_OLD_KEYS = {
+    "asked": "requested",
+    "places": "positions",
+    "chances": "probabilities",
+    "spellings": "variants",
+    "spelling": "variant",
+}
+
+
+def _read_object(values: dict[str, Any]) -> dict[str, Any]:
+    """Replace a null margin by infinity, and the keys of old files by today's."""
+    for old in _OLD_KEYS.keys() & values.keys():
+        values[_OLD_KEYS[old]] = values.pop(old)
+    if values.get("margin", 0) is None:
+        values["margin"] = float("inf")
+    return upgrade_prediction(values)
+
+
+def upgrade_prediction(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a prediction of any version with today's keys; `confidence` was the calibrated probability before 0.3."""
+    if {"log_prob", "probability"} <= values.keys() and "model_probability" not in values:
+        confidence, values["model_probability"] = values.pop("confidence", None), values["probability"]
+        values["calibrated"] = confidence is not None
+        values["probability"] = values["probability"] if confidence is None else confidence
+    return values

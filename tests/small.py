@@ -14,7 +14,7 @@ from chemspec.decode.query_state import QueryState
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings, Task
-from chemspec.tokenizer import SPECIALS, Tokenizer
+from chemspec.tokenizer import SPECIALS, Tokenizer, learn_merges
 from chemspec.types import Scores
 
 TOKENS = (*"CNOSF", "Cl", "Br", *"cno()=#-+.123", "[nH]", "[C@@H]", "[C@H]", "/", "\\", "I", "[Na+]", "[OH-]")
@@ -45,11 +45,17 @@ BAD = {
 }
 
 
-def tiny_folder(folder: Path, *, task: Task = "retro", seed: int = 0, **options: Any) -> Path:
+# The same with merged tokens, such as `c1cc` and `C(=O)`.
+MERGED = TOKENIZER.with_merges(learn_merges(QUERIES, 16))
+
+
+def tiny_folder(
+    folder: Path, *, task: Task = "retro", seed: int = 0, tokenizer: Tokenizer = TOKENIZER, **options: Any
+) -> Path:
     """Write a random model and return its folder."""
     shape = {"d_model": 32, "heads": 4, "feedforward": 32, "max_positions": 1024}
-    model = tiny_model(seed, len(TOKENIZER), **{**shape, **options}).float()
-    checkpoint.save(folder, model, TOKENIZER, task=task, half=False)
+    model = tiny_model(seed, len(tokenizer), **{**shape, **options}).float()
+    checkpoint.save(folder, model, tokenizer, task=task, half=False)
     return folder
 
 

@@ -53,8 +53,9 @@ hypotheses = st.builds(
     st.lists(numbers, max_size=4).map(tuple),
     numbers,
     numbers,
+    numbers,
     st.sampled_from(["eos", "length"]),
-    st.none() | numbers,
+    st.booleans(),
     st.none() | st.builds(Vote, numbers, counts, counts, counts),
 )
 parts = (
@@ -112,7 +113,24 @@ def test_files_of_earlier_versions_open() -> None:
     values = {"query": "C", "status": "ok", "message": "", "hypotheses": []}
     read = result_from_json(json.dumps({**values, "trace": {"query": ["C"], "settings": {"n": 1}, "passes": passes}}))
     assert read.trace.passes == (Pass(1, 2, 1, 1, 0, inf, 1, 0, 0.5),)
-    assert (read.notes, read.merged, read.spellings) == ((), None, ())
+    assert (read.notes, read.merged, read.variants) == ((), None, ())
+
+
+def test_predictions_of_earlier_versions_have_todays_keys() -> None:
+    old = {"smiles": "C", "canonical": "C", "valid": True, "tokens": ["C"], "token_log_probs": [-1.0], "log_prob": -1.0}
+    old |= {"vote": {"score": 1.0, "spellings": 2, "best_rank": 1, "spelling": 0}, "probability": 0.37}
+    answers = [{**old, "confidence": 0.8}, {**old, "confidence": None}]
+    values = {
+        "query": "C",
+        "status": "ok",
+        "message": "",
+        "hypotheses": answers,
+        "trace": {"query": [], "settings": {}},
+    }
+    sure, unknown = result_from_json(json.dumps(values)).hypotheses
+    assert (sure.probability, sure.model_probability, sure.calibrated) == (0.8, 0.37, True)
+    assert (unknown.probability, unknown.model_probability, unknown.calibrated) == (0.37, 0.37, False)
+    assert sure.vote == Vote(1.0, 2, 1, 0)
 
 
 def test_the_margin_is_the_gap_between_the_best_two() -> None:

@@ -18,7 +18,7 @@ WORDS = re.compile(
 PACKAGE = ROOT / "chemspec"
 MODULES = sorted(PACKAGE.rglob("*.py"))
 
-FIELDS = {"asked", "places", "own"}  # of public results and saved files, whose names are JSON keys
+FIELDS = {"own"}  # of public results and saved files, whose names are JSON keys
 
 
 def banned(source: str) -> Iterator[tuple[int, str]]:

@@ -75,7 +75,8 @@ def main(folder: Path, count: int) -> None:
 
 def answer_lines(task: Task, engine: Engine, rows: list[Row]) -> list[str]:
     """Two rows of the second table."""
-    copy = Copy(token_classes=TokenClasses.from_tokens(engine.tokenizer.smiles_tokens))
+    tokenizer = engine.tokenizer
+    copy = Copy(token_classes=TokenClasses.from_tokens(tokenizer.smiles_tokens, merges=tokenizer.merges))
     sums = {"canonical": [0, 0, 0], "aligned": [0, 0, 0]}
     for row in rows:
         made = smiles_variants(row, task, count=1, flat_share=0.0, rng=Random(0), guess=True)

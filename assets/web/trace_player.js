@@ -51,7 +51,8 @@ export default function ({ data, parentElement }) {
 
 // Fills a box with the parts that a frame names; returns what ends it.
 function drawFrame(root, scene, frame, state, colors) {
-  const { query, answers, passes, tree, several, uneven, relaxed } = scene;
+  const { query, answers, passes, tree, several, uneven, relaxed, merged } = scene;
+  const unit = merged ? "symbol" : "token"; // a merged token has several symbols: the strips show these
   const last = passes.length;
   const color = (run) => colors[run % colors.length];
   const paint = (node, run) => {
@@ -111,18 +112,19 @@ function drawFrame(root, scene, frame, state, colors) {
     hint.textContent = restHint;
   };
   const leave = (event) => { if (event.pointerType === "mouse") unlit(); }; // a finger leaves at once
-  const restHint = "Point at a token or an atom to see where it went.";
+  const restHint = `Point at a ${unit} or an atom to see where it went.`;
   const describe = (side, index, found) => {
     if (side === "query") {
       const where = found.answer.map((k) => k + 1).join(", ");
-      const end = where ? `copied to answer token ${where}` : "not copied into this answer";
-      return `${query.tokens[index]} — query token ${index + 1}: ${end}`;
+      const end = where ? `copied to answer ${unit} ${where}` : "not copied into this answer";
+      return `${query.tokens[index]} — query ${unit} ${index + 1}: ${end}`;
     }
     const piece = tokensNow()[index];
-    const how = { copied: `copied from query token ${piece.source + 1}`, ahead: "drafted, and confirmed by the model", own: "the model’s own" }[piece.origin];
+    const how = { copied: `copied from query ${unit} ${piece.source + 1}`, ahead: "drafted, and confirmed by the model", own: "the model’s own" }[piece.origin];
     const sure = piece.probability === null ? "" : `, ${(100 * piece.probability).toFixed(1)} % sure`;
     const choice = piece.instead ? `; its first choice was ${piece.instead[0]} (${percent(piece.instead[1])})` : "";
-    return `${piece.text} — answer token ${index + 1}: ${how}, pass ${piece.pass_number}${sure}${choice}`;
+    const whole = piece.whole ? ` (of the token ${piece.whole})` : "";
+    return `${piece.text}${whole} — answer ${unit} ${index + 1}: ${how}, pass ${piece.pass_number}${sure}${choice}`;
   };
   const watch = (box) => {
     const enter = (event) => {
@@ -200,7 +202,7 @@ function drawFrame(root, scene, frame, state, colors) {
     const copied = el("i", { class: "copied", style: `height:${(100 * step.accepted) / most}%` });
     return el("span", { class: "bar", title: `pass ${k + 1}: ${count(step.emitted, "token")}, ${step.accepted} accepted`, onclick: () => jump(k + 1) }, copied, own);
   });
-  const strips = { query: strip("Query tokens"), answer: strip("Answer tokens") };
+  const strips = { query: strip(`Query ${unit}s`), answer: strip(`Answer ${unit}s`) };
   const drafts = el("div", { class: "drafts" });
   const draftsTitle = el("h4");
   const hint = el("p", { class: "hint" }, restHint);
@@ -231,6 +233,7 @@ function drawFrame(root, scene, frame, state, colors) {
   if (!frame.whole) key("rejected", "rejected");
   if (several) key("waiting", "not decided yet");
   if (!frame.whole && frame.parts.includes("query")) key("outlined first last", "span of the current draft");
+  if (merged) key("begins", "a token of the model begins; without this mark the one before goes on");
 
   const captionOf = { query: frame.whole ? "Query: what was copied, one colour a fragment" : several ? "Query: atoms copied in this pass lit" : "Query: atoms of the current draft lit", answer: "Answer: atoms coloured by origin, the model’s own ringed" };
   const drawing = (side, ...more) => el("figure", {}, pictures[side], el("figcaption", {}, captionOf[side], ...more));
@@ -259,7 +262,7 @@ function drawFrame(root, scene, frame, state, colors) {
   root.append(...(frame.title ? [el("h4", { class: "title" }, frame.title)] : []), ...frame.parts.map((name) => parts[name]()).filter(Boolean));
   if (frame.parts.includes("controls")) for (const [name, value] of [["role", "group"], ["tabindex", -1], ["aria-label", "Trace player. Left and right arrows step, space plays."]]) root.setAttribute(name, value);
 
-  query.tokens.forEach((text, k) => strips.query.append(token(text, "query", k, `query token ${k + 1}`)));
+  query.tokens.forEach((text, k) => strips.query.append(token(text, "query", k, `query ${unit} ${k + 1}`)));
   firstStop(strips.query);
   const write = () => {
     strips.answer.replaceChildren(
@@ -301,6 +304,7 @@ function drawFrame(root, scene, frame, state, colors) {
       const piece = own[i], written = piece.pass_number <= k;
       box.className = "tk" + (box.classList.contains("end") ? " end" : "");
       box.classList.add(written ? piece.origin : "unwritten");
+      if (merged && own[i - 1]?.number !== piece.number) box.classList.add("begins");
       if (written && piece.pass_number === k && k > 0) box.classList.add("fresh");
       if (written && piece.instead) box.classList.add("lesser");
       box.removeAttribute("data-label");
@@ -353,7 +357,8 @@ function drawFrame(root, scene, frame, state, colors) {
     box.classList.add("draft");
     one.tokens.forEach((text, j) => {
       const inside = one.start !== null && one.start + j < query.tokens.length;
-      const piece = token(text, "query", inside ? one.start + j : "", inside ? `query token ${one.start + j + 1}` : "");
+      const piece = token(text, "query", inside ? one.start + j : "", inside ? `query ${unit} ${one.start + j + 1}` : "");
+      if (merged && one.numbers[j - 1] !== one.numbers[j]) piece.classList.add("begins");
       piece.classList.add(j < one.accepted ? "copied" : j < one.right ? "right" : j < one.waiting ? "waiting" : "rejected");
       if (j < one.accepted) run === undefined || paint(piece, run);
       if (j === 0) piece.classList.add("first");
@@ -364,13 +369,14 @@ function drawFrame(root, scene, frame, state, colors) {
       box.append(piece);
     });
     firstStop(box);
-    const open = one.waiting - one.right;
-    const share = el("span", { class: "tally" }, open ? `${one.accepted} ${taken}, ${open} not decided yet` : `${one.accepted} of ${one.tokens.length} ${taken}`);
+    const tokens = (symbols) => (symbols ? one.numbers[symbols - 1] + 1 : 0); // of which so many symbols are
+    const open = tokens(one.waiting) - tokens(one.right), accepted = tokens(one.accepted);
+    const share = el("span", { class: "tally" }, open ? `${accepted} ${taken}, ${open} not decided yet` : `${accepted} of ${tokens(one.tokens.length)} ${taken}`);
     const row = el("div", { class: "row" }, box, share);
     if (one.correction) {
       const [text, odds, drafted] = one.correction;
       const sure = (x) => (x === null ? "" : ` (${percent(x)})`);
-      row.append(el("span", { class: "tally" }, `the model wrote `, el("b", {}, text), `${sure(odds)}, not `, el("s", {}, one.tokens[one.right]), sure(drafted)));
+      row.append(el("span", { class: "tally" }, `the model wrote `, el("b", {}, text), `${sure(odds)}, not `, el("s", {}, one.tokens.filter((_, j) => one.numbers[j] === one.numbers[one.right]).join("")), sure(drafted)));
     }
     return row;
   };

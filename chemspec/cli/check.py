@@ -67,7 +67,7 @@ def check_reactions(
 
 
 def _print_check(check: ReactionCheck) -> dict[str, Any]:
-    from chemspec.review.suggestions import answer_probability, format_percent
+    from chemspec.review.suggestions import format_percent
 
     chance = f" ({format_percent(check.probability)})" if check.rank else ""
     console.print_line(f"{check.task}: {check.sentence()}{chance}", "bold")
@@ -78,7 +78,7 @@ def _print_check(check: ReactionCheck) -> dict[str, Any]:
     for other in check.others[:MAX_ALTERNATIVES]:
         forward = check.forward_of.get(other.canonical)
         verdict = f"; forward model: {forward.text} ({format_percent(forward.probability)})" if forward else ""
-        console.print_line(f"  also expected: {other.canonical} ({format_percent(answer_probability(other))}{verdict})")
+        console.print_line(f"  also expected: {other.canonical} ({format_percent(other.probability)}{verdict})")
     if check.precedents:
         nearest = "; ".join(entry.source for entry in check.precedents.nearest if entry.source)
         console.print_line(f"  precedents: {check.precedents.in_words}{nearest and f' ({nearest})'}")

@@ -15,7 +15,7 @@ from chemspec.cli.base import command
 from chemspec.cli.options import DEFAULT
 from chemspec.metrics import NO_SAVINGS, Savings
 from chemspec.replay.savings import describe_file, sum_savings
-from chemspec.settings import DecodeSettings, ineffective_fields
+from chemspec.settings import DecodeSettings, ineffective_fields, lists_distinct
 from chemspec.system import extras
 from chemspec.terminal import console
 from chemspec.terminal.documented_options import FieldsOf, Outcome
@@ -202,9 +202,7 @@ def predict(
 def _decode_settings(exact: bool, *, distinct: bool | None, **given: Any) -> DecodeSettings:
     """Return the settings; by default a beam lists distinct molecules if merging would not undo its ranking."""
     if distinct is None:
-        beam = given["decoder"] == "beam" or (given["decoder"] == "auto" and given["n"] > 1)
-        ranked = given["rules"] != DEFAULT.rules or given["length_penalty"] != 0
-        distinct = bool(given["guide"]) or (beam and not ranked)
+        distinct = lists_distinct(given)
     settings = opt.build_decode_settings(exact=exact, distinct=distinct, **given)
     unread = ineffective_fields(settings)
     if settings.n != given["n"] != DEFAULT.n:

@@ -64,10 +64,10 @@ def _answer_row(rank: int, answer: Hypothesis, item: DecodeResult, first: dict[s
     return {
         "#": str(rank),
         "answer": text,
-        "prob.": f"{answer.probability:.3f}",
+        "prob.": f"{answer.probability:.3f}" if answer.calibrated else "",
+        "model's": f"{answer.model_probability:.3f}",
         "log-prob": f"{answer.log_prob:.3f}",
-        "confid.": "" if answer.confidence is None else f"{answer.confidence:.3f}",
-        "votes": f"{answer.vote.spellings}/{item.merged.spellings}" if answer.vote and item.merged else "",
+        "votes": f"{answer.vote.variants}/{item.merged.variants}" if answer.vote and item.merged else "",
     }
 
 

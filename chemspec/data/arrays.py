@@ -139,11 +139,11 @@ def check_data(data: Path, remedy: str) -> None:
             raise FileNotFoundError(f"{data / name} is missing; {remedy}")
 
 
-def check_vocabulary(data: Path, model: str, tokens: Sequence[str]) -> None:
-    """Raise FileNotFoundError without training data, ValueError if these have other tokens than the model's first."""
+def check_vocabulary(data: Path, model: str, tokens: Sequence[str], merges: Sequence[tuple[str, str]]) -> None:
+    """Raise FileNotFoundError without training data, ValueError for other tokens than the model's first, or merges."""
     check_data(data, "prepare it with `chemspec data --vocab`, and give the folder with --data")
-    given = Tokenizer.load(data / "vocab.json").tokens
-    if given != tuple(tokens[: len(given)]):
+    given = Tokenizer.load(data / "vocab.json")
+    if given.tokens != tuple(tokens[: len(given)]) or given.merges != tuple(merges):
         raise ValueError(f"{data} has another vocabulary than model {model}; prepare it with `chemspec data --vocab`")
 
 

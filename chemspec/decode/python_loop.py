@@ -71,7 +71,7 @@ class PythonLoop:
             if planner is not None:
                 query.observe_drafts(planner.acceptance)
             event = Pass(
-                asked=len(new_prefixes),
+                requested=len(new_prefixes),
                 computed=len(scores),
                 drafted=len(scores) - len(new_prefixes),
                 emitted=emitted,

@@ -245,7 +245,7 @@ class DraftTree:
         query, planner = self.query, self.options.planner
         if planner is None:
             return 1.0
-        kind = token_class(draft.chances, rank, index)
+        kind = token_class(draft.probabilities, rank, index)
         if path[-1] != EOS and path not in query.ever_requested and query.expected.get(path, kind) is not None:
             query.expected[path] = kind
         return planner.acceptance.rates[kind]

@@ -127,7 +127,7 @@ def read_drafts(drafter: object, drafts: object, vocab_size: int) -> list[Draft]
                 draft = Draft(tuple(map(index, draft)), name)
             elif type(draft.tokens) is not tuple or set(map(type, draft.tokens)) - {int}:
                 draft = replace(draft, tokens=tuple(map(index, draft.tokens)))
-            if not all(map(isfinite, draft.chances)) or 0 < len(draft.chances) < len(draft.tokens):
+            if not all(map(isfinite, draft.probabilities)) or 0 < len(draft.probabilities) < len(draft.tokens):
                 raise TypeError
         except TypeError:
             _raise_no_drafts(name, draft)
@@ -144,7 +144,7 @@ def _raise_no_drafts(drafter: str, value: object) -> NoReturn:
     hint = "; one draft is [[id, id, ...]]" if isinstance(value, int) else ""
     raise PluginError(
         f"the drafter {drafter!r} proposed {value!r:.60}; `propose` returns a list of drafts, each a list of token ids "
-        f"or a chemspec.Draft, with a probability (`chances`) for every token or none{hint}"
+        f"or a chemspec.Draft, with a probability (`probabilities`) for every token or none{hint}"
     )
 
 

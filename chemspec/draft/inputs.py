@@ -25,6 +25,7 @@ class DrafterInputs:
         calibration: returns the calibration of the model's drafters.
         companion: returns the learned drafter of a kind; raises ValueError if the model has none.
         prompt_length: number of tokens before the SMILES of every query.
+        merges: merges of the vocabulary, whose tokens span several symbols then.
     """
 
     cost: Callable[[], Cost]
@@ -32,11 +33,12 @@ class DrafterInputs:
     calibration: Callable[[], DrafterCalibration] = DrafterCalibration
     companion: Callable[[str], Any] = _no_learned_drafter
     prompt_length: int = 0
+    merges: Sequence[tuple[str, str]] = ()
 
     @property
     def token_classes(self) -> TokenClasses:
         """Special tokens of the vocabulary."""
-        return _token_classes(tuple(self.tokens), self.prompt_length)
+        return _token_classes(tuple(self.tokens), self.prompt_length, tuple(self.merges))
 
 
 _token_classes = lru_cache(maxsize=8)(TokenClasses.from_tokens)

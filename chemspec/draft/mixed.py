@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from chemspec.draft.base import Drafter, check_draft_size
 from chemspec.draft.calibration import DEFAULT_ACCEPT_RATES
-from chemspec.draft.copy import CopyState, CopyTracker, TokenClasses
+from chemspec.draft.copy import CopyState, CopyTracker, TokenClasses, copied_draft
 from chemspec.draft.tree.edit_ngrams import COPY, EditNgramTable
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
@@ -66,7 +66,9 @@ class Mixed(Drafter):
             expected_tokens = 0.0
             for node in path:  # not `sum`, which since Python 3.12 rounds differently from compiled code
                 expected_tokens += node.path_probability
-            ranked.append((-expected_tokens, _draft_of_path(path, len(source))))
+            _, tokens, positions, probs, _ = zip(*path, strict=True)
+            end = len(tracker.text) - 1
+            ranked.append((-expected_tokens, copied_draft(tokens, "mixed", positions, end, probabilities=probs)))
         ranked.sort(key=lambda pair: pair[0])
         return [draft for _, draft in ranked]
 
@@ -87,7 +89,7 @@ class Mixed(Drafter):
             """Put the next tokens after a node on the heap."""
             nonlocal serial
             path_probability, pushed = 1.0 if parent < 0 else tree[parent].path_probability, []
-            for step, step_probability in self.edit_table.next_edits(tracker.text, state, text):
+            for step, step_probability in self.edit_table.next_edits(tracker, state, text):
                 p = path_probability * step_probability
                 if p < MIN_PROBABILITY:
                     continue
@@ -112,12 +114,3 @@ class Mixed(Drafter):
             if node.token != EOS and len(text) < len(prefix) + max_length:
                 push_children(len(tree) - 1, text, tracker.advance_state(parent_state, text))
         return tree
-
-
-def _draft_of_path(path: Sequence[TreeNode], length: int) -> Draft:
-    """Return the path from the prefix to a leaf as a draft; `length` is the query's number of tokens."""
-    _, tokens, positions, probs, _ = zip(*path, strict=True)
-    first = positions[0]
-    if first >= 0 and positions == tuple(range(first, first + len(positions))):  # copied in one piece
-        return Draft(tokens, "mixed", (first, min(first + len(positions), length)), chances=probs)
-    return Draft(tokens, "mixed", places=positions, chances=probs)

@@ -132,13 +132,15 @@ for _spec in (  # in the order of menus, the default first
         "smart",
         "several matches in the query at once",
         "Andronov et al. 2025",
-        lambda settings, _: Smart(**draft_sizes(settings)),
+        lambda settings, inputs: Smart(token_classes=inputs.token_classes, **draft_sizes(settings)),
     ),
     DrafterSpec(
         "windows",
         "evenly spaced pieces of the query",
         "Andronov et al. 2024",
-        lambda settings, _: Windows(dilation=settings.dilation, **draft_sizes(settings)),
+        lambda settings, inputs: Windows(
+            dilation=settings.dilation, token_classes=inputs.token_classes, **draft_sizes(settings)
+        ),
         reads=("draft_length", "draft_count", "dilation"),
     ),
     _learned("ar", "what a small model writes", "Leviathan et al. 2023", "ar"),

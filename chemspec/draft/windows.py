@@ -1,10 +1,11 @@
 """Drafters of Andronov et al., pieces of the query: `windows` (2024, section 2.1) and `smart` (2025)."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from chemspec.draft.base import Drafter, check_draft_size
+from chemspec.draft.copy import TokenClasses, copied_draft
 from chemspec.tokenizer import EOS
 from chemspec.types import Draft, Prefix
 
@@ -19,6 +20,7 @@ class Windows(Drafter):
     length: int = 10  # draft length in tokens; DL in the paper
     count: int = 25  # maximum number of drafts; N_d in the paper, about 25
     dilation: int = 0  # tokens skipped between two tokens of a window (the paper's section 3.1 mentions 1)
+    token_classes: TokenClasses = field(default_factory=TokenClasses)  # of the vocabulary
 
     def __post_init__(self) -> None:
         check_draft_size(self.length, self.count)
@@ -35,6 +37,7 @@ class Windows(Drafter):
                 draft,
                 tokens=draft.tokens[:max_new_tokens],
                 span=draft.span and (draft.span[0], min(draft.span[0] + max_new_tokens, draft.span[1])),
+                positions=draft.positions[:max_new_tokens],
             )
             for draft in drafts
         ]
@@ -50,12 +53,13 @@ class Windows(Drafter):
         if len(starts) > self.count:
             # floor(i * last / (count - 1)), as the authors' code spaces them
             starts = sorted({i * last // max(1, self.count - 1) for i in range(self.count)})
-        drafts = []
+        drafts, positions = [], self.token_classes.positions(0, text)
         for start in starts:
             tokens = text[start : start + span : step]
-            # A dilated window is not contiguous, so it has no span.
-            copied = None if self.dilation else (start, min(start + len(tokens), len(source)))
-            drafts.append(Draft(tokens, "windows", copied))
+            if self.dilation:  # not contiguous, so it has no span
+                drafts.append(Draft(tokens, "windows"))
+            else:
+                drafts.append(copied_draft(tokens, "windows", positions[start : start + span], positions[-1]))
         return tuple(drafts)
 
 
@@ -68,6 +72,7 @@ class Smart(Drafter):
 
     length: int = 10  # maximum draft length in tokens
     count: int = 10  # maximum number of drafts
+    token_classes: TokenClasses = field(default_factory=TokenClasses)  # of the vocabulary
 
     def __post_init__(self) -> None:
         check_draft_size(self.length, self.count)
@@ -75,6 +80,8 @@ class Smart(Drafter):
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
         text = (*source, EOS)
+        positions = self.token_classes.positions(0, text)
         starts = [i + 1 for i, token in enumerate(source) if token == prefix[-1]] or [0]
         length = min(self.length, max_new_tokens)
-        return [Draft(text[i : i + length], "smart", (i, min(i + length, len(source)))) for i in starts[: self.count]]
+        pieces = (slice(start, start + length) for start in starts[: self.count])
+        return [copied_draft(text[piece], "smart", positions[piece], positions[-1]) for piece in pieces]

@@ -1,6 +1,6 @@
 """Test-time augmentation: predictions for several SMILES variants of a query, merged by rank and frequency.
 
-Every variant is decoded as it would be alone; the merged list is labelled as such (`DecodeResult.spellings`,
+Every variant is decoded as it would be alone; the merged list is labelled as such (`DecodeResult.variants`,
 `Hypothesis.vote`).
 """
 
@@ -30,8 +30,8 @@ def rank_by_votes(lists: Sequence[Sequence[Hypothesis]]) -> list[Hypothesis]:
         best_rank, number, best = min(ranks, key=lambda ranking: (ranking[0], -ranking[2].log_prob, ranking[1]))
         score = sum(1 / (1 + rank) for rank, _, _ in ranks)
         cast = Vote(score, len(ranks), best_rank + 1, number)
-        # The confidence was measured without augmentation, so it does not apply to merged lists.
-        merged.append(replace(best, vote=cast, confidence=None))
+        # Calibrated without augmentation, which does not apply to merged lists.
+        merged.append(replace(best, vote=cast, probability=best.model_probability, calibrated=False))
     return sorted(merged, key=_vote_order)
 
 
@@ -65,7 +65,7 @@ def combine_passes(passes: Sequence[Pass]) -> Pass:
 
     Spans, drafts and trees belong to one variant and stay in its own trace.
     """
-    counts = ((item.asked, item.computed, item.drafted, item.emitted, item.accepted) for item in passes)
+    counts = ((item.requested, item.computed, item.drafted, item.emitted, item.accepted) for item in passes)
     margin, seconds = min(item.margin for item in passes), (passes[0].draft_seconds, passes[0].model_seconds)
     requested, computed, drafted, emitted, accepted = map(sum, zip(*counts, strict=True))
     return Pass(requested, computed, drafted, emitted, accepted, margin, 1, *seconds)

@@ -1,9 +1,9 @@
 """Calibrated probability that a prediction is correct, fitted on validation data and stored with the weights.
 
 It is not the model's probability of a SMILES: other SMILES of the molecule and its tautomers take part of that, and
-trained models are
-over- or underconfident. A temperature on the log-odds corrects most of that (Guo et al. 2017, "On calibration of modern
-neural networks").
+trained models
+are over- or underconfident. A temperature on the log-odds corrects most of that (Guo et al. 2017, "On calibration of
+modern neural networks").
 """
 
 import json
@@ -33,7 +33,7 @@ Scored = Sequence[tuple[float, bool]]  # probability, and whether the prediction
 
 @dataclass(frozen=True)
 class Confidence:
-    """confidence = 1 / (1 + exp(-(slope * log-odds of the probability + offset)))."""
+    """probability = 1 / (1 + exp(-(slope * log-odds of the model's probability + offset)))."""
 
     digest: str  # digest of the weights it applies to (`Engine.digest`)
     slope: float  # inverse temperature
@@ -45,12 +45,12 @@ class Confidence:
         """Return the probability that a prediction is correct, from the model's probability."""
         return sigmoid(self.slope * log_odds(probability) + self.offset)
 
-    def add_confidence(self, answers: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
-        """Return the predictions with their confidence, which is 0 for invalid SMILES."""
-        probabilities = probability_by_molecule(answers)
+    def calibrate(self, answers: Sequence[Hypothesis]) -> tuple[Hypothesis, ...]:
+        """Return the predictions with calibrated probabilities, 0 for invalid SMILES."""
+        sums = probability_by_molecule(answers)
+        calibrated = (self.calibrated(sums[answer.canonical]) if answer.valid else 0.0 for answer in answers)
         return tuple(
-            replace(answer, confidence=self.calibrated(probabilities[answer.canonical]) if answer.valid else 0.0)
-            for answer in answers
+            replace(answer, probability=p, calibrated=True) for answer, p in zip(answers, calibrated, strict=True)
         )
 
     def save(self, folder: Path) -> None:
@@ -60,13 +60,13 @@ class Confidence:
 
 
 def probability_by_molecule(answers: Sequence[Hypothesis]) -> dict[str, float]:
-    """Return the probability of each valid molecule, summed over its SMILES and tautomers in the list, at most 1."""
+    """Return the model's probability, at most 1, of each valid molecule, summed over SMILES and tautomers in a list."""
     sums: dict[str, float] = {}
     first_tautomer = representatives(answer.canonical for answer in answers if answer.valid)
     for answer in {answer.tokens: answer for answer in answers}.values():  # a decoder may return one text several times
         if answer.valid:
             molecule = first_tautomer[answer.canonical]
-            sums[molecule] = min(1.0, sums.get(molecule, 0.0) + answer.probability)
+            sums[molecule] = min(1.0, sums.get(molecule, 0.0) + answer.model_probability)
     return {smiles: sums[molecule] for smiles, molecule in first_tautomer.items()}
 
 

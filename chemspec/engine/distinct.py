@@ -37,7 +37,7 @@ def select_result(results: Sequence[DecodeResult], query: str, task: Task, setti
     """Return the last of several searches for one query, with `distinct` reduced to its distinct predictions.
 
     Probabilities of different SMILES of one molecule and of its tautomers are added, and the list is sorted by the sums
-    (by votes after augmentation). If the confidences add up to more than 1, they are scaled down to 1, because only one
+    (by votes after augmentation). If calibrated ones add up to more than 1, they are scaled down to 1, because only one
     prediction can be correct. Predictions that hold a chemical of the Chemical Weapons Convention which is refused in
     every question are withheld, as far as they are listed: the trace keeps their tokens. Which predictions repeat the
     query, a canonical SMILES, depends on the task. A guide (`chem.guide`) that cannot be used makes the result invalid.
@@ -67,10 +67,10 @@ def select_result(results: Sequence[DecodeResult], query: str, task: Task, setti
         return replace(last, status="invalid", message=str(error), hypotheses=())
     merged_answers = [_merge_texts(group) for group in groups.values()]
     if last.merged is None:
-        merged_answers.sort(key=lambda answer: -answer.probability)
-    total = max(1.0, sum(answer.confidence or 0.0 for answer in merged_answers))
+        merged_answers.sort(key=lambda answer: -answer.model_probability)
+    total = max(1.0, sum(answer.probability for answer in merged_answers if answer.calibrated))
     fair = [
-        answer if answer.confidence is None else replace(answer, confidence=answer.confidence / total)
+        replace(answer, probability=answer.probability / total) if answer.calibrated else answer
         for answer in merged_answers
     ]
     fitting, barred = ([answer for answer in fair if fits(answer.canonical) == wish] for wish in (True, False))
@@ -114,13 +114,14 @@ def echoes_query(task: Task, query: str, answer: str) -> bool:
 def _merge_texts(variants: Sequence[Hypothesis]) -> Hypothesis:
     if len(variants) == 1:
         return variants[0]
-    total = min(1.0, sum(answer.probability for answer in variants))
+    total = min(1.0, sum(answer.model_probability for answer in variants))
     tautomers: dict[str, float] = {}
     for answer in variants:
-        tautomers[answer.canonical] = min(1.0, tautomers.get(answer.canonical, 0.0) + answer.probability)
+        tautomers[answer.canonical] = min(1.0, tautomers.get(answer.canonical, 0.0) + answer.model_probability)
     return replace(
         variants[0],
-        probability=total,
+        model_probability=total,
+        probability=variants[0].probability if variants[0].calibrated else total,
         log_prob=log(total) if total else variants[0].log_prob,
         tautomers=tuple(tautomers.items()) if len(tautomers) > 1 else (),
     )

@@ -62,7 +62,8 @@ class DrafterResources:
         with self._making:
             if self._calibration is None:
                 calibration = DrafterCalibration.load(self.folder, vocab_size=self.config.vocab_size)
-                if calibration.edit_table is None:
+                # The default table is one of single symbols.
+                if calibration.edit_table is None and not self.tokenizer.merges:
                     table = default_table(self.task, self.tokenizer.smiles_tokens)
                     calibration = replace(calibration, edit_table=table)
                 self._calibration = calibration

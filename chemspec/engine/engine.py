@@ -219,7 +219,8 @@ class Engine:
 
         Args:
             queries: SMILES or reaction SMILES: one, or a list, a column of a table or anything else that yields them.
-            settings: decoding settings, by default those of `DecodeSettings`.
+            settings: decoding settings. Without them a list is of distinct molecules, as on the command line and in the
+                app (`distinct=False`: the plain beam); other fields are those of `DecodeSettings`.
             progress: called with the number of finished queries.
             within: seconds for each query, which are then decoded in turn: the greedy answer, then the widest exact
                 beam for which the time is enough (`chemspec.engine.deadline`).
@@ -380,12 +381,14 @@ class Engine:
         `more` takes a number and returns up to that many waiting queries; decoding ends when it returns none and no
         query is unfinished. `ready` returns the prepared, valid query. `before_pass` is called before every forward
         pass, and its exceptions end the run. A query whose scores are undefined fails. Raises ValueError for settings
-        with `distinct` or `augment`.
+        with `augment`.
         """
-        if settings.distinct or settings.augment > 1:
-            raise ValueError("continuous batching does not go with distinct and augment; use predict or decode")
+        if settings.augment > 1:
+            raise ValueError("continuous batching does not go with augment; use predict or decode")
+        (searches,) = self._search_rounds(settings)
         # Queries may come one at a time, which drafts speed up even where they do not pay in the first batch.
-        begin = partial(self._batch_decoder.start, searches=[settings], queries=1)
+        enough = partial(self._ends_search, settings)
+        begin = partial(self._batch_decoder.start, searches=searches, enough=enough, queries=1)
         running = continuous_batching(more, ready, begin, size=settings.batch_size, before_pass=before_pass)
         while True:
             with self.runtime_config.torch_scope():  # the caller's code runs outside of it
@@ -396,7 +399,8 @@ class Engine:
             if isinstance(decoded, ScoresError):
                 yield row, failed_result(ready(row), decoded)
                 continue
-            yield row, self._writer.write_searches(ready(row), [ready(row)], [decoded], [settings])[0]
+            results = self._writer.write_searches(ready(row), [ready(row)], [decoded], searches)
+            yield row, distinct.select_result(results, ready(row).smiles, self.task, settings)
 
     @cached_property
     def _reader(self) -> QueryReader:
@@ -404,12 +408,13 @@ class Engine:
 
     @property
     def _batch_decoder(self) -> BatchDecoder:
-        loaded, tokens, length = self.resources, self.tokenizer.smiles_tokens, self.tokenizer.prompt_length
+        loaded, tokenizer = self.resources, self.tokenizer
+        vocabulary = tokenizer.smiles_tokens, loaded.calibration, loaded.learned_drafter
         return BatchDecoder(
             self.backend,
             self.config.vocab_size,
             self.config.max_positions,
-            DrafterInputs(loaded.cost_curve, tokens, loaded.calibration, loaded.learned_drafter, length),
+            DrafterInputs(loaded.cost_curve, *vocabulary, tokenizer.prompt_length, tokenizer.merges),
             loaded.histories,
             self.build_drafter,
             self.threads,

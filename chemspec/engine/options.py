@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal, TypedDict
 
-from chemspec.settings import DecodeSettings, Task, ineffective_fields, with_overrides
+from chemspec.settings import DecodeSettings, Task, ineffective_fields, lists_distinct, with_overrides
 
 
 class LoadingOptions(TypedDict, total=False):
@@ -52,6 +52,8 @@ class DecodingOptions(TypedDict, total=False):
 def apply_options(settings: DecodeSettings | None, options: Mapping[str, Any]) -> DecodeSettings:
     """Return settings with other values of some fields; warns of options that have no effect.
 
+    Without settings a list is of distinct molecules by default (`settings.lists_distinct`).
+
     Raises TypeError for an unknown option, naming those of a similar name.
     """
     fields = DecodingOptions.__annotations__
@@ -60,7 +62,8 @@ def apply_options(settings: DecodeSettings | None, options: Mapping[str, Any]) -
             raise TypeError(
                 f"no option {name!r}; there is {', '.join(get_close_matches(name, fields) or sorted(fields))}"
             )
-    applied = with_overrides(settings, dict(options))
+    distinct = {"distinct": lists_distinct(options)} if settings is None else {}
+    applied = with_overrides(settings, distinct | dict(options))
     if not options:
         return applied
     for name, cause in ineffective_fields(applied).items():

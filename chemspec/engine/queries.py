@@ -79,7 +79,7 @@ class QueryReader:
         if len(ids) > self.longest:
             message = f"{len(ids)} tokens; queries may have at most {self.longest}"
             return PreparedQuery(text, refusal=replace(refused, status="too_long", message=message))
-        tokens = tuple(self.tokenizer.token_texts(ids))
+        tokens = tuple(self.tokenizer.symbol_texts(ids))
         likeness = self.familiarity.nearest_similarity(query.smiles) if self.familiarity else None
         unlike = self.familiarity.unfamiliarity_notes(tokens, likeness) if self.familiarity else ()
         return PreparedQuery(text, ids, tokens, (*query.notes, *self.caveats, *unlike), lead, query.smiles)
@@ -98,7 +98,7 @@ class QueryReader:
             except TokenError:  # for example if the vocabulary has too few ring labels
                 continue
             if len(ids) <= self.longest:
-                tokens = tuple(self.tokenizer.token_texts(ids))
+                tokens = tuple(self.tokenizer.symbol_texts(ids))
                 rows.append(PreparedQuery(text, ids, tokens, smiles=smiles, unlabelled=unlabelled))
         return rows
 

@@ -1,4 +1,4 @@
-"""Results of decoding runs: token ids as SMILES, with traces and calibrated confidence."""
+"""Results of decoding runs: token ids as SMILES, with traces and calibrated probabilities."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -40,7 +40,7 @@ class ResultWriter:
                 for answer in hypotheses
             )
         if self.confidence is not None:
-            hypotheses = self.confidence.add_confidence(hypotheses)
+            hypotheses = self.confidence.calibrate(hypotheses)
         trace = self._write_trace(query, settings, search.passes, search.seconds, search.continued)
         return DecodeResult(query.text, "ok", "", hypotheses, trace, query.notes, smiles=query.smiles)
 
@@ -82,7 +82,8 @@ class ResultWriter:
             tokens=tuple(self.tokenizer.token_texts(answer.tokens)),
             token_log_probs=answer.log_probs,
             log_prob=answer.log_prob,
-            probability=exp(answer.log_prob),
+            model_probability=(probability := exp(answer.log_prob)),
+            probability=probability,
             ended=answer.ended,
         )
 
@@ -94,8 +95,11 @@ class ResultWriter:
         seconds: float,
         continued: Continued | None = None,
     ) -> Trace:
-        vocabulary = self.tokenizer.tokens if settings.record and settings.augment == 1 else ()
+        is_needed = (settings.record or self.tokenizer.merges) and settings.augment == 1
+        vocabulary = self.tokenizer.tokens if is_needed else ()
         fields = {**self.where, **_settings_fields(settings, self.arithmetic)}
+        if self.tokenizer.merges:
+            fields["merged"] = True
         if settings.guarantee != "exact" and not settings.distinct:  # without drafts it would be another search
             continued = None
         return Trace(query.tokens, fields, tuple(passes), seconds, vocabulary, continued)

@@ -51,8 +51,8 @@ class ScoredAnswer:
         return sum(token.log_prob for token in self.tokens)
 
     @property
-    def probability(self) -> float:
-        """The model's probability of this SMILES, as `Hypothesis.probability`."""
+    def model_probability(self) -> float:
+        """The model's probability of this SMILES, as `Hypothesis.model_probability`."""
         return exp(self.log_prob)
 
     @property

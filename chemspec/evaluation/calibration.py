@@ -70,7 +70,8 @@ def collect_outcomes(reactions: Sequence[KnownReaction], results: Sequence[Mappi
         probs: dict[str, float] = {}
         for answer in result["hypotheses"]:
             if answer["valid"]:
-                probs[answer["canonical"]] = min(1.0, probs.get(answer["canonical"], 0.0) + answer["probability"])
+                molecule = answer["canonical"]
+                probs[molecule] = min(1.0, probs.get(molecule, 0.0) + answer["model_probability"])
         answered.append([(p, text == question.answer) for text, p in probs.items() if p > 0])
     return answered
 

@@ -27,7 +27,11 @@ class TextTokenizer(Protocol):
 
     @property
     def smiles_tokens(self) -> Sequence[str]:
-        """Tokens of single atoms and bonds if drafters may rely on them; else empty."""
+        """Tokens of whole atoms and bonds, single or merged, if drafters may rely on them; else empty."""
+
+    @property
+    def merges(self) -> Sequence[tuple[str, str]]:
+        """Pairs of `smiles_tokens` that are joined to one, in order of preference."""
 
     @property
     def has_marks(self) -> bool:
@@ -53,6 +57,9 @@ class TextTokenizer(Protocol):
 
     def token_texts(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each id up to the first eos, without pad and bos."""
+
+    def symbol_texts(self, ids: Sequence[int]) -> list[str]:
+        """Return the same text in symbols, in which drafters count positions: the parts of merged tokens."""
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ class HfTokenizer:
     """
 
     smiles_tokens: ClassVar[tuple[str, ...]] = ()  # since a token may span several atoms
+    merges: ClassVar[tuple[tuple[str, str], ...]] = ()
     has_marks = False  # they come from the template
 
     def __init__(self, inner: Any, numbers: IdMap, template: str = PLACEHOLDER) -> None:
@@ -77,6 +78,10 @@ class HfTokenizer:
     def token_texts(self, ids: Sequence[int]) -> list[str]:
         """Return the text of each id, up to the first eos, without pad and bos."""
         return [self.tokens[token] for token in _until_eos(ids) if token not in (PAD, BOS)]
+
+    def symbol_texts(self, ids: Sequence[int]) -> list[str]:
+        """Return the text of each id, since nothing is known of symbols within tokens."""
+        return self.token_texts(ids)
 
     def lost_blank_note(self) -> tuple[str, ...]:
         """Return a note if the template ends in a blank that the tokenizer drops."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:  # slow imports
 
 OUTPUT_ENDINGS = (".csv", ".jsonl", ".parquet")
 OPTIONAL = ("augment", "distinct", "rules", "guide")  # settings that are newer than the first files
-ANSWER_FIELDS = ("smiles", "canonical", "valid", "log_prob", "probability", "confidence")
+ANSWER_FIELDS = ("smiles", "canonical", "valid", "log_prob", "probability", "calibrated", "model_probability")
 ROW_GROUP = 10_000  # rows that are in memory at once when a Parquet file is written
 BATCHES = 8  # batches between two writes, within which queries are sorted by length
 
@@ -212,8 +212,8 @@ def result_document(result: DecodeResult) -> dict[str, Any]:
 
     `votes`, `best_rank` and `score` of a prediction, and `merged`, are null without augmentation (see `types.Vote`,
     `types.Merged`); with it passes are model calls, and tokens those of all SMILES variants. Both include all searches
-    of a list of distinct predictions, as the seconds do. `confidence` is null if it is unknown. `exactness` states how
-    precisely predictions are independent of drafts and batches. `within` is there only after a deadline.
+    of a list of distinct predictions, as the seconds do. `probability` is the model's unless `calibrated`. `exactness`
+    states how precisely predictions are independent of drafts and batches. `within` is there only after a deadline.
     """
     counts = count_savings(result)
     return {
@@ -223,7 +223,7 @@ def result_document(result: DecodeResult) -> dict[str, Any]:
         "hypotheses": [
             {name: getattr(item, name) for name in ANSWER_FIELDS}
             | {
-                "votes": item.vote.spellings if item.vote else None,
+                "votes": item.vote.variants if item.vote else None,
                 "best_rank": item.vote.best_rank if item.vote else None,
                 "score": item.vote.score if item.vote else None,
             }
@@ -290,7 +290,7 @@ def _csv_cells(
         answer = result.hypotheses[rank] if rank < len(result.hypotheses) else None
         cells += [_text_cell(answer.canonical or answer.smiles), f"{answer.log_prob:.6f}"] if answer else ["", ""]
         if settings.augment > 1:
-            cells.append(answer.vote.spellings if answer and answer.vote else "")
+            cells.append(answer.vote.variants if answer and answer.vote else "")
         cells += map(_text_cell, answer_cells[rank]) if answer and answer_cells else [""] * columns
     counts = count_savings(result)
     return [*cells, counts.passes, counts.tokens, f"{result.trace.seconds:.4f}"]
@@ -385,9 +385,10 @@ def parquet_fields() -> dict[str, Any]:
 
     text, number, whole = pyarrow.string(), pyarrow.float64(), pyarrow.int64()
     answer = dict.fromkeys(("smiles", "canonical"), text) | {"valid": pyarrow.bool_()}
-    answer |= dict.fromkeys(("log_prob", "probability", "confidence"), number)
+    answer |= dict.fromkeys(("log_prob", "probability"), number)
+    answer |= {"calibrated": pyarrow.bool_(), "model_probability": number}
     answer |= {"votes": whole, "best_rank": whole, "score": number}
-    merged = dict.fromkeys(("asked", "spellings", "answers", "invalid"), whole)
+    merged = dict.fromkeys(("requested", "variants", "answers", "invalid"), whole)
     return {
         **dict.fromkeys(("query", "status", "message"), text),
         "hypotheses": pyarrow.list_(pyarrow.struct(answer)),

@@ -18,10 +18,11 @@ from chemspec.jobs.store import StoreError
 from chemspec.precedents import Precedent
 from chemspec.review.forward_check import ForwardCheck
 from chemspec.review.suggestions import describe_check, describe_patents
+from chemspec.types import upgrade_prediction
 
 ANSWER = (  # columns of each answer
-    *("smiles", "chance", "probability", "log_prob", "note", "class", "stock", "forward_model", "conditions"),
-    *("patent_reactions", "patents", "alike"),
+    *("smiles", "probability", "calibrated", "model_probability", "log_prob", "note", "class"),
+    *("stock", "forward_model", "conditions", "patent_reactions", "patents", "alike"),
 )
 Cell = str | float
 
@@ -114,28 +115,29 @@ def warning_of(row: dict[str, Any]) -> str:
 
 def answer_cells(job: Job, row: dict[str, Any]) -> list[dict[str, Cell]]:
     """Return the cells of each answer of a row, by the names of `ANSWER`; without a review those of its predictions."""
+    predictions = [_prediction_cells(upgrade_prediction(answer)) for answer in row["hypotheses"]]
+    if not (review := row.get("review")):
+        return predictions[: job.cards]
     predicted: dict[str, dict[str, Cell]] = {}
-    sums: dict[str, float] = {}  # probabilities of equal answers
-    for answer in row["hypotheses"]:  # a review has no bare ions
+    for answer, cells in zip(row["hypotheses"], predictions, strict=True):  # a review has no bare ions
         name = as_bottled(answer["canonical"]) if job.task == "retro" and answer["canonical"] else answer["canonical"]
         if name and name in predicted:  # two ways to write what stands in one bottle
-            answer = answer | {"probability": min(1.0, sums[name] + answer["probability"])}
-            predicted[name]["probability"] = _prediction_cells(answer)["probability"]
+            total = float(predicted[name]["model_probability"]) + float(cells["model_probability"])
+            predicted[name]["model_probability"] = min(1.0, total)
         else:
-            predicted[name] = _prediction_cells(answer) | ({"smiles": name} if name else {})
-        sums[name] = answer["probability"]
-    if review := row.get("review"):
-        return [
-            predicted.get(suggestion["smiles"], dict.fromkeys(ANSWER, "")) | _suggestion_cells(job, suggestion)
-            for suggestion in review["suggestions"][: job.cards]
-        ]
-    return [_prediction_cells(answer) for answer in row["hypotheses"][: job.cards]]
+            predicted[name] = cells | ({"smiles": name} if name else {})
+    return [
+        predicted.get(suggestion["smiles"], dict.fromkeys(ANSWER, "")) | _suggestion_cells(job, suggestion)
+        for suggestion in review["suggestions"][: job.cards]
+    ]
 
 
 def _prediction_cells(prediction: dict[str, Any]) -> dict[str, Cell]:
     return dict.fromkeys(ANSWER, "") | {
         "smiles": prediction["canonical"] or prediction["smiles"],
         "probability": float(f"{prediction['probability']:.6g}"),
+        "calibrated": prediction["calibrated"],
+        "model_probability": float(f"{prediction['model_probability']:.6g}"),
         "log_prob": round(prediction["log_prob"], 6),
     }
 
@@ -146,7 +148,8 @@ def _suggestion_cells(job: Job, suggestion: dict[str, Any]) -> dict[str, Cell]:
     sources = [Precedent(**item).source for item in matches["nearest"]] if matches else []
     checked = ForwardCheck(check["verdict"] != "differs", check["probability"], check["product"]) if check else None
     return {
-        "chance": round(suggestion["probability"], 6) if suggestion["calibrated"] else "",
+        "probability": round(suggestion["probability"], 6),
+        "calibrated": suggestion["calibrated"],
         "note": "; ".join([*suggestion["problems"], *(f"hazard: {sentence}" for sentence in hazards)]),
         "class": suggestion["class"],
         "stock": "; ".join(filter(None, suggestion["stock"])),

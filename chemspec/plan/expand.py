@@ -216,7 +216,7 @@ def _valid_proposals(smiles: str, answer: DecodeResult) -> tuple[Proposal, ...]:
     for hypothesis in answer.hypotheses:
         reactants = split_keeping_salts(as_bottled(hypothesis.canonical)) if hypothesis.valid else ()
         if reactants and smiles not in reactants and not chem.formula_balance(hypothesis.canonical, smiles):
-            probability = hypothesis.probability if hypothesis.confidence is None else hypothesis.confidence
+            probability = hypothesis.probability
             distinct.setdefault(reactants, Proposal(reactants, probability))
     return tuple(sorted(distinct.values(), key=lambda proposal: (-proposal.prior(smiles), proposal.reactants)))
 

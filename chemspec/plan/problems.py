@@ -15,7 +15,7 @@ def step_problems(reactants: str, product: str, reagents: str) -> tuple[str, ...
     `reactants` and `reagents` are SMILES joined by dots, `product` is one molecule. What the forward model says, and
     missing reagents, are left out.
     """
-    answer = Hypothesis(reactants, reactants, True, (), (), 0.0, 1.0)
+    answer = Hypothesis(reactants, reactants, True, (), (), 0.0, 1.0, 1.0)
     step = Suggestion("retro", product, 1, answer, strategy_of_step(reactants, product))
     made_from_nothing = [note for note in step.notes if note.startswith("one enantiomer")]
     flask = ".".join(filter(None, (reactants, reagents)))

@@ -341,7 +341,7 @@ def tree_document(
     if node.step:
         step, reaction = node.step, node.step.reaction(node.smiles)
         metadata: dict[str, Any] = {
-            "chance": step.probability,
+            "probability": step.probability,
             "policy_probability": step.prior(node.smiles),
             "round_trip": step.round_trip,
         }

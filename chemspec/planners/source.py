@@ -71,7 +71,7 @@ class StepSource:
         """Return at most `n` distinct valid predictions for every SMILES of a batch, best first; none if refused."""
         if not queries:
             return []
-        settings = {"n": n, "decoder": "greedy" if n == 1 else "beam", **self.settings}
+        settings = {"n": n, "decoder": "greedy" if n == 1 else "beam", "distinct": False, **self.settings}
         if self._client is not None:
             answered = self._client.predict(queries, task=self.task, model=self.model, **settings)
             return [_distinct_steps(result.answers) for result in answered]
@@ -84,5 +84,5 @@ def _distinct_steps(answers: Sequence[Any]) -> list[Step]:
     for answer in answers:
         if answer.valid:
             parts = split_keeping_salts(answer.canonical)
-            distinct.setdefault(parts, Step(parts, answer.probability, answer.log_prob))
+            distinct.setdefault(parts, Step(parts, answer.model_probability, answer.log_prob))
     return list(distinct.values())

@@ -14,6 +14,7 @@ from typing import Literal
 from chemspec import chem
 from chemspec.metrics import speed_numbers
 from chemspec.replay.prefix_tree import DrawnTree, build_tree
+from chemspec.tokenizer import TokenError, split_smiles
 from chemspec.types import DRAFTED, REQUESTED, DecodeResult, Draft, Hypothesis, Pass, Trace
 
 MAX_DRAFTS = 25  # shown of a pass
@@ -34,6 +35,8 @@ class TokenView:
     run: int | None = None  # number of its copied run: adjacent copies with the same offset between answer and query
     probability: float | None = None  # the model's, given what stands before; None where the trace does not have it
     instead: tuple[str, float] | None = None  # the model's first choice, if a relaxed search let this stand
+    number: int = 0  # of the token in the answer, from 0
+    whole: str = ""  # the token that this is a symbol of, if it has others (`symbols.view_symbols`)
 
 
 @dataclass(frozen=True)
@@ -56,6 +59,7 @@ class DraftView:
     waiting: int  # tokens up to which nothing speaks against it yet; the rest is rejected
     # what the model wrote where it left the draft, with its probability and that of the drafted token, if known
     correction: tuple[str, float | None, float | None] | None = None
+    numbers: tuple[int, ...] = ()  # of the token that each entry of `tokens` is (a symbol of), from 0
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ class TraceView:
     uneven: bool  # whether these grow by steps of their own (SBS), so that tokens of the longest one are counted
     relaxed: bool  # whether drafts can change the answers
     tree: DrawnTree | None  # the tree of prefixes, if it was recorded
+    merged: bool = False  # whether tokens may have several symbols, in which positions in the query are counted
 
 
 TokenProbs = Sequence[Mapping[str, float]]  # of the most probable tokens at every position of the best answer
@@ -96,7 +101,7 @@ TokenProbs = Sequence[Mapping[str, float]]  # of the most probable tokens at eve
 def view_trace(result: DecodeResult, probs: TokenProbs = ()) -> TraceView:
     """Return a result's trace as values for drawing; ValueError if it holds no answer with passes of its own."""
     trace = result.trace
-    if result.spellings:
+    if result.variants:
         raise ValueError("its answers are merged from several SMILES variants, each with passes of its own")
     if result.status != "ok" or not result.hypotheses or not trace.passes:
         raise ValueError("it holds no answer with the passes that made it")
@@ -116,6 +121,7 @@ def view_trace(result: DecodeResult, probs: TokenProbs = ()) -> TraceView:
         uneven=_is_uneven(trace),
         relaxed=relaxed,
         tree=tree,
+        merged=_is_merged(trace),
     )
 
 
@@ -125,6 +131,18 @@ def _has_several(trace: Trace) -> bool:
 
 def _is_uneven(trace: Trace) -> bool:
     return bool(trace.settings.get("decoder") == "sbs")
+
+
+def _is_merged(trace: Trace) -> bool:
+    return trace.settings.get("merged") is True
+
+
+def symbols_of(token: str, *, merged: bool) -> tuple[str, ...]:
+    """Return the symbols of a token's text: the text itself, unless it is a merged one."""
+    try:
+        return tuple(split_smiles(token)) if merged and token != END else (token,)
+    except TokenError:  # such as <unk>
+        return (token,)
 
 
 def _view_answer(hypothesis: Hypothesis, trace: Trace, tree: DrawnTree | None, ends: Sequence[int]) -> AnswerView:
@@ -141,16 +159,17 @@ def _view_answer(hypothesis: Hypothesis, trace: Trace, tree: DrawnTree | None, e
     else:  # all hypotheses are of one length after each pass
         written = [1 + min(bisect_right(ends, position), len(ends) - 1) for position in range(len(texts))]
     tokens: list[TokenView] = []
-    run, distance = -1, None
+    run, distance, start = -1, None, 0  # start: of the token, in symbols
     for position, (text, step) in enumerate(zip(texts, written, strict=True)):
         origin, source = origins.get(position, ("own", None))
         if source is not None:
-            run += distance != position - source
-            distance = position - source
+            run += distance != start - source
+            distance = start - source
         number = None if source is None else run
         probability = exp(min(0.0, log_probs[position])) if position in log_probs else None
-        tokens.append(TokenView(text, origin, step, atoms[position], source, number, probability))
-    return AnswerView("".join(hypothesis.tokens), hypothesis.probability, tuple(tokens))
+        tokens.append(TokenView(text, origin, step, atoms[position], source, number, probability, number=position))
+        start += len(symbols_of(text, merged=_is_merged(trace)))
+    return AnswerView("".join(hypothesis.tokens), hypothesis.model_probability, tuple(tokens))
 
 
 def _passes_by_tree(path: Sequence[int], tree: DrawnTree, count: int, passes: int) -> list[int]:
@@ -204,7 +223,7 @@ def _view_pass(
     step = trace.passes[number]
     several = _has_several(trace)
     if tree and several:
-        drafts = _drafted_chains(number + 1, tree)
+        drafts = _drafted_chains(number + 1, tree, merged=_is_merged(trace))
     else:
         start = ends[number] - step.emitted
         texts = [token.text for token in best.tokens[start : ends[number]]]
@@ -255,7 +274,17 @@ def _view_draft(draft: Draft, written: Sequence[str], step: Pass, trace: Trace) 
         right += 1
     # The last token of a pass is the model's own, even where the draft had it too.
     accepted = min(right, step.emitted - 1, step.accepted)
-    return DraftView(texts, draft.span[0] if draft.span else None, accepted, right, right)
+    numbers = tuple(range(len(texts)))
+    return DraftView(texts, _start_of_copy(draft, texts, trace), accepted, right, right, numbers=numbers)
+
+
+def _start_of_copy(draft: Draft, texts: Sequence[str], trace: Trace) -> int | None:
+    """Return the position in the query from which a draft was copied in one piece, or None."""
+    if draft.span or not _is_merged(trace):
+        return draft.span[0] if draft.span else None
+    counts = accumulate((len(symbols_of(text, merged=True)) for text in texts), initial=0)
+    starts = {position - count for position, count in zip(draft.positions, counts, strict=False)}
+    return draft.positions[0] if len(starts) == 1 and draft.positions[0] >= 0 else None
 
 
 def _with_correction(draft: DraftView, start: int, best: AnswerView, probs: TokenProbs) -> DraftView:
@@ -267,7 +296,7 @@ def _with_correction(draft: DraftView, start: int, best: AnswerView, probs: Toke
     return replace(draft, correction=(correction.text, correction.probability, drafted))
 
 
-def _drafted_chains(number: int, tree: DrawnTree) -> list[DraftView]:
+def _drafted_chains(number: int, tree: DrawnTree, *, merged: bool) -> list[DraftView]:
     """Return the pieces of the query that a pass of a beam search computed ahead, wherever in the tree they hang."""
     new = {node: None for node, born in enumerate(tree.born) if born == number}
     chains: list[DraftView] = []
@@ -278,13 +307,15 @@ def _drafted_chains(number: int, tree: DrawnTree) -> list[DraftView]:
         chain, node = [head], head
         while node >= 0:
             onward = (child for child in tree.children[node] if child in new)
-            node = next((child for child in onward if tree.sources[child] == tree.sources[node] + 1), -1)
+            end = tree.sources[node] + len(symbols_of(tree.texts[node], merged=merged))
+            node = next((child for child in onward if tree.sources[child] == end), -1)
             chain += [node] if node >= 0 else []
         seen.update(chain)
         alive = [node for node in chain if tree.dies[node] > number]
         accepted = sum(tree.accepted[node] <= number for node in alive)
         texts = tuple(tree.texts[node] for node in chain)
-        chains.append(DraftView(texts, tree.sources[head], accepted, accepted, len(alive)))
+        numbers = tuple(range(len(texts)))
+        chains.append(DraftView(texts, tree.sources[head], accepted, accepted, len(alive), numbers=numbers))
     return chains
 
 
@@ -292,17 +323,18 @@ def _describe_pass(number: int, trace: Trace, answer: AnswerView, drafts: Sequen
     step = trace.passes[number]
     head, tail = f"Pass {number + 1} of {len(trace.passes)}. ", f"; {_count_noun(written, 'token')} so far."
     if _is_uneven(trace):
-        live = _count_noun(len(step.grown.beam) if step.grown else step.asked, "unfinished answer")
+        live = _count_noun(len(step.grown.beam) if step.grown else step.requested, "unfinished answer")
         ahead = f"{live}, {_count_noun(step.drafted, 'partial answer')} along their drafts computed. "
         return f"{head}{ahead}The longest text grew by {_count_noun(step.emitted, 'token')}{tail}"
     if _has_several(trace):
-        ahead = f"{_count_noun(step.asked, 'partial answer')} requested, {step.drafted} computed ahead. "
+        ahead = f"{_count_noun(step.requested, 'partial answer')} requested, {step.drafted} computed ahead. "
         return f"{head}{ahead}The beam grew by {_count_noun(step.emitted, 'token')}{tail}"
     middle = "Nothing was drafted. "
     if drafts:
         best = drafts[0]
         count = "A draft of " if len(drafts) == 1 else f"{len(drafts)} drafts, the best has "
-        position = "" if best.start is None else f" copied from query token {best.start + 1} on"
+        unit = "symbol" if _is_merged(trace) else "token"
+        position = "" if best.start is None else f" copied from query {unit} {best.start + 1} on"
         middle = f"{count}{_count_noun(len(best.tokens), 'token')}{position}; {best.accepted} accepted. "
     lesser = sum(token.instead is not None and token.pass_number == number + 1 for token in answer.tokens)
     middle += f"{_count_noun(lesser, 'token')} not the model's first choice. " * bool(lesser)

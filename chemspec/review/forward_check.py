@@ -108,7 +108,7 @@ def read_check(target: str, result: DecodeResult, added: str = "") -> ForwardChe
         return ForwardCheck(False, 0.0, "", added)
     same = gives_target(target, first.canonical)
     is_open = not same and leaves_geometry_open(target, first.canonical)
-    return ForwardCheck(same or is_open, first.probability, first.canonical, added, is_open)
+    return ForwardCheck(same or is_open, first.model_probability, first.canonical, added, is_open)
 
 
 def find_precedents(index: Precedents | None, step: Step) -> Found | None:
@@ -246,5 +246,5 @@ def _reagent_sets(result: DecodeResult) -> ReagentSets:
     sets: dict[str, float] = {}
     for answer in result.hypotheses:
         if answer.valid:
-            sets.setdefault(balance_charges(answer.canonical), answer.probability)
+            sets.setdefault(balance_charges(answer.canonical), answer.model_probability)
     return tuple(sets.items())[:MAX_SETS]

@@ -20,7 +20,7 @@ from chemspec.engine.engine import Engine
 from chemspec.io.writers import result_document
 from chemspec.precedents import Found
 from chemspec.review.forward_check import ForwardCheck, StepChecker, check_document, find_precedents, gives_target
-from chemspec.review.suggestions import answer_probability, element_counts
+from chemspec.review.suggestions import element_counts
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, Hypothesis
@@ -80,7 +80,7 @@ class ReactionCheck:
         return {
             **vars(self),
             "agrees": self.agrees,
-            "chance": self.probability,
+            "probability": self.probability,
             "said": self.sentence(),
             "result": result_document(self.result),
             "forward": check_document(self.forward),
@@ -130,7 +130,7 @@ def judge_predictions(task: Task, query: str, expected: str, result: DecodeResul
     answers = [answer for answer in result.hypotheses if answer.valid]
     ranked = list(enumerate(answers, 1))
     rank = next((n for n, answer in ranked if matches_expected(task, query, expected, answer.canonical)), 0)
-    probability = answer_probability(answers[rank - 1]) if rank else 0.0
+    probability = answers[rank - 1].probability if rank else 0.0
     misses = ((n, _describe_near_miss(task, query, expected, answer.canonical)) for n, answer in ranked)
     near, nearly = (0, "") if rank else next((miss for miss in misses if miss[1]), (0, ""))
     problem = _find_problem(task, query, expected)

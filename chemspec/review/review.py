@@ -21,7 +21,6 @@ from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, 
 from chemspec.review.selectivity import Selectivity, find_selectivity
 from chemspec.review.suggestions import (
     Suggestion,
-    answer_probability,
     describe_check,
     doubt_warning,
     format_percent,
@@ -38,7 +37,7 @@ MAX_CHECKED = 8  # suggestions of a query with a forward check, in the app
 COMPANIONS: tuple[Task, ...] = ("forward", "reagents")  # tasks of the models that check precursors
 MAX_CACHED = 10_000  # steps of a `Reviewer`
 # Of each answer in a table.
-ANSWER_COLUMNS = ("strategy", "class", "forward_model", "conditions", "stock", "problems", "chance")
+ANSWER_COLUMNS = ("strategy", "class", "forward_model", "conditions", "stock", "problems", "strategy_probability")
 
 
 @dataclass(frozen=True)
@@ -234,7 +233,7 @@ def _suggestion_document(suggestion: Suggestion, review: Review) -> dict[str, An
         "alternatives": [
             {
                 "smiles": answer.canonical or answer.smiles,
-                "probability": answer_probability(answer),
+                "probability": answer.probability,
                 "forward": check_document(review.check_of(answer)),
             }
             for answer, _ in suggestion.alternatives
@@ -267,9 +266,9 @@ def answer_cells(review: Review) -> list[list[str]]:
     """Return for each prediction, in the model's order, its cells of `ANSWER_COLUMNS`."""
     cells = {}
     for item in review.suggestions:
-        chance = f"{item.probability:.4f}" if item.calibrated else ""
+        probability = f"{item.probability:.4f}" if item.calibrated else ""
         stock = "; ".join(filter(None, item.stock))
-        of_best = [_plain_words(item.reagents[0]), stock, "; ".join(item.problems), chance]
+        of_best = [_plain_words(item.reagents[0]), stock, "; ".join(item.problems), probability]
         for answer in item.members:
             more = of_best if answer is item.best else [""] * len(of_best)
             check = describe_check(review.check_of(answer))

@@ -101,7 +101,7 @@ class Suggestion:
         probs: dict[str, float] = {}
         for answer in self.members:
             word = geometry(answer.canonical)
-            probs[word] = probs.get(word, 0.0) + answer_probability(answer)
+            probs[word] = probs.get(word, 0.0) + answer.probability
         return ", ".join(f"{word} {format_percent(p)}" for word, p in probs.items())
 
     @cached_property
@@ -132,13 +132,13 @@ class Suggestion:
     @property
     def calibrated(self) -> bool:
         """Whether the probability is calibrated."""
-        return self.best.confidence is not None
+        return self.best.calibrated
 
     @property
     def probability(self) -> float:
         """The probability that one of the predictions is correct, wrong epimers left out."""
         sound = [answer for answer, step in self.alternatives if not (step and spoils_stereo(step))]
-        return min(1.0, sum(map(answer_probability, (self.best, *sound))))
+        return min(1.0, sum(answer.probability for answer in (self.best, *sound)))
 
     @cached_property
     def reagents(self) -> tuple[str, str]:
@@ -168,11 +168,6 @@ class Suggestion:
     def problems(self) -> tuple[str, ...]:
         """The problems of the best prediction, in words."""
         return tuple(_find_problems(self))
-
-
-def answer_probability(answer: Hypothesis) -> float:
-    """Return the calibrated probability of a prediction, or else the model's."""
-    return answer.probability if answer.confidence is None else answer.confidence
 
 
 def format_percent(p: float) -> str:
@@ -207,10 +202,11 @@ def bottled_answers(result: DecodeResult) -> list[Hypothesis]:
         if not canonical or same is None:
             answers[canonical or f"invalid {answer.smiles}"] = replace(answer, canonical=canonical)
             continue
-        p, q = (None if each.confidence is None else each.confidence for each in (same, answer))
-        total = min(1.0, same.probability + answer.probability)
-        confidence = None if p is None or q is None else min(1.0, p + q)
-        answers[canonical] = replace(same, probability=total, confidence=confidence)
+        answers[canonical] = replace(
+            same,
+            probability=min(1.0, same.probability + answer.probability),
+            model_probability=min(1.0, same.model_probability + answer.model_probability),
+        )
     return list(answers.values())
 
 

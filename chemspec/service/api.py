@@ -239,7 +239,7 @@ def _add_askcos_route(router: APIRouter, service: Service) -> None:
         return [
             {
                 "products": [hypothesis.canonical for hypothesis in result.hypotheses],
-                "scores": [hypothesis.probability for hypothesis in result.hypotheses],
+                "scores": [hypothesis.model_probability for hypothesis in result.hypotheses],
             }
             for result in results
         ]

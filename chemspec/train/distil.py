@@ -30,7 +30,7 @@ def write_distilled_pairs(engine: Engine, settings: DistilSettings, *, progress:
     data = settings.data_dir or Path("data") / engine.task
     out = settings.out or Path("data") / f"{engine.task}-distilled"
     greedy = DecodeSettings(decoder="greedy", n=1, batch_size=settings.batch_size, max_len=settings.max_len)
-    check_vocabulary(data, engine.name, engine.tokenizer.tokens)
+    check_vocabulary(data, engine.name, engine.tokenizer.tokens, engine.tokenizer.merges)
     train = Pairs.load(data / "train.npz")
     # A prefix of a permutation of all, so that a later run with more pairs extends this one.
     chosen = np.random.default_rng(settings.seed).permutation(len(train))[: settings.pairs or len(train)]

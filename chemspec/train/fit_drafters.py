@@ -46,9 +46,9 @@ def calibrate(engine: Engine, settings: DrafterFitSettings, *, tell: Tell = igno
     ValueError for data of another vocabulary, or too little data. `tell` is called with a message at each stage.
     """
     data = settings.data_dir or Path("data") / engine.task
-    check_vocabulary(data, engine.name, engine.tokenizer.tokens)
+    check_vocabulary(data, engine.name, engine.tokenizer.tokens, engine.tokenizer.merges)
     train, validation = split_validation(data, TrainSettings.holdout)
-    token_classes = TokenClasses.from_tokens(engine.tokenizer.tokens)
+    token_classes = TokenClasses.from_tokens(engine.tokenizer.tokens, merges=engine.tokenizer.merges)
     rng = np.random.default_rng(settings.seed)
     chosen = rng.permutation(len(train))[: settings.pairs]
     tell(f"edit table from {len(chosen)} outputs")
@@ -72,7 +72,7 @@ def _accept_rates(answers: Answers, edit_table: EditNgramTable, token_classes: T
         state = tracker.state_after(prefix)
         for token in answer:
             copied = tracker.copied_token(state)
-            for edit, probability in edit_table.next_edits(tracker.text, state, prefix):
+            for edit, probability in edit_table.next_edits(tracker, state, prefix):
                 counts[:, probability_class(probability)] += ((copied if edit == COPY else edit) == token, 1)
             prefix = (*prefix, token)
             if token != EOS:

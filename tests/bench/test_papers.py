@@ -106,8 +106,8 @@ def test_rows_are_complete_and_exact_ones_change_nothing(tmp_path: Path) -> None
 def made(name: str, seconds: list[float], answers: list[str], *, passes: int = 4) -> Row:
     trace = Trace((), {}, tuple(Pass(1, 1, 0, 1, 0, 1.0, 1, 0.0, 0.0) for _ in range(passes)))
     results = tuple(
-        DecodeResult(f"q{place}", "ok", "", (Hypothesis(text, text, True, tuple(text), (-1.0,), -1.0, 0.4),), trace)
-        for place, text in enumerate(answers)
+        DecodeResult(f"q{number}", "ok", "", (Hypothesis(text, text, True, (*text,), (-1.0,), -1.0, 0.4, 0.4),), trace)
+        for number, text in enumerate(answers)
     )
     setting = Setting(name, DecodeSettings(decoder="greedy", n=1, batch_size=1), "standard")
     return Row.of(setting, results, seconds=tuple(seconds), sizes=(1,) * len(seconds))

@@ -24,7 +24,7 @@ def answering(order: list[tuple[str, str]]) -> Any:
         order.extend((settings.drafter, query) for query in queries)
         texts = [query[: 1 if settings.drafter == "copy" else None] for query in queries]
         return [
-            DecodeResult(text, "ok", "", (Hypothesis(text, text, True, tuple(text), (-1.0,), -1.0, 0.4),))
+            DecodeResult(text, "ok", "", (Hypothesis(text, text, True, tuple(text), (-1.0,), -1.0, 0.4, 0.4),))
             for text in texts
         ]
 

@@ -69,7 +69,8 @@ def main(
         reactions = read_test_reactions(source, chosen.task, "val")
         targets = filter(None, (main_product(reaction.query) for reaction in reactions))
         alike = [index.nearest_similarity(target) for target in targets]
-    vocabulary = engine.tokenizer.smiles_tokens
+    merged = set(map("".join, engine.tokenizer.merges))
+    vocabulary = [token for token in engine.tokenizer.smiles_tokens if token not in merged]
     statistics = training_statistics(queries, vocabulary, alike, digest=engine.digest, made=opt.command_line())
     statistics.save(engine.folder)
     rare, longest = len(statistics.rare), statistics.longest

@@ -86,7 +86,8 @@ class Bench:
         after = self.clock()
         resources = DrafterResources(loaded, backend, config)
         tokens = loaded.tokenizer.smiles_tokens
-        inputs = DrafterInputs(resources.cost_curve, tokens, resources.calibration, resources.learned_drafter, 0)
+        more = resources.calibration, resources.learned_drafter, 0, loaded.tokenizer.merges
+        inputs = DrafterInputs(resources.cost_curve, tokens, *more)
         self.decoder = BatchDecoder(
             backend, loaded.config.vocab_size, loaded.config.max_positions, inputs, DraftHistories()
         )

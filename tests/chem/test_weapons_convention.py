@@ -65,7 +65,7 @@ def test_an_agent_over_the_arrow_is_refused_in_a_retro_question_too() -> None:
 
 def test_answers_with_such_chemicals_are_withheld_and_that_is_noted() -> None:
     def answer(smiles: str) -> Hypothesis:
-        return Hypothesis(smiles, smiles, True, tuple(smiles), (-1.0,), -1.0, 0.3)
+        return Hypothesis(smiles, smiles, True, tuple(smiles), (-1.0,), -1.0, 0.3, 0.3)
 
     answers = (answer("CC(C)OP(C)(=O)F"), answer("CCO"))
     result = DecodeResult("CC", "ok", "", answers, Trace((), {"n": 2}, seconds=1.0))

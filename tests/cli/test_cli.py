@@ -33,7 +33,18 @@ from chemspec.types import DecodeResult, Hypothesis, result_from_json
 
 pytestmark = pytest.mark.usefixtures("models")
 TOP = ["query", "status", "message", "hypotheses", "merged", "exactness", "passes", "tokens", "seconds"]
-ANSWER = ["smiles", "canonical", "valid", "log_prob", "probability", "confidence", "votes", "best_rank", "score"]
+ANSWER = [
+    "smiles",
+    "canonical",
+    "valid",
+    "log_prob",
+    "probability",
+    "calibrated",
+    "model_probability",
+    "votes",
+    "best_rank",
+    "score",
+]
 FAST = ("--threads", "1", "--max-len", "30", "--drafter", "none")
 
 
@@ -149,7 +160,7 @@ def test_another_text_of_a_molecule_and_the_same_one_again_are_told_apart(
 ) -> None:
     rows: list[dict[str, Any]] = []
     monkeypatch.setattr(show.console, "print_rows", lambda shown, **_: rows.extend(shown))
-    answers = tuple(Hypothesis(text, "CCO", True, tuple(text), (), -1.0, 0.4) for text in ("CCO", second))
+    answers = tuple(Hypothesis(text, "CCO", True, tuple(text), (), -1.0, 0.4, 0.4) for text in ("CCO", second))
     show.print_result(DecodeResult("CC", "ok", "", answers))
     assert [str(row["answer"]) for row in rows] == ["CCO", f"CCO {note}"]
 

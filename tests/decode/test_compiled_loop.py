@@ -30,9 +30,10 @@ from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import sample_sequences
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy, TokenClasses
+from chemspec.draft.merging import Merging
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY, EditNgramTable, count_edits
-from chemspec.draft.windows import Windows
+from chemspec.draft.windows import Smart, Windows
 from chemspec.engine.engine import Engine
 from chemspec.model.cost import CostCurve
 from chemspec.model.runner import Backend, Runner
@@ -139,14 +140,23 @@ class Case:
         if self.drafter == "copy":
             return Copy(**size, count=self.places, token_classes=classes)
         if self.drafter == "windows":
-            return Windows(**size, count=self.places, dilation=self.dilation)
+            return Windows(**size, count=self.places, dilation=self.dilation, token_classes=classes)
+        if self.drafter == "smart":
+            return Smart(**size, count=self.places, token_classes=classes)
         if self.drafter == "mixed":
             table_ = edit_table or COPY_ONLY
             return Mixed(table_, nodes=self.nodes, **size, count=self.places, token_classes=classes)
         return ADVERSARIAL[self.drafter](table)
 
 
-OWN = ("none", "copy", "windows", "mixed")
+OWN = ("none", "copy", "windows", "smart", "mixed")
+SINGLE = tuple((token,) for token in range(8))
+# Tokens 8 and 9 span several symbols: three of a kind, or ring labels, dots among them.
+MERGINGS = (
+    Merging(((7, 7, 8), (7, 8, 9)), (*SINGLE, (7, 7), (7, 7, 7))),
+    Merging(((5, 6, 8), (8, 7, 9)), (*SINGLE, (5, 6), (5, 6, 7))),
+    Merging(((3, 5, 8), (6, 3, 9)), (*SINGLE, (3, 5), (6, 3))),
+)
 cases = st.builds(
     Case,
     drafter=st.sampled_from((*OWN, "mixed", *sorted(ADVERSARIAL))),
@@ -155,7 +165,11 @@ cases = st.builds(
     dilation=st.sampled_from((0, 0, 1)),
     nodes=st.integers(1, 30),
     classes=st.builds(
-        TokenClasses, st.sampled_from((-1, 4)), st.sampled_from(((), (5,), (5, 6, 7))), st.sampled_from((0, 0, 2))
+        TokenClasses,
+        st.sampled_from((-1, 4)),
+        st.sampled_from(((), (5,), (5, 6, 7))),
+        st.sampled_from((0, 0, 2)),
+        st.sampled_from((None, None, *MERGINGS)),
     ),
     learned=st.booleans(),
     slope=st.sampled_from((1e-9, 1e-3, 1e-2, 0.1, 1.0)),
@@ -244,13 +258,14 @@ def test_what_raises_over_the_answers_comes_through(compiled: bool) -> None:
         decode(compiled, [[4]], [decoder], Table(0, vocab_size=VOCAB), NoDrafts(), max_len=4)
 
 
+@pytest.mark.parametrize("merging", [None, *MERGINGS], ids=["single", "threes", "labels", "mixed"])
 @pytest.mark.parametrize("length", [63, 64, 65, 200, 520])
-def test_long_queries_are_drafted_the_same(length: int) -> None:
+def test_long_queries_are_drafted_the_same(length: int, merging: Merging | None) -> None:
     """Few different tokens, so that long pieces come again."""
     random, table = Random(length), Table(1, vocab_size=VOCAB, copying=9.0)
     batch = [[random.randrange(3, 3 + kinds) for _ in range(length)] for kinds in (2, 3, 7)]
     for learned in (False, True):
-        case = Case("mixed", 24, 16, 0, 40, TokenClasses(4, (5, 6, 7)), learned, 1e-3)
+        case = Case("mixed", 24, 16, 0, 40, TokenClasses(4, (5, 6, 7), 0, merging), learned, 1e-3)
         found = []
         for compiled in (False, True):
             decoders = [search((0, 90, 0.0)) for _ in batch]

@@ -110,7 +110,7 @@ def bits(decoded: Sequence[Decoded]) -> Any:
         (
             [(one.tokens, one.ended, np.array(one.log_probs).tobytes()) for one in own.answers],
             [
-                (one.asked, one.computed, one.drafted, one.emitted, one.accepted, one.spans, one.drafts, one.grown)
+                (one.requested, one.computed, one.drafted, one.emitted, one.accepted, one.spans, one.drafts, one.grown)
                 for one in own.passes
             ],
         )

@@ -122,8 +122,8 @@ def check_counters(
 ) -> None:
     """What the docstring of `Pass` promises."""
     for step in passes:
-        assert step.asked >= 1
-        assert step.computed == step.asked + step.drafted
+        assert step.requested >= 1
+        assert step.computed == step.requested + step.drafted
         assert step.drafted <= budget
         assert step.emitted >= 1
         assert 0 <= step.accepted == sum(span.length for span in step.spans) < step.emitted

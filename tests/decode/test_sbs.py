@@ -114,7 +114,7 @@ def test_without_drafts_it_is_a_beam_search_that_keeps_what_is_finished(
     assert_same(answers, [keeping_beam(table, source, width, max_len) for source in batch])
     for own, steps in zip(answers, passes, strict=True):
         assert len(steps) == max(len(answer.tokens) for answer in own)
-        assert all(step.asked == step.computed <= width for step in steps)
+        assert all(step.requested == step.computed <= width for step in steps)
 
 
 # With drafts -------------------------------------------------------------------------------------
@@ -132,7 +132,7 @@ def test_with_drafts_the_scores_are_the_models_own(
     for source, own, steps in zip(batch, answers, passes, strict=True):
         check_answers(table, source, own, width=width, max_len=max_len)
         assert len(steps) <= max_len
-        assert all(step.asked <= width for step in steps)  # the live hypotheses; what is along drafts is drafted
+        assert all(step.requested <= width for step in steps)  # the live hypotheses; what is along drafts is drafted
         assert all(step.accepted <= step.emitted for step in steps)
 
 

@@ -82,7 +82,7 @@ def proposed(drafter: Autoregressive, source: list[int], room: int) -> Sequence[
 def test_the_floor_ends_a_draft() -> None:
     drafts = proposed(made(BACKENDS["other"], length=9, floor=0.5), [7, 8], 20)
     assert drafts
-    assert all(math.prod(draft.chances) >= 0.5 for draft in drafts)
+    assert all(math.prod(draft.probabilities) >= 0.5 for draft in drafts)
     (free,) = proposed(made(BACKENDS["other"], length=9), [7, 8], 20)
     assert len(free.tokens) > len(drafts[0].tokens)
 

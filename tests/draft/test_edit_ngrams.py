@@ -71,7 +71,7 @@ def random_table(random: Random) -> EditNgramTable:
 
 def steps_after(table: EditNgramTable, source: list[int], text: list[int]) -> dict[int, float]:
     tracker, prefix = CopyTracker(source, TokenClasses()), (BOS, *text)
-    return dict(table.next_edits(tracker.text, tracker.state_after(prefix), prefix))
+    return dict(table.next_edits(tracker, tracker.state_after(prefix), prefix))
 
 
 def columns_of(table: EditNgramTable) -> dict[str, list[int]]:
@@ -228,10 +228,10 @@ def test_the_tree_goes_through_an_edit() -> None:
     source = [3, 4, 6, 5, 7, 4, 6]
     drafts = Mixed(TABLE).propose(source, (BOS, 3, 4), 99)
     assert drafts[0].tokens == (6, 8, 9, 7, 4, 6, EOS)
-    assert drafts[0].places == (2, -1, -1, -1, 5, 6, 7)  # 7 was learned: copying stood at 5
+    assert drafts[0].positions == (2, -1, -1, -1, 5, 6, 7)  # 7 was learned: copying stood at 5
     assert [drafts[0].query_position(place) for place in range(4)] == [2, None, None, None]
     assert drafts[0].query_position(4) == 5
-    assert len(drafts[0].chances) == 7
+    assert len(drafts[0].probabilities) == 7
 
 
 def every_path(mixed: Mixed, source: list[int], prefix: Prefix, deep: int) -> dict[tuple[int, ...], float]:
@@ -244,7 +244,7 @@ def every_path(mixed: Mixed, source: list[int], prefix: Prefix, deep: int) -> di
         for path, chance in edge.items():
             here = prefix + path
             state, met = tracker.state_after(here), set()
-            for step, share in mixed.edit_table.next_edits(tracker.text, state, here):
+            for step, share in mixed.edit_table.next_edits(tracker, state, here):
                 token = tracker.copied_token(state) if step == COPY else step
                 if token not in met and chance * share >= MIN_PROBABILITY:
                     met.add(token)

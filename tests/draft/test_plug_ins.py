@@ -279,7 +279,7 @@ def test_settings_and_requests_over_http_never_load_code(file: Path, tmp_path: P
     "proposed",
     [3, None, [None], [4], ["CC"], [("C",)], [[4.5]], [[99]], [[-1]], [[2**40]], [chemspec.Draft((77,), "bad")]]
     + [[chemspec.Draft(tokens, "bad")] for tokens in (("C",), (4.5,), 5)]
-    + [[chemspec.Draft((4, 5), "bad", chances=chances)] for chances in ((0.5,), (0.5, math.nan), "ab")],
+    + [[chemspec.Draft((4, 5), "bad", probabilities=chances)] for chances in ((0.5,), (0.5, math.nan), "ab")],
     ids=str,
 )
 def test_a_wrong_proposal_names_the_drafter(proposed: Any, compiled: bool) -> None:

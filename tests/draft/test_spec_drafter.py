@@ -149,7 +149,7 @@ def test_a_good_drafter_saves_passes_with_one_call_a_pass() -> None:
     assert len(knowing.calls) == max(map(len, fast))  # all queries of a pass together
     drafts = [draft for own in fast for item in own for draft in item.drafts]
     assert {draft.drafter for draft in drafts} == {"spec_drafter"}
-    assert all(len(draft.chances) == len(draft.tokens) for draft in drafts)
+    assert all(len(draft.probabilities) == len(draft.tokens) for draft in drafts)
 
 
 def test_drafts_stop_at_eos_and_where_they_are_improbable() -> None:

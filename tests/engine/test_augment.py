@@ -28,7 +28,7 @@ HOW = DecodeSettings(n=3, max_len=20, augment=4)
 
 def answer(canonical: str, log_prob: float = -1.0, written: str = "") -> Hypothesis:
     valid = not canonical.startswith("!")
-    return Hypothesis(written or canonical, canonical * valid, valid, (), (), log_prob, 0.5)
+    return Hypothesis(written or canonical, canonical * valid, valid, (), (), log_prob, 0.5, 0.5)
 
 
 def names(found: list[Hypothesis]) -> list[str]:
@@ -43,7 +43,7 @@ def test_the_score_sums_one_over_one_plus_rank() -> None:
     scores = {one.canonical: one.vote for one in found}
     assert [scores[name].score for name in "ABC"] == pytest.approx([1 + 1 / 3, 1 / 2 + 1, 1 / 2])
     assert names(found) == ["B", "A", "C"]
-    assert [scores[name].spellings for name in "ABC"] == [2, 2, 1]
+    assert [scores[name].variants for name in "ABC"] == [2, 2, 1]
     assert [scores[name].best_rank for name in "ABC"] == [1, 1, 2]
 
 
@@ -55,7 +55,7 @@ def test_text_and_log_prob_are_of_the_spelling_that_ranked_it_best() -> None:
     ]
     best = augment.rank_by_votes(lists)[0]
     assert (best.canonical, best.smiles, best.log_prob) == ("A", "third", -4.0)
-    assert best.vote is not None and (best.vote.spelling, best.vote.best_rank) == (2, 1)
+    assert best.vote is not None and (best.vote.variant, best.vote.best_rank) == (2, 1)
 
 
 def result(*answers: Hypothesis) -> DecodeResult:
@@ -127,8 +127,8 @@ def texts(found: DecodeResult) -> list[tuple[str, str, bool]]:
 def test_every_spelling_is_decoded_exactly(engine: Engine, how: DecodeSettings) -> None:
     model = checkpoint.load(engine.folder).model
     for found in engine.predict([*QUERIES, "CCO.CC(=O)Cl"], how):
-        assert found.merged is not None and found.merged.spellings == len(found.spellings)
-        for one in found.spellings:
+        assert found.merged is not None and found.merged.variants == len(found.variants)
+        for one in found.variants:
             ids = engine.tokenizer.encode(one.query)
             wanted = [engine.tokenizer.decode(answer.tokens) for answer in recompute(model, ids, how)]
             assert [answer.smiles for answer in one.hypotheses] == wanted
@@ -147,14 +147,14 @@ def test_the_batch_changes_nothing(engine: Engine, size: int) -> None:
 def test_the_seed_chooses_the_spellings(engine: Engine) -> None:
     query = "CC(C)(C)OC(=O)NCc1ccccc1"
     asked = [engine.predict([query], replace(HOW, seed=seed))[0] for seed in (0, 0, 1)]
-    first, again, other = ([one.query for one in found.spellings] for found in asked)
+    first, again, other = ([one.query for one in found.variants] for found in asked)
     assert first == again != other
 
 
 def test_the_trace_counts_model_calls_and_everything_in_them(engine: Engine) -> None:
     found = engine.predict(QUERIES, replace(HOW, batch_size=3))
     for one in found:
-        own = [spelling.trace for spelling in one.spellings]
+        own = [spelling.trace for spelling in one.variants]
         assert len(one.trace.passes) == max(len(trace.passes) for trace in own)
         assert speed_numbers([one.trace]).emitted == speed_numbers(own).emitted
         assert speed_numbers([one.trace]).computed == speed_numbers(own).computed
@@ -162,7 +162,7 @@ def test_the_trace_counts_model_calls_and_everything_in_them(engine: Engine) -> 
         assert one.trace.settings["augment"] == HOW.augment
     # Three queries share a call: each is charged a third of it, not a third for every spelling.
     call = found[0].trace.passes[0]
-    rows = found[0].spellings[0].trace.passes[0].width
+    rows = found[0].variants[0].trace.passes[0].width
     assert rows > call.width
 
 
@@ -177,8 +177,8 @@ def test_spellings_that_the_model_cannot_read_are_left_out(engine: Engine, monke
     odd = ["CCO", "C%12CC%12O", "OCC", "C" * 5000]
     monkeypatch.setattr("chemspec.chem.root_align.smiles_variants_of_query", lambda *_: odd)
     (found,) = engine.predict(["CCO"], HOW)
-    assert [one.query for one in found.spellings] == ["CCO", "OCC"]
-    assert found.merged is not None and (found.merged.asked, found.merged.spellings) == (4, 2)
+    assert [one.query for one in found.variants] == ["CCO", "OCC"]
+    assert found.merged is not None and (found.merged.requested, found.merged.variants) == (4, 2)
 
 
 # --- files, traces -------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def test_merged_results_go_through_json_and_are_no_single_trace(engine: Engine) 
     assert result_from_json(to_json(found)) == found
     with pytest.raises(ValueError, match="several SMILES variants"):
         view_trace(found)
-    assert view_trace(found.spellings[0]).passes
+    assert view_trace(found.variants[0]).passes
 
 
 @pytest.mark.parametrize("ending", ["csv", "jsonl", "parquet"])
@@ -208,9 +208,9 @@ def test_files_hold_votes(engine: Engine, tmp_path: Path, ending: str) -> None:
         for row, found in zip(csv.DictReader(out.read_text().splitlines()), engine.predict(QUERIES, HOW), strict=True):
             for rank, one in enumerate(found.hypotheses, 1):
                 assert row[f"smiles_{rank}"] == one.smiles
-                assert row[f"votes_{rank}"] == (str(one.vote.spellings) if one.vote else "")
+                assert row[f"votes_{rank}"] == (str(one.vote.variants) if one.vote else "")
         return
     for row, found in zip(rows, engine.predict(QUERIES, HOW), strict=True):
-        assert row["merged"]["spellings"] == len(found.spellings)
-        votes = [one.vote.spellings if one.vote else None for one in found.hypotheses]
+        assert row["merged"]["variants"] == len(found.variants)
+        votes = [one.vote.variants if one.vote else None for one in found.hypotheses]
         assert [one["votes"] for one in row["hypotheses"]] == votes

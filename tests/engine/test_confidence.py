@@ -58,18 +58,18 @@ def test_the_error_is_that_of_the_definition() -> None:
 
 
 def answer(canonical: str, probability: float, text: str = "") -> Hypothesis:
-    return Hypothesis(text, canonical, bool(canonical), tuple(text or canonical), (), 0.0, probability)
+    return Hypothesis(text, canonical, bool(canonical), tuple(text or canonical), (), 0.0, probability, probability)
 
 
 @pytest.mark.parametrize(("texts", "total"), [("AB", 0.4), ("AA", 0.3)], ids=["two texts", "one text twice"])
-def test_texts_of_a_molecule_share_a_confidence_and_faulty_ones_have_none(texts: str, total: float) -> None:
+def test_texts_of_a_molecule_share_a_probability_and_faulty_ones_have_none(texts: str, total: float) -> None:
     second = total - 0.3 or 0.3
     answers = [answer("A", 0.3, texts[0]), answer("", 0.2), answer("A", second, texts[1])]
-    found = Confidence("d", 0.5, 0.1, "", {}).add_confidence(answers)
+    found = Confidence("d", 0.5, 0.1, "", {}).calibrate(answers)
     expected = sigmoid(0.5 * math.log(total / (1 - total)) + 0.1)
-    assert found[0].confidence == found[2].confidence == pytest.approx(expected)
-    assert found[1].confidence == 0.0
-    assert [one.probability for one in found] == [0.3, 0.2, second]
+    assert found[0].probability == found[2].probability == pytest.approx(expected)
+    assert found[1].probability == 0.0
+    assert [one.model_probability for one in found] == [0.3, 0.2, second]
 
 
 # --- the file ------------------------------------------------------------------------------------
@@ -103,21 +103,21 @@ def test_a_file_that_does_not_fit_is_refused(tmp_path: Path, change: dict[str, o
     assert found is None and part in problem and "chemspec train calibration" in problem
 
 
-def test_an_engine_tells_confidences_of_its_own_weights_only(tmp_path: Path) -> None:
+def test_an_engine_calibrates_by_numbers_of_its_own_weights_only(tmp_path: Path) -> None:
     folder = tiny_folder(tmp_path / "retro")
     engine = Engine.load(folder, threads=1)
     how = DecodeSettings(n=3, max_len=20)
-    assert {h.confidence for r in engine.predict(QUERIES, how) for h in r.hypotheses} == {None}
+    assert not any(h.calibrated for r in engine.predict(QUERIES, how) for h in r.hypotheses)
     one = Confidence(engine.digest, 0.5, 0.0, "", {})
     one.save(folder)
     engine = Engine.load(folder, threads=1)
     for result in engine.predict(QUERIES, how):
-        assert result.hypotheses == one.add_confidence(result.hypotheses)
-        assert all(h.confidence is not None for h in result.hypotheses)
+        assert result.hypotheses == one.calibrate(result.hypotheses)
+        assert all(h.calibrated for h in result.hypotheses)
     tiny_folder(folder, seed=5)
     stale = Engine.load(folder, threads=1)
     assert stale.confidence is None and "other weights" in stale.confidence_problem
-    assert stale.predict(["CCO"], how)[0].hypotheses[0].confidence is None
+    assert stale.predict(["CCO"], how)[0].hypotheses[0].calibrated is False
 
 
 # --- measuring -----------------------------------------------------------------------------------
@@ -125,7 +125,8 @@ def test_an_engine_tells_confidences_of_its_own_weights_only(tmp_path: Path) -> 
 
 def test_outcomes_are_different_molecules() -> None:
     rows = [
-        {"canonical": c, "valid": bool(c), "probability": p} for c, p in (("A", 0.4), ("B", 0.1), ("", 0.2), ("A", 0.3))
+        {"canonical": c, "valid": bool(c), "model_probability": p}
+        for c, p in (("A", 0.4), ("B", 0.1), ("", 0.2), ("A", 0.3))
     ]
     assert collect_outcomes([KnownReaction("q", "B")], [{"hypotheses": rows}]) == [
         [(pytest.approx(0.7), False), (0.1, True)]

@@ -133,10 +133,10 @@ def test_time_before_the_first_pass_counts(tiny: Engine) -> None:
 
 def test_lists_of_the_library_are_marked_and_bad_queries_harm_no_others(tiny: Engine) -> None:
     seen: list[int] = []
-    good, bad = tiny.predict(["CCO", "CC("], n=3, max_len=12, within=60.0, progress=seen.append)
+    good, bad = tiny.predict(["CCO", "CC("], n=3, max_len=12, distinct=False, within=60.0, progress=seen.append)
     assert good.within is not None
     assert (good.within.width, good.within.abandoned) == (3, 0)
-    assert good.hypotheses == tiny.predict("CCO", n=3, max_len=12).hypotheses
+    assert good.hypotheses == tiny.predict("CCO", n=3, max_len=12, distinct=False).hypotheses
     assert (bad.status, bad.within) == (BAD["CC("], None)
     assert seen == [1, 2]
     assert tiny.predict("CCO", within=60.0, decoder="greedy", n=1, max_len=12).within.width == 1  # type: ignore[union-attr]

@@ -26,7 +26,17 @@ weights = pytest.mark.skipif(
 
 def answer(smiles: str, odds: float, sure: float | None = None) -> Hypothesis:
     canonical = chem.canonical(smiles) or ""
-    return Hypothesis(smiles, canonical, bool(canonical), tuple(smiles), (log(odds),), log(odds), odds, confidence=sure)
+    return Hypothesis(
+        smiles,
+        canonical,
+        bool(canonical),
+        tuple(smiles),
+        (log(odds),),
+        log(odds),
+        odds,
+        odds if sure is None else sure,
+        calibrated=sure is not None,
+    )
 
 
 def searched(*answers: Hypothesis, query: str = AMIDE) -> DecodeResult:
@@ -65,7 +75,7 @@ def test_every_answer_is_another_molecule_and_chances_add_up_to_one_at_most(draw
     listed = [one.canonical for one in found.hypotheses]
     assert len(set(listed)) == len(listed) <= 3
     assert not {"", AMIDE} & set(listed)
-    assert sum(one.confidence or 0 for one in found.hypotheses) <= 1 + 1e-9
+    assert sum(one.probability for one in found.hypotheses if one.calibrated) <= 1 + 1e-9
     assert found.distinct
     texts = {text for text, _ in drawn}
     assert len(listed) + found.distinct.merged + len(found.distinct.aside) == len(texts)

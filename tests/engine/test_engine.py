@@ -314,10 +314,32 @@ def test_a_refused_query_cannot_be_decoded(engine: Engine) -> None:
         engine.decode([engine.prepare("CC(")], GREEDY)
 
 
-@pytest.mark.parametrize("searches", [{"distinct": True}, {"augment": 3}])
-def test_continuous_batching_refuses_what_takes_several_searches_or_rows(engine: Engine, searches: Any) -> None:
-    with pytest.raises(ValueError, match="does not go with distinct and augment"):
-        next(engine.decode_continuously(lambda _: [], engine.prepare, replace(BEAM, **searches)))
+def test_continuous_batching_refuses_what_takes_several_rows(engine: Engine) -> None:
+    with pytest.raises(ValueError, match="does not go with augment"):
+        next(engine.decode_continuously(lambda _: [], engine.prepare, replace(BEAM, augment=3)))
+
+
+def test_continuous_batching_lists_distinct_molecules_as_predict_does(engine: Engine) -> None:
+    settings = replace(BEAM, distinct=True, max_len=20, batch_size=2)
+    waiting = [query for query in QUERIES if engine.prepare(query).refusal is None] * 2
+    expected = {query: engine.predict(query, settings) for query in waiting}
+    assert any(result.distinct and len(result.distinct.widths) > 1 for result in expected.values())
+
+    def take(count: int) -> list[str]:
+        return [waiting.pop() for _ in range(min(count, len(waiting)))]
+
+    for query, result in engine.decode_continuously(take, engine.prepare, settings):
+        assert (result.hypotheses, result.distinct) == (expected[query].hypotheses, expected[query].distinct)
+    assert not waiting
+
+
+def test_without_settings_a_list_is_of_distinct_molecules(engine: Engine) -> None:
+    options: Any = {"n": 3, "max_len": 20}
+    assert engine.predict("CCO", **options).distinct is not None
+    assert engine.predict("CCO", **options, distinct=False).distinct is None
+    assert engine.predict("CCO", DecodeSettings(n=3, max_len=20)).distinct is None
+    assert engine.predict("CCO", **options, rules="onmt").distinct is None, "merging would undo its ranking"
+    assert engine.predict("CCO", n=1, decoder="greedy", max_len=20).distinct is None
 
 
 def test_a_model_with_few_positions_refuses_what_it_cannot_hold(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def test_standard_passes_are_those_of_a_run_without_drafts(way: str, batch_size:
 def test_a_list_of_different_answers_counts_all_its_searches(engine: Engine) -> None:
     (result,) = engine_results = engine.predict(["CCO"], n=4, distinct=True, max_len=20, drafter="none")
     assert result.distinct and len(result.distinct.widths) == len(result.distinct.earlier) + 1 == 3
-    alone = [engine.predict("CCO", n=width, max_len=20, drafter="none").trace for width in (4, 8, 16)]
+    alone = [engine.predict("CCO", n=width, distinct=False, max_len=20, drafter="none").trace for width in (4, 8, 16)]
     together = [one.trace for one in (*result.distinct.earlier, *engine_results)]
     assert count_savings(result).passes == sum(len(one.passes) for one in together)
     assert count_savings(result).tokens == sum(len(one.passes) for one in alone), "a token for each step, reused or not"

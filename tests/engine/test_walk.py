@@ -58,7 +58,7 @@ def test_the_figure_shows_the_calls_of_a_query_in_order(engine: Engine, monkeypa
     assert match is not None
     expected = NAME.findall(match[1])
     assert len(expected) >= 12
-    called = dict.fromkeys(called_names(lambda: engine.predict(QUERIES[1])))
+    called = dict.fromkeys(called_names(lambda: engine.predict(QUERIES[1], DecodeSettings())))
     assert [name for name in called if name in expected] == expected
 
 

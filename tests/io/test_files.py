@@ -56,7 +56,7 @@ class Fake:
         if query == "x":
             return DecodeResult(query, "invalid", 'x is no atom,\nbut a "letter"')
         made = Trace(("C",), {}, (Pass(1, 1, 0, 2, 0, 1.0, 1, 0.0, 0.1),), 0.5)
-        found = Hypothesis("C", "C", True, ("C",), (-0.5, -0.25), -0.75, 0.47)
+        found = Hypothesis("C", "C", True, ("C",), (-0.5, -0.25), -0.75, 0.47, 0.47)
         return DecodeResult(query, "ok", "", (found,), made, ("a note",))
 
 
@@ -454,7 +454,7 @@ def test_a_query_that_breaks_the_model_disturbs_no_other(tmp_path: Path) -> None
 
 
 def test_answers_cut_at_the_limit_are_told() -> None:
-    cut = Hypothesis("CC", "", False, ("C", "C"), (-1.0, -1.0), -2.0, 0.1, "length")
+    cut = Hypothesis("CC", "", False, ("C", "C"), (-1.0, -1.0), -2.0, 0.1, 0.1, "length")
     result = DecodeResult("C", "ok", "", (cut, cut))
     assert writers.result_document(result)["message"] == "2 of 2 answers cut at the length limit"
 

@@ -23,7 +23,7 @@ from chemspec.types import DecodeResult, Hypothesis
 
 HOW = DecodeSettings(n=1, batch_size=1)
 QUERIES = ["C", "CC", "CCC", "CCCC"]
-ANSWER = (Hypothesis("C", "C", True, ("C",), (-0.5,), -0.5, 0.6),)
+ANSWER = (Hypothesis("C", "C", True, ("C",), (-0.5,), -0.5, 0.6, 0.6),)
 PROGRAM = f"""
 import sys
 from pathlib import Path

@@ -51,7 +51,7 @@ class Fake:
 
             if fault := chem.explain(query):
                 return DecodeResult(query, "invalid", str(fault))
-        return DecodeResult(query, "ok", "", (Hypothesis("C", "C", True, ("C",), (-0.5,), -0.5, 0.6),))
+        return DecodeResult(query, "ok", "", (Hypothesis("C", "C", True, ("C",), (-0.5,), -0.5, 0.6, 0.6),))
 
 
 def fill_the_disk(writes: int) -> None:

@@ -47,7 +47,7 @@ class Answering:
     def prefetch(self, queries: Sequence[str]) -> None: ...
 
     def predict(self, queries: Sequence[str], *_: Any, **__: Any) -> list[DecodeResult]:
-        answer = Hypothesis("C", "C", True, ("C",), (-0.5,), -0.5, 0.6)
+        answer = Hypothesis("C", "C", True, ("C",), (-0.5,), -0.5, 0.6, 0.6)
         return [
             DecodeResult(query, "invalid", "x is no atom") if query == "x" else DecodeResult(query, "ok", "", (answer,))
             for query in queries
@@ -105,7 +105,7 @@ def test_downloads_hold_the_uploaded_columns_and_the_answers() -> None:
     assert [row["smiles_1"] for row in table] == ["C", ""]
     assert [row["status"] for row in table] == ["ok", "invalid"]
     assert (table[0]["probability_1"], table[0]["log_prob_1"]) == ("0.6", "-0.5")
-    assert (table[0]["chance_1"], table[0]["note_1"]) == ("", "")
+    assert (table[0]["calibrated_1"], table[0]["note_1"]) == ("False", "")
     lines = [*spreadsheets.read_workbook_rows(rows.answers_as_xlsx(job), "it")]
     assert lines[0] == [name.removeprefix("'") for name in table[0]]
     assert lines[1][:5] == ["1", "@a", "-1", "C", "ok"]
@@ -119,7 +119,7 @@ def test_a_table_tells_class_stock_and_the_verdict_of_the_forward_model() -> Non
     prices = PriceList({inchikey("Nc1ccccc1"): Offer(12.5, "EUR/g", "Acme")}, (), 1)
     job = make((amide,), columns=("smiles",), prices=prices, cards=2)
     answers = [
-        Hypothesis(one, chem.canonical(one) or "", True, (one,), (-1,), -1, 0.2, "eos", 0.25)
+        Hypothesis(one, chem.canonical(one) or "", True, (one,), (-1,), -1, 0.2, 0.25, "eos", True)
         for one in ("CC(=O)Cl.Nc1ccccc1", "CC(=O)O.Nc1ccccc1", "CCN")
     ]
     asked: list[list[str]] = []
@@ -128,7 +128,7 @@ def test_a_table_tells_class_stock_and_the_verdict_of_the_forward_model() -> Non
         def predict(self, reactants: Sequence[str], _: DecodeSettings) -> list[DecodeResult]:
             asked.append(list(reactants))
             return [
-                DecodeResult(one, "ok", "", (Hypothesis(amide, amide, True, (), (), 0, 0.93, "eos"),))
+                DecodeResult(one, "ok", "", (Hypothesis(amide, amide, True, (), (), 0, 0.93, 0.93, "eos"),))
                 for one in reactants
             ]
 
@@ -138,7 +138,7 @@ def test_a_table_tells_class_stock_and_the_verdict_of_the_forward_model() -> Non
     jobs.answers_file(job).write_text(json.dumps(document) + "\n")
     (row,) = csv.DictReader(io.StringIO(rows.answers_as_csv(job).decode("utf-8-sig")))
     assert row["smiles_1"] == "CC(=O)Cl.Nc1ccccc1" and row["alike_1"] == "CC(=O)O.Nc1ccccc1"  # one strategy
-    assert (row["class_1"], row["chance_1"], row["probability_1"]) == ("Amide formation", "0.5", "0.2")
+    assert (row["class_1"], row["probability_1"], row["model_probability_1"]) == ("Amide formation", "0.5", "0.2")
     assert row["forward_model_1"] == row["forward_model_2"] == "agrees (93 %)"
     assert int(row["patent_reactions_1"]) > 100 and row["patents_1"].count("US") == 3
     assert row["stock_1"] == "○ in no list; ● buy, 12.50 EUR/g, Acme"

@@ -98,7 +98,7 @@ def test_medusa_s_tree_holds_the_likeliest_combinations() -> None:
     # 4: 0.6, 4 7: 0.42, 5: 0.3, 5 7: 0.21, 4 eos: 0.12
     assert sorted(draft.tokens for draft in drafts) == [(4, EOS), (4, 7), (5, 7)]
     assert drafts[0].tokens == (4, 7)
-    assert drafts[0].chances == pytest.approx((0.6, 0.7))
+    assert drafts[0].probabilities == pytest.approx((0.6, 0.7))
     drafter.prepare([((4,), (BOS, 9), 1)])
     assert [draft.tokens for draft in drafter.propose((4,), (BOS, 9), 1)] == [(4,), (5,), (6,)]
 

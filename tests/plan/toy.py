@@ -40,7 +40,7 @@ class Toy:
         found = []
         for text, chance in self.table.get(query, [])[:n]:
             canonical = chem.canonical(text) or ""
-            found.append(Hypothesis(text, canonical, bool(canonical), (), (), log(chance), chance))
+            found.append(Hypothesis(text, canonical, bool(canonical), (), (), log(chance), chance, chance))
         return DecodeResult(query, "ok", "", tuple(found), Trace((), {}, (), 0.01))
 
 

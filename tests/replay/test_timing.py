@@ -27,7 +27,7 @@ def one_pass(emitted: int, accepted: int = 0, start: int = 0, *, nodes: int = 1,
 
 def answer(tokens: str, log_prob: float = -0.5, ended: str = "eos") -> Hypothesis:
     steps = tuple(0.0 for _ in range(len(tokens) + (ended == "eos")))
-    return Hypothesis(tokens, tokens, True, tuple(tokens), steps, log_prob, 0.6, ended)  # type: ignore[arg-type]
+    return Hypothesis(tokens, tokens, True, tuple(tokens), steps, log_prob, 0.6, 0.6, ended)  # type: ignore[arg-type]
 
 
 def result(settings: DecodeSettings, passes: list[Pass], *texts: str, seconds: float = 0.0) -> DecodeResult:

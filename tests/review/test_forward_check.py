@@ -26,7 +26,7 @@ class Table:
         self.asked += queries
         found = [self.answers.get(query, self.default) for query in queries]
         return [
-            DecodeResult(query, "ok", "", (Hypothesis(text, text, bool(text), (), (), -1.0, odds),))
+            DecodeResult(query, "ok", "", (Hypothesis(text, text, bool(text), (), (), -1.0, odds, odds),))
             for query, (text, odds) in zip(queries, found, strict=True)
         ]
 

@@ -19,7 +19,7 @@ FLASK = "CC(=O)Cl.Nc1ccccc1"
 def answers(*smiles: str) -> DecodeResult:
     def answer(text: str, rank: int) -> Hypothesis:
         odds = 0.5**rank
-        return Hypothesis(text, chem.canonical(text) or "", chem.is_valid(text), (text,), (-rank,), -rank, odds)
+        return Hypothesis(text, chem.canonical(text) or "", chem.is_valid(text), (text,), (-rank,), -rank, odds, odds)
 
     return DecodeResult("?", "ok", "", tuple(answer(text, rank) for rank, text in enumerate(smiles, 1)))
 

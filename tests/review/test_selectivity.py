@@ -18,9 +18,7 @@ from chemspec.types import DecodeResult, Hypothesis, Vote
 
 def answer(smiles: str, odds: float, *, sure: bool = True) -> Hypothesis:
     canonical = chem.canonical(smiles) or ""
-    return Hypothesis(
-        smiles, canonical, bool(canonical), (smiles,), (0.0,), 0.0, odds, confidence=odds if sure else None
-    )
+    return Hypothesis(smiles, canonical, bool(canonical), (smiles,), (0.0,), 0.0, odds, odds, calibrated=sure)
 
 
 def reviewed(flask: str, *products: tuple[str, float], sure: bool = True) -> Review:

@@ -22,7 +22,7 @@ def test_recorded_reagents_are_of_the_class_of_the_flask(
     flask: str, product: str, recorded: tuple[str, ...], reagents: str
 ) -> None:
     flask, product = str(chem.canonical(flask)), str(chem.canonical(product))
-    answer = Hypothesis(product, product, True, (product,), (0.0,), 0.0, 0.9)
+    answer = Hypothesis(product, product, True, (product,), (0.0,), 0.0, 0.9, 0.9)
     found = Found(conditions=tuple(Conditions(smiles, 1) for smiles in recorded))
     card = Suggestion("forward", flask, 1, answer, strategy_of_step(flask, product), precedents=found)
     assert card.reagents[0] == reagents
@@ -30,7 +30,7 @@ def test_recorded_reagents_are_of_the_class_of_the_flask(
 
 def test_a_wrong_epimer_among_the_alternatives_adds_nothing_to_the_probability(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suggestions, "spoils_stereo", lambda step: step == "inverts")
-    answers = [Hypothesis(name, name, True, (), (), log(p), p) for name, p in (("C", 0.4), ("N", 0.2), ("O", 0.1))]
+    answers = [Hypothesis(name, name, True, (), (), log(p), p, p) for name, p in (("C", 0.4), ("N", 0.2), ("O", 0.1))]
     best, *others = answers
     for steps, expected in ((["inverts", "keeps"], 0.5), (["keeps", "inverts"], 0.6), ([None, None], 0.7)):
         alternatives = list(zip(others, steps, strict=True))

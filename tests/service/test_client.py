@@ -32,6 +32,14 @@ def test_one_query_gives_one_result_and_many_give_many(running: Running, monkeyp
     assert client.predict([], task="retro") == []
 
 
+def test_library_and_service_list_the_same_by_default(running: Running, engines: dict[str, Engine]) -> None:
+    for options in ({"n": 3}, {"n": 1}, {"n": 3, "distinct": False}, {"n": 3, "rules": "onmt"}):
+        own = engines["retro"].predict(QUERIES[:4], **options, max_len=12)  # type: ignore[call-overload]
+        served = running.client().predict(QUERIES[:4], task="retro", **options, max_len=12)
+        for mine, other in zip(own, served, strict=True):
+            assert [answer.smiles for answer in other.answers] == [answer.smiles for answer in mine.hypotheses]
+
+
 def test_reviews_come_with_the_verdict_of_the_forward_model(running: Running) -> None:
     client = running.client()
     query = QUERIES[1]
@@ -46,7 +54,7 @@ def test_reviews_come_with_the_verdict_of_the_forward_model(running: Running) ->
     many = client.review([query, "CC("], task="retro", n=5, max_len=12, distinct=True)
     assert many[0].suggestions == one.suggestions
     assert many[1].result.status == "invalid" and many[1].suggestions == []
-    assert client.review("CCO", task="forward", n=2, max_len=12).suggestions[0]["forward"] is None
+    assert client.review("CCO", task="forward", n=2, max_len=12, distinct=False).suggestions[0]["forward"] is None
 
 
 def test_fields_of_a_later_service_are_ignored() -> None:

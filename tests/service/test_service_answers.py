@@ -84,7 +84,9 @@ def test_what_waits_joins_a_batch_that_is_being_decoded(
 
         def ask(query: str, n: int = 2) -> threading.Thread:
             def run() -> None:
-                found[query] = service.client().predict(query, task="retro", n=n, max_len=12, drafter="none")
+                found[query] = service.client().predict(
+                    query, task="retro", n=n, max_len=12, drafter="none", distinct=False
+                )
 
             return start(run)
 
@@ -106,7 +108,9 @@ def test_what_waits_joins_a_batch_that_is_being_decoded(
         assert service.count("batch_queries_count", model="retro") == 2
         assert service.count("batch_queries_sum", model="retro") == 2
     for query, result in found.items():
-        own = engines["retro"].predict(query, n=2 if len(result.answers) == 2 else 1, max_len=12, decoder="beam")
+        own = engines["retro"].predict(
+            query, n=2 if len(result.answers) == 2 else 1, max_len=12, decoder="beam", distinct=False
+        )
         assert result.answers[0].smiles == own.hypotheses[0].smiles
 
 

@@ -70,6 +70,7 @@ def hypothesis(smiles: str, *, log_prob: float = -1.0, ended: Any = "eos") -> Hy
         tokens=tokens,
         token_log_probs=(log_prob / (len(tokens) + 1),) * (len(tokens) + 1),
         log_prob=log_prob,
+        model_probability=2.718281828**log_prob,
         probability=2.718281828**log_prob,
         ended=ended,
     )
@@ -442,7 +443,7 @@ def test_the_recorded_example_is_what_the_model_says(task: Any) -> None:
     now = engine.predict(kept.query, n=20 if task == "retro" else 5, distinct=True)
     assert [one.canonical for one in now.hypotheses] == [one.canonical for one in kept.hypotheses]
     for one, other in zip(now.hypotheses, kept.hypotheses, strict=True):
-        assert one.confidence == pytest.approx(other.confidence, abs=1e-4)
+        assert one.probability == pytest.approx(other.probability, abs=1e-4)
 
 
 @weights

@@ -44,7 +44,7 @@ def step(emitted: int, accepted: int = 0, **parts: object) -> Pass:
 def answer(text: str, ended: str = "eos") -> Hypothesis:
     tokens = tuple(text)
     zeros = (0.0,) * (len(tokens) + (ended == "eos"))
-    return Hypothesis(text, text, True, tokens, zeros, 0.0, 1.0, ended)  # type: ignore[arg-type]
+    return Hypothesis(text, text, True, tokens, zeros, 0.0, 1.0, 1.0, ended)  # type: ignore[arg-type]
 
 
 def draft(text: str, start: int, end: bool = False) -> Draft:

@@ -8,7 +8,6 @@ from chemspec.chem import parsing
 from chemspec.chem.names import formulas, lookup
 from chemspec.chem.smiles_syntax import Fault
 from chemspec.chem.traced_text import TracedText
-from chemspec.system import extras
 
 MOST_TOKENS = 40
 # Tokens without attributes: <RX_1>, </SMILES>, <|endoftext|>, [START_SMILES], [CLS].
@@ -134,8 +133,7 @@ def split_sections(text: TracedText) -> dict[str, TracedText] | None:
 
 def _from_selfies(text: TracedText, notes: Sequence[str]) -> tuple[TracedText, tuple[str, ...]] | Fault:
     try:
-        extras.require_packages("selfies", what="this is SELFIES")
-        import selfies
+        import selfies  # rarely needed, so not at every start
 
         smiles = selfies.decoder(text.chars.strip())
     except Exception as error:  # the package raises errors of several types

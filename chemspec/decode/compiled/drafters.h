@@ -23,6 +23,7 @@ struct DrafterArgs {
   int32_t length, count, nodes;  // of `Copy` and `Mixed`
   int32_t dot, prompt_length, labels;
   const int32_t* rings;  // as `TokenClasses.rings`
+  MergingArgs merging;
   const EditNgramTable* table;  // of `mixed`, or null
   ProposeCallback propose;
 };
@@ -53,16 +54,17 @@ struct DraftList {
 struct Drafter {
   DrafterArgs args;
   std::vector<int32_t> rings;
+  Merging merging;
 
-  explicit Drafter(const DrafterArgs& given) : args(given), rings(given.rings, given.rings + given.labels) {}
+  explicit Drafter(const DrafterArgs& given) : args(given), rings(given.rings, given.rings + given.labels), merging(given.merging) {}
   TreeLimits limits() const { return {MIN_PROBABILITY, nullptr, nullptr, 0, args.nodes, args.length, args.count}; }
 };
 
 // The drafter of one query.
 class QueryDrafter {
  public:
-  QueryDrafter(Drafter& shared, NodeTree& tree, DraftList& list, std::vector<int32_t> text)
-      : limits(shared.limits()), args_(shared.args), tree_(tree), list_(list), tracker_(std::move(text), shared.rings, args_.dot, args_.prompt_length) {}
+  QueryDrafter(Drafter& shared, NodeTree& tree, DraftList& list, const std::vector<int32_t>& text)
+      : limits(shared.limits()), args_(shared.args), tree_(tree), list_(list), tracker_(text, shared.rings, shared.merging, args_.dot, args_.prompt_length) {}
 
   // Appends the drafts after a node to the list, best first; returns the first and their number.
   std::pair<int, int> propose(int node, int room) {
@@ -84,8 +86,24 @@ class QueryDrafter {
     for (const auto& [position, match] : ranked) {
       const std::vector<int32_t> tokens = tracker_.copied_tokens(state, position, length);
       if (tokens.empty()) continue;
+      positions_.clear();
+      for (int at = 0, next = position; at < int(tokens.size()); next += tracker_.symbol_count(tokens[at++])) positions_.push_back(next);
       Draft& draft = list_.add(args_.copy_name, tokens.data(), int(tokens.size()));
-      draft.spanned = 1, draft.from = position, draft.to = std::min(position + int(tokens.size()), tracker_.query_length()), draft.match = match;
+      set_positions(draft);
+      draft.match = match;
+    }
+  }
+
+  // `copy.copied_draft`: the positions in the query, as one span if they are one.
+  void set_positions(Draft& draft) {
+    const int first = positions_[0], count = int(positions_.size());
+    bool whole = first >= 0;
+    for (int at = 0; at < count; at++) whole = whole && positions_[at] == first + at;
+    if (whole) {
+      draft.spanned = 1, draft.from = first, draft.to = std::min(first + count, tracker_.query_length());
+    } else {
+      draft.places_count = count;
+      list_.places.insert(list_.places.end(), positions_.begin(), positions_.end());
     }
   }
 
@@ -133,21 +151,11 @@ class QueryDrafter {
     std::reverse(path_.begin(), path_.end());
   }
   void add_path() {
-    const int first = nodes_[path_[0]].position, count = int(path_.size());
-    bool whole = first >= 0;
-    drafted_.clear();
-    for (int at = 0; at < count; at++) {
-      drafted_.push_back(nodes_[path_[at]].token);
-      whole = whole && nodes_[path_[at]].position == first + at;
-    }
-    Draft& draft = list_.add(args_.name, drafted_.data(), count);
-    if (whole) {
-      draft.spanned = 1, draft.from = first, draft.to = std::min(first + count, tracker_.query_length());
-    } else {
-      draft.places_count = count;
-      for (const int at : path_) list_.places.push_back(nodes_[at].position);
-    }
-    draft.chances_count = count;
+    drafted_.clear(), positions_.clear();
+    for (const int at : path_) drafted_.push_back(nodes_[at].token), positions_.push_back(nodes_[at].position);
+    Draft& draft = list_.add(args_.name, drafted_.data(), int(drafted_.size()));
+    set_positions(draft);
+    draft.chances_count = int(drafted_.size());
     for (const int at : path_) list_.chances.push_back(nodes_[at].step_probability);
   }
 
@@ -157,7 +165,7 @@ class QueryDrafter {
   const CopyTracker tracker_;
   std::vector<CopyState> states_;
   // Kept for their memory.
-  std::vector<int32_t> written_, drafted_;
+  std::vector<int32_t> written_, drafted_, positions_;
   std::vector<TreeNode> nodes_;
   std::vector<int> uncached_, path_;
   std::vector<char> inner_;

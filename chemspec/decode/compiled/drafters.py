@@ -3,12 +3,14 @@
 import ctypes
 from array import array
 from ctypes import c_double, c_int32, pointer
+from itertools import accumulate, chain
 from typing import Any
 
 from chemspec.decode.compiled.structures import (
     DrafterArgs,
     DraftHistoryStruct,
     DraftPlannerArgs,
+    MergingArgs,
     TableStruct,
     array_address,
 )
@@ -17,6 +19,7 @@ from chemspec.decode.draft_planner import DraftPlanner
 from chemspec.decode.protocol import LoopOptions
 from chemspec.draft.base import Drafter, NoDrafts, read_drafts
 from chemspec.draft.copy import Copy
+from chemspec.draft.merging import Merging
 from chemspec.draft.mixed import Mixed
 from chemspec.types import Draft, Prefix
 
@@ -42,6 +45,8 @@ class CompiledDrafter:
             classes = drafter.token_classes
             args.dot, args.prompt_length, args.labels = classes.dot, classes.prompt_length, len(classes.rings)
             args.rings = (c_int32 * args.labels)(*classes.rings)
+            if classes.merging is not None:
+                args.merging = describe_merging(classes.merging)
 
     def propose(self, loop: int, query: int, prefix: Any, written: int, room: int) -> int:
         """Add the drafts of a Python drafter, as a callback of the compiled code (`structures.ProposeCallback`)."""
@@ -57,12 +62,24 @@ class CompiledDrafter:
         return 1
 
     def _add_draft(self, loop: int, query: int, draft: Draft, name: int) -> None:
-        tokens, positions, probs = array("i", draft.tokens), array("i", draft.places), array("d", draft.chances)
+        tokens, positions, probs = (
+            array("i", draft.tokens),
+            array("i", draft.positions),
+            array("d", draft.probabilities),
+        )
         copied = draft.span is not None, *(draft.span or (0, 0)), draft.match
         lists = array_address(positions), len(positions), array_address(probs), len(probs)
         add = self._code.chemspec_loop_add_draft
         if add(loop, query, name, array_address(tokens), len(tokens), *copied, *lists) != 1:
             raise MemoryError("there is not enough memory to draft")
+
+
+def describe_merging(merging: Merging) -> MergingArgs:
+    """Return the description of a vocabulary's merges."""
+    starts = accumulate(map(len, merging.parts), initial=0)
+    columns = chain.from_iterable(merging.merges), chain.from_iterable(merging.parts), starts
+    arrays = [(c_int32 * len(values))(*values) for values in map(tuple, columns)]
+    return MergingArgs(len(merging.merges), *arrays)
 
 
 def describe_planner(planner: DraftPlanner) -> DraftPlannerArgs:

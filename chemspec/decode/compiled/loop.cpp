@@ -52,7 +52,7 @@ struct Loop {
       std::vector<int32_t> text(source, source + lengths[which]);
       text.push_back(EOS);
       const int number = int(queries.size());
-      queries.push_back(std::make_unique<QueryState>(drafter, planner.get(), options, configs[which], std::move(text), number));
+      queries.push_back(std::make_unique<QueryState>(drafter, planner.get(), options, configs[which], text, number));
       active.push_back(number);
     }
   }

@@ -281,7 +281,7 @@ class CompiledLoop:
                 delta = TreeDelta(tuple(beams[beam : beam + waited]), *entries)
             passes.append(
                 Pass(
-                    asked=requested,
+                    requested=requested,
                     computed=computed,
                     drafted=computed - requested,
                     emitted=emitted,

@@ -9,8 +9,8 @@ namespace {
 
 class QueryState {
  public:
-  QueryState(Drafter& drafter, DraftPlanner* planner, const LoopOptions& options, const BeamConfig& config, std::vector<int32_t> text, int number)
-      : query_drafter(drafter, tree, drafts, std::move(text)), drafter_(drafter), planner_(planner), options_(options), config_(config), search_(tree, config_), number_(number) {
+  QueryState(Drafter& drafter, DraftPlanner* planner, const LoopOptions& options, const BeamConfig& config, const std::vector<int32_t>& text, int number)
+      : query_drafter(drafter, tree, drafts, text), drafter_(drafter), planner_(planner), options_(options), config_(config), search_(tree, config_), number_(number) {
     start_search();
   }
 

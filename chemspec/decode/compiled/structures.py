@@ -39,12 +39,19 @@ class TableStruct(ctypes.Structure):
         return cls(*[array_address(getattr(edit_table, column.name)) for column in fields(edit_table)])
 
 
+class MergingArgs(ctypes.Structure):
+    """A `draft.merging.Merging`; no merges if `count` is 0."""
+
+    _fields_ = (*_fields_of("int count"), *((name, POINTER(c_int32)) for name in ("merges", "parts", "starts")))
+
+
 class DrafterArgs(ctypes.Structure):
     """Description of a drafter."""
 
     _fields_ = (
         *_fields_of("int kind name copy_name length count nodes dot prompt_length labels"),
         ("rings", POINTER(c_int32)),
+        ("merging", MergingArgs),
         ("table", POINTER(TableStruct)),
         ("propose", ProposeCallback),
     )

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "merging.h"
 #include "node_choice.h"
 
 // Arrays belong to the caller and outlive the call.
@@ -52,9 +53,10 @@ inline void toggle_ring(std::vector<int32_t>& open, int32_t label) {
 // One query, whose copy states are worked out along a prefix.
 class CopyTracker {
  public:
-  // text: with eos; rings: as `TokenClasses.rings`.
-  CopyTracker(std::vector<int32_t> text, const std::vector<int32_t>& rings, int32_t dot, int prompt_length)
-      : text_(std::move(text)), rings_(rings), length_(int(text_.size()) - 1), words_(int(text_.size() + 63) / 64), pointer_(std::min(prompt_length, length_)) {
+  // text: in tokens, with eos; rings: as `TokenClasses.rings`.
+  CopyTracker(const std::vector<int32_t>& text, const std::vector<int32_t>& rings, const Merging& merging, int32_t dot, int prompt_length)
+      : merging_(merging), text_(symbols(text, merging)), rings_(rings), length_(int(text_.size()) - 1), words_(int(text_.size() + 63) / 64),
+        pointer_(int(symbols({text.begin(), text.begin() + std::min(prompt_length, int(text.size()) - 1)}, merging).size())) {
     std::vector<std::pair<int, int>> molecules;  // minus the length and the start of each
     for (int position = pointer_, from = pointer_; position <= length_; position++)
       if (position == length_ || text_[position] == dot) molecules.emplace_back(from - position, from), from = position + 1;
@@ -70,6 +72,13 @@ class CopyTracker {
   CopyState start() const { return {starts_[0].first, 0, pointer_, {}, {}}; }
 
   CopyState advance(const CopyState& from, int32_t token) const {
+    if (merging_.is_empty()) return advance_by_symbol(from, token);
+    CopyState to = from;
+    for (const int32_t symbol : symbols({token}, merging_)) to = advance_by_symbol(to, symbol);
+    return to;
+  }
+
+  CopyState advance_by_symbol(const CopyState& from, int32_t token) const {
     CopyState to;
     const bool ring = is_ring(token);
     const int pointer = to.pointer = advance_pointer(token, from.pointer);
@@ -99,11 +108,29 @@ class CopyTracker {
   }
 
   int32_t copied_token(const CopyState& state) const {
-    return ring_[state.position] ? copied_tokens(state, state.position, 1)[0] : text_[state.position];
+    if (!merging_.is_empty()) return cut(state, state.position)[0];
+    return ring_[state.position] ? copied_symbols(state, state.position, 1)[0] : text_[state.position];
   }
 
-  // `CopyTracker.copied_tokens`, with `TokenClasses.relabel_rings`.
+  // `CopyTracker.copied_tokens`.
   std::vector<int32_t> copied_tokens(const CopyState& state, int position, int length) const {
+    if (merging_.is_empty()) return copied_symbols(state, position, length);
+    const std::vector<int32_t>& tokens = cut(state, position);
+    return {tokens.begin(), tokens.begin() + std::min(length, int(tokens.size()))};
+  }
+
+  // The tokens of the text from a position on.
+  const std::vector<int32_t>& cut(const CopyState& state, int position) const {
+    std::vector<int32_t> key = state.open_rings;
+    key.push_back(position);
+    if (cuts_.size() >= ROOM) cuts_.clear();
+    const auto [entry, is_new] = cuts_.try_emplace(std::move(key));
+    if (is_new) entry->second = merging_.join(copied_symbols(state, position, length_ + 1));
+    return entry->second;
+  }
+
+  // `CopyTracker._copied_symbols`, with `TokenClasses.relabel_rings`.
+  std::vector<int32_t> copied_symbols(const CopyState& state, int position, int length) const {
     std::vector<int32_t> query_rings, taken = state.open_rings;
     for (int i = 0; i < position; i++)
       if (ring_[i]) toggle_ring(query_rings, text_[i]);
@@ -147,9 +174,20 @@ class CopyTracker {
   }
 
   int query_length() const { return length_; }  // without eos
-  int32_t ahead(const CopyState& state, int by) const { return state.position + by <= length_ ? text_[state.position + by] : PAD; }
+  // `CopyTracker.tokens_ahead`.
+  int32_t ahead(const CopyState& state, int by) const {
+    if (merging_.is_empty()) return state.position + by <= length_ ? text_[state.position + by] : PAD;
+    const std::vector<int32_t>& tokens = cut(state, state.position);
+    return by < int(tokens.size()) ? tokens[by] : PAD;
+  }
+  int symbol_count(int32_t token) const { return merging_.symbol_count(token); }
 
  private:
+  static std::vector<int32_t> symbols(const std::vector<int32_t>& tokens, const Merging& merging) {
+    std::vector<int32_t> text;
+    for (const int32_t token : tokens) merging.split(token, text);
+    return text;
+  }
   static bool has(const uint64_t* positions, int position) { return positions[position / 64] >> (position % 64) & 1; }
   // The position nearest to the pointer, of two the one before it; the set must not be empty.
   int nearest(const uint64_t* positions, int pointer) const {
@@ -168,14 +206,17 @@ class CopyTracker {
   bool is_ring(int32_t token) const { return std::find(rings_.begin(), rings_.end(), token) != rings_.end(); }
 
   static constexpr int32_t ANY_RING = -1;  // all ring labels count as one token
-  const std::vector<int32_t> text_;
+  static constexpr size_t ROOM = 4096;     // size of the cache
+  const Merging& merging_;
+  const std::vector<int32_t> text_;  // in symbols
   const std::vector<int32_t>& rings_;
   const int length_;  // of the query, without eos
   const int words_;  // of 64 bits that hold a set of positions
   const int pointer_;  // where the SMILES starts
   std::vector<std::pair<int, int>> starts_;  // of the molecules, the longest first, each with a match of 0
   std::vector<char> ring_;
-  std::map<int32_t, std::vector<uint64_t>> after_;  // positions just after each token of the query
+  std::map<int32_t, std::vector<uint64_t>> after_;  // positions just after each symbol of the query
+  mutable std::map<std::vector<int32_t>, std::vector<int32_t>> cuts_;  // by open ring labels and position
 };
 
 // The node of a table to which a context leads. `last(i)`: the token written i-th from the end, or PAD.

@@ -78,7 +78,7 @@ class Autoregressive(Drafter):
         """Return drafts for one prefix; see `Drafter.propose`."""
         text = DraftText(tuple(source), prefix, min(self._length, max_new_tokens))
         self.writer.extend(text)  # by the scores computed in `prepare`
-        return [Draft(tuple(text.tokens), self.name, chances=tuple(text.probs))] if text.tokens else []
+        return [Draft(tuple(text.tokens), self.name, probabilities=tuple(text.probs))] if text.tokens else []
 
     def observe(self, draft: Draft, accepted: int) -> None:
         """Record the acceptance of a draft; see `Drafter.observe`."""

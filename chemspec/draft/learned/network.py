@@ -148,7 +148,11 @@ class Medusa(HeadDrafts):
         inner = {path[:-1] for path in paths}
         leaves = [path for path in paths if path not in inner][: self.count or None]
         return [
-            Draft(tuple(token for token, _ in path), self.name, chances=tuple(probability for _, probability in path))
+            Draft(
+                tuple(token for token, _ in path),
+                self.name,
+                probabilities=tuple(probability for _, probability in path),
+            )
             for path in leaves
         ]
 
@@ -183,4 +187,4 @@ def sequential_draft(tokens: Sequence[int], log_probs: Sequence[float], drafter:
         probs.append(probability)
         if token == EOS:
             break
-    return (Draft(tuple(tokens[: len(probs)]), drafter, chances=tuple(probs)),) if probs else ()
+    return (Draft(tuple(tokens[: len(probs)]), drafter, probabilities=tuple(probs)),) if probs else ()

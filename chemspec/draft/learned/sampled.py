@@ -102,7 +102,7 @@ class Sampled(LearnedDrafter):
             sequence.drafted_tokens.extend(map(DraftedToken, text.tokens, text.probs))
             tokens = tuple(takewhile(lambda token: token not in (BOS, PAD), text.tokens))  # these may be sampled
             if tokens:
-                chances = (float(probs[token]) for token, probs in zip(tokens, text.probs, strict=False))
-                draft = Draft(tokens, self.name, chances=tuple(chances))
+                probabilities = (float(probs[token]) for token, probs in zip(tokens, text.probs, strict=False))
+                draft = Draft(tokens, self.name, probabilities=tuple(probabilities))
                 drafts.setdefault((text.source, sequence.prefix), []).append(draft)
         return drafts

@@ -31,9 +31,9 @@ def probability_class(probability: float) -> int:
     return bisect_right(EDGES, probability)
 
 
-def edit_context(text: Sequence[int], state: CopyState, prefix: Prefix) -> list[int]:
+def edit_context(tracker: CopyTracker, state: CopyState, prefix: Prefix) -> list[int]:
     """Return the context of the next step, most informative first: last tokens, match class, next query tokens."""
-    ahead = (*text[state.position : state.position + 3], PAD, PAD, PAD)
+    ahead = tracker.tokens_ahead(state)
     last = (PAD, PAD, PAD, PAD, PAD, PAD, *prefix[-7:])
     match = state.match if state.match < 3 else 3 if state.match < 6 else 4  # 0, 1, 2, 3 to 5, or more tokens
     return [last[-1], match, last[-2], ahead[0], last[-3], ahead[1], last[-4], ahead[2], last[-5], last[-6], last[-7]]
@@ -83,10 +83,10 @@ class EditNgramTable:
         """Number of contexts, the empty one included."""
         return len(self.entries)
 
-    def next_edits(self, text: Sequence[int], state: CopyState, prefix: Prefix) -> Steps:
+    def next_edits(self, tracker: CopyTracker, state: CopyState, prefix: Prefix) -> Steps:
         """Return the most probable steps after a prefix."""
         node = 0
-        for entry in edit_context(text, state, prefix):
+        for entry in edit_context(tracker, state, prefix):
             end = self.children[node + 1]
             child = bisect_left(self.entries, entry, self.children[node], end)
             if child == end or self.entries[child] != entry:
@@ -118,7 +118,7 @@ def count_edits(
             step = COPY if tracker.copied_token(state) == token else token
             context = root
             context.counts[step] += 1
-            for entry in edit_context(tracker.text, state, prefix):
+            for entry in edit_context(tracker, state, prefix):
                 is_new = entry not in context.below
                 context = context.below.setdefault(entry, _Context())
                 context.counts[step] += 1

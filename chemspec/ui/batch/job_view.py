@@ -227,7 +227,7 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
                 "row": number + 1,
                 "query": molecule_cell(job.task, row["query"], 185),
                 "best": molecule_cell(job.task, str(best["smiles"]), 205) if best else None,
-                "chance": _percent(best),
+                "probability": _percent(best),
                 "status": ": ".join(filter(None, status)),
                 **{f"own_{position}": cells[position][:200] for position in others},
                 "text": row["query"][:1000],
@@ -238,7 +238,7 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
         "row": column.NumberColumn("Row", width=45),
         "query": column.ImageColumn("Query", width=185),
         "best": column.ImageColumn("Best answer", width=205),
-        "chance": column.TextColumn(about.partition(":")[0], help=about, width=130),
+        "probability": column.TextColumn(about.partition(":")[0], help=about, width=130),
         "status": column.TextColumn("Status", width=215),
         **{name: column.TextColumn(label, width=140) for name, label in ANSWER_LABELS.items()},
         **{f"own_{position}": column.TextColumn(job.columns[position]) for position in others},
@@ -254,9 +254,9 @@ def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> Non
 
 
 def _percent(cells: dict[str, Any]) -> str | None:
-    """Return the calibrated probability of an answer, or that of a model without calibration, in words."""
-    odds = [cells[name] for name in ("chance", "probability") if cells.get(name, "") != ""]
-    return format_percent(odds[0]) if odds else None
+    """Return the probability of an answer in words; None if there is none."""
+    probability = cells.get("probability", "")
+    return None if probability == "" else format_percent(probability)
 
 
 def table_with_drawings(shown: list[dict[str, Any]], columns: dict[str, Any], alt: str, **more: Any) -> Any:

@@ -27,7 +27,7 @@ class SavedAnswer:
     query: str  # canonical SMILES
     answer: str  # canonical SMILES
     label: str = ""  # the class of the step
-    chance: Annotated[float, Meta(ge=0, le=2)] = 0.0  # of the answer, as it was shown
+    chance: Annotated[float, Meta(ge=0, le=2)] = 0.0  # the probability, as it was shown; a key of saved files
     note: str = ""  # what its owner writes
     status: Status = "idea"
     added: Annotated[float, Meta(ge=0, le=4e9)] = field(default_factory=time.time)  # seconds since 1970
@@ -76,5 +76,6 @@ def _read_pattern(text: str) -> Any:
 def answer_row(answer: SavedAnswer) -> dict[str, object]:
     """Return an answer as a row of a table."""
     when = time.strftime("%Y-%m-%d %H:%M", time.gmtime(answer.added))
-    cells = asdict(answer) | {"chance": f"{answer.chance:.6g}", "added": when, "reaction": answer.reaction}
+    cells = asdict(answer) | {"probability": f"{answer.chance:.6g}", "added": when, "reaction": answer.reaction}
+    del cells["chance"]
     return {"collection": cells.pop("question"), **cells}

@@ -21,7 +21,6 @@ from chemspec.review.conditions import FROM_PRECEDENTS, PROPOSED_BY_MODEL
 from chemspec.review.forward_check import gives_target
 from chemspec.review.suggestions import (
     Suggestion,
-    answer_probability,
     confidence_word,
     describe_check,
     describe_patents,
@@ -139,7 +138,7 @@ def card_footer(question: Question, card: Suggestion) -> str:
     if usual and not (check and check.added) and not conditions:
         parts.append(plain_text(f"usual: {usual}"))
     if (vote := card.best.vote) is not None:
-        parts.append(f"from {vote.spellings} SMILES variant{'s' * (vote.spellings > 1)} of the query")
+        parts.append(f"from {vote.variants} SMILES variant{'s' * (vote.variants > 1)} of the query")
     words = " · ".join(filter(None, (*parts, plain_text(precedents_line(card)))))
     return " ".join(filter(None, (*badges, words)))  # a dot behind a badge could begin a line
 
@@ -275,10 +274,10 @@ def forward_opinion(model: str, reactants: str, written: str, target: str) -> st
     for rank, answer in enumerate(result.hypotheses, 1):
         if answer.valid and gives_target(target, answer.canonical):
             position = "its first answer" if rank == 1 else f"its answer {rank}"
-            chance = format_percent(answer.probability)
+            chance = format_percent(answer.model_probability)
             return f"{given}, the forward model gives the target as {position}, with {chance}."
     first = next((answer.canonical for answer in result.hypotheses if answer.valid), "")
-    instead = f", but `{first}` ({format_percent(result.hypotheses[0].probability)})" if first else ""
+    instead = f", but `{first}` ({format_percent(result.hypotheses[0].model_probability)})" if first else ""
     return f"{given}, the target is not among the forward model's {len(result.hypotheses)} answers{instead}."
 
 
@@ -351,7 +350,7 @@ def show_more(answer: Answer) -> None:
         rows = []
         for twin, change in ((card.best, card.step), *card.alternatives):
             warning = " ⚠ stereochemistry changes" * bool(change and spoils_stereo(change))
-            rows.append(f"- {format_percent(answer_probability(twin))} `{twin.canonical}`{warning}")
+            rows.append(f"- {format_percent(twin.probability)} `{twin.canonical}`{warning}")
         st.caption("Similar answers, each with its own percentage:\n\n" + "\n".join(rows))
     st.caption("The probability of each token after those before it, in percent; the more orange, the less sure.")
     st.html(token_probabilities_html(card.best))
@@ -403,8 +402,9 @@ def answer_record(card: Suggestion) -> dict[str, object]:
         "rank": card.rank,
         "smiles": card.best.canonical,
         "class": card.step.name if card.step else "",
-        "chance": float(f"{card.probability:.6g}") if card.calibrated else "",
-        "model_probability": float(f"{card.best.probability:.6g}"),
+        "probability": float(f"{card.probability:.6g}"),
+        "calibrated": card.calibrated,
+        "model_probability": float(f"{card.best.model_probability:.6g}"),
         "alike": " ; ".join(twin.canonical for twin, _ in card.alternatives),
         "stock": "; ".join(filter(None, card.stock)),
         "forward_model": describe_check(card.check),

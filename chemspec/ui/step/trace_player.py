@@ -10,6 +10,7 @@ import streamlit as st
 from chemspec import chem
 from chemspec.depict.molecules import Depiction
 from chemspec.replay.prefix_tree import lay_out_tree
+from chemspec.replay.symbols import view_symbols
 from chemspec.replay.trace_view import TraceView, view_trace
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import theme, web_files
@@ -65,7 +66,8 @@ def player_data(
 
 
 def scene_data(view: TraceView, *, dark: bool) -> dict[str, Any]:
-    """Return a trace as JSON values, with drawings of its molecules."""
+    """Return a trace as JSON values, in symbols, with drawings of its molecules."""
+    view = view_symbols(view)
     shown = asdict(replace(view, answers=view.answers[:MAX_ANSWERS], tree=None))
     for answer in shown["answers"]:
         answer["svg"] = _molecule_svg(answer["smiles"], dark)
