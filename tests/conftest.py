@@ -31,6 +31,10 @@ settings.register_profile("ci", max_examples=100, deadline=None, derandomize=Tru
 settings.register_profile("nightly", max_examples=5000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
+# Or every process that a test starts would compile every module anew, and each of pytest's workers every test.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 torch.set_num_threads(1)
 os.environ["CHEMSPEC_WARM_UP"] = "0"  # no thread that outlives a test
 os.environ["CHEMSPEC_NO_OPSIN"] = "1"  # where Java is there, a name that nobody knows would take seconds
