@@ -11,7 +11,7 @@ from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
@@ -27,6 +27,7 @@ _ATOM_WISE = re.compile(
 
 HOLE = "{query}"
 MERGE_DROPOUT = 0.1
+T = TypeVar("T", str, int)
 NO_MARKS = r"(?!)"  # matches nothing
 
 
@@ -193,17 +194,16 @@ class Tokenizer:
     def _merge_ranks(self) -> dict[tuple[str, str], int]:
         return {pair: rank for rank, pair in enumerate(self.merges)}
 
+    @cached_property
+    def _joined_pairs(self) -> list[str]:
+        return ["".join(pair) for pair in self.merges]
+
     def _split(self, smiles: str, random: Random | None = None) -> list[str]:
         """Split a SMILES into tokens: atom-wise, then joined by the merges, without some of them if `random`."""
         tokens, ranks = split_smiles(smiles), self._merge_ranks
         if random is not None:
             ranks = {pair: rank for pair, rank in ranks.items() if random.random() >= MERGE_DROPOUT}
-        while ranks and len(tokens) > 1:
-            pair = min(pairwise(tokens), key=lambda pair: ranks.get(pair, len(self.merges)))
-            if pair not in ranks:
-                break
-            tokens = _join_pair(tokens, pair)
-        return tokens
+        return join_pairs(tokens, ranks, self._joined_pairs)
 
     def encode(self, smiles: str) -> tuple[int, ...]:
         """Return the token ids of a SMILES, without bos and eos; TokenError if it is none, or has an unknown token."""
@@ -286,6 +286,26 @@ def _join_pair(tokens: Sequence[str], pair: tuple[str, str]) -> list[str]:
         joined.append("".join(tokens[position : position + size]))
         position += size
     return joined
+
+
+def join_pairs(tokens: Sequence[T], ranks: Mapping[tuple[T, T], int], joined: Sequence[T]) -> list[T]:
+    """Return tokens with neighbours joined in the order of their ranks, each pair from the left (byte-pair encoding).
+
+    `joined` has the token that a pair of every rank becomes.
+    """
+    tokens, none = list(tokens), len(joined)
+    after = [ranks.get(pair, none) for pair in pairwise(tokens)]  # rank of every token with the next one
+    while after and (best := min(after)) < none:
+        token, at = joined[best], 0
+        while best in after:
+            at = after.index(best, at)
+            tokens[at : at + 2] = [token]
+            del after[at]
+            if at:
+                after[at - 1] = ranks.get((tokens[at - 1], token), none)
+            if at < len(after):
+                after[at] = ranks.get((token, tokens[at + 1]), none)
+    return tokens
 
 
 def learn_merges(texts: Iterable[str], count: int) -> tuple[tuple[str, str], ...]:

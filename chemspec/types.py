@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+from chemspec.system.extras import require_packages
+
 Prefix = tuple[int, ...]  # token ids, starting with bos
 SourceIds = tuple[int, ...]  # a query's token ids, without bos and eos
 Cost = Callable[[float], float]  # seconds of a forward pass by its number of nodes
@@ -218,6 +220,10 @@ class Hypothesis:
     vote: Vote | None = None
     tautomers: tuple[tuple[str, float], ...] = ()
 
+    def __repr__(self) -> str:
+        text = self.canonical or f"{self.smiles} (not valid)"
+        return f"<Hypothesis {text}: probability {self.probability:.3f}>"
+
 
 @dataclass(frozen=True)
 class Merged:
@@ -288,6 +294,24 @@ class DecodeResult:
     distinct: Distinct | None = None
     smiles: str = ""
     within: Within | None = None
+
+    def __repr__(self) -> str:
+        if self.status != "ok":
+            return f"<DecodeResult {self.query!r}: {self.status}, {self.message}>"
+        first = f", first {self.hypotheses[0]!r}" if self.hypotheses else ""
+        return f"<DecodeResult {self.query!r}: {len(self.hypotheses)} predictions{first}>"
+
+    def to_frame(self) -> Any:
+        """Return the predictions as a pandas DataFrame, one row each, best first, with `rank` from 1 and `query`."""
+        require_packages("pandas", what="a table of predictions")
+        import pandas as pd
+
+        columns = ("smiles", "canonical", "valid", "probability", "calibrated", "model_probability", "log_prob")
+        rows = [
+            {"query": self.query, "rank": rank, **{name: getattr(answer, name) for name in columns}}
+            for rank, answer in enumerate(self.hypotheses, 1)
+        ]
+        return pd.DataFrame(rows, columns=["query", "rank", *columns])
 
 
 def to_json(value: Any) -> str:

@@ -101,7 +101,8 @@ def test_imports_point_downward() -> None:
 def test_types_need_only_the_standard_library_and_msgspec() -> None:
     for module in ("types", "plugins", "settings", "tasks", "tokenizer", "metrics"):
         foreign = {name.split(".")[0] for name in imports(MODULES[module])} - {"chemspec", "msgspec"}
-        assert foreign <= set(sys.stdlib_module_names), module
+        late = {"pandas"} if module == "types" else set()  # of `DecodeResult.to_frame`, where somebody calls it
+        assert foreign - late <= set(sys.stdlib_module_names), module
     used = {name.split(".")[0] for name in imports(MODULES["client"])}
     assert used - set(sys.stdlib_module_names) == {"urllib3"}, "of chemspec nothing either"
 

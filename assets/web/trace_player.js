@@ -254,7 +254,7 @@ function drawFrame(root, scene, frame, state, colors) {
     legend: () => legend,
     tree: () => tree && section(several ? "Hypotheses" : "Drafts as a tree", el("p", { class: "hint" }, several ? "Every branch is a text the search considered; it grows to the right, token by token." : "Every branch is a continuation that was drafted; the model follows one of them, and the others end."), treeBox, treeKey(), treeNote,
       ...(tree.unused ? [el("label", { class: "check" }, spare, ` also show what was computed ahead and never needed (${count(tree.unused, "partial answer")})`)] : [])),
-    keys: () => el("p", { class: "hint keys" }, "Keys: ← → step, space plays, Home and End jump; Tab enters a strip, where ← → go from token to token."),
+    keys: () => el("p", { class: "hint keys" }, `Keys: ← → step, space plays, Home and End jump; Tab enters a strip, where ← → go from ${unit} to ${unit}.`),
     certainty: () => certainty(answers[0].tokens),
     lane: () => lane(passes, answers[0].tokens),
     replay: () => button("Play again", "Play again", (event) => event.target.getRootNode().querySelectorAll(".lane .pass").forEach((box) => box.getAnimations().forEach((one) => { one.cancel(); one.play(); })), { class: "replay" }),

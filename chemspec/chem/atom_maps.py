@@ -152,27 +152,35 @@ class AtomMap:
     def cost_at(self, atoms: Collection[int], origins: Collection[int]) -> float:
         """Return what these atoms of the product and of the precursors cost: the less, the likelier the match."""
         left, right = self.left, self.right
+        origin_of, target_of, kinds, bonds = self.origin, self.target, left.kinds, left.bonds  # called very often
         total = 0.0
         for atom in atoms:
-            origin = self.origin[atom]
+            origin = origin_of[atom]
             if origin < 0:
                 total += _UNKNOWN
-            else:
-                total += _CHARGED * abs(right.kinds[atom][3] - left.kinds[origin][3])
-                total += _PROTON * abs(right.kinds[atom][4] - left.kinds[origin][4])
+                for near in right.bonds[atom]:
+                    if near > atom or near not in atoms:
+                        total += _MADE
+                continue
+            after, was, old = right.kinds[atom], kinds[origin], bonds[origin]
+            if after[3] != was[3]:
+                total += _CHARGED * abs(after[3] - was[3])
+            if after[4] != was[4]:
+                total += _PROTON * abs(after[4] - was[4])
             for near, order in right.bonds[atom].items():
                 if near < atom and near in atoms:
                     continue  # counted from there
-                before = left.bonds[origin].get(self.origin[near], 0.0) if origin >= 0 else 0.0
-                total += _REORDERED * abs(order - before) if before else _MADE
+                before = old.get(origin_of[near], 0.0)
+                if order != before:
+                    total += _REORDERED * abs(order - before) if before else _MADE
         for origin in origins:
-            atom = self.target[origin]
-            for far in left.bonds[origin]:
-                near = self.target[far]
-                if (far < origin and far in origins) or (atom < 0 and near < 0):
+            atom = target_of[origin]
+            new = right.bonds[atom] if atom >= 0 else ()
+            for far in bonds[origin]:
+                near = target_of[far]
+                if near in new or (far < origin and far in origins) or (atom < 0 and near < 0):
                     continue
-                if atom < 0 or near not in right.bonds[atom]:
-                    total += left.break_costs[min(far, origin), max(far, origin)]
+                total += left.break_costs[far, origin] if far < origin else left.break_costs[origin, far]
         molecules = {left.molecules[origin] for origin in origins}
         return total + _MOLECULE * sum(self.given[number] > 0 for number in molecules)
 
@@ -269,12 +277,13 @@ def improve(match: AtomMap, until: float) -> None:
 def _move(match: AtomMap, atom: int, edge: set[int], until: float) -> bool:
     """Give an atom its cheapest origin: one that is free, or that of an atom which also changes."""
     best_gain, best_origin = -1e-6, -1
-    for origin, kind in enumerate(match.left.kinds):
-        rival, before = match.target[origin], match.origin[atom]
-        if kind[0] != match.right.kinds[atom][0] or origin == before or (rival >= 0 and rival not in edge):
+    if time.thread_time() > until:
+        return False
+    before = match.origin[atom]
+    for origin in match.left.by_element.get(match.right.kinds[atom][0], ()):
+        rival = match.target[origin]
+        if origin == before or (rival >= 0 and rival not in edge):
             continue
-        if time.thread_time() > until:
-            break
         atoms, origins = {atom, rival} - {-1}, {before, origin} - {-1}
         cost = match.cost_at(atoms, origins)
         match.pair(atom, origin)
@@ -295,11 +304,11 @@ def _move_parts(match: AtomMap, until: float) -> bool:
     left, right = match.left, match.right
     moved = False
     for atom in [atom for atom in range(len(match.origin)) if match.changes(atom)]:
-        for origin, target in enumerate(match.target):
-            if target >= 0 or left.kinds[origin][0] != right.kinds[atom][0]:
+        if time.thread_time() > until:
+            return moved
+        for origin in left.by_element.get(right.kinds[atom][0], ()):
+            if match.target[origin] >= 0:
                 continue
-            if time.thread_time() > until:
-                return moved
             part = _alike(match, atom, origin)
             if len(part) < 2:
                 continue  # `improve` has tried that

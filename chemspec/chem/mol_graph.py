@@ -27,6 +27,14 @@ class MolGraph:
     ranks: list[int]  # of each atom its canonical rank
 
     @cached_property
+    def by_element(self) -> dict[int, list[int]]:
+        """The atoms by atomic number."""
+        atoms: dict[int, list[int]] = {}
+        for atom, kind in enumerate(self.kinds):
+            atoms.setdefault(kind[0], []).append(atom)
+        return atoms
+
+    @cached_property
     def break_costs(self) -> dict[tuple[int, int], float]:
         """What breaking each bond costs, smaller index first."""
         pairs = ((atom, near) for atom, bonds in enumerate(self.bonds) for near in bonds if atom < near)

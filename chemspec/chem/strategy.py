@@ -71,6 +71,14 @@ class Strategy:
 
 
 @dataclass(frozen=True)
+class _Hits:
+    """Matches of patterns: numbered bonds, or else atoms, of the product; numbered atoms and ends of the reactants."""
+
+    in_product: dict[Any, set[frozenset[Any]]]
+    in_reactants: dict[Any, set[tuple[frozenset[int], frozenset[int]]]]
+
+
+@dataclass(frozen=True)
 class Change:
     """What a step, or a part of it, does to bonds and atoms."""
 
@@ -80,7 +88,7 @@ class Change:
     broken: set[frozenset[int]]  # bonds that are broken, as atoms of the reactants
     touched: set[int]  # atoms of the product that change
     changed: set[int]  # atoms of the reactants that change or leave
-    hits: dict[Any, Any]  # matches of patterns in the product so far
+    hits: _Hits  # of patterns in both sides so far
 
     def fitting(self, families: Collection[str] = ()) -> Iterator[Rule]:
         """Yield the classes that fit, all or of some families, in the order of the table."""
@@ -97,22 +105,28 @@ class Change:
         bonds = _numbered_bonds(pattern)
         if bool(self.made) != bool(bonds):
             return False
-        if (hits := self.hits.get(pattern)) is None:
-            hits = self.hits[pattern] = self.right.GetSubstructMatches(pattern, uniquify=False, maxMatches=200)
+        if (hits := self.hits.in_product.get(pattern)) is None:
+            matches = self.right.GetSubstructMatches(pattern, uniquify=False, maxMatches=200)
+            if bonds:
+                hits = {frozenset(frozenset((match[a], match[b])) for a, b in bonds) for match in matches}
+            else:
+                atoms = {number: atom for atom, number in _numbered_atoms(pattern)}.values()
+                hits = {frozenset(match[atom] for atom in atoms) or frozenset(match) for match in matches}
+            self.hits.in_product[pattern] = hits
         if self.made:
-            return any(all(frozenset((hit[a], hit[b])) in self.made for a, b in bonds) for hit in hits)
-        atoms = {number: atom for atom, number in _numbered_atoms(pattern)}.values()
-        return any(self.touched & ({hit[atom] for atom in atoms} or set(hit)) for hit in hits)
+            return any(pairs <= self.made for pairs in hits)
+        return not all(map(self.touched.isdisjoint, hits))
 
     def _fits_reactants(self, pattern: Any) -> bool:
         """Return whether atoms numbered 1 or 2 in a pattern change, and a bond between atoms numbered 2 is broken."""
-        numbered = _numbered_atoms(pattern)
-        ends = [atom for atom, number in numbered if number == 2]
-        return any(
-            {hit[atom] for atom, _ in numbered} <= self.changed
-            and (not ends or frozenset(hit[atom] for atom in ends) in self.broken)
-            for hit in self.left.GetSubstructMatches(pattern, uniquify=False, maxMatches=100)
-        )
+        if (hits := self.hits.in_reactants.get(pattern)) is None:
+            numbered = _numbered_atoms(pattern)
+            ends = [atom for atom, number in numbered if number == 2]
+            hits = self.hits.in_reactants[pattern] = {
+                (frozenset(match[atom] for atom, _ in numbered), frozenset(match[atom] for atom in ends))
+                for match in self.left.GetSubstructMatches(pattern, uniquify=False, maxMatches=100)
+            }
+        return any(atoms <= self.changed and (not ends or ends in self.broken) for atoms, ends in hits)
 
 
 @lru_cache(maxsize=4000)
@@ -134,7 +148,9 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         changed = {match.origin[atom] for atom in touched} - {-1} | set(match.lost)
         broken = _broken(match)
         bonds = set(map(frozenset, made)), set(map(frozenset, broken))
-        change = Change(left, right, *bonds, set(touched), changed, _pattern_hits(product))
+        change = Change(
+            left, right, *bonds, set(touched), changed, _Hits(_product_hits(product), _reactant_hits(reactants))
+        )
         rule = next(change.fitting(_REBUILD), None)
         moves = rule is None and _carbon_moves(match, broken)
         rule = rule or (None if moves else _ring(match, right, made)) or _classify(change)
@@ -329,7 +345,12 @@ def _apart(match: AtomMap, change: Change) -> Iterator[Rule]:
 
 
 @lru_cache(maxsize=64)  # the answers for a query have its product
-def _pattern_hits(product: str) -> dict[Any, Any]:  # noqa: ARG001 (cache key)
+def _product_hits(product: str) -> dict[Any, Any]:  # noqa: ARG001 (cache key)
+    return {}
+
+
+@lru_cache(maxsize=64)  # or its reactants
+def _reactant_hits(reactants: str) -> dict[Any, Any]:  # noqa: ARG001 (cache key)
     return {}
 
 

@@ -3,7 +3,7 @@
 from chemspec.cli.base import app, main
 
 # Each adds its commands; the order is that of --help.
-from chemspec.cli import predict, race, check, plan, precedents, models, serve, bench, train  # noqa: F401  isort: skip
+from chemspec.cli import predict, race, check, plan, precedents, models, serve, config, bench, train  # noqa: F401  isort: skip
 
 __all__ = ["app", "main"]
 

@@ -88,28 +88,21 @@ def plan_routes(
 
     outputs = [export.PlanFile(file) for file in out or ()]
     opt.check_parent_folders(*(output.file for output in outputs))
-    if within is not None:
-        if limits["seconds"] != PlanSettings.seconds:
-            raise ValueError("--within limits the search too; leave --seconds out")
-        limits |= {"within": within, "seconds": math.inf}
     if order not in orders.ORDERS:
         raise ValueError(f"--order {order}: choose one of {', '.join(orders.ORDERS)}")
-    settings = PlanSettings(**limits, avoid=tuple(avoid or ()))  # reports invalid limits before the models are loaded
+    settings = _plan_settings(limits, within, avoid or [])  # reports invalid limits before the models are loaded
     queries = _read_targets(targets, column)
     many = len(queries) > 1
     statuses = _resume(outputs, queries, models, stock or [], settings, order) if many else []
-    # Finding the precedents of a step takes 5 ms.
-    all_listed = bool(outputs or console.answers.quiet)
+    all_listed = bool(outputs or console.answers.quiet)  # finding the precedents of a step takes 5 ms
     load = partial(_load_planner, models, stock or [], settings, order, all_listed=all_listed)
     documents, interrupted = [], False
     try:
         for result, evidence in _plan_all(queries[len(statuses) :], load, workers, settings):
             target = queries[len(statuses)]
-            for output in outputs:  # after each target: an interruption, or `head` closing the pipe, costs one at most
-                if len(statuses) >= output.stored and not (many and result.interrupted):
-                    output.add(result, evidence, target)
-                if not many:
-                    output.write()
+            fresh = [output for output in outputs if len(statuses) >= output.stored]
+            if not (many and result.interrupted):  # now: an interruption, or `head` closing the pipe, costs one at most
+                _add_plan(fresh, result, evidence, target, write=not many)
             statuses.append(result.status)
             documents.append(routes.plan_document(result, evidence))
             _print_plan(target, result, evidence, order)
@@ -118,13 +111,32 @@ def plan_routes(
     finally:
         for output in outputs if many else ():
             output.write(as_list=True)
+    _finish_files(outputs, interrupted=interrupted)
+    solved = all(status == "solved" for status in statuses)
+    return Outcome({"plans": documents}, 130 if interrupted else 0 if solved else 1)
+
+
+def _add_plan(outputs: list[PlanFile], plan: Plan, evidence: Evidence, target: str, *, write: bool) -> None:
+    for output in outputs:
+        output.add(plan, evidence, target)
+        if write:
+            output.write()
+
+
+def _finish_files(outputs: list[PlanFile], *, interrupted: bool) -> None:
     for output in outputs:
         if not interrupted:
             output.finish()
         if output.lacks_route:
             console.print_note(f"{output.file} is not written: there is no route to draw")
-    solved = all(status == "solved" for status in statuses)
-    return Outcome({"plans": documents}, 130 if interrupted else 0 if solved else 1)
+
+
+def _plan_settings(limits: dict[str, Any], within: float | None, avoid: list[str]) -> PlanSettings:
+    if within is not None:
+        if limits["seconds"] != PlanSettings.seconds:
+            raise ValueError("--within limits the search too; leave --seconds out")
+        limits = {**limits, "within": within, "seconds": math.inf}
+    return PlanSettings(**limits, avoid=tuple(avoid))
 
 
 def _resume(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -64,7 +66,7 @@ class OutputFiles:
     """Destinations of the predictions: files if given, else standard output, as text or JSON.
 
     Attributes:
-        out -o: result file: .csv, .jsonl or .parquet; resumable.
+        out -o: result file: .csv, .jsonl or .parquet; resumable. - for standard output: a line of JSON per query.
         trace: file for full results with traces, one JSON document per line.
         receipts: add to every row of a .jsonl what `chemspec verify` needs to decode it again.
         review: review the answers: strategies, problems, forward check, reagents, patent precedents and stock; also
@@ -84,6 +86,11 @@ class OutputFiles:
             raise ValueError("--stock goes with --review")
         if self.receipts and (self.out is None or self.out.suffix.lower() != ".jsonl"):
             raise ValueError("--receipts go into a .jsonl file; give one with --out")
+
+    @property
+    def streamed(self) -> bool:
+        """Whether rows go to standard output, as they are done."""
+        return str(self.out) == "-"
 
     def load_reviewer(self, engine: Engine, runtime: opt.Runtime) -> Reviewer:
         """Load what a review of the model's predictions needs."""
@@ -177,8 +184,10 @@ def predict(
             raise ValueError("--ray takes drafters and decoders of installed packages, not of a file or by module:NAME")
         return cluster.predict(source, _decode_settings(exact, **decoding), runtime, files)
     settings = _decode_settings(exact, **decoding)
+    if files.streamed and console.answers.quiet:
+        raise ValueError("rows on standard output are lines of JSON; leave out --json")
     opt.check_parent_folders(files.out, files.trace)
-    if files.out is not None:  # before anything is read or loaded
+    if files.out is not None and not files.streamed:  # before anything is read or loaded
         from chemspec.io.writers import check_output
 
         check_output(files.out, receipts=files.receipts, review=files.review)
@@ -189,7 +198,8 @@ def predict(
     document = {"model": engine.name, "settings": asdict(settings)}
     reviewer = files.load_reviewer(engine, runtime) if files.review else None
     if files.out is not None:
-        counts = _write_predictions(engine, queries, settings, files, reviewer)
+        write = _print_rows if files.streamed else _write_predictions
+        counts = write(engine, queries, settings, files, reviewer)
         return _outcome(document | {"out": str(files.out), "counts": counts})
     if within is not None:  # the first prediction of a process is slow
         engine.predict("CCO", replace(settings, max_len=8), within=60.0)
@@ -246,6 +256,31 @@ def _write_predictions(
     summary = [describe_file(sum(written, NO_SAVINGS), settings, len(queries))] if written else []
     console.print_note(f"{files.out}: {'; '.join((_format_counts(counts), *summary))}")
     return counts
+
+
+def _print_rows(
+    engine: Engine, queries: Sequence[str], settings: DecodeSettings, _: OutputFiles, reviewer: Reviewer | None
+) -> dict[str, int]:
+    """Print a line of JSON per query, in order, as soon as a few batches are done; returns the number by status."""
+    from chemspec.io import writers
+    from chemspec.io.readers import QueryList
+    from chemspec.review.review import review_document
+
+    counts: Counter[str] = Counter()
+    size = settings.batch_size * writers.BATCHES
+    names, cells = (queries.columns, queries.cells) if isinstance(queries, QueryList) else ((), ())
+    for start in range(0, len(queries), size):
+        results = writers.predict_isolating_failures(engine, queries[start : start + size], settings)
+        reviews = reviewer.review(results) if reviewer else [None] * len(results)
+        for number, (result, review) in enumerate(zip(results, reviews, strict=True), start):
+            row = writers.result_document(result)
+            row |= {"columns": dict(zip(names, cells[number], strict=True))} if names else {}
+            row |= {"review": review_document(review)} if review else {}
+            sys.stdout.write(json.dumps(row) + "\n")
+            counts[result.status] += 1
+        sys.stdout.flush()
+    console.print_note(_format_counts(counts))
+    return dict(counts)
 
 
 def _format_counts(counts: Mapping[str, int]) -> str:

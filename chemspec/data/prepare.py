@@ -164,7 +164,8 @@ def _choose_vocabulary(jobs: Sequence[Job], given: Tokenizer | None, settings: D
     tokenizer = given
     if tokenizer is None or settings.extend_vocabulary:
         texts = (text for *_, shard in jobs for pair in _read_pairs(shard) for text in pair)
-        tokenizer = Tokenizer.build(texts, min_count=settings.min_count, first=tokenizer.tokens if tokenizer else ())
+        tokenizer = Tokenizer.build(texts, min_count=settings.min_count, first=given.tokens if given else ())
+        tokenizer = replace(tokenizer, merges=given.merges if given else ())
     if settings.merges and not tokenizer.merges:
         tokenizer = tokenizer.with_merges(learn_merges(_sample_texts(jobs, tokenizer), settings.merges))
     return tokenizer

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import pairwise
 
-from chemspec.tokenizer import split_smiles
+from chemspec.tokenizer import join_pairs, split_smiles
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,22 +34,14 @@ class Merging:
     def _ranks(self) -> dict[tuple[int, int], int]:
         return {(left, right): rank for rank, (left, right, _) in enumerate(self.merges)}
 
+    @cached_property
+    def _joined(self) -> list[int]:
+        return [token for *_, token in self.merges]
+
     def split(self, tokens: Iterable[int]) -> list[int]:
         """Return the symbols of tokens."""
         return [symbol for token in tokens for symbol in self.parts[token]]
 
     def join(self, symbols: Sequence[int]) -> list[int]:
         """Return the tokens of a text, given its symbols, as `Tokenizer.encode` cuts it."""
-        tokens, rank_of, count = list(symbols), self._ranks.get, len(self.merges)
-        ranks = [rank_of(pair, count) for pair in pairwise(tokens)]
-        while ranks and (best := min(ranks)) < count:
-            joined, at = self.merges[best][2], 0
-            while best in ranks:  # from the left, as often as it occurs
-                at = ranks.index(best, at)
-                tokens[at : at + 2] = [joined]
-                del ranks[at]
-                if at:
-                    ranks[at - 1] = rank_of((tokens[at - 1], joined), count)
-                if at < len(ranks):
-                    ranks[at] = rank_of((joined, tokens[at + 1]), count)
-        return tokens
+        return join_pairs(symbols, self._ranks, self._joined)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -120,6 +121,10 @@ class Engine:
         backend, runtime = loaded.backend(requested)
         config = replace(requested, runtime=runtime)
         loop_library()  # compiled or loaded now rather than during the first prediction
+        if "IPython" in sys.modules:  # otherwise without the time to import what draws
+            from chemspec.engine.notebook import show_results_in_notebook
+
+            show_results_in_notebook()
         measured, problem = confidence.load_confidence(loaded.folder, loaded.digest)
         return cls(
             name=loaded.name,

@@ -1,7 +1,7 @@
 """Rows of queries that a file repeats: predicted once, and written again from memory."""
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sys import getsizeof
 
@@ -39,6 +39,11 @@ class RepeatedRows:
         self._bytes += _size(query, row)
         while self._bytes > self._most:
             self._bytes -= _size(*self._rows.popitem(last=False))
+
+    def add_all(self, rows: Mapping[str, Row]) -> None:
+        """Add rows by query."""
+        for query, row in rows.items():
+            self.add(query, row)
 
     def next_part(self, queries: Sequence[str], first: int, size: int) -> Sequence[str]:
         """Return the queries from the first one on that are written together, at most `size` of them unknown."""

@@ -88,33 +88,21 @@ def predict_file(
     """
     check_output(out, receipts=receipts, review=review is not None)
     journal = out.with_suffix(".partial.jsonl") if out.suffix.lower() == ".parquet" else out
-    stamp = settings_stamp(engine.digest, engine.dtype, settings)
-    if review:
-        stamp["review"] = list(review.columns)
-    if receipts:
-        stamp["receipts"] = True
     table = queries if isinstance(queries, QueryList) and journal == out else QueryList(queries)
-    if table.columns:
-        stamp["columns"] = _unique_names(table.columns, csv_header(stamp))
+    stamp = _file_stamp(settings_stamp(engine.digest, engine.dtype, settings), table, review, receipts=receipts)
     try:
         with ExitStack() as stack:
             file = stack.enter_context(lock_file(journal, out))
             check_output(out, receipts=receipts, review=review is not None)  # another process may have completed it
             counts = _resume_file(journal, queries, stamp)
-            done = counts.total()
-            file.seek(0, os.SEEK_END)
+            done, _ = counts.total(), file.seek(0, os.SEEK_END)
             log = stack.enter_context(crashes.log_crashes(journal, done))
             progress(done, len(queries))
             repeats = RepeatedRows()
             while done < len(queries):
                 part = repeats.next_part(queries, done, log.size(done, every or settings.batch_size * BATCHES))
-                fresh: Sequence[str] = [query for query in dict.fromkeys(part) if query not in repeats]
-                if log.fails(done):
-                    fresh, results = part, [DecodeResult(part[0], "failed", crashes.FAILED)]
-                else:
-                    log.record(done, len(part))
-                    report = partial(_report_more, progress, done, len(queries))
-                    results = predict_isolating_failures(engine, fresh, settings, report) if fresh else []
+                report = partial(_report_more, progress, done, len(queries))
+                fresh, results = _predict_unknown(engine, part, settings, log, repeats, done, report)
                 formatted = _format_rows(results, engine, settings, journal, review, receipts=receipts)
                 rows = dict(zip(fresh, formatted, strict=True))
                 written_rows = [rows.get(query) or repeats[query] for query in part]
@@ -122,8 +110,7 @@ def predict_file(
                 _check_unchanged(file, journal)
                 _append_lines(file, map(_join_row, written_rows, cells))
                 counts.update(row.status for row in written_rows)
-                for query, row in rows.items():
-                    repeats.add(query, row)
+                repeats.add_all(rows)
                 written(results)
                 done += len(part)
         if journal != out:
@@ -134,6 +121,34 @@ def predict_file(
         message = f"{out} cannot be written: {error.strerror or error}"
         raise FileError(f"{message}; completed rows are valid, so the command can be resumed") from error
     return dict(counts)
+
+
+def _file_stamp(stamp: dict[str, Any], table: QueryList, review: RowReview | None, *, receipts: bool) -> dict[str, Any]:
+    """Return everything that the rows of a file depend on."""
+    if review:
+        stamp["review"] = list(review.columns)
+    if receipts:
+        stamp["receipts"] = True
+    if table.columns:
+        stamp["columns"] = _unique_names(table.columns, csv_header(stamp))
+    return stamp
+
+
+def _predict_unknown(
+    engine: Engine,
+    part: Sequence[str],
+    settings: DecodeSettings,
+    log: crashes.CrashLog,
+    repeats: RepeatedRows,
+    done: int,
+    report: Callable[[int], None],
+) -> tuple[Sequence[str], list[DecodeResult]]:
+    """Predict the queries of a part that no row is known of, after `done` rows; returns these and their results."""
+    if log.fails(done):
+        return part, [DecodeResult(part[0], "failed", crashes.FAILED)]
+    log.record(done, len(part))
+    unknown = [query for query in dict.fromkeys(part) if query not in repeats]
+    return unknown, predict_isolating_failures(engine, unknown, settings, report) if unknown else []
 
 
 def _other_cells(table: QueryList, stamp: Mapping[str, Any], first: int, count: int) -> list[dict[str, str]]:

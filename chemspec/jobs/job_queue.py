@@ -61,7 +61,7 @@ def submit_job(name: str, digest: str) -> None:
 
 def waiting_jobs() -> list[Job]:
     """Return the waiting jobs in the order of submission."""
-    return [job for job in JOBS.all().values() if job.state == "waiting"]
+    return [job for job in JOBS.all('"state": "waiting"').values() if job.state == "waiting"]
 
 
 def stop_job(name: str) -> None:
@@ -182,7 +182,7 @@ def _run_prediction(job: Job, predict: Sequence[str]) -> int:
 def _is_stopped(job: Job) -> bool:
     """Return whether the job was stopped or deleted."""
     try:
-        stored = JOBS.all().get(job.id)
+        stored = JOBS.all(job.id).get(job.id)
     except StoreError:  # a busy store is no reason to stop
         return False
     return stored is None or stored.state == "stopped"

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from chemspec.jobs import store
-from chemspec.jobs.store import Documents, StoreError
+from chemspec.jobs.store import Documents, NoRoomError, StoreError
 from chemspec.jobs.uploads import Sheet
 from chemspec.plan.stock import PriceList
 from chemspec.settings import DecodeSettings, Task
@@ -49,10 +49,12 @@ class Job:
             raise ValueError("its column of queries is missing")
 
 
-JOBS = Documents("jobs", "job", Job, days=30, most=200, most_bytes=2e9)
+JOBS = Documents(
+    "jobs", "job", Job, days=30, most=1000, most_bytes=2e9, idle=3600.0, in_use=lambda job: job.state == "waiting"
+)
 KEEPING = (
-    f"A job is kept for {JOBS.days} days after its last change, and a day more. If more than {JOBS.most} jobs or "
-    f"{JOBS.most_bytes / 1e9:.0f} GB come together, jobs that have not changed for a day go first, oldest first."
+    f"A job is kept for {JOBS.days} days after its last change, and a day more. If more than {JOBS.most:,} jobs or "
+    f"{JOBS.most_bytes / 1e9:.0f} GB come together, those that ended more than an hour ago go first, oldest first."
 )
 
 
@@ -79,6 +81,8 @@ def create_job(sheet: Sheet, *, prices: PriceList | None = None, **facts: Any) -
         JOBS.save(job.id, job)
     except (OSError, StoreError) as error:
         shutil.rmtree(JOBS.folder(job.id), ignore_errors=True)
+        if isinstance(error, NoRoomError):
+            raise
         reason = getattr(error, "strerror", None) or error
         raise StoreError(f"the job cannot be stored: {reason}; make room on the disk and start again") from error
     return job

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from array import array
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -36,17 +37,52 @@ def report_damage() -> Iterator[None]:
         raise StoreError(f"the job's rows are damaged ({error!r}); start a new job with the file") from error
 
 
+class GrowingLines:
+    """The whole lines of a growing file of JSON lines, of which only positions are in memory.
+
+    `refresh` reads what is new.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._starts = array("Q", [0])  # of the lines, and the end of the last one
+        self.failed = array("Q")  # numbers of the rows without an answer
+
+    def __len__(self) -> int:
+        return len(self._starts) - 1
+
+    def refresh(self) -> GrowingLines:
+        """Read the lines that were added; all of them if the file has become shorter. OSError if it cannot be read."""
+        size = self.path.stat().st_size if self.path.is_file() else 0
+        if size < self._starts[-1]:
+            self._starts, self.failed = array("Q", [0]), array("Q")
+        if size > self._starts[-1]:
+            with self.path.open("rb") as file:
+                file.seek(self._starts[-1])
+                for line in file:
+                    if not line.endswith(b"\n"):
+                        break  # half a line at the end is left for later
+                    if b'"status": "ok"' not in line:
+                        self.failed.append(len(self))
+                    self._starts.append(self._starts[-1] + len(line))
+        return self
+
+    def read(self, numbers: Iterable[int]) -> list[bytes]:
+        """Return some lines by their numbers, from 0; StoreError if they cannot be read."""
+        lines = []
+        with report_damage(), self.path.open("rb") as file:
+            for number in numbers:
+                file.seek(self._starts[number])
+                lines.append(file.read(self._starts[number + 1] - self._starts[number]))
+        return lines
+
+
 def whole_lines(path: Path) -> list[bytes]:
     """Return the lines of a growing file of JSON lines; half a line at the end is left for later."""
     if not path.is_file():
         return []
     with path.open("rb") as file:
         return [line for line in file if line.endswith(b"\n")]
-
-
-def failed_rows(lines: Sequence[bytes]) -> list[int]:
-    """Return the numbers of the rows without an answer."""
-    return [number for number, line in enumerate(lines) if b'"status": "ok"' not in line]
 
 
 def parse_rows(lines: Iterable[bytes]) -> list[Any]:

@@ -46,6 +46,10 @@ class StoreError(ValueError):
     """A document cannot be found, read or stored; the message says why and what to do."""
 
 
+class NoRoomError(StoreError):
+    """There are too many documents of a kind, or their files are too large."""
+
+
 def ensure_home() -> Path:
     """Return the app's folder, created if missing and checked to be writable; private to its owner.
 
@@ -167,9 +171,11 @@ class Documents(Generic[T]):
         kind: also the name of the folder of their files.
         noun: what messages call one.
         type: a dataclass.
-        days: a document is kept after its last change; finite if those unchanged for a day may go where there is no
-            room for another one.
+        days: a document is kept after its last change; finite if those unchanged for `idle` seconds may go where there
+            is no room for another one.
         most, most_bytes: limits of their number, and of their files.
+        idle: see `days`.
+        in_use: whether a document stays although there is no room for another one.
         home: folder of the store; None for the app's.
     """
 
@@ -179,6 +185,8 @@ class Documents(Generic[T]):
     days: float = math.inf
     most: int = 1000
     most_bytes: float = math.inf
+    idle: float = DAY
+    in_use: Callable[[T], bool] = lambda _: False
     home: Path | None = None
 
     def folder(self, name: str) -> Path:
@@ -197,12 +205,17 @@ class Documents(Generic[T]):
         with open_store(self.home) as base:
             return self._read(base, name)
 
-    def all(self) -> dict[str, T]:
-        """Return all documents that can be read, by id, those that changed last at the end."""
+    def all(self, having: str = "") -> dict[str, T]:
+        """Return all documents that can be read, by id, those that changed last at the end.
+
+        `having`: a text in the JSON of all that are returned; others are not parsed.
+        """
         documents = {}
         with open_store(self.home) as base:
-            columns = "id, json, checksum"
-            for row in base.execute(f"SELECT {columns} FROM documents WHERE kind = ? ORDER BY rowid", [self.kind]):
+            which = "WHERE kind = ? AND instr(json, ?) > 0"
+            for row in base.execute(
+                f"SELECT id, json, checksum FROM documents {which} ORDER BY rowid", (self.kind, having)
+            ):
                 with suppress(StoreError):
                     documents[row[0]] = self._decode(*row)
         return documents
@@ -236,7 +249,7 @@ class Documents(Generic[T]):
             base.execute("DELETE FROM documents WHERE kind = ? AND id = ?", (self.kind, name))
 
     def make_room(self, now: float | None = None) -> None:
-        """Remove expired documents, and where there are too many those that have not changed for a day, oldest first.
+        """Remove expired documents, and where there are too many those unchanged for `idle` seconds, oldest first.
 
         A clock that jumps makes everything old at once; so a document goes a day after it was first seen to be old.
         Raises StoreError if there is still no room for another document.
@@ -259,13 +272,19 @@ class Documents(Generic[T]):
                 elif now - folder.stat().st_mtime > DAY:  # its document was never written
                     shutil.rmtree(folder)
         for name, (changed, expired) in stored.items():
-            early = math.isfinite(self.days) and now - changed > DAY and self._is_full(sizes)
-            if early or (expired is not None and now - expired >= DAY):
+            early = math.isfinite(self.days) and now - changed > self.idle and self._is_full(sizes)
+            if (early and not self._is_in_use(name)) or (expired is not None and now - expired >= DAY):
                 with suppress(StoreError):
                     self.delete(name)
                     del sizes[name]
         if self._is_full(sizes):
-            raise StoreError(f"there is no room for another {self.noun}; delete one that is no longer needed")
+            raise NoRoomError(f"there is no room for another {self.noun}; delete one that is no longer needed")
+
+    def _is_in_use(self, name: str) -> bool:
+        try:
+            return self.in_use(self.load(name))
+        except StoreError:
+            return False
 
     def _is_full(self, sizes: dict[str, int]) -> bool:
         return len(sizes) >= self.most or sum(sizes.values()) > self.most_bytes

@@ -1,4 +1,4 @@
-"""Retro* of Syntheseus with lazy forward checks, protected bonds and intermediates."""
+"""Retro* on trees of Syntheseus, with lazy forward checks, protected bonds and intermediates."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -8,10 +8,9 @@ from syntheseus.interface.bag import Bag
 from syntheseus.interface.models import BackwardReactionModel
 from syntheseus.interface.molecule import Molecule
 from syntheseus.interface.reaction import SingleProductReaction
-from syntheseus.search.algorithms.best_first.retro_star import RetroStarSearch
+from syntheseus.search.algorithms.base import AndOrSearchAlgorithm
 from syntheseus.search.graph.and_or import AndNode
 from syntheseus.search.mol_inventory import BaseMolInventory
-from syntheseus.search.node_evaluation.common import ConstantNodeEvaluator, ReactionModelLogProbCost
 
 from chemspec.chem.guide import Bonds
 from chemspec.plan import constraints
@@ -43,7 +42,7 @@ class ReactionModel(BackwardReactionModel):  # type: ignore[misc]
     def _reaction(self, product: Molecule, proposal: Proposal) -> SingleProductReaction:
         step = self.expander.with_checks(product.smiles, proposal)
         reactants = Bag([to_syntheseus_molecule(reactant) for reactant in step.reactants])
-        metadata = {"probability": step.prior(product.smiles), "proposal": step}
+        metadata = {"proposal": step}
         return SingleProductReaction(product=product, reactants=reactants, metadata=metadata)
 
     def _is_allowed(self, smiles: str, step: Proposal) -> bool:
@@ -69,25 +68,85 @@ class Inventory(BaseMolInventory):  # type: ignore[misc]
         return bool(self.stock.source(mol.smiles))
 
 
-class _RetroStar(RetroStarSearch):  # type: ignore[misc]
-    """Retro* with progress, stopping, protected bonds, and lazy forward checks of what its next choice depends on.
+class RetroStar(AndOrSearchAlgorithm):  # type: ignore[misc]
+    """Retro* with stopping, protected bonds, and lazy forward checks of what its next choice depends on.
 
     A check can only raise the cost of a step. So the molecule with the lowest cost is the right one to expand as soon
     as all steps of the cheapest tree through it have been checked, as in lazy A*; other steps remain unchecked.
+
+    Each node has two numbers in `data`, which depend on what is below it only, so that a change concerns the nodes
+    above it: "cost", of the cheapest tree below (Retro*'s reaction number), and "slack", by how much more costly the
+    cheapest tree is that has a molecule to expand (infinite if there is none). Of equals the first counts.
     """
 
     watch: Callable[[Any], bool]
-    expansions = 0
     keep: Bonds = ()
     through = ""
 
-    def should_stop_search(self, graph: Any) -> bool:
-        return self.watch(graph) or bool(super().should_stop_search(graph))
+    def reset(self) -> None:
+        """Forget what was expanded."""
+        super().reset()
+        self.expanded: set[str] = set()  # SMILES; in the tree a molecule may have many nodes
 
-    def expand_node(self, node: Any, graph: Any, force_expansion: bool = False) -> Any:
-        if self.can_expand_node(node, graph):
-            self.expansions += 1
-        return super().expand_node(node, graph, force_expansion)
+    def set_node_values(self, nodes: Any, graph: Any) -> Any:
+        """Set depth, stock and values of new nodes, given from the root downwards."""
+        for node in nodes:
+            above = next(iter(graph.predecessors(node)), None)
+            node.depth = above.depth + 1 if above else 0
+            self._fill_molecule_metadata(node, graph)
+        for node in reversed([*nodes]):
+            self._set_values(node, graph)
+        return nodes
+
+    def _set_values(self, node: Any, graph: Any) -> bool:
+        """Set cost, slack and whether there is a solution from what is below a node; returns whether any changed."""
+        data, below = node.data, list(graph.successors(node))
+        before = data.get("cost"), data.get("slack"), node.has_solution
+        if isinstance(node, AndNode):
+            node.has_solution = all(child.has_solution for child in below)
+            data["cost"] = step_cost(node) + sum(child.data["cost"] for child in below)
+            data["slack"] = min((child.data["slack"] for child in below), default=math.inf)
+        else:
+            bought = node.mol.metadata["is_purchasable"]
+            can_expand = self.can_expand_node(node, graph)
+            node.has_solution = bought or any(step.has_solution for step in below)
+            least = min((step.data["cost"] for step in below), default=0.0 if can_expand else math.inf)
+            data["cost"] = cost = 0.0 if bought else least
+            data["slack"] = self._detour(node, graph) if can_expand else math.inf
+            for step in below:
+                if step.data["cost"] < math.inf:
+                    data["slack"] = min(data["slack"], step.data["cost"] - cost + step.data["slack"])
+        return before != (data["cost"], data["slack"], node.has_solution)
+
+    def _update_above(self, node: Any, graph: Any) -> None:
+        """Update the values of a node and of those above it."""
+        for above in path_to_root(node, graph):
+            if not self._set_values(above, graph):
+                return
+
+    def _run_from_graph_after_setup(self, graph: Any) -> None:
+        while not self.watch(graph):
+            node = self._next_molecule(graph)
+            if node is None:
+                return
+            raised = [step for step in self._check_cheapest_tree(node, graph) if self._raises_cost(step)]
+            for step in raised:
+                self._update_above(step, graph)
+            if not raised:  # otherwise another molecule may be the cheapest now
+                self.expanded.add(node.mol.smiles)
+                self.set_node_values(self.expand_node(node, graph), graph)
+                self._update_above(node, graph)
+
+    def _next_molecule(self, graph: Any) -> Any:
+        """Return the molecule to expand, of the cheapest tree; None if there is none."""
+        node = graph.root_node
+        if node.data["slack"] == math.inf:
+            return None
+        while node.is_expanded:
+            below = [step for step in graph.successors(node) if step.data["cost"] < math.inf]
+            step = min(below, key=lambda step: step.data["cost"] + step.data["slack"])
+            node = min(graph.successors(step), key=lambda child: child.data["slack"])
+        return node
 
     def _filter_reactions(self, reactions: Any, node: Any, graph: Any) -> Any:
         """Remove reactions that form a protected bond; the others store the bonds traced to their reactants."""
@@ -105,12 +164,13 @@ class _RetroStar(RetroStarSearch):  # type: ignore[misc]
                 traceable.append(SingleProductReaction(reactants=reactants, product=product, metadata=metadata))
         return traceable
 
-    def priority_function(self, node: Any, graph: Any) -> float:
-        """Return the cost of the cheapest tree through a molecule; with an intermediate required, likely ways first."""
-        cost = float(super().priority_function(node, graph))
-        if self.through and "detour" not in node.data:
+    def _detour(self, node: Any, graph: Any) -> float:
+        """Return the additional cost of a molecule to expand: with an intermediate required, likely ways first."""
+        if not self.through:
+            return 0.0
+        if "detour" not in node.data:
             node.data["detour"] = DETOUR_COST * self._unlikeness(node, graph)
-        return cost + float(node.data.get("detour", 0.0))
+        return float(node.data["detour"])
 
     def _unlikeness(self, node: Any, graph: Any) -> float:
         """Return the share of the required intermediate that a molecule lacks; 0 below it and for its partners."""
@@ -118,12 +178,6 @@ class _RetroStar(RetroStarSearch):  # type: ignore[misc]
             if any(constraints.is_intermediate(child.mol.smiles, self.through) for child in graph.successors(step)):
                 return 0.0
         return 1.0 - shared_part(self.through, node.mol.smiles)
-
-    def visit_node(self, node: Any, graph: Any) -> Any:
-        raised = [step for step in self._check_cheapest_tree(node, graph) if self._raises_cost(step, graph)]
-        if raised:  # not visited: the nodes return to the queue with their new values
-            return list(self.set_node_values(raised, graph))
-        return super().visit_node(node, graph)
 
     def _check_cheapest_tree(self, node: Any, graph: Any) -> list[AndNode]:
         """Check the unchecked steps of the cheapest tree through a molecule, and return them."""
@@ -141,12 +195,18 @@ class _RetroStar(RetroStarSearch):  # type: ignore[misc]
         )
         return unchecked
 
-    def _raises_cost(self, step: AndNode, graph: Any) -> bool:
+    def _raises_cost(self, step: AndNode) -> bool:
         product, old = step.reaction.product.smiles, proposal_of(step.reaction)
         step.reaction.metadata["proposal"] = new = self.reaction_model.expander.with_checks(product, old)
-        step.reaction.metadata["probability"] = new.prior(product)
-        (step.data["retro_star_rxn_cost"],) = self.and_node_cost_fn([step], graph=graph)
+        step.data["step_cost"] = -math.log(new.prior(product))
         return bool(new.prior(product) < old.prior(product))
+
+
+def step_cost(step: AndNode) -> float:
+    """Return the cost of a step in nats, as it was when its node was made or checked."""
+    if "step_cost" not in step.data:
+        step.data["step_cost"] = -math.log(proposal_of(step.reaction).prior(step.reaction.product.smiles))
+    return float(step.data["step_cost"])
 
 
 def path_to_root(node: Any, graph: Any) -> list[Any]:
@@ -158,7 +218,7 @@ def path_to_root(node: Any, graph: Any) -> list[Any]:
 
 
 def _tree_cost(step: AndNode) -> float:
-    return float(step.data["retro_star_reaction_number"])
+    return float(step.data["cost"])
 
 
 def proposal_of(reaction: SingleProductReaction) -> Proposal:
@@ -168,13 +228,10 @@ def proposal_of(reaction: SingleProductReaction) -> Proposal:
 
 def build_algorithm(settings: PlanSettings, expander: Expander, stock: Stock) -> Any:
     """Build the search of the settings; its `watch` is called with the graph before every step."""
-    algorithm: Any = _RetroStar(
+    algorithm: Any = RetroStar(
         reaction_model=ReactionModel(expander, settings),
         mol_inventory=Inventory(stock),
-        and_node_cost_fn=ReactionModelLogProbCost(),
-        value_function=ConstantNodeEvaluator(0.0),
         max_expansion_depth=2 * settings.depth,  # reactions are nodes too
-        limit_iterations=100 * settings.expansions,
         expand_purchasable_target=True,
         prevent_repeat_mol_in_trees=True,
     )

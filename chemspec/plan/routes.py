@@ -136,7 +136,7 @@ class Plan:
     message: str  # summary in a sentence
     routes: tuple[Route, ...] = ()  # best first
     stock: str = ""  # the stock list with the target itself, if any
-    expansions: int = 0  # number of expanded molecules
+    expansions: int = 0  # number of different molecules expanded
     seconds: float = 0.0  # total time
     counts: Counts = field(default_factory=Counts)  # cost of the models
     interrupted: bool = False  # whether Ctrl-C ended it

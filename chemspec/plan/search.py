@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
-from itertools import chain
+from functools import partial
+from itertools import chain, islice
 from typing import Any
 
-from syntheseus.search.analysis.route_extraction import iter_routes_cost_order
 from syntheseus.search.graph.and_or import AndNode
 
 from chemspec import chem
@@ -17,6 +17,7 @@ from chemspec.chem import formats
 from chemspec.plan import constraints
 from chemspec.plan.algorithms import build_algorithm, path_to_root, proposal_of, to_syntheseus_molecule
 from chemspec.plan.expand import Counts, Expander, Proposal
+from chemspec.plan.listing import cheapest_routes
 from chemspec.plan.routes import Plan, Route, build_tree, group_routes, leaf_name, rank_routes
 from chemspec.plan.settings import PlanSettings
 from chemspec.plan.stock import Stock
@@ -57,7 +58,7 @@ class RouteSearch:
                 "stopped": bool(watch(self)),
                 f"the limit of {self.settings.seconds:g} s": self.seconds >= self.settings.seconds,
                 f"the deadline of {self.settings.within:g} s": self._is_late(self._longest_step),
-                f"the limit of {self.settings.expansions} expansions": algorithm.expansions >= self.settings.expansions,
+                f"the limit of {self.settings.expansions} expansions": self.expansions >= self.settings.expansions,
                 f"the limit of {self.settings.nodes} nodes": len(graph) >= self.settings.nodes,
             }
             ended = next((reason for reason, reached in limits.items() if reached), ended)
@@ -88,8 +89,8 @@ class RouteSearch:
 
     @property
     def expansions(self) -> int:
-        """Number of molecules expanded so far."""
-        return self._algorithm.expansions if self._algorithm else 0
+        """Number of different molecules expanded so far."""
+        return len(self._algorithm.expanded) if self._algorithm else 0
 
     def routes(self) -> tuple[Route, ...]:
         """Return the best routes so far with checked steps; if none is solved, the closest one."""
@@ -97,12 +98,9 @@ class RouteSearch:
             return ()
         began = self.seconds
         while True:  # until checks change nothing
-            for node in self._graph.nodes():
-                steps_to = self._steps_to([node])
-                node.data["route_cost"] = sum(-math.log(step.prior(item)) for item, step in steps_to.items())
             limit = 5 * self.settings.routes
             most_seconds = min(EXTRACTION_SECONDS, LISTING_SHARE * self.settings.within)
-            candidates = [self._steps_to(item) for item in self._solved_routes(limit, most_seconds)]
+            candidates = [self._steps_to(steps) for steps in self._solved_routes(limit, most_seconds)]
             if not any(candidates) and (closest := self._closest_steps()):
                 candidates = [closest]
             trees = [build_tree(self.target, steps, self.stock) for steps in candidates if steps]
@@ -120,28 +118,30 @@ class RouteSearch:
             elif not self.expander.suggest_reagents(steps):
                 return group_routes(best)
 
-    def _solved_routes(self, limit: int, seconds: float) -> list[Any]:
-        """Return the nodes of the cheapest solved routes; of those through the intermediate, if one is required."""
-        graph, routes = self._graph, []
+    def _solved_routes(self, limit: int, seconds: float) -> list[list[AndNode]]:
+        """Return the steps of the cheapest solved routes; of those through the intermediate, if one is required."""
+        graph = self._graph
         if not self.settings.through:
-            return list(iter_routes_cost_order(graph, limit, max_time_s=seconds))
-        ends = time.perf_counter() + seconds
+            return list(islice(cheapest_routes(graph, self._cost, seconds), limit))
+        ends, routes = time.perf_counter() + seconds, []
         required = [
             node
             for node in graph.nodes()
             if self._is_required(node) and not any(map(self._is_required, graph.predecessors(node)))
         ]
-        for node in required:  # for each, only routes through this node are extracted: other branches cost infinity
+        for node in required:  # for each, only routes through this node
             branch = path_to_root(node, graph)
-            choices = [graph.successors(above) for above in branch[1:] if not isinstance(above, AndNode)]
-            others = {other: other.data["route_cost"] for group in choices for other in group if other not in branch}
-            for other in others:
-                other.data["route_cost"] = math.inf
-            most = max(self.settings.routes, limit // len(required))
-            routes += iter_routes_cost_order(graph, most, max_time_s=ends - time.perf_counter())
-            for other, cost in others.items():
-                other.data["route_cost"] = cost
+            others = {other for above in branch[2::2] for other in graph.successors(above)} - {*branch}
+            listed = cheapest_routes(graph, partial(self._cost, barred=others), ends - time.perf_counter())
+            routes += islice(listed, max(self.settings.routes, limit // len(required)))
         return routes
+
+    def _cost(self, step: AndNode, barred: Collection[AndNode] = ()) -> float:
+        """Return the cost of a step in nats, with the checks so far; infinite for a barred one."""
+        if step in barred:
+            return math.inf
+        product = step.reaction.product.smiles
+        return -math.log(self.expander.with_checks(product, proposal_of(step.reaction)).prior(product))
 
     def _is_required(self, node: Any) -> bool:
         through = self.settings.through

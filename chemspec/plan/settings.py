@@ -12,7 +12,8 @@ class PlanSettings:
         seconds: time limit per target in seconds, without loading and without listing the routes.
         within: time limit of the plan in seconds, with the list of routes: nothing is begun that would end later if it
             took as long as the longest step so far, and steps that cannot be checked in time stay unchecked.
-        expansions: maximum number of molecules expanded per target.
+        expansions: maximum number of different molecules expanded per target; one known from elsewhere in the search
+            does not count again.
         depth: maximum number of consecutive steps.
         nodes: maximum number of nodes of the graph, which limits the memory: about 4 kB each.
         routes: maximum number of routes listed per target.
@@ -26,7 +27,7 @@ class PlanSettings:
 
     seconds: float = 60.0
     within: float = math.inf
-    expansions: int = 200
+    expansions: int = 75
     depth: int = 6
     nodes: int = 50_000
     routes: int = 20

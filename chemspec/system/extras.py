@@ -35,6 +35,14 @@ def require_packages(*packages: str, what: str) -> None:
             raise MissingExtraError(f"{message}; {install_command(EXTRAS[package])}", name=package)
 
 
+def installed_extras() -> dict[str, str]:
+    """Return for each extra "installed", or the command that installs it."""
+    return {
+        extra: "installed" if all(map(is_installed, packages.split())) else install_command(extra)
+        for extra, packages in _PACKAGES.items()
+    }
+
+
 def install_command(*extras: str) -> str:
     """Return the command that installs extras."""
     return f"pip install '{DISTRIBUTION}[{','.join(extras)}]'"

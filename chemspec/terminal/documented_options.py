@@ -15,6 +15,7 @@ from inspect import Parameter, Signature, getdoc, signature
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
+from typer.models import OptionInfo
 
 from chemspec.terminal import console
 
@@ -99,10 +100,16 @@ def _field_options(group: FieldsOf, texts: Texts) -> Iterator[Parameter]:
         default = group.defaults.get(name, every[name])
         default = Parameter.empty if default is MISSING else default
         item = Parameter(name, Parameter.KEYWORD_ONLY, default=default)
-        yield _option(item, hints[name], texts)
+        yield _option(item, hints[name], texts, _panel_title(group.kind))
 
 
-def _option(parameter: Parameter, annotation: Any, texts: Texts) -> Parameter:
+def _panel_title(kind: type) -> str:
+    """Return the heading of a dataclass's options in the help: the words of its name, or of what it extends."""
+    *_, base = (parent for parent in kind.__mro__ if is_dataclass(parent))
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", " ", base.__name__).capitalize()
+
+
+def _option(parameter: Parameter, annotation: Any, texts: Texts, panel: str | None = None) -> Parameter:
     """Return a parameter with a declaration for Typer, described by the texts if the declaration has no help."""
     name = parameter.name
     metadata = getattr(annotation, "__metadata__", ())
@@ -120,6 +127,8 @@ def _option(parameter: Parameter, annotation: Any, texts: Texts) -> Parameter:
         info.help = text[0].upper() + text[1:]
     elif not declared:  # a `typer.Context`
         return parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=annotation)
+    if isinstance(info, OptionInfo):
+        info.rich_help_panel = info.rich_help_panel or panel
     if get_origin(kind) is tuple:
         info.parser, info.metavar = partial(_split_list, get_args(kind)[0]), "LIST"
         parameter = parameter.replace(default=",".join(map(str, parameter.default)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 import os
 import re
 import signal
@@ -332,11 +333,38 @@ def test_help_shows_the_commands_in_order() -> None:
     def commands(*words: str) -> list[str]:
         return re.findall(r"^│ ([a-z][a-z-]*) ", call(*words, "--help").stdout, flags=re.MULTILINE)
 
-    answers = ["predict", "race", "check", "verify", "plan", "models", "import", "app", "serve", "precedents"]
+    answers = ["predict", "race", "check", "verify", "plan", "models", "import", "app", "serve", "config", "precedents"]
     assert commands() == [*answers, "evaluate", "data", "bench", "train"]
     assert commands("bench") == ["drafters", "draft-length", "papers"]
     drafters = ["distil", "calibrate", "install-drafter"]
     assert commands("train") == ["average", "calibration", *drafters]
+
+
+def test_config_shows_where_things_are_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_API_KEY", "hunter2")
+    monkeypatch.setenv("CHEMSPEC_HOME", "/somewhere")
+    shown = json.loads(call("config", "--json").stdout)
+    assert shown["folders"]["home"] == "/somewhere" and shown["variables"]["CHEMSPEC_API_KEY"] == "(set)"
+    assert shown["program"]["kernel"] and set(shown["extras"]) >= {"app", "torch", "names"}
+    text = call("config").stdout
+    assert "hunter2" not in text and "/somewhere" in text
+
+
+def test_the_options_of_predict_stand_in_groups() -> None:
+    titles = re.findall(r"^╭─ (.*?) ─", call("predict", "--help").stdout, flags=re.MULTILINE)
+    assert titles == ["Arguments", "Options", "Query source", "Decode settings", "Hardware", "Output files", "Cluster"]
+
+
+def test_rows_go_to_standard_output_as_lines_of_json(tmp_path: Path) -> None:
+    table = tmp_path / "q.csv"
+    table.write_text("smiles,note\nCCO,one\nC(,two\n")
+    done = call("predict", str(table), "--task", "retro", "-n", "2", *FAST, "-o", "-")
+    assert done.exit_code == 1
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(row["query"], row["status"]) for row in rows] == [("CCO", "ok"), ("C(", "invalid")]
+    assert [row["columns"] for row in rows] == [{"note": "one"}, {"note": "two"}]
+    assert "1 invalid, 1 ok" in done.stderr
+    assert "leave out --json" in refusal("predict", "CCO", "--task", "retro", *FAST, "-o", "-", "--json")
 
 
 def test_the_help_of_verify_names_its_own_default_model() -> None:

@@ -132,7 +132,22 @@ def test_old_jobs_go_after_thirty_days_and_others_stay() -> None:
     assert folders() == {"notes.txt"}
 
 
-def test_too_many_jobs_push_out_old_ones_but_none_of_today(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_that_ended_block_no_other_after_an_hour_and_waiting_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jobs, "JOBS", replace(JOBS, most=20))
+    made = [make(["C"]) for _ in range(20)]
+    with pytest.raises(StoreError, match=r"no longer needed$"):  # with one remedy
+        make(["C"])
+    JOBS.save(made[0].id, replace(made[0], state="waiting"))
+    for job in made:
+        age(job, 1.1 / 24)
+    fresh = [make(["C"]) for _ in range(19)]
+    assert folders() == {made[0].id, *(job.id for job in fresh)}
+    assert [job.id for job in job_queue.waiting_jobs()] == [made[0].id]
+    with pytest.raises(StoreError, match="no room"):
+        make(["C"])
+
+
+def test_too_many_jobs_push_out_old_ones_but_none_of_the_last_hour(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "JOBS", replace(JOBS, most=2))
     first, _ = make(["C"]), make(["C"])
     with pytest.raises(StoreError, match="no room for another job"):
@@ -152,10 +167,10 @@ def test_rows_that_fail_or_crash_the_prediction_harm_no_other() -> None:
     submit(job)
     assert wait(job).job.state == "done"
     assert answered(job) == queries
-    lines = rows.whole_lines(jobs.answers_file(job))
-    written = rows.parse_rows(lines)
+    lines = rows.GrowingLines(jobs.answers_file(job)).refresh()
+    written = rows.parse_rows(lines.read(range(len(lines))))
     assert " ".join(row["status"] for row in written) == "ok invalid ok failed ok invalid ok failed ok"
-    assert rows.failed_rows(lines) == [1, 3, 5, 7]
+    assert list(lines.failed) == [1, 3, 5, 7]
     assert "model failed on this row (RuntimeError)" in written[3]["message"]
 
 

@@ -17,8 +17,9 @@ from small import tiny_folder
 from chemspec import chem, precedents
 from chemspec.io import spreadsheets
 from chemspec.io.writers import result_document, settings_stamp
-from chemspec.jobs import jobs, rows, uploads, worker
+from chemspec.jobs import exports, jobs, rows, uploads, worker
 from chemspec.jobs.jobs import Job
+from chemspec.jobs.store import StoreError
 from chemspec.jobs.uploads import Sheet
 from chemspec.model.checkpoint import digest_of_folder
 from chemspec.plan.stock import Offer, PriceList, Stock, inchikey
@@ -66,11 +67,11 @@ def test_the_worker_answers_a_job_as_its_settings_say(tmp_path: Path, monkeypatc
     settings = DecodeSettings(decoder="sbs", n=2, drafter="copy", max_len=20)
     job = make(*((query,) for query in queries), columns=("smiles",), model=str(folder), settings=settings)
     worker.run_job(job)
-    lines = rows.whole_lines(jobs.answers_file(job))
-    written = rows.parse_rows(lines)
+    lines = rows.GrowingLines(jobs.answers_file(job)).refresh()
+    written = rows.parse_rows(lines.read(range(len(lines))))
     assert [row["query"] for row in written] == queries
     assert ["review" in row for row in written] == [True] * 4  # also in those that cannot be read
-    assert rows.failed_rows(lines) == [1, 2]
+    assert list(lines.failed) == [1, 2]
     side = json.loads(jobs.answers_file(job).with_name("rows.jsonl.settings.json").read_text())
     assert side == {**settings_stamp(digest, side["dtype"], settings), "review": ["suggestions"]}
 
@@ -154,4 +155,39 @@ def test_half_a_line_is_left_for_later(tmp_path: Path) -> None:
     assert rows.whole_lines(path) == []
     path.write_bytes(b'{"status": "ok"}\n{"stat')
     assert rows.parse_rows(rows.whole_lines(path)) == [{"status": "ok"}]
-    assert rows.failed_rows([json.dumps({"query": '"status": "ok"', "status": "invalid"}).encode()]) == [0]
+
+
+def test_of_a_growing_file_only_what_is_new_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, read = tmp_path / "rows.jsonl", [0]
+    lines = rows.GrowingLines(path)
+    assert len(lines.refresh()) == 0
+    texts = [
+        json.dumps({"query": '"status": "ok"' * (k % 3), "status": "ok" if k % 4 else "failed"}) for k in range(50)
+    ]
+    whole = "".join(f"{text}\n" for text in texts).encode()
+    for end in (3, 100, 101, 900, len(whole) - 1, len(whole)):
+        path.write_bytes(whole[:end])
+        lines.refresh()
+        assert len(lines) == whole[:end].count(b"\n")
+        assert list(lines.failed) == [k for k in range(len(lines)) if k % 4 == 0]
+        assert lines.read(range(len(lines))) == whole.splitlines(keepends=True)[: len(lines)]
+    assert lines.read([7, 3]) == [f"{texts[7]}\n".encode(), f"{texts[3]}\n".encode()]
+    with pytest.raises(StoreError, match="damaged"):
+        lines.read([50])
+    monkeypatch.setattr(Path, "open", lambda *_, **__: read.append(1))  # nothing is new: the file is not opened
+    assert len(lines.refresh()) == 50 and len(read) == 1
+    monkeypatch.undo()
+    path.write_bytes(whole[:100])  # shorter: another file
+    assert len(lines.refresh()) == whole[:100].count(b"\n")
+
+
+def test_an_export_is_made_in_a_process_of_its_own() -> None:
+    job = make(("C",), columns=("smiles",))
+    jobs.answers_file(job).write_text('{"query": "C", "status"\n')
+    with pytest.raises(StoreError, match="rows are damaged"):
+        exports.export_job(job, "csv")
+    jobs.answers_file(job).unlink()
+    for kind, make_file in exports.FORMATS.items():
+        if kind != "xlsx":  # which holds the time
+            assert exports.export_job(job, kind) == make_file(job)
+    assert exports.export_job(job, "xlsx")[:2] == b"PK"

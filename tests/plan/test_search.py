@@ -388,7 +388,7 @@ def test_it_stops_when_asked_or_interrupted_with_what_it_has(tmp_path: Path) -> 
     for told, said in ((watch, "stopped"), (interrupt, "interrupted")):
         found = plan(AMIDE, Expander(retro(), keep=False), stock(tmp_path), PlanSettings(), told)
         assert said in found.message and found.routes
-    assert seen == [0, 1, 2, 3, 4]
+    assert list(dict.fromkeys(seen)) == [0, 1, 2, 3, 4]  # a molecule known from elsewhere in the tree does not count
 
 
 def test_the_closest_route_counts_missing_atoms_and_not_molecules(tmp_path: Path) -> None:

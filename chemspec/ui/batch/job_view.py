@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -15,7 +16,7 @@ from chemspec.chem import formats
 from chemspec.depict.molecules import Depiction
 from chemspec.engine.queries import MAX_CHARS
 from chemspec.engine.registry import model_folder
-from chemspec.jobs import job_queue, jobs, rows
+from chemspec.jobs import exports, job_queue, jobs, rows
 from chemspec.jobs.job_queue import JobView
 from chemspec.jobs.jobs import JOBS, Job
 from chemspec.jobs.store import StoreError
@@ -27,6 +28,8 @@ from chemspec.ui.common.query_box import TASK_LABELS
 from chemspec.ui.predict.options import SEARCH_NOTES
 
 PAGE = 10  # rows of a page of answers
+REFRESH_SECONDS = 1.0
+MOST_SEEN = 8  # jobs of a visit whose lines are not counted again
 ROW = 92  # pixels
 # The tables' own download holds pictures, and cells as they came; ours are made for reading elsewhere.
 _DOWNLOAD = '[data-testid="stElementToolbarButton"]:has([aria-label^="Download"])'
@@ -78,8 +81,7 @@ def show_job(name: str) -> None:
     st.session_state.setdefault("batch_jobs", set()).add(name)  # those of this visit
     _show_heading(escaping.plain_text(view.job.file))
     st.caption(_job_facts(view.job))
-    every = max(1.0, view.job.total / 1000)  # seconds: each time all rows are read, up to 150 MB
-    st.fragment(run_every=every if view.active else None)(_show_progress)(name, view.active)
+    st.fragment(run_every=REFRESH_SECONDS if view.active else None)(_show_progress)(name, view.active)
 
 
 def _show_heading(title: str) -> None:
@@ -107,7 +109,7 @@ def _show_progress(name: str, was_active: bool) -> None:
     start_pending_jobs()
     try:
         view = job_queue.view_job(name)  # before the lines are read: a job that is done then has them all
-        lines = rows.whole_lines(jobs.answers_file(view.job))
+        lines = _lines_of(jobs.answers_file(view.job))
     except (StoreError, OSError, ValueError) as error:
         st.error(f"This job cannot be read: {escaping.plain_text(str(error))}.")
         return
@@ -135,9 +137,19 @@ def _as_sentence(text: str) -> str:
     return escaping.plain_text(text[:1].upper() + text[1:]) + "."
 
 
-def progress_line(view: JobView, lines: list[bytes]) -> str:
+def _lines_of(path: Path) -> rows.GrowingLines:
+    """Return the lines of a file of a job; of one that this visit has seen before only what is new is read."""
+    cached: dict[str, rows.GrowingLines] = st.session_state.setdefault("batch_lines", {})
+    if str(path) not in cached:
+        if len(cached) >= 2 * MOST_SEEN:
+            cached.clear()
+        cached[str(path)] = rows.GrowingLines(path)
+    return cached[str(path)].refresh()
+
+
+def progress_line(view: JobView, lines: rows.GrowingLines) -> str:
     """Return in words how far a job is."""
-    bad = len(rows.failed_rows(lines))
+    bad = len(lines.failed)
     text = f"**{len(lines):,}** of {count_rows(view.job.total)}"
     text += f", **{bad:,}** with an error" if bad else ""
     if view.state == "waiting":
@@ -160,12 +172,12 @@ def _job_buttons(view: JobView) -> None:
             _try_action(lambda: submit_to_queue(job))
         part = "" if view.state == "done" else " so far"
         stem = re.sub(r"[^A-Za-z0-9-]+", "_", job.file.split(".")[0])[:40].strip("_") or "batch"
-        for label, make in (("CSV", rows.answers_as_csv), ("XLSX", rows.answers_as_xlsx), ("SDF", rows.answers_as_sdf)):
+        for kind in exports.FORMATS:
             st.download_button(
-                label + part,
-                partial(make, job),  # on click
-                f"{stem}_answers.{label.lower()}",
-                key=f"batch_{label.lower()}",
+                kind.upper() + part,
+                partial(exports.export_job, job, kind),  # on click
+                f"{stem}_answers.{kind}",
+                key=f"batch_{kind}",
                 on_click="ignore",
                 icon=":material/download:",
             )
@@ -189,12 +201,12 @@ def _delete_job(name: str) -> None:
     st.query_params.pop("job", None)
 
 
-def _show_answers(view: JobView, lines: list[bytes]) -> None:
-    if not lines:
+def _show_answers(view: JobView, lines: rows.GrowingLines) -> None:
+    if not len(lines):
         if view.active:
             st.skeleton(height=200)
         return
-    errors = rows.failed_rows(lines)
+    errors = lines.failed
     only = bool(errors) and st.toggle("Only rows with errors", key=f"batch_errors_{view.job.id}")
     chosen = errors if only else range(len(lines))
     pages = -(-len(chosen) // PAGE)
@@ -202,18 +214,12 @@ def _show_answers(view: JobView, lines: list[bytes]) -> None:
     page = st.pagination(pages, key=f"batch_page_{view.job.id}_{only}") if pages > 1 else 1
     numbers = [*chosen[(page - 1) * PAGE : page * PAGE]]
     with above:
-        show_rows(
-            view.job,
-            numbers,
-            rows.parse_rows(lines[number] for number in numbers),
-            f"batch_table_{view.job.id}_{only}_{page}",
-        )
+        show_rows(view.job, numbers, rows.parse_rows(lines.read(numbers)), f"batch_table_{view.job.id}_{only}_{page}")
 
 
 def show_rows(job: Job, numbers: list[int], answers: list[Any], key: str) -> None:
     """Show some rows with their best answers; a tick at one leads to all of its answers."""
-    uploaded = rows.whole_lines(jobs.uploaded_file(job))
-    given = rows.parse_rows(uploaded[number] for number in numbers)
+    given = rows.parse_rows(_lines_of(jobs.uploaded_file(job)).read(numbers))
     others, shown = rows.other_columns(job), []
     for number, cells, row in zip(numbers, given, answers, strict=True):
         best = next(iter(rows.answer_cells(job, row)), {})

@@ -227,8 +227,8 @@ def _job(case: bytes, _: Tools) -> None:
     for name, text in parts.items():
         (place / name).write_bytes(text.encode("utf-8", "surrogatepass"))
     job = job_queue.view_job(ID).job
-    lines = rows.whole_lines(jobs.answers_file(job))
-    rows.parse_rows(lines[number] for number in rows.failed_rows(lines))
+    lines = rows.GrowingLines(jobs.answers_file(job)).refresh()
+    rows.parse_rows(lines.read(lines.failed))
     csv = rows.answers_as_csv(job)
     assert b",=1+1" not in csv
     rows.answers_as_xlsx(job)
