@@ -51,7 +51,7 @@ def test_each_extra_lists_the_packages_that_messages_name() -> None:
         names |= {name.removesuffix("-python").replace("-", "_") for name in names}
         assert package in names, f"{package} is not in the extra {extra}"
     core = {word.split(">")[0] for word in PROJECT["dependencies"]}
-    assert core == {"numpy", "rdkit", "safetensors", "typer", "rich", "pillow", "msgspec", "urllib3"}
+    assert core == {"numpy", "rdkit", "safetensors", "typer", "rich", "pillow", "msgspec", "urllib3", "selfies"}
     assert not core & set(extras.EXTRAS)
 
 
