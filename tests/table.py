@@ -89,7 +89,7 @@ class TableRunner(Runner):
 
     def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
         """Look up the scores of nodes, asserting that the nodes are consistent."""
-        assert nodes.queries == sorted(nodes.queries), "nodes are not grouped by query"
+        assert list(nodes.queries) == sorted(nodes.queries), "nodes are not grouped by query"
         ids = np.zeros((len(nodes.tokens), self.top_k), dtype=np.int64)
         log_probs = np.zeros((len(nodes.tokens), self.top_k))
         call: list[tuple[Prefix, Prefix]] = []

@@ -108,7 +108,7 @@ def test_more_shapes_than_are_kept_can_be_recorded_again() -> None:
     backend.idle_bytes = 1  # every arena goes as soon as it is given back
     first: dict[int, Any] = {}
     for _ in range(2):
-        for rows in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if GPU else (1, 2, 3):
+        for rows in (1, 8, 64, 128) if GPU else (1, 8):
             assert rows_for(rows) == rows
             session = Session(backend, [(4, 5, 6)] * rows, top_k=3)
             for end in range(1, 5):

@@ -26,7 +26,8 @@ from chemspec import chem
 from chemspec.chem.names.lookup import is_ordinary_word
 from chemspec.chem.names.opsin import Parsed, read_by_opsin
 from chemspec.chem.names.packed import Record, write_table
-from chemspec.chem.names.reagents import is_cas, normalise_name
+from chemspec.chem.names.reagents import SYMBOLS, is_cas, normalise_name
+from chemspec.chem.names.spelling import with_hyphens
 from chemspec.chem.read.inchi import usual_form
 
 HERE = Path(__file__).parent
@@ -75,15 +76,19 @@ def read_tables(folder: Path, left_out: Counter[str]) -> list[Molecule]:
     found: dict[str, Molecule] = {}
     for table, places in TABLES.items():
         for line in (folder / table).read_text(encoding="utf-8").splitlines():
-            _, cas, _, _, written, _, inchikey, iupac, *names = (
+            _, cas, formula, _, written, _, inchikey, iupac, *names = (
                 cell.strip().lstrip("\ufeff") for cell in line.split("\t")
             )
+            if not written and formula in SYMBOLS:
+                written = f"[{formula}]"
             smiles = checked(written, inchikey, "Inorganic" not in table)
             if smiles is None:
                 left_out["molecules: SMILES not read, charged, too long, or of another InChIKey"] += 1
                 continue
             tagged = [LANGUAGE.sub("", name.lower()) for name in names if LANGUAGE.search(name.lower())]
-            plain = (LANGUAGE.sub("", re.sub(r"\.([a-z]+)\.", r"\1", name.lower())) for name in (*names, iupac))
+            plain = (
+                AXIS.sub("", LANGUAGE.sub("", re.sub(r"\.([a-z]+)\.", r"\1", name.lower()))) for name in (*names, iupac)
+            )
             names = list(dict.fromkeys(filter(None, plain)))
             molecule = found.setdefault(smiles, Molecule(smiles, cas if is_cas(cas) else "", [], places))
             molecule.names += [name for name in names if name not in molecule.names]
@@ -103,7 +108,9 @@ def checked(written: str, inchikey: str, organic: bool) -> str | None:
     mol = Chem.MolFromSmiles(written)
     if mol is None or not mol.GetNumAtoms() or len(written) > LARGEST or not chem.is_valid(written):
         return None
-    radical = any(atom.GetNumRadicalElectrons() and atom.GetSymbol() in "BCNOPS" for atom in mol.GetAtoms())
+    radical = any(
+        atom.GetNumRadicalElectrons() and atom.GetSymbol() in NONMETALS | {"Ge", "Sn"} for atom in mol.GetAtoms()
+    )
     if (radical or Chem.GetFormalCharge(mol)) and mol.GetNumAtoms() > 1:
         return None
     if organic:
@@ -114,8 +121,8 @@ def checked(written: str, inchikey: str, organic: bool) -> str | None:
     return chem.canonical(Chem.MolToSmiles(mol))
 
 
-def is_likely(name: str, smiles: str) -> bool:
-    """Return whether a text is a name that a chemist types; a salt's name says that it is one."""
+def is_likely(name: str) -> bool:
+    """Return whether a text is a name that a chemist types."""
     if not 3 <= len(name) <= LONGEST or not PLAIN.fullmatch(name) or not re.search("[a-z]{4}|^[a-z]{3}$", name):
         return False
     if ", " in name or name.endswith("-") or JUNK.search(name) or CODE.search(name):
@@ -124,9 +131,20 @@ def is_likely(name: str, smiles: str) -> bool:
         return False
     if name.count("(") != name.count(")") or name.count("[") != name.count("]"):
         return False
-    if "." in smiles and not SALT.search(name) and not any(metal in smiles for metal in ("[Pd", "[Rh", "[Ru", "[Ni")):
-        return False
     return not chem.is_valid(name) and not chem.is_valid(name.upper()) and not is_ordinary_word(name)
+
+
+WORDS = re.compile(r"(?!.*(?:^|[ -])[a-z](?:[ -]|$))[a-z' -]{6,30}")
+PREFIX = re.compile(r"(?:yl|oxy|[a-z]o|ium|impurity|compounds?|depot|mite|forte|ester|hydride)$")
+METALS = ("[Pd", "[Rh", "[Ru", "[Ni", "[Fe")
+AXIS = re.compile(r"^\([rs]\)-(?:\([+-]\)-)?(?=.*(?:1,1'-bi|binap|biphenyl))")
+
+
+@cache
+def has_stereo(smiles: str) -> bool:
+    """Return whether a molecule has stereocentres and all are given."""
+    centres = Chem.FindMolChiralCenters(Chem.MolFromSmiles(smiles), includeUnassigned=True)
+    return bool(centres) and all(code != "?" for _, code in centres)
 
 
 SHORT = frozenset(("tin", "zinc", "lead", "iron", "gold", "urea", "neon", "ddt"))  # other short words are abbreviations
@@ -163,7 +181,7 @@ class Resolver:
         self.owners: dict[str, dict[str, int]] = defaultdict(dict)  # of a name: SMILES, with its place among the names
         for molecule in molecules:
             for place, name in enumerate(molecule.names):
-                if is_likely(name, molecule.smiles):
+                if is_likely(name):
                     self.owners[name].setdefault(
                         molecule.smiles, -1 if name in molecule.tagged else place - molecule.places
                     )
@@ -173,13 +191,20 @@ class Resolver:
         owners = self.owners[name]
         if drug := self.drugs.get(normalise_name(name)):
             return (drug,)
-        parsed = read_by_opsin(name)
+        parsed = read_by_opsin(with_hyphens(name))
         if parsed is not None:
             return self._confirmed(name, parsed, owners)
         trusted = [smiles for smiles, place in owners.items() if place < 0]
+        if not trusted and self.is_trivial(name):
+            trusted = [*owners]
+        trusted = [
+            smiles
+            for smiles in trusted
+            if "." not in smiles or SALT.search(name) or any(map(smiles.__contains__, METALS))
+        ]
         if not trusted:
             return self._none("names far behind others that OPSIN cannot read")
-        if STEREO.search(name):
+        if STEREO.search(name) and not all(map(has_stereo, trusted)):
             return self._none("names with stereo descriptors that OPSIN cannot read")
         if len({skeleton(smiles) for smiles in trusted}) == 1:
             flat = min(trusted, key=lambda smiles: (smiles.count("@") + smiles.count("/"), len(smiles)))
@@ -206,6 +231,12 @@ class Resolver:
         self.left_out["molecules with the stereo of their systematic names"] += 1
         return isomer
 
+    def is_trivial(self, name: str) -> bool:
+        """Return whether a name counts whatever its place: plain words, no prefix, no class that has members."""
+        if not WORDS.fullmatch(name) or PREFIX.search(name):
+            return False
+        return not any(f"{letter}-{name}" in self.owners for letter in ("alpha", "beta", "gamma", "o", "m", "p"))
+
     def _confirmed(self, name: str, parsed: Parsed, owners: dict[str, int]) -> tuple[str, ...]:
         trusted = [smiles for smiles, place in owners.items() if place < 0]
         if parsed.is_ambiguous:
@@ -226,7 +257,7 @@ class Resolver:
         flat = chem.drop_stereo(smiles)
         if flat != chem.drop_stereo(alike[0]):
             return (alike[0],)  # another tautomer or form of a salt
-        if "@" not in smiles and "/" not in smiles and not STEREO.search(name):
+        if "@" not in smiles and "/" not in smiles and not STEREO.search(name) and not re.match(r".*\d", name):
             return (alike[0],)  # a trivial name implies what the table says
         self.left_out["names with the stereo that OPSIN reads"] += 1
         return (smiles,)
@@ -234,6 +265,15 @@ class Resolver:
     def _none(self, reason: str) -> tuple[str, ...]:
         self.left_out[reason] += 1
         return ()
+
+
+def without_brackets(meanings: dict[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """Return names without the numbers of their bridges, if those name one molecule: 1,8-diazabicycloundec-7-ene."""
+    bare: dict[str, set[str]] = defaultdict(set)
+    for key, smiles in meanings.items():
+        if "cyclo[" in key:
+            bare[re.sub(r"(?<=cyclo)\[[^\]]*\]", "", key)].update(smiles)
+    return {key: tuple(smiles) for key, smiles in bare.items() if len(smiles) == 1 and key not in meanings}
 
 
 def usual_name(names: list[str]) -> str:
@@ -271,12 +311,13 @@ def main(folder: Path) -> None:
             if key in meanings or not (name in resolver.owners or molecule in drugs):
                 continue
             smiles = resolver.meanings(name)
-            confirmed += bool(smiles)
-            if not smiles or (confirmed > VERIFIED and molecule not in drugs):
+            confirmed += bool(smiles) and not WORDS.fullmatch(name)
+            if not smiles or (confirmed > VERIFIED and molecule not in drugs and not WORDS.fullmatch(name)):
                 continue
             meanings[key] = smiles
             if len(smiles) == 1:
                 names_of[smiles[0]].append(name)
+    meanings |= without_brackets(meanings)
     numbers = {molecule.cas: molecule.smiles for molecule in (*molecules, *drugs) if molecule.cas}
     meanings |= {cas: (smiles,) for cas, smiles in numbers.items()}
     cas_of = {smiles: cas for cas, smiles in numbers.items()}

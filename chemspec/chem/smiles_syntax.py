@@ -18,6 +18,7 @@ class Fault:
     start: int
     end: int
     kind: str  # empty, length, syntax, atom, bond, ring, valence, aromaticity, reaction, regulated or other
+    choices: tuple[str, ...] = ()  # texts one of which may be meant in place of the span
 
     def __str__(self) -> str:
         first, last = self.start + 1, self.end

@@ -62,11 +62,11 @@ class TracedText:
         """Where this text begins and ends in what the user typed."""
         return (self.positions[0], self.positions[-1] + 1) if self.positions else (0, 0)
 
-    def fault(self, message: str, kind: str = "other") -> Fault:
-        """Return a fault of all of this text."""
-        return Fault(message, *self.span, kind)
+    def fault(self, message: str, kind: str = "other", choices: tuple[str, ...] = ()) -> Fault:
+        """Return a fault of all of this text, and what may be meant instead."""
+        return Fault(message, *self.span, kind, choices)
 
     def restore(self, fault: Fault) -> Fault:
         """Return the same fault, pointing into the text that the user typed."""
         covered = self.positions[fault.start : fault.end] or self.positions[-1:] or (0,)
-        return Fault(fault.message, covered[0], covered[-1] + 1, fault.kind)
+        return Fault(fault.message, covered[0], covered[-1] + 1, fault.kind, fault.choices)

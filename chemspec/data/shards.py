@@ -11,6 +11,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from chemspec.data.reaction_records import is_reaction_file, read_reaction_file
 from chemspec.data.reactions import product_key, smiles_variants
 from chemspec.data.settings import DataSettings
 from chemspec.tasks import TASKS, Row
@@ -20,10 +21,13 @@ Job = tuple[Path, int, int, Path]  # file, first row, number of rows, shard
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """Yield the rows of a CSV, gzipped or plain, as mappings from column name to text.
+    """Yield the rows of a CSV, gzipped or plain, as mappings from column name to text, or of a file of ORD or Lowe.
 
     Raises ValueError naming the file, if it cannot be read completely.
     """
+    if is_reaction_file(path):
+        yield from read_reaction_file(path)
+        return
     with gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb") as raw:
         try:
             # utf-8-sig, because spreadsheets write a byte order mark.

@@ -423,6 +423,7 @@ class Engine:
             loaded.histories,
             self.build_drafter,
             self.threads,
+            loaded.gaps,
         )
 
     @cached_property

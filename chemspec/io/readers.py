@@ -16,6 +16,7 @@ import chemspec.chem as chem
 from chemspec.chem.read.flask import JOINED, is_title, read_flask
 from chemspec.chem.read.values import Molecules
 from chemspec.chem.traced_text import TracedText
+from chemspec.data.reaction_records import is_reaction_file, read_reaction_file
 from chemspec.io import FileError as FileError
 from chemspec.io import columns, spreadsheets, structures
 from chemspec.settings import Task
@@ -27,7 +28,17 @@ TABLES = (".csv", ".tsv", ".tab")
 MAX_TITLE = 200  # characters
 TITLED = (".smi", ".smiles")  # a SMILES and its title per line
 TEXTS = (*TITLED, ".txt")
-ENDINGS = (*TABLES, *TEXTS, ".parquet", ".gz", ".xlsx", *structures.ENDINGS)  # all supported endings
+ENDINGS = (
+    *TABLES,
+    *TEXTS,
+    ".parquet",
+    ".gz",
+    ".xlsx",
+    *structures.ENDINGS,
+    ".pb",
+    ".rsmi",
+    ".xml",
+)  # all supported endings
 HEAD = 12  # lines that tell a structure file from a list
 _REACTION_ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # in a line that is a whole reaction
 UNSUPPORTED = frozenset(
@@ -105,6 +116,9 @@ def _stream_rows(path: Path, column: str, task: Task | None, note: Tell) -> Iter
     if not path.is_file():
         raise FileError(f"there is no file {path}")
     suffix = path.suffix.lower()
+    if is_reaction_file(path):
+        yield from _reaction_rows(path, column, task, note)
+        return
     if suffix in UNSUPPORTED:
         raise FileError(f"{path}: files that end in {suffix} are not read; give one of {' '.join(ENDINGS)}")
     try:
@@ -139,6 +153,24 @@ def _stream_rows(path: Path, column: str, task: Task | None, note: Tell) -> Iter
         raise
     except (OSError, ValueError, EOFError, zlib.error) as error:
         raise FileError(f"{path} cannot be read: {error}") from error
+
+
+def _reaction_rows(path: Path, column: str, task: Task | None, note: Tell) -> Iterator[list[str]]:
+    """Yield the header and rows of a file of reactions as `_stream_rows` does."""
+    try:
+        rows = read_reaction_file(path)
+        first = next(rows, None)
+        if first is None:
+            raise FileError(f"{path} has no reactions")
+        header = [*first]
+        indices = _choose_columns(header, column, path, task, note)
+        others = [index for index in range(len(header)) if index not in indices]
+        yield [header[index] for index in others]
+        for row in chain([first], rows):
+            cells = [row[name] for name in header]
+            yield [columns.query_of_row(cells, indices), *(cells[index] for index in others)]
+    except ValueError as error:
+        raise error if isinstance(error, FileError) else FileError(str(error)) from error
 
 
 def is_structure_file(head: Iterable[str]) -> bool:

@@ -8,7 +8,7 @@ Shapes: R new nodes of a pass, k candidates per node, D model width.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -23,6 +23,8 @@ Floats = NDArray[np.floating]
 class NodeBatch:
     """The new nodes of one forward pass as columns of R entries, grouped by query, parents before their children.
 
+    The compiled loop gives arrays of C integers (`array`), the one in Python lists.
+
     Attributes:
         queries: query number of each node.
         tokens: token ids.
@@ -34,11 +36,11 @@ class NodeBatch:
             parent and to its parent's ancestors, and is not cached.
     """
 
-    queries: list[int] = field(default_factory=list)
-    tokens: list[int] = field(default_factory=list)
-    depths: list[int] = field(default_factory=list)
-    parents: list[int] = field(default_factory=list)
-    blocks: list[int] = field(default_factory=list)
+    queries: MutableSequence[int] = field(default_factory=list)
+    tokens: MutableSequence[int] = field(default_factory=list)
+    depths: MutableSequence[int] = field(default_factory=list)
+    parents: MutableSequence[int] = field(default_factory=list)
+    blocks: MutableSequence[int] = field(default_factory=list)
 
 
 class CompactionThreshold(NamedTuple):

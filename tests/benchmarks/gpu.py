@@ -15,6 +15,7 @@ import json
 import statistics
 import sys
 import time
+from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -28,16 +29,21 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).res
 import torch
 
 from chemspec import asset_files
+from chemspec.decode import registry as decoders
 from chemspec.decode.decoding import Decoded
 from chemspec.decode.draft_history import DraftHistories
-from chemspec.decode.generate import BatchDecoder
+from chemspec.decode.generate import BatchDecoder, open_decoding
+from chemspec.draft.copy import Copy
 from chemspec.draft.inputs import DrafterInputs
 from chemspec.engine.drafter_resources import DrafterResources
 from chemspec.importers import model_formats
 from chemspec.importers.base import LoadOptions
+from chemspec.model.runner import NodeBatch
+from chemspec.model.runners.cuda_graphs import GraphBackend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Session
-from chemspec.settings import DecodeSettings
+from chemspec.model.transformer import Transformer
+from chemspec.settings import DecodeSettings, ModelConfig
 from chemspec.system import gpu
 from chemspec.tokenizer import BOS, SPECIALS, TokenError
 from chemspec.version import __version__
@@ -196,6 +202,69 @@ def _elapsed(events: tuple[Any, Any]) -> float:
     return float(events[0].elapsed_time(events[1]))
 
 
+def time_host(bench: Bench) -> None:
+    """Microseconds of processor time on the host by pass: graphs whose replay computes nothing, and no wait.
+
+    `runner`: the inputs of the pass, copies and results. `loop`: these, drafting and the search.
+    """
+    config = model_formats.load(bench.folder, LoadOptions()).config
+    if not isinstance(config, ModelConfig):
+        bench.write("host", skipped="graphs compute no model of this format")
+        return
+    model = Transformer(config).to(device=torch.device(bench.device)).eval().requires_grad_(False)
+    backend = GraphBackend(model, record=lambda *_: lambda: None, wait=lambda: None)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        for queries, nodes in ((1, 1), (1, 64), (64, 1), (64, 16)):
+            _write_host(bench, "runner", queries, nodes, _runner_passes(backend, queries, nodes))
+        for queries, drafter in ((1, Copy(length=16, count=4)), (64, Copy(length=16, count=1))):
+            _write_host(bench, "loop", queries, *_loop_passes(backend, queries, drafter))
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _write_host(bench: Bench, part: str, queries: int, nodes: float, spent: Sequence[int]) -> None:
+    row = {"least_us": min(spent) / 1000, "median_us": statistics.median(spent) / 1000, "passes": len(spent)}
+    bench.write("host", part=part, queries=queries, nodes=nodes, **row)
+
+
+def _runner_passes(backend: GraphBackend, queries: int, nodes: int) -> list[int]:
+    """Return nanoseconds of processor time of passes over `nodes` new nodes of each query."""
+    session = Session(backend, [[len(SPECIALS)] * 40] * queries, top_k=10)
+    written = (BOS, *[len(SPECIALS)] * WRITTEN)
+    session.score([[written]] * queries)
+    spent = []
+    for _ in range(TIMINGS):
+        lists, _ = session.new_nodes([[(*written, *[len(SPECIALS)] * nodes)]] * queries)
+        batch = NodeBatch(*(array("i", each) for each in (lists.queries, lists.tokens, lists.depths, lists.parents)))
+        began = time.process_time_ns()
+        session.runner.run(batch)
+        spent.append(time.process_time_ns() - began)
+        for query, tree in session.trees.items():
+            if (kept := tree.compact([(*written, BOS)])) is not None:  # a prefix of which nothing is there yet
+                session.runner.compact(query, kept)
+    return spent
+
+
+def _loop_passes(backend: GraphBackend, queries: int, drafter: Copy) -> tuple[float, list[int]]:
+    """Return nodes of a query in a greedy pass, and nanoseconds of processor time of each pass."""
+    first, kinds, settings = len(SPECIALS), backend.model.config.vocab_size - len(SPECIALS), replace(GREEDY, max_len=40)
+    sources = [tuple(first + place * (query + 1) % kinds for place in range(40)) for query in range(queries)]
+    spent: list[int] = []
+    nodes = 0.0
+    for _ in range(3):
+        chosen = [decoders.build_decoder(source, settings, drafter) for source in sources]
+        sizes: dict[str, Any] = {"top_k": 2, "max_len": 40, "budget": 64 if queries == 1 else 16}
+        run = open_decoding(backend, sources, chosen, drafter, **sizes)
+        while not run.is_finished:
+            began = time.process_time_ns()
+            run.run_passes()
+            spent.append(time.process_time_ns() - began)
+        nodes = statistics.mean(event.computed for event in run.take_result(0).passes)
+    return nodes, spent
+
+
 def compare_bits(bench: Bench) -> None:
     """Drafted against standard decoding: lists that differ, and log-probs that differ in any bit."""
     late = bench.until("bits")
@@ -320,8 +389,9 @@ SECTIONS: dict[str, tuple[float, Callable[[Bench], None]]] = {
     "bits": (0.10, compare_bits),
     "single": (0.30, race_searches),
     "batches": (0.15, race_batches),
+    "host": (0.02, time_host),
     "papers": (0.15, race_papers),
-    "planning": (0.20, plan_routes),
+    "planning": (0.18, plan_routes),
 }
 
 

@@ -25,6 +25,8 @@ def test_every_section_writes_its_results(tmp_path: Path, runtime: str) -> None:
         (s, d) for s in gpu.SEARCHES for d in ("none", "auto")
     ]
     assert all(row["ms_a_query"] > 0 and row["passes"] > 0 and row["recordings"] == 0 for row in single)
+    host = [(row["part"], row["queries"]) for row in rows if row["section"] == "host" and row["least_us"] > 0]
+    assert host == [("runner", 1)] * 2 + [("runner", 64)] * 2 + [("loop", 1), ("loop", 64)]
     papers = {(row["search"], row["drafter"]) for row in rows if row["section"] == "papers"}
     assert len(papers) == 4 + 1 + len(gpu.LEARNED) + 1
 

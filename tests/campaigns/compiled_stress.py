@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import tempfile
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,38 @@ import torch
 from small import QUERIES, tiny_folder
 
 from chemspec.decode.compiled import build as loop
+from chemspec.decode.generate import BatchDecoder
 from chemspec.engine.engine import Engine, PreparedQuery
+from chemspec.model import checkpoint
+from chemspec.model.runners.cuda_graphs import GraphBackend
 from chemspec.model.runners.native import build as kernel
 from chemspec.settings import DecodeSettings
 
 DRAFTERS = ("none", "windows", "copy", "mixed", "auto")
 
 
-def answers(engine: Engine, how: DecodeSettings) -> list[list[tuple[int, ...]]]:
+def answers(engine: Engine, how: DecodeSettings, decoder: BatchDecoder | None = None) -> list[list[tuple[int, ...]]]:
     """Decode ids, for RDKit's exceptions are none of ours; read the passes too, for they lie in compiled code.
 
     Four queries are under way, and the others join as these finish.
     """
     rows = [[PreparedQuery("", engine.tokenizer.encode(query))] for query in QUERIES]
-    found: list[Any] = engine._batch_decoder.generate(rows, (how,), size=4)
+    found: list[Any] = (decoder or engine._batch_decoder).generate(rows, (how,), size=4)
     assert all(sum(step.emitted for step in decoded.passes) > 0 for (decoded,) in found)
     return [[answer.tokens for answer in decoded.answers] for (decoded,) in found]
+
+
+def on_pages(engine: Engine, folder: Path) -> int:
+    """Decode with the inputs of CUDA graphs, which compiled code writes; torch computes, and nothing is recorded."""
+    graphs = GraphBackend(checkpoint.load(folder).model, record=lambda function, _: function)
+    for n in (1, 3):
+        expected = None
+        for drafter in ("none", "copy"):
+            how = DecodeSettings(n=n, drafter=drafter, max_len=24, drafting="fixed")
+            found = answers(engine, how, replace(engine._batch_decoder, backend=graphs))
+            assert expected in (None, found), f"pages, {n}, {drafter}: answers differ"
+            expected = found
+    return 4
 
 
 def main() -> None:
@@ -72,6 +89,7 @@ def main() -> None:
                 for one in several:
                     one.join()
                 runs += 3
+            runs += on_pages(engine, folder)
     sys.stdout.write(f"{runs} runs of {len(QUERIES)} queries\n")
 
 

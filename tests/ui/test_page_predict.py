@@ -503,6 +503,26 @@ def test_what_cannot_be_predicted_is_refused_in_words(smiles: str, words: str) -
     assert words in html(page) + pages.words(page) and not page.code
 
 
+def test_a_doubtful_name_is_a_question_with_a_button_for_each_molecule() -> None:
+    page = open_page(task="forward", smi="aniline; propanol")
+    labels = [unescaped(button.label) for button in page.button if "_choice_" in str(button.key)]
+    assert labels == ["1-propanol", "2-propanol"]
+    page.button(key="predict_choice_1").click().run()
+    assert page.session_state["predict_text"] == "aniline; 2-propanol"
+    assert not any("_choice_" in str(button.key) for button in page.button)
+
+
+def test_the_next_of_several_steps_is_one_click_with_the_product_of_the_first() -> None:
+    page = open_page(task="forward", smi="")
+    page.session_state["predict_text"] = "1) acetanilide, NaH; 2) MeI"
+    page.session_state["predict_task"] = "forward"
+    page.button(key="predict_ask").click().run()
+    shown = page.button(key="predict_next_step")
+    assert unescaped(shown.label) == "Next step: this product with MeI"
+    shown.click().run()
+    assert page.session_state["predict_text"].endswith("; MeI") and "NaH" not in page.session_state["predict_text"]
+
+
 def test_without_models_the_page_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
     page = open_page(smi="CCO")

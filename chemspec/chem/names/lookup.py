@@ -1,7 +1,7 @@
 """Look up what is meant by a name as chemists and catalogues write it: listed, of a stereoisomer or salt, by OPSIN."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -9,10 +9,10 @@ from pathlib import Path
 from rdkit import Chem, rdBase
 from rdkit.Chem import FindPotentialStereo
 
+import chemspec.chem.names.additive as additive
 import chemspec.chem.names.reagents as reagents
 import chemspec.chem.names.spelling as spelling
-from chemspec.asset_files import read_asset_table
-from chemspec.chem.names.opsin import read_by_opsin
+from chemspec.chem.names.opsin import is_closed_shell, parse_name, read_by_opsin
 from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.chem.query import canonical, drop_stereo
 
@@ -39,18 +39,9 @@ _SUPPORTED_WORDS = re.compile(
     r"((?:activated\s)?(?:carbon|charcoal|alumina|silica))",
     re.IGNORECASE,
 )
-_COUNTERIONS = read_asset_table(Path(__file__).with_name("counterions.tsv"))
-_PARTS = {word: smiles for words, smiles in _COUNTERIONS for word in words.split(" | ")}
-_TIMES = {
-    "": 1, "mono": 1, "di": 2, "tri": 3, "tetra": 4, "penta": 5, "hexa": 6, "hepta": 7, "octa": 8, "nona": 9,
-    "deca": 10,
-}  # fmt: skip
-_SALT = re.compile(rf"(.+?)[\s-]+(?:({'|'.join(_TIMES)})-?|([2-9])\s?)({'|'.join(_PARTS)})(?:\s+salt)?", re.IGNORECASE)
-
-
 NO_AXIS = "axial or planar stereo left out, which SMILES do not hold"
-_AXIS = re.compile(r"\(?([RSMP]a?|rac|\+-|\+/-|\+|-)\)?-(.+)")
-_AXIAL = mol_from_smarts("c-!@c")
+_AXIS = re.compile(r"\(?([RSMP]a?|rac|\+-|\+/-|\+|-|(?:Di|Tri)?\w+ \([RSMP]\))\)?(?:-\([+-]\))?-(.+)")
+_AXIAL = mol_from_smarts("[c;$(c:[c,n;D3])]-!@[c;$(c:[c,n;D3])]")
 NO_STEREO = "read without stereo, which the table does not have; draw the isomer that is meant"
 OPEN_CENTRES = 2  # of a trivial name, from which on it is said that they are open
 
@@ -73,7 +64,7 @@ def look_up(text: str) -> Named | None:
     if len(text) > 2 * LONGEST:
         return None
     name = spelling.plain_name(text)
-    if not 1 < len(name) + (name in _METALS) <= LONGEST or not re.search("[A-Za-z0-9]", name):
+    if not 1 < len(name) + (name in additive.SYMBOLS) <= LONGEST or not re.search("[A-Za-z0-9]", name):
         return None
     named = _molecule(name) or _on_support(name) or _complex(name) or _with_remark(name)
     if named is not None:
@@ -91,17 +82,84 @@ def look_up(text: str) -> Named | None:
 def read_systematic(text: str) -> Named | None:
     """Read a systematic name by OPSIN; None if it is none, means several molecules, or OPSIN is not installed."""
     name, left_out = spelling.split_qualifiers(spelling.plain_name(text))
-    if not _SYSTEMATIC.fullmatch(name) or is_ordinary_word(name) or reagents.find_isomers(name):
+    if not _SYSTEMATIC.fullmatch(name) or is_ordinary_word(name):
         return None
-    parsed = read_by_opsin(name) or read_by_opsin(_spelled_out(name))
-    if parsed is None or parsed.is_ambiguous or not _is_whole(name, parsed.smiles):
+    if "(" not in name and reagents.find_isomers(name):
         return None
-    notes = (f"{name}: read by OPSIN", *((f"left out: {', '.join(left_out)}",) * bool(left_out)))
-    return Named(canonical(parsed.smiles) or parsed.smiles, name, notes)
+    named = (
+        _nitroxide(name)
+        or (_by_parts(name) if _STATE.search(name) else None)
+        or _by_opsin(name)
+        or _by_parts(name)
+        or _of_axis(name, _by_opsin)
+        or _with_remark(name, _by_opsin)
+    )
+    return named and Named(
+        named.smiles, name, (*named.notes, *((f"left out: {', '.join(left_out)}",) * bool(left_out)))
+    )
 
 
-# A word of four letters or a locant; OPSIN makes something of abbreviations and formulas, too.
-_SYSTEMATIC = re.compile(r"(?=.*[a-z]{4})[A-Za-z0-9 ,.'()\[\]{}:;+^~/*-]{4,200}")
+_STATE = re.compile(r"\((?:0|I{1,3}|I?V|VI{0,3})\)")  # of the metal of a complex
+_OXYL = re.compile(r"(.+?)e?[ -]+1-oxyl(.*)", re.IGNORECASE)
+
+
+_HYDROXYLAMINE = mol_from_smarts("[OX2H1][NX3]")
+
+
+def _nitroxide(name: str) -> Named | None:
+    """Read a nitroxide as the hydroxylamine that has one hydrogen more: TEMPO and its kin."""
+    match = _OXYL.fullmatch(name)
+    named = _by_opsin(f"{match[1]}-1-ol") if match and match[2].lower() in ("", " radical", " free radical") else None
+    mol = mol_from_smiles(named.smiles) if named else None
+    if mol is None or len(hits := mol.GetSubstructMatches(_HYDROXYLAMINE)) != 1:
+        return None
+    oxygen = mol.GetAtomWithIdx(hits[0][0])
+    oxygen.SetNoImplicit(True)
+    oxygen.SetNumRadicalElectrons(1)
+    return Named(Chem.MolToSmiles(mol), name, (f"{name}: read by OPSIN",))
+
+
+def _by_opsin(name: str) -> Named | None:
+    for form in _opsin_forms(name):
+        parsed = read_by_opsin(form)
+        if parsed is not None and not parsed.is_ambiguous and _is_whole(name, parsed.smiles):
+            isomer = ", one of several isomers" * ("propylene glycol" in form)
+            return Named(canonical(parsed.smiles) or parsed.smiles, name, (f"{name}: read by OPSIN{isomer}",))
+    return None
+
+
+def _by_parts(name: str) -> Named | None:
+    smiles = additive.read(name, _component)
+    return Named(smiles, name, (f"{name}: read part by part",)) if smiles else None
+
+
+@lru_cache(maxsize=10_000)
+def _component(name: str) -> str | None:
+    """Return the SMILES of a molecule or an ion by its name in the list or by OPSIN."""
+    if smiles := _listed_smiles(name):
+        return smiles
+    for form in _opsin_forms(name) if _SYSTEMATIC.fullmatch(name) else ():
+        parsed = parse_name(form)
+        if parsed is not None and not parsed.is_ambiguous and is_closed_shell(parsed.smiles):
+            return parsed.smiles
+    named = _of_axis(name, _by_opsin)
+    return named.smiles if named else None
+
+
+# Words of four letters or a locant; OPSIN makes something of abbreviations and formulas, too.
+_SYSTEMATIC = re.compile(r"(?=.*(?:[a-z]{4}|[A-Z]{5}|[a-z]{3}-\d))[A-Za-z0-9 ,.'()\[\]{}:;+^~/*$-]{4,200}")
+
+
+def _opsin_forms(name: str) -> Iterator[str]:
+    """Yield a name as OPSIN understands it: capital locants, hyphens between what is on silicon, words in full."""
+    plain = name.lower() if name.isupper() else name
+    hyphened = spelling.with_hyphens(plain)
+    yield hyphened
+    yield from dict.fromkeys(
+        form for form in (spelling.with_capitals(hyphened), *spelling.other_forms(hyphened)) if form != hyphened
+    )
+    if (full := _spelled_out(name)) != name:
+        yield full
 
 
 def _spelled_out(name: str) -> str:
@@ -118,7 +176,7 @@ _SALT_FORMER = re.compile(
 
 def _is_whole(name: str, smiles: str) -> bool:
     """Return whether what OPSIN made of a name is one compound and no list of words."""
-    if "." not in smiles:
+    if "." not in smiles or " " not in name:
         return True
     return bool(_SALT_FORMER.search(name)) and not (" " in name and all(map(look_up, name.split(" "))))
 
@@ -162,14 +220,13 @@ def _listed(name: str) -> Named | None:
     return None
 
 
-_METALS = dict(read_asset_table(Path(__file__).with_name("metals.tsv")))
 _METAL_FIRST = re.compile(r"([A-Z][a-z]?)(\s*\((?:I{1,3}|I?V|VI{0,3}|0)\))?[\s-]+([a-z(].+)")
 _METAL_ZERO = re.compile(r"(.{4,}?)\s*\(0\)")
 
 
 def _with_metal(name: str) -> Iterator[str]:
     """Yield names with the metal's name for its symbol, and with the oxidation state in its usual place or left out."""
-    if (match := _METAL_FIRST.fullmatch(name)) and (metal := _METALS.get(match[1])):
+    if (match := _METAL_FIRST.fullmatch(name)) and (metal := additive.SYMBOLS.get(match[1])):
         yield f"{metal}{(match[2] or '').strip()} {match[3]}"
         yield f"{metal} {match[3]}"
     if re.search(r"[a-z]\s+\([IV]+\)", name):
@@ -225,11 +282,23 @@ def _by_cas(name: str) -> Named | None:
     return None
 
 
-def _isomer(name: str) -> Named | None:
+def _of_axis(name: str, read: Callable[[str], Named | None]) -> Named | None:
+    """Read a name with the descriptor of an axis or plane, without it: (R)-(+)-BINAP."""
     match = _AXIS.fullmatch(name)
-    axial = reagents.find_by_hand(match[2]) if match else None
-    if match and axial and "@" not in axial[0] and mol_from_smiles(axial[0]).HasSubstructMatch(_AXIAL):
-        return Named(axial[0], name, (f"({match[1]}): {NO_AXIS}",))
+    flat = read(match[2]) if match else None
+    if (
+        match is None
+        or flat is None
+        or "@" in flat.smiles
+        or not mol_from_smiles(flat.smiles).HasSubstructMatch(_AXIAL)
+    ):
+        return None
+    return Named(flat.smiles, name, (*flat.notes, f"({match[1]}): {NO_AXIS}"))
+
+
+def _isomer(name: str) -> Named | None:
+    if axial := _of_axis(name, _listed):
+        return axial
     split = split_descriptor(name)
     if split is None or (named := _listed(split[1])) is None:
         return None
@@ -243,25 +312,37 @@ def _isomer(name: str) -> Named | None:
 
 
 _COMPLEX = re.compile(r"(.+?)(?:\s+-\s+|\s+)(\S.*?)\s+(?:complex|adduct)(?:\s*\([\d:]+\))?", re.IGNORECASE)
-_REMARK = re.compile(r"(.{3,}?)\s*[(\[<]([^()\[\]<>]+)[)\]>]")
+_REMARK = re.compile(r"(.{3,}?)(?:\s*[(\[<]([^()\[\]<>]+)[)\]>]|\s+[(\[<](.+)[)\]>])")
+_REMARK_WORDS = (
+    r"\b(?:stabili[sz]ed|contains?|mixture|for|racemic|not specified|isomers?|purified|reagent|catalyst|agent|precursor"
+    r"|free|antagonist)\b"
+)
 
 
 def _complex(name: str) -> Named | None:
     """Read two molecules that are sold together: borane - morpholine complex."""
     match = _COMPLEX.fullmatch(name)
+    if " - " in name:
+        match = re.fullmatch(r"(.+) - (.+?)(?: complex| adduct)?", name, re.IGNORECASE)
     first, second = (_listed(match[1]), _listed(match[2])) if match else (None, None)
     return Named(f"{first.smiles}.{second.smiles}", name) if first and second else None
 
 
-def _with_remark(name: str) -> Named | None:
+def _with_remark(name: str, read: Callable[[str], Named | None] | None = None) -> Named | None:
     """Read a name with a catalogue's remark in brackets behind it: a code, an abbreviation, (stabilized with BHT)."""
     match = _REMARK.fullmatch(name)
-    if match is None or re.fullmatch(r"[IVX]+|[0-9,+'-]+|[A-Z][a-z]?|[+-]|[SREZ]", match[2]):
+    if match is None:
         return None
-    is_code = re.fullmatch(r"[A-Za-z]{1,6}-?\d[\w-]*|[A-Za-z-]{3,8}", match[2]) and not _listed(match[2])
-    is_remark = re.search(r"\b(?:stabili[sz]ed|contains|mixture|for|racemic|not specified|isomers?)\b", match[2])
-    named = _listed(match[1]) if is_code or is_remark else None
-    return named and Named(named.smiles, named.name, (*named.notes, f"left out: ({match[2]})"))
+    inside = match[2] or match[3]
+    if inside[0] == "=" and (named := (read or _molecule)(inside.strip("= "))):
+        return named
+    if re.fullmatch(r"[IVX]+|[0-9,+'-]+|[A-Z][a-z]?|[+-]|[SREZ]", inside):
+        return None
+    is_code = re.fullmatch(r"[A-Za-z]{1,6}-?\d[\w-]*|[A-Za-z-]{3,8}", inside) and not _listed(inside)
+    is_remark = re.search(_REMARK_WORDS, inside, re.IGNORECASE)
+    read = read or _molecule
+    named = (read(match[1]) or _with_remark(match[1], read)) if is_code or is_remark else None
+    return named and Named(named.smiles, named.name, (*named.notes, f"left out: ({inside})"))
 
 
 def _on_support(name: str) -> Named | None:
@@ -272,11 +353,14 @@ def _on_support(name: str) -> Named | None:
 
 
 def _salt(name: str) -> Named | None:
-    match = _SALT.fullmatch(name)
-    if match is None or (base := _listed(match[1]) or _isomer(match[1])) is None:
-        return None
-    count = int(match[3]) if match[3] else _TIMES[(match[2] or "").lower()]
-    return Named(".".join([base.smiles] + [_PARTS[match[4].lower()]] * count), name)
+    """Read a salt, hydrate or complex whose parts are listed."""
+    smiles = additive.read_formula(name, _listed_smiles) or additive.read(name, _listed_smiles)
+    return Named(smiles, name, _flat_notes(name, smiles)) if smiles else None
+
+
+def _listed_smiles(name: str) -> str | None:
+    named = _listed(name) or _isomer(name)
+    return named.smiles if named else None
 
 
 def is_ordinary_word(name: str) -> bool:

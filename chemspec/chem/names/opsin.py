@@ -14,7 +14,7 @@ from pathlib import Path
 
 from rdkit import Chem
 
-from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
 from chemspec.chem.query import is_valid
 
 OFF = "CHEMSPEC_NO_OPSIN"  # environment variable
@@ -31,33 +31,51 @@ class Parsed:
     is_ambiguous: bool = False
 
 
-@lru_cache(maxsize=10_000)
 def read_by_opsin(name: str) -> Parsed | None:
-    """Return what OPSIN reads in a name; None if it reads nothing, is not installed, or does not answer in time."""
+    """Return the molecule that OPSIN reads in a name; None if there is none, or a chemist would mean another."""
+    parsed = parse_name(name)
+    return parsed if parsed is not None and is_plausible(name, parsed.smiles) else None
+
+
+@lru_cache(maxsize=10_000)
+def parse_name(name: str) -> Parsed | None:
+    """Return the molecule or ion that OPSIN reads in a name; None if it is not installed or does not answer in time."""
     command = opsin_command()
     if not command or not name.strip() or "\n" in name or len(name) > 400:
         return None
-    parsed = _process(command, os.getpid()).read(name)
-    return parsed if parsed is not None and is_plausible(name, parsed.smiles) else None
+    return _process(command, os.getpid()).read(name)
 
 
 _METALS = "Li,Na,K,Rb,Cs,Mg,Ca,Ba,Zn,Al"
 _BARE_METAL = re.compile(rf"(?:^|\.)\[(?:{_METALS.replace(',', '|')})\](?:\.|$)")
-# Prefixes that OPSIN puts on one another where all are meant on the last atom: trichlorovinylsilane.
-_HYDRIDES = re.compile(r"\[SiH[23]\]|\[SnH[23]?\]|\[GeH[23]?\]|(?<![A-Za-z\[])P(?=[A-Z(])|P$")
+# Bridged rings without their numbers, and branched alkylene groups that OPSIN takes for straight ones.
+_UNCERTAIN = re.compile(
+    r"(?i)(?:bi|tri)cyclo(?:but|pent|hex|hept|oct|non|dec|undec|dodec)(?:an|en|-\d)|\b(?:but|pent|hex)ylene\b"
+)
+_ODD = mol_from_smarts("[OX2][F,Cl,Br,I;X1]")  # hypohalites
+_HYDRIDES = ("Si", "Sn", "Ge", "P")  # whose hydrogens mean that OPSIN put prefixes on one another
 _LAST_ATOM = re.compile(r"(?:sil|stann|germ|phosph|bor)(?:an|in)e$", re.IGNORECASE)
 
 
 def is_plausible(name: str, smiles: str) -> bool:
     """Return whether a chemist would mean by a name what OPSIN reads: no radical, odd ion or salt of a bare metal."""
+    if _UNCERTAIN.search(name):
+        return False
     mol = mol_from_smiles(smiles)
-    if any(atom.GetNumRadicalElectrons() and atom.GetSymbol() not in _METALS.split(",") for atom in mol.GetAtoms()):
+    if not is_closed_shell(smiles) or (mol.HasSubstructMatch(_ODD) and "hypo" not in name):
         return False
     if "." in smiles and (_BARE_METAL.search(smiles) or re.search(r"(?i)tri(?:brom|iod|chlor)ide$", name)):
         return "+2]" in smiles or "+3]" in smiles
     if Chem.GetFormalCharge(mol) and not re.search(r"(?i)(?:ium|ylium)$", name):
         return False
-    return not (_LAST_ATOM.search(name) and "(" not in name and _HYDRIDES.search(smiles) and len(name) > 14)
+    several = _LAST_ATOM.search(name) and re.search(r"(?i)di|tri|bis", name)
+    return not (several and any(atom.GetSymbol() in _HYDRIDES and atom.GetTotalNumHs() > 1 for atom in mol.GetAtoms()))
+
+
+def is_closed_shell(smiles: str) -> bool:
+    """Return whether no atom but a metal has a single electron."""
+    atoms = mol_from_smiles(smiles).GetAtoms()
+    return not any(atom.GetNumRadicalElectrons() and atom.GetSymbol() not in _METALS.split(",") for atom in atoms)
 
 
 @cache

@@ -15,7 +15,7 @@ from chemspec.chem.query import canonical
 _DROPPED = dict.fromkeys(map(ord, " \t\n\r\f\v\N{NO-BREAK SPACE}-\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{EN DASH}"))
 _CAS = re.compile(r"(\d{2,7})-(\d\d)-(\d)")
 _FORMULA = re.compile(r"(?:[A-Z][a-z]?\d*)+")
-_SYMBOLS = frozenset(Chem.GetPeriodicTable().GetElementSymbol(number) for number in range(1, 119))
+SYMBOLS = frozenset(Chem.GetPeriodicTable().GetElementSymbol(number) for number in range(1, 119))
 
 
 def normalise_name(name: str) -> str:
@@ -154,4 +154,4 @@ def _is_formula(name: str) -> str | None:
     bare = _bare(name)
     if not _FORMULA.fullmatch(bare) or bare.isupper() or not any(map(str.islower, bare)):
         return None
-    return bare if set(re.findall("[A-Z][a-z]?", bare)) <= _SYMBOLS else None
+    return bare if set(re.findall("[A-Z][a-z]?", bare)) <= SYMBOLS else None

@@ -52,6 +52,37 @@ def other_forms(name: str) -> Iterator[str]:
         yield name.replace(".", " ")
 
 
+_CAPITALS = re.compile(
+    r"(?<![A-Za-z])(?:n|[nops]\d{1,2}|[os](?=-(?!but|tol|xyl|anis|cres)))(?='*[,-])|(?<![a-z\d])\d{1,2}[a-z]?h(?=-)"
+    r"|\((?:\d*[a-z]?'*[rsez],? ?)+\)"
+)
+_GROUPS = (
+    r"(?:tert-|sec-|iso|n-)?(?:meth|eth|prop|but|pent|hex|hept|oct|dec)(?:yl|oxy)(?!ene|id)|vinyl|allyl|benzyl|phenyl|phenoxy|acetoxy|cyclohexyl"
+    r"|cyclopentyl|fluoro|chloro|bromo|iodo|trimethylsilyl"
+)
+_GROUP = re.compile(rf"(?:(?:di|tri|tetra)-?)?(?:{_GROUPS})", re.IGNORECASE)
+_ON_ATOM = r"(?:sil|german|stann|phosphin|phosphan|boran|arsin)(?:ane|yl|yn|e(?![a-z]))"
+_RUN = re.compile(rf"\)?(?:{_GROUP.pattern})+(?={_ON_ATOM})", re.IGNORECASE)
+
+
+def with_capitals(name: str) -> str:
+    """Return a name with locants and stereo descriptors in capitals: n,n-dimethyl, (2r)-."""
+    return _CAPITALS.sub(lambda match: match[0].upper(), name)
+
+
+def with_hyphens(name: str) -> str:
+    """Return a name with hyphens between all that is on silicon, phosphorus or the like: chloro-dimethyl-vinyl-silane.
+
+    Without them, what stands before a group counts as a part of it.
+    """
+    return _RUN.sub(_hyphened, name)
+
+
+def _hyphened(match: re.Match[str]) -> str:
+    groups = [*[")"] * match[0].startswith(")"), *_GROUP.findall(match[0])]
+    return f"{'-'.join(groups)}-" if len(groups) > 1 else match[0]
+
+
 _NUMBER = r"\d+(?:[.,]\d+)?"
 _RANGE = rf"(?:(?:ca\.?|c\.|about|[~<>≤≥≈])\s*)?{_NUMBER}(?:\s*(?:-|to|~|→)\s*{_NUMBER})?"
 _UNIT = (

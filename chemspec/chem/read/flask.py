@@ -351,18 +351,19 @@ def _different(smiles: Sequence[str]) -> list[str]:
 def _with_unread(text: TracedText, contents: Contents, single: Molecules | Fault) -> Fault:
     first = contents.unread[0]
     if isomers := reagents.find_isomers(spelling.split_qualifiers(spelling.plain_name(first.chars))[0]):
-        return first.fault(f"{first.chars} may be {', '.join(isomers[:-1])} or {isomers[-1]}: name the one you mean")
+        message = f"{first.chars} may be {', '.join(isomers[:-1])} or {isomers[-1]}: name the one you mean"
+        return first.fault(message, choices=isomers)
     if not contents.smiles:
         fault = single if isinstance(single, Fault) else first.fault("this cannot be read")
         advice = advice_on(text.chars.strip(), fault.kind)
         if advice.startswith(UNKNOWN_NAME):
-            return text.fault(advice, fault.kind)
+            return text.fault(advice, fault.kind, lookup.near_names(text.chars.strip()))
         return replace(fault, message="; ".join(filter(None, (fault.message, advice))))
     if _looks_like_smiles(first) and (reason := chem.explain(first.chars)) is not None:
         return first.restore(reason)
     advice = advice_on(first.chars)
     if advice.startswith(UNKNOWN_NAME):
-        return first.fault(f"{first.chars!r}: {advice}")
+        return first.fault(f"{first.chars!r}: {advice}", choices=lookup.near_names(first.chars))
     neither = f"{first.chars!r} is neither a SMILES nor a name in the built-in list"
     return first.fault("; ".join(filter(None, (neither, advice))))
 

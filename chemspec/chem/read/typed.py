@@ -137,7 +137,8 @@ def read_typed(text: str, task: Task) -> Molecules | Reaction | Fault:
     traced, steps = _first_step(traced, task)
     flask = read_flask(traced, task == "retro")
     if steps and isinstance(flask, Molecules):
-        flask = replace(flask, notes=(*_step_notes(steps), *flask.notes), steps=steps, span=traced.span)
+        rest = tuple(step for step in steps if not procedure.is_workup(step))
+        flask = replace(flask, notes=(*_step_notes(steps), *flask.notes), steps=rest, span=traced.span)
     if isinstance(flask, Fault) or traced.chars == text:
         return flask
     kind = "InChI" if has_inchi and flask.kind == "SMILES" else flask.kind

@@ -23,6 +23,7 @@ from chemspec.decode.compiled.structures import (
     ProposeCallback,
     RecordView,
     array_address,
+    copy_array,
     read_array,
     read_structs,
 )
@@ -136,7 +137,7 @@ class CompiledLoop:
         if (done := self._code.chemspec_loop_draft(self._loop)) != FINE:
             self._raise_error(done)
         drafted, count = self._clock(), self._state.rows
-        flat = read_array("i", self._state.columns, 4 * count)
+        flat = copy_array("i", self._state.columns, 4 * count)
         nodes = NodeBatch(*(flat[at : at + count] for at in range(0, 4 * count, count)))
         ids, log_probs = self._session.runner.run(nodes)
         if ids.shape != log_probs.shape or ids.ndim != 2 or len(ids) != count or not ids.shape[1]:

@@ -25,7 +25,7 @@ def _fields_of(*declarations: str) -> tuple[tuple[str, Any], ...]:
 class BeamConfigStruct(ctypes.Structure):
     """Parameters of a search; width 0 means greedy decoding."""
 
-    _fields_ = _fields_of("int width max_len", "double length_penalty", "int has_next_search")
+    _fields_ = _fields_of("int width max_len", "double length_penalty park_gap", "int has_next_search")
 
 
 class TableStruct(ctypes.Structure):
@@ -116,10 +116,15 @@ def array_address(values: array[Any]) -> int:
 
 def read_array(code: str, start: int | None, count: int, first: int = 0) -> list[Any]:
     """Read `count` numbers of an `array` type code from the array at an address, starting with number `first`."""
+    return copy_array(code, start, count, first).tolist()
+
+
+def copy_array(code: str, start: int | None, count: int, first: int = 0) -> array[Any]:
+    """Copy `count` numbers, as `read_array` reads them; large ones are not made Python objects."""
     numbers = array(code)
     if start and count:
         numbers.frombytes(ctypes.string_at(start + numbers.itemsize * first, numbers.itemsize * count))
-    return numbers.tolist()
+    return numbers
 
 
 def read_structs(kind: Struct, start: int | None, count: int, first: int = 0) -> list[tuple[int, ...]]:

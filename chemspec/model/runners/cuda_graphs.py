@@ -1,12 +1,12 @@
-"""Runner in torch with CUDA graphs: one launch for some two hundred small kernels, and one copy to the host.
+"""Runner in torch with CUDA graphs: a forward pass is one launch, one copy in, one copy out and one wait.
 
-A CUDA graph computes on fixed addresses and shapes. So the KV cache of a session lies in an `Arena`, which later
+A CUDA graph computes on fixed addresses and shapes. So the KV caches of a session lie in an `Arena`, which later
 sessions reuse, and a pass is padded to the next of a few sizes, each captured once: the usual ones at loading, so that
 no query waits for a recording. A pass of 64 nodes takes about as long as one of a single node, so all up to there have
-one size; then drafted and undrafted passes also run the same kernels.
+one size; then drafted and undrafted passes run the same kernels, and give the same bits (`path_decoder.py`).
 
-Shapes: B rows of the arena, N nodes of the padded pass, C slots of the arena, S source tokens, D model width, k
-candidates.
+Shapes: B rows of the arena, N nodes of a row in the padded pass, M = B * N, P nodes of a path, S source tokens, D model
+width, k candidates.
 """
 
 from __future__ import annotations
@@ -17,51 +17,49 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from chemspec.model.runner import Floats, Ints
-from chemspec.model.runners.torch_runner import Mask, TorchBackend, TorchRunner, sorted_tokens, source_batch, write_kv
+from chemspec.model.runner import Floats, Ints, NodeBatch, Runner
+from chemspec.model.runners.native.page_table import NewNodes, PageTable, PassInputs
+from chemspec.model.runners.path_decoder import PassTensors, PathDecoder, Pool, constant_memory
+from chemspec.model.runners.torch_runner import TorchBackend, source_batch
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import BOS, PAD
+from chemspec.types import PluginError
 
 Function = Callable[[], None]
 Recorder = Callable[[Function, torch.device], Function]
 
-# The nodes of all rows together are padded to this number, then those of a row to powers of two; sources to multiples,
-# and candidates to powers of two from this number on.
-NODES, SOURCE, CANDIDATES = 64, 64, 64
-SLOTS = 64  # of a larger arena: multiples of this
-COMMON = ((1, (1,)), (64, (1, 8, 16)))  # rows of the arenas, and nodes of the passes, that are recorded at loading
-COMMON_SOURCES = (64, 128)  # their sources
-FIRST_SLOTS = 256  # initial slots of an arena, which double when a session outgrows it
+# Passes recorded at loading: nodes of a row, by rows of the arena, and lengths of their paths. Others follow as needed.
+COMMON = {1: (64, 128), 8: (8, 16, 64), 64: (1, 8, 16)}
+COMMON_PATHS = (64, 128)
+PATH, SOURCE, CANDIDATES = 64, 128, 16  # paths, sources and candidates are padded to powers of two from these on
+JOINED = 8  # sources that are encoded together
+# Pages of an arena, and nodes of its largest pass, by row; it is replaced by one of twice the size if they do not do.
+PAGES, FRESH = {1: 1024, 8: 256}, {1: 256, 8: 64}
+FEWEST = 128, 16  # of larger arenas
 # Share of a GPU's memory for idle arenas. Their graphs are freed with them, and capturing one takes as long as some
-# hundred passes; limited by bytes, not by number, since a shrinking batch goes through a dozen shapes.
+# hundred passes; limited by bytes, not by number.
 IDLE_SHARE = 0.25
 
 
+def next_power(count: int, least: int = 1) -> int:
+    """Return the next power of two, at least `least`, which is one."""
+    return max(least, 1 << max(0, count - 1).bit_length())
+
+
 def padded_nodes(count: int, rows: int) -> int:
-    """Return the nodes per row of the pass that computes `count` of them: together at least `NODES`, a power of two."""
-    return max(1 << max(0, count - 1).bit_length(), NODES // rows, 1)
-
-
-def padded_candidates(count: int, vocab_size: int) -> int:
-    """Return the candidates of the pass that returns `count` of them: a power of two, or the whole vocabulary."""
-    return min(max(CANDIDATES, 1 << max(0, count - 1).bit_length()), vocab_size)
+    """Return the nodes per row of the pass that computes up to `count` of them in each."""
+    return next(nodes for nodes in (*COMMON.get(rows, ()), next_power(count)) if count <= nodes)
 
 
 def rows_for(count: int) -> int:
-    """Round a number of queries up to a power of two or 1.5 times one; at least 1."""
-    power = 1 << max(0, count - 1).bit_length()
-    return 3 * power // 4 if power > 2 and count <= 3 * power // 4 else power
-
-
-def round_up(count: int, step: int) -> int:
-    """Round up to a multiple of `step`."""
-    return -(-count // step) * step
+    """Return the rows of the arena for a number of queries."""
+    return next(rows for rows in (*COMMON, next_power(count)) if count <= rows)
 
 
 RECORDING = Lock()  # torch captures one graph at a time per process
@@ -108,197 +106,224 @@ def pinned(tensor: Tensor) -> Tensor:
     return torch.zeros(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
 
 
+class Shape(NamedTuple):
+    """Sizes of an arena."""
+
+    rows: int
+    source: int
+    pages: int
+    fresh: int  # nodes of its largest pass
+
+    @classmethod
+    def of(cls, queries: int, source: int) -> Shape:
+        """Return the first shape for a number of queries, and the length of the longest source."""
+        rows = rows_for(queries)
+        pages, fresh = PAGES.get(rows, FEWEST[0]), FRESH.get(rows, FEWEST[1])
+        return cls(rows, next_power(source, SOURCE), rows * pages, rows * fresh)
+
+
 class Arena:
     """Tensors at fixed addresses for sessions of up to `rows` queries, and the passes captured on them."""
 
-    def __init__(self, model: Transformer, rows: int, source: int, slots: int) -> None:
-        config, weight = model.config, model.embedding.weight
-        self.model, self.shape = model, (rows, source, slots)
-        heads, width = config.heads, config.inner_width // config.heads
-        self.cache = weight.new_zeros(config.decoder_layers, 2, rows, heads, slots, width)
-        self.memory_cache = weight.new_zeros(config.decoder_layers, 2, rows, heads, source, width)
-        self.source_mask = weight.new_zeros(rows, 1, 1, source, dtype=torch.bool)
-        self.bytes = self.cache.nbytes + self.memory_cache.nbytes + self.source_mask.nbytes  # nearly all of the arena
+    def __init__(self, decoder: PathDecoder, shape: Shape) -> None:
+        self.decoder, self.shape = decoder, shape
+        layers, inner = len(decoder.layers), 3 * decoder.inner
+        self.pool = decoder.table.new_zeros(layers, shape.pages + shape.fresh, inner)
+        self.memory, self.source_bias = constant_memory(shape.rows, shape.source, decoder.model)
+        self.bytes = self.pool.nbytes + self.memory.nbytes + self.source_bias.nbytes  # nearly all of the arena
         self.passes: dict[Any, RecordedPass] = {}
-        self.encoder = RecordedEncoder(model, self)
+        self.encoder = RecordedEncoder(self)
 
-    def recorded_pass(self, nodes: int, top_k: int, states: bool) -> RecordedPass:
+    def recorded_pass(self, nodes: int, path: int, top_k: int, states: bool) -> RecordedPass:
         """Return the pass of a size, which is recorded when it first runs."""
-        key = nodes, top_k, states
-        if key not in self.passes:
-            self.passes[key] = RecordedPass(self.model, self, *key)
-        return self.passes[key]
+        key = nodes, path, top_k, states
+        recorded = self.passes.get(key)
+        if recorded is None:
+            recorded = self.passes[key] = RecordedPass(self, *key)
+        return recorded
 
-    def clear(self) -> None:
-        """Reset all rows to padding with one source token, so that no softmax divides by 0."""
-        self.cache.zero_()
-        self.memory_cache.zero_()
-        self.source_mask.zero_()
-        self.source_mask[..., 0] = True
+    def copy_from(self, other: Arena) -> None:
+        """Copy what a session has in a smaller arena."""
+        rows, source, pages, _ = other.shape
+        self.pool[:, :pages] = other.pool[:, :pages]
+        self.memory[:, :, :rows, :, :source] = other.memory
+        self.source_bias[:rows] = -torch.inf
+        self.source_bias[:rows, ..., :source] = other.source_bias
 
 
 class Recorded:
-    """A computation on fixed addresses, captured when it first runs."""
+    """A computation on fixed addresses, captured when it first runs.
 
+    Its inputs lie in one buffer on the device, and before that on the host.
+    """
+
+    buffer: Tensor
+    staging: Tensor
     replay: Function | None = None
 
     def compute(self) -> None:
-        """Compute."""
+        """Compute on what is in the buffer."""
         raise NotImplementedError
 
-    def repeat(self, device: torch.device, record: Recorder) -> None:
-        """Replay the graph, captured first if there is none; warns if it cannot be captured, and computes then."""
-        if self.replay is None:
-            self.compute()  # allocates the outputs, and raises what is wrong with the computation itself
-            try:
-                self.replay = record(self.compute, device)
-            except torch.cuda.OutOfMemoryError:
-                raise
-            except RuntimeError as error:
-                warnings.warn(f"a pass could not be recorded as a CUDA graph, so it is slower: {error}", stacklevel=2)
-                self.replay = self.compute
-        self.replay()
+    def copy_out(self) -> None:
+        """Copy the outputs to the host, if they are needed there."""
+
+    def record(self, device: torch.device, record: Recorder) -> None:
+        """Capture the computation; warns if that is impossible, and computes at each replay then."""
+        self.compute()  # raises what is wrong with the computation itself
+        try:
+            self.replay = record(self.compute, device)
+        except torch.cuda.OutOfMemoryError:
+            raise
+        except RuntimeError as error:
+            warnings.warn(f"a pass could not be recorded as a CUDA graph, so it is slower: {error}", stacklevel=2)
+            self.replay = self.compute
 
 
 class RecordedEncoder(Recorded):
-    """Encodes source tokens into an arena's memory cache (prefill), for all its rows and the longest source."""
+    """Encodes up to `JOINED` sources into rows of an arena (prefill)."""
 
-    def __init__(self, model: Transformer, arena: Arena) -> None:
-        self.model, self.arena = model, arena
-        rows, source, _ = arena.shape
-        self.length = min(source, model.config.max_positions)
-        self.ids = torch.zeros(rows, self.length, dtype=torch.int64, device=arena.cache.device)
-        self.staging = pinned(self.ids)
+    @torch.inference_mode(False)  # the buffers are written outside of that mode
+    def __init__(self, arena: Arena) -> None:
+        self.arena, self.model = arena, arena.decoder.model
+        self.count = min(JOINED, arena.shape.rows)
+        self.length = min(arena.shape.source, self.model.config.max_positions)
+        shape = self.count, 1 + self.length  # of each source its row, then its tokens
+        self.buffer = torch.zeros(shape, dtype=torch.int64, device=arena.pool.device)
+        self.staging = pinned(self.buffer)
 
-    def start(self, ids: Tensor, record: Recorder) -> None:
-        """Encode padded sources (B, S) from the host; further rows are padding of one token."""
-        count, width = ids.shape
+    def start(self, rows: Sequence[int], ids: Tensor) -> None:
+        """Set the next sources, padded tokens (`count` or fewer, S) on the host, and their rows."""
+        filled = [min(index, len(rows) - 1) for index in range(self.count)]  # padding repeats the last one
         self.staging.fill_(PAD)
-        self.staging[count:, 0] = BOS
-        self.staging[:count, :width] = ids
-        self.ids.copy_(self.staging, non_blocking=True)
-        self.repeat(self.ids.device, record)
+        self.staging[:, 0] = torch.tensor([rows[index] for index in filled])
+        self.staging[:, 1 : 1 + ids.shape[1]] = ids[filled]
 
+    @torch.inference_mode()
     def compute(self) -> None:
-        """Encode the tokens in `ids`."""
-        memory, source_mask = self.model.encode(self.ids)
-        self.arena.memory_cache[:, :, :, :, : self.length] = self.model.memory_cache(memory)
-        self.arena.source_mask[:, :, :, : self.length] = source_mask
+        """Encode the tokens."""
+        rows, ids = self.buffer[:, 0], self.buffer[:, 1:]
+        encoded, source_mask = self.model.encode(ids)
+        memory = self.arena.memory[:, :, :, :-1, : self.length]
+        memory.index_copy_(2, rows, self.model.memory_cache(encoded))
+        bias = torch.zeros_like(source_mask, dtype=memory.dtype).masked_fill(~source_mask, -torch.inf)
+        self.arena.source_bias[..., : self.length].index_copy_(0, rows, bias)
 
 
 class RecordedPass(Recorded):
     """A forward pass of one size on an arena: inputs, computation and outputs at fixed addresses."""
 
-    def __init__(self, model: Transformer, arena: Arena, nodes: int, top_k: int, states: bool) -> None:
-        """Allocate inputs for N `nodes`; `states`: whether to keep the last hidden states."""
-        self.model, self.arena = model, arena
-        self.top_k, self.keeps_states = top_k, states
-        rows, _, slots = arena.shape
-        device = arena.cache.device
-        # All inputs lie in one buffer, which one copy fills: tokens, depths and slots, then the attention mask.
-        self.shapes = (3, rows, nodes), (rows, nodes, slots + nodes)
-        size = torch.int64.itemsize * 3 * rows * nodes
-        self.buffer = torch.zeros(size + rows * nodes * (slots + nodes), dtype=torch.uint8, device=device)
+    @torch.inference_mode(False)  # as above
+    def __init__(self, arena: Arena, nodes: int, path: int, top_k: int, states: bool) -> None:
+        """Allocate inputs for N `nodes` of a row, P = `path`; `states`: whether to keep the last hidden states."""
+        self.decoder, device = arena.decoder, arena.pool.device
+        self.top_k, self.hidden_states = top_k, None
+        rows, _, pages, _ = arena.shape
+        count = rows * nodes
+        # All inputs lie in one buffer, which one copy fills.
+        sizes = [8 * count, 8 * count, 4 * count, 4 * count * path]
+        self.buffer = torch.zeros(sum(sizes), dtype=torch.uint8, device=device)
         self.staging = pinned(self.buffer)
-        self.inputs, self.attention_mask = self._split(self.buffer)
-        self.staged = tuple(tensor.numpy() for tensor in self._split(self.staging))
-        self.rows = torch.arange(rows, device=device)[:, None]
-        self.outputs: tuple[Tensor, ...] = ()  # ids and log-probs (2, B, N, k); last hidden states (B, N, D), if kept
+        page, *others = torch.split(self.buffer, sizes)
+        self.inputs = PassTensors(page.view(torch.int64), *(part.view(torch.int32) for part in others))
+        self.where = np.zeros(count, dtype=np.int32)  # of new nodes, among the padded
+        first = self.staging.data_ptr()
+        starts = [first + sum(sizes[:number]) for number in range(len(sizes))]
+        self.written = PassInputs(rows, nodes, path, pages, *starts, self.where.ctypes.data)
+        fresh = arena.pool[:, pages : pages + count]
+        self.pool = Pool(arena.pool[:, :pages], fresh, arena.pool, arena.memory, arena.source_bias)
+        self.starts = torch.arange(0, 2 * count, 2, dtype=torch.int32, device=device)
+        self.biases = self.decoder.path_biases(path)
+        wide = arena.pool.dtype == torch.float64
+        self.word = torch.int64 if wide else torch.int32  # that holds a log-prob, and an id
+        self.best = torch.zeros(2, count, top_k, dtype=self.word, device=device)
+        self.host = pinned(self.best)
+        self.ids, bits = self.host.numpy()
+        self.log_probs = bits.view(np.float64 if wide else np.float32)
+        if states:
+            config = self.decoder.model.config
+            self.hidden_states = arena.pool.new_zeros(count, config.d_model)
 
-    def _split(self, buffer: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the inputs (3, B, N) and the mask (B, N, C + N) in a buffer."""
-        numbers, mask = self.shapes
-        size = torch.int64.itemsize * int(np.prod(numbers))
-        return buffer[:size].view(torch.int64).view(numbers), buffer[size:].view(torch.bool).view(mask)
-
+    @torch.inference_mode()
     def compute(self) -> None:
-        """Run the model on the inputs and copy its results to the outputs."""
-        tokens, depths, slots = self.inputs
-        arena = self.arena
-        states: list[Tensor] | None = [] if self.keeps_states else None
-        cached = arena.cache, arena.memory_cache, arena.source_mask
-        logits, new_kv = self.model.step(tokens, depths, self.attention_mask[:, None], *cached, states)
-        write_kv(arena.cache, new_kv, self.rows, slots)
-        results = sorted_tokens(logits, self.top_k), *(states or ())
-        # Allocated by the first run, which is not captured: memory allocated during a capture is not read later.
-        if not self.outputs:
-            self.outputs = tuple(map(torch.empty_like, results))
-        for output, result in zip(self.outputs, results, strict=True):
-            output.copy_(result)
+        """Run the model on the inputs."""
+        states: list[Tensor] | None = None if self.hidden_states is None else []
+        logits = self.decoder.step(self.inputs, self.starts, self.biases, self.pool, states)
+        # A stable sort, because topk does not define the order of equal values.
+        ordered, ids = torch.sort(self.decoder.model.log_softmax(logits), dim=-1, descending=True, stable=True)
+        # Ids are the lower words of 64-bit numbers, so that one operation packs them with the bits of the log-probs.
+        lower = ids.view(self.word)[:, :: ids.itemsize // self.word.itemsize]
+        torch.stack((lower[:, : self.top_k], ordered.view(self.word)[:, : self.top_k]), out=self.best)
+        if states:
+            self.hidden_states.copy_(states[0])  # type: ignore[union-attr]
 
-    def run(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints, record: Recorder) -> Tensor:
-        """Run a pass that is no larger; returns its ids and log-probs (2, B, N, k) on the host."""
-        nodes, slots = self.inputs.shape[2], self.arena.shape[2]
-        count, width = tokens.shape
-        cached = attention_mask.shape[2] - width
-        inputs, mask = self.staged
-        inputs[:], mask[:] = 0, False
-        inputs[0, :count, :width], inputs[1, :count, :width] = tokens, depths
-        # Padding writes to the slots of the next nodes.
-        inputs[2, :count] = slot_offsets[:, None]
-        inputs[2] += np.arange(nodes)
-        mask[:, np.arange(nodes), slots + np.arange(nodes)] = True
-        mask[:count, :width, :cached] = attention_mask[:, :, :cached]
-        mask[:count, :width, slots : slots + width] = attention_mask[:, :, cached:]
-        self.buffer.copy_(self.staging, non_blocking=True)
-        self.repeat(self.inputs.device, record)
-        return self.outputs[0].cpu()
+    def copy_out(self) -> None:
+        """Copy ids and log-probs to the host."""
+        self.host.copy_(self.best, non_blocking=True)
 
 
 class GraphBackend(TorchBackend):
     """A model on a CUDA device whose forward passes are captured as CUDA graphs.
 
-    `record` captures a function and returns its replay; `idle_bytes` is the maximum size of idle arenas.
+    `record` captures a function and returns its replay, and `wait` waits for the device; `idle_bytes` is the maximum
+    size of idle arenas. Raises NoKernelError without compiled code, which writes the inputs of passes.
     """
 
-    def __init__(self, model: Transformer, *, record: Recorder | None = None, idle_bytes: int = 0) -> None:
+    def __init__(
+        self, model: Transformer, *, record: Recorder | None = None, wait: Function | None = None, idle_bytes: int = 0
+    ) -> None:
         super().__init__(model)
-        self.record = record or CudaGraphs()
+        self.record, self.wait = record or CudaGraphs(), wait or self._synchronize
+        self.decoder = PathDecoder(model)
         self.computing = Lock()
         total = torch.cuda.get_device_properties(self.device).total_memory if self.device.type == "cuda" else 1 << 30
         self.idle_bytes = idle_bytes or int(IDLE_SHARE * total)
         # No lock: sessions release arenas when garbage-collected, which may happen anywhere, also in `acquire`.
         self._idle: deque[Arena] = deque()  # most recently used last
 
-    @torch.inference_mode()
+    def _synchronize(self) -> None:
+        if self.device.type == "cuda":
+            torch.cuda.current_stream(self.device).synchronize()
+
     def open(self, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> GraphRunner:
         """Encode the sources in an arena; see `Backend.open`."""
-        ids = source_batch(self.model, sources)
-        arena = self.acquire(rows_for(len(ids)), round_up(ids.shape[1], SOURCE), FIRST_SLOTS)
-        with self.computing:
-            arena.encoder.start(ids, self.record)
-        return GraphRunner(self, arena, ids.shape, min(top_k, self.model.config.vocab_size), states)
+        longest = max((len(self.model.config.encoder_ids(source)) for source in sources), default=1)
+        runner = GraphRunner(self, self.acquire(Shape.of(len(sources), longest)), top_k, states)
+        runner.join(sources)
+        return runner
 
     @torch.inference_mode()
     def record_common(self) -> None:
         """Record the encoder and the passes of common sizes, so that queries find them."""
-        config = self.model.config
-        top_k, arenas = padded_candidates(1, config.vocab_size), []
-        for source in COMMON_SOURCES:
-            for rows, sizes in COMMON:
-                arena = self.acquire(rows, source, FIRST_SLOTS)
-                ids = source_batch(self.model, [[BOS]])
-                arena.encoder.start(ids, self.record)
-                for nodes in sizes:
-                    recorded_pass = arena.recorded_pass(padded_nodes(nodes, rows), top_k, False)
-                    first = np.zeros((1, 1), dtype=np.int64)
-                    recorded_pass.run(first + BOS, first, np.ones((1, 1, 1), dtype=np.bool_), first[0], self.record)
-                arenas.append(arena)
+        top_k, arenas = min(CANDIDATES, self.model.config.vocab_size), []
+        for rows, sizes in COMMON.items():
+            arena = self.acquire(Shape.of(rows, 1))
+            arenas.append(arena)
+            arena.encoder.start([0], source_batch(self.model, [[BOS]]))
+            self.run(arena.encoder)
+            for nodes in sizes:
+                for path in COMMON_PATHS:
+                    self.run(arena.recorded_pass(nodes, path, top_k, False))
         self.release_arenas(arenas)
 
-    def acquire(self, rows: int, source: int, slots: int) -> Arena:
-        """Return a cleared arena of this shape, reusing an idle one if possible."""
-        arena = self._pop_idle((rows, source, slots)) or Arena(self.model, rows, source, slots)
-        arena.clear()
-        return arena
+    def run(self, recorded: Recorded) -> None:
+        """Copy the inputs in, launch a computation, which is recorded the first time, copy out and wait."""
+        recorded.buffer.copy_(recorded.staging, non_blocking=True)
+        if recorded.replay is None:
+            recorded.record(self.device, self.record)
+        recorded.replay()  # type: ignore[misc]
+        recorded.copy_out()
+        self.wait()
 
-    def _pop_idle(self, shape: tuple[int, int, int]) -> Arena | None:
+    @torch.inference_mode()
+    def acquire(self, shape: Shape) -> Arena:
+        """Return an arena of this shape, an idle one if possible; what earlier sessions have left is not read."""
         for arena in reversed(tuple(self._idle)):
             if arena.shape == shape:
                 with suppress(ValueError, IndexError):  # another thread was quicker
                     self._idle.remove(arena)
                     return arena
-        return None
+        return Arena(self.decoder, shape)
 
     def release_arenas(self, arenas: list[Arena]) -> None:
         """Keep arenas for later sessions, and free the least recently used ones above `idle_bytes`."""
@@ -310,57 +335,92 @@ class GraphBackend(TorchBackend):
             except IndexError:  # another thread was quicker
                 return
 
+    def free_pages(self, start: int, stop: int) -> Sequence[int]:
+        """Return pages in the order in which they become free; the last ones are taken first."""
+        return range(stop - 1, start - 1, -1)
 
-class GraphRunner(TorchRunner):
-    """One session in an arena; the first `count` rows of the arena are its queries, the others padding."""
 
-    def __init__(self, backend: GraphBackend, arena: Arena, shape: Sequence[int], top_k: int, states: bool) -> None:
-        """Start with an empty cache in an arena with encoded sources; `shape`: their number and longest length."""
-        self.graphs, (self.count, self.source) = backend, shape
-        memory_cache = arena.memory_cache[:, :, : self.count, :, : self.source]
-        super().__init__(backend, memory_cache, arena.source_mask, top_k, states)
-        self._held = [arena]
-        self._use(arena)
+class GraphRunner(Runner):
+    """One session in an arena; its queries have rows there, which later ones take over."""
+
+    can_join = True
+
+    def __init__(self, backend: GraphBackend, arena: Arena, top_k: int, states: bool) -> None:
+        """Start without queries."""
+        config = backend.model.config
+        self.backend, self._keeps_states = backend, states
+        self.top_k = min(top_k, config.vocab_size)
+        self._candidates = min(next_power(self.top_k, CANDIDATES), config.vocab_size)
+        self._held = [arena]  # a list, for it outlives this object
+        self._rows: dict[int, int] = {}  # of the unfinished queries
+        self._free_rows = list(range(arena.shape.rows - 1, -1, -1))
+        self._joined = 0
+        # Page 0 takes what padding writes.
+        self._pages = PageTable(config.vocab_size, config.max_positions, backend.free_pages(1, arena.shape.pages))
         weakref.finalize(self, backend.release_arenas, self._held).atexit = False
 
-    def _use(self, arena: Arena) -> None:
-        self._held[0] = arena
-        self.cache, self.memory_cache, self.source_mask = arena.cache, arena.memory_cache, arena.source_mask
+    @property
+    def arena(self) -> Arena:
+        """The tensors that the session computes in."""
+        return self._held[0]
+
+    def join(self, sources: Sequence[Sequence[int]]) -> None:
+        """Encode more sources; see `Runner.join`."""
+        ids, shape = source_batch(self.backend.model, sources) if sources else torch.zeros(0, 1), self.arena.shape
+        if ids.shape[1] > shape.source or len(sources) > len(self._free_rows):
+            queries = len(self._rows) + len(sources)
+            self._grow(source=next_power(ids.shape[1], shape.source), rows=max(rows_for(queries), shape.rows))
+        encoder = self.arena.encoder
+        for start in range(0, len(sources), encoder.count):
+            batch = ids[start : start + encoder.count]
+            rows = [self._free_rows.pop() for _ in range(len(batch))]
+            with self.backend.computing:
+                encoder.start(rows, batch)
+                self.backend.run(encoder)
+            for row in rows:
+                self._pages.join(row)
+                self._rows[self._joined] = row
+                self._joined += 1
+
+    def run(self, nodes: NodeBatch) -> tuple[Ints, Floats]:
+        """Compute new nodes; see `Runner.run`."""
+        if nodes.blocks:
+            raise PluginError("CUDA graphs compute no blocks of mask tokens")
+        new = NewNodes.of(nodes)
+        sizes = self._pages.measure(new)
+        width, path = padded_nodes(sizes.widest, self.arena.shape.rows), next_power(sizes.longest, PATH)
+        if sizes.free < new.count or width * self.arena.shape.rows > self.arena.shape.fresh:
+            self._grow(pages=new.count - sizes.free, fresh=width * self.arena.shape.rows)
+        with self.backend.computing:
+            recorded = self.arena.recorded_pass(width, path, self._candidates, self._keeps_states)
+            self._pages.write(new, recorded.written)
+            self.backend.run(recorded)
+            where = recorded.where[: new.count]
+            if recorded.hidden_states is not None:  # a copy: the next pass writes there
+                self.hidden_states = recorded.hidden_states[torch.from_numpy(where).to(self.backend.device)]
+            ids, log_probs = recorded.ids.take(where, axis=0), recorded.log_probs.take(where, axis=0)
+        return ids[:, : self.top_k], log_probs[:, : self.top_k]
 
     @torch.inference_mode()
-    def _move(self, rows: Ints, slots: int) -> None:
-        """Continue in another arena with these rows and at least `slots` slots."""
-        old, have = self._held[0], self._held[0].shape[2]
-        new = self.graphs.acquire(rows_for(len(rows)), old.shape[1], max(slots, have))
-        index = self.to_device(rows)
-        new.cache[:, :, : len(rows), :, :have] = old.cache.index_select(2, index)
-        new.memory_cache[:, :, : len(rows)] = old.memory_cache.index_select(2, index)
-        new.source_mask[: len(rows)] = old.source_mask.index_select(0, index)
-        self.count = len(rows)
-        self._use(new)
-        self.graphs.release_arenas([old])
+    def _grow(self, *, rows: int = 0, source: int = 0, pages: int = 0, fresh: int = 0) -> None:
+        """Continue in an arena with these rows, source tokens and nodes of a pass at least, and `pages` more."""
+        old = self.arena
+        have = old.shape
+        rows, source, fresh = max(rows, have.rows), max(source, have.source), max(fresh, have.fresh)
+        needed = max(have.pages + pages, rows * have.pages // have.rows)
+        shape = Shape(rows, source, next_power(needed, have.pages) if needed > have.pages else needed, fresh)
+        grown = self.backend.acquire(shape)
+        grown.copy_from(old)
+        self._pages.add(self.backend.free_pages(have.pages, shape.pages))
+        self._free_rows = [*range(rows - 1, have.rows - 1, -1), *self._free_rows]
+        self._held[0] = grown
+        self.backend.release_arenas([old])
 
-    def reserve(self, slots: int) -> None:
-        """Grow the KV cache to at least `slots` slots."""
-        have = self._held[0].shape[2]
-        if slots > have:
-            self._move(np.arange(self.count), max(round_up(slots, SLOTS), 2 * have))
+    def release(self, query: int) -> None:
+        """Free the row and the pages of a finished query; see `Runner.release`."""
+        self._pages.keep(query, ())
+        self._free_rows.append(self._rows.pop(query))
 
-    @torch.inference_mode()
-    def run_padded(self, tokens: Ints, depths: Ints, attention_mask: Mask, slot_offsets: Ints) -> tuple[Ints, Floats]:
-        """Run the forward pass of new nodes; see `TorchRunner.run_padded`."""
-        count, width = tokens.shape
-        nodes = padded_nodes(width, self._held[0].shape[0])
-        self.reserve(int(slot_offsets.max()) + nodes)
-        candidates = padded_candidates(self.top_k, self.graphs.model.config.vocab_size)
-        with self.graphs.computing:
-            recorded_pass = self._held[0].recorded_pass(nodes, candidates, self.keeps_states)
-            best = recorded_pass.run(tokens, depths, attention_mask, slot_offsets, self.graphs.record)
-            if self.keeps_states:
-                self.hidden_states = recorded_pass.outputs[1][:count, :width].clone()  # the next pass writes there
-        ids, log_probs = best[:, :count, :width, : self.top_k].numpy()
-        return ids.astype(np.int64), log_probs.copy()
-
-    def gather_rows(self, rows: Sequence[int]) -> None:
-        """Keep these rows of the batch, in this order."""
-        self._move(np.array(rows, dtype=np.int64), 0)
+    def compact(self, query: int, slots: Ints) -> None:
+        """Free the pages of all other slots; see `Runner.compact`."""
+        self._pages.keep(query, slots.tolist())

@@ -40,7 +40,7 @@ class TorchBackend:
         self.dtype = model.embedding.weight.dtype
 
     @torch.inference_mode()
-    def open(self, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> TorchRunner:
+    def open(self, sources: Sequence[Sequence[int]], *, top_k: int, states: bool = False) -> Runner:
         """Encode the sources; see `Backend.open`."""
         memory, source_mask = self.model.encode(source_batch(self.model, sources).to(self.device))
         top_k = min(top_k, self.model.config.vocab_size)

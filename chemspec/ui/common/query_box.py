@@ -26,6 +26,7 @@ PLACEHOLDERS = {"forward": "e.g. aniline, CC(=O)Cl, Et3N, DCM", "retro": "e.g. l
 STEPPED_DECODERS, MAX_STEPPED_BEAM = ("greedy", "beam", "sbs"), 50  # searches that the page Step shows, and how wide
 FILES = ("molfile", "SDF", "RXN", "RDF", "CDXML", "KET")  # shown folded once they are longer than
 MAX_UNFOLDED_LINES = 3
+MOST_CHOICES = 6  # buttons for what a doubtful name may mean
 MAX_PASTED_CHARS = 200_000  # of a paste or a small file; `read_any` takes no longer ones
 
 Read = formats.Input | chem.Fault | None  # what a text is; None for a blank one
@@ -110,6 +111,17 @@ def show_reading(text: str, read: Read) -> None:
         kind = () if read.kind in ("SMILES", "name") else (f"read as {read.kind}",)
         if notes := "; ".join((*kind, *read.notes)):
             st.html(tag("div.cs-hint", f"✓ {notes}", role="status"))
+
+
+def show_choices(text: str, read: Read, choose: Callable[[str], object], *, key: str) -> None:
+    """Draw a button for each name that may be meant where a text is doubtful; `choose` gets the text with it."""
+    if not isinstance(read, chem.Fault) or not read.choices:
+        return
+    with st.container(horizontal=True, gap="small", key=f"{key}_choices"):
+        for number, choice in enumerate(read.choices[:MOST_CHOICES]):
+            meant = text[: read.start] + choice + text[read.end :]
+            label = escaping.plain_text(choice)
+            st.button(label, key=f"{key}_choice_{number}", type="tertiary", on_click=choose, args=(meant,))
 
 
 def folded_label(text: str, read: Read) -> str:

@@ -75,6 +75,7 @@ def show_search_form() -> SearchRequest | None:
     else:
         with hint:
             query_box.show_reading(text, read)
+        query_box.show_choices(text, read, BOX.set_text, key="plan")
     if submitted is None:
         return None
     stock, (names, uploaded) = stock_menu.visitor_stock(), stock_menu.visitor_lists()

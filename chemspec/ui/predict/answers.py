@@ -134,6 +134,7 @@ def show_answers(
     with card_container(str(shown[0].rank)) if shown else nullcontext():
         if shown:
             show_card(question, shown[0], cards, picture, wide=True)
+    _show_next_step(question, shown)
     fold = st.expander(f"{len(shown) - 1} less probable answers", key="predict_fold") if sure else st.container()
     with fold:
         _show_further_cards(question, shown[1:], cards, picture)
@@ -174,6 +175,15 @@ def _show_repairs(shown: Sequence[Suggestion]) -> None:
             for number, (words, flask) in enumerate(dict.fromkeys((words, flask) for _, words, flask in repairs)):
                 key, put = f"predict_repair_{number}", query_panel.submit_text
                 st.button(f"Try {words}", key=key, on_click=put, args=(flask, "forward"))
+
+
+def _show_next_step(question: Question, shown: Sequence[Suggestion]) -> None:
+    """Draw a button that predicts the next of several steps, with the first product of this one."""
+    if not question.steps or not shown:
+        return
+    flask = "; ".join((shown[0].best.canonical, "; then ".join(question.steps)))
+    words = plain_text(f"Next step: this product with {question.steps[0]}")
+    st.button(words, key="predict_next_step", on_click=query_panel.submit_text, args=(flask, "forward"))
 
 
 def _show_selectivity(choice: Selectivity) -> None:

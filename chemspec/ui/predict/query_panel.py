@@ -36,6 +36,7 @@ class Question:
     cards: int = 5  # answers, or ideas, to show
     least: int = 0  # of these, at least this number, set by the button below the list
     expected: str = ""  # the other side, where a whole reaction was typed
+    steps: tuple[str, ...] = ()  # texts of the steps that follow, each with the product of the one before
 
     @property
     def key(self) -> str:
@@ -174,7 +175,9 @@ def _submit_query() -> None:
     read = formats.read_any(text, task=task) if text.strip() else None
     state.predict_stopped = state.predict_question = None
     if isinstance(read, formats.Input):
-        state.predict_question = Question("", task, read.ordered, DecodeSettings(), expected=read.other)
+        state.predict_question = Question(
+            "", task, read.ordered, DecodeSettings(), expected=read.other, steps=read.steps
+        )
 
 
 def show_more_cards(count: int) -> None:
@@ -242,6 +245,7 @@ def _show_hint(text: str, panel: Panel, *, pressed: bool) -> None:
     read = panel.read
     if isinstance(read, chem.Fault):
         st.html(query_box.fault_html(text, read))
+        query_box.show_choices(text, read, submit_text, key="predict")
         return
     if read is None:
         line = "Nothing to predict yet: type or paste a molecule, draw one, or try an example." if pressed else FORMATS

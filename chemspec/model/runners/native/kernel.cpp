@@ -32,7 +32,9 @@
 #include <memory>
 #include <vector>
 
+#include "guarded.h"
 #include "model.h"
+#include "pages.h"
 #include "processor.h"
 
 namespace {
@@ -89,17 +91,6 @@ void best_tokens(const float* logits, int vocabulary, int count, int32_t* ids, f
   std::partial_sort(order.begin(), order.begin() + count, order.end(),
                     [shifted](int32_t a, int32_t b) { return shifted[a] != shifted[b] ? shifted[a] > shifted[b] : a < b; });
   for (int i = 0; i < count; i++) ids[i] = order[i], log_probs[i] = shifted[order[i]];
-}
-
-// Runs work(); returns 1, or 0 if memory ran out: the functions of the C interface must not throw.
-template <class Work>
-int guarded(const Work& work) {
-  try {
-    work();
-    return 1;
-  } catch (...) {
-    return 0;
-  }
 }
 
 }  // namespace
