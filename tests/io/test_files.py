@@ -39,7 +39,7 @@ class Fake:
     dtype = "fp32"
 
     def __init__(self, digest: str = "d1", calls: float = float("inf")) -> None:
-        self.digest, self.calls = digest, calls
+        self.full_digest, self.calls = digest, calls
         self.asked: list[str] = []
 
     def predict(
@@ -292,6 +292,19 @@ def test_an_interrupted_run_goes_on_to_the_same_file(tmp_path: Path, suffix: str
     assert engine.asked == [*dict.fromkeys(ODD[calls:])]
     assert rows_of(twice) == rows_of(once)
     assert suffix == ".parquet" or twice.read_bytes() == once.read_bytes()
+
+
+def test_a_file_of_an_earlier_version_has_no_vocabulary_in_its_digest(tmp_path: Path) -> None:
+    digest, out = "0123456789abcdef", tmp_path / "a.csv"
+    predict_file(Fake(digest), ODD[:2], out, HOW)  # type: ignore[arg-type]
+    predict_file(Fake(f"{digest}-01234567"), ODD, out, HOW)  # type: ignore[arg-type]
+    for begun, other in (
+        (digest, "fedcba9876543210-01234567"), (f"{digest}-01234567", f"{digest}-76543210"), ("forward", "forward-mit")
+    ):  # fmt: skip
+        (out := tmp_path / f"{begun}.csv").unlink(missing_ok=True)
+        predict_file(Fake(begun), ODD[:1], out, HOW)  # type: ignore[arg-type]
+        with pytest.raises(FileError, match=f"model {begun} instead of {other}"):
+            predict_file(Fake(other), ODD, out, HOW)  # type: ignore[arg-type]
 
 
 def test_a_finished_file_is_only_counted(tmp_path: Path) -> None:
