@@ -153,6 +153,26 @@ def test_common_sizes_are_recorded_at_loading_and_no_query_waits_for_one() -> No
     assert (trace.recorded, trace.replayed > 100) == (recorded, True)
 
 
+def test_what_does_not_fit_into_memory_is_not_recorded_at_loading() -> None:
+    """One query at a time must fit; larger batches are recorded when they come, or halved."""
+
+    def short_of_memory(left: int) -> GraphBackend:
+        def record(function: Function, _: torch.device) -> Function:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise torch.cuda.OutOfMemoryError("out of memory")
+            return function
+
+        return GraphBackend(model_of(0, "pre"), record=record)
+
+    backend = short_of_memory(7)
+    backend.record_common()
+    assert [arena.shape.rows for arena in backend._idle] == [1]
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        short_of_memory(3).record_common()
+
+
 class Operations(TorchDispatchMode):
     """Counts the operations that a device computes, down to those that are one kernel or nearly; views are free."""
 

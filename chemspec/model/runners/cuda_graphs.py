@@ -16,6 +16,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import product
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -40,8 +41,8 @@ COMMON_PATHS = (64, 128)
 PATH, SOURCE, CANDIDATES = 64, 128, 16  # paths, sources and candidates are padded to powers of two from these on
 JOINED = 8  # sources that are encoded together
 # Pages of an arena, and nodes of its largest pass, by row; it is replaced by one of twice the size if they do not do.
-PAGES, FRESH = {1: 1024, 8: 256}, {1: 256, 8: 64}
-FEWEST = 128, 16  # of larger arenas
+PAGES, FRESH = {1: 1024, 8: 512}, {1: 256, 8: 64}
+FEWEST = 256, 16  # of larger arenas
 # Share of a GPU's memory for idle arenas. Their graphs are freed with them, and capturing one takes as long as some
 # hundred passes; limited by bytes, not by number.
 IDLE_SHARE = 0.25
@@ -294,16 +295,20 @@ class GraphBackend(TorchBackend):
 
     @torch.inference_mode()
     def record_common(self) -> None:
-        """Record the encoder and the passes of common sizes, so that queries find them."""
-        top_k, arenas = min(CANDIDATES, self.model.config.vocab_size), []
-        for rows, sizes in COMMON.items():
-            arena = self.acquire(Shape.of(rows, 1))
-            arenas.append(arena)
-            arena.encoder.start([0], source_batch(self.model, [[BOS]]))
-            self.run(arena.encoder)
-            for nodes in sizes:
-                for path in COMMON_PATHS:
+        """Record the encoder and the passes of common sizes, so that queries find them, as far as memory goes."""
+        arenas: list[Arena] = []
+        try:
+            for rows, sizes in COMMON.items():
+                arenas.append(arena := self.acquire(Shape.of(rows, 1)))
+                arena.encoder.start([0], source_batch(self.model, [[BOS]]))
+                self.run(arena.encoder)
+                for nodes, path in product(sizes, COMMON_PATHS):
+                    top_k = min(CANDIDATES, self.model.config.vocab_size)
                     self.run(arena.recorded_pass(nodes, path, top_k, False))
+        except torch.cuda.OutOfMemoryError:  # the larger ones may not be needed
+            if not arenas or arenas[-1].shape.rows == 1:
+                raise
+            arenas.pop()
         self.release_arenas(arenas)
 
     def run(self, recorded: Recorded) -> None:
