@@ -4,6 +4,12 @@ At every step all extensions of the live hypotheses are ranked by total log-prob
 first `width` that end with eos are finished; the best `width` others stay live. The search ends when `width` are
 finished and no live one can still overtake the last of them, or at the length limit. Hugging Face's `generate` with
 `early_stopping=False, length_penalty=0` follows the same rules.
+
+Parking finds the same list with fewer nodes: hypotheses far below the best one are not extended (`park`). Why the list
+is the same: let t be the total of the last of `width` finished hypotheses, and let every parked one lie below t. Totals
+only fall, so no descendant of a parked hypothesis reaches t. Candidates are ranked by total, so those at or above t are
+ranked alike with and without the others: the same ones live on and finish. If a parked one does not lie below t, the
+search is repeated with known scores and a lower threshold, in the end with none.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +25,11 @@ from chemspec.types import Prefix, Scores
 # Assumed cost of a guessed token in nats, that of a token with probability 0.95. It affects the look-ahead only, never
 # the output.
 GUESS_COST = 0.05
+# A hypothesis this far below the rank of the beam width, in nats, is parked, too: totals fall little once they are low.
+RANK_GAP = 0.4
+# How far below a parked hypothesis that has to go on the first repetition parks, the second twice as far; after as many
+# repetitions nothing is parked. None of these affects the output.
+FLOOR_GAP, REPETITIONS = 0.5, 3
 
 
 class Hyp(NamedTuple):
@@ -34,6 +45,7 @@ class Beam(NamedTuple):
 
     live: tuple[Hyp, ...]
     finished: tuple[Hyp, ...] = ()
+    parked: tuple[float, ...] = ()  # the `width` highest totals of parked hypotheses
 
 
 Extension = tuple[float, int, int]  # negative total log-prob, index of the live hypothesis, rank of its next token
@@ -46,6 +58,8 @@ class BeamConfig(NamedTuple):
     max_len: int  # maximum output length in tokens, eos included
     # Finished hypotheses are ranked by total / length ** length_penalty; 0 ranks by log-prob.
     length_penalty: float = 0.0
+    # Hypotheses this far below the best one, in nats, are parked; only without a length penalty.
+    park_gap: float = inf
 
     def ranking_score(self, hyp: Hyp) -> float:
         """Return the score by which finished hypotheses are ranked."""
@@ -77,19 +91,73 @@ def _decode_greedily(max_len: int) -> Decoder:
     return [finish_sequence(prefix, log_probs)]
 
 
-def beam_search(*, width: int, max_len: int, length_penalty: float = 0.0) -> Decoder:
-    """Return the `width` best sequences found by beam search, best first; unfinished ones, if needed, last."""
-    config = BeamConfig(width, max_len, float(length_penalty))
+def beam_search(*, width: int, max_len: int, length_penalty: float = 0.0, park_gap: float = inf) -> Decoder:
+    """Return the `width` best sequences found by beam search, best first; unfinished ones, if needed, last.
+
+    The parameters are those of `BeamConfig`; raises ValueError for parking with a length penalty.
+    """
+    config = BeamConfig(width, max_len, float(length_penalty), float(park_gap))
+    if length_penalty and park_gap < inf:
+        raise ValueError("a beam with a length penalty cannot park hypotheses: their scores may rise")
     return ConfiguredDecoder(_decode_beam(config), config)
 
 
+def with_parking(decoder: Decoder, park_gap: float) -> Decoder:
+    """Return a beam search that has not started with another `park_gap`."""
+    config = decoder.config if isinstance(decoder, ConfiguredDecoder) else None
+    assert isinstance(config, BeamConfig)
+    return beam_search(**config._replace(park_gap=park_gap)._asdict())
+
+
 def _decode_beam(config: BeamConfig) -> Decoder:
-    beam = Beam((Hyp(START, (), 0.0),))
-    while beam.live and len(beam.live[0].log_probs) < config.max_len:
-        scores = yield ScoreRequest.of([hyp.tokens for hyp in beam.live], partial(look_ahead, beam, config))
-        beam = advance_beam(beam, scores, config)
+    gap, floor, deepest, repetitions = config.park_gap, -inf, 0, 0
+    while True:
+        step: Step = partial(_advance_and_park, gap=gap, floor=floor)
+        beam = Beam((Hyp(START, (), 0.0),))
+        while beam.live and (depth := len(beam.live[0].log_probs)) < config.max_len:
+            request = ScoreRequest.of([hyp.tokens for hyp in beam.live], partial(look_ahead, beam, config, step=step))
+            request.repeated, deepest = depth < deepest, max(deepest, depth + 1)
+            beam = step(beam, (yield request), config)
+        if not beam.parked or _last_total(beam, config.width) > beam.parked[0]:
+            break
+        repetitions += 1
+        gap, floor = inf, next_floor(beam, config.width, repetitions)
     best = [*beam.finished, *beam.live][: config.width]
     return [finish_sequence(hyp.tokens, hyp.log_probs) for hyp in best]
+
+
+def _advance_and_park(beam: Beam, scores: Sequence[Scores], config: BeamConfig, *, gap: float, floor: float) -> Beam:
+    return park(advance_beam(beam, scores, config), config.width, gap, floor)
+
+
+def _last_total(beam: Beam, width: int) -> float:
+    return beam.finished[-1].total if len(beam.finished) == width else -inf
+
+
+def park(beam: Beam, width: int, gap: float, floor: float) -> Beam:
+    """Park live hypotheses below `floor`, and with a finite `gap` those that are probably in no list.
+
+    These are more than `gap` below the best one, live or finished, or `RANK_GAP` below the one at the rank of `width`.
+    """
+    if gap < inf:
+        best = max((hyps[0].total for hyps in (beam.live, beam.finished) if hyps), default=0.0)
+        totals = sorted([*(hyp.total for hyps in (beam.live, beam.finished) for hyp in hyps), *beam.parked])
+        rank = totals[-width] - RANK_GAP if len(totals) >= width else -inf
+        floor = max(floor, best - gap, rank)
+    below = [hyp.total for hyp in beam.live if hyp.total < floor]
+    if not below:
+        return beam
+    live = tuple(hyp for hyp in beam.live if hyp.total >= floor)
+    return Beam(live, beam.finished, tuple(sorted([*beam.parked, *below], reverse=True)[:width]))
+
+
+def next_floor(beam: Beam, width: int, repetitions: int) -> float:
+    """Return the threshold of the next repetition of a search whose parked hypotheses might change the list."""
+    if repetitions > REPETITIONS:
+        return -inf
+    certain = sum(hyp.total > beam.parked[0] for hyp in beam.finished)
+    needed = beam.parked[min(width - certain, len(beam.parked)) - 1]
+    return max(_last_total(beam, width), needed - FLOOR_GAP * repetitions)
 
 
 def look_ahead(
@@ -143,7 +211,7 @@ def advance_beam(beam: Beam, scores: Sequence[Scores], config: BeamConfig) -> Be
         # by token ids, and stays live.
         threshold = config.ranking_score(finished[-1])
         live = [hyp for hyp in live if config.best_attainable_score(hyp) >= threshold]
-    return Beam(tuple(live), tuple(finished))
+    return Beam(tuple(live), tuple(finished), beam.parked)
 
 
 def rank_extensions(live: Sequence[Hyp], scores: Sequence[Scores], count: int) -> list[Extension]:

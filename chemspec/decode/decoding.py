@@ -56,7 +56,7 @@ class Decoding:
         run, drafter = LoopOptions(**options), as_drafter(drafter)
         if not run.budget:
             run = replace(run, planner=None)
-        self._session, self._clock = session, run.clock
+        self._session, self._clock, self._finished = session, run.clock, run.finished
         self._began = dict.fromkeys(session.queries, 0.0)  # start times of the queries whose result is not taken
         can_run = run.compiled is not False and session.is_plain and can_run_compiled(decoders, drafter)
         if run.compiled and not can_run:
@@ -103,6 +103,7 @@ class Decoding:
             continued = None if usual else Continued(search.tokens, search.standard)
             done.append(Decoded(search.answers, passes[first : search.passes], seconds, continued=continued))
             first, began = search.passes, search.seconds
+            self._finished(search.answers)
         return done[-1]._replace(earlier=tuple(done[:-1]))
 
     def run_passes(self) -> None:

@@ -41,6 +41,7 @@ PRIOR_BY_POSITION = (0.6, 0.25, 0.15, 0.05, 0.8)
 KNOWN_RATE = 0.9  # share of the nodes of a look-ahead that follow from known scores and are requested
 # Loss in undrafted passes at which drafting pauses, and how the pauses grow, in forward passes.
 MAX_LOSS, PAUSE_GROWTH, LONGEST_PAUSE = 3.0, 4.0, 4096.0
+MOST_IDLE = 8  # passes in a row in which nothing was worth adding, from which on the next ones are not planned
 USUAL_PASSES = 40.0  # of a query without drafts
 
 
@@ -150,7 +151,8 @@ class DraftPlanner:
         self.acceptance = AcceptanceRecord(self.priors, past)
         self._net_gain, self._pause, self._pause_left = past.net_gain, past.pause, past.pause_left
         self._value_share, self._spent, self._needed = past.value_share, 0.0, 0.0
-        self._drafts, self._queries = False, 1
+        self._drafts, self._queries, self._requested = False, 1, 0
+        self._idle, self._idle_left = 0, 0  # planned passes in a row without drafts; passes not planned therefore
         self._costs: dict[tuple[int, int, int], AddedCost] = {}
         self.value = 0.0  # of a requested node, in seconds
         self.min_probability = 0.0  # of a node that may pay off
@@ -160,16 +162,16 @@ class DraftPlanner:
 
     def begin_pass(self, requested: int, queries: int, hypotheses: int, *, budget: int) -> bool:
         """Return whether to draft in the next pass, given its requested nodes, queries and hypotheses."""
-        self._queries = queries
+        self._queries, self._requested = queries, requested
         standard = self._seconds_of_pass(hypotheses) / hypotheses
         if not self._needed:
             self._needed = PRIOR_NODES * hypotheses
             self._spent = self._needed * self._value_share * standard
         self.value = self._spent / self._needed
         self._value_share = self.value / standard
-        self._drafts = self._pause_left <= 0
+        self._drafts = self._pause_left <= 0 and self._idle_left <= 0
         if not self._drafts:
-            self._pause_left -= 1
+            self._pause_left, self._idle_left = self._pause_left - (self._pause_left > 0), self._idle_left - 1
             return False
         self.acceptance.update_rates()
         self.cost = self._added_cost(requested, budget)
@@ -199,6 +201,8 @@ class DraftPlanner:
         self._needed = EMA_DECAY * self._needed + needed
         if not self._drafts:
             return
+        self._idle = 0 if computed > self._requested else self._idle + 1
+        self._idle_left = self._idle if self._idle >= MOST_IDLE else 0
         gain = tokens / self._queries - seconds / self._seconds_of_pass(waiting)
         self._net_gain = EMA_DECAY * self._net_gain + gain
         if self._net_gain < -MAX_LOSS:

@@ -6,15 +6,17 @@ does both for decoding settings.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeVar
 
 from chemspec.decode import registry as decoders
+from chemspec.decode.beam import with_parking
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.draft_history import DraftHistories, DraftHistory
 from chemspec.decode.draft_planner import USUAL_PASSES, DraftPlanner
+from chemspec.decode.parking import ParkingGaps, parking_pays
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter, NoDrafts, as_drafter
 from chemspec.draft.inputs import DrafterInputs
@@ -132,6 +134,7 @@ class BatchDecoder:
     histories: DraftHistories  # how drafters have done
     build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter] = build_drafter
     threads: int = 1  # of the compiled loop
+    gaps: ParkingGaps = field(default_factory=ParkingGaps)  # how far below the best one hypotheses of answers have been
 
     def start(
         self, rows: Sequence[EncodedQuery], searches: Searches, enough: Enough = lambda *_: True, *, queries: int = 0
@@ -144,11 +147,16 @@ class BatchDecoder:
         drafter, budget, planner = self._build_drafting(searches[0], queries or len(rows))
         if searches[0].max_len >= self.max_positions:  # the output length is limited by the model's positions
             searches = [replace(search, max_len=self.max_positions - 1) for search in searches]
-        settings = searches[0]
+        settings, widths = searches[0], {search.n for search in searches}
+        parks = self._parks(settings, queries or len(rows))
 
         def build(row: EncodedQuery) -> Decoder:
             self._check_ids(row.ids)
-            return self._build_decoder(row, searches, drafter, enough)
+            return self._build_decoder(row, searches, drafter, enough, parks=parks)
+
+        def learn(answers: Sequence[FinishedSequence]) -> None:
+            if parks and len(answers) in widths:
+                self.gaps.add(answers)
 
         decoding = open_decoding(
             self.backend,
@@ -163,6 +171,7 @@ class BatchDecoder:
             max_positions=self.max_positions,
             planner=planner,
             threads=self.threads,
+            finished=learn,
         )
         return decoding, lambda rows: decoding.add_queries([row.ids for row in rows], list(map(build, rows)))
 
@@ -241,22 +250,32 @@ class BatchDecoder:
         cost, history = self.inputs.cost(), self._history(settings, queries)
         return drafter, budget, DraftPlanner.for_drafter(drafter, cost, history)  # type: ignore[arg-type]  # a CostCurve
 
+    def _parks(self, settings: DecodeSettings, queries: int) -> bool:
+        """Return whether beams park hypotheses: where drafts are planned, too, and where it saves time."""
+        planned = settings.drafts_by == "auto" or (settings.drafts_by != "none" and settings.drafting == "planned")
+        plain = settings.decoder == "beam" and settings.rules == "chemspec" and not settings.length_penalty
+        if not (planned and plain) or settings.n == 1 or settings.record:
+            return False
+        return parking_pays(self.inputs.cost(), settings.n, queries)  # type: ignore[arg-type]  # a CostCurve
+
     def _history(self, settings: DecodeSettings, queries: int) -> DraftHistory:
         """Return how the drafter has done in such searches of this model."""
         search = settings.drafts_by, settings.decoder, settings.drafting
         return self.histories.of(f"{' '.join(search)} {settings.n} {queries}")
 
     def _build_decoder(
-        self, row: EncodedQuery, searches: Searches, drafter: Drafter, enough: Enough, number: int = 0
+        self, row: EncodedQuery, searches: Searches, drafter: Drafter, enough: Enough, number: int = 0, *, parks: bool
     ) -> Decoder:
         """Create the decoder of search `number`, which continues with the next searches if predictions are missing."""
         decoder = decoders.build_decoder(row.ids, searches[number], drafter)
+        if parks:
+            decoder = with_parking(decoder, self.gaps.gap(searches[number].n))
         if number + 1 == len(searches):
             return decoder
 
         def next_search(answers: list[FinishedSequence]) -> Decoder | None:
             if enough(row, answers, searches[number]):
                 return None
-            return self._build_decoder(row, searches, drafter, enough, number + 1)
+            return self._build_decoder(row, searches, drafter, enough, number + 1, parks=parks)
 
         return ConfiguredDecoder(decoder, getattr(decoder, "config", None), next_search)

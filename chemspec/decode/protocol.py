@@ -5,12 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from numbers import Integral
 from typing import Any, NamedTuple
 
 from chemspec.decode.draft_planner import DraftPlanner
 from chemspec.tokenizer import BOS, EOS
-from chemspec.types import Draft, FinishedSequence, PluginError, Prefix, Scores
+from chemspec.types import Draft, FinishedSequence, PluginError, Prefix, Scores, ignore
 
 TokenGuess = Callable[[Prefix], int | None]  # the drafter's most probable next token; None without a draft
 LookAhead = Callable[[Mapping[Prefix, Scores], TokenGuess], Iterator[Prefix]]
@@ -36,6 +37,7 @@ class LoopOptions:
     vocab_size: int = sys.maxsize
     max_positions: int = sys.maxsize  # maximum length of a prefix
     planner: DraftPlanner | None = None  # decides how many drafted nodes pay off; without it the whole budget is used
+    finished: Callable[[Sequence[FinishedSequence]], None] = ignore  # called with the list of every finished search
     threads: int = 1  # CPU threads of the compiled loop, which splits large batches among them
     # Whether to use the compiled loop; by default wherever it supports the decoder and drafter.
     compiled: bool | None = None
@@ -80,6 +82,7 @@ class ScoreRequest(tuple[Prefix, ...]):
 
     lookahead: LookAhead | None = None
     written: int | None = None
+    repeated: bool = False  # a step that the decoder has taken before, so that its longest hypothesis does not grow
     drafts: Mapping[Prefix, Sequence[Draft]] | None = None
 
     @classmethod
@@ -106,6 +109,12 @@ class ScoreRequest(tuple[Prefix, ...]):
 def next_search_of(decoder: Decoder) -> NextSearch | None:
     """Return a decoder's `next_search`, or None."""
     return decoder.next_search if isinstance(decoder, ConfiguredDecoder) else None
+
+
+def may_request_again(decoder: Decoder) -> bool:
+    """Return whether any node may be requested again: by a next search, or by a beam search with parked hypotheses."""
+    config = decoder.config if isinstance(decoder, ConfiguredDecoder) else None
+    return next_search_of(decoder) is not None or getattr(config, "park_gap", inf) < inf
 
 
 def read_request(decoder: Decoder, request: Any) -> tuple[Prefix, ...]:

@@ -1,12 +1,24 @@
 """Reference decoding loop in Python; used for decoders and drafters the C++ loop does not support."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
-from chemspec.decode.protocol import Decoder, FinishedSearch, LoopOptions, check_prefixes, next_search_of
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from chemspec.decode.protocol import Decoder, FinishedSearch, LoopOptions, check_prefixes, may_request_again
 from chemspec.decode.query_state import DraftTree, QueryState
 from chemspec.draft.base import Drafter
 from chemspec.model.session import Session
-from chemspec.types import Pass, Prefix
+from chemspec.types import Pass, Prefix, Scores
+
+
+class _PassShared(NamedTuple):
+    """What the records of one forward pass have in common, see `Pass`."""
+
+    width: int
+    draft_seconds: float
+    model_seconds: float
+    draft_calls: int
 
 
 class PythonLoop:
@@ -46,46 +58,15 @@ class PythonLoop:
         missing = [[prefix for prefix in query.requested if prefix not in query.scores] for query in active]
         trees = self._build_draft_trees(active, missing)
         waiting = sum(len(query.requested) for query in active)
-        requested = sum(len(query.ever_requested) for query in active)
+        requested, advanced = sum(len(query.ever_requested) for query in active), sum(q.advanced for q in active)
         drafted, shared_calls = clock(), self._drafter.calls - calls
         nodes = [[*new_prefixes, *tree.added] for new_prefixes, tree in zip(missing, trees, strict=True)]
         for query, prefixes in zip(active, nodes, strict=True):
             check_prefixes(query.decoder, prefixes, self._options)
         scored = self._session.score(nodes)
         done = clock()
-        events = []
-        for query, new_prefixes, scores, tree in zip(active, missing, scored, trees, strict=True):
-            before, live = query.leading_prefix(), query.requested
-            if query.own_drafts is not None:
-                live = tuple(query.own_drafts)
-                new_prefixes = [prefix for prefix in new_prefixes if prefix in query.own_drafts]
-            query.scores.update(scores)
-            own_calls, calls = query.draft_calls, self._drafter.calls
-            emitted, margin = query.resume_decoder()
-            query.draft_calls = self._drafter.calls - calls
-            spans = query.accepted_spans(before, emitted, tree.branches)
-            grown = query.record_nodes(scores, set(new_prefixes), live) if self._options.record else None
-            if self._hooks is not None:
-                for draft, matched in tree.matched_drafts(before):
-                    self._hooks.observe(draft, matched)
-            if planner is not None:
-                query.observe_drafts(planner.acceptance)
-            event = Pass(
-                requested=len(new_prefixes),
-                computed=len(scores),
-                drafted=len(scores) - len(new_prefixes),
-                emitted=emitted,
-                accepted=sum(span.length for span in spans),
-                margin=margin,
-                width=len(active),
-                draft_seconds=drafted - began,
-                model_seconds=done - drafted,
-                spans=spans,
-                drafts=tuple(tree.drafts.get(before, ())),
-                grown=grown,
-                draft_calls=shared_calls + own_calls,
-            )
-            events.append(event)
+        shared = _PassShared(len(active), drafted - began, done - drafted, shared_calls)
+        events = [self._resume_query(shared, *each) for each in zip(active, missing, scored, trees, strict=True)]
         now = clock()
         for query, event in zip(active, events, strict=True):
             query.passes.append(event)
@@ -95,12 +76,51 @@ class PythonLoop:
                 computed=sum(event.computed for event in events),
                 needed=sum(len(query.ever_requested) for query in active) - requested,
                 proposed=sum(len(tree.drafts) for tree in trees),
-                tokens=sum(event.emitted for event in events),
+                tokens=sum(query.advanced for query in active) - advanced,
                 waiting=waiting,
             )
         self._release_and_compact()
 
     run_passes = run_pass  # see `CompiledLoop.run_passes`
+
+    def _resume_query(
+        self,
+        shared: _PassShared,
+        query: QueryState,
+        new_prefixes: Sequence[Prefix],
+        scores: Mapping[Prefix, Scores],
+        tree: DraftTree,
+    ) -> Pass:
+        """Store the scores of a query's nodes and resume its decoder; returns the record of the pass."""
+        before, live, calls, own_calls = query.leading_prefix(), query.requested, self._drafter.calls, query.draft_calls
+        if query.own_drafts is not None:
+            live = tuple(query.own_drafts)
+            new_prefixes = [prefix for prefix in new_prefixes if prefix in query.own_drafts]
+        query.scores.update(scores)
+        emitted, margin = query.resume_decoder()
+        query.draft_calls = self._drafter.calls - calls
+        spans = query.accepted_spans(before, emitted, tree.branches)
+        grown = query.record_nodes(scores, set(new_prefixes), live) if self._options.record else None
+        if self._hooks is not None:
+            for draft, matched in tree.matched_drafts(before):
+                self._hooks.observe(draft, matched)
+        if self._options.planner is not None:
+            query.observe_drafts(self._options.planner.acceptance)
+        return Pass(
+            requested=len(new_prefixes),
+            computed=len(scores),
+            drafted=len(scores) - len(new_prefixes),
+            emitted=emitted,
+            accepted=sum(span.length for span in spans),
+            margin=margin,
+            width=shared.width,
+            draft_seconds=shared.draft_seconds,
+            model_seconds=shared.model_seconds,
+            spans=spans,
+            drafts=tuple(tree.drafts.get(before, ())),
+            grown=grown,
+            draft_calls=shared.draft_calls + own_calls,
+        )
 
     def _build_draft_trees(self, active: Sequence[QueryState], missing: Sequence[Sequence[Prefix]]) -> list[DraftTree]:
         """Build one draft tree per query for the next forward pass."""
@@ -141,6 +161,5 @@ class PythonLoop:
         session.release(finished)
         if finished and self._options.planner is not None:
             self._options.planner.store_history()
-        # Another search may request any node again.
-        last = [number for number in session.queries if next_search_of(queries[number].decoder) is None]
+        last = [number for number in session.queries if not may_request_again(queries[number].decoder)]
         session.compact({number: queries[number].requested for number in last})

@@ -46,6 +46,8 @@ class QueryState:
     recorded: int = 0  # number of recorded nodes
     written: int = 0  # length of the longest hypothesis so far
     standard: int = 0  # forward passes that the search so far needs without drafts (`protocol.FinishedSearch`)
+    is_new: bool = False  # whether the current request has a prefix that was never requested before
+    advanced: int = 0  # such requests that have been answered
     margin: float = inf  # smallest margin the decoder was sent since the last forward pass
     results: list[FinishedSequence] | None = None  # output sequences, once the decoder has finished
     widest: int = 1
@@ -96,7 +98,8 @@ class QueryState:
         except StopIteration as stop:
             self.results = read_answers(self.decoder, stop.value)
         else:
-            self.standard += not self.ever_requested.issuperset(self.requested)
+            self.is_new = not self.ever_requested.issuperset(self.requested)
+            self.standard += self.is_new and not getattr(self.requested, "repeated", False)
             self.ever_requested.update(self.requested)
 
     def resume_decoder(self) -> tuple[int, float]:
@@ -115,12 +118,14 @@ class QueryState:
             for score in scores:
                 margin = min(margin, score.margin)
             one_a_step = getattr(self.requested, "written", None) is None
+            repeated = getattr(self.requested, "repeated", False)
+            self.advanced += self.is_new
             self._send(scores)
             if self.results is None:
                 length = getattr(self.requested, "written", None) or 0
             else:
                 length = max((len(answer.tokens) for answer in self.results), default=0)
-            self.written = self.written + 1 if one_a_step else max(self.written, length)
+            self.written = self.written + (not repeated) if one_a_step else max(self.written, length)
         return self.written - before, margin
 
     def observe_drafts(self, record: AcceptanceRecord) -> None:

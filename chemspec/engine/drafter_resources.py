@@ -11,6 +11,7 @@ from threading import Lock
 from typing import Any, get_args
 
 from chemspec.decode.draft_history import DraftHistories
+from chemspec.decode.parking import ParkingGaps
 from chemspec.draft.calibration import DrafterCalibration, default_table
 from chemspec.draft.learned.small import DraftModel
 from chemspec.importers.base import LoadedModel
@@ -45,7 +46,8 @@ class DrafterResources:
         self._curve: CostCurve | None = None
         self._calibration: DrafterCalibration | None = None
         self._loaded: dict[str, Any] = {}  # learned drafters by kind
-        self.histories = DraftHistories(runtime_config.cache_name(self.digest) + ".drafts.json")
+        learned = runtime_config.cache_name(self.digest)
+        self.histories, self.gaps = DraftHistories(f"{learned}.drafts.json"), ParkingGaps(f"{learned}.parking.json")
 
     def cost_curve(self) -> CostCurve:
         """Return the cost curve of a forward pass; measured on first use and cached on disk."""

@@ -1,12 +1,13 @@
 """Times decoding with and without drafts by turns, query by query, and searches that reuse a narrower beam's cache.
 
     python tests/benchmarks/by_turns.py --task retro --dtype int8 --threads 1 --batch 1 --widths 1,2,3,5,10,20
+    python tests/benchmarks/by_turns.py --task retro --source retro_test.csv.gz --limit 200 --widths 5,10,20
     python tests/benchmarks/by_turns.py --task retro --wider
 
 The first prints, for each beam width, the time without drafts divided by that with the drafter: of every query (or
-batch) the minimum of the repeats, summed; processor time with one thread, else wall time. The second does the same for
-built-in queries whose list of five distinct molecules needs a wider beam: that search against the same beams from
-nothing.
+batch) the minimum of the repeats, summed; processor time with one thread, else wall time. The second takes the first
+queries of a test set; parked hypotheses show in the numbers of nodes. The third compares, for built-in queries whose
+list of five distinct molecules needs a wider beam, that search with the same beams from nothing.
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from chemspec import load
-from chemspec.asset_files import bench_queries
+from chemspec.bench.speed import read_queries
 from chemspec.engine.engine import Engine
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -45,7 +47,7 @@ def compare_drafter(
     engine: Engine, queries: Sequence[str], settings: DecodeSettings, repeats: int, clock: Callable[[], float]
 ) -> str:
     """Return a line with both times, passes, and whether all lists are the same to the last bit."""
-    seconds, passes, same = [0.0, 0.0], [0, 0], True
+    seconds, passes, nodes, same = [0.0, 0.0], [0, 0], [0, 0], True
     for start in range(0, len(queries), settings.batch_size):
         group = list(queries[start : start + settings.batch_size])
         runs = [replace(settings, drafter="none"), settings]
@@ -53,11 +55,13 @@ def compare_drafter(
         for index in range(2):
             seconds[index] += best[index]
             passes[index] += sum(len(result.trace.passes) for result in results[index])
+            nodes[index] += sum(step.computed for result in results[index] for step in result.trace.passes)
         same &= _lists(results[0]) == _lists(results[1])
     count = len(queries)
     return (
         f"n {settings.n:<3} {seconds[0] / seconds[1]:.3f} times faster, ms a query {1e3 * seconds[0] / count:.2f} and "
         f"{1e3 * seconds[1] / count:.2f}, passes {passes[0] / count:.1f} and {passes[1] / count:.1f}, "
+        f"nodes {nodes[0] / count:.0f} and {nodes[1] / count:.0f}, "
         f"{'same lists' if same else 'LISTS DIFFER'}"
     )
 
@@ -99,12 +103,13 @@ def main() -> None:
     parser.add_argument("--drafter", default="auto")
     parser.add_argument("--limit", type=int, default=16)
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--source", type=Path, help="a CSV of test reactions; default: built-in queries")
     parser.add_argument("--wider", action="store_true")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
     engine = load(given.task, dtype=given.dtype, threads=given.threads)
     clock = time.process_time if given.threads == 1 else time.perf_counter
-    queries = bench_queries(given.task)[: given.limit]
+    queries = [question.query for question in read_queries(engine, given.source, given.limit)]
     if given.wider:
         print(compare_wider(engine, queries, given.repeats, clock))
         return

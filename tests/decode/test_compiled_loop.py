@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
+from math import inf
 from random import Random
 from typing import Any
 
@@ -45,7 +46,7 @@ from chemspec.types import AcceptedSpan, Draft, FinishedSequence, Prefix
 
 pytestmark = needs_compiler
 
-Search = tuple[int, int, float]  # width, 0 for greedy decoding; most tokens; length penalty
+Search = tuple[int, int, float, float]  # width, 0 for greedy decoding; most tokens; length penalty; `park_gap`
 
 
 def decode(
@@ -185,17 +186,19 @@ tables = st.builds(
     levels=st.sampled_from((0, 0, 1, 2, 3)),  # ties
 )
 batches = st.lists(st.lists(st.integers(3, VOCAB - 1), min_size=1, max_size=14), min_size=1, max_size=5)
-lengths, penalties = st.integers(1, 16), st.sampled_from((0.0, 0.6, 1.3))
-first = st.tuples(st.sampled_from((0, 0, 1, 2, 5)), lengths, penalties)
-others = st.lists(st.tuples(st.integers(1, 7), lengths, penalties), max_size=2)
+lengths, penalties = st.integers(1, 16), st.sampled_from((0.0, 0.0, 0.6, 1.3))
+gaps = st.sampled_from((inf, inf, 0.0, 0.5, 2.0, 6.0))
+first = st.tuples(st.sampled_from((0, 0, 1, 2, 5)), lengths, penalties, gaps)
+others = st.lists(st.tuples(st.integers(1, 7), lengths, penalties, gaps), max_size=2)
 plans = st.builds(lambda one, more: [one, *more], first, others)  # of the searches of a query, one after the other
 
 
 def search(first: Search, *others: Search) -> Decoder:
     """Greedy decoding or a beam, and the searches that go on from it."""
-    width, max_len, length_penalty = first
+    width, max_len, length_penalty, gap = first
     if width:
-        decoder = beam_search(width=width, max_len=max_len, length_penalty=length_penalty)
+        gap = inf if length_penalty else gap
+        decoder = beam_search(width=width, max_len=max_len, length_penalty=length_penalty, park_gap=gap)
     else:
         decoder = greedy_search(max_len=max_len)
     if others:
@@ -214,12 +217,12 @@ def test_the_compiled_loop_does_what_the_one_in_python_does(
 ) -> None:
     """Queries of a batch may differ in decoder, width and length; some are over before others.
 
-    Every search finds what it finds alone and without drafts, and no node is computed twice.
+    Every search finds what it finds alone, without drafts and parking, and no node is computed twice.
     """
     alike = data.draw(st.booleans())
     planned = [planned[0 if alike else query] for query in range(len(batch))]
     given_ = {
-        "max_len": max(length for plan in planned for _, length, _ in plan),
+        "max_len": max(length for plan in planned for _, length, *_ in plan),
         "budget": data.draw(st.sampled_from((0, 3, 64))),
         "top_k": data.draw(st.sampled_from((8, 1_000_000))),
         "record": data.draw(st.booleans()),
@@ -241,8 +244,8 @@ def test_the_compiled_loop_does_what_the_one_in_python_does(
             passes = [step for own in outcome for one in own for step in one.passes]
             assert len(set(computed)) == len(computed) == sum(step.computed for step in passes)
     for source, plan, own, other in zip(batch, planned, found[0][0], found[1][0], strict=True):
-        for one, same, (width, max_len, length_penalty) in zip(own, other, plan, strict=True):
-            alone = [search((width, max_len, length_penalty))]
+        for one, same, (width, max_len, length_penalty, _) in zip(own, other, plan, strict=True):
+            alone = [search((width, max_len, length_penalty, inf))]
             ((fresh,),) = decode(False, [source], alone, table, NoDrafts(), max_len=max_len, top_k=max(2, width + 1))
             assert bits(one.answers) == bits(same.answers) == bits(fresh.answers)
 
@@ -268,7 +271,7 @@ def test_long_queries_are_drafted_the_same(length: int, merging: Merging | None)
         case = Case("mixed", 24, 16, 0, 40, TokenClasses(4, (5, 6, 7), 0, merging), learned, 1e-3)
         found = []
         for compiled in (False, True):
-            decoders = [search((0, 90, 0.0)) for _ in batch]
+            decoders = [search((0, 90, 0.0, inf)) for _ in batch]
             found.append(decode(compiled, batch, decoders, table, case.build(table), max_len=90, top_k=6))
         assert found[0] == found[1]
 
@@ -385,7 +388,7 @@ def test_passes_in_a_row_are_those_that_python_does_one_by_one(
     found = []
     for compiled, in_a_row in ((False, False), (True, False), (True, True)):
         backend, made = Watched(native.NativeBackend(model, threads=1), in_a_row=in_a_row), case.build(model)
-        decoders = [search((width, 14, 0.6)) for _ in batch]
+        decoders = [search((width, 14, 0.0, 2.0)) for _ in batch]
         options = {"planner": case.planner(made), "max_len": 14, "top_k": 6, "threads": 2}
         found.append(decode(compiled, batch, decoders, backend, made, **options))
         assert bool(backend.called) is not in_a_row

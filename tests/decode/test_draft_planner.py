@@ -27,6 +27,7 @@ from chemspec.decode.draft_planner import (
     NodeChoice,
     token_class,
 )
+from chemspec.decode.parking import ParkingGaps
 from chemspec.draft.base import Drafter, NoDrafts
 from chemspec.draft.copy import Copy
 from chemspec.draft.mixed import Mixed
@@ -262,7 +263,7 @@ def passes_and_nodes(
     engine: Engine, queries: Sequence[str], cost: CostCurve, n: int, **how: Any
 ) -> tuple[float, float]:
     """Return passes and nodes a query, and check that the lists are those without drafts."""
-    engine.resources._curve, engine.resources.histories = cost, DraftHistories()
+    engine.resources._curve, engine.resources.histories, engine.resources.gaps = cost, DraftHistories(), ParkingGaps()
     settings = DecodeSettings(n=n, decoder="greedy" if n == 1 else "beam", batch_size=1)
     plain, found = engine.predict(queries, settings, drafter="none"), engine.predict(queries, settings, **how)
     assert [one.hypotheses for one in found] == [one.hypotheses for one in plain]

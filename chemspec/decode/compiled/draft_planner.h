@@ -54,13 +54,13 @@ class DraftPlanner {
 
   // Returns whether to draft in the next pass.
   bool begin_pass(int requested, int queries, int hypotheses) {
-    queries_ = queries;
+    queries_ = queries, requested_ = requested;
     const double standard = seconds_of_pass(hypotheses) / hypotheses;
     if (needed_ == 0) needed_ = PRIOR_NODES * hypotheses, spent_ = needed_ * value_share_ * standard;
     value = spent_ / needed_, value_share_ = value / standard;
-    drafts_ = pause_left_ <= 0;
+    drafts_ = pause_left_ <= 0 && idle_left_ <= 0;
     if (!drafts_) {
-      pause_left_--;
+      pause_left_ -= pause_left_ > 0, idle_left_--;
       return false;
     }
     acceptance.update_rates();
@@ -91,6 +91,7 @@ class DraftPlanner {
     spent_ = EMA_DECAY * spent_ + seconds;
     needed_ = EMA_DECAY * needed_ + needed;
     if (!drafts_) return;
+    idle_ = computed > requested_ ? 0 : idle_ + 1, idle_left_ = idle_ >= MOST_IDLE ? idle_ : 0;
     net_gain_ = EMA_DECAY * net_gain_ + double(tokens) / queries_ - seconds / seconds_of_pass(waiting);
     if (net_gain_ < -MAX_LOSS) {
       net_gain_ = 0, pause_left_ = pause_;
@@ -135,7 +136,8 @@ class DraftPlanner {
   std::vector<double> nodes_, seconds_;
   const double call_seconds_;
   const int budget_;
-  int queries_ = 1;
+  int queries_ = 1, requested_ = 0;
+  int idle_ = 0, idle_left_ = 0;  // planned passes in a row without drafts; passes not planned therefore
   bool drafts_ = false;
   double net_gain_, pause_, pause_left_, value_share_, spent_ = 0, needed_ = 0;
   std::map<std::pair<int, int>, AddedCost> costs_;  // by requested nodes and queries

@@ -139,7 +139,7 @@ struct Loop {
       for (const int number : active) {
         QueryState& query = *queries[number];
         query.observe();
-        needed += query.needed, calls += query.calls, tokens += query.record.passes.back().emitted;
+        needed += query.needed, calls += query.calls, tokens += query.advanced;
       }
       planner->record_pass(state.rows, needed, calls, tokens, state.waiting);
     }
@@ -184,7 +184,7 @@ struct Loop {
     for (const int number : active) {
       QueryState& query = *queries[number];
       state.requested += int(query.missing.size()), state.waiting += query.waiting();
-      if (!query.has_next_search() && query.compact()) release_then_compact.push_back(number), state.compacted++;
+      if (!query.may_restart() && query.compact()) release_then_compact.push_back(number), state.compacted++;
     }
     state.queries = release_then_compact.data();
   }

@@ -65,6 +65,7 @@ class QueryState {
     pass.requested = int(missing.size()), pass.computed = int(computed.size()), pass.width = queries;
     missing.clear();
     if (options_.record) requested_before_ = requested_;
+    advanced = 0;
     pass.emitted = resume_decoder();
     const double margin = std::exchange(margin_, INF);
     record_accepted_spans(pass);
@@ -124,44 +125,42 @@ class QueryState {
   bool bad_scores = false, bad_ids = false;
   int calls = 0;  // of the drafter, in this pass; a tree counts as its nodes
   int needed = 0;  // nodes requested for the first time after this pass
+  int advanced = 0;  // requests with such nodes that have been answered since the last pass
 
   int waiting() const { return int(requested_.size()); }
   int hypotheses() const { return std::max(1, config_.width); }
-  bool has_next_search() const { return config_.has_next_search; }
+  bool may_restart() const { return config_.has_next_search || config_.park_gap < INF; }  // any node may be requested again
 
  private:
   void start_search() {
     done = false;
     results.clear();
-    written = standard = 0;
-    beam_ = {};
-    beam_.live.push_back({0, 0.0});
+    written = standard = deepest_ = 0;
+    search_.begin(beam_);
     next_request();
     resume_decoder();
   }
 
   // Next request of the decoder, or its output sequences.
   void next_request() {
-    const bool greedy = !config_.width;
-    const Hyp* first = beam_.live.empty() ? nullptr : &beam_.live.front();
-    if (!first || tree[first->node].depth >= config_.max_len || (greedy && tree[first->node].token == EOS)) {
+    if (search_.has_ended(beam_)) {
       done = true;
       results = beam_.finished;
       results.insert(results.end(), beam_.live.begin(), beam_.live.end());
-      if (!greedy && int(results.size()) > config_.width) results.resize(config_.width);
+      if (config_.width && int(results.size()) > config_.width) results.resize(config_.width);
       return;
     }
     requested_.clear();
     missing.clear();
-    bool new_here = false;
+    new_here_ = false;
     for (const Hyp& hyp : beam_.live) {
       requested_.push_back(hyp.node);
       if (tree[hyp.node].scores < 0) missing.push_back(hyp.node);
-      new_here = new_here || !tree[hyp.node].requested;
+      new_here_ = new_here_ || !tree[hyp.node].requested;
       needed += !tree[hyp.node].requested;
       tree[hyp.node].requested = true;
     }
-    standard += new_here;
+    standard += new_here_ && tree[requested_[0]].depth >= deepest_;
   }
 
   int leading_node() const { return done && !results.empty() ? results[0].node : requested_.empty() ? 0 : requested_[0]; }
@@ -191,7 +190,9 @@ class QueryState {
         const double gap = sent_scores_.back().margin();
         if (gap < margin_) margin_ = gap;
       }
-      steps++;
+      const int depth = tree[requested_[0]].depth;
+      if (depth >= deepest_) steps++, deepest_ = depth + 1;
+      advanced += new_here_;
       if (config_.width) {
         search_.advance_beam(beam_, sent_scores_, true);
       } else {
@@ -369,7 +370,8 @@ class QueryState {
   // `QueryState.accepted_spans`.
   void record_accepted_spans(PassRecord& pass) {
     tree.path(leading_node(), path_);
-    const int first = tree[leading_before_].depth + 1, spans = int(record.spans.size()), end = std::min(first - 1 + pass.emitted, int(path_.size()));
+    const int first = std::max(tree[leading_before_].depth, written - pass.emitted) + 1, spans = int(record.spans.size());
+    const int end = std::min(first - 1 + pass.emitted, int(path_.size()));
     for (int depth = first, credited = first; depth < end; depth++) {
       if (tree[path_[depth]].draft < 0 || tree[path_[depth]].reused) continue;
       if (has_branches_ && depth >= credited) credited = credit_longest(depth, end);
@@ -438,7 +440,8 @@ class QueryState {
   std::vector<int> unrecorded_;  // nodes that the next record lists before the computed ones
   std::vector<int32_t> ids_;  // of every node's scores, `count_` each
   std::vector<double> log_probs_;
-  int count_ = 0, kept_ = 0, pass_ = -1, leading_before_ = 0, recorded_ = 0;
+  bool new_here_ = false;  // whether the current request has a node that was never requested before
+  int count_ = 0, kept_ = 0, pass_ = -1, leading_before_ = 0, recorded_ = 0, deepest_ = 0;  // deepest_: depth that the search has reached
   double margin_ = INF;  // smallest since the last pass
   bool has_branches_ = false;  // the drafts of this pass were added in full, as alternatives
   void* loop_ = nullptr;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <queue>
 #include <vector>
@@ -25,12 +26,28 @@ struct Hyp {
 
 struct Beam {
   std::vector<Hyp> live, finished;
+  double gap = INF, floor = -INF;  // `beam.park`
+  std::vector<double> parked;      // the `width` highest totals of parked hypotheses
+  int repetitions = 0;             // so many times the search has begun again
+
+  // Total of the last of `width` finished hypotheses, or none.
+  double last_total(int width) const { return int(finished.size()) == width ? finished.back().total : -INF; }
+  bool is_proven(int width) const { return parked.empty() || last_total(width) > parked[0]; }
+
+  // `beam.next_floor`.
+  double next_floor(int width, int repetitions) const {
+    if (repetitions > REPETITIONS) return -INF;
+    const auto certain = std::count_if(finished.begin(), finished.end(), [&](const Hyp& hyp) { return hyp.total > parked[0]; });
+    const double needed = parked[std::min(width - int(certain), int(parked.size())) - 1];
+    return std::max(last_total(width), needed - FLOOR_GAP * repetitions);
+  }
 };
 
 struct BeamConfig {
   int32_t width;  // 0: greedy
   int32_t max_len;
   double length_penalty;
+  double park_gap;  // from which on hypotheses are parked
   int32_t has_next_search;  // whether another search may follow, for which every node stays in the cache
 
   double ranking_score(double total, int length) const { return length_penalty != 0 ? total / std::pow(double(length), length_penalty) : total; }
@@ -49,6 +66,24 @@ struct Extension {
 class BeamSearch {
  public:
   BeamSearch(NodeTree& tree, const BeamConfig& config) : tree_(tree), config_(config) {}
+
+  void begin(Beam& beam) const {
+    beam = {};
+    beam.gap = config_.park_gap;
+    beam.live.push_back({0, 0.0});
+  }
+
+  // Whether a search has ended; one whose list parked hypotheses might change begins again.
+  bool has_ended(Beam& beam) const {
+    if (!is_over(beam)) return false;
+    if (beam.is_proven(config_.width)) return true;
+    Beam next;
+    next.repetitions = beam.repetitions + 1;
+    next.floor = beam.next_floor(config_.width, next.repetitions);
+    next.live.push_back({0, 0.0});
+    beam = std::move(next);
+    return is_over(beam);
+  }
 
   // `beam.advance_beam`. `scored`: all scores are the model's, so that nodes store their log-probs; false in a look-ahead.
   void advance_beam(Beam& beam, const std::vector<Scores>& scores, bool scored) {
@@ -79,9 +114,41 @@ class BeamSearch {
       next_.erase(std::remove_if(next_.begin(), next_.end(), cannot_win), next_.end());
     }
     std::swap(beam.live, next_);
+    if (beam.gap < INF || beam.floor > -INF) park(beam);
   }
 
  private:
+  // `beam.park`.
+  void park(Beam& beam) {
+    const size_t width = size_t(config_.width);
+    double floor = beam.floor;
+    if (beam.gap < INF) {
+      double best = -INF;
+      totals_ = beam.parked;
+      for (const auto* hyps : {&beam.live, &beam.finished}) {
+        if (!hyps->empty()) best = std::max(best, hyps->front().total);
+        for (const Hyp& hyp : *hyps) totals_.push_back(hyp.total);
+      }
+      floor = std::max(floor, best - beam.gap);
+      if (totals_.size() >= width) {
+        std::nth_element(totals_.begin(), totals_.begin() + (width - 1), totals_.end(), std::greater<double>());
+        floor = std::max(floor, totals_[width - 1] - RANK_GAP);
+      }
+    }
+    const auto below = std::stable_partition(beam.live.begin(), beam.live.end(), [&](const Hyp& hyp) { return hyp.total >= floor; });
+    if (below == beam.live.end()) return;
+    for (auto hyp = below; hyp != beam.live.end(); hyp++) beam.parked.push_back(hyp->total);
+    beam.live.erase(below, beam.live.end());
+    std::sort(beam.parked.begin(), beam.parked.end(), std::greater<double>());
+    if (beam.parked.size() > width) beam.parked.resize(width);
+  }
+
+  bool is_over(const Beam& beam) const {
+    if (beam.live.empty()) return true;
+    const Node& first = tree_[beam.live.front().node];
+    return first.depth >= config_.max_len || (!config_.width && first.token == EOS);
+  }
+
   double ranking_score(const Hyp& hyp) const { return config_.ranking_score(hyp.total, tree_[hyp.node].depth); }
 
   // `beam.rank_extensions`: the best extensions of all live hypotheses, into `candidates_`.
@@ -122,4 +189,5 @@ class BeamSearch {
   const BeamConfig& config_;
   std::vector<Extension> heads_, candidates_;  // kept for their memory
   std::vector<Hyp> next_;
+  std::vector<double> totals_;
 };

@@ -25,7 +25,7 @@ def _fields_of(*declarations: str) -> tuple[tuple[str, Any], ...]:
 class BeamConfigStruct(ctypes.Structure):
     """Parameters of a search; width 0 means greedy decoding."""
 
-    _fields_ = _fields_of("int width max_len", "double length_penalty", "int has_next_search")
+    _fields_ = _fields_of("int width max_len", "double length_penalty park_gap", "int has_next_search")
 
 
 class TableStruct(ctypes.Structure):
