@@ -44,7 +44,7 @@ except ValueError as error:
 class Engine:
     """Answers C; `before` runs before each batch."""
 
-    digest, dtype = "d", "fp32"
+    full_digest, dtype = "d", "fp32"
 
     def __init__(self, before: Callable[[], object] = lambda: None) -> None:
         self.before = before
