@@ -14,7 +14,14 @@ from typing import Any, NamedTuple
 from rdkit import rdBase
 
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.flask_laws import OXIDANT, REDUCTANT, law_conflicts, missing_electrons, unusual_class
+from chemspec.chem.flask_laws import (
+    OXIDANT,
+    REDUCTANT,
+    law_conflicts,
+    missing_electrons,
+    unstable_product,
+    unusual_class,
+)
 from chemspec.chem.flask_media import medium_conflicts
 from chemspec.chem.flask_parts import fits, holds, split_flask
 from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
@@ -73,6 +80,7 @@ def check_flask(flask: str, product: str) -> FlaskReport:
                 *_group_conflicts(product, given, agents),
                 *(f"Against the rule: {sentence}" for sentence in law_conflicts(step, left, right, whole)),
                 *unusual_class(step, whole),
+                *unstable_product(product, given, agents),
             ]
         )
     remarks = tuple(conflict.sentence for conflict in media if not conflict.certain)
@@ -93,8 +101,10 @@ def _missing(
         and not _is_met(_electron_needs()[agent], whole, agents)
     ):
         lacking[agent] = None
-    if lacking:
-        yield f"Missing in the reaction mixture: {'; '.join(lacking)}; {AS_IF}"
+    # "an oxidant" goes without saying next to "an oxidant of alcohols".
+    phrases = [phrase for phrase in lacking if not any(other.startswith(f"{phrase} ") for other in lacking)]
+    if phrases:
+        yield f"Missing in the reaction mixture: {'; '.join(phrases)}; {AS_IF}"
 
 
 def _is_met(need: Need, whole: Sequence[str], agents: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.flask_parts import fits, holds
+from chemspec.chem.flask_sites import opened_double_bonds, site_conflicts
 from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.strategy import Strategy
 
@@ -24,9 +25,6 @@ OXIDANT = "an oxidant"
 _ADDITIONS = ("Dihydroxylation", "Epoxidation")
 # Words of classes without a balance: halogens come in many forms, as ions too, and formyl groups from many carbons.
 _OPEN = ("alogenation", "Addition of a halogen", "ormylation")
-_BORANES = "[BX3;!H0] [BH3] [BH4-].B(F)(F)F"
-_AZOLE = "[c;$(c1nc[s,o][cH]1)]-c"  # arylated at carbon 4 while carbon 5 is free
-_MARKOVNIKOV = "[Hg] [Hg+2] [Hg+]"
 
 
 def missing_electrons(step: Strategy, left: Any, right: Any) -> str:
@@ -69,52 +67,12 @@ def _sign(other: float, attraction: float) -> int:
 
 
 def law_conflicts(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
-    """Yield what is against a law: too many oxygens for a double bond, and the wrong end of one."""
-    yield from _site_conflicts(step, left, right)
-    opened = list(_opened_double_bonds(step, left, right))
+    """Yield what is against a law: too many oxygens for a double bond, and sites that the reaction does not choose."""
+    yield from site_conflicts(step, left, right, whole)
+    opened = list(opened_double_bonds(step, left, right))
     oxygens = [pair for pair in step.made if {right.GetAtomWithIdx(a).GetSymbol() for a in pair} == {"C", "O"}]
-    names = step.name.split(" + ")
-    if any(name in _ADDITIONS for name in names) and len(oxygens) > 2 * max(1, len(opened)):
+    if any(name in _ADDITIONS for name in step.name.split(" + ")) and len(oxygens) > 2 * max(1, len(opened)):
         yield f"a double bond takes up two C-O bonds, and this product has {len(oxygens)} new ones"
-    hydroxyls = {atom for pair in oxygens for atom in pair if right.GetAtomWithIdx(atom).GetSymbol() == "C"}
-    if len(hydroxyls) != 1 or "Hydration of an alkene" not in names:
-        return
-    for first, second in opened:
-        for atom, other in ((first, second), (second, first)):
-            if atom not in hydroxyls:
-                continue
-            here, there = (left.GetAtomWithIdx(step.origin[end]).GetTotalNumHs() for end in (atom, other))
-            if here < there and holds(whole, _BORANES):
-                yield "hydroboration puts the hydroxyl group at the end of the double bond with more hydrogen"
-            if here > there and holds(whole, _MARKOVNIKOV):
-                yield "oxymercuration puts the hydroxyl group at the end of the double bond with less hydrogen"
-
-
-def _site_conflicts(step: Strategy, left: Any, right: Any) -> Iterator[str]:
-    """Yield where a new bond is at a site that the reaction does not choose."""
-    if "Direct arylation" in step.name:
-        for hit in right.GetSubstructMatches(fixed_pattern(_AZOLE)):
-            if any(set(pair) == set(hit[:2]) for pair in step.made):
-                yield "direct arylation of such an azole takes the carbon atom next to sulfur or oxygen"
-    if "Baeyer-Villiger oxidation" not in step.name:
-        return
-    for moved, _, carbonyl, _, stays in right.GetSubstructMatches(fixed_pattern("[CX4]-[OX2]-[CX3](=O)-[CX4]")):
-        ends = [step.origin[atom] for atom in (moved, carbonyl, stays)]
-        if min(ends) < 0 or left.GetBondBetweenAtoms(ends[0], ends[1]) is None:
-            continue
-        if left.GetAtomWithIdx(ends[0]).GetTotalNumHs() > left.GetAtomWithIdx(ends[2]).GetTotalNumHs():
-            yield "in the Baeyer-Villiger oxidation the more substituted carbon atom moves"
-
-
-def _opened_double_bonds(step: Strategy, left: Any, right: Any) -> Iterator[tuple[int, int]]:
-    """Yield the C=C bonds that become single, as atoms of the product."""
-    after = [atom for atom in step.after if step.origin[atom] >= 0 and right.GetAtomWithIdx(atom).GetSymbol() == "C"]
-    for k, atom in enumerate(after):
-        for other in after[:k]:
-            bond = right.GetBondBetweenAtoms(atom, other)
-            before = left.GetBondBetweenAtoms(step.origin[atom], step.origin[other])
-            if bond and before and before.GetBondTypeAsDouble() == 2 and bond.GetBondTypeAsDouble() == 1:
-                yield other, atom
 
 
 def unusual_class(step: Strategy, whole: Sequence[str]) -> Iterator[str]:
@@ -141,6 +99,20 @@ def _matches(molecule: str, pattern: str) -> tuple[tuple[int, ...], ...]:
     return tuple(mol_from_smiles(molecule).GetSubstructMatches(fixed_pattern(pattern)))
 
 
+def unstable_product(product: str, given: Sequence[str], agents: Sequence[str]) -> Iterator[str]:
+    """Yield why a product would fall apart or react on, if no molecule that gives it atoms has the same groups."""
+    for patterns, unless, partners, sentence in _products():
+        if not holds([product], patterns) or holds([product], unless) or (partners and not holds(agents, partners)):
+            continue
+        if not any(holds([part], patterns) for part in given):
+            yield f"this product falls apart: {sentence}" if not partners else f"this product reacts on: {sentence}"
+
+
 @cache
 def _usual() -> list[list[str]]:
     return read_asset_table(FOLDER / "flask_usual.tsv")
+
+
+@cache
+def _products() -> list[list[str]]:
+    return read_asset_table(FOLDER / "flask_products.tsv")

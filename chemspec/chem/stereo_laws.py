@@ -4,7 +4,7 @@ What is compared is the product and the atom map of a step that is there anyway.
 law gives. Centres that the product leaves open break no law.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,10 +14,11 @@ from rdkit import Chem
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.atom_maps import AtomMap
 from chemspec.chem.parsing import fixed_pattern
-from chemspec.chem.stereo import unchanged_product
+from chemspec.chem.stereo import same_hand, unchanged_product
 
 TABLE = Path(__file__).with_name("stereo_laws.tsv")
 LARGEST_RING = 7  # in which a double bond is cis
+_SMALLEST_RING = 3
 _UNSET = Chem.ChiralType.CHI_UNSPECIFIED
 _CIS = {Chem.BondStereo.STEREOZ: True, Chem.BondStereo.STEREOCIS: True}
 _CIS |= {Chem.BondStereo.STEREOE: False, Chem.BondStereo.STEREOTRANS: False}
@@ -47,17 +48,62 @@ def breach_of_law(match: AtomMap, left: Any, right: Any, names: Sequence[str], *
 
     `names` are the classes of the step; with `mitsunobu` hydroxyl leaves whatever the reagents.
     """
-    if breach := _keeps_configuration(match, left, right, mitsunobu=mitsunobu):
+    if breach := _substitution_breach(match, left, right, mitsunobu=mitsunobu):
         return breach
+    for law, first, is_lawful in _relations(match, left, right, names):
+        if not is_lawful:
+            return Breach((first,), law.sentence, isomer_by_law(right, (first,)))
+    return None
+
+
+def left_open_by_product(match: AtomMap, left: Any, right: Any, names: Sequence[str]) -> Breach | None:
+    """Return the law that sets how two centres stand to each other where a product leaves one or both of them open.
+
+    The isomer is one of two mirror images where both are open. None where no law speaks, or the product sets them.
+    """
+    if not any(law.kind != "invert" and set(law.subject.split("|")) & set(names) for law in _laws()):
+        return None
+    trial = Chem.Mol(right)
+    unset = open_centres(right)
+    for atom in unset:
+        trial.GetAtomWithIdx(atom).SetChiralTag(Chem.ChiralType.CHI_TETRAHEDRAL_CCW)
+    Chem.AssignStereochemistry(trial, cleanIt=True, force=True)
+    for law, first, is_lawful in _relations(match, left, trial, names) if unset else ():
+        atoms = () if is_lawful else (first,)
+        isomer = isomer_by_law(_with_open_centres(trial, unset, first, atoms), ())
+        return Breach((first,), law.sentence, isomer)
+    return None
+
+
+def _with_open_centres(trial: Any, unset: Collection[int], first: int, inverted: Sequence[int]) -> Any:
+    """Return a product with the centre `first` and its neighbours set, and all others open that were open before."""
+    mol = Chem.Mol(trial)
+    for atom in inverted:
+        mol.GetAtomWithIdx(atom).InvertChirality()
+    near = {first, *(atom.GetIdx() for atom in mol.GetAtomWithIdx(first).GetNeighbors())}
+    for atom in set(unset) - near:
+        mol.GetAtomWithIdx(atom).SetChiralTag(_UNSET)
+    return mol
+
+
+def open_centres(mol: Any) -> set[int]:
+    """Return the atoms that could be a stereocentre and are not set."""
+    return {
+        item.centeredOn
+        for item in Chem.FindPotentialStereo(mol)
+        if item.type == Chem.StereoType.Atom_Tetrahedral and item.specified == Chem.StereoSpecified.Unspecified
+    }
+
+
+def _relations(match: AtomMap, left: Any, right: Any, names: Sequence[str]) -> Iterator[tuple[StereoLaw, int, bool]]:
+    """Yield laws on two neighbouring centres, the first of these, and whether the law is kept."""
     for law in _laws():
         if law.kind == "invert" or not set(law.subject.split("|")) & set(names) or not _applies(law, left):
             continue
         pairs = _ring_pairs(match, left, right) if law.kind in ("trans", "ring anti") else None
         for first, second in pairs if pairs is not None else _opened(match, left, right):
-            side = _relation(match, left, right, law, first, second)
-            if side and side != law.kind.removeprefix("ring ").replace("trans", "anti"):
-                return Breach((first,), law.sentence, isomer_by_law(right, (first,)))
-    return None
+            if side := _relation(match, left, right, law, first, second):
+                yield law, first, side == law.kind.removeprefix("ring ").replace("trans", "anti")
 
 
 def _applies(law: StereoLaw, left: Any) -> bool:
@@ -71,8 +117,35 @@ def _has(mol: Any, patterns: str) -> bool:
     )
 
 
-def _keeps_configuration(match: AtomMap, left: Any, right: Any, *, mitsunobu: bool) -> Breach | None:
-    """Return a substitution that keeps the configuration of a carbon atom, by a law that says that it is inverted."""
+def _substitution_breach(match: AtomMap, left: Any, right: Any, *, mitsunobu: bool) -> Breach | None:
+    """Return a substitution at a centre that keeps its configuration or leaves it open, where a law has it inverted."""
+    substituted: dict[int, str] = {}
+    unset: dict[int, str] = {}
+    for atom, sentence in _substitutions(match, left, right, mitsunobu=mitsunobu):
+        if left.GetAtomWithIdx(match.origin[atom]).GetChiralTag() != _UNSET:
+            (unset if right.GetAtomWithIdx(atom).GetChiralTag() == _UNSET else substituted)[atom] = sentence
+    if unset and not substituted:
+        return _opened_centres(match, left, right, unset)
+    # The product if nothing inverts, compared whole: symmetry maps some rings either way.
+    if not substituted or Chem.MolToSmiles(unchanged_product(match, left, right)) != Chem.MolToSmiles(right):
+        return None
+    atoms = tuple(substituted)
+    return Breach(atoms, substituted[atoms[0]], isomer_by_law(right, atoms))
+
+
+def inversion_of_open_centre(match: AtomMap, left: Any, right: Any, *, mitsunobu: bool) -> str:
+    """Return the law on a centre that is open on both sides, where the product has another one; empty without."""
+    both = open_centres(left)
+    for atom, sentence in _substitutions(match, left, right, mitsunobu=mitsunobu) if both else ():
+        if match.origin[atom] in both and atom in (centres := open_centres(right)):
+            tags = [near.GetChiralTag() for near in right.GetAtoms()]
+            if len(centres) > 1 or any(tag != _UNSET for tag in tags):
+                return sentence
+    return ""
+
+
+def _substitutions(match: AtomMap, left: Any, right: Any, *, mitsunobu: bool) -> Iterator[tuple[int, str]]:
+    """Yield the carbon atoms of a product that exchange a neighbour with inversion by a law, and its sentence."""
     incoming: dict[int, dict[str, str]] = {}
     for law in _laws():
         if law.kind != "invert":
@@ -82,25 +155,37 @@ def _keeps_configuration(match: AtomMap, left: Any, right: Any, *, mitsunobu: bo
             for hit in left.GetSubstructMatches(fixed_pattern(law.subject)):
                 for element in law.elements[0]:
                     incoming.setdefault(hit[0], {}).setdefault(element, law.sentence)
-    if not incoming:
-        return None
-    substituted: dict[int, str] = {}
-    for atom, origin in enumerate(match.origin):
-        here, before = right.GetAtomWithIdx(atom), left.GetAtomWithIdx(max(origin, 0))
-        if origin < 0 or _UNSET in (before.GetChiralTag(), here.GetChiralTag()):
+    for atom, origin in enumerate(match.origin) if incoming else ():
+        if origin < 0:
             continue
-        new, gone = _exchanged(match, here, before)
+        before = left.GetAtomWithIdx(origin)
+        new, gone = _exchanged(match, right.GetAtomWithIdx(atom), before)
         if len(new) != 1 or len(gone) != 1:
             continue
         stays = [near for near in before.GetNeighbors() if near.GetIdx() != gone[0].GetIdx()]
         sentence = incoming.get(gone[0].GetIdx(), {}).get(new[0].GetSymbol())
         if sentence and all(near.GetSymbol() == "C" for near in stays):
-            substituted[atom] = sentence
-    # The product if nothing inverts, compared whole: symmetry maps some rings either way.
-    if not substituted or Chem.MolToSmiles(unchanged_product(match, left, right)) != Chem.MolToSmiles(right):
-        return None
-    atoms = tuple(substituted)
-    return Breach(atoms, substituted[atoms[0]], isomer_by_law(right, atoms))
+            yield atom, sentence
+
+
+def _opened_centres(match: AtomMap, left: Any, right: Any, unset: dict[int, str]) -> Breach | None:
+    """Return the breach of a product that leaves open a centre which the reactants set and the law inverts."""
+    atoms = tuple(atom for atom in unset if atom in open_centres(right))
+    lawful = Chem.Mol(right)
+    for atom in atoms:
+        before, here = left.GetAtomWithIdx(match.origin[atom]), lawful.GetAtomWithIdx(atom)
+        new, _ = _exchanged(match, here, before)
+        now = {near.GetIdx() for near in here.GetNeighbors()}
+        targets = [match.target[near.GetIdx()] for near in before.GetNeighbors()]
+        order = [near if near in now else new[0].GetIdx() for near in targets]
+        here.SetChiralTag(Chem.ChiralType.CHI_TETRAHEDRAL_CCW)
+        if same_hand(before, here, order):
+            here.InvertChirality()
+    return (
+        Breach(atoms, f"{unset[atoms[0]]}, and this product leaves it open", isomer_by_law(lawful, ()))
+        if atoms
+        else None
+    )
 
 
 def _exchanged(match: AtomMap, here: Any, before: Any) -> tuple[list[Any], list[Any]]:
@@ -232,3 +317,14 @@ def _laws() -> tuple[StereoLaw, ...]:
             ends = tuple(frozenset(end.split(",")) for end in elements.split())
         laws.append(StereoLaw(kind, subject, ends, reagents, unless, sentence))
     return tuple(laws)
+
+
+def set_from_open(match: AtomMap, left: Any, right: Any) -> tuple[int, ...]:
+    """Return the stereocentres of a product that its reactants leave open; not those of rings of three that open."""
+    before = open_centres(left)
+    small = {atom for ring in left.GetRingInfo().AtomRings() if len(ring) == _SMALLEST_RING for atom in ring}
+    return tuple(
+        atom
+        for atom, origin in enumerate(match.origin)
+        if origin in before - small and right.GetAtomWithIdx(atom).GetChiralTag() != _UNSET
+    )

@@ -10,11 +10,17 @@ from rdkit import Chem, rdBase
 
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.atom_maps import AtomMap, map_atoms
-from chemspec.chem.insertions import map_insertion
+from chemspec.chem.insertions import map_insertion, map_metathesis
 from chemspec.chem.mol_graph import is_acyl, read_graph
 from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.stereo import changed_centres, flipped_double_bonds, has_mitsunobu_reagents, take_oxygen_of_acid
-from chemspec.chem.stereo_laws import breach_of_law, isomer_by_law
+from chemspec.chem.stereo_laws import (
+    breach_of_law,
+    inversion_of_open_centre,
+    isomer_by_law,
+    left_open_by_product,
+    set_from_open,
+)
 
 FOLDER = Path(__file__).parent  # of the tables
 SECONDS = 0.2  # of processor time for one atom map
@@ -68,6 +74,9 @@ class Strategy:
     unlawful: tuple[int, ...] = ()  # stereocentres of the product that are against the law of the reaction
     law: str = ""  # what the law says, in words; empty where nothing is against it
     lawful: str = ""  # canonical SMILES of the isomer that the law gives
+    from_open: tuple[int, ...] = ()  # stereocentres of the product that the reactants leave open
+    left_open: str = ""  # law on centres that the product leaves open; empty where there is none
+    completed: str = ""  # canonical SMILES of the isomer that this law gives; empty if the reactants leave it open, too
 
 
 @dataclass(frozen=True)
@@ -139,6 +148,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         left, right = mol_from_smiles(reactants), mol_from_smiles(product)
         if _carbon_moves(match, _broken(match)):
             match = map_insertion(match, left, right) or match
+        match = map_metathesis(match, left, right) or match
         _keep_carbonyl_of_acid(match, left, right)
         ranks = list(Chem.CanonicalRankAtoms(right, breakTies=False, includeChirality=False))
         if (mitsunobu := has_mitsunobu_reagents(left)) or ("@" in product and all(match.given)):
@@ -161,7 +171,9 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         inverted, unset, lost = changed_centres(match, left, right)
         names = [each.name for each in rules]
         mitsunobu = mitsunobu or "(Mitsunobu)" in rule.name
-        breach = breach_of_law(match, left, right, names, mitsunobu=mitsunobu) if "@" in product else None
+        is_set = "@" in product or "@" in reactants
+        breach = breach_of_law(match, left, right, names, mitsunobu=mitsunobu) if is_set else None
+        relation = left_open_by_product(match, left, right, names)
         where = [tuple(sorted((ranks[a], ranks[b]))) for a, b in made] or [(ranks[atom],) for atom in touched]
         return Strategy(
             (rule.family, *sorted(set(where))),
@@ -183,6 +195,9 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             breach.atoms if breach else (),
             breach.sentence if breach else "",
             breach.lawful if breach else isomer_by_law(right, inverted) if inverted else "",
+            set_from_open(match, left, right) if "@" in product else (),
+            relation.sentence if relation else inversion_of_open_centre(match, left, right, mitsunobu=mitsunobu),
+            relation.lawful if relation else "",
         )
 
 
@@ -225,12 +240,18 @@ def _map_core(reactants: str, product: str, aside: frozenset[str]) -> AtomMap | 
         return None
     match = map_atoms(".".join(parts[number] for number in core), product, seconds=SECONDS)
     left = read_graph(reactants)
-    if match is None or left is None or min(match.origin) < 0:
+    if match is None or left is None:
         return None
+    without = {match.right.kinds[atom][0] for atom, origin in enumerate(match.origin) if origin < 0}
+    if without and not (
+        without == {8} and ("C#N" in reactants or "N#C" in reactants) and ("[Mg" in reactants or "[Li" in reactants)
+    ):
+        return None  # but the oxygen of a ketone made from a nitrile is that of the work-up
     whole = AtomMap(left, match.right)
     atoms = [atom for atom, molecule in enumerate(left.molecules) if molecule in core]
     for atom, origin in enumerate(match.origin):
-        whole.pair(atom, atoms[origin])
+        if origin >= 0:
+            whole.pair(atom, atoms[origin])
     return whole
 
 

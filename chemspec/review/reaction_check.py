@@ -81,7 +81,7 @@ class ReactionCheck:
             **vars(self),
             "agrees": self.agrees,
             "probability": self.probability,
-            "said": self.sentence(),
+            "sentence": self.sentence(),
             "result": result_document(self.result),
             "forward": check_document(self.forward),
             "forward_of": {smiles: check_document(forward) for smiles, forward in self.forward_of.items()},

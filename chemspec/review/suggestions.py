@@ -120,8 +120,15 @@ class Suggestion:
             lines.append(f"{len(shares)} tautomers count as one answer ({' + '.join(shares)} by the model)")
         if self.step is not None and is_enantiopure_from_achiral(left, right):
             lines.append("one enantiomer from achiral reactants: a chiral reagent, catalyst or resolution is needed")
+        elif self.task == "forward" and self.step is not None and self.step.from_open:
+            lines.append(
+                f"the reactants leave open {_centre_numbers(self.step.from_open)}, of which this is one isomer"
+            )
         if self.task != "forward" or self.step is None:
             return tuple(lines)
+        if self.step.left_open:
+            who = "this product leaves" if self.step.completed else "the reactants and this product leave"
+            lines.append(f"by rule {self.step.left_open}; {who} it open")
         bonds, centres = open_stereo(self.query, self.best.canonical, self.step.origin, self.step.lost)
         if bonds and not self.alternatives:
             lines.append("E/Z is not set" if bonds == 1 else f"E/Z of {bonds} double bonds is not set")
@@ -250,11 +257,10 @@ def _lawful_first(ranked: list[Suggestion]) -> list[Suggestion]:
     """Return suggestions with a product against a law of stereochemistry below the isomer that keeps the law."""
     for suggestion in [item for item in ranked if item.task == "forward" and item.step and item.step.lawful]:
         assert suggestion.step
-        for lawful in ranked[ranked.index(suggestion) + 1 :]:
-            if lawful.best.canonical == suggestion.step.lawful:
-                ranked.remove(lawful)
-                ranked.insert(ranked.index(suggestion), replace(lawful, by_rule=True))
-                break
+        products = [item.best.canonical for item in ranked]  # an item that was moved up is another object
+        position, lawful = products.index(suggestion.best.canonical), suggestion.step.lawful
+        if lawful in products[position + 1 :]:
+            ranked.insert(position, replace(ranked.pop(products.index(lawful, position)), by_rule=True))
     return ranked
 
 

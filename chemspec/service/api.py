@@ -2,9 +2,8 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
 
@@ -26,31 +25,17 @@ from chemspec.review.review import COMPANIONS
 from chemspec.service import schema
 from chemspec.service.guard import Guard, problem_response
 from chemspec.service.limits import RefusedError
-from chemspec.service.scheduler import Deadline, Job, Search
+from chemspec.service.questions import add_text_routes
+from chemspec.service.queued_model import QueuedModel
+from chemspec.service.scheduler import Search
 from chemspec.service.service import CLIENT, Service, client_gone_error, model_drafters, watch_disconnect
-from chemspec.settings import DecodeSettings, Task
 from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult
 from chemspec.version import __version__
 
 ASKCOS_PREDICTIONS = 10  # number of predictions, for which the protocol of the ASKCOS v2 gateway has no field
-CHECK_BATCH = 32  # queries of a review in the queue at once
 REVIEW_PART = 16  # results that are reviewed at once; a review that is late ends behind a part
-ROOM_SECONDS = 0.05  # until these are submitted again if the queue is full
-LOOP_SECONDS = 5.0  # for which a review waits for the event loop after its deadline, when that should have answered
 _cached_stock = cache(load_stock)
-PROBLEMS: dict[int | str, dict[str, Any]] = {
-    400: {"model": schema.Problem, "description": "invalid request"},
-    401: {"model": schema.Problem, "description": "no key, or a wrong one"},
-    404: {"model": schema.Problem, "description": "no such model"},
-    408: {"model": schema.Problem, "description": "the request arrives too slowly"},
-    413: {"model": schema.Problem, "description": "too many bytes or queries"},
-    415: {"model": schema.Problem, "description": "a Content-Encoding"},
-    422: {"model": schema.Problem, "description": "a field is missing, unknown or out of range"},
-    429: {"model": schema.Problem, "description": "too many queries are waiting; see Retry-After"},
-    503: {"model": schema.Problem, "description": "stopping; see Retry-After"},
-    504: {"model": schema.Problem, "description": "no result in time"},
-}
 
 
 def create_app(service: Service) -> FastAPI:
@@ -68,6 +53,7 @@ def create_app(service: Service) -> FastAPI:
         description="Reaction prediction and retrosynthesis with SMILES transformers and speculative decoding.",
         lifespan=lifespan,
         openapi_url=None,  # which FastAPI writes for every request; see `_add_specification`
+        generate_unique_id_function=lambda route: route.name,  # the names of methods in generated clients
         docs_url=None,  # its page loads scripts from another host
         redoc_url=None,
     )
@@ -78,6 +64,7 @@ def create_app(service: Service) -> FastAPI:
     router = APIRouter(dependencies=[Security(key)] if service.limits.api_keys else None)
     _add_routes(router, service)
     _add_review_route(router, service)
+    add_text_routes(router, service)
     _add_askcos_route(router, service)
     app.include_router(router)
     _add_specification(app)
@@ -93,7 +80,7 @@ def _add_specification(app: FastAPI) -> None:
 
 
 def _add_routes(router: APIRouter, service: Service) -> None:
-    @router.get("/v1/models", response_model=schema.Models, responses={401: PROBLEMS[401]}, tags=["models"])
+    @router.get("/v1/models", response_model=schema.Models, responses={401: schema.PROBLEMS[401]}, tags=["models"])
     async def models() -> Any:
         """List models and limits."""
         limits = service.limits
@@ -106,7 +93,7 @@ def _add_routes(router: APIRouter, service: Service) -> None:
             "limits": limit_values,
         }
 
-    @router.post("/v1/predict", response_model=schema.Prediction, responses=PROBLEMS, tags=["predict"])
+    @router.post("/v1/predict", response_model=schema.Prediction, responses=schema.PROBLEMS, tags=["predict"])
     async def predict(question: schema.Question, request: Request) -> Response:
         """Predict one or several queries; a failed one gets a status and a message without affecting others."""
         search = service.search(question, question.within)
@@ -133,7 +120,7 @@ def _describe_results(search: Search, results: list[dict[str, Any]]) -> Response
 
 
 def _add_review_route(router: APIRouter, service: Service) -> None:
-    @router.post("/v1/review", response_model=schema.ReviewAnswer, responses=PROBLEMS, tags=["predict"])
+    @router.post("/v1/review", response_model=schema.ReviewAnswer, responses=schema.PROBLEMS, tags=["predict"])
     async def review(question: schema.ReviewQuestion, request: Request) -> Response:
         """Predict and review: strategies with problems, forward check, reagents, precedents and stock.
 
@@ -160,7 +147,7 @@ async def _review(
     """Review the results of a request in a thread; RefusedError if the client leaves, or at the deadline."""
     loop, present = asyncio.get_running_loop(), {engine.task for engine in service.engines.values()}
     companions = [task for task in COMPANIONS if task in present]
-    models = {task: _QueuedModel(service, task, search.deadline, loop, gone) for task in companions}
+    models = {task: QueuedModel(service, task, search.deadline, loop, gone) for task in companions}
 
     def review_all() -> list[Review]:
         reviewer = Reviewer(search.engine.task, models, _cached_stock(BUILT_IN), precedents.installed())
@@ -178,53 +165,12 @@ async def _review(
     raise RefusedError(504, "timeout", search.deadline.message)
 
 
-@dataclass(frozen=True)
-class _QueuedModel:
-    """A model of the service for a thread: its queries wait in the queue like those of other requests."""
-
-    service: Service
-    task: Task
-    deadline: Deadline
-    loop: asyncio.AbstractEventLoop
-    gone: asyncio.Future[None]
-
-    def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
-        size = min(CHECK_BATCH, self.service.limits.queries)
-        # One part after the other: the next one is submitted when the last has its results.
-        parts = (queries[start : start + size] for start in range(0, len(queries), size))
-        return [result for part in parts for result in self._wait_for(self._decode(part, settings))]
-
-    def _wait_for(self, decoding: Coroutine[Any, Any, list[DecodeResult]]) -> list[DecodeResult]:
-        """Wait in this thread for what the event loop decodes."""
-        future = asyncio.run_coroutine_threadsafe(decoding, self.loop)
-        try:
-            return future.result(self.deadline.left + LOOP_SECONDS)
-        except TimeoutError:  # the loop itself is busy
-            future.cancel()
-            raise RefusedError(504, "timeout", self.deadline.message) from None
-
-    async def _decode(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
-        search = Search(*self.service.engine(None, self.task), settings, self.deadline)
-        jobs = await self._submit(search, queries)
-        results = await self.service.results(jobs, self.gone)
-        if not self.deadline.left:  # a check that was not finished is no verdict
-            raise RefusedError(504, "timeout", self.deadline.message)
-        return results
-
-    async def _submit(self, search: Search, queries: Sequence[str]) -> list[Job]:
-        """Queue queries as soon as there is room for them: the request that they belong to was accepted."""
-        while True:
-            try:
-                return await self.service.submit(search, queries, self.gone)
-            except RefusedError as error:
-                if error.status != 429 or self.gone.done() or not self.deadline.left:
-                    raise
-            await asyncio.sleep(ROOM_SECONDS)
-
-
 def _add_askcos_route(router: APIRouter, service: Service) -> None:
     @router.post(
-        "/predictions/{model}", response_model=list[schema.PredictionsAnswer], responses=PROBLEMS, tags=["ASKCOS v2"]
+        "/predictions/{model}",
+        response_model=list[schema.PredictionsAnswer],
+        responses=schema.PROBLEMS,
+        tags=["ASKCOS v2"],
     )
     async def predictions(
         model: Annotated[str, Path(max_length=200)], question: schema.PredictionsQuestion, request: Request

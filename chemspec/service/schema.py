@@ -165,6 +165,20 @@ class Problem(BaseModel):
     code: str = ""
 
 
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    400: {"model": Problem, "description": "invalid request"},
+    401: {"model": Problem, "description": "no key, or a wrong one"},
+    404: {"model": Problem, "description": "no such model"},
+    408: {"model": Problem, "description": "the request arrives too slowly"},
+    413: {"model": Problem, "description": "too many bytes or queries"},
+    415: {"model": Problem, "description": "a Content-Encoding"},
+    422: {"model": Problem, "description": "a field is missing, unknown or out of range"},
+    429: {"model": Problem, "description": "too many queries are waiting; see Retry-After"},
+    503: {"model": Problem, "description": "stopping; see Retry-After"},
+    504: {"model": Problem, "description": "no result in time"},
+}
+
+
 class PredictionsQuestion(BaseModel):
     """Request of the ASKCOS v2 gateway to a backend."""
 
@@ -179,3 +193,64 @@ class PredictionsAnswer(BaseModel):
 
     products: list[str]
     scores: list[float]
+
+
+class NamesQuestion(BaseModel):
+    """Texts to read: names, formulas, SMILES, InChI, molfiles, reactions."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    texts: Text | list[Text]
+    task: Task = Field("forward", description="what they are for: forward reads flasks, retro one molecule")
+
+
+class ReadingFault(BaseModel):
+    """Why a text cannot be read, and the characters [start, end) at fault."""
+
+    message: str
+    start: int
+    end: int
+    kind: str
+
+
+class Reading(BaseModel):
+    """A text as SMILES with notes on what was read as what, or the fault in it."""
+
+    text: str
+    smiles: str = Field(description="empty if the text cannot be read")
+    notes: list[str]
+    fault: ReadingFault | None
+
+
+class Readings(BaseModel):
+    """What was read, in the order of the texts."""
+
+    results: list[Reading]
+
+
+class CheckQuestion(BaseModel):
+    """A reaction with both sides, and the model that is asked about it."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    reaction: Text = Field(description="reaction SMILES, or the content of an RXN, RDF or CDXML file")
+    task: Task | None = Field(None, description="forward checks the product, retro the reactants, reagents the agents")
+    model: str | None = Field(None, max_length=200, description="a name from /v1/models; by default that of the task")
+    timeout: float | None = Field(None, gt=0, le=1e6, allow_inf_nan=False, description="seconds; limited by the server")
+
+
+class Check(BaseModel):
+    """Whether a model expects a reaction."""
+
+    model_config = ConfigDict(extra="allow")
+
+    model: str
+    task: Task
+    query: str = Field(description="what the model was asked")
+    expected: str = Field(description="the given other side")
+    rank: int = Field(description="of the given side among the predictions, from 1; 0 if it is missing")
+    agrees: bool = Field(description="whether it is the first one")
+    probability: float = Field(description="of the prediction at that rank; 0 if it is missing")
+    sentence: str = Field(description="the verdict in words")
+    problem: str = Field(description="a problem of the reaction itself; empty if there is none")
+    result: Result

@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import replace
@@ -96,6 +96,10 @@ class Service:
             return "the thread that decodes hangs"
         return next(filter(None, (pool.stuck for pool in self._pools)), "")
 
+    def refusal(self, client: str) -> RefusedError | None:
+        """Return the error of a client of which as many queries are being read as may be, before its body is parsed."""
+        return self._readers.refusal(client)
+
     def search(self, options: DecodeOptions, within: float | None = None) -> Search:
         """Return model, settings and deadline of a request, which may have a shorter time limit than the service.
 
@@ -180,12 +184,31 @@ class Service:
         self, search: Search, queries: Sequence[str], gone: asyncio.Future[None] | None
     ) -> list[PreparedQuery]:
         """Read queries in turns with other clients, until the deadline or the client is gone."""
-        client, prepared, trials = CLIENT.get(), list[PreparedQuery](), parsing.Trials(HARD_TEXTS)
-        with self._readers.admit(client, len(queries)), suppress(TimeoutError):
-            while len(prepared) < len(queries) and search.deadline.left:
-                turn = partial(_prepare, search, queries[len(prepared) :], trials, prepared)
-                await self._readers.run(client, turn, search.deadline, gone)
+        prepared, trials = list[PreparedQuery](), parsing.Trials(HARD_TEXTS)
+
+        def read_some() -> bool:
+            _prepare(search, queries[len(prepared) :], trials, prepared)
+            return len(prepared) < len(queries)
+
+        with suppress(TimeoutError):
+            await self.read_in_turns(len(queries), read_some, search.deadline, gone)
         return list(prepared)  # a turn that is late may go on
+
+    async def read_in_turns(
+        self, count: int, read_some: Callable[[], bool], deadline: Deadline, gone: asyncio.Future[None] | None
+    ) -> None:
+        """Call a function that reads some of `count` texts while it returns that some are left, in turns with others.
+
+        Raises:
+            RefusedError: if the client has too many texts being read.
+            TimeoutError: at the deadline, or when `gone` is done; a turn that has begun goes on.
+        """
+        client, more = CLIENT.get(), True
+        with self._readers.admit(client, count):
+            while more:
+                if not deadline.left:
+                    raise TimeoutError(deadline.message)
+                more = await self._readers.run(client, read_some, deadline, gone)
 
     async def results(self, jobs: Sequence[Job], gone: asyncio.Future[None]) -> list[DecodeResult]:
         """Wait for the results of a request; queries that are not finished in time fail.

@@ -303,7 +303,7 @@ def test_check_asks_both_models_about_a_reaction() -> None:
     assert asked.exit_code == (0 if forward["agrees"] or retro["agrees"] else 1)
     assert (forward["task"], forward["expected"]) == ("forward", "CC(=O)Nc1ccccc1")
     assert (retro["query"], retro["expected"]) == ("CC(=O)Nc1ccccc1", "CC(=O)Cl.Nc1ccccc1.ClCCl")
-    assert len(forward["result"]["hypotheses"]) <= 3 and forward["said"]
+    assert len(forward["result"]["hypotheses"]) <= 3 and forward["sentence"]
     Path("r.smi").write_text("CCO>>CCBr")
     wrong = call("check", "r.smi", "-t", "forward", "--n", 2)
     assert wrong.exit_code == 1

@@ -14,7 +14,7 @@ from chemspec.engine.engine import Engine
 
 pytest.importorskip("fastapi")
 
-ASKED: dict[str, Any] = {"queries": "CC(=O)Nc1ccccc1", "task": "retro", "n": 3, "max_len": 20}
+ASKED: dict[str, Any] = {"queries": "CC(=O)Nc1ccccc1", "task": "retro", "n": 3, "max_len": 20, "distinct": False}
 
 
 class Stalled(Wrapped):
@@ -42,9 +42,9 @@ def test_with_enough_time_the_whole_beam_comes_and_is_marked(running: Running, e
     assert status == 200, document
     (result,) = document["results"]
     assert result["within"].items() >= {"seconds": 50.0, "width": 3, "abandoned": 0}.items()
-    alone = engines["retro"].predict(ASKED["queries"], n=3, max_len=20)
+    alone = engines["retro"].predict(ASKED["queries"], n=3, max_len=20, distinct=False)
     assert [answer["log_prob"] for answer in result["hypotheses"]] == [item.log_prob for item in alone.hypotheses]
-    (typed,) = running.client().predict(["CCO"], task="retro", n=2, max_len=12, within=50.0)
+    (typed,) = running.client().predict(["CCO"], task="retro", n=2, max_len=12, within=50.0, distinct=False)
     assert typed.within
     assert typed.within["width"] == 2
     assert "within" not in running.send("POST", "/v1/predict", ASKED)[1]["results"][0]

@@ -16,6 +16,7 @@ import chemspec.chem.read.reaction_files as reaction_files
 from chemspec.asset_files import read_asset_table
 from chemspec.chem import salts
 from chemspec.chem.read.notations import is_tokens, unescape_string, without_blank_lines
+from chemspec.chem.read.photocatalysts import leave_out_photocatalysts
 from chemspec.chem.read.precatalysts import split_precatalysts
 from chemspec.chem.read.respell import respell
 from chemspec.chem.read.typed import lost, read_typed
@@ -212,7 +213,8 @@ def _query(read: Sequence[Molecules], kind: str, whole: tuple[int, int], max_cha
     notes = dict.fromkeys((*(note for molecules in read for note in molecules.notes), *relative * groups, *query.notes))
     smiles, changes = respell(query.smiles)
     smiles, split = split_precatalysts(smiles)
-    changes = (*changes, *split)
+    smiles, without = leave_out_photocatalysts(smiles)
+    changes = (*changes, *split, *without)
     lost_notes = lost(query.typed, query.smiles) if read[0].kind else ()
     ordered = salts.in_typed_order(query.typed, smiles)
     return Input(smiles, kind, (*notes, *changes, *lost_notes), ordered, steps=read[0].steps)

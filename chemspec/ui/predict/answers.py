@@ -243,13 +243,9 @@ def show_card(
                     chance=card.probability,
                 )
                 collections_view.save_dialog(answer)
-    if (
-        card.task == "forward"
-        and card.step
-        and card.step.lawful
-        and all(card.step.lawful != other.best.canonical for other in cards)
-    ):
-        st.html(scheme_of_lawful(card.step.lawful))
+    by_rule = (card.step.lawful or card.step.completed) if card.task == "forward" and card.step else ""
+    if by_rule and all(by_rule != other.best.canonical for other in cards):
+        st.html(scheme_of_lawful(by_rule))
     if own_picture:
         with st.container(horizontal=True, gap=None, key=f"{name}_text"):
             st.html(token_origins.runs_html(own_picture.view), width="stretch")
