@@ -76,8 +76,14 @@ def load(name: str | Path, **options: Unpack[LoadingOptions]) -> Engine:
     Raises:
         ValueError: if there is no such model, device, precision or runtime; the message names a remedy.
     """
+    import sys
+
     from chemspec.engine.engine import Engine
 
+    if "IPython" in sys.modules:  # otherwise without the time to import what draws
+        from chemspec.engine.notebook import show_results_in_notebook
+
+        show_results_in_notebook()
     return Engine.load(name, **options)
 
 

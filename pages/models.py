@@ -3,6 +3,7 @@
 import streamlit as st
 
 from chemspec.engine.engine import models_dir
+from chemspec.system import gpu
 from chemspec.ui.common import escaping, nav, queued_engine
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.models import cards
@@ -20,6 +21,8 @@ def draw_page() -> None:
     waiting.empty()
     if not folders:
         st.info("No model is installed. Train one with `chemspec train`, or add a folder as described below.")
+    if unused := gpu.unused_gpu_message():
+        st.info(escaping.plain_text(f"{unused[0].upper()}{unused[1:]}."))
     for card in folders:
         with st.container(border=True):
             show_broken_model(card) if card.problem else show_usable_model(card)

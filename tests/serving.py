@@ -159,10 +159,16 @@ class Process:
     """`chemspec serve` as a process of its own."""
 
     def __init__(
-        self, folder: Path, models: Sequence[Path], *options: str, port: int = 0, seconds: float = HURRY
+        self,
+        folder: Path,
+        models: Sequence[Path],
+        *options: str,
+        port: int = 0,
+        seconds: float = HURRY,
+        program: Sequence[str] = ("-m", "chemspec.cli"),
     ) -> None:
         self._log = folder / "log"
-        words = ["-m", "chemspec.cli", "serve", "--port", str(port), "--threads", "1"]
+        words = [*program, "serve", "--port", str(port), "--threads", "1"]
         words += [word for model in models for word in ("--model", str(model))]
         before = self.log()
         with self._log.open("ab") as log:

@@ -39,10 +39,10 @@ def test_importing_it_imports_next_to_nothing() -> None:
 
 
 def test_a_string_gives_a_result_and_a_list_a_list(engine: chemspec.Engine) -> None:
-    one = engine.predict("CC(=O)Nc1ccc(O)cc1", n=3, max_len=20)
+    one = engine.predict("CC(=O)Nc1ccc(O)cc1", n=3, max_len=20, distinct=False)
     assert isinstance(one, chemspec.DecodeResult)
     assert len(one.hypotheses) == 3
-    many = engine.predict(["CC(=O)Nc1ccc(O)cc1", "CC("], n=3, max_len=20)
+    many = engine.predict(["CC(=O)Nc1ccc(O)cc1", "CC("], n=3, max_len=20, distinct=False)
     assert [result.status for result in many] == ["ok", "invalid"]
     assert [h.smiles for h in many[0].hypotheses] == [h.smiles for h in one.hypotheses]
     assert engine.predict("CC(").status == "invalid"

@@ -105,7 +105,7 @@ def _load_engine(model: str, options: tuple[tuple[str, Any], ...]) -> Engine:
 def load_facts(model: str, options: tuple[tuple[str, Any], ...]) -> dict[str, str]:
     """Load the model in this process; returns the properties that all engines of a job must share."""
     engine = _load_engine(model, options)
-    same = {"name": engine.name, "task": engine.task, "digest": engine.digest}
+    same = {"name": engine.name, "task": engine.task, "digest": engine.full_digest}
     return {**same, "dtype": engine.dtype, "version": __version__}
 
 

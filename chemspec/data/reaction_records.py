@@ -236,10 +236,9 @@ def _value(value: Any, kind: Any) -> Any:
         return _message(value, kind)
     if isinstance(kind, tuple):
         return kind[value] if value < len(kind) else ""
-    return {
-        "text": lambda: bytes(value).decode("utf-8", "replace"),
-        "float": lambda: struct.unpack("<f", value)[0],
-    }.get(kind, lambda: bool(value))()
+    if kind == "text":
+        return bytes(value).decode("utf-8", "replace")
+    return struct.unpack("<f", value)[0] if kind == "float" else bool(value)
 
 
 def _fields(raw: memoryview) -> Iterator[tuple[int, Any]]:

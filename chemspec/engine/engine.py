@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -26,6 +25,7 @@ from chemspec.engine.scoring import ScoredAnswer, encode_variants, score_answers
 from chemspec.importers import model_formats as importers
 from chemspec.importers.base import LoadOptions, TextTokenizer
 from chemspec.model.cost import CostCurve
+from chemspec.model.manifest import join_digests
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import ScoresError, Session
@@ -49,6 +49,7 @@ class Engine:
         config: dimensions of the model.
         caveats: notes that are added to every result.
         digest: digest of the weights.
+        full_digest: digest of weights and vocabulary, for receipts and to resume; see `manifest.join_digests`.
         folder: folder of the model.
         backend: runs the model.
         runtime_config: device, precision, runtime and CPU threads.
@@ -66,6 +67,7 @@ class Engine:
     config: ModelConfig | ModelDims
     caveats: tuple[str, ...]
     digest: str
+    full_digest: str
     folder: Path
     backend: Backend
     runtime_config: RuntimeConfig
@@ -99,8 +101,8 @@ class Engine:
             device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
             dtype: "auto" (fp32), "fp32", "int8" (on a CPU: faster, and bit-identical on every machine), "bf16", "fp16".
             threads: CPU threads of the model; 0 for all cores.
-            runtime: "auto" (on a GPU "graphs"; for fp32 and int8 on a CPU "native", without a compiler "torch"),
-                "native" (the compiled kernel), "torch" or "graphs" (torch with CUDA graphs, or alone if they disagree).
+            runtime: "auto" (on a GPU "graphs"; for fp32 and int8 on a CPU "native", without a kernel "numpy"), "native"
+                (the compiled kernel), "numpy", "torch" or "graphs" (torch with CUDA graphs, or alone if they disagree).
             task: "forward" or "retro", for models of other programs; one of chemspec must have been trained for it.
             template: prompt format of a model of another program, see `importers.base.LoadOptions`.
             vocab: its vocabulary file, if separate.
@@ -121,10 +123,6 @@ class Engine:
         backend, runtime = loaded.backend(requested)
         config = replace(requested, runtime=runtime)
         loop_library()  # compiled or loaded now rather than during the first prediction
-        if "IPython" in sys.modules:  # otherwise without the time to import what draws
-            from chemspec.engine.notebook import show_results_in_notebook
-
-            show_results_in_notebook()
         measured, problem = confidence.load_confidence(loaded.folder, loaded.digest)
         return cls(
             name=loaded.name,
@@ -133,6 +131,7 @@ class Engine:
             config=loaded.config,
             caveats=(*loaded.notes, *([ROUNDED] if config.exactness == "up to rounding" else [])),
             digest=loaded.digest,
+            full_digest=join_digests(loaded.digest, loaded.vocabulary),
             folder=loaded.folder,
             backend=backend,
             runtime_config=config,
@@ -172,7 +171,7 @@ class Engine:
 
     @property
     def runtime(self) -> str:
-        """Runtime of the model: "native", "torch" or "graphs"."""
+        """Runtime of the model: "native", "numpy", "torch" or "graphs"."""
         return self.runtime_config.runtime
 
     @property

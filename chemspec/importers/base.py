@@ -79,6 +79,7 @@ class LoadedModel:
     digest: str  # of everything that predictions depend on; part of cache keys
     backend: Callable[[RuntimeConfig], tuple[Backend, str]]
     notes: tuple[str, ...] = ()  # shown with every prediction
+    vocabulary: str = ""  # digest of the vocabulary where `digest` leaves it out, as in a folder of chemspec
     details: Mapping[str, str] = field(default_factory=dict)  # shown when the checkpoint is imported
     save: Callable[[Path, str], None] | None = None  # None: the model was read from a folder that needs no import
 
@@ -90,7 +91,7 @@ class LoadedModel:
     @classmethod
     def of(cls, read: Checkpoint, **more: Any) -> LoadedModel:
         """Return a model of a checkpoint; `more` are further attributes."""
-        names = ("name", "task", "tokenizer", "config", "folder", "digest", "notes")
+        names = ("name", "task", "tokenizer", "config", "folder", "digest", "notes", "vocabulary")
         values = {name: getattr(read, name) for name in names} | {"backend": lambda runtime: runtime.backend(read)}
         return cls(**{**values, **more})
 

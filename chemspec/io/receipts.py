@@ -129,12 +129,16 @@ def verify_receipts(
 
 def _describe_difference(row: Mapping[str, Any], load: Callable[[str, str, str], Engine]) -> str:
     """Return how the repetition of a row differs from it; empty for no more than rounding."""
+    from chemspec.model.manifest import is_digest_of
+
     receipt = dict(row["receipt"])
     if receipt.pop("sha256", None) != _hash_row(row, receipt):
         return "the row was changed after it was written"
     engine = load(str(receipt.get("model")), str(receipt.get("dtype")), str(receipt.get("runtime") or "auto"))
-    if engine.digest != receipt["digest"]:
-        return f"the installed model {engine.name} has other weights ({engine.digest}, not {receipt['digest']})"
+    if not is_digest_of(receipt["digest"], engine.full_digest):
+        same_weights = receipt["digest"].partition("-")[0] == engine.digest
+        part = "another vocabulary" if same_weights else "other weights"
+        return f"the installed model {engine.name} has {part} ({engine.full_digest}, not {receipt['digest']})"
     try:
         result = engine.predict(row["query"], _read_settings(receipt["settings"]))
     except (ValueError, TypeError) as error:

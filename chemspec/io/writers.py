@@ -89,7 +89,7 @@ def predict_file(
     check_output(out, receipts=receipts, review=review is not None)
     journal = out.with_suffix(".partial.jsonl") if out.suffix.lower() == ".parquet" else out
     table = queries if isinstance(queries, QueryList) and journal == out else QueryList(queries)
-    stamp = _file_stamp(settings_stamp(engine.digest, engine.dtype, settings), table, review, receipts=receipts)
+    stamp = _file_stamp(settings_stamp(engine.full_digest, engine.dtype, settings), table, review, receipts=receipts)
     try:
         with ExitStack() as stack:
             file = stack.enter_context(lock_file(journal, out))
@@ -268,7 +268,7 @@ def _format_rows(
     *,
     receipts: bool,
 ) -> Iterator[Row]:
-    stamp = settings_stamp(engine.digest, engine.dtype, settings)
+    stamp = settings_stamp(engine.full_digest, engine.dtype, settings)
     reviews = review.make(results) if review and results else [({}, [])] * len(results)
     for result, (document, answer_cells) in zip(results, reviews, strict=True):
         if journal.suffix.lower() == ".csv":
@@ -366,7 +366,11 @@ def _write_header(journal: Path, stamp: Mapping[str, Any]) -> None:
 
 def check_same_settings(stored: dict[str, Any], requested: dict[str, Any], where: Path) -> None:
     """Raise FileError if the settings stored with an output differ from the requested ones."""
+    from chemspec.model.manifest import is_digest_of  # slow import
+
     requested = json.loads(json.dumps(requested))
+    if is_digest_of(str(stored.get("model")), requested.get("model", "")):
+        stored = {**stored, "model": requested["model"]}
     if stored != requested:
         names = sorted(name for name in {*stored, *requested} if stored.get(name) != requested.get(name))
         pairs = ((name, stored.get(name, "unset"), requested.get(name, "unset")) for name in names)

@@ -48,10 +48,12 @@ class JobView:
 def submit_job(name: str, digest: str) -> None:
     """Put a new or stopped job at the end of the queue, unless it is queued already.
 
-    Raises StoreError if `digest` is not that of the job's model, or the store cannot be written.
+    Raises StoreError if `digest` (the full one) is not that of the job's model, or the store cannot be written.
     """
+    from chemspec.model.manifest import is_digest_of  # slow import
+
     view = view_job(name)
-    if digest != view.job.digest:
+    if not is_digest_of(view.job.digest, digest):
         message = f"the model {view.job.model} is not the one that this job began with"
         raise StoreError(f"{message}; start a new job with the file")
     if not view.active:

@@ -49,6 +49,7 @@ class Checkpoint:
     folder: Path
     digest: str  # of weights and config; part of cache keys
     notes: tuple[str, ...] = ()  # shown with every prediction
+    vocabulary: str = ""  # digest of the vocabulary where `digest` leaves it out, see `manifest.join_digests`
 
     @property
     def config(self) -> ModelConfig:
@@ -134,7 +135,8 @@ def load(folder: Path) -> Checkpoint:
     if len(tokenizer) != config.vocab_size:
         raise CheckpointError(f"{folder}: {len(tokenizer)} tokens in vocab.json, vocab_size {config.vocab_size}")
     read = weights.read_weights(folder / "model.safetensors", config)
-    return Checkpoint(folder.name, task, read, tokenizer, folder, digest)
+    vocabulary = manifest.hash_vocabulary(folder)
+    return Checkpoint(folder.name, task, read, tokenizer, folder, digest, vocabulary=vocabulary)
 
 
 def load_drafter(folder: Path, *, tokenizer: Tokenizer, target: str = "") -> DrafterCheckpoint:
@@ -211,6 +213,11 @@ def read_config(folder: Path) -> tuple[Task, ModelConfig]:
 def digest_of_folder(folder: Path) -> str:
     """Return the digest of a model folder's weights and config, see `Checkpoint.digest`."""
     return manifest.hash_model(folder)[1]
+
+
+def full_digest_of_folder(folder: Path) -> str:
+    """Return the digest of a model folder's weights, config and vocabulary, as `Engine.full_digest`."""
+    return manifest.join_digests(digest_of_folder(folder), manifest.hash_vocabulary(folder))
 
 
 def _vocabulary_digest(tokenizer: Tokenizer) -> str:

@@ -5,6 +5,7 @@ A folder without one loads too. Whoever writes a file into a folder with a manif
 
 import hashlib
 import json
+import re
 from pathlib import Path
 
 from chemspec.model.weights import CheckpointError
@@ -12,9 +13,11 @@ from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
 
 MANIFEST = "manifest.json"
-WEIGHTS, CONFIG = "model.safetensors", "config.json"
+WEIGHTS, CONFIG, VOCABULARY = "model.safetensors", "config.json", "vocab.json"
 # Not what only people read: the card and the measurements.
-LISTED = (WEIGHTS, CONFIG, "vocab.json", "confidence.json", "familiarity.json", "drafting.json", "drafting.safetensors")
+LISTED = (WEIGHTS, CONFIG, VOCABULARY, "confidence.json", "familiarity.json", "drafting.json", "drafting.safetensors")
+
+_FULL = re.compile(r"[0-9a-f]{16}-[0-9a-f]{8}")
 
 
 def checked_digest(folder: Path) -> str:
@@ -40,6 +43,22 @@ def hash_model(folder: Path) -> tuple[str, str]:
     whole = weights.copy()
     whole.update((folder / CONFIG).read_bytes())
     return weights.hexdigest(), whole.hexdigest()[:16]
+
+
+def hash_vocabulary(folder: Path) -> str:
+    """Return the digest of a folder's vocabulary; empty if it has none of its own."""
+    file = folder / VOCABULARY
+    return _sha256(file)[:8] if file.is_file() else ""
+
+
+def join_digests(digest: str, vocabulary: str) -> str:
+    """Return the full digest of a model: of weights and config, and behind a hyphen of the vocabulary if it has one."""
+    return f"{digest}-{vocabulary}" if vocabulary else digest
+
+
+def is_digest_of(stored: str, full: str) -> bool:
+    """Return whether a stored digest is that of a model with this full one; earlier ones have no vocabulary."""
+    return stored == full or bool(_FULL.fullmatch(full) and stored == full[:16])
 
 
 def write_manifest(folder: Path) -> None:

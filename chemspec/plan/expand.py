@@ -34,7 +34,7 @@ class Model(Predictor, Protocol):
     """Interface of engines used in planning."""
 
     @property
-    def digest(self) -> str: ...  # noqa: D102
+    def full_digest(self) -> str: ...  # noqa: D102
     @property
     def dtype(self) -> str: ...  # noqa: D102
 
@@ -124,7 +124,7 @@ class Expander:
         """Open the cache of these weights and settings; None if the disk is not usable."""
         # Drafts and batches do not change predictions.
         settings = asdict(replace(self.settings, drafter="none", batch_size=1, node_budget=0))
-        models = [[model.digest, model.dtype] for model in (self.retro, self.forward, self.reagents) if model]
+        models = [[model.full_digest, model.dtype] for model in (self.retro, self.forward, self.reagents) if model]
         index = self._checker.index
         key = [VERSION, models, settings, [len(index), index.files] if index else None]
         name = f"plan-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}.sqlite"

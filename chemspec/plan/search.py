@@ -123,7 +123,8 @@ class RouteSearch:
         graph = self._graph
         if not self.settings.through:
             return list(islice(cheapest_routes(graph, self._cost, seconds), limit))
-        ends, routes = time.perf_counter() + seconds, []
+        routes: list[list[AndNode]] = []
+        ends = time.perf_counter() + seconds
         required = [
             node
             for node in graph.nodes()

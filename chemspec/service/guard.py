@@ -77,13 +77,14 @@ class Guard:
             message = "send the body as it is, without Content-Encoding"
             await error_response(415, "encoding", message, CLOSE)(scope, receive, send)
             return
+        full = self._service.refusal(CLIENT.get()) if scope["method"] == "POST" else None
         max_body = self._service.limits.body
         body, size = bytearray(), 0
         try:
             async with asyncio.timeout(BODY_TIMEOUT):
                 async for part in Request(scope, receive).stream():
                     size += len(part)
-                    if size <= max_body:
+                    if size <= max_body and full is None:
                         body += part
                     elif size > DRAIN_FACTOR * max_body:
                         break
@@ -97,6 +98,10 @@ class Guard:
             self._service.metrics.refused.labels("body").inc()
             message = f"the request has more than {max_body} bytes; send fewer queries"
             await error_response(413, "too_large", message, CLOSE)(scope, receive, send)
+            return
+        if full is not None:
+            self._service.metrics.refused.labels(full.code).inc()
+            await problem_response(full)(scope, receive, send)
             return
         whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
 

@@ -72,17 +72,23 @@ class WorkPool:
     @contextmanager
     def admit(self, client: str, count: int = 1) -> Iterator[None]:
         """Count pieces of work as admitted within the context; RefusedError (429) beyond a limit."""
-        admitted = self._admitted[client]
-        if admitted + count > self._per_client or self._admitted.total() + count > self._most:
-            cause = f"{admitted} of your {self._work}" if admitted else f"too many {self._work}"
-            message = f"{cause} are under way; try again in {RETRY_AFTER} s"
-            raise RefusedError(429, "queue_full", message, after=RETRY_AFTER)
+        if (refusal := self.refusal(client, count)) is not None:
+            raise refusal
         self._admitted[client] += count
         try:
             yield
         finally:
             self._admitted[client] -= count
             self._admitted += Counter()  # drops clients without any
+
+    def refusal(self, client: str, count: int = 1) -> RefusedError | None:
+        """Return the error of a client's further pieces of work if they are beyond a limit."""
+        admitted = self._admitted[client]
+        if admitted + count <= self._per_client and self._admitted.total() + count <= self._most:
+            return None
+        cause = f"{admitted} of your {self._work}" if admitted else f"too many {self._work}"
+        message = f"{cause} are under way; try again in {RETRY_AFTER} s"
+        return RefusedError(429, "queue_full", message, after=RETRY_AFTER)
 
     async def run(
         self,

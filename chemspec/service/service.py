@@ -96,6 +96,10 @@ class Service:
             return "the thread that decodes hangs"
         return next(filter(None, (pool.stuck for pool in self._pools)), "")
 
+    def refusal(self, client: str) -> RefusedError | None:
+        """Return the error of a client of which as many queries are being read as may be, before its body is parsed."""
+        return self._readers.refusal(client)
+
     def search(self, options: DecodeOptions, within: float | None = None) -> Search:
         """Return model, settings and deadline of a request, which may have a shorter time limit than the service.
 

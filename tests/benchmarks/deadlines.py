@@ -57,7 +57,7 @@ def measure_deadline(
         assert result.within is not None
         results.append(result.within)
         if result.within.width:
-            alone: dict[str, Any] = {"decoder": "greedy"} if result.within.width == 1 else {}
+            alone: dict[str, Any] = {"decoder": "greedy" if result.within.width == 1 else "beam", "distinct": False}
             same = same and result.hypotheses == engine.predict(query, n=result.within.width, **alone).hypotheses
     count = len(results)
     return Row(

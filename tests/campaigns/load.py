@@ -169,7 +169,7 @@ def main(
     settings = opt.build_decode_settings("auto", n, True)
     with console.progress_bar("answering here") as report:
         own = engine.predict(asked, settings, progress=lambda done: report(done, len(asked)))
-    how = {"task": engine.task, "n": n, "timeout": 600.0}
+    how = {"task": engine.task, "n": n, "distinct": False, "timeout": 600.0}
     with console.progress_bar("asking the service") as report:
         tally = run(url, told(own), how, clients=clients, seconds=60 * minutes, size=size, progress=report)
     console.print_json({"url": url, "model": engine.name, "clients": clients, "n": n, "size": size, **tally.document()})

@@ -3,10 +3,9 @@
     python tests/campaigns/mutants.py --sample 300            # the seed is the date; another sample every night
     python tests/campaigns/mutants.py --sample 40 --only chemspec/plan --seed 7
 
-Mutants of Python are made from its syntax tree, those of C++ from its text. Each runs the test files that are nearest:
-those named like the module, else those of its folder that import it, then those of its users, in a copy of the program.
-A mutant that no test notices survives; who has read it writes a test, or a line of `equivalent_mutants.jsonl` if nobody
-could notice it.
+Mutants of Python are made from its syntax tree, those of C++ from its text. Which tests run which line is recorded
+once; each mutant runs those of its lines, first of its own folder, in a copy of the program. A mutant that no test
+notices survives; who has read it writes a test, or a line of `equivalent_mutants.jsonl` if nobody could notice it.
 """
 
 from __future__ import annotations
@@ -16,29 +15,25 @@ import ast
 import json
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from datetime import date
 from functools import cache
 from pathlib import Path
-from queue import SimpleQueue
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 from copies import copy_program
-from groups import DEFAULT
-from paths import ROOT, TESTS
+from mutant_tests import SLOWER, SPARE, Covered, Warm, compile_all, record
+from paths import ROOT
 
 FOLDERS = ("decode", "draft", "engine", "plan", "review", "io", "jobs", "service", "chem", "system", "precedents")
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.jsonl")
-SECONDS = 240.0  # for the tests of one mutant; what takes longer is noticed, as it would be by a person
-NEAREST, FURTHER = 3, 5  # test files at most
 SWAPS: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
     ast.In: ast.NotIn, ast.NotIn: ast.In, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.And: ast.Or, ast.Or: ast.And,
@@ -133,69 +128,6 @@ def _without_effect(node: ast.AST) -> Iterator[ast.AST]:
         yield node
 
 
-@cache
-def nearest_tests(file: str) -> list[str]:
-    """The test files nearest to a source file: named like it, else of its folder that import it, else all of these."""
-    path = Path(file)
-    folder = TESTS.joinpath(*path.parts[1:2])
-    tests = {test: test.read_text(encoding="utf-8") for test in sorted(folder.glob("test_*.py"))}
-    module = path.stem if path.suffix == ".py" else path.parent.name
-    dotted = ".".join(path.with_suffix("").parts)
-    marks = (f"test_{module}.py", dotted, f"from {dotted.rpartition('.')[0]} import", f".{module}", module)
-
-    def distance(test: Path) -> tuple[bool, bool, int]:
-        return test.name != marks[0], dotted not in tests[test], -tests[test].count(module)
-
-    mention = [test for test in tests if test.name == marks[0] or module in tests[test]] or list(tests)
-    return [str(test.relative_to(TESTS)) for test in sorted(mention, key=distance)[:NEAREST]]
-
-
-@cache
-def sources() -> dict[str, str]:
-    """The text of every module of the program, by its file."""
-    return {str(file.relative_to(ROOT)): source_of(file) for file in (ROOT / "chemspec").rglob("*.py")}
-
-
-@cache
-def further_tests(file: str) -> list[str]:
-    """The test files nearest to the modules that import this one, without its own: what it breaks shows there."""
-    package, _, module = ".".join(Path(file).with_suffix("").parts).rpartition(".")
-    uses = re.compile(rf"{re.escape(package)}\.{module}\b|from {re.escape(package)} import [^\n]*\b{module}\b")
-    users = [name for name, text in sources().items() if name != file and uses.search(text)]
-    counts = Counter(test for name in users for test in nearest_tests(name)[:1])
-    own = nearest_tests(file)
-    return [test for test, _ in counts.most_common() if test not in own][:FURTHER]
-
-
-def is_noticed(mutant: Mutant, tree: Path) -> str:
-    """Run the nearest tests against a mutant, then those of its users; returns the one that failed, or nothing."""
-    return _run_tests(mutant, tree, nearest_tests(mutant.file)) or (
-        _run_tests(mutant, tree, further) if (further := further_tests(mutant.file)) else ""
-    )
-
-
-def _run_tests(mutant: Mutant, tree: Path, files: list[str]) -> str:
-    path = tree / mutant.file
-    source = path.read_text(encoding="utf-8")
-    path.write_text(source[: mutant.start] + mutant.text + source[mutant.end :], encoding="utf-8")
-    words = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-m", DEFAULT]
-    tests = [str(tree / "tests" / test) for test in files]
-    environment = {**os.environ, "PYTHONPATH": str(tree), "PYTEST_ADDOPTS": "", "HYPOTHESIS_PROFILE": "seeded"}
-    environment["CHEMSPEC_TEST_SECONDS"] = str(SECONDS)
-    try:
-        done = subprocess.run(
-            [*words, *tests], cwd=tree, env=environment, capture_output=True, text=True, timeout=SECONDS
-        )
-    except subprocess.TimeoutExpired:
-        return "time"
-    finally:
-        path.write_text(source, encoding="utf-8")
-    if done.returncode in (0, 5):
-        return ""
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)
-    return failed[1].partition("/tests/")[2] or failed[1] if failed else f"exit code {done.returncode}"
-
-
 def described(mutant: Mutant) -> tuple[str, str, str]:
     """A mutant as people read it: file, line before and after; lines outlive edits elsewhere in the file."""
     source = source_of(ROOT / mutant.file)
@@ -218,35 +150,67 @@ def all_mutants(only: str = "") -> list[Mutant]:
     return [mutant for file in chosen for mutant in mutants_of(file) if described(mutant) not in equivalent]
 
 
+def run(sample: Sequence[Mutant], folder: Path) -> list[list[Any]]:
+    """Run a sample in a copy of the program, and add a line for each mutant to `results.jsonl`, which may have some.
+
+    Returns the lines: file, line before and after, the test that failed (or nothing), the number of tests, seconds.
+    """
+    results, covered = folder / "results.jsonl", folder / "covered"
+    lines = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()] if results.exists() else []
+    done = {tuple(line[:3]) for line in lines}
+    with tempfile.TemporaryDirectory() as temporary:
+        (tree := Path(temporary, "tree")).mkdir()
+        copy_program(tree)
+        if not list(covered.glob("*.json")):
+            record(tree, covered)
+        compile_all(tree)
+        tests = Covered.read(covered)
+        with Warm(tree, Path(temporary)) as warm, results.open("a", encoding="utf-8") as out:
+            for mutant in sample:
+                if described(mutant) not in done:
+                    lines.append(judged(mutant, tree, tests, warm))
+                    print(json.dumps(lines[-1]), file=out, flush=True)
+            noticing = sorted({line[3] for line in lines if "::" in line[3]})
+            unsound = set(warm.run(noticing, SPARE + SLOWER * tests.cost(noticing), whole=True)) if noticing else set()
+    return [[*line[:3], "" if line[3] in unsound else line[3], *line[4:]] for line in lines]
+
+
+def judged(mutant: Mutant, tree: Path, tests: Covered, warm: Warm) -> list[Any]:
+    """Run the tests of a mutant; returns its line of the results."""
+    path, source, began = tree / mutant.file, source_of(ROOT / mutant.file), time.monotonic()
+    times = path.stat()
+    chosen = tests.of(mutant.file, source, mutant.start, mutant.end)
+    failed: list[str] = []
+    path.write_text(source[: mutant.start] + mutant.text + source[mutant.end :], encoding="utf-8")
+    try:
+        for names in filter(None, chosen):
+            failed = failed or warm.run(names, SPARE + SLOWER * tests.cost(names))
+    finally:
+        path.write_text(source, encoding="utf-8")
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))  # what is compiled of it stays valid
+    noticed = failed[0] if failed else ""
+    return [*described(mutant), noticed, sum(map(len, chosen)), round(time.monotonic() - began)]
+
+
 def main() -> None:
-    """Run a sample; prints a line a mutant, the survivors and the score."""
+    """Run a sample; prints the survivors and the score."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sample", type=int, default=300, help="number of mutants")
     parser.add_argument("--seed", type=int, default=date.today().toordinal(), help="default: the date")
     parser.add_argument("--only", default="", help="beginning of the files' names")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at once")
+    parser.add_argument("--folder", type=Path, help="for what is recorded and found; the same one goes on there")
     parser.add_argument("--goal", type=float, default=0.0, help="share to be noticed; exit code 1 below it")
     given = parser.parse_args()
     everything = all_mutants(given.only)
     sample = Random(given.seed).sample(everything, min(given.sample, len(everything)))
     print(f"{len(sample)} of {len(everything)} mutants, seed {given.seed}", flush=True)
-    survivors: list[Mutant] = []
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(given.jobs) as pool:
-        trees: SimpleQueue[Path] = SimpleQueue()
-        for number in range(given.jobs):
-            trees.put(copy_program(Path(folder, str(number))))
-
-        def run(mutant: Mutant) -> None:
-            tree, began = trees.get(), time.monotonic()
-            noticed = is_noticed(mutant, tree)
-            trees.put(tree)
-            print(json.dumps([*described(mutant), noticed, round(time.monotonic() - began)]), flush=True)
-            if not noticed:
-                survivors.append(mutant)
-
-        list(pool.map(run, sample))
+    with ExitStack() as stack:
+        folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        lines = run(sample, folder)
+    wanted = set(map(described, sample))
+    survivors = [line for line in lines if not line[3] and tuple(line[:3]) in wanted]
     share = 1 - len(survivors) / max(1, len(sample))
-    print(*("\n  ".join(described(mutant)) for mutant in survivors), f"{share:.1%} noticed", sep="\n")
+    print(*("\n  ".join(line[:3]) for line in survivors), f"{share:.1%} noticed", sep="\n")
     sys.exit(share < given.goal)
 
 

@@ -101,7 +101,7 @@ def routes(kills: int, random: Random, home: Path, killed: Callable[..., bool]) 
     stock = toy.stock(home)
 
     def search(turn: int) -> Any:
-        retro = replace(toy.retro(), digest=f"toy-{turn % 3}")
+        retro = replace(toy.retro(), full_digest=f"toy-{turn % 3}")
         found = plan(toy.AMIDE, Expander(retro), stock, how)  # type: ignore[arg-type]
         return [route.signature for route in found.routes], found.status
 

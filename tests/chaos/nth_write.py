@@ -42,7 +42,7 @@ class Case:
 class Echo:
     """As much of an engine as `predict_file` needs."""
 
-    digest, dtype = "d", "fp32"
+    full_digest, dtype = "d", "fp32"
 
     def predict(self, queries: Any, settings: Any, *, progress: Any) -> list[DecodeResult]:
         return [DecodeResult(query, "invalid", "no") for query in queries]

@@ -46,6 +46,15 @@ def test_a_conflict_is_told_where_the_product_has_what_would_not_survive(
     )
 
 
+@pytest.mark.parametrize(
+    ("flask", "product"),
+    [("CS(C)=O.CCO", "CSC"), ("[O-][n+]1ccccc1.CCO", "c1ccncc1"), ("CC(=O)OC.C", "CCOC"), ("CC1CC1C.CO", "CCC(C)C")],
+)
+def test_a_count_of_electrons_says_what_is_missing_where_no_class_does(flask: str, product: str) -> None:
+    assert "Missing in the reaction mixture: a reductant;" in " ".join(check(flask, product))
+    assert not any("a reductant" in told for told in check(f"{flask}.[Na+].[BH4-]", product))
+
+
 def test_the_flask_that_the_first_page_answers_lacks_nothing() -> None:
     answered = json.loads((EXAMPLES / "answered_forward.json").read_text(encoding="utf-8"))
     assert check(answered["query"], answered["hypotheses"][0]["canonical"]) == ()

@@ -70,6 +70,7 @@ def test_a_helped_model_writes_what_it_writes_alone(batch: Batch, length: int) -
         assert found.tokens == expected.tokens
         assert found.probs == pytest.approx(expected.probs, rel=1e-9)
     assert helped.model.calls <= alone.model.calls
+    assert (alone.calls, helped.calls) == (alone.model.calls, helped.model.calls + small.calls)
 
 
 def proposed(drafter: Autoregressive, source: list[int], room: int) -> Sequence[Draft]:

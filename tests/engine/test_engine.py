@@ -272,6 +272,14 @@ def test_a_query_that_does_not_fit_alone_fails_alone(engine: Engine) -> None:
 # --- finding models ------------------------------------------------------------------------------
 
 
+def test_an_incomplete_model_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path))
+    (tmp_path / "half").mkdir()
+    assert model_folder("half") == tmp_path / "half"
+    with pytest.raises(CheckpointError, match=r"half is no model folder: config\.json is missing"):
+        Engine.load("half")
+
+
 def test_models_are_found_by_name_and_by_folder(tiny_retro: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tiny_retro.parent))
     assert [folder.name for folder in installed_models()] == ["retro"]

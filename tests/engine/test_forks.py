@@ -8,16 +8,23 @@ from math import exp
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from small import QUERIES, tiny_folder
 
 import chemspec
 from chemspec.engine.engine import Engine, installed_models
-from chemspec.engine.forks import find_forks, token_alternatives
+from chemspec.engine.forks import _token_log_prob, find_forks, token_alternatives
 from chemspec.tokenizer import Tokenizer
+from chemspec.types import Scores
 
 LIDOCAINE = "CCN(CC)CC(=O)Nc1c(C)cccc1C"
 pytestmark = pytest.mark.skipif("retro-50k" not in {one.name for one in installed_models()}, reason="no models")
+
+
+def test_a_token_outside_the_candidates_has_the_log_prob_of_the_last_one() -> None:
+    scores = Scores(np.array([7, 4, 9]), np.array([-0.1, -2.0, -3.5]))
+    assert [_token_log_prob(scores, token) for token in (7, 4, 9, 5)] == [-0.1, -2.0, -3.5, -3.5]
 
 
 def test_forks_are_the_doubtful_tokens_and_lead_to_other_molecules() -> None:

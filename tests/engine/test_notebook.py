@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from small import tiny_folder
 
+import chemspec
 from chemspec.engine import notebook
-from chemspec.engine.engine import Engine
 from chemspec.types import DecodeResult, Hypothesis
 
 ANSWER = Hypothesis("OCC", "CCO", True, ("O", "C", "C"), (-0.1, -0.1, -0.1, -0.1), -0.4, 0.67, 0.8, calibrated=True)
@@ -47,5 +47,5 @@ def test_ipython_is_told_once_when_a_model_is_loaded(tmp_path: Any, monkeypatch:
     shell = SimpleNamespace(display_formatter=SimpleNamespace(formatters={"text/html": formatter}))
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: shell))
     for _ in range(2):
-        Engine.load(tiny_folder(tmp_path / "retro"), threads=1)
+        chemspec.load(tiny_folder(tmp_path / "retro"), threads=1)
     assert told == [(DecodeResult, notebook.result_html)]

@@ -55,6 +55,8 @@ def test_an_answer_is_scored_in_the_atom_order_of_the_query(retro: Engine) -> No
     }
     assert len(scored) == 1
     assert "O=C(Cl)c1ccccc1.NCc1ccccc1" in answer_variants("retro", QUERIES[1], "c1ccc(CN)cc1.ClC(=O)c1ccccc1")
+    product = answer_variants("forward", "OB(O)c1ccccc1.Brc1ccncc1", "c1ccc(-c2ccncc2)cc1")
+    assert product == ["c1ccc(-c2ccncc2)cc1", "c1(-c2ccncc2)ccccc1"], "the boronic acid's atoms come first"
 
 
 @pytest.mark.parametrize(

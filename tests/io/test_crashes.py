@@ -24,7 +24,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
 
 class Engine:
-    digest, dtype = "d", "fp32"
+    full_digest, dtype = "d", "fp32"
     def predict(self, queries, settings, *, progress):
         for query in queries:
             if query == "die":

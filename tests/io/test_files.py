@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +40,7 @@ class Fake:
     dtype = "fp32"
 
     def __init__(self, digest: str = "d1", calls: float = float("inf")) -> None:
-        self.digest, self.calls = digest, calls
+        self.full_digest, self.calls = digest, calls
         self.asked: list[str] = []
 
     def predict(
@@ -147,6 +148,23 @@ def test_two_columns_may_be_named_as_the_sides_of_a_reaction(tmp_path: Path) -> 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"no file .*a\.csv"):
         read_queries(tmp_path / "a.csv")
+
+
+def test_large_cells_and_many_columns_cost_what_they_weigh(tmp_path: Path) -> None:
+    path, note = tmp_path / "a.csv", "x" * 1_000_000
+    path.write_text(f"smiles,note\nCCO,{note}\nCCN,\n")
+    table = read_queries(path)
+    assert list(table) == ["CCO", "CCN"] and table.cells[0] == [note] and table.cells[0:2] == [[note], [""]]
+    wide = [f"{column}.{row}" for row in range(200) for column in range(500)]
+    rows = [",".join(["CCO", *wide[500 * row : 500 * (row + 1)]]) for row in range(200)]
+    path.write_text("\n".join([",".join(["smiles", *(f"c{column}" for column in range(500))]), *rows]))
+    tracemalloc.start()
+    try:
+        table = read_queries(path)
+        assert tracemalloc.get_traced_memory()[1] < 5 * path.stat().st_size  # 14 times with a text for each cell
+    finally:
+        tracemalloc.stop()
+    assert [table.cells[row] for row in range(200)] == [wide[500 * row : 500 * (row + 1)] for row in range(200)]
 
 
 def test_parquet_with_gaps(tmp_path: Path) -> None:
@@ -292,6 +310,19 @@ def test_an_interrupted_run_goes_on_to_the_same_file(tmp_path: Path, suffix: str
     assert engine.asked == [*dict.fromkeys(ODD[calls:])]
     assert rows_of(twice) == rows_of(once)
     assert suffix == ".parquet" or twice.read_bytes() == once.read_bytes()
+
+
+def test_a_file_of_an_earlier_version_has_no_vocabulary_in_its_digest(tmp_path: Path) -> None:
+    digest, out = "0123456789abcdef", tmp_path / "a.csv"
+    predict_file(Fake(digest), ODD[:2], out, HOW)  # type: ignore[arg-type]
+    predict_file(Fake(f"{digest}-01234567"), ODD, out, HOW)  # type: ignore[arg-type]
+    for begun, other in (
+        (digest, "fedcba9876543210-01234567"), (f"{digest}-01234567", f"{digest}-76543210"), ("forward", "forward-mit")
+    ):  # fmt: skip
+        (out := tmp_path / f"{begun}.csv").unlink(missing_ok=True)
+        predict_file(Fake(begun), ODD[:1], out, HOW)  # type: ignore[arg-type]
+        with pytest.raises(FileError, match=f"model {begun} instead of {other}"):
+            predict_file(Fake(other), ODD, out, HOW)  # type: ignore[arg-type]
 
 
 def test_a_finished_file_is_only_counted(tmp_path: Path) -> None:

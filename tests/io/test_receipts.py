@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small import QUERIES
+from small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app
@@ -63,7 +63,7 @@ def test_what_was_written_is_decoded_again(settings: DecodeSettings, engine: Eng
     rows = write(engine, tmp_path / "a.jsonl", settings)
     assert verify(tmp_path / "a.jsonl", engine) == {}
     assert len(rows) == len(QUERIES) + 1 and rows[-1]["status"] == "invalid"
-    assert all(row["receipt"]["digest"] == engine.digest for row in rows)
+    assert all(row["receipt"]["digest"] == engine.full_digest for row in rows)
     assert all(row["receipt"]["passes"] > 0 and row["receipt"]["margin"] >= 0 for row in rows[:-1])
     assert rows[-1]["receipt"]["margin"] is None
     rows[0]["receipt"]["settings"]["drafter"] = "of a file"  # exact decoders are verified without drafts
@@ -101,6 +101,26 @@ def test_a_changed_row_is_listed(name: str, engine: Engine, tmp_path: Path) -> N
     save([rows[0], signed(changed), *rows[2:]], path)
     found = verify(path, engine)
     assert list(found) == [2] and reason in found[2]
+
+
+def test_another_vocabulary_is_named_and_receipts_without_one_are_read(tmp_path: Path) -> None:
+    folder, path = tiny_folder(tmp_path / "retro"), tmp_path / "a.jsonl"
+    engine = Engine.load(folder, threads=1)
+    rows = write(engine, path)
+    old = [{**row, "receipt": {**row["receipt"], "digest": engine.digest}} for row in rows]
+    save([signed(row) for row in old], tmp_path / "old.jsonl")
+    assert verify(tmp_path / "old.jsonl", engine) == {}, "written before the vocabulary was in the digest"
+    text = (folder / "vocab.json").read_text()
+    flipped = text.replace('"Cl"', '"X"').replace('"Br"', '"Cl"').replace('"X"', '"Br"')
+    assert flipped != text and not (folder / "manifest.json").exists()
+    (folder / "vocab.json").write_text(flipped)
+    other = Engine.load(folder, threads=1)
+    assert other.digest == engine.digest, "of the weights"
+    assert set(verify(path, other).values()) == {
+        f"the installed model retro has another vocabulary ({other.full_digest}, not {engine.full_digest})"
+    }
+    with pytest.raises(FileError, match=f"model {engine.full_digest} instead of {other.full_digest}"):
+        write(other, path)
 
 
 def test_a_sample_is_that_of_its_seed(engine: Engine, tmp_path: Path) -> None:

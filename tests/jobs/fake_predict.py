@@ -26,7 +26,7 @@ FOLDER = Path(os.environ["FAKE_PREDICT"])
 class Fake:
     """As much of an engine as `predict_file` needs."""
 
-    digest, dtype = "d1", "fp32"
+    full_digest, dtype = "d1", "fp32"
 
     def predict(self, queries: Sequence[str], settings: DecodeSettings, *, progress: Any) -> list[DecodeResult]:
         for query in queries:

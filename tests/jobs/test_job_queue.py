@@ -344,6 +344,11 @@ def test_a_killed_prediction_is_told_and_the_next_job_begins(tmp_path: Path) -> 
 def test_another_model_may_not_go_on_with_a_job() -> None:
     with pytest.raises(StoreError, match="start a new job"):
         job_queue.submit_job(make(["C"]).id, "d2")
+    full = "0123456789abcdef-01234567"
+    with pytest.raises(store.StoreError, match="is not the one"):
+        job_queue.submit_job(make(["C"], digest=full).id, "0123456789abcdef-76543210")  # another vocabulary
+    began = make(["C"], digest=full[:16])  # by an earlier version, whose digests had no vocabulary
+    job_queue.submit_job(began.id, full)
 
 
 def test_a_disk_that_gets_full_is_told_and_the_job_goes_on_later(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from chemspec.jobs import exports, jobs, rows, uploads, worker
 from chemspec.jobs.jobs import Job
 from chemspec.jobs.store import StoreError
 from chemspec.jobs.uploads import Sheet
-from chemspec.model.checkpoint import digest_of_folder
+from chemspec.model.checkpoint import full_digest_of_folder
 from chemspec.plan.stock import Offer, PriceList, Stock, inchikey
 from chemspec.review.forward_check import StepChecker
 from chemspec.settings import DecodeSettings
@@ -43,7 +43,7 @@ def make(*cells: tuple[str, ...], columns: tuple[str, ...], **more: Any) -> Job:
 class Answering:
     """As much of an engine as the worker needs; its answer is C, and x is no molecule."""
 
-    digest, dtype = "d1", "fp32"
+    full_digest, dtype = "d1", "fp32"
 
     def prefetch(self, queries: Sequence[str]) -> None: ...
 
@@ -63,7 +63,7 @@ def test_the_worker_answers_a_job_as_its_settings_say(tmp_path: Path, monkeypatc
     monkeypatch.setenv("CHEMSPEC_NATIVE", "0")  # compiling takes longer
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path / "none"))
     folder = tiny_folder(tmp_path / "tiny")
-    queries, digest = ["CCO", "CC(", "", "c1ccccc1"], digest_of_folder(folder)
+    queries, digest = ["CCO", "CC(", "", "c1ccccc1"], full_digest_of_folder(folder)
     settings = DecodeSettings(decoder="sbs", n=2, drafter="copy", max_len=20)
     job = make(*((query,) for query in queries), columns=("smiles",), model=str(folder), settings=settings)
     worker.run_job(job)

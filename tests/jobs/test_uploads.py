@@ -238,3 +238,11 @@ def test_a_first_line_may_be_a_row() -> None:
 @pytest.mark.parametrize(("columns", "cells", "place"), table("jobs/guessed_columns"))
 def test_the_column_is_guessed(columns: Any, cells: Any, place: int) -> None:
     assert uploads.guess_query_column(columns, [cells]) == place
+
+
+def test_as_many_rows_as_are_allowed_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "MAX_ROWS", 3)
+    lines = [["smiles"], ["CCO"], ["CCN"], ["CCC"]]
+    assert len(uploads._make_sheet(iter(lines)).rows) == 3
+    with pytest.raises(FileError, match="more than 3 rows"):
+        uploads._make_sheet(iter([*lines, ["CCCC"]]))

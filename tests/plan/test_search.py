@@ -76,7 +76,7 @@ def test_a_search_finds_all_routes_of_the_toy(tmp_path: Path, through: str) -> N
 def test_answers_are_kept_on_disk_by_weights_and_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
     first, again, other = retro(), retro(), retro()
-    other.digest = "other weights"
+    other.full_digest = "other weights"
     plans = [plan(AMIDE, Expander(model), stock(tmp_path)) for model in (first, again, other)]
     assert again.asked == []
     assert other.asked == first.asked

@@ -37,9 +37,9 @@ def engine(folder: Path) -> Engine:
 
 def expected(engine: Engine, query: str, n: int) -> list[tuple[str, float]]:
     found: dict[str, float] = {}
-    for one in engine.predict(query, n=n, decoder="beam").hypotheses:
+    for one in engine.predict(query, n=n, decoder="beam", distinct=False).hypotheses:
         if one.valid:
-            found.setdefault(".".join(sorted(one.canonical.split("."))), one.probability)
+            found.setdefault(".".join(sorted(one.canonical.split("."))), one.model_probability)
     return list(found.items())
 
 

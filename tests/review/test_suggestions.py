@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from math import log
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from case_tables import table
 
-from chemspec import chem
+from chemspec import chem, precedents
 from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.precedents import Conditions, Found
 from chemspec.review import suggestions
+from chemspec.review.review import review_table
 from chemspec.review.suggestions import Suggestion
 from chemspec.types import Hypothesis
 
@@ -26,6 +27,8 @@ def test_recorded_reagents_are_of_the_class_of_the_flask(
     found = Found(conditions=tuple(Conditions(smiles, 1) for smiles in recorded))
     card = Suggestion("forward", flask, 1, answer, strategy_of_step(flask, product), precedents=found)
     assert card.reagents[0] == reagents
+    (row,) = review_table(cast(Any, SimpleNamespace(suggestions=[card])))
+    assert row["reagents"] == precedents.in_words(reagents, formulas=True)
 
 
 def test_a_wrong_epimer_among_the_alternatives_adds_nothing_to_the_probability(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,6 +21,7 @@ from small import QUERIES
 pytest.importorskip("fastapi")
 
 from chemspec.chem import parsing
+from chemspec.client import Client
 from chemspec.engine.engine import Engine
 from chemspec.service import pools, service
 from chemspec.service.limits import RefusedError
@@ -266,6 +267,8 @@ def test_reading_for_one_client_holds_up_no_other(engines: dict[str, Engine]) ->
         until(lambda: len(slow.read) > 3, "the greedy client")
         status, document, _ = running.send("POST", "/v1/predict", much, {"X-API-Key": "greedy"})
         assert (status, document["code"]) == (429, "queue_full") and "128 of your queries are" in document["detail"]
+        for key, expected in (("greedy", 429), ("polite", 422)):  # it is not even parsed
+            assert running.send("POST", "/v1/predict", b'{"queries": 5}', {"X-API-Key": key})[0] == expected
         for _ in range(5):
             before = len(slow.read)
             assert running.send("POST", "/v1/predict", {**ASK, "queries": "CCO"}, {"X-API-Key": "polite"})[0] == 200
@@ -388,11 +391,31 @@ def test_an_accepted_review_is_finished_by_a_stop(engines: dict[str, Engine]) ->
     assert found == [200]
 
 
+HANGS = """
+import sys, time
+from chemspec.service import server, service
+
+async def stop(self):
+    time.sleep(3600)  # as a lock that nobody opens: the event loop is gone
+
+server.LAST_RESORT, service.Service.stop = 0.5, stop
+sys.argv[0] = "chemspec"
+from chemspec.cli.__main__ import main
+main()
+"""
+
+
+@pytest.mark.slow  # starts a process, which loads models
+def test_a_stop_that_hangs_ends_the_process(tmp_path: Path, folders: dict[str, Path]) -> None:
+    models = list(folders.values())
+    with Process(tmp_path, models, "--grace", "1", program=("-c", HANGS)) as process:
+        assert Client(process.url, patience=HURRY).predict("CCO", task="retro", n=1, max_len=8).status == "ok"
+        assert process.stop(signal.SIGTERM) == 1
+
+
 @pytest.mark.slow  # starts a process, which imports torch
 def test_a_flood_of_reviews_is_answered_and_sigterm_ends_the_process(tmp_path: Path, folders: dict[str, Path]) -> None:
     with Process(tmp_path, list(folders.values()), "--timeout", "30", "--grace", "10") as process:
-        from chemspec.client import Client
-
         client = Client(process.url, patience=HURRY)
         with ThreadPoolExecutor(24) as threads:
             reviews = list(threads.map(lambda _: client.review(QUERIES[1], **HOW), range(24)))

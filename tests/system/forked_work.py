@@ -26,6 +26,10 @@ def wrong(text: str) -> str:
     raise ValueError(text)
 
 
+def niceness(_: str) -> str:
+    return str(os.nice(0))
+
+
 def noisy(_: str) -> str:
     os.write(1, b"nobody should take this for an answer\n")
     return "x"
@@ -36,7 +40,7 @@ def dead(_: str) -> str:
 
 
 WORK = {"echo": str, "server": lambda _: str(os.getppid()), "long": lambda text: text * 1_000_000}
-WORK |= {work.__name__: work for work in (endless, asleep, swollen, wrong, dead, noisy)}
+WORK |= {work.__name__: work for work in (endless, asleep, swollen, wrong, dead, noisy, niceness)}
 
 if __name__ == "__main__":
     # What takes too much memory has time for it, so that its own limit ends it.

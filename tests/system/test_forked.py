@@ -33,6 +33,11 @@ def test_a_piece_gets_its_text_and_gives_its_answer_whatever_it_prints(server: F
     assert server.ask("echo", text) == text.replace("\ud800", "?")  # half a character is no reason to die
 
 
+@pytest.mark.skipif(not hasattr(os, "nice"), reason="this system has no niceness")
+def test_others_compute_first(server: Forked) -> None:
+    assert server.ask("niceness", "") == str(min(19, os.nice(0) + forked.NICE))
+
+
 @pytest.mark.parametrize("kind", ["endless", "swollen", "wrong", "dead"])
 def test_a_piece_that_ends_badly_harms_no_other(server: Forked, kind: str) -> None:
     before = server.ask("server", "")

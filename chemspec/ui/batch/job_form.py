@@ -18,7 +18,7 @@ from chemspec.jobs import jobs, uploads
 from chemspec.jobs.jobs import JOBS
 from chemspec.jobs.store import StoreError
 from chemspec.jobs.uploads import Sheet
-from chemspec.model.checkpoint import digest_of_folder
+from chemspec.model.checkpoint import full_digest_of_folder
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.batch import job_view
 from chemspec.ui.batch.job_view import count_rows, molecule_cell, table_with_drawings
@@ -196,7 +196,7 @@ def start_job(sheet: Sheet, *, model: str, **facts: Any) -> None:
     stock, uploaded = stock_menu.visitor_lists()
     facts |= {"model": model, "stock": stock, "prices": uploaded and uploaded.prices}
     try:
-        job = jobs.create_job(sheet, digest=digest_of_folder(model_folder(model)), **facts)
+        job = jobs.create_job(sheet, digest=full_digest_of_folder(model_folder(model)), **facts)
         job_view.submit_to_queue(job)
     except (ValueError, OSError) as error:
         st.error(f"The job could not be started: {escaping.plain_text(str(error))}.")

@@ -20,7 +20,7 @@ from chemspec.jobs import exports, job_queue, jobs, rows
 from chemspec.jobs.job_queue import JobView
 from chemspec.jobs.jobs import JOBS, Job
 from chemspec.jobs.store import StoreError
-from chemspec.model.checkpoint import digest_of_folder
+from chemspec.model.checkpoint import full_digest_of_folder
 from chemspec.review.suggestions import format_percent
 from chemspec.settings import Task
 from chemspec.ui.common import escaping, nav, theme
@@ -67,7 +67,7 @@ def start_pending_jobs() -> None:
 
 def submit_to_queue(job: Job) -> None:
     """Put a job into the queue; raises ValueError if its model cannot be found, or the queue refuses it."""
-    job_queue.submit_job(job.id, digest_of_folder(model_folder(job.model)))
+    job_queue.submit_job(job.id, full_digest_of_folder(model_folder(job.model)))
 
 
 def show_job(name: str) -> None:

@@ -113,7 +113,7 @@ def show_reading(text: str, read: Read) -> None:
             st.html(tag("div.cs-hint", f"✓ {notes}", role="status"))
 
 
-def show_choices(text: str, read: Read, choose: Callable[[str], object], *, key: str) -> None:
+def show_choices(text: str, read: Read, choose: Callable[[str], None], *, key: str) -> None:
     """Draw a button for each name that may be meant where a text is doubtful; `choose` gets the text with it."""
     if not isinstance(read, chem.Fault) or not read.choices:
         return

@@ -184,6 +184,11 @@ class QueuedEngine:
         return self.engine.digest
 
     @property
+    def full_digest(self) -> str:
+        """Of weights and vocabulary."""
+        return self.engine.full_digest
+
+    @property
     def dtype(self) -> str:
         """The precision."""
         return self.engine.dtype

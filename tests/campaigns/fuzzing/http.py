@@ -27,6 +27,8 @@ HOW = {
 }  # fmt: skip
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/predict": {"queries": ["CCO", "CN"], "within": 1.0},
+    "/v1/names": {"texts": ["CCO", "THF, NaH"], "task": "forward"},
+    "/v1/check": {"reaction": "CCO>>CC=O", "task": "retro"},
     "/predictions/retro": {"model_name": "retro", "smiles": ["CCO", "CN"]},
 }
 OTHERS = ("/v1/models", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/")
