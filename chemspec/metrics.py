@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -21,6 +20,8 @@ class Spread(NamedTuple):
     @classmethod
     def from_values(cls, values: Iterable[float]) -> Spread:
         """Return median and quartiles; raises ValueError without values."""
+        import statistics  # with `fractions` and `decimal`; --help does without
+
         listed = list(values)
         if not listed:
             raise ValueError("no values, hence no median")

@@ -186,6 +186,8 @@ class Resolver:
                         molecule.smiles, -1 if name in molecule.tagged else place - molecule.places
                     )
 
+        self.trusted = {normalise_name(name) for name, owners in self.owners.items() if min(owners.values()) < 0}
+
     def meanings(self, name: str) -> tuple[str, ...]:
         """Return the SMILES that a name means; none if it is left out, several if it is ambiguous."""
         owners = self.owners[name]
@@ -233,7 +235,7 @@ class Resolver:
 
     def is_trivial(self, name: str) -> bool:
         """Return whether a name counts whatever its place: plain words, no prefix, no class that has members."""
-        if not WORDS.fullmatch(name) or PREFIX.search(name):
+        if not WORDS.fullmatch(name) or PREFIX.search(name) or normalise_name(name) in self.trusted:
             return False
         return not any(f"{letter}-{name}" in self.owners for letter in ("alpha", "beta", "gamma", "o", "m", "p"))
 

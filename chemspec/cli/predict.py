@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
     from chemspec.review import Reviewer
 
-SHARD_ROWS = 1_000
 DECODING = [item.name for item in fields(DecodeSettings) if item.name != "record"]
 
 
@@ -110,15 +109,16 @@ class Cluster:
     Attributes:
         ray: predict on a Ray cluster: local, auto or HOST:PORT; --out is then a folder (extra ray).
         engines: with --ray: maximum number of engines; 0: all cores / --threads, or all GPUs.
-        shard_rows: with --ray: rows per output file and per work item.
+        shard_rows: with --ray: rows per output file and per work item; default: 1,000, or fewer for a short input, so
+            that every engine gets some.
     """
 
     ray: str = ""
     engines: int = 0
-    shard_rows: int = SHARD_ROWS
+    shard_rows: int | None = None
 
     def __post_init__(self) -> None:
-        if not self.ray and (self.engines or self.shard_rows != SHARD_ROWS):
+        if not self.ray and (self.engines or self.shard_rows is not None):
             raise ValueError("--engines and --shard-rows go with --ray")
         if self.engines < 0:
             raise ValueError(f"--engines is {self.engines}; give a number, or 0 for as many as fit")

@@ -10,14 +10,12 @@ from typing import Any
 
 from chemspec.cluster import engines as on_ray
 from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, Piece, dispatch_pieces
-from chemspec.cluster.shards import ShardFolder, cut_into_shards, stream_source
+from chemspec.cluster.shards import ShardFolder, cut_into_shards, fit_shards, stored_shard_rows, stream_source
 from chemspec.engine.registry import task_of_model
 from chemspec.io import writers
 from chemspec.io.readers import FileError
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Tell
-
-SHARD = 1_000  # rows: half a minute on a core; few enough for all engines to work from the start
 
 
 @dataclass
@@ -56,32 +54,37 @@ def predict_file(
     column `row`, the index in the input, and those of `chemspec predict`.
 
     The address is "local" for this machine, "auto" or HOST:PORT; if Ray is initialised, its cluster is used. `progress`
-    is called with the number of rows done and in total, which is unknown before the end, `note` with messages on deaths
-    and ambiguous columns. Options are `column` of the input (empty: one with a usual name for the task); `shard_rows`,
-    which an engine processes at a time and repeats after a death (1,000); `device`, `threads` (per engine) and `most`
-    (engines) of `engines.RayEngines`; and those of `Engine.load`, of which `task` refuses a model of another task.
+    is called with the number of rows done and in total, which for millions of rows is unknown before the end, `note`
+    with messages on deaths and ambiguous columns. Options are `column` of the input (empty: one with a usual name for
+    the task); `shard_rows`, which an engine processes at a time and repeats after a death (by default those of the
+    folder, else 1,000, or fewer where else some engine would have nothing to do); `device`, `threads` (per engine) and
+    `most` (engines) of `engines.RayEngines`; and those of `Engine.load`, of which `task` refuses a model of another
+    task.
 
     FileError if the input is unreadable, or the folder belongs to other rows, another model or other settings;
     ClusterError if there is no cluster, or its engines die repeatedly; ValueError for settings that the model refuses.
     """
-    column, shard_rows, task = options.pop("column", ""), options.pop("shard_rows", SHARD), options.get("task")
-    if not 1 <= shard_rows <= 10**6:
+    column, shard_rows, task = options.pop("column", ""), options.pop("shard_rows", None), options.get("task")
+    if shard_rows is not None and not 1 <= shard_rows <= 10**6:
         raise FileError(f"a shard of {shard_rows} rows; give 1 to 1,000,000")
     if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
         raise FileError(f"{out} is inside {source}, all of which is read; choose another folder")
     queries = stream_source(source, column, task or task_of_model(model), note)
     if (first := next(queries, None)) is None:
         raise FileError(f"nothing to predict: there is no query in {source}")
-    pieces = cut_into_shards(chain([first], queries), shard_rows)
+    queries = chain([first], queries)
     cores = options.get("most", 0) * (options.get("threads") or 1)
     name = str(Path(model).resolve() if Path(model).exists() else model)
     with on_ray.connect_cluster(address, cores) as ray:
         engines = on_ray.RayEngines(ray, name, settings, **options)
         facts = engines.start()
         stamp = writers.settings_stamp(facts["digest"], facts["dtype"], settings)
+        fitting, total, queries = fit_shards(queries, engines.size())
+        shard_rows = shard_rows or stored_shard_rows(out) or fitting
         try:
             with ShardFolder(out, {"format": 1, "shard_rows": shard_rows, **stamp}) as folder:
-                return _predict_shards(pieces, engines, folder, JobReport(facts["name"]), progress, note)
+                pieces = cut_into_shards(queries, shard_rows)
+                return _predict_shards(pieces, engines, folder, JobReport(facts["name"]), total, progress, note)
         except FileError:
             raise
         except OSError as error:
@@ -94,6 +97,7 @@ def _predict_shards(
     engines: on_ray.RayEngines,
     folder: ShardFolder,
     report: JobReport,
+    total: int | None,
     progress: Callable[[int, int | None], None],
     note: Tell,
 ) -> JobReport:
@@ -114,7 +118,7 @@ def _predict_shards(
 
     def count_rows(written: Counter[str]) -> None:
         counts.update(written)
-        progress(counts.total(), None)
+        progress(counts.total(), total)
 
     def count_death(why: str) -> None:
         report.deaths += 1

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -23,6 +23,8 @@ from chemspec.system.locks import FOLDER_LOCK, LockedError, lock_folder
 from chemspec.types import Tell, ignore
 
 MANIFEST, ROWS = "manifest.json", "rows"
+MOST_ROWS, LEAST_ROWS = 1000, 32  # of a shard: half a minute on a core, and a batch
+SHARDS_EACH = 4  # for each engine, so that all work to the end though some rows take longer
 SHARDS_PER_FOLDER = 1000  # shards per folder: listing a hundred thousand files is slow
 SCHEMA = pyarrow.schema({"row": pyarrow.int64(), **parquet_fields()})
 
@@ -41,6 +43,28 @@ def stream_source(source: Path, column: str = "", task: Task | None = None, note
         raise FileError(f"{source} has no file of queries ({' '.join(ENDINGS)})")
     for file in files:
         yield from stream_queries(file, column, task, note)
+
+
+def stored_shard_rows(folder: Path) -> int:
+    """Return the rows of a shard of a folder that a job has begun; 0 if there is none, or its manifest is damaged."""
+    try:
+        rows = json.loads((folder / MANIFEST).read_text("utf-8"))["shard_rows"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return 0
+    return rows if isinstance(rows, int) and rows > 0 else 0
+
+
+def fit_shards(queries: Iterable[str], engines: int) -> tuple[int, int | None, Iterator[str]]:
+    """Choose the rows of a shard: at most `MOST_ROWS`, and fewer where not every engine would get `SHARDS_EACH`.
+
+    Returns them, the number of queries (None: more than are read for this), and all queries.
+    """
+    remaining = iter(queries)
+    enough = engines * SHARDS_EACH * MOST_ROWS
+    first = list(islice(remaining, enough))
+    rows = -(-len(first) // (engines * SHARDS_EACH))
+    total = len(first) if len(first) < enough else None
+    return max(LEAST_ROWS, min(MOST_ROWS, rows)), total, chain(first, remaining)
 
 
 def cut_into_shards(queries: Iterable[str], size: int) -> Iterator[Piece]:

@@ -164,7 +164,26 @@ def in_english(name: str) -> str:
     plain = _plain_heading(name)
     bare = re.sub(r"[\s_(\[-]*smiles\)?\]?$", "", plain)
     bare = re.sub(r"[\s_]*\(?(?:s|en|n|es)\)$", "", bare)
-    return _meanings().get(plain) or _meanings().get(bare) or plain
+    return _meanings().get(plain) or _meanings().get(bare) or _by_stem(plain) or plain
+
+
+@cache
+def _stems() -> list[tuple[re.Pattern[str], str]]:
+    rows = read_asset_table(Path(__file__).with_name("heading_stems.tsv"))
+    return [(re.compile(stems), meaning) for stems, meaning in rows]
+
+
+def _by_stem(plain: str) -> str:
+    """Return the meaning of a heading by a stem in it, with its number, amount and currency; empty if it has none."""
+    meaning = next((meaning for pattern, meaning in _stems() if pattern.search(plain)), "")
+    if meaning != "price":
+        number = re.search(r"(?<=[^\d])[\s_-]?(\d{1,2})$", plain)
+        return f"{meaning}_{number[1]}" if number and meaning else meaning
+    per = " per g" * bool(re.search(r"/\s?g\b|(?:pro|je|par|por|al) gram|每克|グラム", plain))
+    rest = re.findall(
+        r"\d[\d.,]*\s?(?:[mkµ]?g|[mµ]?l|mmol|mol)\b|[€$£¥元円]|\b(?:eur|usd|chf|gbp|jpy|cny|rmb)\b", plain
+    )
+    return f"{meaning}{per} {' '.join(rest)}".strip()
 
 
 def _normalise_name(name: str) -> str:

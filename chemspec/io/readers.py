@@ -4,13 +4,14 @@ import codecs
 import csv
 import gzip
 import io
+import json
 import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, overload
 
 import chemspec.chem as chem
 from chemspec.chem.read.flask import JOINED, is_title, read_flask
@@ -39,6 +40,7 @@ ENDINGS = (
     ".rsmi",
     ".xml",
 )  # all supported endings
+csv.field_size_limit(100_000_000)  # characters of a cell, such as a molfile; Python's own limit is 131,072
 HEAD = 12  # lines that tell a structure file from a list
 _REACTION_ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # in a line that is a whole reaction
 UNSUPPORTED = frozenset(
@@ -53,6 +55,30 @@ _IDENTIFIER = re.compile(
 )
 
 
+class PackedRows(Sequence[list[str]]):
+    """Rows of cells, each a single text in memory: short cells alone would weigh ten times as much as their file."""
+
+    def __init__(self) -> None:
+        self._rows: list[str] = []
+
+    def append(self, cells: Sequence[str]) -> None:
+        """Add a row."""
+        self._rows.append(json.dumps(cells, ensure_ascii=False))
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> list[str]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[list[str]]: ...
+
+    def __getitem__(self, index: int | slice) -> list[str] | list[list[str]]:
+        rows = self._rows[index]
+        return json.loads(rows) if isinstance(rows, str) else list(map(json.loads, rows))
+
+
 class QueryList(list[str]):
     """Query texts, one per row of a file, with the names and cells of its other columns; parquet files have none."""
 
@@ -63,8 +89,13 @@ class QueryList(list[str]):
 
 def read_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = ignore) -> QueryList:
     """Return the query texts of a file, one per row; see `stream_queries`."""
-    names, *rows = _stream_rows(path, column, task, note)
-    return QueryList((row[0] for row in rows), names, [row[1:] for row in rows] if names else ())
+    rows = _stream_rows(path, column, task, note)
+    names, texts, cells = next(rows), [], PackedRows()
+    for text, *others in rows:
+        texts.append(text)
+        if names:
+            cells.append(others)
+    return QueryList(texts, names, cells)
 
 
 def read_given_texts(

@@ -44,6 +44,7 @@ _COUNTERIONS = {-1: ("[Na+]", "[K+]", "[Li+]"), 1: ("[Cl-]", "[Br-]", "[I-]")}  
 BUY, LISTED, UNLISTED = "● buy", "● in", "○ in no list"
 INTERMEDIATE = "◐ a patent intermediate"
 ENDINGS = (*readers.TABLES, spreadsheets.ENDING, *(f"{ending}.gz" for ending in (*readers.TABLES, spreadsheets.ENDING)))
+PRICED = rf"price|cost|^ppg$|^(?:{prices.CODES}|[€$£¥])\s*(?:/|per|$)"  # headings of prices
 MAX_LINES = 200_000  # of a price list
 MAX_PRICE_BYTES = 100_000_000  # bytes of a decompressed price list
 MAX_FAULTS = 20  # faults listed; further ones are counted
@@ -275,6 +276,9 @@ def price_list_from_rows(rows: Iterable[Sequence[str]], name: str) -> PriceList:
         raise ValueError(f"{name} has no column smiles or inchikey; it has {', '.join(head)[:300]}")
     offers: dict[str, Offer] = {}
     faults: list[str] = []
+    taken = [index for kind, index in columns.items() if kind != "price"]
+    named = enumerate(map(in_english, head))
+    priced = [index for index, name in named if index not in taken and re.search(PRICED, name, re.IGNORECASE)]
     number = 1
     for number, row in enumerate(lines, 2):
         if number > MAX_LINES + 1:
@@ -285,7 +289,10 @@ def price_list_from_rows(rows: Iterable[Sequence[str]], name: str) -> PriceList:
         if not key:
             faults.append(f"line {number}: {cells['molecule'][:MAX_SHOWN]!r} is not a molecule")
             continue
-        offer, fault = _read_offer(cells, head[columns["price"]] if "price" in columns else "")
+        # The first pack with a price.
+        at = next((index for index in priced if row[index].strip()), columns.get("price"))
+        cells |= {"price": row[at].strip()} if at is not None else {}
+        offer, fault = _read_offer(cells, "" if at is None else in_english(head[at]) or head[at])
         if fault:
             faults.append(f"line {number}: {fault}")
         now = offers.get(key)
@@ -311,7 +318,7 @@ def _find_columns(head: Sequence[str]) -> dict[str, int]:
     if molecule is not None:
         columns["molecule"] = molecule
     patterns = {
-        "price": rf"price|cost|^ppg$|^(?:{prices.CODES}|[€$£¥])\s*(?:/|per|$)",
+        "price": PRICED,
         "supplier": "supplier|vendor|seller|source|catalog",
         "currency": "currency",
         "amount": "amount|quantity|pack|size|^unit",

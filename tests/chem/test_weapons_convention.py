@@ -51,6 +51,14 @@ def test_near_misses_are_not_refused(name: str) -> None:
     assert read(NEAR_MISSES[name], "forward") and read(NEAR_MISSES[name], "retro")
 
 
+@pytest.mark.parametrize(("number", "smiles", "side"), table("chem/scheduled_neighbours"))
+def test_neighbours_on_both_sides_of_each_entry(number: str, smiles: str, side: str) -> None:
+    """The wording of the schedules decides: a quaternary ammonium salt is no protonated amine, an ester no acid."""
+    entry = scheduled_entry(smiles)
+    assert (entry.number if entry else "") == (number if side == "inside" else "")
+    assert (fault(smiles).kind == "regulated") if entry else read(smiles)
+
+
 def test_every_format_is_refused() -> None:
     mol = Chem.MolFromSmiles("CC(C)OP(C)(=O)F")
     inchi = "InChI=1S/C4H10FO2P/c1-4(2)7-8(3,5)6/h4H,1-3H3"

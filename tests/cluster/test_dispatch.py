@@ -9,9 +9,10 @@ from random import Random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from simulated_engines import SimulatedEngines, simulate
 
 from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, ClusterError, Piece, dispatch_pieces
-from chemspec.cluster.shards import cut_into_shards
+from chemspec.cluster.shards import cut_into_shards, fit_shards
 
 Rows = list[tuple[int, str]]
 
@@ -110,3 +111,18 @@ def test_no_more_is_read_than_engines_can_take() -> None:
 
     list(dispatch_pieces(cut_into_shards(queries(), 10), engines))
     assert seen["read"] == 10_000
+
+
+@pytest.mark.parametrize("rows", [500, 2_500, 10_000, 300_000])
+@pytest.mark.parametrize("death_rate", [0.0, 0.02])
+def test_sixty_four_simulated_engines_work_from_the_start_to_the_end(rows: int, death_rate: float) -> None:
+    size, _, _ = fit_shards(map(str, range(min(rows, 64 * 4000))), 64)
+    engines = SimulatedEngines(64, row_seconds=0.017, death_rate=death_rate)
+    assert simulate(rows, engines, size) == rows
+    assert engines.used == min(64, -(-rows // size))
+    assert bool(engines.deaths) == (death_rate > 0 and rows > 500)
+    ideal = rows * 0.017 / 64
+    assert engines.clock < 1.5 * ideal + 4 * size * 0.017  # the last shards, or those of engines that died
+    with_few = SimulatedEngines(64, row_seconds=0.017, death_rate=death_rate)
+    simulate(rows, with_few, 10_000)
+    assert engines.clock < with_few.clock

@@ -16,7 +16,7 @@ from rdkit import Chem
 from chemspec.cluster.dispatch import Piece
 from chemspec.cluster.engines import results_to_table
 from chemspec.cluster.job import predict_file
-from chemspec.cluster.shards import ShardFolder, cut_into_shards, stream_source
+from chemspec.cluster.shards import ShardFolder, cut_into_shards, fit_shards, stored_shard_rows, stream_source
 from chemspec.io.readers import FileError, read_queries
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
@@ -46,6 +46,27 @@ def test_rows_are_cut_into_shards_that_follow_each_other(queries: list[str], siz
     assert [query for piece in pieces for query in piece.queries] == queries
     assert [piece.first for piece in pieces] == list(range(0, len(queries), size))
     assert [piece.shard for piece in pieces] == list(range(len(pieces)))
+
+
+@given(st.integers(1, 20_000), st.integers(1, 100))
+def test_shards_fit_rows_and_engines(count: int, engines: int) -> None:
+    rows, total, queries = fit_shards(map(str, range(count)), engines)
+    assert sum(1 for _ in queries) == count
+    assert total in (count, None) and (total is None) == (count >= engines * 4000)
+    assert 32 <= rows <= 1000
+    shards = -(-count // rows)
+    assert shards >= min(engines, count // 32)  # every engine gets one, if there is a batch for each
+    if 32 < rows < 1000:
+        assert 3 * engines <= shards <= 4 * engines or count < 16 * engines
+
+
+def test_a_folder_keeps_the_rows_of_its_shards(tmp_path: Path) -> None:
+    assert stored_shard_rows(tmp_path) == 0
+    with ShardFolder(tmp_path, {"format": 1, "shard_rows": 77}):
+        assert stored_shard_rows(tmp_path) == 77
+    for damaged in ("", "[]", '{"shard_rows": "7"}', '{"shard_rows": -1}'):
+        (tmp_path / "manifest.json").write_text(damaged)
+        assert stored_shard_rows(tmp_path) == 0
 
 
 def test_all_files_of_a_folder_are_read_in_the_order_of_their_names(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import csv
 import gzip
 import io
 import json
+import tracemalloc
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -147,6 +148,23 @@ def test_two_columns_may_be_named_as_the_sides_of_a_reaction(tmp_path: Path) -> 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileError, match=r"no file .*a\.csv"):
         read_queries(tmp_path / "a.csv")
+
+
+def test_large_cells_and_many_columns_cost_what_they_weigh(tmp_path: Path) -> None:
+    path, note = tmp_path / "a.csv", "x" * 1_000_000
+    path.write_text(f"smiles,note\nCCO,{note}\nCCN,\n")
+    table = read_queries(path)
+    assert list(table) == ["CCO", "CCN"] and table.cells[0] == [note] and table.cells[0:2] == [[note], [""]]
+    wide = [f"{column}.{row}" for row in range(200) for column in range(500)]
+    rows = [",".join(["CCO", *wide[500 * row : 500 * (row + 1)]]) for row in range(200)]
+    path.write_text("\n".join([",".join(["smiles", *(f"c{column}" for column in range(500))]), *rows]))
+    tracemalloc.start()
+    try:
+        table = read_queries(path)
+        assert tracemalloc.get_traced_memory()[1] < 5 * path.stat().st_size  # 14 times with a text for each cell
+    finally:
+        tracemalloc.stop()
+    assert [table.cells[row] for row in range(200)] == [wide[500 * row : 500 * (row + 1)] for row in range(200)]
 
 
 def test_parquet_with_gaps(tmp_path: Path) -> None:

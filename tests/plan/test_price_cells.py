@@ -36,3 +36,22 @@ def test_lists_without_smiles_are_read(name: str) -> None:
 def test_a_price_per_gram_is_read_from_its_short_heading() -> None:
     listed = stock.read_price_list(b"ppg,smiles,source\n2.5,Nc1ccccc1,Sigma\n", "ppg.csv", keep=False)
     assert str(listed.offers[stock.inchikey("Nc1ccccc1")]) == "2.50 per g, Sigma"
+
+
+PRICED = {
+    "SMILES,1g price USD,5g price USD\nNc1ccccc1,10,40\n": "10.00 USD/1 g",
+    "SMILES,1g price USD,5g price USD\nNc1ccccc1,,40\n": "40.00 USD/5 g",
+    "Struktur;Preis 1 g (EUR);Preis 5 g (EUR)\nNc1ccccc1;10,50;45,00\n": "10.50 EUR/1 g",
+    "CAS-Nr.;Stoffname;Einzelpreis in EUR;Packungsinhalt\n62-53-3;Anilin;12,50;25 g\n": "12.50 EUR/25 g",
+    "Numéro CAS;Nom du produit;Prix unitaire (€);Contenance\n62-53-3;aniline;12,50;25 g\n": "12.50 EUR/25 g",
+    "Número CAS;Nombre del producto;Precio (EUR);Tamaño del envase\n62-53-3;anilina;12,50;25 g\n": "12.50 EUR/25 g",
+    "CAS 号,产品名称,价格(元),包装规格\n62-53-3,苯胺,125.0,25g\n": "125.00 CNY/25g",
+    "CAS RN,品名,価格（円）,容量\n62-53-3,アニリン,1250,25g\n": "1,250.00 JPY/25g",
+    "SMILES;Preis pro Gramm\nNc1ccccc1;1,50 €\n": "1.50 EUR/g",
+}
+
+
+@pytest.mark.parametrize("text", PRICED)
+def test_packs_in_columns_and_headings_of_other_languages(text: str) -> None:
+    listed = stock.read_price_list(text.encode(), "x.csv", keep=False)
+    assert str(listed.offers[stock.inchikey("Nc1ccccc1")]) == PRICED[text] and not listed.faults

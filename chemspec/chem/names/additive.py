@@ -183,10 +183,10 @@ def _counter(word: str, of_cation: bool, molecule: Molecule) -> _Part | None:
     if of_cation and (complexed := _complex(word, molecule)):
         return replace(complexed, count=0 if complexed.charge else 1)
     for text, count in forms if of_cation and re.search(r"[a-z]{2}(?:ate|ide|ite)$", word) else ():
-        smiles = molecule(text) or ""
-        charge = Chem.GetFormalCharge(mol_from_smiles(smiles)) if smiles else 0
-        if smiles and charge < 0:
-            return _Part(smiles, charge, count)
+        anion = molecule(text)
+        charge = Chem.GetFormalCharge(mol_from_smiles(anion)) if anion else 0
+        if anion and charge < 0:
+            return _Part(anion, charge, count)
     return None
 
 

@@ -202,6 +202,8 @@ class _Reader:
         bonds = sum(group.free.values())
         if name == "O" and order == 1 and part.hypervalent():  # Ph3PO, Me2SO
             order = 2
+        if name == "pin" and part.current is None:
+            raise _OpenBondError
         if name == "pin":
             offset = part.insert(group)
             for end in (0, group.mol.GetNumAtoms() - 1):

@@ -215,7 +215,8 @@ def _listed(name: str) -> Named | None:
     for form in (name, *_with_metal(name), *spelling.other_forms(name)):
         if not is_ordinary_word(form) and (entry := reagents.find_by_name(form)):
             mixture = reagents.find_isomers(form)
-            note = f"{form}: a mixture, read as {entry[1]}"
+            kind = "an acidic resin" if "resin" in form or "sulfonic" in entry[1] else "a mixture"
+            note = f"{form}: {kind}, read as {entry[1]}"
             return Named(entry[0], form, (note,)) if mixture else Named(*entry, _flat_notes(form, entry[0]))
     return None
 

@@ -20,7 +20,7 @@ SYMBOLS = frozenset(Chem.GetPeriodicTable().GetElementSymbol(number) for number 
 
 def normalise_name(name: str) -> str:
     """Normalise a name: case, blanks and hyphens are ignored."""
-    return name.casefold().translate(_DROPPED)
+    return _bare(name).casefold()
 
 
 def find_in_list(name: str) -> tuple[str, str] | None:

@@ -78,11 +78,12 @@ def _read_cached(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> Mode
         RuntimeConfig("cpu", "fp32", "auto", threads=1).backend(loaded)  # which is checked when it is opened
     except (ValueError, OSError, RuntimeError, MemoryError, RecursionError) as error:
         return replace(card, problem=str(error) or type(error).__name__)
+    merges = len(loaded.tokenizer.merges)
     parameters = sum(tensor.size for tensor in loaded.weights.tensors.values())
     facts = (
         ("Size", f"{parameters / 1e6:.1f} M parameters, {decimal(size)} on disk"),
         ("Network", describe_architecture(loaded.config)),
-        ("Vocabulary", f"{len(loaded.tokenizer)} tokens"),
+        ("Vocabulary", f"{len(loaded.tokenizer)} tokens" + f", {merges} merges" * (merges > 0)),
     )
     return replace(card, task=loaded.task, facts=facts, digest=loaded.digest)
 
