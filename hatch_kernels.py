@@ -126,7 +126,7 @@ def compile_library(library: Library, compiler: list[str]) -> None:
     """Compile a library; ziglang compiles its C++ library once a system, without the processor's instructions."""
     with tempfile.TemporaryDirectory(prefix="chemspec-kernels-") as folder:
         made = Path(folder, "library.so")
-        general = ["-std=c++17", "-O3", *library.flags]
+        general = ["-std=c++17", "-O2", *library.flags]
         if compiler[0] == sys.executable:
             target, made_object = library.target, str(Path(folder, "library.o"))
             shared = [] if "windows" in target.zig else ["-fPIC"]

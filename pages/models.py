@@ -3,6 +3,7 @@
 import streamlit as st
 
 from chemspec.engine.engine import models_dir
+from chemspec.system import gpu
 from chemspec.ui.common import escaping, nav, queued_engine
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.models import cards
@@ -11,10 +12,17 @@ from chemspec.ui.models import cards
 def draw_page() -> None:
     """Draw the page."""
     st.title("Models")
-    with st.spinner("Reading the cards of the installed models …"):
-        folders = cards.list_model_cards()
+    st.markdown("What each model is for, how often it is right on reactions that it never saw, and where it fails.")
+    waiting = st.empty()
+    with waiting.container():
+        st.caption("Reading the cards of the installed models …")
+        st.skeleton(height=400)
+    folders = cards.list_model_cards()
+    waiting.empty()
     if not folders:
         st.info("No model is installed. Train one with `chemspec train`, or add a folder as described below.")
+    if unused := gpu.unused_gpu_message():
+        st.info(escaping.plain_text(f"{unused[0].upper()}{unused[1:]}."))
     for card in folders:
         with st.container(border=True):
             show_broken_model(card) if card.problem else show_usable_model(card)

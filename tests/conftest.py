@@ -31,6 +31,10 @@ settings.register_profile("ci", max_examples=100, deadline=None, derandomize=Tru
 settings.register_profile("nightly", max_examples=5000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
+# Or every process that a test starts would compile every module anew, and each of pytest's workers every test.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 torch.set_num_threads(1)
 os.environ["CHEMSPEC_WARM_UP"] = "0"  # no thread that outlives a test
 os.environ["CHEMSPEC_NO_OPSIN"] = "1"  # where Java is there, a name that nobody knows would take seconds
@@ -145,7 +149,7 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Graphs and measurements go to a folder that is thrown away; compiled code, keyed by its source, stays."""
     from chemspec.decode.compiled import build as loop
     from chemspec.model.runners.native import build
-    from chemspec.system import cache, compiled
+    from chemspec.system import cache, compiled, prebuilt
 
     lasting = cache.cache_dir() / "compiled"
     with pytest.MonkeyPatch.context() as patch:
@@ -154,8 +158,10 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for library in lasting.glob("*.so"):
             shutil.copy2(library, compiled.library_folder())
         with suppress(compiled.NoKernelError):
-            build.load_kernel()
-            loop.loop_library()
+            if build._prebuilt_kernel() is None:
+                build.compile_kernel()
+            if prebuilt.load(loop.SOURCE, loop.FLAGS, suits=lambda _: True) is None:
+                loop.compile_loop()
             lasting.mkdir(parents=True, exist_ok=True, mode=0o700)
             for library in compiled.library_folder().glob("*.so"):
                 if not (lasting / library.name).exists():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 from paths import TESTS
@@ -18,6 +19,7 @@ GROUPS = {
 DEFAULT = f"not ({' or '.join(['slow', *GROUPS])})"  # what `pytest` alone selects
 
 
+@cache  # for each of thousands of tests
 def group_of(path: Path) -> str:
     """The group that a file belongs to, or an empty text."""
     for group, members in GROUPS.items():

@@ -17,6 +17,7 @@ from tiny import tiny_model
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.decoding import Decoding
+from chemspec.decode.generate import continuous_batching, open_decoding
 from chemspec.draft.copy import Copy
 from chemspec.draft.registry import NoDrafts
 from chemspec.model import checkpoint
@@ -141,6 +142,32 @@ def test_threads_that_share_a_model_do_not_disturb_each_other() -> None:
 def test_a_large_batch_shrinks_to_its_last_query() -> None:
     sources = sources_of(256 if GPU else 5)
     alike(decoded(graphs(), sources, GREEDY, NoDrafts()), decoded(eager(), sources, GREEDY, NoDrafts()), within=2e-3)
+
+
+def test_queries_join_a_running_batch() -> None:
+    """Three queries at a time, of which each that is finished is replaced; as if each were alone."""
+    sources, backend = sources_of(40 if GPU else 9), graphs()
+    waiting, found = list(enumerate(sources)), dict[int, Any]()
+
+    def begin(rows: Any) -> Any:
+        chosen = [decoders.build_decoder(source, GREEDY, Copy(length=8, count=2)) for _, source in rows]
+        given: dict[str, Any] = {"top_k": 2, "max_len": GREEDY.max_len, "budget": 16, "vocab_size": VOCAB}
+        sizes = given if not GPU else given | {"vocab_size": backend.model.config.vocab_size}
+        run = open_decoding(backend, [source for _, source in rows], chosen, Copy(length=8, count=2), **sizes)
+        return run, lambda more: run.add_queries(
+            [source for _, source in more],
+            [decoders.build_decoder(source, GREEDY, Copy(length=8, count=2)) for _, source in more],
+        )
+
+    def more(count: int) -> Any:
+        taken = waiting[:count]
+        del waiting[:count]
+        return taken
+
+    for (number, _), done in continuous_batching(more, lambda row: row, begin, size=3):
+        found[number] = [(one.tokens, one.log_probs) for one in done.answers]
+    expected = decoded(eager(), sources, GREEDY, NoDrafts())
+    alike([found[number] for number in range(len(sources))], expected)
 
 
 def test_half_precision_answers_are_near() -> None:

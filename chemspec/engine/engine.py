@@ -101,8 +101,8 @@ class Engine:
             device: "auto" (a GPU if there is one), "cpu", "cuda", "cuda:1", ...
             dtype: "auto" (fp32), "fp32", "int8" (on a CPU: faster, and bit-identical on every machine), "bf16", "fp16".
             threads: CPU threads of the model; 0 for all cores.
-            runtime: "auto" (on a GPU "graphs"; for fp32 and int8 on a CPU "native", without a compiler "torch"),
-                "native" (the compiled kernel), "torch" or "graphs" (torch with CUDA graphs, or alone if they disagree).
+            runtime: "auto" (on a GPU "graphs"; for fp32 and int8 on a CPU "native", without a kernel "numpy"), "native"
+                (the compiled kernel), "numpy", "torch" or "graphs" (torch with CUDA graphs, or alone if they disagree).
             task: "forward" or "retro", for models of other programs; one of chemspec must have been trained for it.
             template: prompt format of a model of another program, see `importers.base.LoadOptions`.
             vocab: its vocabulary file, if separate.
@@ -171,7 +171,7 @@ class Engine:
 
     @property
     def runtime(self) -> str:
-        """Runtime of the model: "native", "torch" or "graphs"."""
+        """Runtime of the model: "native", "numpy", "torch" or "graphs"."""
         return self.runtime_config.runtime
 
     @property

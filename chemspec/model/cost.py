@@ -15,8 +15,8 @@ from chemspec.types import Prefix
 
 # Powers of two, and sizes that show the steps of tile instructions, which compute 16 rows for the price of one.
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 17, 32, 33, 64)
-# Batches measured on a GPU besides single queries: (queries, new nodes of each).
-BATCHES = ((32, 16), (128, 16), (256, 32))
+# Batches measured on a GPU besides single queries: (queries, new nodes of each). Their passes are recorded at loading.
+BATCHES = ((8, 16), (64, 8), (64, 16))
 QUIET = 0.75  # load per core up to which timings are trusted
 SOURCE, WRITTEN = 40, 24  # tokens of a typical query, and of half an output
 # Repetitions: passes of few nodes are timed more often, since an error of 0.1 ms matters there.

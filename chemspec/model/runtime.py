@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
 COMPILER = f"install a C++ compiler, or {extras.install_command('compiler')}"
-SLOW = f"forward passes are computed by torch, which is several times slower: {COMPILER}"
+SLOW = f"forward passes are computed by numpy, which is several times slower: {COMPILER}"
 
 # Precision of torch; for int8 that of drafters with a network of their own.
 TORCH_DTYPES = {"fp32": "float32", "int8": "float32", "bf16": "bfloat16", "fp16": "float16", "fp64": "float64"}
@@ -32,6 +32,7 @@ FLOATS = ("fp32", "bf16", "fp16", "fp64")
 # independent of the rest of the batch. The log-probs of graphs are compared with torch's at loading.
 RUNTIMES: dict[str, dict[str, tuple[str, ...]]] = {
     "native": {"cpu": ("fp32", "int8")},
+    "numpy": {"cpu": ("fp32",)},
     "torch": {"cpu": FLOATS, "cuda": FLOATS},
     "graphs": {"cuda": FLOATS},
 }
@@ -91,8 +92,8 @@ class RuntimeConfig:
         """Return the backend that computes a model, and the name of its runtime; unneeded libraries are not imported.
 
         "auto" selects the compiled kernel for fp32 and int8 on a CPU, torch for other precisions there, and CUDA graphs
-        on a GPU. Torch replaces, with a warning, a kernel that "auto" has selected and that is not available, and CUDA
-        graphs that cannot run or disagree with it. Raises ValueError if the requested runtime is not available, or
+        on a GPU. With a warning, numpy replaces a kernel that "auto" has selected and that is not available, and torch
+        CUDA graphs that cannot run or disagree with it. Raises ValueError if the requested runtime is not available, or
         CheckpointError if the model's scores are not finite.
         """
         self._check_supported()
@@ -104,14 +105,12 @@ class RuntimeConfig:
             if self.dtype == "int8":
                 remedy = f"use fp32, {COMPILER}"
                 raise ValueError(f"int8 needs the compiled kernel, not available here: {why}; {remedy}") from why
-            if name == "native" and not extras.is_installed("torch"):
-                slower = f"or let torch compute, several times slower: {extras.install_command('torch')}"
-                raise ValueError(f"nothing here can compute the model: {why}; {COMPILER}; {slower}") from why
             if self.runtime == "native":
                 raise ValueError(f"the native runtime is not available here: {why}") from why
+            other = "torch" if name == "graphs" else "numpy"
             message = f"torch replaces the graphs runtime: {why}" if name == "graphs" else f"{SLOW} ({why})"
             warnings.warn(message, stacklevel=2)
-            return self._open("torch", loaded), "torch"
+            return self._open(other, loaded), other
 
     def _open(self, runtime: str, loaded: Checkpoint) -> Backend:
         """Return the checked backend of a runtime, imported now; NoKernelError if it cannot compute the model here."""
@@ -122,6 +121,12 @@ class RuntimeConfig:
             kernel = NativeBackend(loaded.weights, threads=self.threads, int8=self.dtype == "int8")
             probe(kernel, loaded.config, where=where)
             return kernel
+        if runtime == "numpy":
+            from chemspec.model.runners.numpy_runner import NumpyBackend
+
+            arrays = NumpyBackend(loaded.weights)
+            probe(arrays, loaded.config, where=where)
+            return arrays
         from chemspec.model.runners.torch_runner import TorchBackend
 
         model = loaded.model.to(device=self.device, dtype=self.precision)
@@ -149,14 +154,15 @@ class RuntimeConfig:
             runtime = "any runtime" if self.runtime == "auto" else f"the {self.runtime} runtime"
             raise ValueError(
                 f"{self.dtype} is not computed by {runtime} on {self.device}: native computes fp32 and int8 on a CPU, "
-                f"torch {', '.join(FLOATS)} on a CPU or a GPU, and graphs the same on a GPU"
+                f"numpy fp32 there, torch {', '.join(FLOATS)} on a CPU or a GPU, and graphs the same on a GPU"
             )
 
     def curve(self, digest: str, backend: Backend, config: ModelConfig | ModelDims) -> CostCurve:
         """Return the cost curve of a model on this machine, cached on disk."""
         with self.torch_scope():
             batches = BATCHES if gpu.device_name(self.device) else ()
-            quick = self.device == "cpu" and (self.runtime == "torch" or getattr(config, "d_model", 0) >= LARGE)
+            slow = self.runtime != "native" or getattr(config, "d_model", 0) >= LARGE
+            quick = self.device == "cpu" and slow
             measured = partial(measure_cost_curve, backend, config, time.perf_counter, batches=batches, quick=quick)
             return cached_curve(self.cache_name(digest), measured)
 

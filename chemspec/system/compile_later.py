@@ -11,7 +11,7 @@ from chemspec.system import compiled
 
 SECONDS = 20.0  # after which a program that goes on running compiles; a shorter one does so when it ends
 NOTE = (
-    "note: a faster kernel for the matrix unit of this processor is compiled in the background, for the next start on "
+    "note: faster code for this processor is compiled in the background, for the next start on "
     "(CHEMSPEC_NATIVE=prebuilt: never)\n"
 )
 _lock = Lock()
@@ -37,6 +37,7 @@ def _start(module: str) -> None:
     with _lock:
         if module in _started:
             return
+        is_first = not _started
         _started.add(module)
     with suppress(OSError, AttributeError):  # no process can be started, or standard error is closed
         subprocess.Popen(
@@ -46,4 +47,5 @@ def _start(module: str) -> None:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
-        sys.stderr.write(NOTE)
+        if is_first:
+            sys.stderr.write(NOTE)

@@ -267,8 +267,8 @@ def _loop_passes(backend: GraphBackend, queries: int, drafter: Copy) -> tuple[fl
 
 def compare_bits(bench: Bench) -> None:
     """Drafted against standard decoding: lists that differ, and log-probs that differ in any bit."""
-    late = bench.until("bits")
     for name, settings in SEARCHES.items():
+        late = bench.until("bits", 1 / len(SEARCHES))
         counts = dict.fromkeys(("queries", "lists_differ", "bits_differ"), 0)
         largest = 0.0
         for source in bench.sources:

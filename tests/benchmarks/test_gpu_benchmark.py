@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from benchmarks import gpu
-from small import two_tiny_folders
+from small import tiny_folder, two_tiny_folders
+
+from chemspec.model import checkpoint
+from chemspec.model.runners.cuda_graphs import GraphBackend
 
 
 @pytest.mark.parametrize("runtime", ["native", "torch"])
@@ -29,6 +33,43 @@ def test_every_section_writes_its_results(tmp_path: Path, runtime: str) -> None:
     assert host == [("runner", 1)] * 2 + [("runner", 64)] * 2 + [("loop", 1), ("loop", 64)]
     papers = {(row["search"], row["drafter"]) for row in rows if row["section"] == "papers"}
     assert len(papers) == 4 + 1 + len(gpu.LEARNED) + 1
+
+
+def test_with_graphs_nothing_is_recorded_in_the_timed_parts_and_drafts_change_no_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a device that only pretends to record; recordings in the parts that are timed would make them void."""
+    load = gpu.Bench.load
+
+    def with_graphs(bench: gpu.Bench) -> None:
+        load(bench)
+        model = checkpoint.load(bench.folder).model
+        backend = GraphBackend(model, record=lambda function, _: function)
+        backend.record_common()
+        bench.decoder = replace(bench.decoder, backend=backend)
+        bench._count_recordings()
+
+    monkeypatch.setattr(gpu.Bench, "load", with_graphs)
+    folder, out = tiny_folder(tmp_path / "retro", max_positions=256), tmp_path / "gpu.jsonl"
+    given = ["--device", "cpu", "--runtime", "native", "--model", str(folder), "--minutes", "0.2", "--queries", "5"]
+    parts = "passes", "bits", "single", "batches"
+    gpu.run(gpu.parse([*given, "--out", str(out), "--only", *parts]))
+    rows = list(gpu.read_results(out))
+    assert not [row for row in rows if "failed" in row or row.get("recordings")]
+    assert {row["section"] for row in rows} == {"load", *parts}
+    bits = [row for row in rows if row["section"] == "bits"]
+    assert all(row["queries"] and not row["lists_differ"] and not row["bits_differ"] for row in bits)
+
+
+def test_planning_writes_when_a_route_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("syntheseus")
+    monkeypatch.setattr(gpu, "MARKS", (0.1, 0.3))
+    folder, out = two_tiny_folders(tmp_path) / "retro", tmp_path / "gpu.jsonl"
+    given = ["--device", "cpu", "--runtime", "native", "--model", str(folder), "--queries", "1", "--out", str(out)]
+    gpu.run(gpu.parse([*given, "--only", "planning"]))
+    _, *rows = gpu.read_results(out)
+    assert [(row["target"], row["drafter"]) for row in rows] == [(0, "none"), (0, "auto")]
+    assert all(row["within"] == [mark for mark in gpu.MARKS if row["solved"] and row["solved"] <= mark] for row in rows)
 
 
 def test_a_section_that_fails_does_not_cost_the_next_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -59,9 +59,19 @@ def forced(compiled: bool) -> Callable[..., Decoding]:
     return lambda *given, **options: Decoding(*given, **options, compiled=compiled)
 
 
-@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_compiler)])
-@pytest.mark.parametrize("batch_size", [1, 3])
-@pytest.mark.parametrize("drafter", ["none", "mixed", "windows", "auto"])
+DRAFTERS_OF_LISTS = ("none", "mixed", "windows", "auto")
+LOOPS = [
+    *(pytest.param(drafter, size, True, marks=needs_compiler) for drafter in DRAFTERS_OF_LISTS for size in (1, 3)),
+    ("none", 3, False),
+    ("windows", 1, False),
+    # The loop in Python takes seconds for each; all drafters, in both loops, are compared in test_compiled_loop.py.
+    *(pytest.param(drafter, size, False, marks=pytest.mark.slow) for drafter in ("mixed", "auto") for size in (1, 3)),
+    pytest.param("none", 1, False, marks=pytest.mark.slow),
+    pytest.param("windows", 3, False, marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize(("drafter", "batch_size", "compiled"), LOOPS)
 def test_lists_are_those_of_the_wide_beams_alone(
     drafter: str, batch_size: int, compiled: bool, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -93,6 +94,7 @@ def check_writers(out: Path, programs: list[subprocess.Popen[bytes]], end: str) 
     refused = []
     while len(refused) < len(programs) - 1:
         refused += [program for program in programs if program not in refused and program.poll() is not None]
+        time.sleep(0.005)
     for program in refused:
         _, told = program.communicate()
         assert program.returncode == 1

@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,7 @@ def test_recordings_follow_a_session_that_grows_shrinks_and_is_compacted(variant
                     session.compact({row: own[:1] for row, own in zip(rows, asked, strict=True)})
                 if step == 10:
                     session.release([1])
-    assert trace.replayed > trace.recorded > 4
+    assert trace.replayed > trace.recorded >= 4
 
 
 def test_a_size_is_recorded_once() -> None:
@@ -153,6 +154,26 @@ def test_common_sizes_are_recorded_at_loading_and_no_query_waits_for_one() -> No
     assert (trace.recorded, trace.replayed > 100) == (recorded, True)
 
 
+def test_what_does_not_fit_into_memory_is_not_recorded_at_loading() -> None:
+    """One query at a time must fit; larger batches are recorded when they come, or halved."""
+
+    def short_of_memory(left: int) -> GraphBackend:
+        def record(function: Function, _: torch.device) -> Function:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                raise torch.cuda.OutOfMemoryError("out of memory")
+            return function
+
+        return GraphBackend(model_of(0, "pre"), record=record)
+
+    backend = short_of_memory(7)
+    backend.record_common()
+    assert [arena.shape.rows for arena in backend._idle] == [1]
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        short_of_memory(3).record_common()
+
+
 class Operations(TorchDispatchMode):
     """Counts the operations that a device computes, down to those that are one kernel or nearly; views are free."""
 
@@ -174,12 +195,12 @@ def shipped_config() -> ModelConfig:
     return checkpoint.read_config(Path(__file__).parents[2] / "assets" / "models" / "retro")[1]
 
 
-@pytest.mark.parametrize(("rows", "nodes"), [(1, 64), (64, 16)])
-def test_a_pass_of_the_shipped_architecture_has_at_most_45_operations(rows: int, nodes: int) -> None:
+@pytest.mark.parametrize(("rows", "groups", "nodes"), [(1, 1, 64), (64, 64, 1), (64, 128, 8)])
+def test_a_pass_of_the_shipped_architecture_has_at_most_45_operations(rows: int, groups: int, nodes: int) -> None:
     backend = GraphBackend(
         Transformer(shipped_config()).eval().requires_grad_(False), record=lambda function, _: function
     )
-    recorded = backend.acquire(Shape.of(rows, 40)).recorded_pass(nodes, 64, 16, False)
+    recorded = backend.acquire(Shape.of(rows, 40)).recorded_pass(groups, nodes, 64, 16, False)
     with Operations() as seen:
         recorded.compute()
     assert 0 < seen.counts.total() <= 45
@@ -233,10 +254,10 @@ def test_drafted_and_standard_decoding_give_the_same_bits(settings: DecodeSettin
             assert decode(backend, [source], settings, drafter) == standard
 
 
-@given(st.randoms(use_true_random=False))
-def test_scores_are_the_same_bits_wherever_the_pages_lie(random: Any) -> None:
+@given(st.integers(0, 2**32))
+def test_scores_are_the_same_bits_wherever_the_pages_lie(seed: int) -> None:
     """Pages in any order; and in a batch, after evictions, too."""
-    sources = random_sources(3)
+    sources, random = random_sources(3), Random(seed)
 
     def scores(shuffle: bool) -> list[Any]:
         backend = GraphBackend(single_precision("pre"), record=lambda function, _: function)
@@ -364,7 +385,7 @@ def test_what_an_earlier_session_left_does_not_matter() -> None:
     with torch.inference_mode():
         session.runner.arena.pool.fill_(float("nan"))  # type: ignore[attr-defined]
         arena = session.runner.arena  # type: ignore[attr-defined]
-        arena.memory[:, :, :, :-1, : arena.encoder.length].fill_(float("nan"))
+        arena.sources.memory[:, :, :, :-1, : arena.encoder.length].fill_(float("nan"))
     del session
     sessions = [Session(one, [[6]], top_k=3) for one in (backend, TorchBackend(model_of(0, "pre")))]
     compare(*sessions, [[(BOS, 4)]])

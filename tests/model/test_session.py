@@ -17,6 +17,7 @@ from tiny import tiny_model
 
 from chemspec.model.runner import Backend, CompactionThreshold
 from chemspec.model.runners.native.runner import NativeBackend
+from chemspec.model.runners.numpy_runner import NumpyBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
@@ -173,7 +174,7 @@ def test_ties_go_to_the_smaller_id(kind: str) -> None:
         assert all(list(score.ids) == expected[:top_k] for score in scores.values())
 
 
-@pytest.mark.parametrize("runtime", ["torch", "native"])
+@pytest.mark.parametrize("runtime", ["torch", "native", "numpy"])
 @pytest.mark.parametrize("variant", sorted(VARIANTS))
 def test_states_are_what_the_output_layer_reads(variant: str, runtime: str) -> None:
     model = model_of(0, variant)
@@ -182,6 +183,9 @@ def test_states_are_what_the_output_layer_reads(variant: str, runtime: str) -> N
         skip_without_compiler()
         model = copy.deepcopy(model).float()
         backend = NativeBackend(model, threads=1)
+    elif runtime == "numpy":
+        model = copy.deepcopy(model).float()
+        backend = NumpyBackend(model.weights)
     sources = [(4, 5, 6), (7, 8)]
     session = Session(backend, sources, top_k=VOCAB, states=True)
     session.score([[(BOS, 5)], [(BOS, 4, 7, 8)]])

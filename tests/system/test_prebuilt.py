@@ -11,11 +11,13 @@ import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 from compilers import needs_compiler
 from kinds import runs_here
 from paths import ROOT
+from slowness import slowness
 
 from chemspec.decode.compiled import build as loop
 from chemspec.engine.registry import installed_models
@@ -165,6 +167,98 @@ def test_a_matrix_unit_gets_its_kernel_later(
     chosen: Any = build.load_kernel()
     assert chosen.name == kernel
     assert scheduled == ([build.__name__] if compiled_later else [])
+
+
+# --- no prebuilt kernel fits ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("compiler", "native", "cached", "kernel", "compiled_later"),
+    [
+        (["c++"], "", False, "compiled here", False),
+        (["c++"], "", True, "compiled here", False),
+        (compiled.ZIG, "", False, "none", True),
+        (compiled.ZIG, "", True, "compiled here", False),
+        (compiled.ZIG, "compile", False, "compiled here", False),
+    ],
+)
+def test_nobody_waits_for_ziglang(
+    compiler: list[str], native: str, cached: bool, kernel: str, compiled_later: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduled: list[str] = []
+    monkeypatch.setenv("CHEMSPEC_NATIVE", native)
+    monkeypatch.setattr(build, "_prebuilt_kernel", lambda: None)
+    monkeypatch.setattr(compiled, "_compiler", lambda: compiler)
+    monkeypatch.setattr(compiled, "is_cached", lambda *_: cached)
+    monkeypatch.setattr(compiled, "load_library", lambda *_: SimpleNamespace(name="compiled here"))
+    monkeypatch.setattr(compile_later, "schedule", scheduled.append)
+    if kernel == "none":
+        with pytest.raises(compiled.NoKernelError, match="compiled in the background, for the next start on"):
+            build.load_kernel()
+    else:
+        chosen: Any = build.load_kernel()
+        assert chosen.name == kernel
+    assert scheduled == ([build.__name__] if compiled_later else [])
+
+
+@pytest.mark.parametrize(
+    ("native", "cached", "there", "compiled_later"),
+    [("", False, False, True), ("", True, True, False), ("compile", False, True, False), ("0", False, False, False)],
+)
+def test_the_loop_is_compiled_after_the_first_answer(
+    native: str, cached: bool, there: bool, compiled_later: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scheduled: list[str] = []
+    monkeypatch.setenv("CHEMSPEC_NATIVE", native)
+    monkeypatch.setattr(prebuilt, "load", lambda *_, **__: None)
+    monkeypatch.setattr(compiled, "is_cached", lambda *_: cached)
+    monkeypatch.setattr(compiled, "load_library", lambda *_: MagicMock())
+    monkeypatch.setattr(compile_later, "schedule", scheduled.append)
+    loop.loop_library.cache_clear()
+    try:
+        assert (loop.loop_library() is not None) == there
+    finally:
+        loop.loop_library.cache_clear()
+    assert scheduled == ([loop.__name__] if compiled_later else [])
+
+
+FIRST_ANSWER = """
+import resource, sys
+from pathlib import Path
+from chemspec.cli.__main__ import main
+from chemspec.system import prebuilt
+prebuilt.kernels_folder = lambda: Path("nowhere")
+sys.argv = ["chemspec", "predict", "O=C(NCc1ccccc1)c1ccccc1", "--task", "retro", "-n", "3"]
+try:
+    main()
+finally:
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    print(sum(one.ru_utime + one.ru_stime for one in used), file=sys.stderr)
+"""
+
+
+@needs_compiler
+@pytest.mark.slow  # compiles the kernel
+@pytest.mark.skipif(not installed_models(), reason="no model in assets/models")
+@pytest.mark.parametrize(
+    ("native", "path"), [("", True), ("0", True), ("prebuilt", False)], ids=["compiled here", "numpy", "no compiler"]
+)
+def test_no_first_answer_takes_long_without_a_prebuilt_kernel(native: str, path: bool, tmp_path: Path) -> None:
+    variables = {"CHEMSPEC_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT), "CHEMSPEC_NATIVE": native}
+    variables |= {} if path else {"PATH": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST_ANSWER],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, **variables},
+        check=False,
+    )
+    assert "NCc1ccccc1.O=C(Cl)c1ccccc1" in done.stdout, done.stderr
+    lines = done.stderr.splitlines()
+    seconds = next(float(line) for line in lines if re.fullmatch(r"[\d.]+", line))
+    assert seconds < 4 * max(1.0, slowness())
+    assert any("numpy" in line for line in lines) == (native != "")
 
 
 @needs_compiler

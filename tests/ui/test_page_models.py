@@ -9,19 +9,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paths import TESTS
+from paths import ROOT, TESTS
 
 import pages
 
 pytest.importorskip("streamlit")
 
+from streamlit.testing.v1 import AppTest
 
 from chemspec.engine.engine import installed_models
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig
+from chemspec.system import gpu
 from chemspec.tokenizer import SPECIALS, Tokenizer
-from chemspec.ui.common import escaping, queued_engine
+from chemspec.ui.common import escaping, nav, queued_engine
 from chemspec.ui.models import cards
 
 TOKENS = Tokenizer((*SPECIALS, "C", "O", "N", "(", ")", "=", "1", "."))
@@ -158,3 +160,27 @@ def test_the_shipped_models_are_whole() -> None:
         assert not card.problem
         assert len(card.accuracy) >= 3
         assert any(name.startswith("Known failures") for name, _ in card.sections)
+
+
+@pytest.mark.ui
+def test_a_gpu_without_torch_is_shown_once_by_the_app_and_always_by_the_page(
+    home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(gpu, "device_count", lambda: 1)
+    monkeypatch.setattr(gpu, "gpu_count", lambda: 0)
+    monkeypatch.setattr("chemspec.system.extras.is_installed", lambda name: name != "torch")
+    nav._unseen_notices.clear()
+    shown = []
+    for _ in range(2):
+        app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=240).run()
+        assert not app.exception
+        shown.append([item.value.replace("\\", "") for item in app.toast])
+    nav._unseen_notices.clear()  # as after a new start of the app
+    app = AppTest.from_file(str(ROOT / "app.py"), default_timeout=240).run()
+    assert len(shown[0]) == 1 and "chemspec-smiles[torch]" in shown[0][0] and "GPU" in shown[0][0]
+    assert not shown[1] and not app.toast
+    for _ in range(2):
+        assert "chemspec-smiles[torch]" in pages.words(pages.open_page("models"))
+    monkeypatch.setattr(gpu, "gpu_count", lambda: 1)
+    assert "chemspec-smiles[torch]" not in pages.words(pages.open_page("models"))

@@ -25,6 +25,7 @@ from chemspec import chem
 from chemspec.chem.guide import bonds_by_name
 from chemspec.plan import stock as lists
 from chemspec.plan.routes import plan_to_markdown
+from chemspec.plan.settings import PlanSettings
 from chemspec.system import extras
 from chemspec.ui.common import queued_engine
 from chemspec.ui.plan import plan_view, search_form
@@ -130,7 +131,7 @@ def test_routes_are_compared_with_the_numbers_of_the_page_and_searched_on() -> N
     assert "Amide formation" in table["Reactions"][0] and "methylamine, in mine.smi" in table["Building blocks"][0]
     assert not len(table["Not in stock"][0]) and table["Weakest step"][0] == "15 %"
     press(page, "Continue search")
-    assert page.number_input(key="plan_expansions").value == 400
+    assert page.number_input(key="plan_expansions").value == 2 * PlanSettings.expansions
 
 
 def test_bonds_can_be_kept_also_by_link() -> None:

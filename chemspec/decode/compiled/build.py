@@ -1,13 +1,15 @@
-"""Load the compiled loop, which is compiled at first use where no prebuilt one fits."""
+"""Load the compiled loop; where no prebuilt one fits it is compiled in the background, and loaded at the next start."""
 
 import ctypes
+import os
+from contextlib import suppress
 from ctypes import c_double, c_int, c_void_p
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 
 from chemspec.decode.compiled.constants import MODULES, compiler_flags
-from chemspec.system import compiled, prebuilt
+from chemspec.system import compile_later, compiled, prebuilt
 
 SOURCE = Path(__file__).with_name("loop.cpp")
 CONSTANTS = {name: getattr(import_module(module), name) for module, names in MODULES.items() for name in names.split()}
@@ -16,13 +18,15 @@ FLAGS = compiler_flags(CONSTANTS)
 
 @lru_cache(maxsize=1)
 def loop_library() -> ctypes.CDLL | None:
-    """Return the compiled loop, or None if it cannot be compiled or loaded."""
+    """Return the compiled loop; None where it is not there yet or cannot be compiled: the loop in Python does then."""
     loaded = prebuilt.load(SOURCE, FLAGS, suits=lambda _: True)
+    if loaded is None and (os.environ.get("CHEMSPEC_NATIVE") == "compile" or compiled.is_cached(SOURCE, *FLAGS)):
+        with suppress(compiled.NoKernelError):
+            loaded = compile_loop()
     if loaded is None:
-        try:
-            loaded = compiled.load_library(SOURCE, *FLAGS)
-        except compiled.NoKernelError:
-            return None
+        if os.environ.get("CHEMSPEC_NATIVE") != "0":
+            compile_later.schedule(__name__)
+        return None
     pointer = c_void_p
     for function in (loaded.chemspec_loop, loaded.chemspec_loop_state, loaded.chemspec_loop_kept_slots):
         function.restype = pointer
@@ -37,3 +41,14 @@ def loop_library() -> ctypes.CDLL | None:
     loaded.chemspec_loop_run.argtypes = (pointer, pointer, pointer, c_int, c_double)
     loaded.chemspec_loop_output_sequence.argtypes = (pointer, c_int, c_int, pointer, pointer)
     return loaded
+
+
+def compile_loop() -> ctypes.CDLL:
+    """Return the loop compiled for this machine, now unless it is cached; raises NoKernelError if that fails."""
+    return compiled.load_library(SOURCE, *FLAGS)
+
+
+if __name__ == "__main__":  # by `compile_later`
+    if hasattr(os, "nice"):
+        os.nice(10)
+    compile_loop()

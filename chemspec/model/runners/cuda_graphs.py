@@ -5,8 +5,10 @@ sessions reuse, and a pass is padded to the next of a few sizes, each captured o
 no query waits for a recording. A pass of 64 nodes takes about as long as one of a single node, so all up to there have
 one size; then drafted and undrafted passes run the same kernels, and give the same bits (`path_decoder.py`).
 
-Shapes: B rows of the arena, N nodes of a row in the padded pass, M = B * N, P nodes of a path, S source tokens, D model
-width, k candidates.
+The nodes of a pass lie in groups, each of one query, so that one query may have many nodes and another none.
+
+Shapes: B rows of the arena, G groups of N nodes in the padded pass, M = G * N, P nodes of a path, S source tokens, D
+model width, k candidates.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import product
 from threading import Lock
 from typing import Any, NamedTuple
 
@@ -24,8 +27,8 @@ import torch
 from torch import Tensor
 
 from chemspec.model.runner import Floats, Ints, NodeBatch, Runner
-from chemspec.model.runners.native.page_table import NewNodes, PageTable, PassInputs
-from chemspec.model.runners.path_decoder import PassTensors, PathDecoder, Pool, constant_memory
+from chemspec.model.runners.native.page_table import NewNodes, PageTable, PassInputs, PassSizes
+from chemspec.model.runners.path_decoder import PassTensors, PathDecoder, Pool, Sources
 from chemspec.model.runners.torch_runner import TorchBackend, source_batch
 from chemspec.model.transformer import Transformer
 from chemspec.tokenizer import BOS, PAD
@@ -34,14 +37,15 @@ from chemspec.types import PluginError
 Function = Callable[[], None]
 Recorder = Callable[[Function, torch.device], Function]
 
-# Passes recorded at loading: nodes of a row, by rows of the arena, and lengths of their paths. Others follow as needed.
-COMMON = {1: (64, 128), 8: (8, 16, 64), 64: (1, 8, 16)}
+GROUP = 8  # nodes of a group in arenas of several rows
+# Passes recorded at loading: groups and their nodes, by rows of the arena, and lengths of paths. Others: as needed.
+COMMON = {1: ((1, 64), (1, 128)), 8: ((8, GROUP), (16, GROUP), (32, GROUP)), 64: ((64, 1), (64, GROUP), (128, GROUP))}
 COMMON_PATHS = (64, 128)
 PATH, SOURCE, CANDIDATES = 64, 128, 16  # paths, sources and candidates are padded to powers of two from these on
 JOINED = 8  # sources that are encoded together
 # Pages of an arena, and nodes of its largest pass, by row; it is replaced by one of twice the size if they do not do.
-PAGES, FRESH = {1: 1024, 8: 256}, {1: 256, 8: 64}
-FEWEST = 128, 16  # of larger arenas
+PAGES, FRESH = {1: 1024, 8: 512}, {1: 256, 8: 64}
+FEWEST = 256, 16  # of larger arenas
 # Share of a GPU's memory for idle arenas. Their graphs are freed with them, and capturing one takes as long as some
 # hundred passes; limited by bytes, not by number.
 IDLE_SHARE = 0.25
@@ -52,9 +56,13 @@ def next_power(count: int, least: int = 1) -> int:
     return max(least, 1 << max(0, count - 1).bit_length())
 
 
-def padded_nodes(count: int, rows: int) -> int:
-    """Return the nodes per row of the pass that computes up to `count` of them in each."""
-    return next(nodes for nodes in (*COMMON.get(rows, ()), next_power(count)) if count <= nodes)
+def pass_shape(sizes: PassSizes, rows: int) -> tuple[int, int]:
+    """Return the groups of a padded pass, and the nodes of each: of all together 64 or more."""
+    if rows == 1:
+        return 1, next_power(sizes.widest, 64)
+    if rows >= 64 and sizes.widest <= 1:
+        return rows, 1
+    return next_power(sizes.groups, rows), GROUP
 
 
 def rows_for(count: int) -> int:
@@ -129,14 +137,14 @@ class Arena:
         self.decoder, self.shape = decoder, shape
         layers, inner = len(decoder.layers), 3 * decoder.inner
         self.pool = decoder.table.new_zeros(layers, shape.pages + shape.fresh, inner)
-        self.memory, self.source_bias = constant_memory(shape.rows, shape.source, decoder.model)
-        self.bytes = self.pool.nbytes + self.memory.nbytes + self.source_bias.nbytes  # nearly all of the arena
+        self.sources = Sources.empty(shape.rows, shape.source, decoder.model)
+        self.bytes = self.pool.nbytes + self.sources.whole.nbytes  # nearly all of the arena
         self.passes: dict[Any, RecordedPass] = {}
         self.encoder = RecordedEncoder(self)
 
-    def recorded_pass(self, nodes: int, path: int, top_k: int, states: bool) -> RecordedPass:
+    def recorded_pass(self, groups: int, nodes: int, path: int, top_k: int, states: bool) -> RecordedPass:
         """Return the pass of a size, which is recorded when it first runs."""
-        key = nodes, path, top_k, states
+        key = groups, nodes, path, top_k, states
         recorded = self.passes.get(key)
         if recorded is None:
             recorded = self.passes[key] = RecordedPass(self, *key)
@@ -146,9 +154,9 @@ class Arena:
         """Copy what a session has in a smaller arena."""
         rows, source, pages, _ = other.shape
         self.pool[:, :pages] = other.pool[:, :pages]
-        self.memory[:, :, :rows, :, :source] = other.memory
-        self.source_bias[:rows] = -torch.inf
-        self.source_bias[:rows, ..., :source] = other.source_bias
+        self.sources.memory[:rows, ..., :source, :] = other.sources.memory
+        self.sources.bias[:rows] = -torch.inf
+        self.sources.bias[:rows, ..., :source] = other.sources.bias
 
 
 class Recorded:
@@ -204,24 +212,24 @@ class RecordedEncoder(Recorded):
         """Encode the tokens."""
         rows, ids = self.buffer[:, 0], self.buffer[:, 1:]
         encoded, source_mask = self.model.encode(ids)
-        memory = self.arena.memory[:, :, :, :-1, : self.length]
-        memory.index_copy_(2, rows, self.model.memory_cache(encoded))
+        memory = self.arena.sources.memory[:, :, :, :-1, : self.length]
+        memory.index_copy_(0, rows, self.model.memory_cache(encoded).permute(2, 0, 1, 3, 4, 5))
         bias = torch.zeros_like(source_mask, dtype=memory.dtype).masked_fill(~source_mask, -torch.inf)
-        self.arena.source_bias[..., : self.length].index_copy_(0, rows, bias)
+        self.arena.sources.bias[..., : self.length].index_copy_(0, rows, bias)
 
 
 class RecordedPass(Recorded):
     """A forward pass of one size on an arena: inputs, computation and outputs at fixed addresses."""
 
     @torch.inference_mode(False)  # as above
-    def __init__(self, arena: Arena, nodes: int, path: int, top_k: int, states: bool) -> None:
-        """Allocate inputs for N `nodes` of a row, P = `path`; `states`: whether to keep the last hidden states."""
+    def __init__(self, arena: Arena, groups: int, nodes: int, path: int, top_k: int, states: bool) -> None:
+        """Allocate inputs for `groups` of N `nodes`, P = `path`; `states`: whether to keep the last hidden states."""
         self.decoder, device = arena.decoder, arena.pool.device
         self.top_k, self.hidden_states = top_k, None
         rows, _, pages, _ = arena.shape
-        count = rows * nodes
+        count, self.direct = groups * nodes, rows == 1 or nodes == 1
         # All inputs lie in one buffer, which one copy fills.
-        sizes = [8 * count, 8 * count, 4 * count, 4 * count * path]
+        sizes = [8 * count, 8 * count, 4 * count, 4 * count * path, 4 * groups]
         self.buffer = torch.zeros(sum(sizes), dtype=torch.uint8, device=device)
         self.staging = pinned(self.buffer)
         page, *others = torch.split(self.buffer, sizes)
@@ -229,9 +237,9 @@ class RecordedPass(Recorded):
         self.where = np.zeros(count, dtype=np.int32)  # of new nodes, among the padded
         first = self.staging.data_ptr()
         starts = [first + sum(sizes[:number]) for number in range(len(sizes))]
-        self.written = PassInputs(rows, nodes, path, pages, *starts, self.where.ctypes.data)
+        self.written = PassInputs(groups, nodes, self.direct, path, pages, *starts, self.where.ctypes.data)
         fresh = arena.pool[:, pages : pages + count]
-        self.pool = Pool(arena.pool[:, :pages], fresh, arena.pool, arena.memory, arena.source_bias)
+        self.pool = Pool(arena.pool[:, :pages], fresh, arena.pool, arena.sources)
         self.starts = torch.arange(0, 2 * count, 2, dtype=torch.int32, device=device)
         self.biases = self.decoder.path_biases(path)
         wide = arena.pool.dtype == torch.float64
@@ -248,7 +256,7 @@ class RecordedPass(Recorded):
     def compute(self) -> None:
         """Run the model on the inputs."""
         states: list[Tensor] | None = None if self.hidden_states is None else []
-        logits = self.decoder.step(self.inputs, self.starts, self.biases, self.pool, states)
+        logits = self.decoder.step(self.inputs, self.starts, self.biases, self.pool, self.direct, states)
         # A stable sort, because topk does not define the order of equal values.
         ordered, ids = torch.sort(self.decoder.model.log_softmax(logits), dim=-1, descending=True, stable=True)
         # Ids are the lower words of 64-bit numbers, so that one operation packs them with the bits of the log-probs.
@@ -294,16 +302,20 @@ class GraphBackend(TorchBackend):
 
     @torch.inference_mode()
     def record_common(self) -> None:
-        """Record the encoder and the passes of common sizes, so that queries find them."""
-        top_k, arenas = min(CANDIDATES, self.model.config.vocab_size), []
-        for rows, sizes in COMMON.items():
-            arena = self.acquire(Shape.of(rows, 1))
-            arenas.append(arena)
-            arena.encoder.start([0], source_batch(self.model, [[BOS]]))
-            self.run(arena.encoder)
-            for nodes in sizes:
-                for path in COMMON_PATHS:
-                    self.run(arena.recorded_pass(nodes, path, top_k, False))
+        """Record the encoder and the passes of common sizes, so that queries find them, as far as memory goes."""
+        arenas: list[Arena] = []
+        try:
+            for rows, sizes in COMMON.items():
+                arenas.append(arena := self.acquire(Shape.of(rows, 1)))
+                arena.encoder.start([0], source_batch(self.model, [[BOS]]))
+                self.run(arena.encoder)
+                for size, path in product(sizes, COMMON_PATHS):
+                    top_k = min(CANDIDATES, self.model.config.vocab_size)
+                    self.run(arena.recorded_pass(*size, path, top_k, False))
+        except torch.cuda.OutOfMemoryError:  # the larger ones may not be needed
+            if not arenas or arenas[-1].shape.rows == 1:
+                raise
+            arenas.pop()
         self.release_arenas(arenas)
 
     def run(self, recorded: Recorded) -> None:
@@ -356,7 +368,8 @@ class GraphRunner(Runner):
         self._free_rows = list(range(arena.shape.rows - 1, -1, -1))
         self._joined = 0
         # Page 0 takes what padding writes.
-        self._pages = PageTable(config.vocab_size, config.max_positions, backend.free_pages(1, arena.shape.pages))
+        free = backend.free_pages(1, arena.shape.pages)
+        self._pages = PageTable(config.vocab_size, config.max_positions, free, group=GROUP)
         weakref.finalize(self, backend.release_arenas, self._held).atexit = False
 
     @property
@@ -388,11 +401,11 @@ class GraphRunner(Runner):
             raise PluginError("CUDA graphs compute no blocks of mask tokens")
         new = NewNodes.of(nodes)
         sizes = self._pages.measure(new)
-        width, path = padded_nodes(sizes.widest, self.arena.shape.rows), next_power(sizes.longest, PATH)
-        if sizes.free < new.count or width * self.arena.shape.rows > self.arena.shape.fresh:
-            self._grow(pages=new.count - sizes.free, fresh=width * self.arena.shape.rows)
+        shape, path = pass_shape(sizes, self.arena.shape.rows), next_power(sizes.longest, PATH)
+        if sizes.free < new.count or shape[0] * shape[1] > self.arena.shape.fresh:
+            self._grow(pages=new.count - sizes.free, fresh=shape[0] * shape[1])
         with self.backend.computing:
-            recorded = self.arena.recorded_pass(width, path, self._candidates, self._keeps_states)
+            recorded = self.arena.recorded_pass(*shape, path, self._candidates, self._keeps_states)
             self._pages.write(new, recorded.written)
             self.backend.run(recorded)
             where = recorded.where[: new.count]

@@ -8,8 +8,9 @@ Biases of the linear layers whose output is added to the residual stream are par
 bias and addition are one operation: a further head, whose scores are all 0 and whose values are 1, attends to 1, and
 a further unit of the feed-forward layer is constant.
 
-Shapes: M nodes of the padded pass, in B rows of N; P nodes of a path, S source tokens, L layers, H heads with the
-constant one, d width of a head, E = H * d, D model width, V vocabulary.
+Shapes: M nodes of the padded pass, in G groups of nodes of one query; B rows, each with a query's source; P nodes of a
+path, S source tokens, L layers, H heads with the constant one, d width of a head, E = H * d, D model width, V
+vocabulary.
 """
 
 from __future__ import annotations
@@ -33,9 +34,8 @@ class PassTensors(NamedTuple):
     pages: Tensor  # (M,) int64: where keys and values of the nodes go at the end of the pass
     embedded: Tensor  # (2 M,) int32: of each node the row of its token and that of its position in `table`
     depths: Tensor  # (M,) int32
-    paths: (
-        Tensor  # (M P,) int32: pages of each node's path, its own last and in the padding; new nodes follow the pages
-    )
+    paths: Tensor  # (M P,) int32: pages of each node's path, itself also in the padding; new nodes follow the pages
+    rows: Tensor  # (G,) int32: of each group, its query's
 
 
 class Pool(NamedTuple):
@@ -44,8 +44,35 @@ class Pool(NamedTuple):
     pages: Tensor  # (L, pages, 3 E); queries lie there too, because one product gives all three
     fresh: Tensor  # (L, M, 3 E): the part of the pool that holds the nodes of this pass until its end
     whole: Tensor  # (L, pages and fresh, 3 E): both
-    memory: Tensor  # (L, 2, B, H, S, d): of the encoder's output
-    source_bias: Tensor  # (B, 1, 1, S): 0, and minus infinity at padding
+    sources: Sources
+
+
+class Sources(NamedTuple):
+    """Cross-attention keys and values of the encoder's output, and biases, as one tensor and as views of it."""
+
+    whole: Tensor  # (B, numbers of a source)
+    memory: Tensor  # (B, L, 2, H, S, d)
+    bias: Tensor  # (B, 1, 1, S): 0, and minus infinity at padding
+
+    @classmethod
+    def split(cls, whole: Tensor, shape: tuple[int, ...]) -> Sources:
+        """Return the views of a tensor; the shape is that of a row's memory, (L, 2, H, S, d)."""
+        rows, length = len(whole), shape[3]
+        return cls(whole, whole[:, :-length].view(rows, *shape), whole[:, -length:].view(rows, 1, 1, length))
+
+    @classmethod
+    def empty(cls, rows: int, length: int, model: Transformer) -> Sources:
+        """Return sources of one token with keys and values of the constant head alone."""
+        config = model.config
+        shape = config.decoder_layers, 2, config.heads + 1, length, config.inner_width // config.heads
+        sources = cls.split(model.embedding.weight.new_zeros(rows, math.prod(shape) + length), shape)
+        sources.memory[:, :, 1, -1, :, 0] = 1
+        sources.bias[..., 1:] = -math.inf
+        return sources
+
+    def of_groups(self, rows: Tensor) -> Sources:
+        """Return those of groups of nodes, in one operation."""
+        return self.split(self.whole.index_select(0, rows), self.memory.shape[1:])
 
 
 class _Linear(NamedTuple):
@@ -94,20 +121,27 @@ class PathDecoder:
         return masked.transpose(0, 1)[:, :, None].contiguous()
 
     def step(
-        self, inputs: PassTensors, starts: Tensor, biases: Tensor, pool: Pool, states: list[Tensor] | None = None
+        self,
+        inputs: PassTensors,
+        starts: Tensor,
+        biases: Tensor,
+        pool: Pool,
+        direct: bool,
+        states: list[Tensor] | None = None,
     ) -> Tensor:
         """Return logits (M, V) of new nodes, whose keys and values are written to their pages.
 
-        `starts` are the even numbers below 2 M, `biases` those of `path_biases`; the list `states` receives the last
-        hidden states (M, D).
+        `starts` are the even numbers below 2 M, `biases` those of `path_biases`; `direct`: the groups are the rows; the
+        list `states` receives the last hidden states (M, D).
         """
+        sources = pool.sources if direct else pool.sources.of_groups(inputs.rows)
         # One operation: the sum of two rows of a table.
         x: Tensor = torch.embedding_bag(self.table, inputs.embedded, starts)[0]
         x = self.model.decoder.embedding_norm(x)
         bias = biases.index_select(0, inputs.depths)
         for number, each in enumerate(self.layers):
             x = self._attend_to_path(x, each, pool.whole[number], pool.fresh[number], inputs.paths, bias)
-            x = self._attend_to_source(x, each, pool.memory[number], pool.source_bias)
+            x = self._attend_to_source(x, each, sources.memory[:, number], sources.bias)
             x = self._feed(x, each)
         pool.pages.index_copy_(1, inputs.pages, pool.fresh)
         last = self.model.decoder.norm(x)
@@ -128,12 +162,12 @@ class PathDecoder:
         attended = _attention(q, keys, values, mask)
         return self._add(x, attended.reshape(count, self.inner), each.out, layer, layer.norm1)
 
-    def _attend_to_source(self, x: Tensor, each: _PathLayer, memory: Tensor, source_bias: Tensor) -> Tensor:
-        layer, (count, rows) = each.layer, (len(x), len(source_bias))
+    def _attend_to_source(self, x: Tensor, each: _PathLayer, memory: Tensor, bias: Tensor) -> Tensor:
+        layer, (count, groups) = each.layer, (len(x), len(bias))
         q = torch.addmm(each.cross.bias, layer.before(x, layer.norm2), each.cross.weight)  # type: ignore[arg-type]
-        q = q.view(rows, count // rows, self.heads, self.width)
-        mask = source_bias.expand(rows, self.heads, count // rows, source_bias.shape[-1])
-        attended = _attention(q, memory[0].transpose(1, 2), memory[1].transpose(1, 2), mask)
+        q = q.view(groups, count // groups, self.heads, self.width)
+        mask = bias.expand(groups, self.heads, count // groups, bias.shape[-1])
+        attended = _attention(q, memory[:, 0].transpose(1, 2), memory[:, 1].transpose(1, 2), mask)
         return self._add(x, attended.reshape(count, self.inner), each.cross_out, layer, layer.norm2)
 
     def _feed(self, x: Tensor, each: _PathLayer) -> Tensor:
@@ -185,16 +219,6 @@ class PathDecoder:
         constant[:, 0] = down.bias / self.activation(down.bias.new_ones(1))
         out = torch.cat((down.weight, constant), dim=1)
         return _Linear(weights.t().contiguous(), biases), _Linear(out.t().contiguous(), None)
-
-
-def constant_memory(rows: int, source: int, model: Transformer) -> tuple[Tensor, Tensor]:
-    """Return memory (L, 2, B, H, S, d) with keys and values of the constant head alone, and the bias of one token."""
-    config, weight = model.config, model.embedding.weight
-    shape = config.decoder_layers, 2, rows, config.heads + 1, source, config.inner_width // config.heads
-    memory, bias = weight.new_zeros(shape), weight.new_full((rows, 1, 1, source), -math.inf)
-    memory[:, 1, :, -1, :, 0] = 1
-    bias[..., 0] = 0
-    return memory, bias
 
 
 def _attention(q: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:

@@ -13,7 +13,8 @@ import streamlit as st
 from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from chemspec.asset_files import app_script, assets_folder
-from chemspec.ui.common import login, queued_engine, theme
+from chemspec.system import gpu
+from chemspec.ui.common import escaping, login, queued_engine, theme
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.launch import middleware
 
@@ -47,12 +48,20 @@ def run_app_shell(folder: Path) -> None:
     with st.container(key="shell"):  # which theme.css hides
         st.html(f"<script>{web_file('shell.js')}</script>", unsafe_allow_javascript=True)
     login.require_login()
+    if notices := _unseen_notices():  # before models are loaded, which would give it to the log
+        st.toast(escaping.plain_text(notices.pop()), icon="ℹ️", duration="infinite")
     queued_engine.warm_up_models()
     st.session_state[_INSIDE] = True
     try:
         chosen.run()
     finally:
         st.session_state[_INSIDE] = False
+
+
+@st.cache_resource(show_spinner=False)
+def _unseen_notices() -> list[str]:
+    """Return what the first visitor is shown once: that a GPU of this machine is not used, and the remedy."""
+    return [notice] if (notice := gpu.first_gpu_notice()) else []
 
 
 def run_page(body: Callable[[], None]) -> None:

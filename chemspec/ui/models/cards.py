@@ -146,7 +146,12 @@ def show_heading(card: ModelCard) -> None:
             st.badge("✕ cannot be used", color="orange")
 
 
-RUNTIME = {"native": "chemspec's compiled code", "torch": "PyTorch", "graphs": "PyTorch, CUDA graphs"}
+RUNTIME = {
+    "native": "chemspec's compiled code",
+    "numpy": "numpy, several times slower",
+    "torch": "PyTorch",
+    "graphs": "PyTorch, CUDA graphs",
+}
 
 
 def facts_table(card: ModelCard, engine: Engine | None) -> str:

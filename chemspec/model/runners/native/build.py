@@ -1,4 +1,4 @@
-"""Load the CPU kernel: a prebuilt one, or one compiled for this machine.
+"""Load the CPU kernel: a prebuilt one, or one compiled for this machine, in the background if that takes long.
 
 A kernel for the matrix unit of a processor (AMX) is compiled here only, after the first answers, and is used from the
 next start on. Its fp32 log-probs differ from those of the others in the seventh digit.
@@ -20,15 +20,23 @@ SUITABLE, MATRIX_UNIT = 1, 2  # bits of `chemspec_processor`
 
 
 def load_kernel() -> ctypes.CDLL:
-    """Return the kernel; raises NoKernelError if it is not available, see `compiled.load_library`."""
+    """Return the kernel; raises NoKernelError if it is not available now, see `compiled.load_library`."""
     library = _prebuilt_kernel()
     if library is None:
-        return compiled.load_library(SOURCE, *FLAGS)
+        if compiled.may_wait() or compiled.is_cached(SOURCE, *FLAGS):
+            return compile_kernel()
+        compile_later.schedule(__name__)
+        raise compiled.NoKernelError("it is compiled in the background, for the next start on")
     if library.chemspec_processor() & MATRIX_UNIT:
         if compiled.is_cached(SOURCE, *FLAGS):
-            return compiled.load_library(SOURCE, *FLAGS)
+            return compile_kernel()
         compile_later.schedule(__name__)
     return library
+
+
+def compile_kernel() -> ctypes.CDLL:
+    """Return the kernel compiled for this machine, now unless it is cached; raises NoKernelError if that fails."""
+    return compiled.load_library(SOURCE, *FLAGS)
 
 
 def _prebuilt_kernel() -> ctypes.CDLL | None:
@@ -38,4 +46,4 @@ def _prebuilt_kernel() -> ctypes.CDLL | None:
 if __name__ == "__main__":  # by `compile_later`
     if hasattr(os, "nice"):
         os.nice(10)
-    compiled.load_library(SOURCE, *FLAGS)
+    compile_kernel()

@@ -30,30 +30,33 @@ class NewNodes(ctypes.Structure):
 
 
 class PassSizes(ctypes.Structure):
-    """Sizes of a pass: most nodes of a query, most nodes of a path; and how many pages are free."""
+    """Sizes of a pass: most nodes of a query, most nodes of a path, groups of nodes; and how many pages are free."""
 
-    _fields_ = tuple((name, c_int32) for name in ("widest", "longest", "free"))
+    _fields_ = tuple((name, c_int32) for name in ("width", "widest", "longest", "groups", "free"))
 
 
 class PassInputs(ctypes.Structure):
     """Sizes of a padded pass, and addresses of its inputs on the host; see `PassInputs` in `pages.h`."""
 
     _fields_ = (
-        *((name, c_int32) for name in ("rows", "width", "length", "first")),
-        *((name, c_void_p) for name in ("pages", "embedded", "depths", "paths", "where")),
+        *((name, c_int32) for name in ("groups", "width", "direct", "length", "first")),
+        *((name, c_void_p) for name in ("pages", "embedded", "depths", "paths", "rows", "where")),
     )
 
 
 class PageTable:
     """Which page each node of several queries lies in; a page never moves while its node is cached."""
 
-    def __init__(self, vocab_size: int, positions: int, pages: Iterable[int]) -> None:
-        """Start without queries, with free pages; raises NoKernelError if compiled code is not available."""
+    def __init__(self, vocab_size: int, positions: int, pages: Iterable[int], *, group: int) -> None:
+        """Start without queries, with free pages; a pass has groups of up to `group` nodes of a query.
+
+        Raises NoKernelError if compiled code is not available.
+        """
         self._code = code = load_kernel()
         code.chemspec_pages.restype = c_void_p
         self._table = c_void_p(code.chemspec_pages(c_int(vocab_size), c_int(positions)))
         _check_memory(self._table.value)
-        self._sizes = PassSizes()
+        self._sizes = PassSizes(group)
         self.add(pages)
 
     def __del__(self) -> None:

@@ -32,18 +32,20 @@ struct NewNodes {
   const int32_t *owner, *tokens, *depths, *parents;
 };
 
-// Sizes of a pass: most nodes of a query, most nodes of a path; and how many pages are free.
+// Sizes of a pass: most nodes of a query, most nodes of a path, groups of up to `width` nodes of a query; and how many pages are free.
 struct PassSizes {
-  int32_t widest, longest, free;
+  int32_t width, widest, longest, groups, free;  // width: given
 };
 
-// Inputs of a padded pass of `rows` x `width` nodes, on the host.
+// Inputs of a padded pass of `groups` x `width` nodes, on the host. A group has nodes of one query; `direct`: of the query in its row.
 struct PassInputs {
-  int32_t rows, width, length, first;  // length: entries of a path; first: number of the first new node among pages
+  int32_t groups, width, direct;
+  int32_t length, first;               // entries of a path; number of the first new node among pages
   int64_t* pages;                      // of each node
   int32_t* embedded;                   // rows of the table of tokens and positions, two of each node
   int32_t* depths;
   int32_t* paths;                      // (nodes, length) pages; those of this pass count from `first`
+  int32_t* rows;                       // of each group, its query's
   int32_t* where;                      // output: which node of the padded pass each new node is
 };
 
@@ -51,11 +53,13 @@ struct PassInputs {
 void end_path(int32_t* path, int known, int length, int32_t self) { std::fill(path + known, path + length, self); }
 
 void write_pass(PageTable& table, const NewNodes& nodes, const PassInputs& to) {
-  const int padded = to.rows * to.width;
+  const int padded = to.groups * to.width;
   std::vector<char> used(padded, 0);
+  std::fill(to.rows, to.rows + to.groups, 0);
+  int group = 0;  // the next free one
   for (int start = 0, stop; start < nodes.count; start = stop) {
     PagedQuery& query = table.queries[nodes.owner[start]];
-    const int before = int(query.pages.size()), base = query.row * to.width;
+    const int before = int(query.pages.size()), base = (to.direct ? query.row : group) * to.width;
     for (stop = start; stop < nodes.count && nodes.owner[stop] == nodes.owner[start]; stop++) {
       const int node = base + stop - start, depth = nodes.depths[stop];
       int32_t* path = to.paths + size_t(node) * to.length;
@@ -73,6 +77,7 @@ void write_pass(PageTable& table, const NewNodes& nodes, const PassInputs& to) {
       to.pages[node] = page, to.depths[node] = depth, to.where[stop] = node, used[node] = 1;
       to.embedded[2 * node] = nodes.tokens[stop], to.embedded[2 * node + 1] = table.vocabulary + depth;
     }
+    for (int first = start; first < stop && !to.direct; first += to.width) to.rows[group++] = query.row;
   }
   for (int node = 0; node < padded; node++) {
     if (used[node]) continue;
@@ -83,7 +88,7 @@ void write_pass(PageTable& table, const NewNodes& nodes, const PassInputs& to) {
 
 // Whether the nodes can be computed: ids of the vocabulary, each one level below its parent; writes the sizes of their pass.
 bool measure_pass(const PageTable& table, const NewNodes& nodes, PassSizes& sizes) {
-  sizes = {0, 0, int32_t(table.free.size())};
+  sizes = {sizes.width, 0, 0, 0, int32_t(table.free.size())};
   for (int start = 0, stop; start < nodes.count; start = stop) {
     const int32_t owner = nodes.owner[start];
     if (owner < 0 || owner >= int(table.queries.size())) return false;
@@ -98,6 +103,7 @@ bool measure_pass(const PageTable& table, const NewNodes& nodes, PassSizes& size
       sizes.longest = std::max(sizes.longest, depth + 1);
     }
     sizes.widest = std::max(sizes.widest, int32_t(stop - start));
+    sizes.groups += (stop - start + sizes.width - 1) / sizes.width;
   }
   return true;
 }
