@@ -12,8 +12,13 @@ from chemspec.ui.models import cards
 def draw_page() -> None:
     """Draw the page."""
     st.title("Models")
-    with st.spinner("Reading the cards of the installed models …"):
-        folders = cards.list_model_cards()
+    st.markdown("What each model is for, how often it is right on reactions that it never saw, and where it fails.")
+    waiting = st.empty()
+    with waiting.container():
+        st.caption("Reading the cards of the installed models …")
+        st.skeleton(height=400)
+    folders = cards.list_model_cards()
+    waiting.empty()
     if not folders:
         st.info("No model is installed. Train one with `chemspec train`, or add a folder as described below.")
     if unused := gpu.unused_gpu_message():

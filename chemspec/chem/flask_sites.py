@@ -45,7 +45,10 @@ _CLICKS = (
     (_COPPER, _RUTHENIUM, "[c;!H0]1nnn(-[#6])c1-[#6]", "copper gives the 1,4-disubstituted triazole"),
     (_RUTHENIUM, _COPPER, "[c;!H0]1n(-[#6])nnc1-[#6]", "ruthenium gives the 1,5-disubstituted triazole"),
 )
-_ALKYL_CHLORIDE = "[CX4;!$(C-c);!$(C-C=C);!$(C-C=O);!$(C-C#*);!$(C-[!#6;!Cl])]-Cl"
+_UNACTIVATED = {
+    "[CX4;!$(C-c);!$(C-C=C);!$(C-C=O);!$(C-C#*);!$(C-[!#6;!Cl])]-Cl": "an unactivated alkyl chloride",
+    "[CX4;H0,H1;!$(C-c);!$(C-C=C);!$(C-C=O);!$(C-C#*);!$(C-[!#6;!Br])]-Br": "a secondary or tertiary alkyl bromide",
+}
 _BENZENE = "[c;$(c1[c][c][c][c][c]1)]"  # in rings with nitrogen the position counts as well
 _LEAVING_ORDER = (f"{_BENZENE}-I", f"{_BENZENE}-Br", f"{_BENZENE}-O-S(=O)(=O)C(F)(F)F", f"{_BENZENE}-Cl")
 _ACYL = "[CX3;!$(C-C-F);!$(C-[N,n]);!$(C-C=O);!$(C-O-c)](=O)-[$([OX2]-[CX4]),Cl,Br]"
@@ -183,9 +186,10 @@ def _couplings(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> I
     """Yield where a metal would leave the better leaving group of a benzene ring, or take an unactivated chloride."""
     made = {step.origin[atom] for pair in step.made for atom in pair}
     after = {origin: atom for atom, origin in enumerate(step.origin) if origin >= 0}
-    for carbon, leaving in left.GetSubstructMatches(fixed_pattern(_ALKYL_CHLORIDE)):
-        if carbon in made and leaving not in after:
-            yield "an unactivated alkyl chloride does not take part in such a coupling"
+    for pattern, words in _UNACTIVATED.items():
+        for carbon, leaving in left.GetSubstructMatches(fixed_pattern(pattern)):
+            if carbon in made and leaving not in after and not holds(whole, "[Ni] [Ni+2] [Fe] [Co] [Ir]"):
+                yield f"{words} does not take part in such a coupling with palladium"
     leaving_rank: dict[int, int] = {}  # rank of what leaves, by molecule
     remaining: dict[int, int] = {}
     for rank, pattern in enumerate(_LEAVING_ORDER):

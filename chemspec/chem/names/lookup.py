@@ -147,7 +147,7 @@ def _component(name: str) -> str | None:
 
 
 # Words of four letters or a locant; OPSIN makes something of abbreviations and formulas, too.
-_SYSTEMATIC = re.compile(r"(?=.*(?:[a-z]{4}|[A-Z]{5}|[a-z]{3}-\d))[A-Za-z0-9 ,.'()\[\]{}:;+^~/*$-]{4,200}")
+_SYSTEMATIC = re.compile(r"(?=.*(?:[a-z]{4}|[A-Z]{5}|[a-z]{3}-\d))[A-Za-z0-9 ,.'()\[\]{}:;+^~/*$-]{4,400}")
 
 
 def _opsin_forms(name: str) -> Iterator[str]:
