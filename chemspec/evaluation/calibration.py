@@ -21,7 +21,7 @@ from chemspec.evaluation import CalibrationSettings
 from chemspec.evaluation.accuracy import KnownReaction, predict_to_file, read_known_reactions, read_test_reactions
 from chemspec.settings import DecodeSettings
 from chemspec.tasks import TASKS
-from chemspec.types import Progress, ignore
+from chemspec.types import Progress, ignore, upgrade_prediction
 
 Answered = list[list[tuple[float, bool]]]  # per query its answers: probability, and whether it is correct
 
@@ -68,7 +68,7 @@ def collect_outcomes(reactions: Sequence[KnownReaction], results: Sequence[Mappi
     answered = []
     for question, result in zip(reactions, results, strict=True):
         probs: dict[str, float] = {}
-        for answer in result["hypotheses"]:
+        for answer in map(upgrade_prediction, result["hypotheses"]):
             if answer["valid"]:
                 molecule = answer["canonical"]
                 probs[molecule] = min(1.0, probs.get(molecule, 0.0) + answer["model_probability"])

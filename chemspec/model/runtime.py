@@ -163,7 +163,11 @@ class RuntimeConfig:
             batches = BATCHES if gpu.device_name(self.device) else ()
             slow = self.runtime != "native" or getattr(config, "d_model", 0) >= LARGE
             quick = self.device == "cpu" and slow
-            measured = partial(measure_cost_curve, backend, config, time.perf_counter, batches=batches, quick=quick)
+            # The kernel computes in this thread alone: then only its own time counts, however busy the machine is.
+            alone = self.runtime == "native" and self.threads == 1
+            precise = time.get_clock_info("thread_time").resolution < 1e-6
+            clock = time.thread_time if alone and precise else time.perf_counter
+            measured = partial(measure_cost_curve, backend, config, clock, batches=batches, quick=quick)
             return cached_curve(self.cache_name(digest), measured)
 
     def cache_name(self, digest: str) -> str:

@@ -34,7 +34,7 @@ def main() -> None:
         truth = drop_stereo(row["main_product"])
         answers = [drop_stereo(canonical(answer.smiles) or "") for answer in result.hypotheses]
         hits = [answer == truth for answer in answers]
-        probability = sum(answer.probability for answer, hit in zip(result.hypotheses, hits, strict=True) if hit)
+        probability = sum(answer.model_probability for answer, hit in zip(result.hypotheses, hits, strict=True) if hit)
         kinds[row["id"].rsplit("-", 1)[0]].append((hits[:1] == [True], any(hits), probability))
         if args.show and hits[:1] != [True]:
             print(f"{row['id']}: {row['reactants_and_reagents']}>>{answers[0] if answers else ''} instead of {truth}")

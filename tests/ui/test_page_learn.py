@@ -87,7 +87,7 @@ def test_texts_name_the_numbers_of_the_examples() -> None:
         f" instead of {beam.nodes_per_pass:.0f})",
         f"{agree} of {len(exact)} answers agree",
         *(f"| {number} | {one.drafted} | {one.accepted} | {one.emitted} |" for number, one in enumerate(passes, 1)),
-        *(f"| {rank} | `{one.smiles}` | {100 * one.probability:.1f} %" for rank, one in ranked),
+        *(f"| {rank} | `{one.smiles}` | {100 * one.model_probability:.1f} %" for rank, one in ranked),
     ):
         assert told in text, told
 

@@ -147,7 +147,7 @@ def test_of_epimeric_precursors_the_one_that_a_substitution_inverts_goes_first()
     retained, inverted = (f"{left}.[N-]=[N+]=[N-]" for left in ("CC[C@H](C)Br", "CC[C@@H](C)Br"))
     (card,) = suggestions.group_answers("retro", target, result(*map(canonical, (retained, inverted))))
     assert card.best.canonical == as_bottled(canonical(inverted)) and not card.problems
-    assert card.probability == suggestions.answer_probability(card.best)  # that of the other counts nothing
+    assert card.probability == card.best.probability  # that of the other counts nothing
 
 
 def test_reagents_that_confirm_a_step_go_first_and_recorded_ones_before_proposed_ones() -> None:

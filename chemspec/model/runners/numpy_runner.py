@@ -71,7 +71,7 @@ class Attention:
         if mask is not None:
             scores = np.where(mask, scores, -np.inf)
         shares = np.exp(scores - scores.max(axis=2, keepdims=True))
-        read = (shares / shares.sum(axis=2, keepdims=True)) @ values
+        read: Array = (shares / shares.sum(axis=2, keepdims=True)) @ values
         return read.swapaxes(0, 1).reshape(len(q), -1)
 
 
@@ -122,7 +122,8 @@ class Stack:
             return None
         farthest = len(self.distances) // 2
         distance = np.clip(keys[None, :] - queries[:, None], -farthest, farthest) + farthest
-        return np.moveaxis(self.distances[distance], 2, 0)
+        biases: Array = np.moveaxis(self.distances[distance], 2, 0)
+        return biases
 
 
 class NumpyBackend:
@@ -224,6 +225,7 @@ class NumpyRunner(Runner):
         groups = self._add_nodes(nodes)
         for index, layer in enumerate(self.backend.decoder.layers):
             x = layer.add(x, 0, partial(self._attend_to_ancestors, layer.own, index, groups))
+            assert layer.cross is not None
             x = layer.add(x, 1, partial(self._attend_to_source, layer.cross, index, groups))
             x = layer.add(x, 2, layer.feed)
         states = self.backend.decoder.last(x)
@@ -298,11 +300,13 @@ _erf = np.frompyfunc(math.erf, 1, 1)
 
 
 def _gelu(x: Array) -> Array:
-    return x * (0.5 + 0.5 * _erf(x * np.float32(0.5**0.5)).astype(np.float32))
+    active: Array = x * (0.5 + 0.5 * _erf(x * np.float32(0.5**0.5)).astype(np.float32))
+    return active
 
 
 def _gelu_tanh(x: Array) -> Array:
-    return 0.5 * x * (1 + np.tanh(np.float32((2 / math.pi) ** 0.5) * (x + np.float32(0.044715) * x * x * x)))
+    active: Array = 0.5 * x * (1 + np.tanh(np.float32((2 / math.pi) ** 0.5) * (x + np.float32(0.044715) * x * x * x)))
+    return active
 
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
