@@ -87,3 +87,17 @@ def test_a_precatalyst_typed_by_name() -> None:
     assert not isinstance(query, chem.Fault)
     assert {"[Pd]", chem.canonical(XPHOS)} <= {*query.smiles.split(".")}
     assert not any("Pd" in part and "C" in part for part in query.smiles.split("."))
+
+
+@pytest.mark.parametrize("name", ["4CzIPN", "eosin Y", "rose bengal", "[Mes-Acr]BF4", "methylene blue", "TPPT"])
+def test_an_organic_photocatalyst_is_left_out_with_its_counterion(name: str) -> None:
+    query = formats.read_any(f"benzaldehyde, methyl acrylate, {name}, DMF", task="forward")
+    assert not isinstance(query, chem.Fault)
+    assert chem.same_molecules(query.smiles, "O=Cc1ccccc1.C=CC(=O)OC.CN(C)C=O"), query.smiles
+    assert any("photocatalyst" in note for note in query.notes)
+
+
+def test_fluorescein_is_no_photocatalyst() -> None:
+    flask = chem.canonical("O=C1OC2(c3ccccc31)c1ccc(O)cc1Oc1cc(O)ccc12.CC(=O)OC(C)=O.c1ccncc1")
+    query = formats.read_any(str(flask), task="forward")
+    assert not isinstance(query, chem.Fault) and query.smiles == flask

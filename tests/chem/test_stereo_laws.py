@@ -78,3 +78,11 @@ def test_the_migrating_carbon_of_a_baeyer_villiger_oxidation_is_mapped() -> None
     for product in ("CC1CCCCC(=O)O1", "CC1CCCCOC1=O"):
         step = strategy(str(reactants), product)
         assert step and step.name == "Baeyer-Villiger oxidation" and not step.carbon_moves
+
+
+def test_centres_that_a_law_sets_and_a_product_leaves_open_are_told() -> None:
+    opened = strategy("C1CCC2OC2C1.NCc1ccccc1", "OC1CCCCC1NCc1ccccc1")
+    assert opened and "trans" in opened.left_open
+    assert of("C1CCC2OC2C1.NCc1ccccc1", opened.completed) == ((), "")
+    lost = strategy(str(chem.canonical("C[C@H](OS(C)(=O)=O)CCC=C.[N-]=[N+]=[N-].[Na+]")), "C=CCCC(C)N=[N+]=[N-]")
+    assert lost and lost.unlawful and "@" in lost.lawful
