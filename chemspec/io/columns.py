@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from chemspec.asset_files import read_asset_table
@@ -15,6 +15,7 @@ from chemspec.chem import ARROW, is_valid
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
+LONGEST_HEADING = 200  # characters; a longer cell is text or data
 FIRST = ("smiles", "query")  # these have priority
 MOLECULES = (
     *("canonical", "isomeric", "isosmiles", "iso", "canonicalsmiles", "cansmiles", "isomericsmiles", "absolute"),
@@ -162,6 +163,8 @@ def _plain_heading(name: str) -> str:
 def in_english(name: str) -> str:
     """Return a heading of another language in English, in lower case."""
     plain = _plain_heading(name)
+    if len(plain) > LONGEST_HEADING:
+        return plain
     bare = re.sub(r"[\s_(\[-]*smiles\)?\]?$", "", plain)
     bare = re.sub(r"[\s_]*\(?(?:s|en|n|es)\)$", "", bare)
     return _meanings().get(plain) or _meanings().get(bare) or _by_stem(plain) or plain
@@ -187,6 +190,11 @@ def _by_stem(plain: str) -> str:
 
 
 def _normalise_name(name: str) -> str:
+    return _normalise_heading(name) if len(name) <= LONGEST_HEADING else name
+
+
+@lru_cache(maxsize=20_000)  # the first rows of a table are tried as headings with each separator
+def _normalise_heading(name: str) -> str:
     parted = re.sub(r"(?<=[a-z])(?=[A-Z][a-z]|SMILES)", "_", name.strip().strip("\ufeff\"'"))  # ReactionSmiles
     meaning = in_english(name)
     parted = parted if meaning == _plain_heading(name) else meaning
