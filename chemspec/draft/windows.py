@@ -84,4 +84,4 @@ class Smart(Drafter):
         starts = [i + 1 for i, token in enumerate(source) if token == prefix[-1]] or [0]
         length = min(self.length, max_new_tokens)
         pieces = (slice(start, start + length) for start in starts[: self.count])
-        return [copied_draft(text[piece], "smart", positions[piece], positions[-1]) for piece in pieces]
+        return [copied_draft(text[piece], "smart", positions[piece], positions[-1]) for piece in pieces if text[piece]]

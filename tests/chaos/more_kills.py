@@ -184,7 +184,7 @@ def cluster(kills: int, random: Random, home: Path, killed: Callable[..., bool])
     def work(out: Path) -> None:
         with ShardFolder(out, manifest) as folder:
             pieces, report = cut_into_shards(queries, 10), JobReport("test")
-            _predict_shards(pieces, Here(), folder, report, lambda *_: None, lambda _: None)  # type: ignore[arg-type]
+            _predict_shards(pieces, Here(), folder, report, None, lambda *_: None, lambda _: None)  # type: ignore[arg-type]
 
     done = number = 0
     while done < kills:

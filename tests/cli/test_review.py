@@ -48,7 +48,7 @@ def test_rows_of_files_have_the_review() -> None:
     by_smiles = {item["smiles"]: item for item in document["review"]["suggestions"]}
     first = by_smiles.get(fine["smiles_1"])
     assert first is None or str(first["rank"]) == fine["strategy_1"]
-    chances = {fine[f"chance_{k}"] for k in range(1, 6)}
+    chances = {fine[f"strategy_probability_{k}"] for k in range(1, 6)}
     assert chances == {""}, "a model without calibration has no probability of a strategy"
     told = refusal("predict", QUERY, "CC(", *RETRO, "-o", "a.csv")
     assert "a.csv" in told, "a file without reviews has other columns"

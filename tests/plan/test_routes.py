@@ -274,11 +274,13 @@ def words(conditions: str) -> set[str]:
 
 
 def test_reagents_that_confirm_a_step_go_before_recorded_ones_and_usual_ones_come_last() -> None:
-    step = Proposal(("CCO",), 0.5, round_trip=0.6, reagents="CS(C)=O.CC(=O)OC(C)=O", added="O=[Mn]=O.ClCCl")
-    node = Node("CC=O", "", step, (Node("CCO"),))
+    step = Proposal(("OCc1ccccc1",), 0.5, round_trip=0.6, reagents="CS(C)=O.CC(=O)OC(C)=O", added="O=[Mn]=O.ClCCl")
+    node = Node("O=Cc1ccccc1", "", step, (Node("OCc1ccccc1"),))
     assert words(step_conditions(node)) == words("MnO₂, DCM")
     unconfirmed = replace(node, step=replace(step, round_trip=0.1))
-    recorded = {step.reaction("CC=O"): Found(conditions=(Conditions("C1CCOC1", 1), Conditions("O=[Mn]=O.C1CCOC1", 1)))}
+    recorded = {
+        step.reaction("O=Cc1ccccc1"): Found(conditions=(Conditions("C1CCOC1", 1), Conditions("O=[Mn]=O.C1CCOC1", 1)))
+    }
     assert words(step_conditions(unconfirmed, recorded)) == words("MnO₂, THF"), "THF alone is no oxidant"
     assert words(step_conditions(unconfirmed)) == words("DMSO, Ac₂O"), "of a model, before the usual ones"
     assert step_conditions(replace(unconfirmed, step=replace(step, round_trip=0.1, reagents=""))).startswith(
@@ -287,8 +289,8 @@ def test_reagents_that_confirm_a_step_go_before_recorded_ones_and_usual_ones_com
 
 
 def test_no_conditions_have_a_substructure_to_avoid() -> None:
-    step = Proposal(("CCO",), 0.5, round_trip=0.6, reagents="CN(C)C=O", added="ClCCl")
-    route = Route(Node("CC=O", "", step, (Node("CCO"),)), avoid=("[CH2]Cl",))
+    step = Proposal(("OCc1ccccc1",), 0.5, round_trip=0.6, reagents="CN(C)C=O", added="ClCCl")
+    route = Route(Node("O=Cc1ccccc1", "", step, (Node("OCc1ccccc1"),)), avoid=("[CH2]Cl",))
     recorded = Found(conditions=(Conditions("O=[Mn]=O.ClCCl", 5), Conditions("O=[Mn]=O.C1CCOC1", 1)))
     index: Any = SimpleNamespace(find=lambda *_: recorded)
     assert words(step_conditions(route.root, find_evidence([route], index), route.avoid)) == words("MnO₂, THF")

@@ -311,6 +311,7 @@ def test_a_body_without_an_end_is_read_up_to_a_multiple_of_its_limit(size: int) 
     """So that the client gets the error, and no more."""
     service, sent, received = MagicMock(), [], []
     service.limits.api_keys, service.limits.body = (), 100_000
+    service.refusal.return_value = None
 
     async def receive() -> dict[str, Any]:
         received.append(size)
