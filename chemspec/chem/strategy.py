@@ -24,7 +24,7 @@ from chemspec.chem.stereo_laws import (
 )
 
 FOLDER = Path(__file__).parent  # of the tables
-SECONDS = 0.2  # of processor time for one atom map
+SECONDS = 0.5  # of processor time for one atom map, which takes 0.01: a garbage collection alone may take 0.2
 NO_CLASS = "No known class"  # where atoms cannot come from where they seem to
 OPENED = "an aromatic ring would have to open"
 # Families that may break carbon-carbon bonds or open an aromatic ring, and are looked for before rings that close.

@@ -58,7 +58,7 @@ class Answering:
 ENGINE: Any = Answering()
 
 
-@pytest.mark.filterwarnings("ignore:forward passes are computed by torch")
+@pytest.mark.filterwarnings("ignore:forward passes are computed by")
 def test_the_worker_answers_a_job_as_its_settings_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_NATIVE", "0")  # compiling takes longer
     monkeypatch.setenv("CHEMSPEC_MODELS", str(tmp_path / "none"))
