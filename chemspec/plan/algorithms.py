@@ -42,7 +42,8 @@ class ReactionModel(BackwardReactionModel):  # type: ignore[misc]
     def _reaction(self, product: Molecule, proposal: Proposal) -> SingleProductReaction:
         step = self.expander.with_checks(product.smiles, proposal)
         reactants = Bag([to_syntheseus_molecule(reactant) for reactant in step.reactants])
-        metadata = {"proposal": step}
+        # The probability is for searches of Syntheseus; ours asks the proposal.
+        metadata = {"probability": step.prior(product.smiles), "proposal": step}
         return SingleProductReaction(product=product, reactants=reactants, metadata=metadata)
 
     def _is_allowed(self, smiles: str, step: Proposal) -> bool:

@@ -24,6 +24,7 @@ class Toy:
     """Answers from a table; remembers what it was asked."""
 
     table: Mapping[str, Sequence[tuple[str, float]]]
+    digest: str = "toy"
     full_digest: str = "toy"
     dtype: str = "fp32"
     device: str = "cpu"
