@@ -21,6 +21,7 @@ from chemspec.system.compiled import NoKernelError
 pytestmark = needs_compiler
 
 
+@pytest.mark.slow  # compiles the kernel and the loop
 def test_kernel_and_loop_compile_and_load() -> None:
     """Nothing but a missing compiler excuses from this; elsewhere the program would fall back to slower code."""
     compiled.load_library(build.SOURCE, *build.FLAGS)
