@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,7 +25,7 @@ from chemspec.types import DecodeResult
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
-    from chemspec.review import Reviewer
+    from chemspec.review import Review, Reviewer
 
 DECODING = [item.name for item in fields(DecodeSettings) if item.name != "record"]
 
@@ -226,17 +226,30 @@ def _print_predictions(
     results: Sequence[DecodeResult], trace: Path | None, reviewer: Reviewer | None
 ) -> list[dict[str, Any]]:
     """Print results and their reviews, write the traces, and return all as documents."""
+    if trace is not None:
+        from chemspec.io import writers
+
+        writers.write_traces(results, trace)
+    show.print_results(results)
+    documents = []
+    for document, review in _reviewed_documents(results, reviewer):
+        if review is not None:
+            show.print_review(review)
+        documents.append(document)
+    return documents
+
+
+def _reviewed_documents(
+    results: Sequence[DecodeResult], reviewer: Reviewer | None
+) -> Iterator[tuple[dict[str, Any], Review | None]]:
+    """Yield each result as a document, which holds its review, and the review."""
     from chemspec.io import writers
     from chemspec.review.review import review_document
 
-    if trace is not None:
-        writers.write_traces(results, trace)
-    show.print_results(results)
-    documents = [writers.result_document(result) for result in results]
-    for document, review in zip(documents, reviewer.review(results) if reviewer else (), strict=False):
-        show.print_review(review)
-        document["review"] = review_document(review)
-    return documents
+    reviews = reviewer.review(results) if reviewer else [None] * len(results)
+    for result, review in zip(results, reviews, strict=True):
+        more = {"review": review_document(review)} if review is not None else {}
+        yield writers.result_document(result) | more, review
 
 
 def _write_predictions(
@@ -264,20 +277,16 @@ def _print_rows(
     """Print a line of JSON per query, in order, as soon as a few batches are done; returns the number by status."""
     from chemspec.io import writers
     from chemspec.io.readers import QueryList
-    from chemspec.review.review import review_document
 
     counts: Counter[str] = Counter()
     size = settings.batch_size * writers.BATCHES
     names, cells = (queries.columns, queries.cells) if isinstance(queries, QueryList) else ((), ())
     for start in range(0, len(queries), size):
         results = writers.predict_isolating_failures(engine, queries[start : start + size], settings)
-        reviews = reviewer.review(results) if reviewer else [None] * len(results)
-        for number, (result, review) in enumerate(zip(results, reviews, strict=True), start):
-            row = writers.result_document(result)
+        for number, (row, _review) in enumerate(_reviewed_documents(results, reviewer), start):
             row |= {"columns": dict(zip(names, cells[number], strict=True))} if names else {}
-            row |= {"review": review_document(review)} if review else {}
             sys.stdout.write(json.dumps(row) + "\n")
-            counts[result.status] += 1
+            counts[row["status"]] += 1
         sys.stdout.flush()
     console.print_note(_format_counts(counts))
     return dict(counts)

@@ -57,10 +57,8 @@ def add_text_routes(router: APIRouter, service: Service) -> None:
     async def names(question: schema.NamesQuestion, request: Request) -> Response:
         """Read names, formulas, SMILES and texts of other formats as SMILES; a faulty one gets a message and a span."""
         texts = [question.texts] if isinstance(question.texts, str) else question.texts
-        if len(texts) > service.limits.queries:
-            message = f"{len(texts)} texts in one request; the limit is {service.limits.queries}"
-            raise RefusedError(413, "too_many_queries", message)
-        reading, deadline = _Reading(texts, question.task), Deadline.after(service.limits.timeout)
+        service.check_number(texts, "texts")
+        reading, deadline = _Reading(texts, question.task), service.deadline()
         with watch_disconnect(request.receive) as gone:
             try:
                 await service.read_in_turns(len(texts), reading.read_some, deadline, gone)
@@ -73,7 +71,7 @@ def add_text_routes(router: APIRouter, service: Service) -> None:
     async def check(question: schema.CheckQuestion, request: Request) -> Response:
         """Return whether a model expects a reaction: the rank of the given side, and what it expects instead."""
         model, engine = service.engine(question.model, question.task)
-        deadline = Deadline.after(min(filter(None, (question.timeout, service.limits.timeout))))
+        deadline = service.deadline(question.timeout)
         with service.reviewers.admit(CLIENT.get()), watch_disconnect(request.receive) as gone:
             queued = QueuedModel(service, engine.task, deadline, asyncio.get_running_loop(), gone, model)
 

@@ -106,12 +106,26 @@ class Service:
         `within` are the seconds in which the widest list is searched. Raises RefusedError for values out of range or
         that do not go together, a model or a drafter that is not there, or if the service is stopping.
         """
-        if self.stopping:
-            raise stopping_error()
+        deadline = self.deadline(options.timeout, within)
         model, engine = self.engine(options.model, options.task)
         settings = self._settings(options, engine, within)
-        seconds = min(filter(None, (options.timeout, within, self.limits.timeout)))
-        return Search(model, engine, settings, Deadline.after(seconds), widest=within is not None)
+        return Search(model, engine, settings, deadline, widest=within is not None)
+
+    def deadline(self, *seconds: float | None) -> Deadline:
+        """Return the end of a request that arrives now: the shortest limit of those given and the service's.
+
+        Raises:
+            RefusedError: if the service is stopping.
+        """
+        if self.stopping:
+            raise stopping_error()
+        return Deadline.after(min(filter(None, (*seconds, self.limits.timeout))))
+
+    def check_number(self, texts: Sequence[str], noun: str) -> None:
+        """Raise RefusedError if a request has more texts than it may have."""
+        if len(texts) > self.limits.queries:
+            message = f"{len(texts)} {noun} in one request; the limit is {self.limits.queries}"
+            raise RefusedError(413, "too_many_queries", message)
 
     def engine(self, model: str | None, task: Task | None) -> tuple[str, Engine]:
         """Return name and engine of a model, by its name or a task.
@@ -165,9 +179,7 @@ class Service:
         assert self._scheduler is not None
         if not queries:
             raise RefusedError(422, "no_query", "there is no query in the request")
-        if len(queries) > self.limits.queries:
-            message = f"{len(queries)} queries in one request; the limit is {self.limits.queries}"
-            raise RefusedError(413, "too_many_queries", message)
+        self.check_number(queries, "queries")
         prepared = await self._read(search, queries, gone)
         future = asyncio.get_running_loop().create_future
         unread = map(PreparedQuery, queries[len(prepared) :])
