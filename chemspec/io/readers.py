@@ -55,6 +55,9 @@ _IDENTIFIER = re.compile(
 )
 
 
+_INCHIKEY = re.compile(r"\s*[A-Z]{14}-[A-Z]{10}-[A-Z](?:\s|$)")
+
+
 class PackedRows(Sequence[list[str]]):
     """Rows of cells, each a single text in memory: short cells alone would weigh ten times as much as their file."""
 
@@ -223,6 +226,10 @@ def read_list(lines: Iterable[str], *, titled: bool = False) -> Iterator[str]:
     for line in (text.rstrip("\r\n") for text in lines):
         if not line.strip():
             blank.append(line)
+        elif _INCHIKEY.match(line):  # no SMILES, whatever follows it
+            yield from (*blank, line)
+            blank.clear()
+            is_first = False
         elif not columns.is_comment(line):
             yield from blank
             blank.clear()

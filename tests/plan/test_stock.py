@@ -12,6 +12,8 @@ from case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 
+from chemspec import chem
+from chemspec.io import readers
 from chemspec.plan.stock import (
     BUILT_IN,
     INTERMEDIATE,
@@ -52,6 +54,16 @@ def test_what_is_no_stock_is_refused(name: str, raw: bytes, words: str) -> None:
         parse_stock(raw, name)
 
 
+def test_a_list_of_keys_is_loaded_without_reading_its_titles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nine thousand titles that are SMILES would take three seconds, in each command that checks or plans."""
+    read: list[str] = []
+    monkeypatch.setattr(readers, "is_title", lambda text: read.append(text.chars))
+    monkeypatch.setattr(chem, "is_valid", lambda text: read.append(text))
+    assert load_stock(BUILT_IN).lists.keys() == set(BUILT_IN) and not read
+    parse_stock(b"CCO of a title", "a.smi")
+    assert read
+
+
 def test_lists_are_named_and_missing_ones_refused(tmp_path: Path) -> None:
     (tmp_path / "mine.smi").write_text("CCO")
     stock = load_stock([*BUILT_IN, str(tmp_path / "mine.smi")])
@@ -64,9 +76,14 @@ def test_lists_are_named_and_missing_ones_refused(tmp_path: Path) -> None:
         load_stock([])
 
 
+@pytest.fixture(scope="module")
+def built_in() -> Stock:
+    return load_stock(BUILT_IN)
+
+
 @pytest.mark.parametrize(("name", "smiles"), table("plan/everyday"))
-def test_everyday_building_blocks_are_stock(name: str, smiles: str) -> None:
-    assert load_stock(BUILT_IN).source(smiles), name
+def test_everyday_building_blocks_are_stock(name: str, smiles: str, built_in: Stock) -> None:
+    assert built_in.source(smiles), name
 
 
 def test_intermediates_of_patents_are_no_stock_unless_chosen(tmp_path: Path) -> None:
