@@ -8,6 +8,7 @@ without being marked fails.
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import os
@@ -18,24 +19,15 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import torch
 from _pytest.config import Config
 from _pytest.mark.expression import Expression
 from groups import DEFAULT, GROUPS, group_of
-from hypothesis import Phase, settings
 from slowness import slowness
-
-settings.register_profile("quick", max_examples=15, deadline=None)
-settings.register_profile("seeded", settings.get_profile("quick"), phases=[Phase.explicit, Phase.generate])
-settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True)
-settings.register_profile("nightly", max_examples=5000, deadline=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 # Or every process that a test starts would compile every module anew, and each of pytest's workers every test.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-torch.set_num_threads(1)
 os.environ["CHEMSPEC_WARM_UP"] = "0"  # no thread that outlives a test
 os.environ["CHEMSPEC_NO_OPSIN"] = "1"  # where Java is there, a name that nobody knows would take seconds
 
@@ -49,6 +41,21 @@ def pytest_configure(config: Config) -> None:
     """Without a path and without `-m`, only the default tests run."""
     if not config.option.markexpr and config.args_source is not Config.ArgsSource.ARGS:
         config.option.markexpr = DEFAULT
+    if not getattr(config.option, "numprocesses", None):  # the process that only hands tests out imports neither
+        _set_up_libraries()
+
+
+def _set_up_libraries() -> None:
+    """Choose the profile of hypothesis, and one thread for torch."""
+    import torch
+    from hypothesis import Phase, settings
+
+    torch.set_num_threads(1)
+    settings.register_profile("quick", max_examples=15, deadline=None)
+    settings.register_profile("seeded", settings.get_profile("quick"), phases=[Phase.explicit, Phase.generate])
+    settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True)
+    settings.register_profile("nightly", max_examples=5000, deadline=None)
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
 def pytest_ignore_collect(collection_path: Path, config: Config) -> bool | None:
@@ -66,6 +73,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if group := group_of(item.path):
             item.add_marker(group)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """What was imported stays: let no garbage collection walk through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 def processor_seconds() -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -49,13 +50,16 @@ def edited(seed: int, count: int = 3000) -> list[tuple[list[int], list[int]]]:
     return pairs
 
 
-TABLE = count_edits(edited(0), TokenClasses())
+@cache
+def edit_table() -> EditNgramTable:
+    """The table of those pairs."""
+    return count_edits(edited(0), TokenClasses())
 
 
 def random_table(random: Random) -> EditNgramTable:
     """A table that knows something, or nonsense."""
     if random.random() < 0.3:
-        return TABLE
+        return edit_table()
     nodes: list[Node] = []
     for _ in range(20):
         shares = sorted((random.random() for _ in range(3)), reverse=True)
@@ -127,7 +131,7 @@ def test_a_damaged_table_in_a_file_is_refused(tmp_path: Path, change: dict[str, 
 def test_a_file_with_any_damage_is_refused_or_harmless(tmp_path: Path) -> None:
     """Whatever is read leads to some node and to tokens of the vocabulary, in compiled code too."""
     random, file = Random(3), tmp_path / "table"
-    save_table(file, TABLE)
+    save_table(file, edit_table())
     whole, model = file.read_bytes(), Table(0, vocab_size=VOCAB, copying=4.0)
     read = 0
     for _ in range(400):
@@ -226,7 +230,7 @@ def test_a_damaged_default_table_is_named(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_the_tree_goes_through_an_edit() -> None:
     source = [3, 4, 6, 5, 7, 4, 6]
-    drafts = Mixed(TABLE).propose(source, (BOS, 3, 4), 99)
+    drafts = Mixed(edit_table()).propose(source, (BOS, 3, 4), 99)
     assert drafts[0].tokens == (6, 8, 9, 7, 4, 6, EOS)
     assert drafts[0].positions == (2, -1, -1, -1, 5, 6, 7)  # 7 was learned: copying stood at 5
     assert [drafts[0].query_position(place) for place in range(4)] == [2, None, None, None]
@@ -256,7 +260,7 @@ def every_path(mixed: Mixed, source: list[int], prefix: Prefix, deep: int) -> di
 
 @given(queries, texts, st.integers(1, 12), st.integers(1, 6))
 def test_the_tree_has_the_likeliest_nodes(source: list[int], text: list[int], nodes: int, max_new_tokens: int) -> None:
-    mixed, prefix = Mixed(TABLE, nodes=nodes, count=999), (BOS, *text)
+    mixed, prefix = Mixed(edit_table(), nodes=nodes, count=999), (BOS, *text)
     everything = every_path(mixed, source, prefix, max_new_tokens)
     drafts = mixed.propose(source, prefix, max_new_tokens)
     paths = {draft.tokens[:end] for draft in drafts for end in range(1, len(draft.tokens) + 1)}
@@ -275,7 +279,7 @@ def test_the_tree_has_the_likeliest_nodes(source: list[int], text: list[int], no
 
 def test_knowledge_survives_the_disk(tmp_path: Path) -> None:
     assert DrafterCalibration.load(tmp_path, vocab_size=VOCAB) == DrafterCalibration()
-    known = DrafterCalibration((0.5,) * 11, TABLE, "a command")
+    known = DrafterCalibration((0.5,) * 11, edit_table(), "a command")
     known.save(tmp_path)
     assert DrafterCalibration.load(tmp_path, vocab_size=VOCAB) == known
     assert sorted(file.name for file in tmp_path.iterdir()) == [FILE, TABLE_FILE]

@@ -8,6 +8,8 @@ import sys
 import time
 import tracemalloc
 import zipfile
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +100,7 @@ def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> 
     [
         *((name, text.encode(), part) for name, text, part in table("jobs/refused_texts")),
         ("a.csv", b"x" * 50_000_000, "50 MB; 10 are the limit"),
-        ("a.csv.gz", gzip.compress(b"C\n" * 15_000_000, mtime=0), "more than 20 MB"),
+        ("a.csv.gz", partial(gzip.compress, b"C\n" * 15_000_000, mtime=0), "more than 20 MB"),
         ("a.smi", b"C\n" * 10_001, "more than 10,000 rows"),
         ("a.smi", b"C\r" * 10_001, "more than 10,000 rows"),
         ("a.csv", b"s\n" + b"C\n" * 10_001, "more than 10,000 rows"),
@@ -112,7 +114,7 @@ def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> 
         ("a.xlsx", book_of([["a"], ["C", "C"]]), "row 2 has 2 cells, the header 1"),
         ("a.xlsx", book_of([["C"] * 51]), "51 columns"),
         ("a.xlsx", with_part(book_of([["a"]]), SHEET, LAUGHS), "not a readable workbook|memory|damaged"),
-        ("a.xlsx", with_part(book_of([["a"]]), SHEET, bytes(250_000_000)), "decompresses to 25. MB; the limit is 200"),
+        ("a.xlsx", partial(with_part, book_of([["a"]]), SHEET, bytes(250_000_000)), "to 25. MB; the limit is 200"),
         ("a.sdf", b"$$$$\n" * 20_001, "20,001 records"),
         ("a.xls", b"\xd0\xcf\x11\xe0", "cannot be read here"),
         ("a.gz", gzip.compress(b"C\n", mtime=0), "cannot be read here"),
@@ -120,9 +122,10 @@ def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> 
     ],
     ids=lambda part: part if isinstance(part, str) else "",  # as above
 )
-def test_a_file_beyond_a_limit_is_refused(name: str, raw: bytes, part: str) -> None:
+def test_a_file_beyond_a_limit_is_refused(name: str, raw: bytes | Callable[[], bytes], part: str) -> None:
+    content = raw if isinstance(raw, bytes) else raw()
     with pytest.raises(FileError, match=part):
-        uploads.read_upload(raw, name)
+        uploads.read_upload(content, name)
 
 
 def test_a_file_that_unfolds_to_gigabytes_takes_no_memory_here() -> None:
