@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from adversaries import AlwaysWrong, EmptyDrafts, EosInside, Oracle, RandomDrafts, TooLong
+from campaigns.int8_reference import quantised
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from small import MERGED, QUERIES, TOKENIZER, tiny_folder
@@ -165,6 +166,22 @@ def test_every_drafter_gives_the_answers_of_naive_decoding(engine: Engine, draft
         assert [[answer.tokens for answer in row] for row in planned] == [
             [answer.tokens for answer in row] for row in found
         ]
+
+
+@pytest.mark.parametrize("drafter", list(DRAFTERS))
+def test_in_int8_too(engine: Engine, drafter: str) -> None:
+    """The compiled kernel against the definition of int8, bit for bit."""
+    integers = Engine.load(engine.folder, threads=1, dtype="int8")
+    reference = quantised(network(engine))
+    sources = [MERGED.encode(text) for text in TEXTS[1::3]]
+    for decoder in NAIVE:
+        settings = settings_of(decoder, drafter=drafter, drafting="fixed", max_len=9, batch_size=2)
+        found = integers.generate_ids(sources, settings)
+        if decoder == "greedy":
+            expected = [[naive_greedy(reference, source, 9)] for source in sources]
+        else:
+            expected = [naive_beam(reference, source, settings.n, 9) for source in sources]
+        assert_same(found, expected, within=0.0)
 
 
 @pytest.mark.parametrize("drafter", [name for name in DRAFTERS if name != "none"])
