@@ -89,6 +89,11 @@ def _sentence(rule: _Rule, solvent: str) -> str:
     return f"{solvent} would {rule.verb} {rule.reagent}"
 
 
+def is_solvent(smiles: str) -> bool:
+    """Return whether a molecule, canonical SMILES, is a common solvent."""
+    return smiles in _all_solvents()
+
+
 @cache
 def _solvents() -> dict[str, frozenset[str]]:
     return {kind: frozenset(molecules.split()) for kind, molecules in read_asset_table(FOLDER / "flask_solvents.tsv")}

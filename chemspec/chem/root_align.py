@@ -11,7 +11,9 @@ from random import Random
 from rdkit import Chem, rdBase
 
 from chemspec.chem import ARROW, canonical
+from chemspec.chem.atom_maps import map_atoms
 from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.trial import RDKIT_ERRORS
 
 Mol = Chem.Mol
 TRIES_PER_VARIANT = 4  # random variants drawn per requested one; small molecules have few distinct ones
@@ -119,6 +121,30 @@ def _rank_new_atoms(
     for atom, value in enumerate(rank):
         if value < 0:
             rank[atom] = len(position_of_map)
+
+
+def write_in_order_of(molecule: str, model: str) -> str | None:
+    """Return SMILES of a molecule that visits its atoms in the order of another SMILES, as far as they have them.
+
+    None where either is unreadable or several molecules, or they have nothing in common.
+    """
+    with rdBase.BlockLogs(), suppress(*RDKIT_ERRORS):
+        source, target = mol_from_smiles(model), mol_from_smiles(molecule)
+        if source is None or target is None or "." in f"{model}{molecule}":
+            return None
+        match = map_atoms(model, molecule)
+        if match is None or max(match.origin, default=-1) < 0:
+            return None
+        for mol in (source, target):
+            for atom in mol.GetAtoms():
+                atom.SetAtomMapNum(0)
+        for atom, origin in enumerate(match.origin):
+            if origin >= 0:
+                target.GetAtomWithIdx(atom).SetAtomMapNum(origin + 1)
+                source.GetAtomWithIdx(origin).SetAtomMapNum(origin + 1)
+        positions = {origin + 1: origin for origin in match.origin if origin >= 0}
+        return _write_like_source(target, positions, _neighbours_by_map([source]))
+    return None
 
 
 def _neighbours_by_map(mols: Sequence[Mol]) -> dict[int, set[int]]:

@@ -14,6 +14,7 @@ from chemspec.terminal import console
 from chemspec.terminal.documented_options import Outcome
 
 if TYPE_CHECKING:
+    from chemspec.engine.engine import Engine
     from chemspec.review.reaction_check import ReactionCheck
 
 MAX_ALTERNATIVES = 3  # alternatives listed for a reaction
@@ -21,7 +22,14 @@ MAX_ALTERNATIVES = 3  # alternatives listed for a reaction
 
 @command("check", "Answers")
 def check_reactions(
-    reaction: str, column: str = "", task: str = "", model: str = "", n: int = 10, *, hardware: opt.Hardware
+    reaction: str,
+    column: str = "",
+    task: str = "",
+    model: str = "",
+    n: int = 10,
+    why: bool = False,
+    *,
+    hardware: opt.Hardware,
 ) -> Outcome:
     """Check a reaction: rank of its product (forward) and of its reactants (retro), with alternatives.
 
@@ -31,6 +39,7 @@ def check_reactions(
 
     Options:
         reaction REACTION: reaction SMILES, a file (.rxn .rdf .cdxml .ket .csv ...) of them, or - for stdin.
+        why: also score the given side token by token: where it leaves the model's path, and what would change that.
     """
     from chemspec.engine.registry import installed_models
     from chemspec.io.readers import read_given_reactions
@@ -62,7 +71,10 @@ def check_reactions(
             console.print_note(f"{show.query_heading(text)}: {error}")
             checks = []
         agreed = agreed and any(check.agrees for check in checks)
-        documents += map(_print_check, checks)
+        for engine, check in zip(engines, checks, strict=False):
+            documents.append(_print_check(check))
+            if why:
+                documents[-1]["why"] = _print_argument(engine, check)
     return Outcome({"checks": documents}, 0 if agreed else 1)
 
 
@@ -83,6 +95,30 @@ def _print_check(check: ReactionCheck) -> dict[str, Any]:
         nearest = "; ".join(entry.source for entry in check.precedents.nearest if entry.source)
         console.print_line(f"  precedents: {check.precedents.in_words}{nearest and f' ({nearest})'}")
     return check.document()
+
+
+def _print_argument(engine: Engine, check: ReactionCheck) -> dict[str, Any] | None:
+    """Print why a model expects another answer, and return that as a JSON document; None if it cannot be scored."""
+    from chemspec.precedents import installed_if_usable
+    from chemspec.review.argument import argue
+    from chemspec.review.suggestions import format_percent
+
+    try:
+        argument = argue(engine, check, installed_if_usable())
+    except ValueError as error:
+        console.print_note(f"why: {error}")
+        return None
+    console.print_line(f"  why: {argument.path_sentence}")
+    console.print_line(f"  {argument.rank_sentence}")
+    console.print_line(f"  as scored: {argument.marked_text}")
+    for words, records in zip(("given", "the model's"), argument.records, strict=True):
+        if records:
+            console.print_line(f"  precedents, {words}: {records.in_words}")
+    for variation in argument.variations:
+        first = f"{variation.first or 'no molecule'} ({format_percent(variation.first_probability)})"
+        gives = f"the given one ({format_percent(variation.first_probability)})" if variation.agrees else first
+        console.print_line(f"  {variation.change}: {gives}")
+    return argument.document()
 
 
 @command("verify", "Answers")

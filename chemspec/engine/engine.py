@@ -21,14 +21,14 @@ from chemspec.engine.options import DecodingOptions, LoadingOptions, apply_optio
 from chemspec.engine.queries import MAX_TOKENS, PreparedQuery, QueryReader, list_queries
 from chemspec.engine.registry import installed_models, model_folder, models_dir, usable_drafters
 from chemspec.engine.results import ResultWriter, failed_result
-from chemspec.engine.scoring import ScoredAnswer, encode_variants, score_answers
+from chemspec.engine.scoring import ScoredAnswer, score_pairs
 from chemspec.importers import model_formats as importers
 from chemspec.importers.base import LoadOptions, TextTokenizer
 from chemspec.model.cost import CostCurve
 from chemspec.model.manifest import join_digests
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.model.session import ScoresError, Session
+from chemspec.model.session import ScoresError
 from chemspec.settings import DecodeSettings, ModelConfig, ModelDims, Task
 from chemspec.system import gpu
 from chemspec.types import DecodeResult, FinishedSequence, Pass
@@ -288,20 +288,20 @@ class Engine:
                 break
         yield distinct.select_result(searched, ready.smiles, self.task, settings)
 
-    def score(self, query: str, answer: str) -> ScoredAnswer:
-        """Return how probable the model finds an answer, a SMILES, token by token, from one forward pass.
+    @overload
+    def score(self, query: str, answer: str) -> ScoredAnswer: ...  # type: ignore[overload-overlap]
+
+    @overload
+    def score(self, query: Sequence[str], answer: Sequence[str]) -> list[ScoredAnswer]: ...
+
+    def score(self, query: str | Sequence[str], answer: str | Sequence[str]) -> ScoredAnswer | list[ScoredAnswer]:
+        """Return how probable the model finds an answer, token by token, from one forward pass; of lists, each pair.
 
         The answer is scored as given, as canonical SMILES and in the atom order of the query, in which the models
-        write; the most probable counts. Raises ValueError if the query or the answer cannot be read.
+        write; the most probable counts. Raises ValueError if a query or an answer cannot be read.
         """
-        ready = self.prepare(query)
-        if ready.refusal:
-            raise ValueError(ready.refusal.message)
-        rows = encode_variants(self.tokenizer, self.task, ready.smiles, answer, self.config.max_positions - 2)
-        with self.runtime_config.torch_scope():
-            session = Session(self.backend, [ready.ids], top_k=self.config.vocab_size)
-            scored = score_answers(session, rows, self.tokenizer.tokens)
-        return max(scored, key=lambda each: each.log_prob)
+        scored = score_pairs(self, query, answer)
+        return scored[0] if isinstance(query, str) else scored
 
     def generate_ids(
         self, sources: Sequence[tuple[int, ...]], settings: DecodeSettings

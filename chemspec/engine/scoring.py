@@ -3,19 +3,27 @@
 All prefixes of the answer are scored in one forward pass, as a draft would be that is the whole answer.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import exp
+from typing import Protocol
 
 import chemspec.chem as chem
 from chemspec.chem.atom_maps import guess_maps
+from chemspec.chem.isotopes import strip_labels
 from chemspec.chem.root_align import align_forward, align_retro
+from chemspec.engine.queries import PreparedQuery
 from chemspec.importers.base import TextTokenizer
+from chemspec.model.runner import Backend
+from chemspec.model.runtime import RuntimeConfig
 from chemspec.model.session import Session
-from chemspec.settings import Task
+from chemspec.settings import ModelConfig, ModelDims, Task
 from chemspec.tokenizer import BOS, EOS, TokenError
 from chemspec.types import Prefix, Scores
 
+BATCH = 64  # queries of one forward pass
 END = "end"  # text of the end-of-sequence token
 
 
@@ -40,10 +48,17 @@ class ScoredToken:
 
 @dataclass(frozen=True)
 class ScoredAnswer:
-    """An answer as scored by a model: the SMILES, and its tokens with end-of-sequence."""
+    """An answer as scored by a model.
+
+    Attributes:
+        smiles: the most probable of the SMILES variants that were scored.
+        tokens: its tokens with end-of-sequence.
+        variants: number of SMILES variants that were scored.
+    """
 
     smiles: str
     tokens: tuple[ScoredToken, ...]
+    variants: int = 1
 
     @property
     def log_prob(self) -> float:
@@ -61,9 +76,63 @@ class ScoredAnswer:
         return next((index for index, token in enumerate(self.tokens) if token.rank > 1), None)
 
 
-def encode_variants(
-    tokenizer: TextTokenizer, task: Task, query: str, answer: str, longest: int
-) -> list[tuple[str, tuple[int, ...]]]:
+class ScoringModel(Protocol):
+    """As much of an engine as scoring needs."""
+
+    @property
+    def task(self) -> Task: ...  # noqa: D102
+    @property
+    def tokenizer(self) -> TextTokenizer: ...  # noqa: D102
+    @property
+    def config(self) -> ModelConfig | ModelDims: ...  # noqa: D102
+    @property
+    def backend(self) -> Backend: ...  # noqa: D102
+    @property
+    def runtime_config(self) -> RuntimeConfig: ...  # noqa: D102
+
+    def prepare(self, text: str) -> PreparedQuery: ...  # noqa: D102
+
+
+def score_pairs(engine: ScoringModel, queries: str | Sequence[str], answers: str | Sequence[str]) -> list[ScoredAnswer]:
+    """Score the answer to each query, `BATCH` of them in one forward pass; see `Engine.score`.
+
+    Raises ValueError for lists of unequal length, and naming its number for a pair that cannot be scored.
+    """
+    single = isinstance(queries, str) and isinstance(answers, str)
+    if single:
+        queries, answers = [str(queries)], [str(answers)]
+    if isinstance(queries, str) or isinstance(answers, str) or len(queries) != len(answers):
+        raise ValueError("give one answer to every query: two SMILES, or two lists of one length")
+    encoded = []
+    for number, (query, answer) in enumerate(zip(queries, answers, strict=True), 1):
+        try:
+            encoded.append(_encode_pair(engine, query, answer))
+        except ValueError as error:
+            raise (error if single else ValueError(f"pair {number}: {error}")) from None
+    scored = []
+    for start in range(0, len(encoded), BATCH):
+        batch = encoded[start : start + BATCH]
+        with engine.runtime_config.torch_scope():
+            session = Session(engine.backend, [ids for ids, _ in batch], top_k=engine.config.vocab_size)
+            scored += score_answers(session, [variants for _, variants in batch], engine.tokenizer.tokens)
+    return [max(variants, key=lambda each: each.log_prob) for variants in scored]
+
+
+def _encode_pair(engine: ScoringModel, query: str, answer: str) -> tuple[tuple[int, ...], Variants]:
+    """Return the token ids of a query, and the variants of its answer."""
+    ready = engine.prepare(query)
+    if ready.refusal:
+        raise ValueError(ready.refusal.message)
+    if ready.unlabelled:  # the model reads and writes no isotope labels
+        answer = strip_labels(answer)
+    read, longest = ready.unlabelled or ready.smiles, engine.config.max_positions - 2
+    return ready.ids, encode_variants(engine.tokenizer, engine.task, read, answer, longest)
+
+
+Variants = list[tuple[str, tuple[int, ...]]]  # SMILES of one answer, with token ids
+
+
+def encode_variants(tokenizer: TextTokenizer, task: Task, query: str, answer: str, longest: int) -> Variants:
     """Return the SMILES variants of an answer that a model can write, with token ids; `longest` is their maximum.
 
     Raises ValueError if there is none, or the answer is no valid SMILES.
@@ -121,15 +190,18 @@ def score_prefixes(session: Session, paths: Sequence[Prefix]) -> list[list[Score
     return [[scores[prefix] for prefix in each] for each in prefixes]
 
 
-def score_answers(
-    session: Session, answers: Sequence[tuple[str, Sequence[int]]], vocabulary: Sequence[str]
-) -> list[ScoredAnswer]:
-    """Score answers, SMILES with token ids, for a session's only query, whose `top_k` is the size of the vocabulary."""
-    paths = [(BOS, *ids, EOS) for _, ids in answers]
+def score_answers(session: Session, answers: Sequence[Variants], vocabulary: Sequence[str]) -> list[list[ScoredAnswer]]:
+    """Score the variants of an answer to each query of a session, whose `top_k` is the size of the vocabulary."""
+    paths = [[(BOS, *ids, EOS) for _, ids in variants] for variants in answers]
+    prefixes = [[path[: end + 1] for path in each for end in range(len(path) - 1)] for each in paths]
     result = []
-    for (smiles, _), path, scores in zip(answers, paths, score_prefixes(session, paths), strict=True):
-        tokens = (_score_token(each, token, vocabulary) for each, token in zip(scores, path[1:], strict=True))
-        result.append(ScoredAnswer(smiles, tuple(tokens)))
+    for variants, each, scores in zip(answers, paths, session.score(prefixes), strict=True):
+        scored = []
+        for (smiles, _), path in zip(variants, each, strict=True):
+            steps = enumerate(path[1:], 1)
+            tokens = tuple(_score_token(scores[path[:end]], token, vocabulary) for end, token in steps)
+            scored.append(ScoredAnswer(smiles, tokens, len(variants)))
+        result.append(scored)
     return result
 
 

@@ -60,3 +60,13 @@ def test_a_check_of_reactants_has_the_forward_verdict() -> None:
     assert retro["forward"]["verdict"] in ("agrees", "unsure", "differs")
     valid = {answer["canonical"] for answer in retro["result"]["hypotheses"] if answer["valid"]}
     assert set(retro["forward_of"]) == valid
+
+
+def test_a_check_says_why_where_asked() -> None:
+    words = ("check", f"CC(=O)O.Nc1ccccc1>>{QUERY}", "--task", "retro", "-n", 3, "--threads", 1)
+    (found,) = last(call(*words, "--why", "--json"))["checks"]
+    why = found["why"]
+    assert f"  why: {why['path']}\n" in call(*words, "--why").stdout
+    assert [token["text"] for token in why["tokens"]][-1] == "end" and why["model_probability"] > 0
+    assert (why["departure"] is None) == found["agrees"] and why["variations"]
+    assert "why" not in last(call(*words, "--json"))["checks"][0]

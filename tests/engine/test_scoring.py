@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import fields
-from math import isclose, nan
+from math import nan
 from pathlib import Path
 from typing import get_type_hints
 
@@ -13,6 +13,7 @@ import pytest
 from chemspec.engine.engine import Engine
 from chemspec.engine.options import DecodingOptions
 from chemspec.engine.scoring import answer_variants
+from chemspec.model.runners.native.runner import NativeRunner
 from chemspec.settings import DecodeSettings
 
 
@@ -24,17 +25,56 @@ def retro() -> Engine:
 QUERIES = ("CC(=O)Nc1ccc(O)cc1", "O=C(NCc1ccccc1)c1ccccc1", "CCOC(=O)c1ccc(N)cc1")
 
 
-@pytest.mark.parametrize("query", QUERIES)
-def test_a_prediction_is_scored_as_it_was_predicted(retro: Engine, query: str) -> None:
-    for answer in retro.predict(query, n=3, distinct=False).hypotheses:
-        scored = retro.score(query, answer.smiles)
-        assert scored.log_prob >= answer.log_prob - 1e-4  # another SMILES of it may be more probable
-        if scored.smiles == answer.smiles:
-            assert [token.text for token in scored.tokens[:-1]] == list(answer.tokens)
-            assert all(
-                isclose(token.log_prob, log_prob, abs_tol=1e-5)
-                for token, log_prob in zip(scored.tokens, answer.token_log_probs, strict=True)
-            )
+@pytest.mark.parametrize("options", [("native", "fp32"), ("native", "int8"), ("torch", "fp32")])
+def test_predictions_are_scored_as_they_were_predicted(options: tuple[str, str]) -> None:
+    """On the compiled kernel to the last bit, alone and in a batch; with torch up to rounding."""
+    runtime, dtype = options
+    engine = Engine.load("retro", threads=1, runtime=runtime, dtype=dtype)
+    found = [
+        (query, answer)
+        for query, result in zip(QUERIES, engine.predict(QUERIES, n=3, distinct=False), strict=True)
+        for answer in result.hypotheses
+    ]
+    scored = engine.score([query for query, _ in found], [answer.smiles for _, answer in found])
+    compared = 0
+    for (query, answer), each in zip(found, scored, strict=True):
+        assert each.log_prob >= answer.log_prob - 1e-4  # another SMILES of it may be more probable
+        if each.smiles != answer.smiles:
+            continue
+        compared += 1
+        assert [token.text for token in each.tokens] == [*answer.tokens, "end"]
+        log_probs = tuple(token.log_prob for token in each.tokens)
+        if runtime == "native":
+            assert log_probs == answer.token_log_probs
+            assert engine.score(query, answer.smiles) == each, "alone as in a batch"
+        else:
+            assert log_probs == pytest.approx(answer.token_log_probs, abs=1e-4)
+    assert compared > len(found) / 2
+
+
+def test_an_answer_is_scored_in_one_forward_pass_however_many_there_are(
+    retro: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    passes = []
+    run = NativeRunner.run
+    monkeypatch.setattr(NativeRunner, "run", lambda self, nodes: passes.append(len(nodes.tokens)) or run(self, nodes))
+    retro.score(QUERIES[0], "CC(=O)O.Nc1ccc(O)cc1")
+    assert len(passes) == 1
+    retro.score(QUERIES, ["CC(=O)O.Nc1ccc(O)cc1", "O=C(Cl)c1ccccc1.NCc1ccccc1", "CCO.Nc1ccc(C(=O)O)cc1"])
+    assert len(passes) == 2
+
+
+def test_a_list_has_one_answer_for_every_query_and_the_bad_pair_is_named(retro: Engine) -> None:
+    with pytest.raises(ValueError, match="one answer to every query"):
+        retro.score(QUERIES, ["CCO"])
+    with pytest.raises(ValueError, match=r"^pair 2: .*never seen '\[Og\]'"):
+        retro.score(QUERIES[:2], ["CC(=O)O.Nc1ccc(O)cc1", "[Og]"])
+    assert retro.score([], []) == []
+
+
+def test_isotope_labels_are_scored_without_as_the_model_reads_them(retro: Engine) -> None:
+    labelled = retro.score("[2H]C([2H])([2H])C(=O)Nc1ccccc1", "[2H]C([2H])([2H])C(=O)Cl.Nc1ccccc1")
+    assert labelled == retro.score("CC(=O)Nc1ccccc1", "CC(=O)Cl.Nc1ccccc1")
 
 
 def test_the_greedy_answer_never_departs_and_another_does_where_its_tokens_differ(retro: Engine) -> None:

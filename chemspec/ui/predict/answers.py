@@ -25,9 +25,8 @@ from chemspec.ui.collect.answers import SavedAnswer
 from chemspec.ui.common import nav, query_box, queued_engine, scheme, theme
 from chemspec.ui.common.escaping import Html, join, plain_text, tag
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.predict import query_panel, query_view, reviewing, token_origins
+from chemspec.ui.predict import arguing, details, query_panel, query_view, reviewing, token_origins
 from chemspec.ui.predict.details import (
-    VIEWS,
     Answer,
     answer_record,
     card_drawing,
@@ -52,6 +51,7 @@ FOOTNOTE = {
     "checked, and unconfirmed answers are ranked as if five times less likely. "
     "Class, shading and bold bonds are inferred by comparing structures.",
 }
+VIEWS = {**details.VIEWS, "I think …": arguing.show_own_answer}
 SURE = 0.985  # probability of the first answer from which the others are folded
 SITE = "#56B4E9"  # behind the atoms that get the new bond
 SCALE = 1.35  # of the drawing with percentages, so that its numbers are as large as the text next to it

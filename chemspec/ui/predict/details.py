@@ -217,13 +217,18 @@ def show_precedents(answer: Answer) -> None:
     text = f"{matches.in_words}, counted by the atoms that change and what they are bonded to.{target}"
     st.caption(plain_text(text[:1].upper() + text[1:]))
     for precedent in matches.nearest:
-        change = strategy(precedent.reactants, precedent.product)
-        left, right = scheme_sides(precedent.reactants, precedent.product, change)
-        kind = "the same reaction" if precedent.same else f"similarity {precedent.similarity:.2f}"
-        facts = [kind, *([] if precedent.close else ["other neighbours"]), precedent.source or "patent not known"]
-        facts.append(precedent.text or "reagents not recorded")
-        st.html(tag("div.cs-precedent", scheme.reaction_html(left, right, over=precedent.text)))
-        st.caption(plain_text(" · ".join(facts)))
+        show_precedent(precedent)
+
+
+def show_precedent(precedent: precedents.Precedent) -> None:
+    """Draw a patent reaction, with its similarity, patent and reagents."""
+    change = strategy(precedent.reactants, precedent.product)
+    left, right = scheme_sides(precedent.reactants, precedent.product, change)
+    kind = "the same reaction" if precedent.same else f"similarity {precedent.similarity:.2f}"
+    facts = [kind, *([] if precedent.close else ["other neighbours"]), precedent.source or "patent not known"]
+    facts.append(precedent.text or "reagents not recorded")
+    st.html(tag("div.cs-precedent", scheme.reaction_html(left, right, over=precedent.text)))
+    st.caption(plain_text(" · ".join(facts)))
 
 
 def offered_conditions(card: Suggestion, proposed: Sequence[tuple[str, float]]) -> dict[str, str]:
