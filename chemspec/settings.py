@@ -205,7 +205,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "draft_length": (0, 1000),
     "draft_count": (0, 1000),
     "dilation": (0, 1000),
-    "seed": (-(2**63), 2**63),
+    "seed": (-(2**53), 2**53),  # what JSON keeps
     "tau": (0.0, 1e6),
     "temperature": (1e-6, 1e6),
     "top_p": (1e-6, 1.0),

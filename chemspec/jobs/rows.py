@@ -16,6 +16,7 @@ from chemspec.io import spreadsheets
 from chemspec.jobs import jobs
 from chemspec.jobs.jobs import Job
 from chemspec.jobs.store import StoreError
+from chemspec.plan.stock import Availability
 from chemspec.precedents import Precedent
 from chemspec.review.forward_check import ForwardCheck
 from chemspec.review.suggestions import describe_check, describe_patents
@@ -188,13 +189,18 @@ def _suggestion_cells(job: Job, suggestion: dict[str, Any]) -> dict[str, Cell]:
         "calibrated": suggestion["calibrated"],
         "note": "; ".join([*suggestion["problems"], *(f"hazard: {sentence}" for sentence in hazards)]),
         "class": suggestion["class"],
-        "stock": "; ".join(filter(None, suggestion["stock"])),
+        "stock": "; ".join(_stock_mark(entry) for entry in suggestion["stock"] if entry),
         "forward_model": describe_check(checked),
         "conditions": suggestion["reagents"]["text"] if suggestion["reagents"] else "",
         "patent_reactions": "" if matches is None else matches["close"],
         "patents": describe_patents(sources, matches["close"] if matches else 0),
         "alike": " ; ".join(answer["smiles"] for answer in suggestion["alternatives"]),
     }
+
+
+def _stock_mark(entry: str | dict[str, Any]) -> str:
+    """Return the mark of a molecule of a stored review; reviews of earlier versions have the mark itself."""
+    return entry if isinstance(entry, str) else str(Availability(**entry))
 
 
 def _answered_rows(job: Job) -> Iterator[tuple[int, tuple[str, ...], dict[str, Any]]]:

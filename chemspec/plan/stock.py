@@ -74,6 +74,26 @@ class Offer:
 
 
 @dataclass(frozen=True)
+class Availability:
+    """Whether a molecule can be bought, and where."""
+
+    smiles: str
+    list: str = ""  # the first stock list that has it; empty if none has
+    price: float | None = None  # of an offer; None if unknown
+    unit: str = ""  # of that price, such as "EUR/g"; empty if unknown
+    supplier: str = ""  # empty if unknown
+    intermediate: bool = False  # whether it is only an intermediate of patents, which is not sold
+
+    def __str__(self) -> str:
+        """Return a mark for people: its offer, or the list that it is in."""
+        if offer := str(Offer(self.price, self.unit, self.supplier)):
+            return f"{BUY}, {offer}"
+        if self.intermediate:
+            return INTERMEDIATE
+        return f"{LISTED} {TITLES.get(self.list, self.list)}" if self.list else UNLISTED
+
+
+@dataclass(frozen=True)
 class PriceList:
     """Content of a price list."""
 
@@ -108,6 +128,12 @@ class Stock:
         """Return whether a molecule is in a list of PaRoutes alone, and rather an intermediate than sold."""
         return self._list_of(smiles) in PAROUTES and bool(why_intermediate(smiles))
 
+    def look_up(self, smiles: str) -> Availability:
+        """Return whether a molecule can be bought, and where."""
+        offer, intermediate = self.offers.get(inchikey(smiles), Offer()), self.is_intermediate(smiles)
+        name = "" if intermediate else self._list_of(smiles)
+        return Availability(smiles, name, offer.price, offer.unit, offer.supplier, intermediate)
+
     def _list_of(self, smiles: str) -> str:
         key = np.bytes_(inchikey(smiles))
         return next((name for name, keys in self.lists.items() if _contains_key(keys, key)), "") if key else ""
@@ -124,12 +150,7 @@ def _contains_key(keys: Keys, key: np.bytes_) -> bool:
 
 def stock_mark(smiles: str, stock: Stock) -> str:
     """Return in which list a molecule is, or its offer: a price, a supplier or both."""
-    if offer := stock.offer(smiles):
-        return f"{BUY}, {offer}"
-    if stock.is_intermediate(smiles):
-        return INTERMEDIATE
-    name = stock.source(smiles)
-    return f"{LISTED} {TITLES.get(name, name)}" if name else UNLISTED
+    return str(stock.look_up(smiles))
 
 
 def all_marks(marks: Iterable[str]) -> str:
@@ -140,20 +161,26 @@ def all_marks(marks: Iterable[str]) -> str:
     return "● all to buy" if all(mark.startswith(BUY) for mark in named) else "● all in stock lists"
 
 
-def stock_marks(reactants: str, stock: Stock) -> tuple[str, ...]:
-    """Return each molecule's `stock_mark`, in order; a salt has one, at its first ion.
+def look_up_reactants(reactants: str, stock: Stock) -> tuple[Availability | None, ...]:
+    """Return whether each molecule can be bought, in order; of a salt at its first ion, with None at the others.
 
-    An ion alone has that of its commonest salt in a list, and none if there is no such salt.
+    An ion alone has that of its commonest salt in a list, and None if there is no such salt.
     """
     parts = reactants.split(".")
-    marks = [""] * len(parts)
+    found: list[Availability | None] = [None] * len(parts)
     molecules = group_molecules(parts)
     for molecule in molecules:
-        marks[molecule[0]] = stock_mark(".".join(parts[ion] for ion in molecule), stock)
+        found[molecule[0]] = stock.look_up(".".join(parts[ion] for ion in molecule))
     for ion in {*range(len(parts))}.difference(*molecules):
-        salts = (stock_mark(f"{parts[ion]}.{other}", stock) for other in _COUNTERIONS.get(charge_of(parts[ion]), ()))
-        marks[ion] = next((mark for mark in salts if mark not in (UNLISTED, INTERMEDIATE)), "")
-    return tuple(marks)
+        others = _COUNTERIONS.get(charge_of(parts[ion]), ())
+        salts = (stock.look_up(f"{parts[ion]}.{other}") for other in others)
+        found[ion] = next((salt for salt in salts if str(salt) not in (UNLISTED, INTERMEDIATE)), None)
+    return tuple(found)
+
+
+def stock_marks(reactants: str, stock: Stock) -> tuple[str, ...]:
+    """Return the marks of `look_up_reactants`, empty for None."""
+    return tuple("" if found is None else str(found) for found in look_up_reactants(reactants, stock))
 
 
 def load_stock(names: Sequence[str]) -> Stock:

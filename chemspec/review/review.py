@@ -14,7 +14,7 @@ from chemspec.chem.names.short_names import without_subscripts
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.plan.stock import Stock, stock_marks
+from chemspec.plan.stock import Stock, look_up_reactants
 from chemspec.precedents import Precedents
 from chemspec.review.conditions import FROM_PRECEDENTS
 from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, check_document, find_precedents
@@ -164,8 +164,8 @@ def _add_reagents(review: Review, checker: StepChecker, stock: Stock | None, des
     items = []
     for item in review.suggestions[:described]:
         if item.best.valid:
-            marks = () if stock is None else stock_marks(item.best.canonical, stock)
-            item = replace(item, proposed=checker.proposed_sets(item.reaction) or (), stock=marks)
+            bought = () if stock is None else look_up_reactants(item.best.canonical, stock)
+            item = replace(item, proposed=checker.proposed_sets(item.reaction) or (), availability=bought)
         items.append(item)
     return replace(review, suggestions=(*items, *review.suggestions[len(items) :]))
 
@@ -229,7 +229,7 @@ def _suggestion_document(suggestion: Suggestion, review: Review) -> dict[str, An
             "wide": matches.wide,
             "nearest": [asdict(precedent) for precedent in matches.nearest],
         },
-        "stock": list(suggestion.stock),
+        "stock": [found and asdict(found) for found in suggestion.availability],
         "alternatives": [
             {
                 "smiles": answer.canonical or answer.smiles,

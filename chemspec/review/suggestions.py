@@ -16,6 +16,7 @@ from chemspec.chem.stoichiometry import extra_copies, lost_labels, missing_eleme
 from chemspec.chem.strategy import BYSTANDERS, FOLDER, Strategy
 from chemspec.chem.weapons_convention import refusal
 from chemspec.engine.distinct import echoes_query
+from chemspec.plan.stock import Availability
 from chemspec.precedents import Found
 from chemspec.review.conditions import FROM_PRECEDENTS, PROPOSED_BY_MODEL, USUAL, usable_conditions
 from chemspec.review.forward_check import MIN_CONFIDENCE, ForwardCheck, ReagentSets, Step
@@ -46,7 +47,8 @@ class Suggestion:
     precedents: Found | None = None  # patent reactions with the same change; None without an index, or if not looked up
     proposed: ReagentSets = ()  # reagents proposed by a model, the likeliest first; empty if none were
     by_rule: bool = False  # whether it stands above a likelier isomer, which is against a law of stereochemistry
-    stock: tuple[str, ...] = ()  # for each molecule of the best prediction in which list it is; empty if not looked up
+    # For each molecule of the best prediction whether it can be bought, see `look_up_reactants`; () if not looked up.
+    availability: tuple[Availability | None, ...] = ()
 
     @property
     def members(self) -> tuple[Hypothesis, ...]:
@@ -58,6 +60,11 @@ class Suggestion:
         """Reactants and product."""
         answer = self.best.canonical
         return (self.query, answer) if self.task == "forward" else (answer, self.query)
+
+    @property
+    def stock(self) -> tuple[str, ...]:
+        """The marks of `availability`, for people."""
+        return tuple("" if found is None else str(found) for found in self.availability)
 
     @property
     def reaction(self) -> Step:

@@ -12,7 +12,7 @@ from fastapi import APIRouter, FastAPI, Path, Request, Security
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from fastapi.security import APIKeyHeader
+from fastapi.security import APIKeyHeader, HTTPBearer
 from prometheus_client import generate_latest
 from starlette.exceptions import HTTPException
 
@@ -23,7 +23,8 @@ from chemspec.plan.stock import BUILT_IN, load_stock
 from chemspec.review import Review, Reviewer, review_document
 from chemspec.review.review import COMPANIONS
 from chemspec.service import schema
-from chemspec.service.guard import Guard, problem_response
+from chemspec.service.docs_page import DOCS_HEADERS, render_docs
+from chemspec.service.guard import Guard, error_response, problem_response
 from chemspec.service.limits import RefusedError
 from chemspec.service.questions import add_text_routes
 from chemspec.service.queued_model import QueuedModel
@@ -34,6 +35,7 @@ from chemspec.types import DecodeResult
 from chemspec.version import __version__
 
 ASKCOS_PREDICTIONS = 10  # number of predictions, for which the protocol of the ASKCOS v2 gateway has no field
+UNROUTED = {404: "no_route", 405: "method"}  # codes of errors of a path or method that there is not
 REVIEW_PART = 16  # results that are reviewed at once; a review that is late ends behind a part
 _cached_stock = cache(load_stock)
 
@@ -60,23 +62,37 @@ def create_app(service: Service) -> FastAPI:
     app.add_middleware(Guard, service=service)  # type: ignore[arg-type]  # a plain ASGI application
     _add_error_handlers(app, service)
     _add_probes(app, service)
-    key = APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False)  # for the document; `Guard` checks it
-    router = APIRouter(dependencies=[Security(key)] if service.limits.api_keys else None)
+    keys = (
+        APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False),
+        HTTPBearer(scheme_name="bearer", auto_error=False),
+    )
+    router = APIRouter(dependencies=[Security(key) for key in keys])  # for the document; `Guard` checks them
     _add_routes(router, service)
     _add_review_route(router, service)
     add_text_routes(router, service)
     _add_askcos_route(router, service)
     app.include_router(router)
-    _add_specification(app)
+    _add_specification(app, needs_key=bool(service.limits.api_keys))
     return app
 
 
-def _add_specification(app: FastAPI) -> None:
-    document = cache(lambda: msgspec.json.encode(app.openapi()))
+def _add_specification(app: FastAPI, *, needs_key: bool) -> None:
+    @cache
+    def document() -> dict[str, Any]:
+        written = app.openapi()
+        if not needs_key:
+            for operation in (each for methods in written["paths"].values() for each in methods.values()):
+                if "security" in operation:
+                    operation["security"].append({})  # or none of them
+        return written
 
     @app.get("/openapi.json", include_in_schema=False)
     async def specification() -> Response:
-        return Response(document(), media_type="application/json")
+        return Response(msgspec.json.encode(document()), media_type="application/json")
+
+    @app.get("/docs", include_in_schema=False)
+    async def docs() -> Response:
+        return Response(render_docs(document()), media_type="text/html", headers=DOCS_HEADERS)
 
 
 def _add_routes(router: APIRouter, service: Service) -> None:
@@ -240,7 +256,12 @@ def _add_error_handlers(app: FastAPI, service: Service) -> None:
 
     @app.exception_handler(HTTPException)
     async def unreadable(request: Request, error: HTTPException) -> Response:
-        """Give errors of Starlette and FastAPI a code, but those that a gateway of ASKCOS knows by their bodies."""
+        """Give errors of FastAPI a code, but outside of /v1, where a gateway of ASKCOS knows the bodies."""
+        if error.status_code in UNROUTED and request.url.path.startswith("/v1"):
+            message = f"{error.detail}: see /docs for the routes and their methods"
+            response = error_response(error.status_code, UNROUTED[error.status_code], message)
+            response.headers.update(error.headers or {})
+            return response
         if error.status_code != 400:
             return await http_exception_handler(request, error)
         return problem(

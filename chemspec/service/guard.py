@@ -11,6 +11,7 @@ import logging
 import secrets
 import time
 import uuid
+import zlib
 from traceback import walk_tb
 
 from starlette.requests import ClientDisconnect, Request
@@ -22,7 +23,7 @@ from chemspec.service.scheduler import stopping_error
 from chemspec.service.service import CLIENT, Service
 
 LOG = logging.getLogger("chemspec.service")
-OPEN = ("/healthz", "/readyz", "/metrics", "/openapi.json")  # without a key, since they reveal nothing about queries
+OPEN = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")  # need no key: no word on queries
 DRAIN_FACTOR = 32  # multiple of the allowed body size that is read and discarded, so that the client receives the error
 BODY_TIMEOUT = 30.0  # seconds in which a body must arrive
 
@@ -72,9 +73,9 @@ class Guard:
             message = "this service needs a valid API key in the header X-API-Key, or as Authorization: Bearer KEY"
             await error_response(401, "key", message, {"www-authenticate": "Bearer"})(scope, receive, send)
             return
-        encoding = dict(scope["headers"]).get(b"content-encoding", b"identity")
-        if encoding.strip().lower() not in (b"", b"identity"):
-            message = "send the body as it is, without Content-Encoding"
+        encoding = dict(scope["headers"]).get(b"content-encoding", b"").strip().lower()
+        if encoding not in (b"", b"identity", b"gzip"):
+            message = "send the body as it is, without Content-Encoding, or as gzip"
             await error_response(415, "encoding", message, CLOSE)(scope, receive, send)
             return
         full = self._service.refusal(CLIENT.get()) if scope["method"] == "POST" else None
@@ -94,6 +95,14 @@ class Guard:
             return
         except ClientDisconnect:
             return
+        content = bytes(body)
+        if encoding == b"gzip" and full is None and size <= max_body:
+            try:
+                content = decompress(content, max_body)
+            except ValueError as error:
+                await error_response(400, "malformed", str(error), CLOSE)(scope, receive, send)
+                return
+            size = len(content)
         if size > max_body:
             self._service.metrics.refused.labels("body").inc()
             message = f"the request has more than {max_body} bytes; send fewer queries"
@@ -103,7 +112,7 @@ class Guard:
             self._service.metrics.refused.labels(full.code).inc()
             await problem_response(full)(scope, receive, send)
             return
-        whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+        whole: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
 
         async def replay() -> Message:
             return whole.pop() if whole else await receive()
@@ -146,6 +155,18 @@ def _key_of_request(scope: Scope) -> bytes:
 
 
 CLOSE = {"connection": "close"}
+
+
+def decompress(body: bytes, limit: int) -> bytes:
+    """Return a gzipped body, of which at most one byte more than `limit`; ValueError if it is damaged or no gzip."""
+    reader = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    try:
+        content = reader.decompress(body, limit + 1)
+    except zlib.error:
+        raise ValueError("the body is no gzip, though its Content-Encoding says so") from None
+    if len(content) <= limit and (not reader.eof or reader.unused_data):
+        raise ValueError("the body is not one whole gzip stream")
+    return content
 
 
 def locate_error(error: BaseException) -> dict[str, str]:

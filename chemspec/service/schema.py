@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 from pydantic import BaseModel, ConfigDict, Field, create_model
 
 from chemspec.plugins import DECODERS, DRAFTERS
+from chemspec.service.review_schema import Review
 from chemspec.settings import RANGES, RULES, DecodeSettings, Task, lists_distinct
 from chemspec.terminal.documented_options import documented_texts
 from chemspec.types import Merged, Within
@@ -15,6 +16,11 @@ HINTS, TEXTS = get_type_hints(DecodeSettings), documented_texts(getdoc(DecodeSet
 MAX_TEXT = 100_000  # characters of a query; up to here, too long queries get a status
 
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
+
+
+def _examples(*bodies: dict[str, Any], extra: Literal["forbid", "ignore"] = "forbid") -> ConfigDict:
+    """Return the configuration of a request with example bodies for the OpenAPI document."""
+    return ConfigDict(extra=extra, protected_namespaces=(), json_schema_extra={"examples": [*bodies]})
 
 
 class _Options(BaseModel):
@@ -55,6 +61,8 @@ DecodeOptions: Any = create_model("DecodeOptions", __base__=_Options, **_FIELDS)
 
 class ReviewQuestion(DecodeOptions):  # type: ignore[misc]
     """One query or many."""
+
+    model_config = _examples({"queries": ["CC(=O)Nc1ccc(O)cc1", "aspirin"], "task": "retro", "n": 5})
 
     queries: Text | list[Text] = Field(description="SMILES or reaction SMILES, one or several")
 
@@ -125,9 +133,7 @@ class Prediction(_ModelAnswer):
 class ReviewedResult(Result):
     """Result of a query with its review."""
 
-    review: dict[str, Any] = Field(
-        description="smiles, warning, recorded, selectivity and suggestions: fields in assets/docs/service.md"
-    )
+    review: Review
 
 
 class ReviewAnswer(_ModelAnswer):
@@ -161,8 +167,8 @@ class Models(BaseModel):
 class Problem(BaseModel):
     """Error message with a remedy."""
 
-    detail: str
-    code: str = ""
+    detail: str = Field(description="what is wrong and what to do")
+    code: str = Field(description="for programs, such as queue_full or unknown_model")
 
 
 PROBLEMS: dict[int | str, dict[str, Any]] = {
@@ -171,7 +177,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
     404: {"model": Problem, "description": "no such model"},
     408: {"model": Problem, "description": "the request arrives too slowly"},
     413: {"model": Problem, "description": "too many bytes or queries"},
-    415: {"model": Problem, "description": "a Content-Encoding"},
+    415: {"model": Problem, "description": "a Content-Encoding other than gzip"},
     422: {"model": Problem, "description": "a field is missing, unknown or out of range"},
     429: {"model": Problem, "description": "too many queries are waiting; see Retry-After"},
     503: {"model": Problem, "description": "stopping; see Retry-After"},
@@ -182,7 +188,7 @@ PROBLEMS: dict[int | str, dict[str, Any]] = {
 class PredictionsQuestion(BaseModel):
     """Request of the ASKCOS v2 gateway to a backend."""
 
-    model_config = ConfigDict(protected_namespaces=())
+    model_config = _examples({"model_name": "retro", "smiles": ["CC(=O)Nc1ccc(O)cc1"]}, extra="ignore")
 
     model_name: str = ""
     smiles: list[Text]
@@ -198,7 +204,7 @@ class PredictionsAnswer(BaseModel):
 class NamesQuestion(BaseModel):
     """Texts to read: names, formulas, SMILES, InChI, molfiles, reactions."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = _examples({"texts": ["aspirin", "THF, NaH", "C1CC"], "task": "forward"})
 
     texts: Text | list[Text]
     task: Task = Field("forward", description="what they are for: forward reads flasks, retro one molecule")
@@ -231,7 +237,7 @@ class Readings(BaseModel):
 class CheckQuestion(BaseModel):
     """A reaction with both sides, and the model that is asked about it."""
 
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    model_config = _examples({"reaction": "CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1", "task": "forward"})
 
     reaction: Text = Field(description="reaction SMILES, or the content of an RXN, RDF or CDXML file")
     task: Task | None = Field(None, description="forward checks the product, retro the reactants, reagents the agents")

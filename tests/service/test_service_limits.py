@@ -54,11 +54,39 @@ def test_a_limit_is_a_finite_number(name: str, value: float) -> None:
         Limits(**{name: value})  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "br", "deflate, gzip", "zstd"])
-def test_a_compressed_body_is_refused_by_its_name(running: Running, encoding: str) -> None:
+@pytest.mark.parametrize("encoding", ["br", "deflate, gzip", "zstd", "gzip, gzip"])
+def test_other_encodings_than_gzip_are_refused_by_name(running: Running, encoding: str) -> None:
     status, document, _ = running.send("POST", "/v1/predict", gzip.compress(b"{}"), {"Content-Encoding": encoding})
-    assert (status, document["code"]) == (415, "encoding") and "without Content-Encoding" in document["detail"]
+    assert (status, document["code"]) == (415, "encoding") and "as gzip" in document["detail"]
     assert running.send("POST", "/v1/predict", ASK, {"Content-Encoding": "identity"})[0] == 200
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "GZIP"])
+def test_a_gzipped_body_is_that_body(running: Running, encoding: str) -> None:
+    plain = running.send("POST", "/v1/predict", ASK)[1]["results"]
+    body = gzip.compress(json.dumps(ASK).encode())
+    status, document, _ = running.send("POST", "/v1/predict", body, {"Content-Encoding": encoding})
+    assert status == 200
+    for one, other in zip(plain, document["results"], strict=True):
+        assert one["hypotheses"] == other["hypotheses"]
+
+
+@pytest.mark.parametrize("body", [b"{}", gzip.compress(b"{}")[:-1], gzip.compress(b"{}") + b"more", b""])
+def test_what_is_no_whole_gzip_is_malformed(running: Running, body: bytes) -> None:
+    status, document, _ = running.send("POST", "/v1/predict", body, {"Content-Encoding": "gzip"})
+    assert (status, document["code"]) == (400, "malformed") and "gzip" in document["detail"]
+
+
+def test_a_bomb_is_unpacked_up_to_the_limit_of_a_body_and_no_further() -> None:
+    for size, told in ((1000, 1000), (1001, 1001), (50_000_000, 1001)):
+        assert len(guard.decompress(gzip.compress(b" " * size), 1000)) == told
+
+
+def test_a_bomb_is_refused(engines: Mapping[str, Engine]) -> None:
+    with serving(engines, body=100_000) as service:
+        bomb = gzip.compress(b" " * 50_000_000)
+        status, document, _ = service.send("POST", "/v1/predict", bomb, {"Content-Encoding": "gzip"})
+        assert len(bomb) < 100_000 and (status, document["code"]) == (413, "too_large")
 
 
 def test_of_a_body_without_an_end_so_much_is_read_and_no_more(engines: dict[str, Engine]) -> None:
@@ -82,7 +110,9 @@ def test_a_form_is_told_to_be_json_and_another_route_says_so_as_fastapi_does(run
     assert "application/json" in running.send("POST", "/v1/predict", b"queries=CCO", headers)[1]["detail"]
     # The gateway of ASKCOS knows a backend by this very body.
     assert running.send("GET", "/nowhere")[:2] == (404, {"detail": "Not Found"})
-    assert running.send("GET", "/v1/predict")[:2] == (405, {"detail": "Method Not Allowed"})
+    for method, path, error in (("GET", "/v1/predict", (405, "method")), ("GET", "/v1/nowhere", (404, "no_route"))):
+        status, document, _ = running.send(method, path)
+        assert (status, document["code"]) == error and "/docs" in document["detail"]
 
 
 @pytest.mark.parametrize("told", [True, False], ids=["length told", "in chunks"])
