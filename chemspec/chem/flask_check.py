@@ -24,10 +24,11 @@ from chemspec.chem.flask_laws import (
 )
 from chemspec.chem.flask_media import medium_conflicts
 from chemspec.chem.flask_parts import fits, holds, split_flask
-from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
+from chemspec.chem.parsing import check_smarts, fixed_pattern, mol_from_smiles
 from chemspec.chem.query import main_product
 from chemspec.chem.stoichiometry import strategy_of_step
 from chemspec.chem.strategy import Strategy
+from chemspec.system.lab_files import read_lab_table
 
 FOLDER = Path(__file__).parent
 AS_IF = "the model answers as if it were there"
@@ -152,6 +153,12 @@ def _table(name: str) -> list[list[str]]:
 
 
 @cache
+def _hazards() -> list[list[str]]:
+    """Return the hazards of the table, and those of the lab (`system.lab_files`)."""
+    return [*_table("hazards"), *read_lab_table("hazards", range(2, 3), lambda row: check_smarts(*row[0].split()))]
+
+
+@cache
 def _electron_needs() -> dict[str, Need]:
     """Return the sets of reagents that give and take electrons, by what `missing_electrons` calls them."""
     sets = {name: ReagentSet(*cells) for name, *cells in _table("flask_sets")}
@@ -176,4 +183,4 @@ def hazards(left: str, right: str) -> tuple[str, ...]:
     """Return dangers of a reaction by its structures, in words; amounts are not known: no word is no proof."""
     parts = [*dict.fromkeys([*left.split("."), *right.split(".")])]
     with rdBase.BlockLogs():
-        return tuple(sentence for patterns, sentence in _table("hazards") if holds(parts, patterns))
+        return tuple(sentence for patterns, sentence in _hazards() if holds(parts, patterns))

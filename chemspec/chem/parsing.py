@@ -77,6 +77,13 @@ def mol_from_smarts(smarts: str) -> Any:
 fixed_pattern = cache(mol_from_smarts)  # for patterns of our own, of which there are few
 
 
+def check_smarts(*patterns: str) -> None:
+    """Raise ValueError for the first of some patterns that is no SMARTS."""
+    for pattern in patterns or ("",):
+        if mol_from_smarts(pattern) is None:
+            raise ValueError(f"{pattern!r} is no SMARTS")
+
+
 def smiles_refusal(smiles: str) -> str:
     """Return why a SMILES is refused; empty if it is not."""
     if len(smiles) > LONGEST:

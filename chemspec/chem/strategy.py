@@ -13,7 +13,7 @@ from chemspec.chem.atom_maps import AtomMap, map_atoms
 from chemspec.chem.insertions import map_insertion, map_metathesis
 from chemspec.chem.leaving_groups import connected_groups, describe_leaving_groups
 from chemspec.chem.mol_graph import read_graph
-from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
+from chemspec.chem.parsing import check_smarts, fixed_pattern, mol_from_smiles
 from chemspec.chem.stereo import changed_centres, flipped_double_bonds, has_mitsunobu_reagents, take_oxygen_of_acid
 from chemspec.chem.stereo_laws import (
     breach_of_law,
@@ -22,6 +22,7 @@ from chemspec.chem.stereo_laws import (
     left_open_by_product,
     set_from_open,
 )
+from chemspec.system.lab_files import read_lab_table
 
 FOLDER = Path(__file__).parent  # of the tables
 SECONDS = 0.5  # of processor time for one atom map, which takes 0.01: a garbage collection alone may take 0.2
@@ -403,7 +404,11 @@ def _closed_rings() -> list[list[str]]:
 @cache
 def _rules() -> tuple[Rule, ...]:
     rules = []
-    for family, name, sentence, product, reactants, *reagents in read_asset_table(FOLDER / "reaction_classes.tsv"):
+    of_lab = read_lab_table("classes", range(5, 7), lambda row: check_smarts(row[3], *row[4].split(" + ")))
+    for family, name, sentence, product, reactants, *reagents in (
+        *of_lab,
+        *read_asset_table(FOLDER / "reaction_classes.tsv"),
+    ):
         patterns = tuple(fixed_pattern(part) for part in reactants.split(" + "))
         rules.append(Rule(family, name, sentence, fixed_pattern(product), patterns, reagents[0] if reagents else ""))
     return tuple(rules)

@@ -18,7 +18,7 @@ from chemspec.io.columns import query_of_row
 from chemspec.jobs import jobs
 from chemspec.jobs.jobs import JOBS, Job
 from chemspec.jobs.store import hold_lock
-from chemspec.plan.stock import PriceList, Stock, load_stock
+from chemspec.plan.stock import PriceList, Stock, load_usable_stock
 from chemspec.precedents import installed_if_usable
 from chemspec.review import StepChecker, load_engines, review_document, review_results
 from chemspec.review.processes import MakeReviews, Reviewed, choose_processes, open_reviews
@@ -55,7 +55,8 @@ def load_review(job: Job, threads: int) -> tuple[StepChecker, Stock]:
     engines = load_engines(COMPANIONS, threads=threads) if job.task == "retro" else {}
     prices = jobs.prices_file(job)
     offers = msgspec.json.decode(prices.read_bytes(), type=PriceList).offers if prices.is_file() else {}
-    stock = replace(load_stock(job.stock) if job.stock else Stock({}), offers=offers)
+    listed = load_usable_stock(job.stock)
+    stock = replace(listed, offers={**listed.offers, **offers})
     return StepChecker(engines.get("forward"), engines.get("reagents"), installed_if_usable()), stock
 
 

@@ -23,6 +23,7 @@ from chemspec.io import readers, spreadsheets
 from chemspec.io.columns import find_query_columns, in_english
 from chemspec.plan import prices
 from chemspec.system import cache
+from chemspec.system.lab_files import lab_files, split_facts
 
 KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
 COLUMNS = ("inchikey", "inchi_key", "inchi key")  # of a table, what the column with InChIKeys may be called
@@ -78,7 +79,8 @@ class Availability:
     """Whether a molecule can be bought, and where."""
 
     smiles: str
-    list: str = ""  # the first stock list that has it; empty if none has
+    list: str = ""  # name of the first stock list that has it; empty if none has
+    title: str = ""  # of that list
     price: float | None = None  # of an offer; None if unknown
     unit: str = ""  # of that price, such as "EUR/g"; empty if unknown
     supplier: str = ""  # empty if unknown
@@ -90,7 +92,7 @@ class Availability:
             return f"{BUY}, {offer}"
         if self.intermediate:
             return INTERMEDIATE
-        return f"{LISTED} {TITLES.get(self.list, self.list)}" if self.list else UNLISTED
+        return f"{LISTED} {self.title or self.list}" if self.list else UNLISTED
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,7 @@ class Stock:
     lists: Mapping[str, Keys]
     offers: Mapping[str, Offer] = field(default_factory=dict)  # by InChIKey
     intermediates: bool = False
+    titles: Mapping[str, str] = field(default_factory=dict)  # of lists of a lab, by name
 
     def source(self, smiles: str) -> str:
         """Return the name of the first list with the molecule, with price and supplier; empty if it is no stock.
@@ -132,7 +135,8 @@ class Stock:
         """Return whether a molecule can be bought, and where."""
         offer, intermediate = self.offers.get(inchikey(smiles), Offer()), self.is_intermediate(smiles)
         name = "" if intermediate else self._list_of(smiles)
-        return Availability(smiles, name, offer.price, offer.unit, offer.supplier, intermediate)
+        title = self.titles.get(name) or TITLES.get(name, name)
+        return Availability(smiles, name, title, offer.price, offer.unit, offer.supplier, intermediate)
 
     def _list_of(self, smiles: str) -> str:
         key = np.bytes_(inchikey(smiles))
@@ -167,59 +171,98 @@ def look_up_reactants(reactants: str, stock: Stock) -> tuple[Availability | None
     An ion alone has that of its commonest salt in a list, and None if there is no such salt.
     """
     parts = reactants.split(".")
-    found: list[Availability | None] = [None] * len(parts)
+    available: list[Availability | None] = [None] * len(parts)
     molecules = group_molecules(parts)
     for molecule in molecules:
-        found[molecule[0]] = stock.look_up(".".join(parts[ion] for ion in molecule))
+        available[molecule[0]] = stock.look_up(".".join(parts[ion] for ion in molecule))
     for ion in {*range(len(parts))}.difference(*molecules):
         others = _COUNTERIONS.get(charge_of(parts[ion]), ())
         salts = (stock.look_up(f"{parts[ion]}.{other}") for other in others)
-        found[ion] = next((salt for salt in salts if str(salt) not in (UNLISTED, INTERMEDIATE)), None)
-    return tuple(found)
+        available[ion] = next((salt for salt in salts if str(salt) not in (UNLISTED, INTERMEDIATE)), None)
+    return tuple(available)
 
 
 def stock_marks(reactants: str, stock: Stock) -> tuple[str, ...]:
     """Return the marks of `look_up_reactants`, empty for None."""
-    return tuple("" if found is None else str(found) for found in look_up_reactants(reactants, stock))
+    return tuple("" if each is None else str(each) for each in look_up_reactants(reactants, stock))
 
 
 def load_stock(names: Sequence[str]) -> Stock:
     """Load lists, files before built-in ones (`CHOICES`); ValueError for one that is missing, invalid or empty.
 
-    `INTERMEDIATES` among the names counts those of PaRoutes as stock.
+    A name is that of a built-in list, of a list of the lab (`lab_files`), or a path. `INTERMEDIATES` among the names
+    counts those of PaRoutes as stock.
     """
     chosen = [name for name in dict.fromkeys(names) if name != INTERMEDIATES]
     if not chosen:
         raise ValueError(f"no stock; give a file of SMILES or InChIKeys, or one of {', '.join(BUILT_IN)}")
     lists: dict[str, Keys] = {}
     offers: dict[str, Offer] = {}
+    titles: dict[str, str] = {}
+    of_lab = lab_files("stock")
     for name in sorted(
         set(names).difference([INTERMEDIATES]), key=lambda name: (name in BUILT_IN, [*names].index(name))
     ):
         built_in = name in BUILT_IN
-        path = asset_files.assets_folder() / "stock" / f"{name}.txt.gz" if built_in else Path(name)
+        path = of_lab[name].path if name in of_lab else Path(name)
+        path = asset_files.assets_folder() / "stock" / f"{name}.txt.gz" if built_in else path
         try:
-            raw = path.read_bytes()
+            raw, facts = _read_list(path)
         except OSError as error:
             remedy = f"give a file of SMILES or InChIKeys, or {', '.join(BUILT_IN)}"
             raise ValueError(f"stock {name}: {error.strerror}; {remedy}") from error
         label = name if built_in or path.name in lists else path.name
-        if built_in or not (priced := parse_offers(raw, path.name)):
-            lists[label] = parse_stock(raw, path.name)
+        titles[label] = facts.get("title") or (of_lab[name].title if name in of_lab else "")
+        inner = path.name.removesuffix(".gz") if facts else path.name
+        if built_in or not (priced := parse_offers(raw, inner, facts.get("currency", ""))):
+            lists[label] = parse_stock(raw, inner)
         else:
             lists[label] = np.unique(np.array([*priced.offers], dtype="S27"))
             offers |= priced.offers
             for fault in priced.faults:
                 warnings.warn(f"stock {name}: {fault}", stacklevel=2)
-    return Stock(lists, offers, INTERMEDIATES in names)
+    return Stock(lists, offers, INTERMEDIATES in names, {label: title for label, title in titles.items() if title})
 
 
-def parse_offers(raw: bytes, name: str) -> PriceList | None:
+def load_usable_stock(names: Iterable[str]) -> Stock:
+    """Load lists as `load_stock` does, but without those of the lab that cannot be used, each with a warning."""
+    of_lab, usable = lab_files("stock"), list[str]()
+    for name in names:
+        try:
+            if name in of_lab:
+                load_stock([name])
+        except ValueError as error:
+            warnings.warn(str(error), RuntimeWarning, stacklevel=2)
+        else:
+            usable.append(name)
+    return load_stock(usable) if {*usable} - {INTERMEDIATES} else Stock({})
+
+
+def default_lists() -> tuple[str, ...]:
+    """Return the names of the lists that are used where none is chosen: those of the lab, and the built-in ones."""
+    return (*lab_files("stock"), *BUILT_IN)
+
+
+def list_stamps(names: Iterable[str]) -> tuple[tuple[str, tuple[int, int]], ...]:
+    """Return names of lists with what changes when a list of the lab changes, as a key of caches."""
+    of_lab = lab_files("stock")
+    return tuple((name, of_lab[name].stamp if name in of_lab else (0, 0)) for name in names)
+
+
+def _read_list(path: Path) -> tuple[bytes, dict[str, str]]:
+    """Return the content of a list without the lines that state facts on it, then unpacked, and these facts."""
+    raw = path.read_bytes()
+    content = readers.decompress(raw, f"stock {path.name}", MAX_BYTES) if raw[:2] == b"\x1f\x8b" else raw
+    facts, rest = split_facts(content, path.name.lower().removesuffix(".gz"))
+    return (rest, facts) if facts else (raw, facts)
+
+
+def parse_offers(raw: bytes, name: str, currency: str = "") -> PriceList | None:
     """Return the offers in a file's content; None if it is no table with prices or suppliers."""
     if not raw or not name.lower().endswith(ENDINGS):
         return None
     try:
-        price_list = read_price_list(raw, name)
+        price_list = read_price_list(raw, name, currency=currency)
     except ValueError:
         return None  # `parse_stock` reports the error, or supports the format
     return price_list if any(map(str, price_list.offers.values())) else None
@@ -268,20 +311,20 @@ def _molecule_column(rows: Sequence[list[str]], name: str) -> list[str]:
     return [row[index] for row in rows[1:]]
 
 
-def read_price_list(raw: bytes, name: str, *, keep: bool = True) -> PriceList:
+def read_price_list(raw: bytes, name: str, *, keep: bool = True, currency: str = "") -> PriceList:
     """Return the offers of a table: .csv, .tsv or .xlsx, also as .gz, with a column of SMILES, names or InChIKeys.
 
     Columns for price, currency, amount and supplier are recognised by headings ("price", "EUR/g", "vendor", ...);
-    invalid lines are reported in `faults`. The result of a long list is cached on disk if `keep`. ValueError if it is
-    not a table, or has no column of molecules.
+    invalid lines are reported in `faults`; `currency` is that of prices which state none. The result of a long list is
+    cached on disk if `keep`. ValueError if it is not a table, or has no column of molecules.
     """
-    cache_key = f"prices-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.json"
+    cache_key = f"prices-{hashlib.sha256(name.encode() + currency.encode() + raw).hexdigest()[:16]}.json"
     if (content := cache.read_cached(cache_key)) is not None:
         return msgspec.json.decode(content, type=PriceList)
     path = Path(name.lower())
     if path.suffix == ".gz":
         raw, path = readers.decompress(raw, name, MAX_PRICE_BYTES), path.with_suffix("")
-    price_list = price_list_from_rows(read_rows(raw, path.suffix, name), name)
+    price_list = price_list_from_rows(read_rows(raw, path.suffix, name), name, currency)
     if keep and price_list.lines > 100:  # parsing takes a millisecond per line
         cache.write_cached(cache_key, msgspec.json.encode(price_list))
     return price_list
@@ -294,7 +337,7 @@ def read_rows(raw: bytes, ending: str, where: str) -> Iterator[list[str]]:
     return readers.read_table(readers.decode_text(raw), ending if ending in readers.TABLES else ".csv", where)
 
 
-def price_list_from_rows(rows: Iterable[Sequence[str]], name: str) -> PriceList:
+def price_list_from_rows(rows: Iterable[Sequence[str]], name: str, currency: str = "") -> PriceList:
     """Return the offers of the rows of a table, the first being its header; see `read_price_list`."""
     lines = iter(rows)
     head = list(next(lines))
@@ -319,7 +362,7 @@ def price_list_from_rows(rows: Iterable[Sequence[str]], name: str) -> PriceList:
         # The first pack with a price.
         at = next((index for index in priced if row[index].strip()), columns.get("price"))
         cells |= {"price": row[at].strip()} if at is not None else {}
-        offer, fault = _read_offer(cells, "" if at is None else in_english(head[at]) or head[at])
+        offer, fault = _read_offer(cells, "" if at is None else in_english(head[at]) or head[at], currency)
         if fault:
             faults.append(f"line {number}: {fault}")
         now = offers.get(key)
@@ -371,8 +414,9 @@ def _line_to_inchikey(line: str) -> str:
     return word if KEY.fullmatch(word) else inchikey(word) or _cell_to_inchikey(line.strip())
 
 
-def _read_offer(cells: Mapping[str, str], heading: str) -> tuple[Offer, str]:
+def _read_offer(cells: Mapping[str, str], heading: str, usual: str) -> tuple[Offer, str]:
     """Return the offer of a line, and a message if its price is invalid or a range."""
     supplier = cells.get("supplier", "")[:MAX_SHOWN]
-    price = prices.read_price(cells.get("price", ""), heading, cells.get("currency", ""), cells.get("amount", ""))
+    currency = cells.get("currency") or ("" if prices.MONEY.search(heading) else usual)
+    price = prices.read_price(cells.get("price", ""), heading, currency, cells.get("amount", ""))
     return Offer(price.value, price.unit, supplier), price.fault

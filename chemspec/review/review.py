@@ -229,7 +229,7 @@ def _suggestion_document(suggestion: Suggestion, review: Review) -> dict[str, An
             "wide": matches.wide,
             "nearest": [asdict(precedent) for precedent in matches.nearest],
         },
-        "stock": [found and asdict(found) for found in suggestion.availability],
+        "stock": [each and asdict(each) for each in suggestion.availability],
         "alternatives": [
             {
                 "smiles": answer.canonical or answer.smiles,

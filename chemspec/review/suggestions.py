@@ -64,7 +64,7 @@ class Suggestion:
     @property
     def stock(self) -> tuple[str, ...]:
         """The marks of `availability`, for people."""
-        return tuple("" if found is None else str(found) for found in self.availability)
+        return tuple("" if each is None else str(each) for each in self.availability)
 
     @property
     def reaction(self) -> Step:

@@ -19,17 +19,18 @@ from starlette.exceptions import HTTPException
 from chemspec import precedents
 from chemspec.engine.engine import Engine
 from chemspec.io.writers import result_document
-from chemspec.plan.stock import BUILT_IN, load_stock
 from chemspec.review import Review, Reviewer, review_document
 from chemspec.review.review import COMPANIONS
 from chemspec.service import schema
 from chemspec.service.docs_page import DOCS_HEADERS, render_docs
 from chemspec.service.guard import Guard, error_response, problem_response
 from chemspec.service.limits import RefusedError
+from chemspec.service.plan_routes import add_plan_routes
 from chemspec.service.questions import add_text_routes
 from chemspec.service.queued_model import QueuedModel
 from chemspec.service.scheduler import Search
 from chemspec.service.service import CLIENT, Service, client_gone_error, model_drafters, watch_disconnect
+from chemspec.service.stock_lists import add_stock_route, check_lists, load_lists
 from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult
 from chemspec.version import __version__
@@ -37,7 +38,6 @@ from chemspec.version import __version__
 ASKCOS_PREDICTIONS = 10  # number of predictions, for which the protocol of the ASKCOS v2 gateway has no field
 UNROUTED = {404: "no_route", 405: "method"}  # codes of errors of a path or method that there is not
 REVIEW_PART = 16  # results that are reviewed at once; a review that is late ends behind a part
-_cached_stock = cache(load_stock)
 
 
 def create_app(service: Service) -> FastAPI:
@@ -70,6 +70,8 @@ def create_app(service: Service) -> FastAPI:
     _add_routes(router, service)
     _add_review_route(router, service)
     add_text_routes(router, service)
+    add_stock_route(router)
+    add_plan_routes(router, service)
     _add_askcos_route(router, service)
     app.include_router(router)
     _add_specification(app, needs_key=bool(service.limits.api_keys))
@@ -100,9 +102,8 @@ def _add_routes(router: APIRouter, service: Service) -> None:
     async def models() -> Any:
         """List models and limits."""
         limits = service.limits
-        limit_values = {
-            name: getattr(limits, name) for name in ("queries", "answers", "body", "timeout", "queue", "batch_size")
-        }
+        names = ("queries", "answers", "body", "timeout", "plan_timeout", "queue", "batch_size")
+        limit_values = {name: getattr(limits, name) for name in names}
         return {
             "models": [_model_info(name, engine) for name, engine in sorted(service.engines.items())],
             "version": __version__,
@@ -147,9 +148,10 @@ def _add_review_route(router: APIRouter, service: Service) -> None:
         if TASKS[task].whole:
             message = f"there is no review of {task}; choose a model of products or precursors"
             raise RefusedError(400, "wrong_task", message)
+        lists = check_lists(question.stock)
         with service.reviewers.admit(CLIENT.get()), watch_disconnect(request.receive) as gone:
             results = await _predict(service, search, question.queries, request, gone)
-            reviews = await _review(service, search, results, gone)
+            reviews = await _review(service, search, results, lists, gone)
         documents = [
             result_document(result) | {"review": review_document(review)}
             for result, review in zip(results, reviews, strict=True)
@@ -158,7 +160,7 @@ def _add_review_route(router: APIRouter, service: Service) -> None:
 
 
 async def _review(
-    service: Service, search: Search, results: Sequence[DecodeResult], gone: asyncio.Future[None]
+    service: Service, search: Search, results: Sequence[DecodeResult], names: Sequence[str], gone: asyncio.Future[None]
 ) -> list[Review]:
     """Review the results of a request in a thread; RefusedError if the client leaves, or at the deadline."""
     loop, present = asyncio.get_running_loop(), {engine.task for engine in service.engines.values()}
@@ -166,7 +168,7 @@ async def _review(
     models = {task: QueuedModel(service, task, search.deadline, loop, gone) for task in companions}
 
     def review_all() -> list[Review]:
-        reviewer = Reviewer(search.engine.task, models, _cached_stock(BUILT_IN), precedents.installed())
+        reviewer = Reviewer(search.engine.task, models, load_lists(names), precedents.installed())
         reviews: list[Review] = []
         while len(reviews) < len(results) and search.deadline.left and not gone.done():
             reviews += reviewer.review(results[len(reviews) : len(reviews) + REVIEW_PART])

@@ -29,6 +29,7 @@ class Limits:
         answers: maximum number of predictions for a query.
         body: maximum number of bytes in a request.
         timeout: time limit of a request in seconds, after which finished results are returned.
+        plan_timeout: time limit of a search for routes in seconds, with waiting and the list of routes.
         grace: seconds that a stop waits for accepted queries.
     """
 
@@ -39,12 +40,13 @@ class Limits:
     answers: int = 100
     body: int = 2_000_000
     timeout: float = 60.0
+    plan_timeout: float = 300.0
     grace: float = 60.0
     api_keys: frozenset[str] = field(default=frozenset(), repr=False)  # without any, requests need none
 
     def __post_init__(self) -> None:
         DecodeSettings(batch_size=self.batch_size)  # raises ValueError out of range
-        for name in ("queue", "queries", "answers", "body", "timeout", "grace"):
+        for name in ("queue", "queries", "answers", "body", "timeout", "plan_timeout", "grace"):
             check_positive(name, getattr(self, name))
         if self.each and not self.queries <= self.each <= self.queue:
             raise ValueError(f"each is {self.each}; give 0, or {self.queries} (of a request) to {self.queue}")

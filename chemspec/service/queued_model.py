@@ -27,6 +27,16 @@ class QueuedModel:
     gone: asyncio.Future[None]
     model: str | None = None  # its name; by default that of the task
 
+    @property
+    def full_digest(self) -> str:
+        """The engine's digest of weights and vocabulary."""
+        return self.service.engine(self.model, self.task)[1].full_digest
+
+    @property
+    def dtype(self) -> str:
+        """The engine's precision."""
+        return self.service.engine(self.model, self.task)[1].dtype
+
     def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
         """Predict for queries, a part after the other, and wait for the results in this thread."""
         size = min(CHECK_BATCH, self.service.limits.queries)

@@ -35,7 +35,7 @@ class ForwardVerdict(BaseModel):
     verdict: Literal["agrees", "unsure", "differs"]
     probability: float = Field(description="the model's, of its product")
     product: str = Field(description="SMILES that the forward model predicts; empty if none is valid")
-    added: str = Field(description="SMILES of the reagents that it read beside the precursors; empty if none")
+    added: str = Field(description="SMILES of the reagents that were added to the precursors; empty if none")
 
 
 class Reagents(BaseModel):
@@ -72,7 +72,8 @@ class Availability(BaseModel):
     """Whether a molecule can be bought."""
 
     smiles: str
-    list: str = Field(description="the first stock list that has it; empty if none has")
+    list: str = Field(description="name of the first stock list that has it; empty if none has")
+    title: str = Field(description="of that list")
     price: float | None
     unit: str = Field(description="of the price, such as EUR/g; empty if unknown")
     supplier: str = Field(description="empty if unknown")

@@ -59,7 +59,7 @@ _FIELDS: Any = {name: _field(name) for name in HINTS if name not in ("batch_size
 DecodeOptions: Any = create_model("DecodeOptions", __base__=_Options, **_FIELDS)
 
 
-class ReviewQuestion(DecodeOptions):  # type: ignore[misc]
+class PredictQuestion(DecodeOptions):  # type: ignore[misc]
     """One query or many."""
 
     model_config = _examples({"queries": ["CC(=O)Nc1ccc(O)cc1", "aspirin"], "task": "retro", "n": 5})
@@ -67,7 +67,19 @@ class ReviewQuestion(DecodeOptions):  # type: ignore[misc]
     queries: Text | list[Text] = Field(description="SMILES or reaction SMILES, one or several")
 
 
-class Question(ReviewQuestion):
+Lists = Annotated[
+    list[Annotated[str, Field(max_length=200)]] | None,
+    Field(max_length=50, description="names of stock lists, see /v1/stock; by default the lab's and the built-in ones"),
+]
+
+
+class ReviewQuestion(PredictQuestion):
+    """One query or many, and what can be bought."""
+
+    stock: Lists = None
+
+
+class Question(PredictQuestion):
     """One query or many, perhaps with a deadline."""
 
     within: float | None = Field(
@@ -199,6 +211,22 @@ class PredictionsAnswer(BaseModel):
 
     products: list[str]
     scores: list[float]
+
+
+class StockList(BaseModel):
+    """A list of building blocks."""
+
+    name: str = Field(description="for `stock` of requests")
+    title: str
+    date: str = Field(description="of the list, as it states or of its last change; empty for built-in ones")
+    currency: str = Field(description="of prices that state none; empty if unknown")
+    built_in: bool
+
+
+class StockLists(BaseModel):
+    """The lists of building blocks of this service, in the order in which they are looked up."""
+
+    lists: list[StockList]
 
 
 class NamesQuestion(BaseModel):

@@ -148,8 +148,9 @@ def log_as_json(requests: bool) -> None:
     """Log one JSON object per line on standard error; warnings only unless `requests` is set."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter())
+    logging.captureWarnings(True)  # such as on a stock list that cannot be used
     logging.getLogger("uvicorn.access").disabled = True  # it would log URLs, which may contain queries
-    for name in (LOG.name, "uvicorn", "asyncio"):
+    for name in (LOG.name, "uvicorn", "asyncio", "py.warnings"):
         logger = logging.getLogger(name)
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.INFO if requests else logging.WARNING)

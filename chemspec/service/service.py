@@ -19,6 +19,7 @@ from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.engine.registry import usable_drafters
 from chemspec.service.limits import Limits, RefusedError
 from chemspec.service.metrics import Metrics
+from chemspec.service.plans import Plans
 from chemspec.service.pools import STUCK_SECONDS, WorkPool
 from chemspec.service.scheduler import Deadline, Job, Scheduler, Search, stopping_error
 from chemspec.service.schema import DecodeOptions
@@ -49,6 +50,7 @@ class Service:
         self.reviewers = WorkPool("reviews", REVIEWERS, most=REVIEWS, per_client=REVIEWS // 2)
         self._readers = WorkPool("queries", READERS, most=limits.queue, per_client=limits.per_client)
         self._stopper = WorkPool("stops", 1, most=1, per_client=1)
+        self.plans = Plans()
         self._pools = (self._readers, self.reviewers, self._stopper)
         self._stop_end = math.inf  # of the grace, on the monotonic clock
         self._scheduler: Scheduler | None = None
@@ -56,18 +58,20 @@ class Service:
     def start(self) -> None:
         """Accept requests; called in the event loop that answers them."""
         parsing.APART.start()
-        for pool in self._pools:
+        for pool in (*self._pools, self.plans.pool):
             pool.start()
         self._scheduler = Scheduler(self.limits, self.metrics)
 
     def begin_stop(self) -> None:
         """Refuse new requests; the grace of those under way begins."""
         self.stopping = True
+        self.plans.begin_stop()
         self._stop_end = min(self._stop_end, time.monotonic() + self.limits.grace)
 
     async def stop(self) -> None:
         """Refuse new requests and finish accepted ones, for at most the grace from the first call of `begin_stop`."""
         self.begin_stop()
+        await self.plans.close(max(STOP_SECONDS, min(self.limits.grace, self._stop_end - time.monotonic())))
         if self._scheduler is not None:
             seconds = max(STOP_SECONDS, self._stop_end - time.monotonic())
             with suppress(TimeoutError):
@@ -94,7 +98,7 @@ class Service:
             return "the thread that decodes has ended"
         if self._scheduler.seconds_in_pass > self.limits.timeout + STUCK_SECONDS:
             return "the thread that decodes hangs"
-        return next(filter(None, (pool.stuck for pool in self._pools)), "")
+        return next(filter(None, (pool.stuck for pool in (*self._pools, self.plans.pool))), "")
 
     def refusal(self, client: str) -> RefusedError | None:
         """Return the error of a client of which as many queries are being read as may be, before its body is parsed."""
@@ -111,15 +115,15 @@ class Service:
         settings = self._settings(options, engine, within)
         return Search(model, engine, settings, deadline, widest=within is not None)
 
-    def deadline(self, *seconds: float | None) -> Deadline:
-        """Return the end of a request that arrives now: the shortest limit of those given and the service's.
+    def deadline(self, *seconds: float | None, most: float | None = None) -> Deadline:
+        """Return the end of a request that arrives now: the shortest limit of those given and `most` (--timeout).
 
         Raises:
             RefusedError: if the service is stopping.
         """
         if self.stopping:
             raise stopping_error()
-        return Deadline.after(min(filter(None, (*seconds, self.limits.timeout))))
+        return Deadline.after(min(filter(None, (*seconds, most or self.limits.timeout))))
 
     def check_number(self, texts: Sequence[str], noun: str) -> None:
         """Raise RefusedError if a request has more texts than it may have."""

@@ -32,7 +32,7 @@ SCHEMATHESIS = os.environ.get("CHEMSPEC_SCHEMATHESIS", "")
 def test_the_document_names_every_route_and_every_refusal(running: Running) -> None:
     status, document, _ = running.send("GET", "/openapi.json")
     assert status == 200
-    routes = ["predict", "review", "check", "names", "models"]
+    routes = ["predict", "review", "check", "names", "models", "stock", "plan", "plan/{id}", "plan/{id}/events"]
     probes = {"/healthz", "/readyz", "/metrics"}
     assert set(document["paths"]) == {*(f"/v1/{name}" for name in routes), "/predictions/{model}", *probes}, (
         "a route is also named in assets/docs/service.md and in BODIES or OTHERS of tests/campaigns/fuzzing/http.py"
@@ -71,7 +71,8 @@ def test_a_review_is_typed_to_its_last_field() -> None:
             assert first["precedents"]["nearest"]
             assert first["forward"]["verdict"] == "agrees" and first["alternatives"]
             assert first["stock"][0] == {
-                "smiles": "CC(=O)Cl", "list": "common", "price": 12.5, "unit": "EUR/g", "supplier": "Someone",
+                "smiles": "CC(=O)Cl", "list": "common", "title": "common chemicals", "price": 12.5, "unit": "EUR/g",
+                "supplier": "Someone",
                 "intermediate": False,
             }  # fmt: skip
             assert not set("●○◐") & set(json.dumps(document, ensure_ascii=False)), "no typography"

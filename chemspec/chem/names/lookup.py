@@ -63,6 +63,8 @@ def look_up(text: str) -> Named | None:
     """Look up a name or CAS number with qualifiers, stereo descriptors and counter-ions; None if it is not known."""
     if len(text) > 2 * LONGEST:
         return None
+    if entry := reagents.lab_names().get(" ".join(text.split()).casefold()):
+        return Named(*entry)
     name = spelling.plain_name(text)
     if not 1 < len(name) + (name in additive.SYMBOLS) <= LONGEST or not re.search("[A-Za-z0-9]", name):
         return None

@@ -11,6 +11,7 @@ import chemspec.chem.names.peptides as peptides
 from chemspec.asset_files import assets_folder, read_asset_table
 from chemspec.chem.names.packed import NameTable
 from chemspec.chem.query import canonical
+from chemspec.system.lab_files import read_lab_table
 
 _DROPPED = dict.fromkeys(map(ord, " \t\n\r\f\v\N{NO-BREAK SPACE}-\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{EN DASH}"))
 _CAS = re.compile(r"(\d{2,7})-(\d\d)-(\d)")
@@ -112,7 +113,23 @@ def name_of(smiles: str) -> str:
 
 @cache
 def _names_by_smiles() -> dict[str, str]:
-    return {canonical(smiles) or smiles: full for smiles, full in _load_tables().values()}
+    entries = (*_load_tables().values(), *lab_names().values())
+    return {canonical(smiles) or smiles: full for smiles, full in entries}
+
+
+@cache
+def lab_names() -> dict[str, tuple[str, str]]:
+    """Return SMILES and first name by each name in the lab's tables: SMILES, then its names, parted by |."""
+    table: dict[str, tuple[str, str]] = {}
+    for smiles, names in read_lab_table("names", range(2, 3), lambda row: _check_molecule(row[0])):
+        each = [name.strip() for name in names.split("|") if name.strip()]
+        table |= {" ".join(name.split()).casefold(): (smiles, each[0]) for name in each}
+    return table
+
+
+def _check_molecule(smiles: str) -> None:
+    if not canonical(smiles):
+        raise ValueError(f"{smiles!r} is no SMILES of a molecule")
 
 
 @cache

@@ -15,6 +15,7 @@ from chemspec.jobs.store import Documents, StoreError
 from chemspec.review.suggestions import format_percent
 from chemspec.ui.collect.answers import ANSWERS, LONGEST, STATUSES, SavedAnswer, answer_row, find_matching
 from chemspec.ui.common import escaping, nav, scheme
+from chemspec.ui.common.login import is_local_only
 
 SHOWN = 20  # drawn at once
 EXAMPLE = ("OB(O)c1ccccc1.Brc1ccncc1", "c1ccc(-c2ccncc2)cc1")  # before there is an answer: reactants, product
@@ -28,7 +29,7 @@ def show_collections() -> None:
     except StoreError as error:
         st.error(f"Collections cannot be shown: {escaping.plain_text(str(error))}")
         return
-    storage = "in a file on this machine" if _is_local_only() else "until this tab is closed"
+    storage = "in a file on this machine" if is_local_only() else "until this tab is closed"
     st.caption(f"Answers saved on the page Predict, {storage}.")
     if not answers:
         st.info("No saved answers yet. Make a prediction on the page Predict and press Save on an answer.")
@@ -126,13 +127,8 @@ def save_dialog(answer: SavedAnswer) -> None:
 
 def visitor_answers() -> Documents[SavedAnswer]:
     """Return the collections of this visitor; those of a visit to a server end with it."""
-    if _is_local_only():
+    if is_local_only():
         return ANSWERS
     if "collect_folder" not in st.session_state:
         st.session_state["collect_folder"] = tempfile.TemporaryDirectory(prefix="chemspec-")
     return replace(ANSWERS, home=Path(st.session_state["collect_folder"].name))
-
-
-def _is_local_only() -> bool:
-    """Return whether the app listens on this machine only."""
-    return st.get_option("server.address") in ("127.0.0.1", "localhost", "::1")

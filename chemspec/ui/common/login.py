@@ -96,3 +96,8 @@ def visitor_id() -> str | None:
     user = str(st.user.get("sub") or st.user.get("email") or "")
     cookie = "" if user else st.context.cookies.get(COOKIE, "")
     return hashlib.sha256((user or cookie or context.session_id).encode()).hexdigest()[:16]
+
+
+def is_local_only() -> bool:
+    """Return whether the app listens on this machine only."""
+    return st.get_option("server.address") in ("127.0.0.1", "localhost", "::1")

@@ -25,7 +25,7 @@ from chemspec.engine import registry
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.plan.stock import BUILT_IN
+from chemspec.plan.stock import default_lists
 from chemspec.plugins import DRAFTERS
 from chemspec.precedents import installed_if_usable
 from chemspec.review.review import load_fastest
@@ -109,7 +109,7 @@ def warm_up_models() -> Thread:
                 with suppress(CheckpointError, ValueError):  # the page that needs it says why
                     folder = model_folder(name)
                     loaded_engines().setdefault(folder, _load_and_warm(folder, _folder_stamp(folder)))
-        stock_menu.built_in_stock(BUILT_IN)
+        stock_menu.stock_of_lists(default_lists())
         installed_if_usable()
         formats.read_any("aniline, K2CO3", task="forward")  # reads the tables of names
         # Streamlit collects garbage after every run of a script: a third of a server's time under load, were it to go

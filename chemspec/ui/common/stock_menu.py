@@ -1,6 +1,8 @@
-"""The stock of building blocks that a visitor chose on any page: built-in lists and an uploaded list."""
+"""The stock of building blocks that a visitor chose on any page: lists of the lab, built-in lists, an uploaded list."""
 
+import re
 from dataclasses import replace
+from itertools import count
 from typing import Any, Literal, NamedTuple
 
 import msgspec
@@ -11,7 +13,10 @@ from chemspec.chem.building_blocks import MAX_ATOMS
 from chemspec.jobs import uploads
 from chemspec.plan import stock as lists
 from chemspec.plan.stock import PriceList, Stock
+from chemspec.system.files import write_bytes_atomic
+from chemspec.system.lab_files import lab_files, lab_folder
 from chemspec.ui.common import escaping
+from chemspec.ui.common.login import is_local_only
 
 _LISTS, _OWN = "stock_lists", "stock_own"  # where a session keeps the choice
 EXAMPLE = "smiles,price,currency,amount,supplier\nNc1ccccc1,12.50,EUR,g,Example Chemicals\n"
@@ -26,32 +31,44 @@ class OwnList(NamedTuple):
 
 
 @st.cache_resource(show_spinner=False)
-def built_in_stock(names: tuple[str, ...]) -> Stock:
-    """Return the lists of these names."""
-    return lists.load_stock(names) if names else Stock({})
+def _load_stock(stamped: tuple[tuple[str, tuple[int, int]], ...]) -> Stock:
+    return lists.load_usable_stock([name for name, _ in stamped])
+
+
+def stock_of_lists(names: tuple[str, ...]) -> Stock:
+    """Return the lists of these names, read again only after a change of one of them."""
+    return _load_stock(lists.list_stamps(names)) if names else Stock({})
 
 
 def visitor_lists() -> tuple[tuple[str, ...], OwnList | None]:
-    """Return the names of the built-in lists that the visitor chose, and the visitor's own list."""
-    names = tuple(st.session_state.get(_LISTS, lists.BUILT_IN))
+    """Return the names of the lists that the visitor chose, and the visitor's own list."""
+    there = {*lists.CHOICES, *lab_files("stock")}  # a list may have been removed meanwhile
+    names = tuple(name for name in st.session_state.get(_LISTS, lists.default_lists()) if name in there)
     return names if set(names) - {lists.INTERMEDIATES} else (), st.session_state.get(_OWN)
 
 
 def visitor_stock() -> Stock:
     """Return what the visitor can buy; a molecule in several lists counts as one of the visitor's own."""
     names, uploaded = visitor_lists()
-    listed = built_in_stock(names)
-    return (
-        replace(listed, lists={**uploaded.stock.lists, **listed.lists}, offers=uploaded.stock.offers)
-        if uploaded
-        else listed
-    )
+    listed = stock_of_lists(names)
+    if not uploaded:
+        return listed
+    offers = {**listed.offers, **uploaded.stock.offers}
+    return replace(listed, lists={**uploaded.stock.lists, **listed.lists}, offers=offers)
 
 
 def show_stock_menu(look: Literal["secondary", "tertiary"] = "tertiary") -> None:
     """Draw the choice of lists, and the upload of a list with its unread lines, behind a button of this `look`."""
     with st.popover("Stock", type=look):
-        st.multiselect("Lists", lists.CHOICES, lists.BUILT_IN, key=_LISTS, persist_state="session")
+        of_lab = lab_files("stock")
+        st.multiselect(
+            "Lists",
+            [*of_lab, *lists.CHOICES],
+            lists.default_lists(),
+            key=_LISTS,
+            persist_state="session",
+            format_func=lambda name: of_lab[name].label if name in of_lab else name,
+        )
         st.caption(
             "common: what nearly every catalogue sells; paroutes: what routes in patents started from (Apache-2.0). "
             f"Of the latter, molecules above {MAX_ATOMS} heavy atoms or with unusual protecting groups are marked as "
@@ -67,13 +84,52 @@ def show_stock_menu(look: Literal["secondary", "tertiary"] = "tertiary") -> None
         )
         st.caption(
             "One molecule per line: SMILES, name or InChIKey. A table has a header; price, currency, amount and "
-            "supplier are optional. It is kept for this tab only."
+            "supplier are optional. Lines at the top such as # title: Freezer, # currency: EUR and # date: 2026-11-01 "
+            "say more."
         )
+        if is_local_only():  # lists that are kept are everybody's
+            st.checkbox(
+                "Keep this list",
+                key="stock_keep",
+                on_change=_keep_uploaded_list,
+                help=f"Store it in {lab_folder('stock')}, where every page, the command line and the service find it. "
+                "Otherwise it is kept for this tab only.",
+            )
+        else:
+            st.caption("It is kept for this tab only.")
         st.download_button("Download an example", EXAMPLE, "prices.csv", "text/csv", on_click="ignore", type="tertiary")
         if fault := st.session_state.get("stock_fault"):
             st.error(escaping.plain_text(fault))
         if uploaded := visitor_lists()[1]:
             _show_own_list(uploaded)
+
+
+def _keep_uploaded_list() -> None:
+    """Move the uploaded list to the lab's folder, where it is a list like others."""
+    state, file = st.session_state, st.session_state.get("stock_file")
+    uploaded: OwnList | None = state.get(_OWN)
+    if not (state.get("stock_keep") and file is not None and uploaded and is_local_only()):
+        return
+    try:
+        name = keep_list(file.getvalue(), uploaded.name)
+    except OSError as error:
+        state.stock_fault = f"{uploaded.name} cannot be kept: {error.strerror or error}"
+        return
+    state[_LISTS] = [*dict.fromkeys([*state.get(_LISTS, lists.default_lists()), name])]
+    del state[_OWN]
+
+
+def keep_list(raw: bytes, name: str) -> str:
+    """Store a list in the lab's folder, under another name if there is one of this name; returns its name there."""
+    folder = lab_folder("stock")
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    stem, dot, endings = re.sub(r"[^\w.+-]", "_", name).strip("._-+").partition(".")
+    for number in count(1):
+        path = folder / f"{stem or 'list'}{f'-{number}' if number > 1 else ''}{dot}{endings}"
+        if not path.exists() or path.read_bytes() == raw:
+            break
+    write_bytes_atomic(path, raw, private=True)
+    return path.name
 
 
 def _show_own_list(uploaded: OwnList) -> None:
@@ -97,6 +153,7 @@ def _read_uploaded_list() -> None:
     try:
         with st.spinner("Reading the list …"):
             state[_OWN] = read_own_list(file.getvalue(), name)
+        _keep_uploaded_list()
     except ValueError as error:
         state.stock_fault = str(error) if name in str(error) else f"{name}: {error}"
 

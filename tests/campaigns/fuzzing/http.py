@@ -29,10 +29,11 @@ BODIES: dict[str, dict[str, Any]] = {
     "/v1/predict": {"queries": ["CCO", "CN"], "within": 1.0},
     "/v1/names": {"texts": ["CCO", "THF, NaH"], "task": "forward"},
     "/v1/check": {"reaction": "CCO>>CC=O", "task": "retro"},
+    "/v1/plan": {"target": "CCO", "expansions": 1, "check": False},
     "/predictions/retro": {"model_name": "retro", "smiles": ["CCO", "CN"]},
 }
-OTHERS = ("/v1/models", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/")
-STATUSES = (200, 201, 307, 400, 401, 404, 405, 413, 422, 429, 499, 504)  # never 500
+OTHERS = ("/v1/models", "/v1/stock", "/v1/plan/none", "/v1/plan/none/events", "/healthz", "/readyz", "/metrics", "/openapi.json", "/docs", "/")
+STATUSES = (200, 201, 202, 307, 400, 401, 404, 405, 413, 422, 429, 499, 504)  # never 500
 LONGEST = 60.0  # seconds on the clock that a request may take; it should give up after its own timeout
 
 
