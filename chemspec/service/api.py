@@ -61,7 +61,6 @@ def create_app(service: Service) -> FastAPI:
     )
     app.add_middleware(Guard, service=service)  # type: ignore[arg-type]  # a plain ASGI application
     _add_error_handlers(app, service)
-    _add_probes(app, service)
     keys = (
         APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False),
         HTTPBearer(scheme_name="bearer", auto_error=False),
@@ -74,6 +73,7 @@ def create_app(service: Service) -> FastAPI:
     add_plan_routes(router, service)
     _add_askcos_route(router, service)
     app.include_router(router)
+    _add_probes(app, service)
     _add_specification(app, needs_key=bool(service.limits.api_keys))
     return app
 
