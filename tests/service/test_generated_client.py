@@ -35,7 +35,8 @@ for way in ({}, {"prefix": "", "auth_header_name": "X-API-Key"}):  # as a bearer
 refused = predict.sync(client=Client(base_url=url), body=Question(queries="CCO", task=Task.RETRO))
 assert isinstance(refused, Problem) and refused.code == "key", refused
 
-answer = predict.sync(client=client, body=Question(queries=["CCO", "CC("], task=Task.RETRO, n=3, max_len=12, distinct=False))
+question = Question(queries=["CCO", "CC("], task=Task.RETRO, n=3, max_len=12, distinct=False)
+answer = predict.sync(client=client, body=question)
 first, second = answer.results
 assert first.status is ResultStatus.OK and 0 <= first.hypotheses[0].probability <= 1 and len(first.hypotheses) <= 3
 assert second.status is ResultStatus.INVALID and "never closed" in second.message and second.hypotheses == []
