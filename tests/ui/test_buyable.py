@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -87,3 +88,23 @@ def test_a_stock_list_is_read_by_a_process_of_its_own_and_leaves_nothing(elsewhe
     assert sorted(cache.cache_dir().rglob("*")) == kept
     with pytest.raises(FileError, match="none of its 1 lines"):
         stock_menu.read_own_list(b"what", "mine.txt")
+
+
+def test_a_list_that_is_kept_is_one_of_the_lab_for_everybody(
+    state: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
+    raw = b"smiles,price,currency\nNc1ccccc1,12.50,EUR\n"
+    monkeypatch.setattr(stock_menu, "is_local_only", lambda: False)
+    state.stock_keep = True
+    upload(state, "mine.csv", raw)
+    assert not (tmp_path / "stock").exists() and state[stock_menu._OWN].name == "mine.csv", "others are served, too"
+    monkeypatch.setattr(stock_menu, "is_local_only", lambda: True)
+    upload(state, "mine.csv", raw)
+    assert (tmp_path / "stock" / "mine.csv").read_bytes() == raw and stock_menu._OWN not in state
+    assert stock_menu.visitor_stock().offer("Nc1ccccc1") == "12.50 EUR"
+    upload(state, "mine.csv", raw.replace(b"12.50", b"9"))
+    assert sorted(path.name for path in (tmp_path / "stock").iterdir()) == ["mine-2.csv", "mine.csv"]
+    upload(state, "../../evil name?.csv", b"smiles\nCCO\n")
+    assert all(path.parent == tmp_path / "stock" for path in (tmp_path / "stock").iterdir())
+    assert not list(tmp_path.parent.glob("*evil*"))
