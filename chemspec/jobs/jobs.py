@@ -11,16 +11,18 @@ import shutil
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from chemspec.jobs import store
 from chemspec.jobs.store import Documents, NoRoomError, StoreError
-from chemspec.jobs.uploads import Sheet
-from chemspec.plan.stock import PriceList
 from chemspec.settings import DecodeSettings, Task
 from chemspec.system.files import write_text_atomic
+
+if TYPE_CHECKING:  # the runner needs neither, nor RDKit
+    from chemspec.jobs.uploads import Sheet
+    from chemspec.plan.stock import PriceList
 
 State = Literal["waiting", "stopped", "done", "failed"]
 
@@ -58,7 +60,7 @@ KEEPING = (
 )
 
 
-def create_job(sheet: Sheet, *, prices: PriceList | None = None, **facts: Any) -> Job:
+def create_job(sheet: "Sheet", *, prices: "PriceList | None" = None, **facts: Any) -> Job:
     """Store a new job; `job_queue.submit_job` starts it.
 
     Args:
