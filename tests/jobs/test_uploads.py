@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import os
 import sys
 import time
 import tracemalloc
@@ -11,6 +12,8 @@ import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from subprocess import CompletedProcess
+from tempfile import TemporaryFile
 from typing import Any
 
 import openpyxl
@@ -25,6 +28,34 @@ from chemspec.io import structures
 from chemspec.io.readers import FileError
 from chemspec.jobs import uploads
 from chemspec.jobs.uploads import Sheet
+
+
+def read_in_fork(command: list[str], *, input: bytes, capture_output: bool, timeout: float) -> CompletedProcess[bytes]:
+    """`subprocess.run` for the process that reads a file: a fork of this one, which has imported what it needs."""
+    assert command[:3] == [sys.executable, "-m", uploads.__name__] and capture_output and timeout
+    with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
+        given.write(input)
+        given.seek(0)
+        if not (child := os.fork()):
+            try:
+                sys.stdin, sys.stdout = io.TextIOWrapper(given), io.TextIOWrapper(out)
+                problem = uploads.main(*command[3:])
+                sys.stdout.flush()
+                err.write(problem.encode())
+                err.flush()
+                os._exit(3 if problem else 0)
+            finally:
+                os._exit(1)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        out.seek(0)
+        err.seek(0)
+        return CompletedProcess(command, code, out.read(), err.read())
+
+
+@pytest.fixture
+def forked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read files in forks, as the start of a process costs more than its work."""
+    monkeypatch.setattr(uploads.subprocess, "run", read_in_fork)
 
 
 def parquet_of(**columns: Any) -> bytes:
@@ -91,6 +122,7 @@ TABLE = b"id,smiles\n1,CCO\n2,\n"
     ],
     ids=lambda part: part if isinstance(part, str) else "",  # pytest would name a test by its bytes
 )
+@pytest.mark.usefixtures("forked")
 def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> None:
     assert uploads.read_upload(raw, name) == Sheet(columns, cells)
 
@@ -122,6 +154,7 @@ def test_the_rows_of_a_file(name: str, raw: bytes, columns: Any, cells: Any) -> 
     ],
     ids=lambda part: part if isinstance(part, str) else "",  # as above
 )
+@pytest.mark.usefixtures("forked")
 def test_a_file_beyond_a_limit_is_refused(name: str, raw: bytes | Callable[[], bytes], part: str) -> None:
     content = raw if isinstance(raw, bytes) else raw()
     with pytest.raises(FileError, match=part):
