@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 import csv
+import faulthandler
 import io
+import os
+import resource
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.io import crashes
+from chemspec.io import crashes, writers
 from chemspec.io.crashes import CRASH, KILL, MOST, CrashLog
-
-PROGRAM = """
-import os, signal, sys
-from pathlib import Path
-from chemspec.io import writers
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
 
-class Engine:
+
+class Deadly:
+    """An engine whose process ends at some rows."""
+
     full_digest, dtype = "d", "fp32"
-    def predict(self, queries, settings, *, progress):
-        for query in queries:
-            if query == "die":
-                os.kill(os.getpid(), int(sys.argv[3]))
+
+    def __init__(self, how: signal.Signals) -> None:
+        self.how = how
+
+    def predict(self, queries: list[str], *_: object, **__: object) -> list[DecodeResult]:
+        if "die" in queries:
+            os.kill(os.getpid(), self.how)
         answers = (Hypothesis("C", "C", True, ("C",), (-0.5,), -0.5, 0.6, 0.6),)
         return [DecodeResult(query, "ok", "", answers) for query in queries]
 
-queries = sys.argv[4:]
-writers.predict_file(Engine(), queries, Path(sys.argv[1]), DecodeSettings(n=1), every=int(sys.argv[2]))
-"""
+
 QUERIES = ["C", "CC", "die", "CCC", "die", "CCCC"]
 NIGHTLY = [pytest.mark.slow, pytest.mark.nightly]  # each starts two to twenty processes
 
@@ -60,8 +60,17 @@ def test_a_file_with_rows_that_kill_is_finished(how: signal.Signals, deaths: int
 
 
 def _run(out: Path, every: int, how: signal.Signals, queries: list[str]) -> int:
-    command = [sys.executable, "-c", PROGRAM, str(out), str(every), str(int(how)), *queries]
-    return subprocess.run(command, stderr=subprocess.DEVNULL).returncode
+    """Write a file in a fork of this process; returns the exit code."""
+    if not (child := os.fork()):
+        try:
+            faulthandler.disable()  # that of pytest
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            writers.predict_file(Deadly(how), queries, out, DecodeSettings(n=1), every=every)  # type: ignore[arg-type]
+            os._exit(0)
+        finally:
+            os._exit(1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 
 
 CRASHED = "Fatal Python error: Segmentation fault"

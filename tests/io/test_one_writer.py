@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 import os
 import shutil
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 from command_line import refusal
-from paths import TESTS
 
 from chemspec.io import writers
 from chemspec.io.readers import FileError
@@ -22,23 +19,10 @@ from chemspec.settings import DecodeSettings
 from chemspec.system.locks import lock_file
 from chemspec.types import DecodeResult, Hypothesis
 
+FORK = multiprocessing.get_context("fork")  # to start a Python takes longer than all else
 HOW = DecodeSettings(n=1, batch_size=1)
 QUERIES = ["C", "CC", "CCC", "CCCC"]
 ANSWER = (Hypothesis("C", "C", True, ("C",), (-0.5,), -0.5, 0.6, 0.6),)
-PROGRAM = f"""
-import sys
-from pathlib import Path
-sys.path += {[str(Path(__file__).parent), str(TESTS)]!r}
-from chemspec.io import writers
-from test_one_writer import HOW, QUERIES, Engine
-
-print("ready", flush=True)
-sys.stdin.readline()
-try:
-    print(writers.predict_file(Engine(lambda: sys.stdin.readline()), QUERIES, Path(sys.argv[1]), HOW, every=1))
-except ValueError as error:
-    sys.exit(str(error))
-"""
 
 
 class Engine:
@@ -70,43 +54,54 @@ def queries_of(out: Path) -> list[str]:
 @pytest.mark.parametrize("suffix", writers.OUTPUT_ENDINGS)
 @pytest.mark.parametrize("end", ["finished", "killed"])
 def test_of_processes_that_begin_at_once_one_writes(suffix: str, end: str, tmp_path: Path) -> None:
-    """Four programs, by three names of the output, begin together; the winner is let on last, or killed."""
+    """Four processes, by three names of the output, begin together; the winner is let on last, or killed."""
     out = tmp_path / f"o{suffix}"
     (tmp_path / "link").symlink_to(tmp_path)
-    names = [out, tmp_path / "link" / out.name, Path(os.path.relpath(out)), out]
-    with ExitStack() as stack:
-        check_writers(out, [stack.enter_context(start(name)) for name in names], end)
+    programs = [Program(name) for name in (out, tmp_path / "link" / out.name, Path(os.path.relpath(out)), out)]
+    try:
+        check_writers(out, programs, end)
+    finally:
+        for program in programs:
+            program.process.kill()
+            program.process.join()
     assert queries_of(out) == QUERIES
 
 
-def start(name: Path) -> subprocess.Popen[bytes]:
-    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
-    return subprocess.Popen([sys.executable, "-c", PROGRAM, str(name)], **pipes)  # type: ignore[call-overload, no-any-return]
+class Program:
+    """A fork of this process that writes to an output when it is let on, and sends what came of it."""
+
+    def __init__(self, out: Path) -> None:
+        self.pipe, other = FORK.Pipe()
+        self.process = FORK.Process(target=self._write, args=(other, out))
+        self.process.start()
+
+    @staticmethod
+    def _write(pipe: Connection, out: Path) -> None:
+        pipe.recv()
+        try:
+            pipe.send(write(out, pipe.recv))
+        except ValueError as error:
+            pipe.send(str(error))
 
 
-def check_writers(out: Path, programs: list[subprocess.Popen[bytes]], end: str) -> None:
+def check_writers(out: Path, programs: list[Program], end: str) -> None:
     for program in programs:
-        assert program.stdout and program.stdout.readline() == b"ready\n"
-    for program in programs:
-        assert program.stdin
-        program.stdin.write(b"\n")
-        program.stdin.flush()
-    refused = []
+        program.pipe.send("begin")
+    refused: list[Program] = []
     while len(refused) < len(programs) - 1:
-        refused += [program for program in programs if program not in refused and program.poll() is not None]
-        time.sleep(0.005)
+        refused += [program for program in programs if program not in refused and program.pipe.poll(0.005)]
     for program in refused:
-        _, told = program.communicate()
-        assert program.returncode == 1
-        assert b"another process writes to" in told and b"wait for its end or choose another name" in told
+        told = program.pipe.recv()
+        assert "another process writes to" in told and "wait for its end or choose another name" in told
     (winner,) = (program for program in programs if program not in refused)
     if end == "killed":
-        winner.kill()
-        winner.communicate()
+        winner.process.kill()
+        winner.process.join()
         assert write(out) == {"ok": len(QUERIES)}
     else:
-        told, _ = winner.communicate(b"\n" * len(QUERIES))
-        assert (winner.returncode, told) == (0, b"{'ok': 4}\n")
+        for _ in QUERIES:
+            winner.pipe.send("go on")
+        assert winner.pipe.recv() == {"ok": 4}
 
 
 @pytest.mark.parametrize("suffix", writers.OUTPUT_ENDINGS)
