@@ -1,11 +1,11 @@
 """Plan which drafted nodes to add to a forward pass, for every drafter and every search.
 
 The nodes that a search requests do not depend on drafts, and each is computed once. So a node that will be requested is
-worth what a requested node costs: the seconds of all passes so far, divided by the nodes requested so far (`value`). A
-drafted node is requested with probability p, the product of the acceptance rates along its path, and b nodes added to a
-pass of n nodes cost t(n + b) - t(n) by the measured curve t. As many are added as maximise value x sum of p - cost
-(`NodeChoice`). Drafting itself takes time: it pauses when passes with drafts have taken longer than their tokens would
-have taken without. `compiled/draft_planner.h` is the same in C++.
+worth what a requested node costs: the seconds of the passes so far, divided by the nodes requested in them, recent ones
+counting most (`value`). A drafted node is requested with probability p, the product of the acceptance rates along its
+path, and b nodes added to a pass of n nodes cost t(n + b) - t(n) by the measured curve t. As many are added as maximise
+value x sum of p - cost (`NodeChoice`). Drafting itself takes time: it pauses when passes with drafts have taken longer
+than their tokens would have taken without. `compiled/draft_planner.h` is the same in C++.
 """
 
 from __future__ import annotations

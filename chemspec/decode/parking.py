@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from itertools import accumulate
-from math import ceil, inf, isfinite
+from math import ceil, inf
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,12 @@ def parking_pays(cost: CostCurve, width: int, queries: int) -> bool:
 
 
 def needed_gap(answers: Sequence[FinishedSequence]) -> float:
-    """Return the largest distance, in nats, of an answer's prefix to the best of all answers after as many tokens."""
+    """Return the largest distance, in nats, of an answer's prefix to the best of all answers after as many tokens.
+
+    It is infinite if an answer has not ended: then no list is proved while anything is parked (`beam.park`).
+    """
+    if any(answer.ended != "eos" for answer in answers):
+        return inf
     totals = [[*accumulate(answer.log_probs)] for answer in answers]
     best, gap = -inf, 0.0
     for depth in range(max(map(len, totals)) - 1):
@@ -55,7 +60,7 @@ class ParkingGaps:
         content = cache.read_cached(name) if name else None
         try:
             for width, gaps in json.loads(content or b"{}").items():
-                self._needed[int(width)] = [float(gap) for gap in gaps if isfinite(gap) and gap >= 0][-MOST:]
+                self._needed[int(width)] = [float(gap) for gap in gaps if gap >= 0][-MOST:]
         except (ValueError, TypeError, AttributeError):
             self._needed.clear()  # damaged
 

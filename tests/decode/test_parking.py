@@ -110,6 +110,7 @@ def test_the_gap_that_a_list_needs() -> None:
     assert needed_gap([answer(-0.1, -0.1)]) == 0.0
     assert needed_gap([answer(-0.1, -0.1, -0.1), answer(-3.0, -0.5, -9.0)]) == pytest.approx(3.3)  # not at its end
     assert needed_gap([answer(-0.2, -0.1), answer(-0.1, -4.0, -0.1)]) == pytest.approx(3.8)  # below a finished one
+    assert needed_gap([answer(-0.1), answer(-0.2)._replace(ended="length")]) == inf
 
 
 def test_nothing_is_parked_before_enough_is_known() -> None:
@@ -165,3 +166,16 @@ def test_retro_needs_fewer_nodes() -> None:
     for how in (replace(settings, batch_size=8), replace(settings, distinct=True), replace(settings, record=True)):
         without, found = (engine.predict(queries[:8], how, drafter=drafter) for drafter in ("none", "auto"))
         assert [one.hypotheses for one in found] == [one.hypotheses for one in without]
+
+
+@needs_compiler
+def test_nothing_is_parked_for_a_model_whose_answers_do_not_end() -> None:
+    """Only lists of ended answers are proved; otherwise every search would be repeated."""
+    engine = Engine.load("retro", threads=1, dtype="int8")
+    engine.resources._curve, engine.resources.histories, engine.resources.gaps = AVX2, DraftHistories(), ParkingGaps()
+    queries = bench_queries("retro")[: FEWEST + 6]
+    settings = DecodeSettings(n=5, batch_size=1, max_len=16, node_budget=0)
+    plain, found = (engine.predict(queries, settings, drafter=drafter) for drafter in ("none", "auto"))
+    assert any(answer.ended == "length" for one in plain for answer in one.hypotheses)
+    assert [one.hypotheses for one in found] == [one.hypotheses for one in plain]
+    assert [len(one.trace.passes) for one in found] == [len(one.trace.passes) for one in plain]
