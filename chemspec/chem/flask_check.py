@@ -32,6 +32,10 @@ from chemspec.system.lab_files import read_lab_table
 
 FOLDER = Path(__file__).parent
 AS_IF = "the model answers as if it were there"
+_BYSTANDERS = "O=C([O-])[O-,OH] CN(C)[CH]=O"  # where they seem to give atoms, the atom map is wrong
+_HYDROGEN = "[H][H] [CH](=O)[O-].[NH4+]"  # hydrogen, or ammonium formate in its place
+_HYDROGENATION_METALS = "[Pd,Pt,Ni,Rh,Ru,Ir,Co,Cu,Fe]"
+_NO_METAL = "hydrogen is in the flask, but no metal that activates it (such as palladium on carbon)"
 
 
 class ReagentSet(NamedTuple):
@@ -53,7 +57,9 @@ class FlaskReport(NamedTuple):
     """What speaks against a product of a flask."""
 
     problems: tuple[str, ...] = ()  # what is missing, conflicts, and laws that the product would break
-    remarks: tuple[str, ...] = ()  # what would be a conflict unless it is the work-up
+    remarks: tuple[
+        str, ...
+    ] = ()  # what would be a conflict unless it is the work-up, and metals that go without saying
     repairs: tuple[tuple[str, str, str], ...] = ()  # of solvents: the sentence, what to use instead, and that flask
 
 
@@ -74,9 +80,10 @@ def check_flask(flask: str, product: str) -> FlaskReport:
         whole = [*given, *agents]
         left, right = mol_from_smiles(flask), mol_from_smiles(product)
         media = medium_conflicts(tuple(given), tuple(agents))
+        missing, assumed = _missing(flask, step, (left, right), given, agents)
         problems = dict.fromkeys(
             [
-                *_missing(flask, step, (left, right), given, agents),
+                *missing,
                 *(f"Conflict: {conflict.sentence}" for conflict in media if conflict.certain),
                 *_group_conflicts(product, given, agents),
                 *(f"Against the rule: {sentence}" for sentence in law_conflicts(step, left, right, whole)),
@@ -84,28 +91,39 @@ def check_flask(flask: str, product: str) -> FlaskReport:
                 *unstable_product(product, given, agents),
             ]
         )
-    remarks = tuple(conflict.sentence for conflict in media if not conflict.certain)
+    remarks = (*assumed, *(conflict.sentence for conflict in media if not conflict.certain))
     repairs = tuple((conflict.sentence, conflict.repair, conflict.flask) for conflict in media)
     return FlaskReport(tuple(problems), remarks, repairs)
 
 
 def _missing(
     flask: str, step: Strategy, sides: tuple[Any, Any], given: Sequence[str], agents: Sequence[str]
-) -> Iterator[str]:
-    """Yield a sentence on what a reaction needs and the flask lacks, if anything."""
+) -> tuple[list[str], list[str]]:
+    """Return a sentence on what a reaction needs and the flask lacks, if anything, and a remark on a metal it lacks.
+
+    Hydrogen without a metal is only remarked: one recorded hydrogenation in four leaves the metal out.
+    """
     whole = [*given, *agents]
     needs = needs_of(flask, step)
     lacking = dict.fromkeys(need.sets[0].phrase for need in needs if not _is_met(need, whole, agents))
     if (
         not needs
+        and not holds(given, _BYSTANDERS)
         and (agent := missing_electrons(step, *sides))
         and not _is_met(_electron_needs()[agent], whole, agents)
     ):
         lacking[agent] = None
+    assumed = []
+    if holds(agents, _HYDROGEN) and not holds(whole, _HYDROGENATION_METALS):
+        assumed = [phrase for phrase in lacking if "reductant" in phrase or phrase.startswith("hydrogen")]
     # "an oxidant" goes without saying next to "an oxidant of alcohols".
-    phrases = [phrase for phrase in lacking if not any(other.startswith(f"{phrase} ") for other in lacking)]
-    if phrases:
-        yield f"Missing in the reaction mixture: {'; '.join(phrases)}; {AS_IF}"
+    phrases = [
+        phrase
+        for phrase in lacking
+        if phrase not in assumed and not any(other.startswith(f"{phrase} ") for other in lacking)
+    ]
+    missing = [f"Missing in the reaction mixture: {'; '.join(phrases)}; {AS_IF}"] if phrases else []
+    return missing, [_NO_METAL] if assumed else []
 
 
 def _is_met(need: Need, whole: Sequence[str], agents: Sequence[str]) -> bool:

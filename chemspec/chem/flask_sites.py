@@ -8,6 +8,7 @@ from typing import Any
 
 from rdkit import Chem
 
+from chemspec.chem.flask_inert import INERT_GROUPS, matches_at
 from chemspec.chem.flask_parts import holds
 from chemspec.chem.parsing import fixed_pattern
 from chemspec.chem.strategy import Strategy
@@ -45,6 +46,7 @@ _CLICKS = (
     (_COPPER, _RUTHENIUM, "[c;!H0]1nnn(-[#6])c1-[#6]", "copper gives the 1,4-disubstituted triazole"),
     (_RUTHENIUM, _COPPER, "[c;!H0]1n(-[#6])nnc1-[#6]", "ruthenium gives the 1,5-disubstituted triazole"),
 )
+_INNER_ALKYNE = "[CX2;H0;!r8;!$(C-[Br,I,Si])]#[CX2;H0;!$(C-[Br,I,Si])]"
 _UNACTIVATED = {
     "[CX4;!$(C-c);!$(C-C=C);!$(C-C=O);!$(C-C#*);!$(C-[!#6;!Cl])]-Cl": "an unactivated alkyl chloride",
     "[CX4;H0,H1;!$(C-c);!$(C-C=C);!$(C-C=O);!$(C-C#*);!$(C-[!#6;!Br])]-Br": "a secondary or tertiary alkyl bromide",
@@ -73,7 +75,8 @@ def site_conflicts(step: Strategy, left: Any, right: Any, whole: Sequence[str]) 
     for name, find in _LAWS.items():
         if name in names:
             yield from find(step, left, right, whole)
-    yield from _tertiary_halides(step, left, right, whole)
+    for law in (_tertiary_halides, *INERT_GROUPS):
+        yield from law(step, left, right, whole)
 
 
 def _azoles(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
@@ -105,7 +108,7 @@ def _hydrohalogenations(step: Strategy, left: Any, right: Any, whole: Sequence[s
     if not holds(whole, _HYDROGEN_HALIDE) or holds(whole, _RADICALS):
         return
     for here, there, atoms in _added(step, left, right, _HALIDES):
-        if here > there and not any(_matches_at(left, _STABLE, atom) for atom in atoms):
+        if here > there and not any(matches_at(left, _STABLE, atom) for atom in atoms):
             yield "a hydrogen halide puts the halogen at the end of the double bond with less hydrogen"
 
 
@@ -132,8 +135,8 @@ def _epoxides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> It
         here = attacked[0]
         there = second if here == first else first
         hydrogens = [left.GetAtomWithIdx(atom).GetTotalNumHs() for atom in (here, there)]
-        stable = [_matches_at(left, _STABLE, atom) for atom in (here, there)]
-        cation = hydrogens[1] == 0 or _matches_at(left, _CATION_SITE, there)
+        stable = [matches_at(left, _STABLE, atom) for atom in (here, there)]
+        cation = hydrogens[1] == 0 or matches_at(left, _CATION_SITE, there)
         if hydrogens[0] > hydrogens[1] and cation and holds(whole, _STRONG_ACIDS) and not holds(whole, _BASES):
             yield "acid opens an epoxide at its tertiary or benzylic carbon atom"
         elif hydrogens[0] < hydrogens[1] and not stable[0] and holds(whole, _BASES) and not holds(whole, _ANY_ACID):
@@ -160,6 +163,8 @@ def _tertiary_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str
 
 
 def _deactivated_rings(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+    if holds(whole, "[N-](-[CX4,Si])-[CX4,Si] [Li]-[#6] [Mg]-[#6]"):
+        return  # the ring is metallated
     rings = [set(ring) for ring in right.GetRingInfo().AtomRings() if len(ring) == 6]
     for pair in step.made:
         for atom, other in (pair, pair[::-1]):
@@ -172,14 +177,11 @@ def _deactivated_rings(step: Strategy, left: Any, right: Any, whole: Sequence[st
                     for near in right.GetAtomWithIdx(member).GetNeighbors()
                     if near.GetIdx() not in ring | {other}
                 ]
-                groups = [[_matches_at(right, kind, near) for near in outside] for kind in (_WITHDRAWING, _GIVING)]
+                groups = [[matches_at(right, kind, near) for near in outside] for kind in (_WITHDRAWING, _GIVING)]
                 if any(groups[0]) and not any(groups[1]):
                     yield "a ring with such an electron-poor group does not take part in a Friedel-Crafts reaction"
-
-
-def _matches_at(mol: Any, smarts: str, atom: int) -> bool:
-    """Return whether a pattern fits with its first atom here."""
-    return any(hit[0] == atom for hit in mol.GetSubstructMatches(fixed_pattern(smarts), maxMatches=1000))
+                elif any(matches_at(right, "[nX2]", member) for member in ring) and not any(groups[1]):
+                    yield "a pyridine does not take part in a Friedel-Crafts reaction"
 
 
 def _couplings(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
@@ -210,6 +212,8 @@ def _fluorides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> I
         other = made.get(carbon, -1)
         if other < 0 or fluorine in step.origin:
             continue
+        if holds(whole, "[Mg;D0;+0]"):
+            yield "magnesium does not insert into an aryl fluoride"
         if any(near.GetSymbol() in ("B", "Sn", "Zn") for near in left.GetAtomWithIdx(other).GetNeighbors()):
             yield "an aryl fluoride does not take part in such a coupling"
 
@@ -248,6 +252,10 @@ def _triazoles(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> I
     """Yield the isomer that the metal does not give."""
     ends = [atom for atom in map(left.GetAtomWithIdx, step.before) if atom.GetDegree() == 1]
     if not any(atom.GetTotalNumHs() for atom in ends):
+        changed = set(step.before)
+        inner = any(changed >= set(hit) for hit in left.GetSubstructMatches(fixed_pattern(_INNER_ALKYNE)))
+        if inner and holds(whole, _COPPER) and not holds(whole, _RUTHENIUM):
+            yield "copper needs a terminal alkyne"
         return
     for metal, other, pattern, sentence in _CLICKS:
         if holds(whole, metal) and not holds(whole, other) and right.HasSubstructMatch(fixed_pattern(pattern)):
@@ -269,5 +277,5 @@ _LAWS: dict[str, _Law] = {
     "1,2,3-triazole synthesis": _triazoles,
     "C–C bond formation": _fluorides,
     "Ketone from an acid derivative": _ketones,
-    **dict.fromkeys(_COUPLED, _couplings),
+    **dict.fromkeys((*_COUPLED, "Buchwald-Hartwig amination"), _couplings),
 }

@@ -168,8 +168,9 @@ def _show_repairs(shown: Sequence[Suggestion]) -> None:
     if not repairs:
         return
     with st.container(key="predict_flask"):
+        report = shown[0].flask_report
         lines = [sentence[:1].upper() + sentence[1:] for sentence, _, _ in repairs]
-        show = st.warning if len(repairs) > len(shown[0].flask_report.remarks) else st.info
+        show = st.info if all(sentence in report.remarks for sentence, _, _ in repairs) else st.warning
         show(plain_text(f"This flask: {'. '.join(lines)}."), icon="⚠️" if show is st.warning else None)
         with st.container(horizontal=True, gap="small"):
             for number, (words, flask) in enumerate(dict.fromkeys((words, flask) for _, words, flask in repairs)):
