@@ -1,10 +1,11 @@
 // `sent` is what Python knows; a timer is running while the box holds something else.
 const PAUSE = 300
+const GLANCE = 150 // after the last key, until an answer is requested to be shown below the box
 export default function ({data, parentElement, setStateValue, setTriggerValue}) {
   const find = (name) => parentElement.querySelector(name)
   const box = find("textarea"), field = find(".field"), marks = find(".marks"), clear = find(".clear")
-  const folded = find(".folded")
-  const own = box.chemspec ??= {revision: null, sent: "", opened: "", timer: 0, page: location.pathname, stop: () => {}}
+  const folded = find(".folded"), pane = find(".preview")
+  const own = box.chemspec ??= {revision: null, sent: "", opened: "", asked: "", glanced: "", timer: 0, glance: 0, page: location.pathname, stop: () => {}}
   own.stop()
 
   const fit = () => {
@@ -29,6 +30,36 @@ export default function ({data, parentElement, setStateValue, setTriggerValue}) 
     folded.textContent = name
     field.classList.toggle("fold", Boolean(name))
   }
+  // The answer to what is typed so far, by a route of its own: Streamlit's pages take longer to run than the model.
+  const kind = JSON.stringify(data.preview)
+  const show = (html) => {
+    pane.innerHTML = html
+    pane.hidden = !html
+    pane.classList.remove("old")
+  }
+  const request = async (text) => {
+    own.request = new AbortController()
+    const {signal} = own.request
+    const body = JSON.stringify({...data.preview, text})
+    const headers = {"content-type": "application/json"}
+    try {
+      const answer = await fetch(new URL("preview", document.baseURI), {method: "POST", headers, body, signal})
+      const html = answer.status === 200 ? (await answer.json()).html : ""
+      if (signal.aborted || box.value !== text) return
+      if (html) show(html)
+      else pane.classList.add("old") // unfinished: the last answer stays, faint
+    } catch (error) {
+      if (!signal.aborted) console.debug(error)
+    }
+  }
+  const glance = () => {
+    clearTimeout(own.glance)
+    own.request?.abort()
+    const text = box.value
+    own.glanced = kind
+    if (!data.preview || !text.trim() || text === own.asked) show("")
+    else own.glance = setTimeout(request, GLANCE, text)
+  }
   const send = () => {
     clearTimeout(own.timer)
     if (box.value === own.sent) return
@@ -37,7 +68,8 @@ export default function ({data, parentElement, setStateValue, setTriggerValue}) 
   }
   const ask = () => {
     clearTimeout(own.timer)
-    own.sent = box.value
+    own.sent = own.asked = box.value
+    glance()
     setTriggerValue("ask", box.value)
   }
 
@@ -49,8 +81,9 @@ export default function ({data, parentElement, setStateValue, setTriggerValue}) 
     // A button elsewhere asked: the focus, which went with it, comes here.
     if (own.revision !== null && document.activeElement === document.body) box.focus({preventScroll: true})
     own.revision = data.revision
-    own.sent = box.value = data.text
-  }
+    own.sent = own.asked = box.value = data.text
+    glance()
+  } else if (!pane.hidden && own.glanced !== kind) glance() // another task, model or theme
   fit()
   mark(data.span && data.text === box.value ? data.span : null)
   fold(data.text === box.value && own.opened !== box.value ? data.fold : "")
@@ -67,6 +100,7 @@ export default function ({data, parentElement, setStateValue, setTriggerValue}) 
     mark(null)
     clearTimeout(own.timer)
     own.timer = setTimeout(send, PAUSE)
+    glance()
   }
   box.onscroll = () => { marks.scrollTop = box.scrollTop }
   box.onblur = send
@@ -82,6 +116,7 @@ export default function ({data, parentElement, setStateValue, setTriggerValue}) 
     fit()
     mark(null)
     send()
+    glance()
     box.focus()
   }
   const resized = new ResizeObserver(fit)

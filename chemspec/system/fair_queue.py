@@ -67,6 +67,23 @@ class FairQueue:
                     self._busy = False
                 self._changed.notify_all()
 
+    @contextmanager
+    def take_free_turn(self, seconds: float = 0.0) -> Iterator[bool]:
+        """Hold a turn if within some seconds the queue is empty; yields whether it is held.
+
+        For what must delay no visitor: it has no position among those that wait.
+        """
+        with self._changed:
+            free = self._changed.wait_for(lambda: not self._busy and not self._line, seconds)
+            self._busy |= free
+        try:
+            yield free
+        finally:
+            if free:
+                with self._changed:
+                    self._busy = False
+                    self._changed.notify_all()
+
     def __len__(self) -> int:
         """Number of waiting and running threads."""
         with self._changed:

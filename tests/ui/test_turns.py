@@ -110,3 +110,21 @@ def test_a_position_is_reported_when_it_changes_and_not_too_often(monkeypatch: p
     for ahead in (9, 9, 8, 8, 8):  # reported, the same, within two seconds, reported, the same
         report(ahead)
     assert said == ["In queue: 9 ahead of you", "In queue: 8 ahead of you"]
+
+
+def test_a_free_turn_is_taken_only_where_nobody_runs_or_waits() -> None:
+    turns = FairQueue()
+    with turns.take_free_turn() as free:
+        assert free and len(turns) == 1
+        with turns.take_free_turn() as second:
+            assert not second
+        assert len(turns) == 1, "who got none gives none back"
+    assert len(turns) == 0
+    line = Line(turns)
+    line.add("waits", "somebody")
+    with turns.take_free_turn(0.01) as free:
+        assert not free
+    line.go.set()
+    until(lambda: len(line.done) == 2, "both turns")
+    with turns.take_free_turn(60) as free:
+        assert free

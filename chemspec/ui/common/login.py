@@ -10,6 +10,7 @@ pages stay closed.
 import hashlib
 import os
 from collections.abc import Mapping
+from threading import Event
 from typing import Any
 
 import streamlit as st
@@ -21,6 +22,7 @@ from chemspec.ui.common import escaping
 OFF = ("", "0", "false", "no", "off")
 ANYBODY = ("1", "true", "yes", "on")
 _admitted: set[str] = set()  # sessions that have passed the gate
+previews_offered = Event()  # set where the server has the route of previews
 
 
 def require_login() -> None:
@@ -49,6 +51,17 @@ def require_login() -> None:
 def may_upload(session: str) -> bool:
     """Whether a session may upload files: it is logged in, or no login is required."""
     return _allowed_visitors() in OFF or session in _admitted
+
+
+def is_visitor(session: str) -> bool:
+    """Whether a session is one of a page that is open, and logged in where that is required."""
+    return runtime.exists() and runtime.get_instance().is_active_session(session) and may_upload(session)
+
+
+def session_id() -> str:
+    """Return the id of this visitor's session; empty outside of a page."""
+    context = get_script_run_ctx()
+    return context.session_id if context else ""
 
 
 def _admit_session() -> None:

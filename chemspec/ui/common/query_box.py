@@ -17,7 +17,7 @@ from chemspec.chem import formats
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.salts import group_salts
 from chemspec.settings import Task
-from chemspec.ui.common import escaping, queued_engine, web_files
+from chemspec.ui.common import escaping, login, queued_engine, theme, web_files
 from chemspec.ui.common.escaping import Html, join, tag
 
 TASK_LABELS = {"forward": "Forward: what forms?", "retro": "Retro: how to make it?"}
@@ -66,12 +66,14 @@ class QueryText:
         on_submit: Callable[[], object],
         on_typed: Callable[[], object] = lambda: None,
         on_navigate: Callable[[], object] = lambda: None,
+        preview_model: str | None = None,
     ) -> tuple[str, Read]:
         """Draw the box; return its text, and how the text was read for a model of this task.
 
         `on_typed` is called after a pause in typing, `on_submit` when Enter is pressed; both find the text stored.
         `on_navigate` is called when the visitor has gone back or forward: the query parameters alone do not tell, since
-        a click may be on its way with the old ones while the script sets new ones.
+        a click may be on its way with the old ones while the script sets new ones. With a `preview_model` (empty: the
+        task's first one) the box shows the model's answer while the visitor types.
         """
         text = str(st.session_state.setdefault(f"{self.page}_text", ""))
         read = formats.read_any(text, task=task) if text.strip() else None
@@ -85,6 +87,7 @@ class QueryText:
             "span": span,
             "fold": folded_label(text, read),
             "longest": MAX_PASTED_CHARS,
+            "preview": _preview_request(task, preview_model),
         }
         key = f"{self.page}_box"
 
@@ -101,6 +104,13 @@ class QueryText:
             on_moved_change=on_navigate,
         )
         return text, read
+
+
+def _preview_request(task: Task, model: str | None) -> dict[str, object] | None:
+    """Return what a request for a preview has in addition to the text; None where there are no previews."""
+    if model is None or not login.previews_offered.is_set():
+        return None
+    return {"task": task, "model": model, "session": login.session_id(), "dark": theme.is_dark()}
 
 
 def show_reading(text: str, read: Read) -> None:

@@ -18,6 +18,7 @@ from chemspec.asset_files import app_script, assets_folder
 from chemspec.system import connections
 from chemspec.system.host_check import ANY_INTERFACE, AllowedHosts, HostCheck
 from chemspec.ui.launch.middleware import SecurityHeaders, SocketLimits, UploadLimits
+from chemspec.ui.launch.previews import preview_route
 
 FIRST_PAGE = "predict"
 EARLY = ("theme.css", "scheme.css", "answers.css", "early.css")  # of assets/web, for the first page
@@ -53,7 +54,7 @@ def run_server(allowed: AllowedHosts, *, host: str, port: int, headless: bool, w
         Middleware(UploadLimits, refused=refused),
         Middleware(SocketLimits, refused=refused, most=max(1, connections.connection_limit() // 4)),
     ]
-    app: Any = st.App(app_script(), middleware=around, routes=page_routes())
+    app: Any = st.App(app_script(), middleware=around, routes=[preview_route(), *page_routes()])
     Thread(target=_warm_up, daemon=True, name="warm up").start()
     app.run(
         config={

@@ -55,7 +55,7 @@ def show_search_form() -> SearchRequest | None:
         state.setdefault(name, value)
     if "plan_search" not in state or (BOX.is_new and _names_another_search()):
         _follow_address()
-    text, read = BOX.show_box("retro", on_submit=_start_search, on_navigate=_follow_address)
+    text, read = BOX.show_box("retro", on_submit=_start_search, on_navigate=_follow_address, preview_model="")
     submitted: SearchRequest | None = state.plan_search if isinstance(read, formats.Input) else None
     hint = st.empty()
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):

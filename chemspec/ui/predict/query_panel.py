@@ -116,7 +116,13 @@ def show_query_panel() -> Panel:
         on_change=_forget_question,
         persist_state="session",
     )
-    text, read = BOX.show_box(task, on_typed=_text_typed, on_submit=_submit_query, on_navigate=_navigated)
+    text, read = BOX.show_box(
+        task,
+        on_typed=_text_typed,
+        on_submit=_submit_query,
+        on_navigate=_navigated,
+        preview_model=str(state.get(f"predict_model_{task}") or ""),
+    )
     with st.container(gap=None):
         words, drawing = st.container(gap=None), st.container(gap=None)
     pressed = st.button(BUTTON_LABELS[task], type="primary", shortcut="Ctrl+Enter", width="stretch", key="predict_ask")
