@@ -16,7 +16,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast, overload
+from typing import Any, TypedDict, Unpack, cast, overload
 from urllib.parse import urlsplit
 
 from urllib3 import BaseHTTPResponse, PoolManager
@@ -111,6 +111,37 @@ class Reviewed:
         return cast(Reviewed, _known_fields(cls, {**document["review"], "result": Result.from_document(document)}))
 
 
+class RequestOptions(TypedDict, total=False):
+    """Fields of a request, see `Client.predict`."""
+
+    task: str
+    model: str
+    exact: bool
+    timeout: float
+    within: float
+    stock: list[str]
+    n: int
+    decoder: str
+    drafter: str
+    draft_length: int
+    draft_count: int
+    dilation: int
+    max_len: int
+    node_budget: int
+    drafting: str
+    length_penalty: float
+    rules: str
+    beta: int
+    tau: float
+    temperature: float
+    top_p: float
+    seed: int
+    augment: int
+    distinct: bool
+    guide: str
+    prefix: str
+
+
 class Client:
     """Client of a service; thread-safe."""
 
@@ -138,12 +169,12 @@ class Client:
         self._patience, self._part = patience, PART
 
     @overload
-    def predict(self, queries: str, **options: Any) -> Result: ...
+    def predict(self, queries: str, **options: Unpack[RequestOptions]) -> Result: ...  # type: ignore[overload-overlap]
 
     @overload
-    def predict(self, queries: Sequence[str], **options: Any) -> list[Result]: ...
+    def predict(self, queries: Sequence[str], **options: Unpack[RequestOptions]) -> list[Result]: ...
 
-    def predict(self, queries: str | Sequence[str], **options: Any) -> Result | list[Result]:
+    def predict(self, queries: str | Sequence[str], **options: Unpack[RequestOptions]) -> Result | list[Result]:
         """Predict; an invalid query gets a status and a message and does not affect the others.
 
         Args:
@@ -151,7 +182,7 @@ class Client:
             options: `task`, "forward" (products), "retro" (precursors) or "reagents"; `model`, a name, if the service
                 has several for a task; `n`, the number of predictions, and other fields of `chemspec.DecodeSettings`
                 but `batch_size` and `record`; `exact`; `timeout` in seconds; `within`: seconds for each query, in which
-                the widest exact beam up to `n` is searched.
+                the widest exact beam up to `n` is searched; of a review `stock`, names of stock lists.
 
         Returns:
             One result for a string, a list in the order of the queries for a sequence.
@@ -159,18 +190,18 @@ class Client:
         Raises:
             ServiceError: if the service rejects the request or is unreachable.
         """
-        results: Result | list[Result] = self._results("/v1/predict", queries, Result.from_document, options)
+        results: Result | list[Result] = self._results("/v1/predict", queries, Result.from_document, {**options})
         return results
 
     @overload
-    def review(self, queries: str, **options: Any) -> Reviewed: ...
+    def review(self, queries: str, **options: Unpack[RequestOptions]) -> Reviewed: ...  # type: ignore[overload-overlap]
 
     @overload
-    def review(self, queries: Sequence[str], **options: Any) -> list[Reviewed]: ...
+    def review(self, queries: Sequence[str], **options: Unpack[RequestOptions]) -> list[Reviewed]: ...
 
-    def review(self, queries: str | Sequence[str], **options: Any) -> Reviewed | list[Reviewed]:
+    def review(self, queries: str | Sequence[str], **options: Unpack[RequestOptions]) -> Reviewed | list[Reviewed]:
         """Predict like `predict`, and review: strategies with problems, forward check, reagents, precedents, stock."""
-        results: Reviewed | list[Reviewed] = self._results("/v1/review", queries, Reviewed.from_document, options)
+        results: Reviewed | list[Reviewed] = self._results("/v1/review", queries, Reviewed.from_document, {**options})
         return results
 
     def _results(

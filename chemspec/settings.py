@@ -251,6 +251,8 @@ class DecodeSettings:
             are `n` of them (`chemspec.engine.distinct`), reusing the KV cache.
         guide: constraints on a retro step, such as "break C1-N3; keep C5-C6; only amide", atoms numbered from 0 in the
             canonical SMILES; a wrong name lists the valid ones. Requires distinct, which chemspec predict turns on.
+        prefix: beginning that every prediction has, as SMILES tokens, such as "CC(=O)Cl."; the continuations and their
+            order are exact, and probabilities are those of the model.
         record: record every computed prefix in the trace; does not change the output.
     """
 
@@ -274,6 +276,7 @@ class DecodeSettings:
     augment: int = 1
     distinct: bool = False
     guide: str = ""
+    prefix: str = ""
     record: bool = False
 
     def __post_init__(self) -> None:
@@ -282,7 +285,7 @@ class DecodeSettings:
             raise ValueError("temperature is 0; it must be above 0 (for the best answer use greedy)")
         for name, (low, high) in RANGES.items():
             check_range(name, getattr(self, name), low, high)
-        for name, kind in (("distinct", bool), ("record", bool), ("guide", str)):
+        for name, kind in (("distinct", bool), ("record", bool), ("guide", str), ("prefix", str)):
             if not isinstance(getattr(self, name), kind):
                 raise ValueError(f"{name} is {getattr(self, name)!r}; it must be a {kind.__name__}")
         if decoder.drafts == "sampled" and DRAFTERS.lookup(self.drafts_by).build_sampled is None:
@@ -293,6 +296,8 @@ class DecodeSettings:
             )
         if self.guide and not self.distinct:
             raise ValueError("a guide chooses among different answers; set distinct too")
+        if self.prefix and (self.rules != RULES[0] or self.length_penalty or decoder.sees_drafts or self.beta > 1):
+            raise ValueError("a prefix goes with greedy, beam or sample, and not with other rules or a length penalty")
         if self.drafting not in ("planned", "fixed"):
             raise ValueError(f"drafting {self.drafting!r} is not planned or fixed")
         if self.beta > 1 and decoder.relaxed is None:

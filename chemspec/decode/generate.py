@@ -16,6 +16,7 @@ from chemspec.decode.beam import with_parking
 from chemspec.decode.decoding import Decoded, Decoding
 from chemspec.decode.draft_history import DraftHistories, DraftHistory
 from chemspec.decode.draft_planner import USUAL_PASSES, DraftPlanner
+from chemspec.decode.forced import force_beginning
 from chemspec.decode.parking import ParkingGaps, parking_pays
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder
 from chemspec.draft.base import Drafter, NoDrafts, as_drafter
@@ -133,6 +134,7 @@ class BatchDecoder:
     inputs: DrafterInputs  # what drafters are built from; may measure the cost curve
     histories: DraftHistories  # how drafters have done
     build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter] = build_drafter
+    encode_prefix: Callable[[str], tuple[int, ...]] = lambda _: ()  # token ids of `DecodeSettings.prefix`
     threads: int = 1  # of the compiled loop
     gaps: ParkingGaps = field(default_factory=ParkingGaps)  # how far below the best one hypotheses of answers have been
 
@@ -254,7 +256,7 @@ class BatchDecoder:
         """Return whether beams park hypotheses: where drafts are planned, too, and where it saves time."""
         planned = settings.drafts_by == "auto" or (settings.drafts_by != "none" and settings.drafting == "planned")
         plain = settings.decoder == "beam" and settings.rules == "chemspec" and not settings.length_penalty
-        if not (planned and plain) or settings.n == 1 or settings.record:
+        if not (planned and plain) or settings.n == 1 or settings.record or settings.prefix:
             return False
         return parking_pays(self.inputs.cost(), settings.n, queries)  # type: ignore[arg-type]  # a CostCurve
 
@@ -267,7 +269,14 @@ class BatchDecoder:
         self, row: EncodedQuery, searches: Searches, drafter: Drafter, enough: Enough, number: int = 0, *, parks: bool
     ) -> Decoder:
         """Create the decoder of search `number`, which continues with the next searches if predictions are missing."""
-        decoder = decoders.build_decoder(row.ids, searches[number], drafter)
+        search = searches[number]
+        if forced := self.encode_prefix(search.prefix) if search.prefix else ():
+            if len(forced) >= search.max_len:
+                raise ValueError(f"the prefix has {len(forced)} tokens; a prediction may have {search.max_len}")
+            inner = replace(search, max_len=search.max_len - len(forced))
+            decoder: Decoder = force_beginning(decoders.build_decoder(row.ids, inner, drafter), forced)
+        else:
+            decoder = decoders.build_decoder(row.ids, search, drafter)
         if parks:
             decoder = with_parking(decoder, self.gaps.gap(searches[number].n))
         if number + 1 == len(searches):

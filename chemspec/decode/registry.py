@@ -72,6 +72,11 @@ class DecoderSpec:
             raise ValueError(f"the decoder {self.name!r} is given the drafter, so that it cannot be called exact")
 
     @property
+    def sees_drafts(self) -> bool:
+        """Whether the decoder is given the drafter."""
+        return isinstance(self.build, DraftAwareDecoder)
+
+    @property
     def drafts(self) -> DraftUse:
         """How drafts are used, see `DraftAwareDecoder`."""
         return self.build.drafts if isinstance(self.build, DraftAwareDecoder) else "loop"
@@ -94,6 +99,8 @@ def build_decoder(source: SourceIds, settings: DecodeSettings, drafter: Drafter)
 
 def required_top_k(settings: DecodeSettings, vocab_size: int) -> int:
     """Return the number of candidates per prefix that the decoder needs."""
+    if settings.prefix:  # whose tokens may be improbable
+        return vocab_size
     return min(DECODERS.lookup(settings.decoder).top_k(settings) or vocab_size, vocab_size)
 
 

@@ -17,6 +17,7 @@ from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.registry import build_drafter
 from chemspec.engine import augment, confidence, deadline, distinct, familiarity
 from chemspec.engine.drafter_resources import ClosedEngine, DrafterResources
+from chemspec.engine.inspection import Inspection
 from chemspec.engine.options import DecodingOptions, LoadingOptions, apply_options
 from chemspec.engine.queries import MAX_TOKENS, PreparedQuery, QueryReader, list_queries
 from chemspec.engine.registry import installed_models, model_folder, models_dir, usable_drafters
@@ -39,7 +40,7 @@ ROUNDED = "computed in half precision: exact up to rounding, so drafts and batch
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Engine:
+class Engine(Inspection):
     """A loaded model on a device; immutable and thread-safe.
 
     Attributes:
@@ -156,6 +157,7 @@ class Engine:
 
     def close(self) -> None:
         """Free the model; the engine raises ValueError if it is used again. Runs of other threads end first."""
+        self.__dict__.pop("_in_numpy", None)
         for name in ("backend", "resources"):
             object.__setattr__(self, name, ClosedEngine(self.name))
 
@@ -414,16 +416,10 @@ class Engine:
     def _batch_decoder(self) -> BatchDecoder:
         loaded, tokenizer = self.resources, self.tokenizer
         vocabulary = tokenizer.smiles_tokens, loaded.calibration, loaded.learned_drafter
-        return BatchDecoder(
-            self.backend,
-            self.config.vocab_size,
-            self.config.max_positions,
-            DrafterInputs(loaded.cost_curve, *vocabulary, tokenizer.prompt_length, tokenizer.merges),
-            loaded.histories,
-            self.build_drafter,
-            self.threads,
-            loaded.gaps,
-        )
+        inputs = DrafterInputs(loaded.cost_curve, *vocabulary, tokenizer.prompt_length, tokenizer.merges)
+        sizes = self.config.vocab_size, self.config.max_positions
+        more: Any = self.build_drafter, tokenizer.encode_answer, self.threads, loaded.gaps
+        return BatchDecoder(self.backend, *sizes, inputs, loaded.histories, *more)
 
     @cached_property
     def _writer(self) -> ResultWriter:

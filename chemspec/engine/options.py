@@ -46,6 +46,7 @@ class DecodingOptions(TypedDict, total=False):
     augment: int
     distinct: bool
     guide: str
+    prefix: str
     record: bool
 
 

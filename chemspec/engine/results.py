@@ -39,7 +39,7 @@ class ResultWriter:
                 else answer
                 for answer in hypotheses
             )
-        if self.confidence is not None:
+        if self.confidence is not None and not settings.prefix:  # it was measured on free answers
             hypotheses = self.confidence.calibrate(hypotheses)
         trace = self._write_trace(query, settings, search.passes, search.seconds, search.continued)
         return DecodeResult(query.text, "ok", "", hypotheses, trace, query.notes, smiles=query.smiles)

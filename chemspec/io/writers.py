@@ -31,7 +31,7 @@ if TYPE_CHECKING:  # slow imports
     from chemspec.engine.engine import Engine
 
 OUTPUT_ENDINGS = (".csv", ".jsonl", ".parquet")
-OPTIONAL = ("augment", "distinct", "rules", "guide")  # settings that are newer than the first files
+OPTIONAL = ("augment", "distinct", "rules", "guide", "prefix")  # settings that are newer than the first files
 ANSWER_FIELDS = ("smiles", "canonical", "valid", "log_prob", "probability", "calibrated", "model_probability")
 ROW_GROUP = 10_000  # rows that are in memory at once when a Parquet file is written
 BATCHES = 8  # batches between two writes, within which queries are sorted by length

@@ -11,14 +11,14 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 from chemspec import chem
 from chemspec.chem.bottles import as_bottled
 from chemspec.chem.salts import split_keeping_salts
 from chemspec.precedents import Precedents, installed
 from chemspec.review.forward_check import Predictor, StepChecker, verdict_of
-from chemspec.review.review import COMPANIONS, load_engines, load_fastest
+from chemspec.review.review import COMPANIONS, FastestOptions, load_engines, load_fastest
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache
 from chemspec.system.files import make_private_file
@@ -244,7 +244,11 @@ class _CountedModel:
 
 
 def load_expander(
-    model: str | Path = "retro", settings: DecodeSettings | None = None, *, check: bool = True, **options: Any
+    model: str | Path = "retro",
+    settings: DecodeSettings | None = None,
+    *,
+    check: bool = True,
+    **options: Unpack[FastestOptions],
 ) -> Expander:
     """Load a retro model, those of forward checks and reagents, and the installed precedents.
 

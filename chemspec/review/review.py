@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
 from chemspec import evaluation, precedents
 from chemspec.chem.flask_check import hazards
@@ -280,7 +280,17 @@ def _plain_words(reagents: str) -> str:
     return without_subscripts(precedents.in_words(reagents, formulas=True))
 
 
-def load_engines(tasks: Iterable[Task] = ("retro", *COMPANIONS), **options: Any) -> dict[Task, Engine]:
+class FastestOptions(TypedDict, total=False):
+    """Options of `load_fastest`."""
+
+    device: str
+    dtype: str
+    threads: int
+
+
+def load_engines(
+    tasks: Iterable[Task] = ("retro", *COMPANIONS), **options: Unpack[FastestOptions]
+) -> dict[Task, Engine]:
     """Load the installed models named like these tasks; those without one are left out.
 
     Options are those of `Engine.load`. The precision is by default int8 on a CPU if the model's card shows the same

@@ -36,6 +36,7 @@ class _Options(BaseModel):
         None, description=f"{TEXTS['distinct'][1]}; default: for beams, but not with other rules or a length penalty"
     )
     guide: str = Field(DEFAULT.guide, max_length=2000, description=TEXTS["guide"][1])
+    prefix: str = Field(DEFAULT.prefix, max_length=2000, description=TEXTS["prefix"][1])
     timeout: float | None = Field(None, gt=0, le=1e6, allow_inf_nan=False, description="seconds; limited by the server")
 
     @property

@@ -13,12 +13,13 @@ from pathlib import Path
 from socket import socket
 from threading import Timer
 from types import FrameType
-from typing import Any
+from typing import Any, Unpack
 
 import prometheus_client
 import uvicorn
 
 from chemspec.engine.engine import Engine
+from chemspec.engine.options import LoadingOptions
 from chemspec.engine.registry import installed_models, model_folder
 from chemspec.service import api
 from chemspec.service.guard import LOG, locate_error
@@ -61,7 +62,7 @@ def folders_by_name(models: Sequence[str]) -> dict[str, Path]:
     return by_name
 
 
-def load_engines(models: Mapping[str, Path], **options: Any) -> dict[str, Engine]:
+def load_engines(models: Mapping[str, Path], **options: Unpack[LoadingOptions]) -> dict[str, Engine]:
     """Load models and warm them up, so that the first request is not delayed; options are those of `Engine.load`."""
     engines = {name: Engine.load(folder, **options) for name, folder in models.items()}
     for engine in engines.values():

@@ -161,6 +161,8 @@ class Service:
             raise RefusedError(422, "too_many_answers", f"n is {options.n}; the limit here is {self.limits.answers}")
         try:
             chosen = decode_settings(**options.settings, exact=options.exact, remedy="ask for it with exact: false")
+            if chosen.prefix:
+                engine.tokenizer.encode_answer(chosen.prefix)
             if within is not None:
                 check_settings(chosen, within)
         except ValueError as error:

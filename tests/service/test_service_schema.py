@@ -16,6 +16,7 @@ from paths import ROOT
 from serving import Running, serving
 
 from chemspec import chem, precedents
+from chemspec.client import RequestOptions
 from chemspec.engine.engine import Engine
 from chemspec.plan.stock import BUILT_IN, Offer, inchikey, load_stock
 from chemspec.review import StepChecker, review_document, review_result
@@ -102,6 +103,12 @@ def test_every_request_has_an_example_that_is_answered(running: Running) -> None
             (example,) = document["components"]["schemas"][name]["examples"]
             status, answer, _ = running.send("POST", path.replace("{model}", "retro"), example)
             assert status in (200, 202), (path, answer)
+
+
+def test_the_options_of_the_client_are_the_fields_of_the_service(running: Running) -> None:
+    schemas = running.send("GET", "/openapi.json")[1]["components"]["schemas"]
+    fields_of = {*schemas["Question"]["properties"], *schemas["ReviewQuestion"]["properties"]}
+    assert {*RequestOptions.__annotations__} == fields_of - {"queries"}
 
 
 @pytest.mark.parametrize("keys", [frozenset(), frozenset({"secret"})])

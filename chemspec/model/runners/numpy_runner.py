@@ -64,15 +64,20 @@ class Attention:
 
         The bias (H, n, slots) is added to the scores.
         """
-        keys, values = kv
+        shares = self.shares(q, kv[0], mask, bias)
+        read: Array = shares @ kv[1]
+        return read.swapaxes(0, 1).reshape(len(q), -1)
+
+    def shares(self, q: Array, keys: Array, mask: Mask | None = None, bias: Array | None = None) -> Array:
+        """Return the attention weights (H, n, slots), which sum to 1 over the slots; see `attend`."""
         scores = (self.split(q) * np.float32(keys.shape[2] ** -0.5)) @ keys.swapaxes(1, 2)
         if bias is not None:
             scores = scores + bias
         if mask is not None:
             scores = np.where(mask, scores, -np.inf)
-        shares = np.exp(scores - scores.max(axis=2, keepdims=True))
-        read: Array = (shares / shares.sum(axis=2, keepdims=True)) @ values
-        return read.swapaxes(0, 1).reshape(len(q), -1)
+        weights = np.exp(scores - scores.max(axis=2, keepdims=True))
+        shares: Array = weights / weights.sum(axis=2, keepdims=True)
+        return shares
 
 
 class Layer:
@@ -142,6 +147,11 @@ class NumpyBackend:
 
     def encode(self, source: Sequence[int]) -> list[KeysAndValues]:
         """Return the keys and values of a source for the attention of each decoder layer to it."""
+        memory = self.encoder_states(source)
+        return [layer.cross.project(memory) for layer in self.decoder.layers if layer.cross]
+
+    def encoder_states(self, source: Sequence[int]) -> Array:
+        """Return the encoder's last states (S, D) of a source, with the tokens that the encoder adds."""
         ids = self.config.encoder_ids(source)
         depths = np.arange(len(ids))
         x, bias = self.encoder.embed(ids, range(len(ids))), self.encoder.biases(depths, depths)
@@ -152,8 +162,29 @@ class NumpyBackend:
         for layer in self.encoder.layers:
             x = layer.add(x, 0, partial(attend, layer.own))
             x = layer.add(x, 1, layer.feed)
-        memory = self.encoder.last(x)
-        return [layer.cross.project(memory) for layer in self.decoder.layers if layer.cross]
+        return self.encoder.last(x)
+
+    def source_attention(self, source: Sequence[int], prefix: Sequence[int]) -> Array:
+        """Return the weights (H, T, S) with which the last decoder layer reads the source at each token of a prefix."""
+        memory, depths = self.encode(source), np.arange(len(prefix))
+        x, bias = self.decoder.embed(prefix, range(len(prefix))), self.decoder.biases(depths, depths)
+        causal = depths[None, :] <= depths[:, None]
+        shares: list[Array] = []
+
+        def attend(attention: Attention, x: Array) -> Array:
+            return attention.out(attention.attend(attention.query(x), attention.project(x), causal, bias))
+
+        def read(attention: Attention, kv: KeysAndValues, x: Array) -> Array:
+            q = attention.query(x)
+            shares[:] = [attention.shares(q, kv[0])]
+            return attention.out(attention.attend(q, kv))
+
+        for layer, kv in zip(self.decoder.layers, memory, strict=True):
+            assert layer.cross is not None
+            x = layer.add(x, 0, partial(attend, layer.own))
+            x = layer.add(x, 1, partial(read, layer.cross, kv))
+            x = layer.add(x, 2, layer.feed)
+        return shares[0]
 
     def logits(self, states: Array, depths: Sequence[int]) -> Array:
         """Return the logits (R, V) of the tokens that follow last hidden states at these depths."""
