@@ -6,7 +6,6 @@ import csv
 import faulthandler
 import io
 import os
-import resource
 import signal
 from pathlib import Path
 
@@ -18,6 +17,8 @@ from chemspec.io import crashes, writers
 from chemspec.io.crashes import CRASH, KILL, MOST, CrashLog
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
+
+resource = pytest.importorskip("resource", reason="signals and limits are those of Unix")
 
 
 class Deadly:

@@ -19,7 +19,8 @@ from chemspec.settings import DecodeSettings
 from chemspec.system.locks import lock_file
 from chemspec.types import DecodeResult, Hypothesis
 
-FORK = multiprocessing.get_context("fork")  # to start a Python takes longer than all else
+# To start a Python takes longer than all else.
+FORK = multiprocessing.get_context("fork" if hasattr(os, "fork") else "spawn")
 HOW = DecodeSettings(n=1, batch_size=1)
 QUERIES = ["C", "CC", "CCC", "CCCC"]
 ANSWER = (Hypothesis("C", "C", True, ("C",), (-0.5,), -0.5, 0.6, 0.6),)

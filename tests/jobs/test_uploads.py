@@ -55,7 +55,8 @@ def read_in_fork(command: list[str], *, input: bytes, capture_output: bool, time
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read files in forks, as the start of a process costs more than its work."""
-    monkeypatch.setattr(uploads.subprocess, "run", read_in_fork)
+    if hasattr(os, "fork"):
+        monkeypatch.setattr(uploads.subprocess, "run", read_in_fork)
 
 
 def parquet_of(**columns: Any) -> bytes:
