@@ -48,7 +48,7 @@ def token_odds(engine: Engine, question: question_form.Question, result: DecodeR
         with queued_engine.shared_queue().wait_for_turn():
             return token_alternatives(engine, question.query, best)
 
-    return queued_engine.session_cached("_odds", (engine.digest, engine.dtype, question.query, best.smiles), look)
+    return queued_engine.session_cached("_odds", (engine.full_digest, engine.dtype, question.query, best.smiles), look)
 
 
 nav.run_page(draw_page)

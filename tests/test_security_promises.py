@@ -65,6 +65,8 @@ def test_its_numbers_are_those_of_the_program() -> None:
         f"bodies of the service in size and time ({limits.body // mega} MB, {guard.BODY_TIMEOUT:g} s)",
         f"at most {settings['server']['maxUploadSize']} MB, of one visit at most {middleware.VISIT_FILES}, "
         f"of all {middleware.ALL_BYTES // mega} MB",
+        f"hold {guard.BODIES} times the size of one body ({guard.BODIES * limits.body // mega} MB), of one client half",
+        f"a body of at most {guard.SMALL_BODY // 1024} kB always has room",
         f"up to {guard.DRAIN_FACTOR} times as much is read and dropped",
         f"a byte for {middleware.SILENT_SECONDS:g} s, or not whole in {middleware.WHOLE_SECONDS:g} s",
         f"a message in its first {middleware.FIRST_SECONDS:g} s",

@@ -120,13 +120,17 @@ class Expander:
         if self._store is not None:
             weakref.finalize(self, self._store.close)
 
+    @property
+    def models(self) -> list[tuple[str, str]]:
+        """Full digest and precision of each model, on which the proposals depend."""
+        return [(model.full_digest, model.dtype) for model in (self.retro, self.forward, self.reagents) if model]
+
     def _open(self) -> sqlite3.Connection | None:
         """Open the cache of these weights and settings; None if the disk is not usable."""
         # Drafts and batches do not change predictions.
         settings = asdict(replace(self.settings, drafter="none", batch_size=1, node_budget=0))
-        models = [[model.full_digest, model.dtype] for model in (self.retro, self.forward, self.reagents) if model]
         index = self._checker.index
-        key = [VERSION, models, settings, [len(index), index.files] if index else None]
+        key = [VERSION, self.models, settings, [len(index), index.files] if index else None]
         name = f"plan-{hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]}.sqlite"
         path = cache.cache_dir() / name
         for _ in range(2):

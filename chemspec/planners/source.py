@@ -60,7 +60,7 @@ class StepSource:
     def info(self) -> dict[str, str]:
         """Return name and digest of the model."""
         if self._client is None:
-            return {"name": self.engine.name, "digest": self.engine.digest}
+            return {"name": self.engine.name, "digest": self.engine.full_digest}
         field, value = ("name", self.model) if self.model else ("task", self.task)
         fitting = [entry for entry in self._client.models() if entry[field] == value]
         # Of several models of a task a service takes the one with its name, else the first.

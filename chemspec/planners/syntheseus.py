@@ -43,7 +43,7 @@ class _StepSourceModel:
         return []
 
     def get_model_info(self) -> dict[str, Any]:
-        """Return the model's name and the digest of its weights."""
+        """Return the model's name and its digest, of weights, config and vocabulary."""
         return self.source.info()
 
     def _predict(self, queries: Sequence[str], count: int) -> Iterator[list[tuple[Bag[Molecule], dict[str, float]]]]:

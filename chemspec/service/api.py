@@ -131,7 +131,7 @@ async def _predict(
 
 
 def _describe_results(search: Search, results: list[dict[str, Any]]) -> Response:
-    facts = {"model": search.model, "task": search.engine.task, "digest": search.engine.digest}
+    facts = {"model": search.model, "task": search.engine.task, "digest": search.engine.full_digest}
     document = {**facts, "settings": search.settings, "results": results}
     return Response(msgspec.json.encode(document), media_type="application/json")
 
@@ -236,7 +236,7 @@ def _model_info(name: str, engine: Engine) -> dict[str, Any]:
     return {
         "name": name,
         "task": engine.task,
-        "digest": engine.digest,
+        "digest": engine.full_digest,
         "dtype": engine.dtype,
         "runtime": engine.runtime,
         "devices": [engine.device],

@@ -12,19 +12,22 @@ import secrets
 import time
 import uuid
 import zlib
+from collections import Counter
 from traceback import walk_tb
 
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from chemspec.service.limits import RefusedError
-from chemspec.service.scheduler import stopping_error
+from chemspec.service.scheduler import RETRY_AFTER, stopping_error
 from chemspec.service.service import CLIENT, Service
 
 LOG = logging.getLogger("chemspec.service")
 OPEN = ("/healthz", "/readyz", "/metrics", "/openapi.json", "/docs")  # need no key: no word on queries
 DRAIN_FACTOR = 32  # multiple of the allowed body size that is read and discarded, so that the client receives the error
+BODIES = 32  # times the allowed body size are held for all requests, of one client half
+SMALL_BODY = 65_536  # bytes for which there is always room
 BODY_TIMEOUT = 30.0  # seconds in which a body must arrive
 
 
@@ -34,6 +37,7 @@ class Guard:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
         self._keys = [hashlib.sha256(key.encode()).digest() for key in service.limits.api_keys]
+        self._held: Counter[str] = Counter()  # bytes of bodies by client
         self._salt = secrets.token_bytes(16)  # client names are meaningless and valid until a restart
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -78,46 +82,66 @@ class Guard:
             message = "send the body as it is, without Content-Encoding, or as gzip"
             await error_response(415, "encoding", message, CLOSE)(scope, receive, send)
             return
+        client, body = CLIENT.get(), bytearray()
+        try:
+            refusal = await self._read_body(scope, receive, body, encoding)
+            whole: list[Message] = [{"type": "http.request", "body": bytes(body), "more_body": False}]
+
+            async def replay() -> Message:
+                return whole.pop() if whole else await receive()
+
+            if refusal is None:
+                await self._app(scope, replay, send)
+            else:
+                await refusal(scope, receive, send)
+        except ClientDisconnect:
+            pass
+        finally:
+            self._held[client] -= len(body)
+            self._held += Counter()  # drops clients without any
+
+    async def _read_body(self, scope: Scope, receive: Receive, body: bytearray, encoding: bytes) -> Response | None:
+        """Read the body of a request, and unpack it; returns the response that refuses it, or None."""
+        refused, limits, size = self._service.metrics.refused, self._service.limits, 0
         full = self._service.refusal(CLIENT.get()) if scope["method"] == "POST" else None
-        max_body = self._service.limits.body
-        body, size = bytearray(), 0
         try:
             async with asyncio.timeout(BODY_TIMEOUT):
                 async for part in Request(scope, receive).stream():
                     size += len(part)
-                    if size <= max_body and full is None:
-                        body += part
-                    elif size > DRAIN_FACTOR * max_body:
+                    if size <= limits.body and full is None:
+                        full = self._hold(part, body)
+                    elif size > DRAIN_FACTOR * limits.body:
                         break
         except TimeoutError:
-            message = f"the request did not arrive within {BODY_TIMEOUT:g} s"
-            await error_response(408, "slow", message, CLOSE)(scope, receive, send)
-            return
-        except ClientDisconnect:
-            return
-        content = bytes(body)
-        if encoding == b"gzip" and full is None and size <= max_body:
+            return error_response(408, "slow", f"the request did not arrive within {BODY_TIMEOUT:g} s", CLOSE)
+        if encoding == b"gzip" and full is None and size <= limits.body:
             try:
-                content = decompress(content, max_body)
+                content = decompress(bytes(body), limits.body)
             except ValueError as error:
-                await error_response(400, "malformed", str(error), CLOSE)(scope, receive, send)
-                return
-            size = len(content)
-        if size > max_body:
-            self._service.metrics.refused.labels("body").inc()
-            message = f"the request has more than {max_body} bytes; send fewer queries"
-            await error_response(413, "too_large", message, CLOSE)(scope, receive, send)
-            return
+                return error_response(400, "malformed", str(error), CLOSE)
+            if (size := len(content)) <= limits.body:
+                self._held[CLIENT.get()] -= len(body)
+                body.clear()
+                full = self._hold(content, body)
+        if size > limits.body:
+            refused.labels("body").inc()
+            message = f"the request has more than {limits.body} bytes; send fewer queries"
+            return error_response(413, "too_large", message, CLOSE)
         if full is not None:
-            self._service.metrics.refused.labels(full.code).inc()
-            await problem_response(full)(scope, receive, send)
-            return
-        whole: list[Message] = [{"type": "http.request", "body": content, "more_body": False}]
+            refused.labels(full.code).inc()
+            return problem_response(full)
+        return None
 
-        async def replay() -> Message:
-            return whole.pop() if whole else await receive()
-
-        await self._app(scope, replay, send)
+    def _hold(self, part: bytes, body: bytearray) -> RefusedError | None:
+        """Append a part to a body; returns an error instead if large bodies take all the memory for them."""
+        client, most = CLIENT.get(), BODIES * self._service.limits.body
+        held = self._held[client] + len(part)
+        if len(body) + len(part) > SMALL_BODY and (held > most // 2 or self._held.total() + len(part) > most):
+            message = f"too many bytes of requests are under way; try again in {RETRY_AFTER} s"
+            return RefusedError(429, "queue_full", message, after=RETRY_AFTER)
+        self._held[client] = held
+        body += part
+        return None
 
     def _client_name(self, scope: Scope) -> str:
         """Return an anonymous client name, from the key if keys are required, else from the address."""

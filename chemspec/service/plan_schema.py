@@ -9,13 +9,13 @@ from pydantic import BaseModel, ConfigDict, Field
 from chemspec.plan.orders import ORDERS, PROBABILITY
 from chemspec.plan.settings import PlanSettings
 from chemspec.service.review_schema import Precedent
-from chemspec.service.schema import Lists, Text
+from chemspec.service.schema import Lists, RequestBody, Text
 
 DEFAULT = PlanSettings()
 MAX_NODES = 20_000  # of a search, about 4 kB each
 
 
-class PlanQuestion(BaseModel):
+class PlanQuestion(RequestBody):
     """A molecule to make, and the limits of the search; see `chemspec plan --help`."""
 
     model_config = ConfigDict(
@@ -34,7 +34,9 @@ class PlanQuestion(BaseModel):
     depth: int = Field(DEFAULT.depth, ge=1, le=20, description="steps after each other")
     routes: int = Field(DEFAULT.routes, ge=1, le=50, description="routes that are listed")
     through: str = Field("", max_length=2000, description="intermediate that every route has: SMILES or name")
-    avoid: list[Annotated[str, Field(max_length=2000)]] = Field([], max_length=5, description="SMARTS of no precursor")
+    avoid: list[Annotated[str, Field(max_length=2000)]] = Field(
+        [], max_length=5, fail_fast=True, description="SMARTS of no precursor"
+    )
     order: str = Field(PROBABILITY, json_schema_extra={"enum": [*ORDERS]}, description="order of the routes")
     timeout: float | None = Field(
         None, gt=0, le=1e6, allow_inf_nan=False, description="seconds with waiting and the list; limited by the server"

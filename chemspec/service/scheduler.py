@@ -6,6 +6,9 @@ model and settings and is next in the queue. The oldest query is served first, b
 its next one lets some queries of other clients pass: large requests do not delay others, and no query starves. The
 other queries of a batch have the same model and settings and the most similar lengths, because without continuous
 batching a batch takes as many passes as its longest output.
+
+A batch of many or wide beams of one client takes long. Between two of its passes, narrower queries of another client
+that had less decoding time so far are decoded as a batch of their own, on top of it.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from heapq import nsmallest
-from itertools import count
+from itertools import chain, count
 from operator import attrgetter
 from threading import Condition, Thread
 from typing import NamedTuple
@@ -26,12 +29,16 @@ from chemspec.engine import deadline
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.service.limits import Limits, RefusedError
 from chemspec.service.metrics import Metrics
+from chemspec.service.shares import Shares
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 
 STOPPED = "the service was stopped before this query was finished; try again"
 RETRY_AFTER = 2  # seconds after which a client may try again if the queue is full
 CHOICE = 4  # batches of queries among which those of similar length are taken; more would come out of turn
+MOST_BATCHES = 3  # under way at once, all but the last one suspended between two passes
+MOST_BEAMS = 256  # of a batch on a CPU, where a pass over more only takes longer; but one query may have more
+NARROWER = 2  # times as many beams as a query has are under way for one client where it goes before them
 PASSING_QUERIES = 8  # queries of other clients that may pass a client's next query, per waiting query of the client
 
 
@@ -127,6 +134,11 @@ class Job:
     priority: int = 0  # position in the queue, set by the scheduler; the lowest is next
     best: DecodeResult | None = None  # of `widest`: the list of the widest complete search so far
 
+    @property
+    def width(self) -> int:
+        """Number of its beams."""
+        return self.search.settings.n * self.search.settings.augment
+
 
 class Scheduler:
     """A thread that decodes the queries of a queue."""
@@ -136,6 +148,8 @@ class Scheduler:
         self._limits, self._metrics = limits, metrics
         self._loop = asyncio.get_running_loop()
         self._waiting: list[Job] = []
+        self._under_way: list[list[Job]] = []  # unfinished queries of the batches, the one being decoded last
+        self._shares, self._charged = Shares(), 0.0  # until when decoding was charged, on the monotonic clock
         self._changed = Condition()
         self._closed = False
         self._arrivals = count()
@@ -172,6 +186,8 @@ class Scheduler:
                 turn = next(self._arrivals) + PASSING_QUERIES * waiting_by_client[job.client]
                 last[job.client] = job.priority = max(turn, last.get(job.client, -1) + 1)  # after its earlier queries
                 waiting_by_client[job.client] += 1
+            active = {job.client for job in chain(self._waiting, *map(tuple, self._under_way))}
+            self._shares.arrive((job.client for job in jobs), active)
             self._waiting.extend(jobs)
             self._changed.notify_all()
 
@@ -202,24 +218,75 @@ class Scheduler:
         while True:
             with self._changed:
                 self._progress = None
+                if not self._waiting:
+                    self._shares.clear()
                 self._changed.wait_for(lambda: self._waiting or self._closed)
                 if not self._waiting:
                     return
                 self._progress = time.monotonic()
                 first = min(self._waiting, key=attrgetter("priority"))
-                room = max(1, self._limits.batch_size // first.search.settings.augment)
-                batch = self._take_batch(1 if first.search.widest else room, first)
-            self._metrics.batch.labels(first.search.model).observe(len(batch))
-            began = time.monotonic()
+                batch = self._take_batch(self._room(first), first)
+            self._decode(batch)
+
+    def _room(self, first: Job) -> int:
+        """Return how many queries like this one are decoded at once."""
+        if first.search.widest:
+            return 1
+        room = self._limits.batch_size // first.search.settings.augment
+        return max(1, min(room, MOST_BEAMS // first.width) if first.search.engine.device == "cpu" else room)
+
+    def _decode(self, batch: list[Job]) -> None:
+        """Decode a batch and deliver its results."""
+        search, under_way = batch[0].search, list(batch)
+        self._metrics.batch.labels(search.model).observe(len(batch))
+        self._charged = began = time.monotonic()
+        self._under_way.append(under_way)
+        try:
             with suppress(_AbandonedError):
-                for job, result in self._decode_batch(first.search.engine, batch):
+                for job, result in self._decode_batch(search.engine, batch, under_way):
                     self._metrics.count_results(job.search.model, [result])
                     self._deliver(job, result)
-            self._metrics.engine_seconds.labels(first.search.model).observe(time.monotonic() - began)
+        finally:
+            self._charge(batch)
+            self._under_way.pop()
+        self._metrics.engine_seconds.labels(search.model).observe(time.monotonic() - began)
 
-    def _take_batch(self, room: int, first: Job) -> list[Job]:
-        """Take a query and similar ones, at most `room`; the queue must be locked."""
-        next_ones = nsmallest(CHOICE * room, self._waiting, key=attrgetter("priority"))
+    def _charge(self, jobs: Sequence[Job]) -> None:
+        """Charge the time since the last charge to the clients of queries."""
+        self._progress = now = time.monotonic()
+        with self._changed:
+            self._shares.charge([job.client for job in jobs], now - self._charged)
+        self._charged = now
+
+    def _let_others_pass(self, under_way: Sequence[Job]) -> None:
+        """Between two passes of a batch, decode what goes before it."""
+        self._charge(under_way)
+        if not self._waiting or len(self._under_way) >= MOST_BATCHES:
+            return
+        with self._changed:
+            if not (passing := self._passing_queries(under_way)):
+                return
+            first = min(passing, key=lambda job: (self._shares.of(job.client), job.priority))
+            room = min(self._room(first), max(1, self._limits.batch_size // first.width))
+            batch = self._take_batch(room, first, passing)
+        self._decode(batch)
+
+    def _passing_queries(self, under_way: Sequence[Job]) -> list[Job]:
+        """Return the waiting queries that go before a batch; the queue must be locked."""
+        beams: Counter[str] = Counter()
+        for job in under_way:
+            beams[job.client] += job.width
+        widest, least = max(beams.values()) // NARROWER, min(map(self._shares.of, beams))
+        busy = {job.client for job in chain(*self._under_way)}
+        return [
+            job
+            for job in self._waiting
+            if job.width <= widest and job.client not in busy and self._shares.of(job.client) <= least
+        ]
+
+    def _take_batch(self, room: int, first: Job, among: Sequence[Job] | None = None) -> list[Job]:
+        """Take a query and similar ones (of all, or `among` some), at most `room`; the queue must be locked."""
+        next_ones = nsmallest(CHOICE * room, self._waiting if among is None else among, key=attrgetter("priority"))
         similar = [job for job in next_ones if job is not first and _can_share_batch(job, first)]
         # Stable, so that older queries precede equal ones.
         similar.sort(key=lambda job: abs(len(job.ready.ids) - len(first.ready.ids)))
@@ -229,15 +296,19 @@ class Scheduler:
             self._metrics.waited.observe(time.monotonic() - job.arrived)
         return batch
 
-    def _decode_batch(self, engine: Engine, batch: list[Job]) -> Iterator[tuple[Job, DecodeResult]]:
-        """Decode a batch and the queries that join it; yields each as soon as it is finished."""
+    def _decode_batch(
+        self, engine: Engine, batch: list[Job], under_way: list[Job]
+    ) -> Iterator[tuple[Job, DecodeResult]]:
+        """Decode a batch and the queries that join it; yields each as soon as it is finished.
+
+        `under_way` is kept as the list of those that are unfinished.
+        """
         first, settings = batch[0], batch[0].search.settings
-        under_way = list(batch)
 
         def before_pass() -> None:
-            self._progress = time.monotonic()
             if all(job.abandoned for job in under_way):
                 raise _AbandonedError
+            self._let_others_pass(under_way)
 
         if first.search.widest:
             yield first, _decode_within(engine, first, before_pass)
@@ -245,14 +316,15 @@ class Scheduler:
         queue = deque(batch)
 
         def next_queries(room: int) -> list[Job]:
-            if not queue:
+            room = min(room, self._room(first) + len(queue) - len(under_way))  # what is in `queue` is under way
+            if not queue and room > 0 and len(self._under_way) == 1:  # a batch on top of another one must end
                 with self._changed:
                     # If the next query is different, the batch ends, so that it does not starve.
                     other = min(self._waiting, key=attrgetter("priority"), default=None)
                     if other is not None and _can_share_batch(other, first):
                         queue.extend(self._take_batch(room, other))
                 under_way.extend(queue)
-            return [queue.popleft() for _ in range(min(room, len(queue)))]
+            return [queue.popleft() for _ in range(max(0, min(room, len(queue))))]
 
         try:
             if settings.augment > 1:  # several rows per query

@@ -3,7 +3,7 @@
 from inspect import getdoc
 from typing import Annotated, Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field, create_model
+from pydantic import BaseModel, ConfigDict, Field, create_model, model_validator
 
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.service.review_schema import Review
@@ -14,8 +14,10 @@ from chemspec.types import Merged, Within
 DEFAULT = DecodeSettings()
 HINTS, TEXTS = get_type_hints(DecodeSettings), documented_texts(getdoc(DecodeSettings))
 MAX_TEXT = 100_000  # characters of a query; up to here, too long queries get a status
+MAX_FIELDS = 100  # of a request; further ones would be a fault each, of which a body has room for 10^5
 
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
+Texts = Annotated[list[Text], Field(fail_fast=True)]  # one fault is described, and not each of 10^6
 
 
 def _examples(*bodies: dict[str, Any], extra: Literal["forbid", "ignore"] = "forbid") -> ConfigDict:
@@ -23,10 +25,22 @@ def _examples(*bodies: dict[str, Any], extra: Literal["forbid", "ignore"] = "for
     return ConfigDict(extra=extra, protected_namespaces=(), json_schema_extra={"examples": [*bodies]})
 
 
-class _Options(BaseModel):
-    """Model and decoding settings; see `chemspec.DecodeSettings`."""
+class RequestBody(BaseModel):
+    """A request without other fields; whatever is wrong with it has few faults."""
 
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def check_number_of_fields(cls, fields: Any) -> Any:
+        """Refuse more fields than any request has."""
+        if isinstance(fields, dict) and len(fields) > MAX_FIELDS:
+            raise ValueError(f"more than {MAX_FIELDS} fields")
+        return fields
+
+
+class _Options(RequestBody):
+    """Model and decoding settings; see `chemspec.DecodeSettings`."""
 
     task: Task | None = Field(None, description="forward (products), retro (precursors) or reagents")
     model: str | None = Field(None, max_length=200, description="a name from /v1/models; by default that of the task")
@@ -65,12 +79,16 @@ class PredictQuestion(DecodeOptions):  # type: ignore[misc]
 
     model_config = _examples({"queries": ["CC(=O)Nc1ccc(O)cc1", "aspirin"], "task": "retro", "n": 5})
 
-    queries: Text | list[Text] = Field(description="SMILES or reaction SMILES, one or several")
+    queries: Text | Texts = Field(description="SMILES or reaction SMILES, one or several")
 
 
 Lists = Annotated[
     list[Annotated[str, Field(max_length=200)]] | None,
-    Field(max_length=50, description="names of stock lists, see /v1/stock; by default the lab's and the built-in ones"),
+    Field(
+        max_length=50,
+        fail_fast=True,
+        description="names of stock lists, see /v1/stock; by default the lab's and the built-in ones",
+    ),
 ]
 
 
@@ -133,7 +151,7 @@ class _ModelAnswer(BaseModel):
 
     model: str
     task: Task
-    digest: str = Field(description="digest of the weights")
+    digest: str = Field(description="digest of weights, config and vocabulary, as in receipts")
     settings: dict[str, Any]
 
 
@@ -160,7 +178,7 @@ class ModelInfo(BaseModel):
 
     name: str
     task: Task
-    digest: str
+    digest: str = Field(description="digest of weights, config and vocabulary, as in receipts")
     dtype: str
     runtime: str
     devices: list[str]
@@ -204,7 +222,7 @@ class PredictionsQuestion(BaseModel):
     model_config = _examples({"model_name": "retro", "smiles": ["CC(=O)Nc1ccc(O)cc1"]}, extra="ignore")
 
     model_name: str = ""
-    smiles: list[Text]
+    smiles: Texts
 
 
 class PredictionsAnswer(BaseModel):
@@ -230,12 +248,12 @@ class StockLists(BaseModel):
     lists: list[StockList]
 
 
-class NamesQuestion(BaseModel):
+class NamesQuestion(RequestBody):
     """Texts to read: names, formulas, SMILES, InChI, molfiles, reactions."""
 
     model_config = _examples({"texts": ["aspirin", "THF, NaH", "C1CC"], "task": "forward"})
 
-    texts: Text | list[Text]
+    texts: Text | Texts
     task: Task = Field("forward", description="what they are for: forward reads flasks, retro one molecule")
 
 
@@ -263,7 +281,7 @@ class Readings(BaseModel):
     results: list[Reading]
 
 
-class CheckQuestion(BaseModel):
+class CheckQuestion(RequestBody):
     """A reaction with both sides, and the model that is asked about it."""
 
     model_config = _examples({"reaction": "CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1", "task": "forward"})

@@ -54,7 +54,7 @@ def test_a_backward_model_gives_the_engines_answers_with_their_probabilities(fol
     assert sum(map(len, calls)) > 5
     products = [{one.product for one in reactions} for reactions in calls]
     assert products == [{Molecule(query)} if steps else set() for query, steps in zip(QUERIES, calls, strict=True)]
-    assert model.get_model_info() == {"name": engine.name, "digest": engine.digest}
+    assert model.get_model_info() == {"name": engine.name, "digest": engine.full_digest}
     assert list(model.get_parameters()) == [] and not model.is_forward()
 
 
@@ -110,7 +110,7 @@ def test_a_service_answers_alike(folder: Path, engine: Engine) -> None:
         # By default the service's model of the task, whatever its name.
         model = ChemspecBackward(server=service.url)
         assert list(map(told, model(molecules, num_results=8))) == list(map(told, remote))
-        assert model.get_model_info() == {"name": "tiny", "digest": engine.digest, "server": service.url}
+        assert model.get_model_info() == {"name": "tiny", "digest": engine.full_digest, "server": service.url}
     own = ChemspecBackward(str(folder), threads=1)(molecules, num_results=8)
     assert list(map(told, remote)) == list(map(told, own))
 

@@ -49,7 +49,7 @@ def test_the_answers_are_those_of_the_engine(
     status, document, _ = running.send("POST", "/v1/predict", {"queries": QUERIES, "task": task, **how})
     assert status == 200, document
     assert [plain(one) for one in document["results"]] == expected(engines[task], QUERIES, how)
-    assert (document["model"], document["digest"]) == (task, engines[task].digest)
+    assert (document["model"], document["digest"]) == (task, engines[task].full_digest)
 
 
 @given(st.lists(st.sampled_from([*QUERIES, *BAD]), min_size=1, max_size=12))
@@ -120,7 +120,7 @@ def test_what_waits_joins_a_batch_that_is_being_decoded(
 def test_models_are_told_with_what_they_can(running: Running, engines: dict[str, Engine]) -> None:
     models = {one["name"]: one for one in running.client().models()}
     assert set(models) == set(engines)
-    assert models["retro"]["digest"] == engines["retro"].digest
+    assert models["retro"]["digest"] == engines["retro"].full_digest
     assert "copy" in models["retro"]["drafters"] and "medusa" not in models["retro"]["drafters"]
 
 

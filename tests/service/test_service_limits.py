@@ -10,16 +10,19 @@ import re
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 import rawhttp
+from pydantic import ValidationError
 from serving import HURRY, Gated, Running, Wrapped, serving, start, until
 
 from chemspec.client import ServiceError
 from chemspec.engine.engine import Engine
-from chemspec.service import guard, server
+from chemspec.service import guard, schema, server
 from chemspec.service.limits import Limits
+from chemspec.service.plan_schema import PlanQuestion
 
 pytest.importorskip("fastapi")
 
@@ -125,6 +128,41 @@ def test_a_body_of_ten_megabytes_is_refused_and_the_client_hears_it(running: Run
     assert (response.status, json.loads(response.read())["code"]) == (413, "too_large")
     connection.close()
     assert running.client().predict("CCO", task="retro", n=1, max_len=5).status == "ok"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"queries": [1] * 400_000}, {"queries": [[]] * 400_000}, {"smiles": [None] * 300_000},
+        {"texts": [{}] * 400_000},
+        {"queries": "C", **{f"x{number}": 1 for number in range(100_000)}}, {"queries": "C", "n": [[]] * 400_000},
+        {"target": "C", "avoid": [1] * 400_000}, {"queries": "C", "stock": [1] * 400_000},
+    ],
+    ids=["numbers", "lists", "smiles", "texts", "fields", "n", "avoid", "stock"],
+)  # fmt: skip
+def test_of_a_body_with_a_million_faults_few_are_collected(body: dict[str, Any]) -> None:
+    """Each would be a message: 1.8 MB of numbers took 4 s and a gigabyte, while nobody else was answered."""
+    for request in (schema.Question, schema.ReviewQuestion, schema.PredictionsQuestion, schema.NamesQuestion,
+                    schema.CheckQuestion, PlanQuestion):  # fmt: skip
+        with pytest.raises(ValidationError) as refused:
+            request.model_validate(body)
+        assert refused.value.error_count() <= 6
+
+
+def test_of_one_client_so_many_bytes_are_held_and_small_requests_find_room(engines: dict[str, Engine]) -> None:
+    size, large = 100_000, {**ASK, "queries": ["C" * 90_000]}
+    with serving(engines, body=size) as service, ExitStack() as opened:
+        assert service.send("POST", "/v1/predict", large)[0] == 200
+        for _ in range(guard.BODIES // 2):
+            connection = opened.enter_context(rawhttp.connected(service.port))
+            connection.sendall(rawhttp.post("/v1/predict", b"x" * size)[:-1])
+        until(lambda: service.send("POST", "/v1/predict", large)[0] == 429, "a refusal")
+        status, document, headers = service.send("POST", "/v1/predict", large)
+        assert (status, document["code"]) == (429, "queue_full") and int(headers["retry-after"]) >= 1
+        assert "too many bytes" in document["detail"]
+        assert service.send("POST", "/v1/predict", ASK)[0] == 200
+        opened.close()
+        until(lambda: service.send("POST", "/v1/predict", large)[0] == 200, "room")
 
 
 def test_a_query_may_be_long_and_a_request_have_many_up_to_a_limit(running: Running) -> None:

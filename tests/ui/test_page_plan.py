@@ -174,8 +174,19 @@ def test_what_a_stopped_search_found_is_read_once_it_has_ended(state: Any, monke
     state |= {"plan_stopped": "one", "plan_under_way": ("one", SimpleNamespace(result=result), ended)}
     waits = ended.wait
     monkeypatch.setattr(ended, "wait", lambda *_: (ended.set(), waits(0)))  # the old script ends while this one waits
-    assert plan_view.run_search(asked, None) == "what was found"  # type: ignore[arg-type]
+    assert plan_view.run_search(asked, plan_view.visitor_expander()) == "what was found"
     assert seen == [("stopped", True)]
+
+
+def test_a_plan_of_a_model_with_another_vocabulary_is_none_of_this_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = pages.open_page("plan", {"smi": SMILES})
+    (old,) = page.session_state["_plans"]
+    page.run()
+    assert list(page.session_state["_plans"]) == [old]
+    model = queued_engine.load_engine("retro")
+    monkeypatch.setattr(model, "full_digest", "toy-othervoc")
+    page.run()
+    assert len(page.session_state["_plans"]) == 2
 
 
 def test_a_search_stopped_before_its_first_report_has_nothing_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

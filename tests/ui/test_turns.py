@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +13,10 @@ pytest.importorskip("streamlit")
 
 from streamlit.testing.v1 import AppTest
 
+from chemspec.settings import DecodeSettings
 from chemspec.system import fair_queue
 from chemspec.system.fair_queue import BusyError, FairQueue
+from chemspec.ui.common import queued_engine
 
 
 class Line:
@@ -97,6 +100,22 @@ def test_a_page_says_that_it_is_full_and_ends(monkeypatch: pytest.MonkeyPatch) -
     assert not app.exception
     assert "0 queries are waiting already; try again in a minute" in app.error[0].value
     assert [len(one.value) for one in app.markdown] == [16], "who it is: a digest, and no more"
+
+
+def test_an_answer_of_a_model_with_another_vocabulary_is_none_of_this_one(
+    state: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        queued_engine, "decode_query", lambda model, *_, **__: (asked.append(model), SimpleNamespace(status="ok"))[1]
+    )
+    models: list[Any] = [
+        SimpleNamespace(digest="0" * 16, full_digest=f"{'0' * 16}-{vocabulary}", dtype="fp32")
+        for vocabulary in ("11111111", "22222222")
+    ]
+    for model in (models[0], models[0], models[1]):
+        queued_engine.cached_prediction(model, "CCO", DecodeSettings())
+    assert asked == models
 
 
 def test_a_position_is_reported_when_it_changes_and_not_too_often(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,11 +179,6 @@ class QueuedEngine:
     engine: Engine
 
     @property
-    def digest(self) -> str:
-        """Of the weights."""
-        return self.engine.digest
-
-    @property
     def full_digest(self) -> str:
         """Of weights and vocabulary."""
         return self.engine.full_digest
@@ -215,7 +210,7 @@ def cached_prediction(
     model: Engine, query: str, settings: DecodeSettings, *, report: Report | None = None
 ) -> DecodeResult:
     """Decode one query, or return the session's cached result: a page is run again at every click."""
-    key = (model.digest, model.dtype, query, settings)
+    key = (model.full_digest, model.dtype, query, settings)
     result = session_cached("_answers", key, lambda: decode_query(model, query, settings, report=report))
     if result.status == "failed":  # another time it may go well
         st.session_state["_answers"].pop(key, None)

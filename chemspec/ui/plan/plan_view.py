@@ -272,12 +272,12 @@ def visitor_expander() -> Expander:
 
 def run_search(request: SearchRequest, models: Expander) -> Plan:
     """Return the result of a search, cached for this visitor; of a stopped one, what it had found."""
-    state = st.session_state
+    state, key = st.session_state, (request.key, *models.models)
     if state.get("plan_stopped") == request.key:
-        queued_engine.session_cached("_plans", request.key, lambda: _stopped_plan(request, models))
+        queued_engine.session_cached("_plans", key, lambda: _stopped_plan(request, models))
     else:
         state.plan_stopped = None  # that was another search
-    return queued_engine.session_cached("_plans", request.key, lambda: _search_with_progress(request, models), most=10)
+    return queued_engine.session_cached("_plans", key, lambda: _search_with_progress(request, models), most=10)
 
 
 def _stopped_plan(request: SearchRequest, models: Expander) -> Plan:

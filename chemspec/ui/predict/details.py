@@ -308,7 +308,7 @@ def show_why(answer: Answer) -> None:
         with queued_engine.hold_turn():
             return find_forks(engine, question.smiles, card.best)
 
-    key = (engine.digest, engine.dtype, question.smiles, card.best.smiles)
+    key = (engine.full_digest, engine.dtype, question.smiles, card.best.smiles)
     ranks = {other.canonical: suggestion.rank for suggestion in answer.others for other in suggestion.members}
     st.html(forks_html(card.best, queued_engine.session_cached("_forks", key, look), ranks))
     if accuracy := describe_class_accuracy(engine.folder, card):

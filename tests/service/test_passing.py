@@ -1,0 +1,164 @@
+"""Between two passes of one client's large batch, narrower queries of others are decoded: same answers, fair shares."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from serving import HURRY, Gated, Running, serving, until
+from small import QUERIES
+from test_order_of_queries import Still, job
+
+pytest.importorskip("fastapi")
+
+from chemspec.engine.engine import Engine
+from chemspec.service import scheduler
+from chemspec.service.limits import Limits
+from chemspec.service.shares import Shares
+from chemspec.settings import DecodeSettings
+
+KEYS = frozenset({"greedy", "polite", "third", "fourth", "fifth"})
+WIDE: dict[str, Any] = {"task": "retro", "n": 8, "max_len": 12}
+NARROW: dict[str, Any] = {"task": "retro", "n": 2, "max_len": 12, "decoder": "beam"}
+
+
+class Held(Gated):
+    """An engine that holds batches of wide beams between two passes until its gate opens."""
+
+    def decode_continuously(self, more: Any, ready: Any, settings: Any, *, before_pass: Callable[[], None]) -> Any:
+        if settings.n != WIDE["n"]:
+            return self._engine.decode_continuously(more, ready, settings, before_pass=before_pass)
+        return super().decode_continuously(more, ready, settings, before_pass=before_pass)
+
+
+def ask(running: Running, key: str, queries: Any, how: dict[str, Any]) -> Any:
+    status, document, _ = running.send("POST", "/v1/predict", {"queries": queries, **how}, {"X-API-Key": key})
+    assert status == 200, document
+    return [[answer["smiles"] for answer in result["hypotheses"]] for result in document["results"]]
+
+
+def test_a_narrow_query_goes_before_wide_ones_that_are_being_decoded_and_changes_none(
+    engines: dict[str, Engine],
+) -> None:
+    alone = {}
+    with serving(engines, api_keys=KEYS) as running:
+        for name, queries, how in (("wide", QUERIES * 3, WIDE), ("narrow", QUERIES, NARROW)):
+            alone[name] = ask(running, "polite", queries, how)
+    held = Held(engines["retro"])
+    with serving({"retro": held}, api_keys=KEYS) as running, ThreadPoolExecutor(1) as threads:
+        wide = threads.submit(ask, running, "greedy", QUERIES * 3, WIDE)
+        until(lambda: held.batches, "the wide batch")
+        for key in sorted(KEYS - {"greedy"}):
+            assert ask(running, key, QUERIES, NARROW) == alone["narrow"]
+        assert not wide.done()
+        held.gate.set()
+        assert wide.result(HURRY) == alone["wide"]
+        assert running.service._scheduler is not None and not running.service._scheduler._under_way
+
+
+# --- who goes before whom --------------------------------------------------------------------------
+
+
+def search(n: int) -> Any:
+    settings, engine = DecodeSettings(n=n, decoder="beam"), SimpleNamespace(device="cpu")
+    return SimpleNamespace(model="m", settings=settings, widest=False, engine=engine)
+
+
+def queue_with(*jobs: tuple[int, str]) -> Still:
+    """A queue of queries by number of beams and client."""
+    sink = SimpleNamespace(set_function=lambda _: None, observe=lambda _: None)
+
+    async def make() -> Still:
+        return Still(Limits(), SimpleNamespace(waiting=sink, waited=sink))  # type: ignore[arg-type]
+
+    queue = asyncio.run(make())
+    for n, client in jobs:
+        queue.submit([job(search(n), client)])
+    return queue
+
+
+@pytest.mark.parametrize(
+    ("under_way", "waiting", "passing"),
+    [
+        ([(100, "a")] * 2, [(3, "b")], ["b"]),  # wide beams of another client
+        ([(3, "a")] * 16, [(3, "b")], ["b"]),  # many of them
+        ([(3, "a")], [(3, "b")], []),  # no more than it asks for itself
+        ([(3, str(client)) for client in range(16)], [(3, "b")], []),  # one of each: in turn
+        ([(100, "a")], [(3, "a"), (100, "b"), (3, "c")], ["c"]),  # not its own, and none as wide
+    ],
+)
+def test_narrower_queries_of_others_pass(
+    under_way: list[tuple[int, str]], waiting: list[tuple[int, str]], passing: list[str]
+) -> None:
+    queue = queue_with(*waiting)
+    batch = [job(search(n), client) for n, client in under_way]
+    queue._under_way.append(batch)
+    assert [one.client for one in queue._passing_queries(batch)] == passing
+
+
+def test_who_had_more_time_does_not_pass_and_who_was_away_has_nothing_saved_up() -> None:
+    queue = queue_with()
+    batch = [job(search(100), "a")]
+    queue._under_way.append(batch)
+    queue._shares.charge(["a"], 100.0)
+    queue.submit([job(search(3), "b")])
+    assert queue._shares.of("b") == 100.0, "it begins where the other one stands"
+    assert [one.client for one in queue._passing_queries(batch)] == ["b"]
+    queue._shares.charge(["b"], 0.5)
+    assert not queue._passing_queries(batch)
+    queue._waiting.clear()
+    queue.submit([job(search(3), "b")])
+    assert queue._shares.of("b") == 100.5, "not forgotten between two queries"
+    queue._shares.charge(["a"], 0.6)
+    assert [one.client for one in queue._passing_queries(batch)] == ["b"]
+
+
+def test_few_batches_are_under_way_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = queue_with((3, "b"))
+    decoded: list[Any] = []
+    monkeypatch.setattr(queue, "_decode", decoded.append)
+    batch = [job(search(100), "a")]
+    queue._under_way += [[job(search(100), str(number))] for number in range(scheduler.MOST_BATCHES - 1)] + [batch]
+    queue._let_others_pass(batch)
+    assert not decoded
+    queue._under_way.pop(0)
+    queue._let_others_pass(batch)
+    assert [[one.client for one in taken] for taken in decoded] == [["b"]] and not queue._waiting
+
+
+@pytest.mark.parametrize(("n", "most"), [(1, 16), (16, 16), (20, 12), (100, 2), (300, 1)])
+def test_of_wide_beams_few_are_decoded_at_once_on_a_cpu(n: int, most: int) -> None:
+    queue, wide = queue_with(), job(search(n), "a")
+    assert queue._room(wide) == most
+    wide.search.engine.device = "cuda:0"
+    assert queue._room(wide) == 16
+
+
+def test_a_batch_of_wide_beams_is_filled_up_to_so_many(
+    engines: dict[str, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "MOST_BEAMS", 3 * WIDE["n"])
+    sizes: list[int] = []
+    let_pass = scheduler.Scheduler._let_others_pass
+    monkeypatch.setattr(
+        scheduler.Scheduler,
+        "_let_others_pass",
+        lambda self, under_way: (sizes.append(len(under_way)), let_pass(self, under_way))[1],
+    )
+    with serving(engines, api_keys=KEYS) as running:
+        assert len(ask(running, "greedy", QUERIES * 3, WIDE)) == 3 * len(QUERIES)
+    assert max(sizes) == 3
+
+
+def test_time_is_shared_by_the_queries_of_a_batch() -> None:
+    shares = Shares()
+    shares.charge(["a", "a", "b", "a"], 8.0)
+    assert (shares.of("a"), shares.of("b"), shares.of("c")) == (6.0, 2.0, 0.0)
+    shares.arrive(["c", "a"], {"b"})
+    assert (shares.of("a"), shares.of("b"), shares.of("c")) == (6.0, 2.0, 2.0)
+    shares.clear()
+    assert shares.of("a") == 0.0
