@@ -88,13 +88,15 @@ def _add_specification(app: FastAPI, *, needs_key: bool) -> None:
                     operation["security"].append({})  # or none of them
         return written
 
+    encoded, page = cache(lambda: msgspec.json.encode(document())), cache(lambda: render_docs(document()))
+
     @app.get("/openapi.json", include_in_schema=False)
     async def specification() -> Response:
-        return Response(msgspec.json.encode(document()), media_type="application/json")
+        return Response(encoded(), media_type="application/json")
 
     @app.get("/docs", include_in_schema=False)
     async def docs() -> Response:
-        return Response(render_docs(document()), media_type="text/html", headers=DOCS_HEADERS)
+        return Response(page(), media_type="text/html", headers=DOCS_HEADERS)
 
 
 def _add_routes(router: APIRouter, service: Service) -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import AbstractContextManager
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, Path, Request
 from fastapi.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from chemspec import precedents
 from chemspec.plan.expand import Expander
@@ -58,8 +60,7 @@ def add_plan_routes(router: APIRouter, service: Service) -> None:
     @router.get("/v1/plan/{id}/events", response_class=Response, responses=PROBLEMS | EVENTS, tags=["plan"])
     async def plan_events(id: Id) -> Response:
         """Follow a search as server-sent events until it has ended."""
-        events = _events(service.plans.find(CLIENT.get(), id))
-        return StreamingResponse(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        return _Followed(service.plans.find(CLIENT.get(), id), service.plans.follow(CLIENT.get()))
 
     @router.delete("/v1/plan/{id}", response_model=PlanAnswer, responses=PROBLEMS, tags=["plan"])
     async def stop_plan(id: Id) -> Response:
@@ -122,3 +123,15 @@ async def _events(job: PlanJob) -> AsyncIterator[bytes]:
             continue
         await asyncio.sleep(EVENT_SECONDS)
     yield b"event: end\ndata: " + msgspec.json.encode(job.document()) + b"\n\n"
+
+
+class _Followed(StreamingResponse):
+    """Events of a plan; its connection is counted until the last one is sent, or the client leaves."""
+
+    def __init__(self, job: PlanJob, followed: AbstractContextManager[None]) -> None:
+        super().__init__(_events(job), media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        self._followed = followed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        with self._followed:
+            await super().__call__(scope, receive, send)

@@ -7,8 +7,9 @@ import logging
 import math
 import secrets
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -19,12 +20,13 @@ from chemspec.plan.settings import PlanSettings
 from chemspec.plan.stock import Stock
 from chemspec.service.limits import RefusedError
 from chemspec.service.pools import WorkPool
-from chemspec.service.scheduler import Deadline, stopping_error
+from chemspec.service.scheduler import RETRY_AFTER, Deadline, stopping_error
 
 LOG = logging.getLogger("chemspec.service")
 PLANNERS = 2  # threads, of which one is for one client
 MAX_PLANS = 32  # that wait or run at a time, of one client half
 MAX_KEPT = 200  # that have ended
+MAX_FOLLOWED = 64  # connections on which the events of plans are sent, of one client a quarter
 KEPT_SECONDS = 3600.0
 SLACK_SECONDS = 10.0  # in which a search that its deadline has ended lists its routes
 State = Literal["waiting", "running", "done", "stopped", "failed"]
@@ -82,6 +84,7 @@ class Plans:
         self.pool = WorkPool("plans", PLANNERS, most=MAX_PLANS, per_client=MAX_PLANS // 2)
         self._jobs: dict[str, PlanJob] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._followed: Counter[str] = Counter()  # connections by client
 
     def submit(self, client: str, request: PlanRequest) -> PlanJob:
         """Queue a search; RefusedError (429) if the client, or all together, have too many."""
@@ -107,6 +110,19 @@ class Plans:
                 404, "unknown_plan", "there is no plan of yours with this id; it may have been forgotten"
             )
         return job
+
+    @contextmanager
+    def follow(self, client: str) -> Iterator[None]:
+        """Count a connection on which events are sent; RefusedError (429) beyond a limit."""
+        if self._followed[client] >= MAX_FOLLOWED // 4 or self._followed.total() >= MAX_FOLLOWED:
+            message = f"too many connections follow plans; try again in {RETRY_AFTER} s, or ask for the state"
+            raise RefusedError(429, "queue_full", message, after=RETRY_AFTER)
+        self._followed[client] += 1
+        try:
+            yield
+        finally:
+            self._followed[client] -= 1
+            self._followed += Counter()  # drops clients without any
 
     def stop(self, job: PlanJob) -> None:
         """Stop a search before its next step, which keeps the routes so far; forget one that has ended."""

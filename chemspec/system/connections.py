@@ -3,8 +3,9 @@
 Requests are parsed by h11. uvicorn's usual parser, httptools, takes the body of a request with a header `Upgrade`, as
 Java's default client and `curl --http2` send it, for a second request.
 
-If all connections are in use, the oldest one without a complete request is closed, of the address with the most
-connections. So any number of slow connections cannot lock out clients that send whole requests.
+If all connections are in use, the oldest one without a complete request, or with an answer that is not taken, is
+closed, of the address with the most connections. So any number of slow connections cannot lock out clients that send
+whole requests.
 """
 
 import asyncio
@@ -149,8 +150,8 @@ class _LimitedConnection(H11Protocol):
 
     @property
     def incomplete(self) -> bool:
-        """Whether it has no complete, unanswered request."""
-        return self.idle or bool(self.cycle.more_body)
+        """Whether it has no complete, unanswered request, or its client does not take the answer."""
+        return self.idle or bool(self.cycle.more_body) or self.flow.write_paused
 
     def _make_room(self) -> bool:
         """Close the oldest incomplete connection of the address with the most; False if there is none."""

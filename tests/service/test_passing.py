@@ -57,7 +57,8 @@ def test_a_narrow_query_goes_before_wide_ones_that_are_being_decoded_and_changes
         assert not wide.done()
         held.gate.set()
         assert wide.result(HURRY) == alone["wide"]
-        assert running.service._scheduler is not None and not running.service._scheduler._under_way
+        batches = running.service._scheduler and running.service._scheduler._under_way
+        until(lambda: batches == [], "the end of the batch")
 
 
 # --- who goes before whom --------------------------------------------------------------------------

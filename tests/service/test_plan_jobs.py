@@ -6,10 +6,12 @@ import http.client
 import json
 import threading
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+import rawhttp
 from plan import toy
 from serving import HURRY, Running, serving, until
 
@@ -118,6 +120,28 @@ def test_progress_comes_as_events_and_the_plan_with_the_last(planning: tuple[Run
     expansions = [document["progress"]["expansions"] for _, document in found]
     assert expansions == sorted(expansions) and expansions[-1] > 0
     assert [kind for kind, _ in events(service, job["id"])] == ["end"], "of a plan that has ended"
+
+
+def test_of_one_client_few_connections_follow_plans(
+    planning: tuple[Running, GatedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is held until its plan ends, so that a thousand of them would leave none for others."""
+    monkeypatch.setattr(plans, "MAX_FOLLOWED", 8)
+    service, model = planning
+    job = send(service, "POST", "/v1/plan", ASK)[1]
+    path = f"/v1/plan/{job['id']}/events"
+    with ExitStack() as opened:
+        for _ in range(2):
+            connection = opened.enter_context(rawhttp.connected(service.port))
+            connection.sendall(rawhttp.head(path, {"Host": "localhost", "X-API-Key": "mine"}))
+            assert b"200" in connection.recv(100)
+        status, document = send(service, "GET", path)
+        assert (status, document["code"]) == (429, "queue_full")
+        assert send(service, "GET", f"/v1/plan/{job['id']}")[0] == 200
+    until(lambda: not service.service.plans._followed.total(), "their end")
+    model.gate.set()
+    assert events(service, job["id"])[-1][0] == "end"
+    until(lambda: not service.service.plans._followed.total(), "the end of the last one")
 
 
 def test_a_stopped_plan_keeps_what_it_has_and_is_forgotten_when_deleted_again(

@@ -8,7 +8,7 @@ import logging
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
@@ -221,6 +221,17 @@ def test_of_slow_connections_the_oldest_goes(small_room: tuple[Running, Gated]) 
         assert ended == list(range(number + 1))
     for connection in slow:
         connection.close()
+
+
+def test_who_does_not_take_the_answers_keeps_nobody_out(small_room: tuple[Running, Gated]) -> None:
+    service, _ = small_room
+    held, ask = service.server.server_state.connections, b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    with ExitStack() as opened:
+        for number in range(8):
+            opened.enter_context(rawhttp.connected(service.port)).sendall(ask * 500)  # some 30 MB, which nobody reads
+            until(lambda: sum(each.flow.write_paused for each in held) == number + 1, "it")  # noqa: B023
+        assert rawhttp.get(service.port, "/healthz", {"Host": "localhost"})[0] == 200
+        assert service.count("refused_requests_total", reason="connections") == 1
 
 
 def test_where_everybody_waits_for_an_answer_a_further_one_is_told(small_room: tuple[Running, Gated]) -> None:
