@@ -2,14 +2,17 @@
 
 import copy
 import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from paths import ROOT
+from small import MERGED, QUERIES, TOKENIZER
 from torch.nn.functional import cross_entropy
 
 from chemspec.data.arrays import Pairs, RaggedArray
+from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.settings import TrainSettings, preset_config
 from chemspec.tokenizer import PAD
@@ -89,3 +92,19 @@ def test_steps_are_those_of_the_optimiser(pairs: Pairs, model: Transformer) -> N
     for (name, p), q in zip(model.named_parameters(), other.parameters(), strict=True):
         if "in_proj_bias" not in name:  # softmax ignores the bias of keys, so AdamW follows the noise of its gradient
             torch.testing.assert_close(p, q, rtol=1e-3, atol=1e-4)
+
+
+def test_a_vocabulary_with_merges_goes_on_from_one_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    start = Transformer(preset_config("tiny", vocab_size=len(TOKENIZER)))
+    checkpoint.save(tmp_path / "start", start, TOKENIZER, task="retro")
+    (tmp_path / "data").mkdir()
+    MERGED.save(tmp_path / "data" / "vocab.json")
+    texts = RaggedArray.pack([MERGED.encode(text) for text in QUERIES])
+    for name in ("train", "val"):
+        Pairs(texts, texts).save(tmp_path / "data" / f"{name}.npz")
+    monkeypatch.setattr(SCRIPT["Shape"], "sources", 120)
+    monkeypatch.setattr(SCRIPT["Shape"], "targets", 120)
+    words = ["--start", tmp_path / "start", "--data", tmp_path / "data", "--out", tmp_path / "run", "--minutes", 0.02]
+    SCRIPT["train"](SCRIPT["parse"]([*map(str, words), "--workers", "0", "--warmup", "1"]))
+    assert checkpoint.load(tmp_path / "run" / "model").tokenizer == MERGED
