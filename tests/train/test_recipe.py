@@ -70,7 +70,7 @@ def test_stages_of_the_shipped_models_still_read(name: str) -> None:
     assert recipe.starts_from in builtin_recipes() or recipe.starts_from in NAMES
 
 
-@pytest.mark.parametrize(("name", "merges"), [("merges-128", 128), ("merges-32", 32)])
+@pytest.mark.parametrize(("name", "merges"), [("merges-128", 128), ("merges-32", 32), ("merges-32-packed", 32)])
 def test_recipes_with_larger_tokens_start_from_a_shipped_model(name: str, merges: int) -> None:
     recipe = find_recipe(f"{STAGES.with_name('merges.toml')}:{name}")
     assert isinstance(recipe, Recipe) and (recipe.data.merges, recipe.data.merge_dropout) == (merges, 0.2)
