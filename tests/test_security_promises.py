@@ -47,7 +47,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
     pytest.importorskip("streamlit")
     pytest.importorskip("fastapi")
     from chemspec.chem import conformer, parsing, trial
-    from chemspec.service import guard, server, service
+    from chemspec.service import guard, plans, server, service
     from chemspec.service.limits import Limits
     from chemspec.system import connections, fair_queue, forked
     from chemspec.ui.launch import middleware
@@ -70,7 +70,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
         f"up to {guard.DRAIN_FACTOR} times as much is read and dropped",
         f"a byte for {middleware.SILENT_SECONDS:g} s, or not whole in {middleware.WHOLE_SECONDS:g} s",
         f"a message in its first {middleware.FIRST_SECONDS:g} s",
-        f"of {service.REVIEWS} reviews half",
+        f"of {service.REVIEWS} reviews and {plans.MAX_PLANS} plans half, of {plans.MAX_FOLLOWED} connections that follow",
         f"at most {service.HARD_TEXTS} structures may be hard to read",
         f"within its grace (`--grace`) and {server.LAST_RESORT:g} s",
         f"at most {fair_queue.MAX_OF_ONE_VISITOR} questions wait, of all together {fair_queue.MAX_WAITING};",
