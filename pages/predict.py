@@ -1,9 +1,13 @@
 """The page Predict: products or precursors as cards, with evidence for and against each."""
 
+from collections.abc import Sequence
+
 import streamlit as st
 
 from chemspec.depict.molecules import Bonds
 from chemspec.engine.engine import Engine, models_dir
+from chemspec.engine.registry import model_folder
+from chemspec.review.suggestions import Suggestion
 from chemspec.settings import Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import nav, queued_engine, scheme, widgets
@@ -32,9 +36,19 @@ def draw_page() -> None:
     with right, widgets.fresh_container(question or panel.task, key="predict_stage"):
         if question is None:
             show_welcome(panel.task)
-        elif model := queued_engine.engine_or_message(question.model):
+        elif model := load_with_placeholder(question.model):
             made = answer_question(question, model, stale=panel.stale)
     panel.draw_query([] if panel.stale else made)
+
+
+def load_with_placeholder(name: str) -> Engine | None:
+    """Return the engine of a model; while it is loaded, at a server's first question, draw what is coming."""
+    waiting = st.empty()
+    if model_folder(name) not in queued_engine.loaded_engines():
+        waiting.skeleton(height=320)
+    model = queued_engine.engine_or_message(name)
+    waiting.empty()
+    return model
 
 
 def is_new_target(question: Question) -> bool:
@@ -57,20 +71,25 @@ def show_welcome(task: Task) -> None:
 
 def answer_question(question: Question, model: Engine, *, stale: bool) -> list[Bonds]:
     """Predict and show the answers, dimmed if they are `stale`; return the bonds that each card makes."""
-    predicted = answers.predict_with_progress(model, question)
+    slot = st.empty()
+    predicted = answers.predict_with_progress(model, question, slot)
     if predicted is None:
         return []
+    result, first = predicted
+    described = None if question.expected else question.cards  # the card of a typed reaction may have any rank
+    cards = reviewing.review_answers(question, result, described=described).suggestions if result.status == "ok" else []
+    slot.empty()
     with st.container(key="predict_stale" if stale else "predict_fresh"):
-        return show_results(question, *predicted, stale=stale)
+        return show_results(question, result, first, cards, stale=stale)
 
 
-def show_results(question: Question, result: DecodeResult, first: DecodeResult | None, *, stale: bool) -> list[Bonds]:
+def show_results(
+    question: Question, result: DecodeResult, first: DecodeResult | None, cards: Sequence[Suggestion], *, stale: bool
+) -> list[Bonds]:
     """Draw the predictions, and below them how the searches went; return the bonds that each card makes."""
     if result.status != "ok":
         st.error(f"The model cannot answer this: {plain_text(result.message)}.")
         return []
-    described = None if question.expected else question.cards  # the card of a typed reaction may have any rank
-    cards = reviewing.review_answers(question, result, described=described).suggestions
     question = reviewing.include_typed_card(question, cards)
     answers.show_title(question, result, cards)
     if stale:

@@ -91,6 +91,8 @@ def _halogenated_rings(step: Strategy, left: Any, right: Any, whole: Sequence[st
     iodine = holds(whole, "[I][I]") and not holds(whole, _IODINE_OXIDANTS)
     rings = [set(ring) for ring in right.GetRingInfo().AtomRings() if len(ring) == 6]
     for pair in step.made:
+        if min(step.origin[atom] for atom in pair) < 0:
+            continue
         for atom, halogen in (pair, pair[::-1]):
             here, new = right.GetAtomWithIdx(atom), right.GetAtomWithIdx(halogen)
             if matches_at(right, _ALKANE, atom) and not holds(whole, _RADICALS):

@@ -73,6 +73,11 @@ def test_a_group_that_does_not_react_is_named_unless_something_makes_it_react(
         assert sentence not in problems(f"{flask}.{added}", product)
 
 
+def test_a_halogen_from_nowhere_is_no_matter_of_these_laws() -> None:
+    assert "cannot" not in problems("CCN", "CCBr") and "radicals" not in problems("CCN", "CCBr")
+    assert "such a ring" not in problems("c1ccccc1", "Brc1ccccc1")
+
+
 @pytest.mark.parametrize("metal", ["[Pd]", "[Ni]"])
 def test_hydrogen_without_a_metal_is_remarked_and_a_metal_without_hydrogen_is_a_problem(metal: str) -> None:
     flask, product = "O=[N+]([O-])c1ccc(Cl)cc1.CO", "Nc1ccc(Cl)cc1"

@@ -70,7 +70,7 @@ def test_a_good_folder_is_told_as_it_is(home: Path) -> None:
     assert "| Ring \\<b\\>closure | 40 | 50 % (35 to 65) | 90 % (77 to 96) |" in cards.class_table(card)
     assert "1 + 1 layers, width 16" in cards.describe_architecture(loaded.model.config)
     facts = cards.facts_table(card, None)
-    assert facts.index("| Size |") < facts.index("| Fingerprint |") < facts.index("| Accuracy, top-1 |")
+    assert facts.index("| Accuracy, top-1 |") < facts.index("| Size |") < facts.index("| Fingerprint |")
 
 
 FAULTS: list[tuple[str, bytes | dict[str, Any] | None, str]] = [  # a file, what it holds instead, and what is told

@@ -548,11 +548,14 @@ def test_long_work_shows_its_progress_and_a_stop_button_and_stays_stopped(monkey
         st.stop()  # the page is left as it is
 
     def script() -> None:
+        import streamlit
+
         from chemspec.settings import DecodeSettings
         from chemspec.ui.predict import answers
         from chemspec.ui.predict.query_panel import Question
 
-        answers.predict_with_progress(None, Question("forward", "forward", "CC", DecodeSettings()))  # type: ignore[arg-type]
+        question = Question("forward", "forward", "CC", DecodeSettings())
+        answers.predict_with_progress(None, question, streamlit.empty())  # type: ignore[arg-type]
 
     monkeypatch.setattr(queued_engine, "cached_prediction", spying)
     page = AppTest.from_function(script, default_timeout=240).run()
@@ -766,3 +769,18 @@ def test_the_page_draws_the_reactant_with_a_choice_of_atoms_only() -> None:
     friedel = "COc1ccccc1.CC(=O)Cl.[Al+3].[Cl-].[Cl-].[Cl-].ClCCl"
     assert "with percentages at its atoms" in html(open_page(task="forward", smi=friedel))
     assert "with percentages" not in html(open_page(task="forward", smi="COC(=O)c1ccc(Br)cc1.[Li+].[OH-].C1CCOC1.O"))
+
+
+@pytest.mark.parametrize(
+    ("cards", "folded"),
+    [
+        ([(0.99, 0), (0.005, 0)], True),
+        ([(0.98, 1), (0.009, 1), (0.001, 2)], True),
+        ([(0.98, 1), (0.009, 0)], False),  # the second has nothing against it
+        ([(0.9, 0), (0.05, 0)], False),
+        ([(0.3, 0), (0.005, 0)], False),  # where nothing is probable all are worth a look
+    ],
+)
+def test_improbable_answers_are_folded_unless_one_is_sounder(cards: list[tuple[float, int]], folded: bool) -> None:
+    shown: Any = [SimpleNamespace(probability=p, problems=("a problem",) * count) for p, count in cards]
+    assert answers._are_noise(shown) is folded

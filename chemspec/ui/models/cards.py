@@ -156,13 +156,12 @@ RUNTIME = {
 
 def facts_table(card: ModelCard, engine: Engine | None) -> str:
     """Return what a model is and where it runs, as a Markdown table."""
-    rows = {**dict(card.facts), "Runs on": "loaded at first use", "Fingerprint": card.digest}
+    rows = {f"Accuracy, {name}": f"{share:.1f} % ({low:.1f} to {high:.1f})" for name, share, low, high in card.accuracy}
+    rows |= {**dict(card.facts), "Runs on": "loaded at first use", "Fingerprint": card.digest}
     if engine:
         threads = f", {engine.threads} threads" if engine.device == "cpu" else ""
         runtime = RUNTIME.get(engine.runtime, engine.runtime)
         rows["Runs on"] = f"{runtime}, {engine.device.upper()}{threads}, computing in {engine.dtype}"
-    for name, share, low, high in card.accuracy:
-        rows[f"Accuracy, {name}"] = f"{share:.1f} % ({low:.1f} to {high:.1f})"
     return tables.lines([("", ""), *((name, plain_text(text)) for name, text in rows.items() if text)])
 
 

@@ -53,19 +53,22 @@ FOOTNOTE = {
 }
 VIEWS = {**details.VIEWS, "I think …": arguing.show_own_answer}
 SURE = 0.985  # probability of the first answer from which the others are folded
+LEAST = 0.01  # probability below which all other answers are folded, too
 SITE = "#56B4E9"  # behind the atoms that get the new bond
 SCALE = 1.35  # of the drawing with percentages, so that its numbers are as large as the text next to it
 
 
-def predict_with_progress(model: Engine, question: Question) -> tuple[DecodeResult, DecodeResult | None] | None:
-    """Predict, with progress and a stop button if it takes longer than a moment; None if the visitor stopped.
+def predict_with_progress(
+    model: Engine, question: Question, slot: Any
+) -> tuple[DecodeResult, DecodeResult | None] | None:
+    """Predict, with progress and a stop button in `slot` if it takes a moment; None if the visitor stopped.
 
-    Also returns the greedy answer, whose passes a card shows; the page shows it while the search goes on.
+    Also returns the greedy answer, whose passes a card shows; the slot shows it until the caller empties it.
     """
     if st.session_state.get("predict_stopped") == question:
         st.info("Stopped. Submit the query again to restart.")
         return None
-    slot, greedy = st.empty(), token_origins.greedy_settings(question.settings)
+    greedy = token_origins.greedy_settings(question.settings)
     first: DecodeResult | None = None
     drawn: list[Any] = []  # the line of progress, and until it is filled the container of the first answer
 
@@ -76,10 +79,10 @@ def predict_with_progress(model: Engine, question: Question) -> tuple[DecodeResu
                     drawn.append(st.empty())
                     stop = partial(st.session_state.update, predict_stopped=question)
                     st.button("Stop", key="predict_stop", on_click=stop)
-                drawn.append(st.container())
+                drawn.append(st.empty())
+                drawn[-1].skeleton(height=240)
         if first and len(drawn) == 2:
-            with drawn.pop():
-                _preview_answer(question, first)
+            _preview_answer(question, first, drawn.pop())
         drawn[0].caption(text)
 
     if greedy:
@@ -88,15 +91,15 @@ def predict_with_progress(model: Engine, question: Question) -> tuple[DecodeResu
         result = first
     else:
         result = queued_engine.cached_prediction(model, question.smiles, question.settings, report=report)
-    slot.empty()
     return result, first
 
 
-def _preview_answer(question: Question, first: DecodeResult) -> None:
+def _preview_answer(question: Question, first: DecodeResult, slot: Any) -> None:
     cards = reviewing.review_answers(replace(question, cards=1), first, described=1, models=False).suggestions
     if picture := token_origins.picture_of_greedy(first, cards):
-        st.html("<h2>The first answer; alternatives follow</h2>")
-        show_still_card(question, cards[0], picture)
+        with slot.container():
+            st.html("<h2>The first answer; alternatives follow</h2>")
+            show_still_card(question, cards[0], picture)
 
 
 def answers_heading(question: Question, cards: Sequence[Suggestion]) -> str:
@@ -129,14 +132,12 @@ def show_answers(
     for choice in find_selectivity(question.smiles, cards):
         _show_selectivity(choice)
     recorded = recorded_rank(shown) or 1
-    sure = len(shown) > 1 and shown[0].probability >= SURE and not shown[0].problems
-    sure = sure and recorded == 1 and not question.expected
+    fold = len(shown) > 1 and recorded == 1 and not question.expected and _are_noise(shown)
     with card_container(str(shown[0].rank)) if shown else nullcontext():
         if shown:
             show_card(question, shown[0], cards, picture, wide=True)
     _show_next_step(question, shown)
-    fold = st.expander(f"{len(shown) - 1} less probable answers", key="predict_fold") if sure else st.container()
-    with fold:
+    with st.expander(f"{len(shown) - 1} less probable answers", key="predict_fold") if fold else st.container():
         _show_further_cards(question, shown[1:], cards, picture)
     if more := len(cards) - len(shown):
         show_all = query_panel.show_more_cards
@@ -145,6 +146,14 @@ def show_answers(
         texts = plain_text(", ".join(answer.smiles for answer in aside))
         st.caption(f"Left out, as already in the query or not a molecule: {texts}.")
     st.caption(f"{FOOTNOTE[question.task]} {precedents_footnote()}")
+
+
+def _are_noise(shown: Sequence[Suggestion]) -> bool:
+    """Return whether all cards but the first are too improbable to look at, and none is sounder than the first."""
+    first, *others = shown
+    if first.problems and any(len(card.problems) < len(first.problems) for card in others):
+        return False
+    return first.probability >= SURE or (first.probability > 0.5 and all(card.probability < LEAST for card in others))
 
 
 def _show_further_cards(

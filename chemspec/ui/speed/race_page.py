@@ -52,7 +52,7 @@ def choose_model() -> str:
 def _model_label(name: str) -> str:
     """Return the question that a model answers, of a second model with its name."""
     task = task_of_model(name) or ""
-    return TASK_LABELS.get(name) or f"{task.capitalize()} by {name}".strip()
+    return TASK_LABELS.get(name) or f"{task.capitalize()}, with the model {name}" if task else name
 
 
 def choose_query(model: Engine) -> str:
@@ -220,7 +220,7 @@ def show_race_page(model: Engine, query: str) -> None:
 
 
 def show_race(race: Race) -> None:
-    """Show replay, conclusion and table of a race."""
+    """Show conclusion, replay and table of a race."""
     if race.problem:
         st.error(f"These settings cannot be raced: {escaping.plain_text(race.problem)}")
         return
@@ -228,9 +228,9 @@ def show_race(race: Race) -> None:
     lanes = timing.median_lanes(race.rounds, names)
     recorded = lanes if race.quiet else [lane.without_times() for lane in lanes]
     conclusion = timing.race_conclusion(race.rounds, timed=race.quiet)
+    st.markdown(f"##### {conclusion[:1].upper()}{conclusion[1:]}")
     show_replay(recorded, race.lanes, race_id=f"{id(race)}-{race.machine}")
     show_downloads(race.model, recorded, race.rounds[0][0], conclusion)
-    st.markdown(f"##### {conclusion[:1].upper()}{conclusion[1:]}")
     if not race.quiet:
         st.warning("The server was busy during the race, so times are left out. Passes do not depend on it.")
     show_table(race, names)

@@ -32,7 +32,7 @@ class Frame:
     whole: bool = False  # mark all that was copied up to here, not only in this pass
 
 
-PLAYER = ("counters", "controls", "summary", "pictures", "query", "drafts", "answer", "hint", "legend", "tree", "keys")
+PLAYER = ("controls", "summary", "pictures", "query", "drafts", "answer", "hint", "legend", "tree", "counters", "keys")
 
 
 def show_player(result: DecodeResult, view: TraceView) -> None:
