@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack, cast, overload
 from urllib.parse import urlsplit
 
-from urllib3 import BaseHTTPResponse, PoolManager
+from urllib3 import PoolManager
 from urllib3.exceptions import HTTPError, NewConnectionError, ProtocolError
 
 PART = 64  # queries per request, at most
@@ -164,7 +164,7 @@ class Client:
                 f"{self.url!r} is no address of a service; give url or CHEMSPEC_SERVER as http://HOST:PORT"
             )
         key = (key or os.environ.get("CHEMSPEC_API_KEY", "")).strip()  # a file's last line ends with a newline
-        headers = {"X-API-Key": key} if key else None
+        headers = {"Content-Type": "application/json"} | ({"X-API-Key": key} if key else {})
         self._pool = PoolManager(maxsize=THREADS, headers=headers, timeout=timeout, retries=False)
         self._patience, self._part = patience, PART
 
@@ -237,12 +237,13 @@ class Client:
         Raises:
             ServiceError: if the service rejects it, or retrying takes longer than `patience`.
         """
+        encoded = None if body is None else json.dumps(body).encode()
         ends, pause = time.monotonic() + self._patience, 0.05
         while True:
             try:
-                response = self._pool.request(method, self.url + path, json=body)
+                response = self._pool.request(method, self.url + path, body=encoded)  # also urllib3 1.26
                 if response.status < 300:
-                    return response.json()
+                    return json.loads(response.data)
                 failure = _service_error(response)
                 if failure.status not in RETRIED and (failure.status != NO_CODE or failure.code):
                     raise failure
@@ -266,7 +267,7 @@ class Client:
         return listed
 
 
-def _service_error(response: BaseHTTPResponse) -> ServiceError:
+def _service_error(response: Any) -> ServiceError:
     try:
         document = json.loads(response.data)
         message, code = str(document["detail"]), str(document.get("code", ""))

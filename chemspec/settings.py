@@ -18,7 +18,9 @@ Task = Literal["forward", "retro", "reagents"]
 NetworkKind = Literal["spec_drafter", "blockwise", "medusa"]  # drafters with their own network
 ReactionFolder = Annotated[Path | None, "CHEMSPEC_DATA"]  # its environment variable, for the command line
 
-RULES = ("chemspec", "onmt", "translation-transformer", "chemformer", "transformers")  # bookkeeping of a beam search
+RULES = (  # bookkeeping of a beam search
+    *("chemspec", "onmt", "onmt-3", "onmt-3-defaults", "translation-transformer", "chemformer", "transformers"),
+)
 
 # Upper limits of a plausible architecture, checked before tensors are allocated.
 MOST_LAYERS, MOST_WIDTH, MOST_POSITIONS = 256, 2**20, 2**14
@@ -237,8 +239,8 @@ class DecodeSettings:
             and the acceptance so far, or fixed, up to the node budget, to compare drafters. The drafter auto is always
             planned.
         length_penalty: rank beam answers by log-prob / length ** penalty; 0: by the plain log-prob.
-        rules: beam search with ranking and stopping rules of another program, to get the same lists: onmt,
-            translation-transformer, chemformer or transformers.
+        rules: beam search with ranking and stopping rules of another program, to get the same lists: onmt, onmt-3,
+            onmt-3-defaults, translation-transformer, chemformer or transformers.
         beta: relaxed greedy decoding: accept a drafted token among the model's beta best ones (1: exact), the
             Spec-Verification of Xia et al.; drafts can change the output.
         tau: with beta: maximum log-probability gap, in nats, between an accepted token and the best one.
@@ -310,6 +312,8 @@ class DecodeSettings:
             raise ValueError(f"the rules of {self.rules} are those of a beam, not of {self.decoder}")
         if self.length_penalty and self.rules in ("translation-transformer", "chemformer"):
             raise ValueError(f"{self.rules} ranks by log-prob alone; leave length_penalty 0")
+        if self.length_penalty and self.rules == "onmt-3-defaults":
+            raise ValueError("onmt-3-defaults has a length penalty of its own; leave length_penalty 0, or take onmt-3")
 
     @property
     def drafts_by(self) -> str:

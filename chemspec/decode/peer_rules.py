@@ -2,9 +2,13 @@
 
 Each variant is a pure step like `decode.beam.advance_beam`, the default.
 
-- onmt (OpenNMT-py 1.x to 3.x; 0.4.1 differs in truncated outputs only): a hypothesis that ends uses one of the `width`
+- onmt (OpenNMT-py 1.x and 2.x; 0.4.1 differs in truncated outputs only): a hypothesis that ends uses one of the `width`
   slots of its step. The search stops once a finished hypothesis has been the best of a step and `width` are finished.
-  Truncated hypotheses are ranked with them.
+  Truncated hypotheses are ranked with them. A length penalty divides by a power of the length with bos.
+- onmt-3 (OpenNMT-py 3.x): the same, but the search stops when a finished hypothesis is the best of the very step after
+  which `width` are finished.
+- onmt-3-defaults: the same with the program's own defaults, the length penalty `avg` (1) and at most 1.25 times the
+  tokens of the source and 5 (`max_length_ratio`), for one query at a time.
 - chemformer: a finished hypothesis stays in the beam until better ones displace it. The search stops when the whole
   beam is finished.
 - translation-transformer: hypotheses are extended past eos, and ranked with the tokens that follow, until all contain
@@ -22,10 +26,26 @@ from chemspec.decode.protocol import START, Decoder, ScoreRequest, finish_sequen
 from chemspec.tokenizer import EOS
 from chemspec.types import Scores
 
+MAX_LENGTH_RATIO, MORE_TOKENS = 1.25, 5  # of OpenNMT-py 3.x
 
-def peer_search(*, rules: str, width: int, max_len: int, length_penalty: float = 0.0) -> Decoder:
-    """Return a beam search with another program's bookkeeping, a key of `ADVANCE`; for the rest see `BeamConfig`."""
-    advance, config = ADVANCE[rules], BeamConfig(width, max_len, float(length_penalty))
+
+class OnmtConfig(BeamConfig):
+    """Parameters of a beam search whose length penalty counts bos."""
+
+    def ranking_score(self, hyp: Hyp) -> float:
+        """Return the score by which finished hypotheses are ranked."""
+        return hyp.total / (len(hyp.log_probs) + 1) ** self.length_penalty if self.length_penalty else hyp.total
+
+
+def peer_search(*, rules: str, width: int, max_len: int, length_penalty: float = 0.0, source: int = 0) -> Decoder:
+    """Return a beam search with another program's bookkeeping, a key of `ADVANCE`; for the rest see `BeamConfig`.
+
+    `source`: number of tokens of the source, by which some rules limit the output.
+    """
+    if rules == "onmt-3-defaults":
+        max_len, length_penalty = min(max_len, int(MAX_LENGTH_RATIO * source + MORE_TOKENS)), 1.0
+    kind = OnmtConfig if rules.startswith("onmt") else BeamConfig
+    advance, config = ADVANCE[rules], kind(width, max_len, float(length_penalty))
     beam = Beam((Hyp(START, (), 0.0),))
     while beam.live and len(beam.live[0].log_probs) < config.max_len:
         lookahead = partial(look_ahead, beam, config, step=advance)
@@ -69,6 +89,17 @@ def advance_onmt(beam: Beam, scores: Sequence[Scores], config: BeamConfig) -> Be
     return (LeadEndedBeam if led else Beam)(live, done)
 
 
+def advance_onmt_3(beam: Beam, scores: Sequence[Scores], config: BeamConfig) -> Beam:
+    """Step as OpenNMT-py 3.x does."""
+    grown = _best_extensions(beam, scores, config.width)
+    done = (*beam.finished, *filter(_ends_with_eos, grown))
+    live = tuple(hyp for hyp in grown if not _ends_with_eos(hyp))
+    cut = bool(grown) and len(grown[0].log_probs) == config.max_len
+    if grown and _ends_with_eos(grown[0]) and len(done) >= config.width and not cut:
+        live = ()
+    return Beam(live, done)
+
+
 def advance_chemformer(beam: Beam, scores: Sequence[Scores], config: BeamConfig) -> Beam:
     """Step as Chemformer does."""
     best = _sort_hypotheses([*beam.finished, *_best_extensions(beam, scores, config.width)], config)[: config.width]
@@ -97,6 +128,8 @@ def advance_transformers(beam: Beam, scores: Sequence[Scores], config: BeamConfi
 
 ADVANCE: dict[str, Step] = {
     "onmt": advance_onmt,
+    "onmt-3": advance_onmt_3,
+    "onmt-3-defaults": advance_onmt_3,
     "translation-transformer": advance_translation_transformer,
     "chemformer": advance_chemformer,
     "transformers": advance_transformers,

@@ -111,12 +111,13 @@ def _build_relaxed_greedy(source: SourceIds, settings: DecodeSettings, drafter: 
     return relaxed_greedy(max_len=settings.max_len, rule=TopBeta(settings.beta, settings.tau), drafts=drafts)
 
 
-def _build_beam(_: SourceIds, settings: DecodeSettings) -> Decoder:
+def _build_beam(source: SourceIds, settings: DecodeSettings) -> Decoder:
     size = {"width": settings.n, "max_len": settings.max_len}
     if settings.rules != "chemspec":
         from chemspec.decode.peer_rules import peer_search
 
-        return peer_search(rules=settings.rules, length_penalty=settings.length_penalty, **size)
+        options = {"rules": settings.rules, "length_penalty": settings.length_penalty, "source": len(source)}
+        return peer_search(**options, **size)  # type: ignore[arg-type]
     return beam_search(length_penalty=settings.length_penalty, **size)
 
 

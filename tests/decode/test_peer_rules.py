@@ -11,11 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from case_tables import table
 from recompute import decode_single
 from small import QUERIES, tiny_folder
-from table import Table
+from table import Table, run
 
 from chemspec.decode.peer_rules import ADVANCE, peer_search
+from chemspec.draft.base import NoDrafts
 from chemspec.engine.engine import Engine
 from chemspec.settings import RULES, DecodeSettings
 from chemspec.tokenizer import BOS, EOS
@@ -111,6 +113,20 @@ def test_forty_searches_that_are_always_the_same(rules: str) -> None:
         assert searched(Table(seed), rules, width, most) == expected
 
 
+@pytest.mark.parametrize(
+    ("rules", "seed", "sharpness", "copying", "source", "width", "expected"), table("decode/onmt_3_lists")
+)
+def test_the_lists_are_those_of_the_beam_search_of_onmt_3(
+    rules: str, seed: int, sharpness: float, copying: float, source: Text, width: int, expected: tuple[Text, ...]
+) -> None:
+    """Written down by `onmt.translate.beam_search.BeamSearch` of OpenNMT-py 3.5.1 on the same tables."""
+    name, _, penalty = rules.partition(" ")
+    search = partial(peer_search, rules=name, width=width, length_penalty=float(penalty == "avg"), source=len(source))
+    scores = Table(seed, sharpness=sharpness, copying=copying)
+    ((answers,), _) = run(lambda _: search(max_len=14), [source], scores, NoDrafts(), max_len=14)
+    assert tuple(answer.tokens for answer in answers) == expected
+
+
 @pytest.mark.parametrize("rules", RULES[1:])
 def test_drafts_and_batches_change_nothing(rules: str, tmp_path: Path) -> None:
     engine = Engine.load(tiny_folder(tmp_path / "retro"), device="cpu", threads=1)
@@ -128,6 +144,8 @@ def test_what_makes_no_sense_is_refused() -> None:
     assert DecodeSettings(decoder="greedy", n=1, rules="onmt").rules == "onmt"
     with pytest.raises(ValueError, match="there are chemspec, onmt"):
         DecodeSettings(rules="fairseq")
+    with pytest.raises(ValueError, match="length penalty of its own"):
+        DecodeSettings(rules="onmt-3-defaults", length_penalty=1.0)
     with pytest.raises(ValueError, match="those of a beam, not of sample"):
         DecodeSettings(decoder="sample", rules="onmt")
     with pytest.raises(ValueError, match="ranks by log-prob alone"):

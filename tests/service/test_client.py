@@ -131,7 +131,7 @@ def test_a_server_that_is_no_service_is_named(status: int, body: bytes) -> None:
 
 
 def test_a_key_may_end_with_the_newline_of_its_file() -> None:
-    assert Client("http://127.0.0.1:1", key="open sesame\n")._pool.headers == {"X-API-Key": "open sesame"}
+    assert Client("http://127.0.0.1:1", key="open sesame\n")._pool.headers["X-API-Key"] == "open sesame"
 
 
 def test_a_service_that_is_not_there_is_told_after_the_patience() -> None:
