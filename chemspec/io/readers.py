@@ -20,6 +20,7 @@ from chemspec.chem.traced_text import TracedText
 from chemspec.data.reaction_records import is_reaction_file, read_reaction_file
 from chemspec.io import FileError as FileError
 from chemspec.io import columns, spreadsheets, structures
+from chemspec.io.json_lines import read_json_lines
 from chemspec.settings import Task
 from chemspec.system import extras
 from chemspec.tasks import about_reactions
@@ -33,6 +34,7 @@ ENDINGS = (
     *TABLES,
     *TEXTS,
     ".parquet",
+    ".jsonl",
     ".gz",
     ".xlsx",
     *structures.ENDINGS,
@@ -43,9 +45,7 @@ ENDINGS = (
 csv.field_size_limit(100_000_000)  # characters of a cell, such as a molfile; Python's own limit is 131,072
 HEAD = 12  # lines that tell a structure file from a list
 _REACTION_ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # in a line that is a whole reaction
-UNSUPPORTED = frozenset(
-    (".json", ".jsonl", ".pdf", ".cdx", ".mol2", ".pdb", ".cif", ".xyz", ".xls", ".ods", ".doc", ".docx")
-)
+UNSUPPORTED = frozenset((".json", ".pdf", ".cdx", ".mol2", ".pdb", ".cif", ".xyz", ".xls", ".ods", ".doc", ".docx"))
 
 _COUNTS = re.compile(r"\s*\d[\d\s]*\bV[23]000\s*$", re.IGNORECASE)
 # What catalogues and programs number molecules with. A word without digits may be the name of a second molecule.
@@ -83,7 +83,7 @@ class PackedRows(Sequence[list[str]]):
 
 
 class QueryList(list[str]):
-    """Query texts, one per row of a file, with the names and cells of its other columns; parquet files have none."""
+    """Query texts, one per row of a file, with names and cells of its other columns; parquet files have none."""
 
     def __init__(self, texts: Iterable[str], columns: Sequence[str] = (), cells: Sequence[Sequence[str]] = ()) -> None:
         super().__init__(texts)
@@ -134,11 +134,11 @@ def read_given_reactions(given: str, column: str, note: Tell = ignore) -> list[s
 def stream_queries(path: Path, column: str = "", task: Task | None = None, note: Tell = ignore) -> Iterator[str]:
     """Yield the query texts of a file of any size, one per row; FileError if it or its column is missing or unreadable.
 
-    The file is `.csv`, `.tsv` or `.xlsx` with a header, `.parquet`, `.sdf`, `.rdf`, `.mol`, `.rxn`, `.cdxml` or `.ket`,
-    or any other text with one query per line (in a `.smi` a SMILES and its title) or with structures like those
-    of these files; all but parquet also as `.gz`. The column is a name, or two as "a>>b" for the sides of a reaction;
-    empty takes the only one, or one (or two) with a usual name for the task. If that choice is ambiguous, `note` is
-    called with a message on which column is read.
+    The file is `.csv`, `.tsv` or `.xlsx` with a header, `.parquet`, `.jsonl`, `.sdf`, `.rdf`, `.mol`, `.rxn`, `.cdxml`
+    or `.ket`, or any other text with one query per line (in a `.smi` a SMILES and its title) or with structures like
+    those of these files; all but parquet also as `.gz`. The column is a name, or two as "a>>b" for the sides of a
+    reaction; empty takes the only one, or one (or two) with a usual name for the task. If that choice is ambiguous,
+    `note` is called with a message on which column is read.
     """
     yield from (row[0] for row in islice(_stream_rows(path, column, task, note), 1, None))
 
@@ -167,7 +167,9 @@ def _stream_rows(path: Path, column: str, task: Task | None, note: Tell) -> Iter
                 rows = spreadsheets.read_workbook_rows(file.read(), path, column, note)
             else:
                 head, lines = look_ahead(_decode_lines(file))
-                if ending in TABLES:
+                if ending == ".jsonl":
+                    rows = read_json_lines(lines, path)
+                elif ending in TABLES:
                     rows = _iterate_table(lines, ending, path, column)
                 elif ending in structures.ENDINGS or is_structure_file(head):
                     rows = structures.read_structure_rows("".join(lines), path, note)

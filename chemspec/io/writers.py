@@ -33,6 +33,7 @@ if TYPE_CHECKING:  # slow imports
 OUTPUT_ENDINGS = (".csv", ".jsonl", ".parquet")
 OPTIONAL = ("augment", "distinct", "rules", "guide", "prefix")  # settings that are newer than the first files
 ANSWER_FIELDS = ("smiles", "canonical", "valid", "log_prob", "probability", "calibrated", "model_probability")
+NESTED = ("hypotheses", "merged")  # columns of a Parquet file that a CSV has not
 ROW_GROUP = 10_000  # rows that are in memory at once when a Parquet file is written
 BATCHES = 8  # batches between two writes, within which queries are sorted by length
 
@@ -79,7 +80,7 @@ def predict_file(
     are kept; an incomplete last row is redone. A query that the file repeats is predicted once. Rows are flushed to
     disk every few batches, which is the most that an interruption loses. A query on which the model fails, or the
     process has crashed twice (see `crashes`), gets the status "failed" without affecting others. A `.csv` begins with
-    the other columns of a `QueryList`, and rows of a `.jsonl` have them as `columns`.
+    the other columns of a `QueryList`, a `.parquet` too, and rows of a `.jsonl` have them as `columns`.
 
     Every row of a `.jsonl` may have a receipt, and rows of a `.csv` or of a `.jsonl` without receipts a review.
     `every`: number of queries between two writes; 0: a few batches. `progress` is called with the number of queries
@@ -88,7 +89,7 @@ def predict_file(
     """
     check_output(out, receipts=receipts, review=review is not None)
     journal = out.with_suffix(".partial.jsonl") if out.suffix.lower() == ".parquet" else out
-    table = queries if isinstance(queries, QueryList) and journal == out else QueryList(queries)
+    table = queries if isinstance(queries, QueryList) else QueryList(queries)
     stamp = _file_stamp(settings_stamp(engine.full_digest, engine.dtype, settings), table, review, receipts=receipts)
     try:
         with ExitStack() as stack:
@@ -114,7 +115,7 @@ def predict_file(
                 written(results)
                 done += len(part)
         if journal != out:
-            _write_parquet(journal, out)
+            _write_parquet(journal, out, stamp.get("columns", ()))
     except LockedError as error:
         raise FileError(str(error)) from error
     except OSError as error:
@@ -130,7 +131,7 @@ def _file_stamp(stamp: dict[str, Any], table: QueryList, review: RowReview | Non
     if receipts:
         stamp["receipts"] = True
     if table.columns:
-        stamp["columns"] = _unique_names(table.columns, csv_header(stamp))
+        stamp["columns"] = _unique_names(table.columns, [*csv_header(stamp), *NESTED])
     return stamp
 
 
@@ -418,15 +419,16 @@ def parquet_fields() -> dict[str, Any]:
     }
 
 
-def _write_parquet(journal: Path, out: Path) -> None:
+def _write_parquet(journal: Path, out: Path, columns: Sequence[str]) -> None:
     import pyarrow
     from pyarrow import parquet
 
-    schema = pyarrow.schema(parquet_fields())
+    schema = pyarrow.schema({**dict.fromkeys(columns, pyarrow.string()), **parquet_fields()})
     partial = out.with_suffix(".partial.parquet")
     with journal.open(encoding="utf-8") as lines, parquet.ParquetWriter(partial, schema) as writer:
         while group := list(islice(lines, ROW_GROUP)):
-            writer.write_table(pyarrow.Table.from_pylist(list(map(json.loads, group)), schema=schema))
+            rows = [row | row.pop("columns", {}) for row in map(json.loads, group)]
+            writer.write_table(pyarrow.Table.from_pylist(rows, schema=schema))
     partial.replace(out)
     journal.unlink()
     journal.with_name(journal.name + ".settings.json").unlink(missing_ok=True)

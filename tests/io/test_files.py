@@ -263,7 +263,27 @@ def test_other_columns_of_a_table_stand_beside_the_answers(tmp_path: Path) -> No
     assert list(first) == [*names, *writers.csv_header({"n": 2})]
     assert [first[name] for name in names] == ["7", "'=1+1", "a"] and (first["query"], second["id"]) == ("CCO", "8")
     assert rows_of(tmp_path / "out.jsonl")[0]["columns"] == dict(zip(names, ["7", "=1+1", "a"], strict=True))
-    assert rows_of(tmp_path / "out.parquet")[1]["query"] == "x"
+    rows = rows_of(tmp_path / "out.parquet")
+    assert [rows[0][name] for name in names] == ["7", "=1+1", "a"]
+    assert (rows[1]["query"], rows[1]["id"], rows[1]["hypotheses"]) == ("x", "8", [])
+
+
+def test_lines_of_json_are_read_ours_with_the_columns_of_their_input(tmp_path: Path) -> None:
+    (tmp_path / "in.csv").write_text("id,smiles,note\n7,CCO,a\n8,CCN,\n")
+    given = read_queries(tmp_path / "in.csv")
+    run(given, tmp_path / "out.jsonl")
+    (tmp_path / "out.jsonl.gz").write_bytes(gzip.compress((tmp_path / "out.jsonl").read_bytes()))
+    for name in ("out.jsonl", "out.jsonl.gz"):
+        read = read_queries(tmp_path / name)
+        assert (list(read), read.columns, list(read.cells)) == (list(given), given.columns, list(given.cells))
+    lines = ['{"smiles": "CC", "id": 3, "good": true, "more": [1]}', "", '{"id": null, "smiles": "CN"}']
+    (tmp_path / "theirs.jsonl").write_text("\n".join(lines))
+    read = read_queries(tmp_path / "theirs.jsonl")
+    assert (list(read), read.columns, list(read.cells)) == (["CC", "CN"], ["id", "good"], [["3", "true"], ["", ""]])
+    for text, words in (("3", "line 1 is no JSON object"), ('{"smiles": "C"}\n{', "line 2"), ("", "no lines")):
+        (tmp_path / "bad.jsonl").write_text(text)
+        with pytest.raises(FileError, match=words):
+            read_queries(tmp_path / "bad.jsonl")
 
 
 def test_a_file_that_was_begun_without_other_columns_goes_on_without_them(tmp_path: Path) -> None:
