@@ -50,7 +50,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
     from chemspec.service import guard, plans, server, service
     from chemspec.service.limits import Limits
     from chemspec.system import connections, fair_queue, forked
-    from chemspec.ui.launch import middleware
+    from chemspec.ui.launch import middleware, previews
 
     whole, mega = " ".join(promised()), 1_000_000
     settings = tomllib.loads((ROOT / ".streamlit" / "config.toml").read_text(encoding="utf-8"))
@@ -72,6 +72,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
         f"a message in its first {middleware.FIRST_SECONDS:g} s",
         f"of {service.REVIEWS} reviews and {plans.MAX_PLANS} plans half",
         f"of {plans.MAX_FOLLOWED} connections that follow plans a quarter",
+        f"at most {previews.MAX_BYTES:,} bytes, one request at a time",
         f"at most {service.HARD_TEXTS} structures may be hard to read",
         f"within its grace (`--grace`) and {server.LAST_RESORT:g} s",
         f"at most {fair_queue.MAX_OF_ONE_VISITOR} questions wait, of all together {fair_queue.MAX_WAITING};",

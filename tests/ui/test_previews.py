@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -62,6 +63,16 @@ def test_only_pages_that_are_open_get_previews(texts: list[str]) -> None:
     )
     assert [unfinished.status_code, stranger.status_code, nobody.status_code] == [204, 403, 403]
     assert texts == ["CCO", "unfinished"]
+
+
+def test_where_a_login_is_required_only_the_admitted_are_visitors(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = SimpleNamespace(is_active_session=lambda session: session in ("here", "logged in"))
+    monkeypatch.setattr(login, "runtime", SimpleNamespace(exists=lambda: True, get_instance=lambda: runtime))
+    monkeypatch.setattr(login, "_admitted", {"logged in", "gone"})
+    monkeypatch.setenv("CHEMSPEC_LOGIN", "0")
+    assert [login.is_visitor(session) for session in ("here", "logged in", "gone", "")] == [True, True, False, False]
+    monkeypatch.setenv("CHEMSPEC_LOGIN", "1")
+    assert [login.is_visitor(session) for session in ("here", "logged in", "gone", "")] == [False, True, False, False]
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b"[" * 5000, b"\xff", b'{"text": "' + b"C" * MAX_BYTES + b'"}'])
