@@ -6,6 +6,7 @@ import streamlit as st
 
 from chemspec.engine.engine import Engine
 from chemspec.engine.forks import token_alternatives
+from chemspec.replay.choices import describe_choices
 from chemspec.replay.trace_view import view_trace
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import escaping, nav, queued_engine
@@ -34,6 +35,8 @@ def draw_page() -> None:
     view = view_trace(result, token_odds(engine, question, result))
     if view.relaxed:
         st.caption("Relaxed: the drafts can change the answers.")
+    if not (view.several or view.relaxed) and (words := describe_choices(view, engine.task)):
+        st.caption(escaping.plain_text(f"{words}."))
     trace_player.show_player(result, view)
     st.download_button("Download JSON", to_json(result), "chemspec-trace.json", "application/json", on_click="ignore")
 

@@ -17,6 +17,7 @@ from chemspec.chem.strategy import strategy
 from chemspec.depict.schemes import Side, scheme_sides, scheme_to_cdxml, scheme_to_png, scheme_to_svg
 from chemspec.engine.forks import Fork, find_forks
 from chemspec.plan.stock import all_marks
+from chemspec.replay.choices import describe_choices
 from chemspec.review.conditions import FROM_PRECEDENTS, PROPOSED_BY_MODEL
 from chemspec.review.forward_check import gives_target
 from chemspec.review.suggestions import (
@@ -292,6 +293,8 @@ def show_origins(answer: Answer) -> None:
         parts = ("pictures", "query", "answer", "hint", "legend")
         frame, name = Frame(parts, style="wide", whole=True), f"{answer.key}_origins"
         show_figure([answer.picture.result], [frame], alt="The atoms that were copied", key=name)
+        if words := describe_choices(answer.picture.view, answer.question.task):
+            st.caption(plain_text(f"{words}."))
 
 
 def show_why(answer: Answer) -> None:

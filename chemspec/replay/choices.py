@@ -1,0 +1,64 @@
+"""What a model chose itself while the rest of an answer was accepted from drafts, in a chemist's words."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.strategy import Strategy, strategy
+from chemspec.replay.trace_view import END, TraceView
+
+REACTING, LEAVING, REST = "where the reaction takes place", "of the leaving group", "elsewhere"
+MAX_ATOMS = 4  # of one kind that are named; more are counted
+
+
+def describe_choices(view: TraceView, task: str) -> str:
+    """Return which tokens of the first answer the model chose itself, such as "Cl of the leaving group"; may be empty.
+
+    Empty for tasks without a product, where nothing was accepted from drafts, and where the atoms cannot be compared.
+    """
+    answer, query = view.answers[0], "".join(view.query)
+    chosen = [token for token in answer.tokens if token.origin == "own"]
+    if task not in ("forward", "retro") or len(chosen) == len(answer.tokens):
+        return ""
+    step = strategy(query, answer.smiles) if task == "forward" else strategy(answer.smiles, query)
+    if step is None:
+        return ""
+    symbols = [atom.GetSymbol() for atom in mol_from_smiles(answer.smiles).GetAtoms()]
+    atoms: dict[str, list[str]] = {REACTING: [], LEAVING: [], REST: []}
+    for token in chosen:
+        if token.atom is not None:
+            atoms[_role(token.atom, step, task)].append(symbols[token.atom])
+    parts = [f"{_name_atoms(names)} {role}" for role, names in atoms.items() if names and role != REST]
+    others = len(atoms[REST])
+    parts += [f"{others} other atom{'s' * (others > 1)}"] if others else []
+    parts += _name_marks([token.text for token in chosen if token.atom is None])
+    listed = f"{', '.join(parts[:-1])}, and {parts[-1]}" if len(parts) > 1 else "".join(parts)
+    count, drafted = len(answer.tokens), len(answer.tokens) - len(chosen)
+    rest = f"the other {drafted} were drafted, and it agreed" if drafted > 1 else "the other one was drafted"
+    return f"The model chose {len(chosen)} of {count} tokens itself: {listed}; {rest}"
+
+
+def _role(atom: int, step: Strategy, task: str) -> str:
+    if task == "forward":
+        return REACTING if atom in step.after else REST
+    if atom not in step.origin:
+        return LEAVING
+    return REACTING if atom in step.before else REST
+
+
+def _name_atoms(symbols: list[str]) -> str:
+    """Return the elements of atoms: "C, C, N", or of many their numbers."""
+    if len(symbols) <= MAX_ATOMS:
+        return ", ".join(symbols)
+    return ", ".join(f"{count} {symbol}" for symbol, count in Counter(symbols).items())
+
+
+def _name_marks(texts: Sequence[str]) -> list[str]:
+    """Return what tokens without an atom mean: molecules, bonds, branches and rings, the end."""
+    dots, ends = texts.count("."), texts.count(END)
+    marks = len(texts) - dots - ends
+    return [
+        *(["where a molecule begins"] if dots else []),
+        *([f"{marks} mark{'s' * (marks > 1)} of bonds, branches or rings"] if marks else []),
+        *(["the end"] if ends else []),
+    ]
