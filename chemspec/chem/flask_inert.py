@@ -27,6 +27,10 @@ _ALKANE = "[CX4;$(C-[F,Cl,Br,I]);!$(C~[!#6;!#1;!F;!Cl;!Br;!I]);!$(C-[#6;!X4]);!$
 _RADICALS = "[OX2][OX2] N#CC(C)(C)N=N [B] [Fe,Mn,Cu,Co,Ru,Ir,W] [O;v1] O=O"
 _YLIDE = "[P;X4](c)(c)(c)=[CX3]-C(=O)-O"
 _ARYL_KETONE = "[CX3;!$(C-C=[O,N]);!$(C-C~F)](=O)(-c)-[#6]"
+# A methyl or methylene group on a benzene ring without nitrogen or a nitro group that would make it acidic.
+_TOLYL = "[CX4;!H0;!$(C-[!#6]);!$(C-C=[O,N]);!$(C-C#N);!$(C-S=O)]-[c;!$(c:[n,o,s]);!$(c:c:n);!$(c:c:c:n);!$(c:c-[N+]);\
+!$(c:c:c:c-[N+])]"
+_CARBONYL = "[CX3]=O"
 _PERACIDS = "O=C(-O-[OH])c O=C(-O-[OH])-[CH3]"
 _OTHER_PEROXIDES = "[OX2H][OX2H] [CX4]-O-[OH] [OX2]1[OX2]C1 [Mn] [Ti] [W]"
 _POOR_ALKENE = "[CX3;$(C-[$(C(=O)-[O,N]),$(C#N),$([N+](=O)[O-])])]=[CX3;!$(C(-[#6])-[#6]);!$(C-[O,N,S])]"
@@ -130,6 +134,17 @@ def _stabilised_ylides(step: Strategy, left: Any, right: Any, whole: Sequence[st
         yield "a ylide next to a carbonyl group does not take an aryl ketone; a phosphonate does (HWE)"
 
 
+def _benzylic_carbons(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+    if holds(whole, _METALS) or holds(whole, _STRONG_BASES):
+        return
+    methyls = {hit[0] for hit in left.GetSubstructMatches(fixed_pattern(_TOLYL))}
+    carbonyls = {hit[0] for hit in left.GetSubstructMatches(fixed_pattern(_CARBONYL))}
+    for pair in step.made:
+        ends = {step.origin[atom] for atom in pair}
+        if ends & methyls and ends & carbonyls:
+            yield "an alkyl group on such a ring is not acidic enough to take up a carbonyl group"
+
+
 INERT_GROUPS = (
     _vinyl_halides,
     _mitsunobu_amines,
@@ -138,4 +153,5 @@ INERT_GROUPS = (
     _halogenated_rings,
     _nitrated_pyridines,
     _stabilised_ylides,
+    _benzylic_carbons,
 )

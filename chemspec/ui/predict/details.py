@@ -140,7 +140,9 @@ def card_footer(question: Question, card: Suggestion) -> str:
         parts.append(plain_text(f"usual: {usual}"))
     if (vote := card.best.vote) is not None:
         parts.append(f"from {vote.variants} SMILES variant{'s' * (vote.variants > 1)} of the query")
-    words = " · ".join(filter(None, (*parts, plain_text(precedents_line(card)))))
+    line = plain_text(precedents_line(card))
+    count = line.replace(" ", "\u00a0") if line.startswith("no ") else line  # kept together behind a badge
+    words = " · ".join(filter(None, (*parts, count)))
     return " ".join(filter(None, (*badges, words)))  # a dot behind a badge could begin a line
 
 
