@@ -1,9 +1,10 @@
 """Every route of a service at once, cancelled, late and invalid: `python tests/campaigns/all_at_once.py --minutes 10`.
 
 Clients, twice as many as the service has threads, ask by all routes in every manner. Afterwards one request must be
-answered within a second, and SIGTERM must end the process within its grace. Before that one greedy client reads as much
-as it may, by turns with silence, and a polite one is timed in both. The last line is one JSON document; the exit code
-is 1 for an answer that is wrong, lost, later than its deadline or of an unexpected status, or if one of these fails.
+answered within a second, and SIGTERM must end the process within its grace. Before that one greedy client has as much
+read, or as wide beams decoded, as it may, by turns with silence, and a polite one is timed in both. The last line is
+one JSON document; the exit code is 1 for an answer that is wrong, lost, later than its deadline or of an unexpected
+status, or if one of these fails.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from scripts import option, script
 from serving import Process
 
 from chemspec.engine.registry import installed_models
+from chemspec.service.plans import PLANNERS
 from chemspec.service.service import READERS, REVIEWERS
 from chemspec.terminal import console
 
@@ -43,9 +45,21 @@ QUERIES = ("CCO", "CC(=O)Nc1ccccc1", "O=C(O)c1ccc(Br)cc1", "CN(C)C=O", "CC(", "C
 HOW: dict[str, Any] = {"task": "retro", "n": 3, "max_len": 60}
 TIMEOUT, GRACE = 30.0, 20.0  # of the service, in seconds
 SLACK = 10.0  # seconds after a deadline in which an answer must have come, on a busy machine
+LOADS = ("reading", "decoding")  # of a greedy client
 LEAVES = 1.0  # seconds within which a client leaves
-GETS = ("/v1/models", "/healthz", "/readyz", "/metrics", "/openapi.json", "/nowhere", "/v1/predict")
-EXPECTED = {200, 400, 401, 403, 404, 405, 408, 413, 415, 422, 429, 504}
+GETS = (
+    "/v1/models",
+    "/v1/stock",
+    "/docs",
+    "/v1/plan/none",
+    "/healthz",
+    "/readyz",
+    "/metrics",
+    "/openapi.json",
+    "/nowhere",
+    "/v1/predict",
+)
+EXPECTED = {200, 202, 400, 401, 403, 404, 405, 408, 413, 415, 422, 429, 504}
 
 
 @dataclass
@@ -98,7 +112,7 @@ class Asker:
     def request(self) -> tuple[str, str, Any]:
         """Return method, path and body."""
         queries = [self.draw.choice(QUERIES) for _ in range(self.draw.randint(1, 4))]
-        kind = self.draw.randrange(10)
+        kind = self.draw.randrange(11)
         if kind < 3:
             return "POST", "/v1/predict", {**HOW, "queries": queries}
         if kind == 3:
@@ -115,6 +129,8 @@ class Asker:
             return "POST", "/v1/names", {"texts": hard + queries}
         if kind == 8:
             return "POST", "/v1/check", {"reaction": f"{queries[0]}>>CCO", "task": "retro"}
+        if kind == 9:
+            return "POST", "/v1/plan", {"target": queries[0], "seconds": 2.0, "expansions": 2, "routes": 1}
         return "GET", self.draw.choice(GETS), None
 
     def send(self, name: str, method: str, path: str, body: Any, headers: Mapping[str, str], limit: float) -> Any:
@@ -219,14 +235,17 @@ def campaign(process: Process, clients: int, seconds: float) -> Tally:
     return tally
 
 
-def ask_greedily(port: int, threads: int, ready: Any, over: Any, statuses: Any) -> None:
-    """Keep as many requests with hard texts under way as a client may have, and more, until `over`; a process."""
+def ask_greedily(port: int, load: str, threads: int, ready: Any, over: Any, statuses: Any) -> None:
+    """Keep as many requests of a kind of load under way as a client may have, and more, until `over`; a process."""
     os.nice(10)  # as if it were another machine: what it computes itself is not what is measured
     numbers, tally = itertools.count(random.randrange(10**9)), Tally()
-    bodies = [  # made before anybody is timed
-        json.dumps({**HOW, "queries": [hard_text(next(numbers)) for _ in range(256)], "timeout": 10.0}).encode()
-        for _ in range(4 * threads)
-    ]
+
+    def body() -> dict[str, Any]:
+        if load == "reading":
+            return {**HOW, "queries": [hard_text(next(numbers)) for _ in range(256)]}
+        return {**HOW, "n": 100, "max_len": 200, "queries": list(QUERIES[1:4]) * 20}
+
+    bodies = [json.dumps({**body(), "timeout": 10.0}).encode() for _ in range(4 * threads)]  # before anybody is timed
 
     def ask(number: int) -> None:
         asker = Asker(port, number, tally, {})
@@ -245,11 +264,11 @@ def ask_greedily(port: int, threads: int, ready: Any, over: Any, statuses: Any) 
 
 
 @contextmanager
-def greedy(port: int, threads: int, tally: Tally) -> Iterator[None]:
+def greedy(port: int, load: str, threads: int, tally: Tally) -> Iterator[None]:
     """A greedy client within the context, whose statuses are added to a tally."""
     context = multiprocessing.get_context("spawn")
     ready, over, statuses = context.Event(), context.Event(), context.Queue()
-    process = context.Process(target=ask_greedily, args=(port, threads, ready, over, statuses), daemon=True)
+    process = context.Process(target=ask_greedily, args=(port, load, threads, ready, over, statuses), daemon=True)
     process.start()
     try:
         assert ready.wait(60.0)
@@ -271,8 +290,11 @@ def computed(process: Process) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def fairness(process: Process, rounds: int, requests: int, threads: int, tally: Tally) -> tuple[Cost, Cost]:
+def fairness(process: Process, load: str, rounds: int, requests: int, tally: Tally) -> tuple[Cost, Cost]:
     """Return what a polite client's request takes, alone and beside a greedy client, by turns.
+
+    The greedy one has as many hard texts read as it may (a load of "reading"), or as many wide beams decoded
+    ("decoding").
 
     The first number is the median on the clock. On a machine that others load as well, the second tells how long the
     request would have waited for the service itself: the mean of what it computed until the answer was there.
@@ -292,7 +314,7 @@ def fairness(process: Process, rounds: int, requests: int, threads: int, tally: 
     times()  # warms up
     for _ in range(rounds):
         alone += times()
-        with greedy(process.port, threads, tally):
+        with greedy(process.port, load, 7, tally):
             beside += times()
     return typical(alone), typical(beside)
 
@@ -327,9 +349,10 @@ def run(
     options = ["--timeout", f"{TIMEOUT:g}", "--grace", f"{GRACE:g}", "--keys", str(keys), "--quiet"]
     with Process(folder, models, *options, seconds=300.0) as process:
         fair = Tally()
-        alone, beside = fairness(process, rounds, requests, 7, fair) if rounds else ((0.0, 0.0), (0.0, 0.0))
-        report(f"alone {alone[0]:.3f} s ({alone[1]:.3f} s of computing), beside a greedy client "
-               f"{beside[0]:.3f} s ({beside[1]:.3f} s)")  # fmt: skip
+        polite = {load: fairness(process, load, rounds, requests, fair) for load in LOADS} if rounds else {}
+        for load, (alone, beside) in polite.items():
+            report(f"{load}: alone {alone[0]:.3f} s ({alone[1]:.3f} s of computing), beside a greedy client "
+                   f"{beside[0]:.3f} s ({beside[1]:.3f} s)")  # fmt: skip
         tally = campaign(process, clients, seconds)
         end = judge_end(process, tally)
     statuses: Counter[str] = Counter()
@@ -338,7 +361,7 @@ def run(
     return {
         "clients": clients, "seconds": seconds, "requests": tally.statuses.total(), "statuses": dict(statuses),
         "calls": dict(tally.statuses), "slowest_s": tally.slowest, "faults": dict(tally.faults + fair.faults), **end,
-        "polite_alone": alone, "polite_beside": beside, "greedy_statuses": dict(fair.statuses),
+        "polite_alone_and_beside": polite, "greedy_statuses": dict(fair.statuses),
     }  # fmt: skip
 
 
@@ -352,7 +375,7 @@ def main(
 
     Exit code 1 if an answer is wrong, lost or late, the service is slow afterwards or does not stop in time.
     """
-    clients = clients or 2 * (READERS + REVIEWERS + 2)
+    clients = clients or 2 * (READERS + REVIEWERS + PLANNERS + 2)
     with tempfile.TemporaryDirectory() as folder:
         seen = run(model or installed_models(), Path(folder), clients=clients, seconds=60 * minutes, rounds=rounds)
     console.print_json(seen)
