@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
@@ -22,7 +23,7 @@ from watched import Watch
 pytest.importorskip("fastapi")
 
 from chemspec.engine.engine import Engine
-from chemspec.service import guard, server
+from chemspec.service import api, guard, server
 from chemspec.system import connections
 
 QUESTION = rawhttp.post("/v1/predict", b'{"queries": "CCO", "task": "retro", "n": 1, "max_len": 8}')
@@ -174,6 +175,32 @@ def small_room(engines: Mapping[str, Engine], monkeypatch: pytest.MonkeyPatch) -
     gated = Gated(engines["retro"])
     with serving({"retro": gated}) as service:  # type: ignore[dict-item]
         yield service, gated
+
+
+@pytest.mark.parametrize(
+    ("files", "opened", "most"),
+    [(40, 15, 9), (40, 30, 4), (256, 20, 172), (1024, 30, 738), (100_000, 30, 1000), (-1, 30, 1000)],
+)
+def test_connections_leave_files_for_other_uses(
+    monkeypatch: pytest.MonkeyPatch, files: int, opened: int, most: int
+) -> None:
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    monkeypatch.setattr(connections, "Path", lambda _: SimpleNamespace(iterdir=lambda: range(opened)))
+    assert connections.connection_limit() == most
+
+
+def test_open_documents_are_written_once(engines: Mapping[str, Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody may ask for them, as often as they like."""
+    written: list[Any] = []
+    render = api.render_docs
+    monkeypatch.setattr(api, "render_docs", lambda document: (written.append(document), render(document))[1])
+    encode = api.msgspec.json.encode
+    monkeypatch.setattr(api.msgspec.json, "encode", lambda document: (written.append(document), encode(document))[1])
+    with serving({"retro": engines["retro"]}) as service:
+        for path in ("/docs", "/openapi.json") * 3:
+            assert rawhttp.get(service.port, path, {"Host": "localhost"})[0] == 200
+    assert len(written) == 2
 
 
 def test_slow_connections_keep_nobody_out(small_room: tuple[Running, Gated]) -> None:
