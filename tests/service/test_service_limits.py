@@ -366,6 +366,16 @@ def test_the_log_has_a_line_a_request_and_never_a_query(running: Running, caplog
     assert [record.levelname for record in records].count("DEBUG") == 1
 
 
+def test_a_client_is_the_last_address_that_a_proxy_of_this_machine_gives(
+    running: Running, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "chemspec.service")
+    given = ["192.0.2.1", "192.0.2.2", "192.0.2.9, 192.0.2.1", ""]
+    replies = [running.send("GET", "/healthz", headers={"X-Forwarded-For": address}) for address in given]
+    first, second, claimed, none = [record.log_fields["client"] for record in logged(caplog, replies)]
+    assert first == claimed and len({first, second, none}) == 3, "what a client itself has claimed does not count"
+
+
 def test_a_fault_of_ours_is_told_without_what_was_asked(
     running: Running, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
