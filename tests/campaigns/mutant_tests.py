@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from paths import TESTS
 
 HERE = Path(__file__).parent
 FOLDERS = ("decode", "draft", "engine", "plan", "review", "io", "jobs", "service", "chem", "system", "precedents",
-           "model", "cli")  # fmt: skip
+           "model", "cli", "planners", "ui")  # fmt: skip
 PYTEST = ("-q", "-n", "0", "-p", "no:cacheprovider", "-m", DEFAULT)
 # Stages: seconds of computing, as recorded, and tests at most; all but the last of tests of the same folder only.
 STAGES = ((1.0, 30), (8.0, 300), (10.0, 300))
@@ -35,13 +36,23 @@ HEAVY = ("pytest", "hypothesis", "_hypothesis_pytestplugin", "anyio.pytest_plugi
 
 
 def record(tree: Path, folder: Path) -> None:
-    """Run the default tests of a copy of the program once, and keep which lines each of them runs."""
+    """Run the default tests of a copy of the program, and keep which lines each of them runs.
+
+    Where that was done before, only test files that have changed since are run.
+    """
+    recorded, began = folder / "recorded", time.time()
+    before = recorded.stat().st_mtime if recorded.exists() else 0.0
     path = f"{tree}{os.pathsep}{HERE}"
     environment = {**os.environ, "PYTHONPATH": path, "PYTEST_ADDOPTS": "", "HYPOTHESIS_PROFILE": "seeded",
                    "CHEMSPEC_TEST_SECONDS": "300", "COVERING": str(folder)}  # fmt: skip
-    for name in filter(lambda name: (tree / "tests" / name).is_dir(), FOLDERS):
-        words = [sys.executable, "-m", "pytest", "-p", "covering", *PYTEST, f"tests/{name}"]
+    for name in FOLDERS:
+        files = [file for file in (tree / "tests" / name).glob("test_*.py") if file.stat().st_mtime > before]
+        if not files:
+            continue
+        words = [sys.executable, "-m", "pytest", "-p", "covering", *PYTEST, *map(str, files)]
         subprocess.run(words, cwd=tree, env=environment, stdout=subprocess.DEVNULL, check=False)
+    recorded.touch()
+    os.utime(recorded, (began, began))
 
 
 def compile_all(tree: Path) -> None:

@@ -2,6 +2,7 @@
 
     python tests/campaigns/mutants.py --sample 300            # the seed is the date; another sample every night
     python tests/campaigns/mutants.py --sample 40 --only chemspec/plan --seed 7
+    python tests/campaigns/mutants.py --folder FOLDER --again     # what survived there, with the tests written since
 
 Mutants of Python are made from its syntax tree, those of C++ from its text. Which tests run which line is recorded
 once; each mutant runs those of its lines, first of its own folder, in a copy of the program. A mutant that no test
@@ -33,6 +34,7 @@ from mutant_tests import SLOWER, SPARE, Covered, Warm, compile_all, record
 from paths import ROOT
 
 FOLDERS = ("decode", "draft", "engine", "plan", "review", "io", "jobs", "service", "chem", "system", "precedents")
+RESULTS = "results.jsonl"
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.jsonl")
 SWAPS: dict[type, type] = {
     ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
@@ -139,7 +141,7 @@ def described(mutant: Mutant) -> tuple[str, str, str]:
 
 def all_mutants(only: str = "") -> list[Mutant]:
     """Every mutant that somebody could notice, of the folders and their C++."""
-    equivalent = {tuple(json.loads(line)[:3]) for line in EQUIVALENT.read_text(encoding="utf-8").splitlines()}
+    equivalent = {tuple(line[:3]) for line in read_lines(EQUIVALENT)}
     files = [
         file
         for name in FOLDERS
@@ -150,19 +152,31 @@ def all_mutants(only: str = "") -> list[Mutant]:
     return [mutant for file in chosen for mutant in mutants_of(file) if described(mutant) not in equivalent]
 
 
+def read_lines(file: Path) -> list[list[Any]]:
+    """Read lines of JSON; none where there is no file."""
+    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()] if file.exists() else []
+
+
+def run_before(folder: Path, everything: Sequence[Mutant]) -> list[Mutant]:
+    """Return the mutants of a folder's results that the program still has, and take out those that survived."""
+    lines, now = read_lines(folder / RESULTS), {described(mutant): mutant for mutant in everything}
+    kept = "".join(json.dumps(line) + "\n" for line in lines if line[3])
+    (folder / RESULTS).write_text(kept, encoding="utf-8")
+    return [now[key] for line in lines if (key := tuple(line[:3])) in now]
+
+
 def run(sample: Sequence[Mutant], folder: Path) -> list[list[Any]]:
     """Run a sample in a copy of the program, and add a line for each mutant to `results.jsonl`, which may have some.
 
     Returns the lines: file, line before and after, the test that failed (or nothing), the number of tests, seconds.
     """
-    results, covered = folder / "results.jsonl", folder / "covered"
-    lines = [json.loads(line) for line in results.read_text(encoding="utf-8").splitlines()] if results.exists() else []
+    results, covered = folder / RESULTS, folder / "covered"
+    lines = read_lines(results)
     done = {tuple(line[:3]) for line in lines}
     with tempfile.TemporaryDirectory() as temporary:
         (tree := Path(temporary, "tree")).mkdir()
         copy_program(tree)
-        if not list(covered.glob("*.json")):
-            record(tree, covered)
+        record(tree, covered)
         compile_all(tree)
         tests = Covered.read(covered)
         with Warm(tree, Path(temporary)) as warm, results.open("a", encoding="utf-8") as out:
@@ -200,9 +214,15 @@ def main() -> None:
     parser.add_argument("--only", default="", help="beginning of the files' names")
     parser.add_argument("--folder", type=Path, help="for what is recorded and found; the same one goes on there")
     parser.add_argument("--goal", type=float, default=0.0, help="share to be noticed; exit code 1 below it")
+    parser.add_argument("--again", action="store_true", help="those that survived in the folder, on the present code")
     given = parser.parse_args()
     everything = all_mutants(given.only)
-    sample = Random(given.seed).sample(everything, min(given.sample, len(everything)))
+    if given.again and given.folder is None:
+        parser.error("--again needs --folder")
+    if given.again:
+        sample = run_before(given.folder, everything)
+    else:
+        sample = Random(given.seed).sample(everything, min(given.sample, len(everything)))
     print(f"{len(sample)} of {len(everything)} mutants, seed {given.seed}", flush=True)
     with ExitStack() as stack:
         folder = given.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from xml.etree import ElementTree
 
 import pytest
 from case_tables import table
@@ -16,8 +17,10 @@ from rdkit.Chem import rdChemReactions, rdMolDescriptors
 from reading import fault, read
 
 from chemspec import chem
-from chemspec.chem.formats import LARGEST, Input, read_any, to_rxn, to_sdf
+from chemspec.chem import formats
+from chemspec.chem.formats import LARGEST, Input, read_any, to_reaction_cdxml, to_rxn, to_sdf
 from chemspec.chem.names import reagents
+from chemspec.chem.read.notations import without_blank_lines
 from chemspec.depict.molecules import Depiction
 
 # Rings, [nH], stereo of atoms and bonds, charges, isotopes, salts, metals, nitro, azide.
@@ -104,6 +107,29 @@ def test_agents_belong_to_a_forward_query() -> None:
     ):
         assert read(text, "forward").smiles == "CC(=O)O.CCO.Cl"
         assert read(text, "retro").smiles == PRODUCT
+
+
+def test_blank_lines_are_left_out_of_molfiles_alone() -> None:
+    words = "\n\n".join("abcdefgh")
+    assert without_blank_lines(words) == (words, False)
+    double = "\n\n".join(molfile("CCO").split("\n"))
+    assert without_blank_lines(double) == (molfile("CCO"), True)
+
+
+@pytest.mark.parametrize(("above", "long"), [("", 86.4), ("x" * 30, 180.0)])
+def test_the_arrow_of_a_drawing_is_as_long_as_what_stands_above_it(above: str, long: float) -> None:
+    mol = Chem.MolFromMolBlock(molfile("CCO"))
+    text = to_reaction_cdxml([mol], [mol], above)
+    arrow = next(ElementTree.fromstring(text[text.index("<CDXML") :]).iter("arrow"))
+    tail, head = (float(arrow.attrib[end].split()[0]) for end in ("Tail3D", "Head3D"))
+    assert head - tail == pytest.approx(long, abs=0.02)
+    assert read(text, "forward").smiles == "CCO"
+
+
+def test_what_a_molfile_cannot_hold_has_a_record_without_atoms(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(formats, "MOST_ATOMS", 3)
+    assert "  3  2  0" in to_sdf([{"smiles": "CCC"}])
+    assert "  0  0  0" in to_sdf([{"smiles": "CCCC"}])
 
 
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "latin-1"])

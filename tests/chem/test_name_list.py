@@ -50,6 +50,12 @@ def test_a_written_table_finds_what_was_put_in_and_says_what_is_ambiguous(tmp_pa
         NameTable(tmp_path / "other")
 
 
+def test_a_molecule_of_the_tables_by_hand_has_its_name_however_it_is_written_there() -> None:
+    for name in ("levodopa", "pregabalin", "3,4-pyridinedicarboxylic acid"):
+        smiles, full = reagents.find_by_hand(name) or ("", "")
+        assert chem.canonical(smiles) != smiles and reagents.name_of(str(chem.canonical(smiles))) == full
+
+
 def test_the_tables_by_hand_agree_with_the_table() -> None:
     """A name that is read in two ways is read as one molecule (tautomers and salts count as one)."""
     read = 0

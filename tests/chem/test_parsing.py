@@ -64,6 +64,13 @@ def test_drawn_graphs_are_refused_by_their_rings(name: str, seed: int) -> None:
     assert (refusal == parsing.TOO_MANY_RINGS) == (rings(graph) > parsing.MOST_RINGS)
 
 
+def test_atoms_of_a_drawing_are_counted() -> None:
+    page = ElementTree.fromstring("<CDXML>" + "<n/>" * parsing.LONGEST + "</CDXML>")
+    assert parsing.cdxml_refusal(page) == ""
+    ElementTree.SubElement(page, "n")
+    assert parsing.cdxml_refusal(page) == parsing.TOO_MANY_ATOMS
+
+
 @pytest.mark.usefixtures("untried")
 @pytest.mark.parametrize(
     "change",

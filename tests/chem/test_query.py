@@ -143,6 +143,8 @@ def test_the_pointer_draws_carets_below_the_fault() -> None:
     assert pointer("CC(=O)ONa", Fault("", 7, 9, "atom")) == "CC(=O)ONa\n       ^^"
     assert pointer("", Fault("", 0, 0, "empty")) == "\n^"
     assert pointer("\uff23\tX", Fault("", 2, 3, "atom")) == "\uff23 X\n   ^"
+    line, carets = pointer("C" * 500 + "X", Fault("", 500, 501, "atom")).split("\n")
+    assert (line[-1], len(line), carets) == ("X", 76, " " * 75 + "^")
     line, carets = pointer("C" * 500 + "X" + "C" * 500, Fault("", 500, 501, "atom")).split("\n")
     assert len(line) == 76 and line[carets.index("^")] == "X" and carets.count("^") == 1
 

@@ -241,6 +241,15 @@ def test_a_history_is_kept_across_processes_and_a_damaged_file_is_ignored(
         assert DraftHistories("model.drafts.json").of("auto") == DraftHistory()
 
 
+def test_a_history_is_written_when_twice_as_much_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    written: list[str] = []
+    monkeypatch.setattr(cache, "write_cached", lambda name, _: written.append(name))
+    history = DraftHistories("model.drafts.json").of("auto")
+    for _ in range(100):
+        history.add_run(DraftHistory(), DraftHistory(hits=[1.0] * CLASSES, tries=[1.0] * CLASSES))
+    assert 5 <= len(written) <= 8
+
+
 def test_a_history_forgets_and_adds_what_several_runs_have_learned() -> None:
     history = DraftHistory()
     for _ in range(3):

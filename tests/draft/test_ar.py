@@ -73,6 +73,14 @@ def test_a_helped_model_writes_what_it_writes_alone(batch: Batch, length: int) -
     assert (alone.calls, helped.calls) == (alone.model.calls, helped.model.calls + small.calls)
 
 
+def test_a_helped_model_takes_the_time_of_both() -> None:
+    small = GreedyDraftGenerator(DraftModelSession(companion(BACKENDS["other"]), top_k=1))
+    helped = GreedyDraftGenerator(DraftModelSession(companion(BACKENDS["same"]), top_k=1), helper=small)
+    assert small.seconds_per_token(4) == pytest.approx(0.104)
+    of_round = helped.stride * 0.104 + 0.1 + 0.004 * (helped.stride + 1)
+    assert helped.seconds_per_token(4) == pytest.approx(of_round * helped.rounds / helped.written)
+
+
 def proposed(drafter: Autoregressive, source: list[int], room: int) -> Sequence[Draft]:
     """What a drafter says of the first prefix in a pass of its own."""
     assert drafter.plan_pass(1, 1, waiting=1)

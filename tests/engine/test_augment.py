@@ -56,6 +56,8 @@ def test_text_and_log_prob_are_of_the_spelling_that_ranked_it_best() -> None:
     best = augment.rank_by_votes(lists)[0]
     assert (best.canonical, best.smiles, best.log_prob) == ("A", "third", -4.0)
     assert best.vote is not None and (best.vote.variant, best.vote.best_rank) == (2, 1)
+    first, _ = augment.rank_by_votes([[answer("B")], [answer("A", -1.0, "one")], [answer("A", -1.0, "other")]])
+    assert first.smiles == "one", "of equals the first"
 
 
 def result(*answers: Hypothesis) -> DecodeResult:

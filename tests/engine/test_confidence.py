@@ -55,6 +55,9 @@ def test_the_error_is_that_of_the_definition() -> None:
     # Equal mass tells crowded probabilities apart that one wide bin throws together.
     crowd = [(0.001 * k, k >= 30) for k in range(60)]
     assert expected_calibration_error(crowd, mass=True) > expected_calibration_error(crowd)
+    # Two bins of two and three answers: |1 - 0.2| and |1 - 1.5|, of five answers.
+    fives = [(0.1, False), (0.1, True), (0.2, True), (0.6, False), (0.7, False)]
+    assert expected_calibration_error(fives, mass=True, bins=2) == pytest.approx(0.26)
 
 
 def answer(canonical: str, probability: float, text: str = "") -> Hypothesis:

@@ -68,7 +68,13 @@ def test_echoes(task: Any, query: str, text: str, echo: bool) -> None:
     assert canonical and distinct.echoes_query(task, query, canonical) == echo
 
 
-@given(some.lists(some.tuples(some.sampled_from(["CCO", "OCC", "CCN", "C((", AMIDE]), some.floats(0.01, 1))))
+@given(
+    some.lists(
+        some.tuples(
+            some.sampled_from(["CCO", "OCC", "C=CO", "OC=C", "CC=O", "CCN", "C((", AMIDE]), some.floats(0.01, 1)
+        )
+    )
+)
 def test_every_answer_is_another_molecule_and_chances_add_up_to_one_at_most(drawn: list[tuple[str, float]]) -> None:
     result = searched(*(answer(text, odds, odds) for text, odds in drawn))
     found = distinct.select_result([result], AMIDE, "retro", DecodeSettings(n=3, distinct=True))
@@ -76,6 +82,7 @@ def test_every_answer_is_another_molecule_and_chances_add_up_to_one_at_most(draw
     assert len(set(listed)) == len(listed) <= 3
     assert not {"", AMIDE} & set(listed)
     assert sum(one.probability for one in found.hypotheses if one.calibrated) <= 1 + 1e-9
+    assert all(chance <= 1 for one in found.hypotheses for _, chance in one.tautomers)
     assert found.distinct
     texts = {text for text, _ in drawn}
     assert len(listed) + found.distinct.merged + len(found.distinct.aside) == len(texts)
@@ -101,6 +108,8 @@ def test_a_search_goes_on_until_it_has_what_was_asked_for() -> None:
     # The list holds what the exact beam of that width found, whoever else was in the batch.
     for result in (one, other):
         assert result.distinct
+        several = len(result.distinct.widths) > 1
+        assert any(" wide" in note for note in result.notes) == several
         plain = engine.predict(result.query, n=result.distinct.widths[-1])
         kept = {answer.canonical for answer in plain.hypotheses if answer.valid}
         assert {answer.canonical for answer in result.hypotheses} <= kept

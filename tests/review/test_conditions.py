@@ -62,6 +62,11 @@ def test_two_protocols_and_nameless_reagents_are_passed_over() -> None:
     reagents, _ = usable_conditions(recorded(birch, nameless, plain), ketone, alcohol)
     assert reagents == plain
 
+    assert reagents == plain
+    xphos = "CC(C)c1cc(C(C)C)c(-c2ccccc2P(C2CCCCC2)C2CCCCC2)c(C(C)C)c1"
+    reagents, _ = usable_conditions(recorded(f"{plain}.{xphos}", plain), ketone, alcohol)
+    assert reagents == plain, "a ligand without its metal"
+
 
 def test_chlorouracil_and_an_amine_are_an_snar() -> None:
     step = strategy_of_step("CC(C)n1c(=O)cc(Cl)[nH]c1=O.CC(N)c1ccccc1", "CC(Nc1cc(=O)n(C(C)C)c(=O)[nH]1)c1ccccc1")

@@ -31,6 +31,12 @@ def test_recorded_reagents_are_of_the_class_of_the_flask(
     assert row["reagents"] == precedents.in_words(reagents, formulas=True)
 
 
+def test_an_answer_that_is_no_molecule_has_no_reagents() -> None:
+    invalid = Hypothesis("C(", "", False, ("C", "("), (0.0,), 0.0, 0.9, 0.9)
+    for task in ("forward", "retro"):
+        assert Suggestion(task, "CCO", 1, invalid, None).reagents == ("", "")
+
+
 def test_a_wrong_epimer_among_the_alternatives_adds_nothing_to_the_probability(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(suggestions, "spoils_stereo", lambda step: step == "inverts")
     answers = [Hypothesis(name, name, True, (), (), log(p), p, p) for name, p in (("C", 0.4), ("N", 0.2), ("O", 0.1))]

@@ -216,6 +216,9 @@ def test_more_than_the_limits_are_refused_and_what_ends_makes_room(most: int, pe
         if most > per_client:
             with pool.admit("two", 1), pytest.raises(RefusedError), pool.admit("three", most - per_client):
                 pass
+        if per_client < most <= 2 * per_client:
+            with pool.admit("two", most - per_client):
+                pass
     with pool.admit("one", per_client):
         pass
     with pytest.raises(RefusedError, match="too many tests"), pool.admit("one", most + 1):

@@ -27,7 +27,9 @@ def test_what_is_no_name_is_told(name: str) -> None:
         AllowedHosts.of("127.0.0.1", (name,))
 
 
-def passed_on(allowed: AllowedHosts, headers: dict[str, str], **how: Any) -> list[tuple[bytes, bytes]] | str:
+def passed_on(
+    allowed: AllowedHosts, headers: dict[str, str], *twice: tuple[str, str], **how: Any
+) -> list[tuple[bytes, bytes]] | str:
     """The headers that an application sees, or for what reason it sees none."""
     seen: list[Any] = []
     reasons: list[str] = []
@@ -39,7 +41,7 @@ def passed_on(allowed: AllowedHosts, headers: dict[str, str], **how: Any) -> lis
         assert message.get("status", 403) == 403
 
     guard = HostCheck(app, allowed, refused=reasons.append, **{"links": True, **how})
-    pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
+    pairs = [(name.encode(), value.encode()) for name, value in (*headers.items(), *twice)]
     asyncio.run(guard({"type": "http", "headers": pairs}, None, send))  # type: ignore[arg-type]
     assert bool(seen) != bool(reasons)
     return seen or reasons[0]
@@ -53,6 +55,17 @@ def test_what_a_page_of_another_site_sends_is_refused(headers: dict[str, str], r
     assert passed_on(OWN, headers) == reason
     if reason != "host":
         assert passed_on(AllowedHosts.of("127.0.0.1", ("*",)), headers) == reason
+
+
+@pytest.mark.parametrize("name", ["host", "origin"])
+def test_a_second_host_or_origin_is_refused_even_if_both_are_good(name: str) -> None:
+    own = {"host": "127.0.0.1:8501", "origin": "http://127.0.0.1:8501"}
+    assert passed_on(OWN, own, (name, own[name])) == "host"
+
+
+def test_a_page_under_an_ipv6_address_asks_its_own_server() -> None:
+    own = {"host": "[::1]:8501", "origin": "http://[::1]:8501"}
+    assert dict(passed_on(OWN, own))[b"host"] == b"[::1]:8501"
 
 
 def test_links_from_other_sites_lead_to_pages_and_to_no_service() -> None:
