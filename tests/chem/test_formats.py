@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import time
 from xml.etree import ElementTree
 
@@ -114,6 +115,25 @@ def test_blank_lines_are_left_out_of_molfiles_alone() -> None:
     assert without_blank_lines(words) == (words, False)
     double = "\n\n".join(molfile("CCO").split("\n"))
     assert without_blank_lines(double) == (molfile("CCO"), True)
+
+
+def test_flat_coordinates_are_a_shape_only_where_the_head_of_a_molfile_says_3d() -> None:
+    places = {"cis": ("Cl", "Cl", "N", "N"), "trans": ("Cl", "N", "Cl", "N")}
+    found = {}
+    for name, ligands in places.items():
+        for head in ("2D", "3D"):
+            atoms = zip(("Pt", *ligands), ((0, 0), (2, 0), (0, 2), (-2, 0), (0, -2)), strict=True)
+            lines = ["", f"     RDKit          {head}", "", "  5  4  0  0  0  0  0  0  0  0999 V2000"]
+            lines += [f"{x:10.4f}{y:10.4f}{0:10.4f} {symbol:<3} 0  0" for symbol, (x, y) in atoms]
+            lines += [f"  1  {number}  1  0" for number in range(2, 6)]
+            found[name, head] = read("\n".join([*lines, "M  END"])).smiles
+    assert "@SP1" in found["cis", "3D"] and "@SP2" in found["trans", "3D"]
+    assert "@" not in found["cis", "2D"] and found["cis", "2D"] == found["trans", "2D"]
+
+
+def test_an_aromatic_ring_that_no_double_bonds_fit_is_named() -> None:
+    five = re.sub(r"(?m)^(  [1-5]  [1-5])  [12]", r"\1  4", molfile("C1=CC=CC1"))
+    assert "no pattern of single and double bonds fits the aromatic atoms [1, 2, 3, 4, 5]" in fault(five).message
 
 
 @pytest.mark.parametrize(("above", "long"), [("", 86.4), ("x" * 30, 180.0)])

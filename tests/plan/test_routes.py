@@ -300,7 +300,7 @@ def test_no_conditions_have_a_substructure_to_avoid() -> None:
 
 
 def test_an_arrow_ends_before_its_product_below_the_class_and_above_the_conditions() -> None:
-    step = Proposal(("OCc1ccccc1",), 0.5, reagents="CN(C)C=O")
+    step = Proposal(("OCc1ccccc1",), 0.5, reagents="CS(C)=O.CC(=O)OC(C)=O")
     picture = ET.fromstring(depict.to_svg(Route(Node("O=Cc1ccccc1", "", step, (Node("OCc1ccccc1"),)))))
     space = "{http://www.w3.org/2000/svg}"
     product, reactant = (float(item.attrib["x"]) for item in picture.iter(f"{space}svg") if "x" in item.attrib)
@@ -308,7 +308,7 @@ def test_an_arrow_ends_before_its_product_below_the_class_and_above_the_conditio
     right, middle = map(float, head.attrib["points"].split()[0].split(","))
     assert reactant < right == product - 6
     heights = {"".join(item.itertext()): float(item.attrib["y"]) for item in picture.iter(f"{space}text")}
-    assert max(height for text, height in heights.items() if text.startswith("1. ")) < middle < heights["DMF"]
+    assert heights["compound"] < middle < heights["DMSO, acetic"], "the last line of the class, the first one below"
 
 
 def test_the_depth_of_a_convergent_route_is_its_longest_branch() -> None:

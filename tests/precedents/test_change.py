@@ -30,6 +30,11 @@ def test_spelling_and_order_do_not_count(rng) -> None:  # type: ignore[no-untype
     assert change_of(".".join(parts), AMIDE[1]) == change_of(*AMIDE)
 
 
+@pytest.mark.parametrize("product", ["O=CC", "C(C)=O", "CC=O"])
+def test_the_order_of_the_product_does_not_count(product: str) -> None:
+    assert change_of("CCO", product) == change_of("CCO", "CC=O")
+
+
 def test_agents_take_no_part() -> None:
     plain = change_of(*AMIDE)
     full = change_of(f"{AMIDE[0]}.CCN(CC)CC.ClCCl", AMIDE[1])
