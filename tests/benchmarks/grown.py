@@ -290,7 +290,8 @@ def measure(
     for batch in batches:
         for n in widths:
             settings = DecodeSettings(decoder="beam" if n > 1 else "greedy", n=n, batch_size=batch)
-            able = [*ours, *(each for each in others if n == 1 or each.drafter == "none")]
+            looks_up = n == batch == 1  # all that `generate` can draft for
+            able = [*ours, *(each for each in others if looks_up or each.drafter == "none")]
             for row in race(able, queries, settings, repeats):
                 show(row)
 

@@ -92,7 +92,7 @@ MODELS: Mapping[str, tuple[str, Callable[[Path, Sequence[str]], Path], dict[str,
 def compare(engine: Engine, queries: Sequence[str], settings: DecodeSettings, repeats: int) -> dict[str, Any]:
     """Return the processor time without drafts over that with `auto`, from the second query on and of the first."""
     runs = [replace(settings, drafter=drafter) for drafter in ("none", "auto", "none")]
-    best = [[float("inf")] * len(queries) for _ in runs]
+    best, counts = [[float("inf")] * len(queries) for _ in runs], [[0, 0] for _ in runs]
     same = True
     for turn in range(repeats):
         engine.resources.histories = DraftHistories()
@@ -103,9 +103,16 @@ def compare(engine: Engine, queries: Sequence[str], settings: DecodeSettings, re
                 began = time.process_time()
                 result = fresh.predict(query, runs[which])
                 best[which][number] = min(best[which][number], time.process_time() - began)
+                if number:
+                    counts[which][0] += len(result.trace.passes)
+                    counts[which][1] += sum(step.computed for step in result.trace.passes)
                 lists.append([(item.tokens, item.token_log_probs) for item in result.hypotheses])
             same &= lists[0] == lists[1] == lists[2]
     none, auto, again = (sum(times[1:]) for times in best)
+    drafted = {
+        f"{what} with `auto` over without": round(counts[1][index] / counts[0][index], 3)
+        for index, what in enumerate(("passes", "nodes"))
+    }
     return {
         "ms without drafts": round(1e3 * none / (len(queries) - 1), 2),
         "times as fast": round(0.5 * (none + again) / auto, 3),
@@ -113,6 +120,7 @@ def compare(engine: Engine, queries: Sequence[str], settings: DecodeSettings, re
         "slowest query": round(min(none / auto for none, auto in zip(best[0][1:], best[1][1:], strict=True)), 3),
         "first query": round(best[0][0] / best[1][0], 3),
         "same lists": same,
+        **drafted,
     }
 
 
