@@ -85,7 +85,7 @@ def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     if kind not in FAMILIES:
         raise CheckpointError(
             f"{folder}: model_type {kind!r} is not supported; encoder-decoders of the types {', '.join(FAMILIES)} are "
-            "(models with an encoder or a decoder alone do not turn one SMILES into another here)"
+            "(models with an encoder or a decoder alone are not)"
         )
     folder_settings = _folder_settings(folder)
     task = options.task or folder_settings.get("task")

@@ -1,4 +1,4 @@
-"""Convert a T5 or BART of Hugging Face transformers to a `Transformer`, if that supports its architecture.
+"""Convert a T5, BART, Marian or Pegasus of transformers to a `Transformer`, if that supports its architecture.
 
 Ids: special tokens have arbitrary ids in a checkpoint, while chemspec's pad, bos, eos and unk are 0 to 3. `IdMap`
 translates. Equal log-probs are ordered by chemspec's ids.
@@ -23,7 +23,8 @@ from chemspec.model.weights import Weights, computed_positions
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import EOS, PAD, SPECIALS, UNK
 
-FAMILIES = {"t5": "t5", "mt5": "t5", "bart": "bart", "mbart": "bart"}  # by config.model_type
+BART_LIKE = ("bart", "mbart", "marian", "pegasus")  # the last two with sinusoids, and without norms of embeddings
+FAMILIES = {"t5": "t5", "mt5": "t5", **dict.fromkeys(BART_LIKE, "bart")}  # by config.model_type
 MAX_POSITIONS = 1024  # of a model without a position table
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
 
@@ -177,7 +178,8 @@ def _position_biases(attention: Any, *, both_ways: bool) -> Tensor:
 
 
 def _convert_bart(network: Any, config: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    norm_first = config.model_type == "mbart"
+    norm_first = config.model_type in ("mbart", "pegasus")
+    embedding_norm = config.model_type in ("bart", "mbart")
     for name in ("attention_heads", "ffn_dim"):
         if getattr(config, f"encoder_{name}") != getattr(config, f"decoder_{name}"):
             raise ValueError(f"its encoder and decoder differ in {name}")
@@ -195,11 +197,12 @@ def _convert_bart(network: Any, config: Any) -> tuple[dict[str, Tensor], dict[st
             _add_linear(state, f"{name}.linear2.", layer.fc2)
             for number, norm in enumerate([*(norm for _, norm, _ in parts), layer.final_layer_norm], 1):
                 _add_norm(state, f"{name}.norm{number}", norm)
-        _add_norm(state, f"{stack}.embedding_norm", module.layernorm_embedding)
+        if embedding_norm:
+            _add_norm(state, f"{stack}.embedding_norm", module.layernorm_embedding)
         if norm_first:
             _add_norm(state, f"{stack}.norm", module.layer_norm)
         table = module.embed_positions
-        state["positions" if stack == "encoder" else "target_positions"] = table.weight[table.offset :]
+        state["positions" if stack == "encoder" else "target_positions"] = table.weight[getattr(table, "offset", 0) :]
     return state, {
         "d_model": config.d_model,
         "heads": config.encoder_attention_heads,
@@ -209,8 +212,8 @@ def _convert_bart(network: Any, config: Any) -> tuple[dict[str, Tensor], dict[st
         "activation": _activation_name(config.activation_function),
         "norm_first": norm_first,
         "final_norms": norm_first,
-        "embedding_norm": True,
-        "layer_norm_eps": network.get_decoder().layernorm_embedding.eps,
+        "embedding_norm": embedding_norm,
+        "layer_norm_eps": network.get_decoder().layers[0].final_layer_norm.eps,
         "scale_embedding": config.scale_embedding,
         "stored_positions": True,
         "shared_positions": False,

@@ -45,7 +45,7 @@ from chemspec.types import FinishedSequence, Prefix
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
 
-KINDS = ("t5 v1.0", "t5 v1.1", "bart", "mbart")
+KINDS = ("t5 v1.0", "t5 v1.1", "bart", "mbart", "marian", "pegasus")
 NETWORKS = {kind: (name, options) for kind, name, options in table("importers/small_networks")}
 QUERIES = ["CC(=O)Oc1ccccc1", "CCO", "BrCCN", "C", "CC(=O)NCC(=O)O", "ClC1CCC1"]
 MAX_LEN = 24
@@ -82,7 +82,7 @@ def network(kind: str, size: int) -> Any:
     torch.manual_seed(0)
     name, options = NETWORKS[kind]
     config = getattr(transformers, f"{name}Config")(vocab_size=size + 3, **options)
-    model = getattr(transformers, f"{name}ForConditionalGeneration")(config)
+    model = getattr(transformers, "MarianMTModel" if name == "Marian" else f"{name}ForConditionalGeneration")(config)
     if kind == "t5 v1.1":
         model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
     if name != "T5":
@@ -293,7 +293,7 @@ def test_greedy_is_that_of_generate(kind: str, way: str) -> None:
     assert len(lengths) > 2  # the models do look at what they read
 
 
-@pytest.mark.parametrize("kind", ["t5 v1.1", "bart"])
+@pytest.mark.parametrize("kind", ["t5 v1.1", "bart", "marian", "pegasus"])
 @pytest.mark.parametrize(("penalty", "most"), [(0.0, 6), (1.0, 6), (1.0, MAX_LEN)])
 def test_by_its_rules_beams_are_those_of_generate_to_the_last_place(kind: str, penalty: float, most: int) -> None:
     """Cut answers among them, and with the penalty that it applies by default."""
