@@ -18,7 +18,7 @@ from chemspec.chem.flask_parts import split_flask
 from chemspec.chem.root_align import smiles_variants_of_query, write_in_order_of
 from chemspec.chem.strategy import strategy
 from chemspec.engine.engine import Engine
-from chemspec.engine.scoring import END, ScoredAnswer, ScoredToken
+from chemspec.engine.scoring import END, ScoredAnswer, ScoredToken, answer_variants
 from chemspec.precedents import Found, Precedents, in_words
 from chemspec.review.forward_check import find_precedents
 from chemspec.review.reaction_check import ReactionCheck, judge_predictions, matches_expected
@@ -157,7 +157,8 @@ def _score(engine: Engine, query: str, answer: str, variants: Sequence[str | Non
     """Score an answer in one forward pass, also as those of the SMILES `variants` that are the same molecules."""
     same = [text for text in variants if text and chem.canonical(text) == chem.canonical(answer)]
     scored = engine.score([query] * (len(same) + 1), [answer, *same])
-    return replace(max(scored, key=lambda each: each.log_prob), variants=len(same) + scored[0].variants)
+    different = {*answer_variants(engine.task, query, answer), *same}
+    return replace(max(scored, key=lambda each: each.log_prob), variants=len(different))
 
 
 def find_departure(scored: ScoredAnswer, first: Hypothesis) -> Departure | None:

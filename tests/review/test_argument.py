@@ -114,6 +114,7 @@ def test_precursors_are_scored_without_the_agents_beside_them(retro: Engine) -> 
     reaction = "CC(=O)O.Nc1ccc(O)cc1.ClCCl>>CC(=O)Nc1ccc(O)cc1"
     found = argue(retro, check_reaction(retro, reaction, SETTINGS))
     assert chem.same_molecules(found.scored.smiles, "CC(=O)O.Nc1ccc(O)cc1")
+    assert found.scored.variants == 1, "as given, canonical, aligned and as listed are one text"
     words = [variation.change for variation in found.variations]
     assert any("must break" in change for change in words) and any("another atom" in change for change in words)
     assert all(variation.first for variation in found.variations)
