@@ -142,6 +142,14 @@ def _from_selfies(text: TracedText, notes: Sequence[str]) -> tuple[TracedText, t
     return changed, (*notes, f"read from SELFIES: {smiles}"[:200])
 
 
+def _is_smiles_around(chars: str, match: re.Match[str]) -> bool:
+    """Return whether what stands around a match, up to arrows and commas, is a SMILES, as )n( is in caffeine's."""
+    start = max(chars.rfind(sign, 0, match.start()) for sign in ">,;") + 1
+    ends = (chars.find(sign, match.end()) for sign in ">,;")
+    end = min((position for position in ends if position >= 0), default=len(chars))
+    return parsing.mol_from_smiles(chars[start:end].strip()) is not None
+
+
 def _refused(text: TracedText) -> Fault | None:
     chars = text.chars
     if match := _CX_POLYMER.search(chars):
@@ -151,7 +159,7 @@ def _refused(text: TracedText) -> Fault | None:
     if match := _BIGSMILES.search(chars):
         return _at(text, match, "this is BigSMILES, a polymer, which stands for no certain molecule; write one out")
     if (match := _REPEAT.search(chars)) and not (
-        re.search(r"\s", chars.strip()) or parsing.mol_from_smiles(chars.strip()) or lookup.look_up(chars)
+        re.search(r"\s", chars.strip()) or _is_smiles_around(chars, match) or lookup.look_up(chars)
     ):
         return _at(text, match, "this is a polymer (n units), which stands for no certain molecule; write one out")
     return _bracketed_group(text)
