@@ -70,6 +70,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
         f"up to {guard.DRAIN_FACTOR} times as much is read and dropped",
         f"a byte for {middleware.SILENT_SECONDS:g} s, or not whole in {middleware.WHOLE_SECONDS:g} s",
         f"a message in its first {middleware.FIRST_SECONDS:g} s",
+        f"a message from a browser has at most {connections.MESSAGE_BYTES // mega} MB",
         f"of {service.REVIEWS} reviews and {plans.MAX_PLANS} plans half",
         f"of {plans.MAX_FOLLOWED} connections that follow plans a quarter",
         f"at most {previews.MAX_BYTES:,} bytes, one request at a time",

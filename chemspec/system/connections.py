@@ -23,6 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADER_BYTES = 65_536  # maximum size of a request line and headers
 HEADER_SECONDS = 10.0  # from the first byte of a request, or the start of a connection, to the end of the headers
+MESSAGE_BYTES = 4_000_000  # of a WebSocket, from the client; it is held as a whole (Streamlit: 200 MB)
 CONNECTIONS = 1000  # maximum number, if the process may open that many files
 FEWEST, RESERVED = 4, 16  # connections, whatever the number of files; files for other uses, at least
 BACKLOG = 128  # connections queued by the system until they are accepted
@@ -98,6 +99,7 @@ class _LimitedConnection(H11Protocol):
         self.conn = _Parser(h11.SERVER, HEADER_BYTES)
         # Without the server's name, for which Streamlit has no option.
         self.config.encoded_headers = [pair for pair in self.config.encoded_headers if pair[0] != b"server"]
+        self.config.ws_max_size = min(self.config.ws_max_size, MESSAGE_BYTES)
         self._refused, self._most = refused, most  # called with a reason; number of connections, WebSockets included
 
     def connection_made(self, transport: Any) -> None:

@@ -24,6 +24,7 @@ from watched import Watch
 pytest.importorskip("streamlit")
 
 from chemspec.asset_files import assets_folder
+from chemspec.system import connections
 from chemspec.ui.common import nav
 from chemspec.ui.launch import server
 
@@ -169,6 +170,21 @@ def test_one_visitors_websockets_leave_room_for_others(tmp_path: Path) -> None:
         for path in ("/", "/_stcore/health"):
             assert rawhttp.get(app.port, path, {"Host": "localhost"})[0] == 200
         assert re.search(r"refused: .*websockets", app.log.read_text())
+
+
+@pytest.mark.parametrize(("size", "code"), [(connections.MESSAGE_BYTES + 1, 1009), (200_000_000, 1009), (3, 1002)])
+def test_a_message_of_a_websocket_has_a_limit(app: App, size: int, code: int) -> None:
+    headers = {"Host": f"127.0.0.1:{app.port}", **rawhttp.WEBSOCKET}
+    with rawhttp.connected(app.port) as websocket:
+        websocket.sendall(rawhttp.head("/_stcore/stream", headers))
+        assert rawhttp.answer(websocket)[0] == 101
+        # A binary frame, masked with zeros; the three bytes are no message of Streamlit.
+        websocket.sendall(b"\x82\xff" + size.to_bytes(8, "big") + bytes(4) + b"\xff" * min(size, 3))
+        received = b""
+        while b"\x88" not in received or len(received.partition(b"\x88")[2]) < 3:
+            received += (part := websocket.recv(1000))
+            assert part, received
+        assert received.partition(b"\x88")[2][1:3] == code.to_bytes(2, "big")
 
 
 def test_neither_streamlits_numbers_nor_the_servers_name_are_shown(app: App) -> None:
