@@ -1,8 +1,9 @@
-"""Load encoder-decoders of Hugging Face transformers (T5, mT5, BART, mBART) from a folder or from the local cache.
+"""Load encoder-decoders of Hugging Face transformers from a folder or from the local cache.
 
-Models are converted to `Transformer` (`importers.hf_weights`), for every runtime. Nothing is downloaded: a model that
-is not on this machine raises an error with the command that downloads it. No code is executed: weights are read from
-safetensors only, and custom code of a checkpoint is never run. Needs the extra `hf`.
+T5, mT5, BART, mBART, Marian and Pegasus are converted to `Transformer` (`importers.hf_weights`), for every runtime.
+Nothing is downloaded: a model that is not on this machine raises an error with the command that downloads it. No code
+is executed: weights are read from safetensors, or from a pickle by `importers.pickled`, and custom code of a checkpoint
+is never run. Needs the extra `hf`.
 """
 
 import hashlib
@@ -20,6 +21,7 @@ import msgspec
 import torch
 
 import chemspec.tasks as tasks
+from chemspec.importers import pickled
 from chemspec.importers.base import TEMPLATES, LoadedModel, LoadOptions, read_json_object
 from chemspec.importers.hf_tokenizer import PLACEHOLDER, HfTokenizer
 from chemspec.importers.hf_weights import FAMILIES, HfNetwork, IdMap, convert_weights
@@ -32,6 +34,7 @@ from chemspec.system import extras
 from chemspec.tokenizer import BOS, Tokenizer
 
 SETTINGS_FILE = "chemspec.json"  # optional file in a model folder: {"task": ..., "template": ...}
+PICKLE = "pytorch_model.bin"  # name of pickled weights
 TOKENIZER_FILES = ("tokenizer.json", "spiece.model", "sentencepiece.bpe.model", "vocab.json")
 
 # Options of `generate` that change log-probs and are not applied here, with their neutral values.
@@ -131,13 +134,13 @@ def _folder_settings(folder: Path) -> dict[str, Any]:
 def _check_files(folder: Path) -> None:
     """Refuse folders that transformers accepts silently: pickled weights, or no tokenizer."""
     names = {file.name for file in folder.iterdir()}
-    if not names & {"model.safetensors", "model.safetensors.index.json"}:
-        pickled = sorted(name for name in names if name.endswith((".bin", ".pt", ".ckpt", ".h5")))
-        if not pickled:
+    if not names & {"model.safetensors", "model.safetensors.index.json", PICKLE}:
+        others = sorted(name for name in names if name.endswith((".bin", ".pt", ".ckpt", ".h5")))
+        if not others:
             raise CheckpointError(f"{folder}: model.safetensors is missing")
         raise CheckpointError(
-            f"{folder}: its weights are in {pickled[0]}, which can contain code and is not opened. If you trust its "
-            'source, convert it once: python -c "from transformers import AutoModelForSeq2SeqLM as M; '
+            f"{folder}: its weights are in {others[0]}, which is not read ({PICKLE} is). If you trust its source, "
+            'convert it once: python -c "from transformers import AutoModelForSeq2SeqLM as M; '
             f"M.from_pretrained('{folder}').save_pretrained('{folder}')\""
         )
     kind = read_json_object(folder / "tokenizer_config.json").get("tokenizer_class")
@@ -184,10 +187,12 @@ def load_network(library: Any, folder: Path, template: str = PLACEHOLDER) -> tup
 
 
 def _load_model(library: Any, folder: Path) -> Any:
-    with _wrap_errors(folder, "the model"), _silence(library):
-        network, info = library.AutoModelForSeq2SeqLM.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False, use_safetensors=True, output_loading_info=True
-        )
+    auto, where = library.AutoModelForSeq2SeqLM, {"local_files_only": True, "trust_remote_code": False}
+    if not any(folder.glob("*.safetensors")):
+        network, info = _load_pickled_model(library, folder, where)
+    else:
+        with _wrap_errors(folder, "the model"), _silence(library):
+            network, info = auto.from_pretrained(folder, use_safetensors=True, output_loading_info=True, **where)
     if missing := sorted(info["missing_keys"]):
         raise CheckpointError(f"{folder}: {missing[0]} is missing from its weights")
     network = network.float().eval().requires_grad_(False)
@@ -195,6 +200,20 @@ def _load_model(library: Any, folder: Path) -> Any:
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"{folder}: {name} holds infinite or undefined numbers")
     return network
+
+
+def _load_pickled_model(library: Any, folder: Path, where: dict[str, bool]) -> tuple[Any, dict[str, Any]]:
+    """Load a network from a pickle, read without executing code in it (`pickled`)."""
+    state = pickled.read_checkpoint(folder / PICKLE)
+    if odd := next((name for name, value in state.items() if not isinstance(value, torch.Tensor)), ""):
+        raise CheckpointError(f"{folder / PICKLE}: {odd!r:.80} is no tensor")
+    with _wrap_errors(folder, "the model"), _silence(library):
+        config = library.AutoConfig.from_pretrained(folder, **where)
+        kind = type(library.AutoModelForSeq2SeqLM.from_config(config))
+        network, info = kind.from_pretrained(None, config=config, state_dict=state, output_loading_info=True)
+        if (folder / "generation_config.json").is_file():
+            network.generation_config = library.GenerationConfig.from_pretrained(folder, local_files_only=True)
+    return network, info
 
 
 def _load_tokenizer(library: Any, folder: Path, kind: str) -> Any:
@@ -215,7 +234,7 @@ def _load_tokenizer(library: Any, folder: Path, kind: str) -> Any:
 def _save_copy(source: Path, folder_settings: Mapping[str, str], folder: Path, card: str) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for file in source.iterdir():
-        if file.is_file() and file.suffix in (".safetensors", ".json", ".model", ".txt"):
+        if file.is_file() and _is_of_model(file):
             shutil.copyfile(file, folder / file.name)
     (folder / SETTINGS_FILE).write_text(json.dumps(folder_settings), encoding="utf-8")
     (folder / "card.md").write_text(card, encoding="utf-8")
@@ -290,11 +309,16 @@ def _ignored_options_note(rules: Any) -> tuple[str, ...]:
 ADDED_FILES = {"confidence.json", "drafting.json", "drafting.safetensors", "evaluation.json", "familiarity.json"}
 
 
+def _is_of_model(file: Path) -> bool:
+    """Return whether a file is part of a model: weights, settings or vocabulary."""
+    return file.suffix in (".safetensors", ".json", ".model", ".txt") or file.name == PICKLE
+
+
 def _digest_of_folder(folder: Path, template: str) -> str:
     """Return a digest of weights, config, tokenizer and template, the key of caches, jobs and measurements."""
     digest = hashlib.sha256(template.encode())
     for file in sorted(folder.iterdir()):
-        is_its_own = file.suffix in (".safetensors", ".json", ".model", ".txt") and file.name not in ADDED_FILES
+        is_its_own = _is_of_model(file) and file.name not in ADDED_FILES
         if is_its_own and file.is_file():
             with file.open("rb") as content:
                 digest.update(hashlib.file_digest(content, "sha256").digest())

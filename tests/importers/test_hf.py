@@ -494,3 +494,35 @@ def test_the_command_line_takes_a_folder(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setitem(sys.modules, "transformers", None)
     told = CliRunner().invoke(cli.app, ["predict", "CCO", "--task", "retro", *options])
     assert told.exit_code == 2 and "pip install 'chemspec-smiles[hf]'" in told.stderr
+
+
+@pytest.mark.parametrize("kind", ["t5 v1.0", "bart", "pegasus"])
+def test_pickled_weights_give_the_same_model_and_run_no_code(kind: str, tmp_path: Path) -> None:
+    folder = copy_of(kind, tmp_path / "pickled")
+    network = loaded(kind).model.model
+    kept = {name: tensor.float().contiguous() for name, tensor in network.state_dict().items()}
+    (folder / "model.safetensors").unlink()
+    torch.save(kept, folder / "pytorch_model.bin")
+    own, theirs = (Engine.load(one, task="retro", device="cpu", threads=1) for one in (folder, folder_of(kind)))
+    how = DecodeSettings(n=3, max_len=MAX_LEN)
+    for mine, other in zip(own.predict(QUERIES, how), theirs.predict(QUERIES, how), strict=True):
+        assert mine.hypotheses == other.hypotheses
+    assert own.digest != theirs.digest
+    mark = tmp_path / "ran"
+    torch.save({"model": _Runs(mark)}, folder / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin"):
+        hf.load(folder, LoadOptions(task="retro"))
+    assert not mark.exists()
+    torch.save({**kept, "more": 3}, folder / "pytorch_model.bin")
+    with pytest.raises(CheckpointError, match="'more' is no tensor"):
+        hf.load(folder, LoadOptions(task="retro"))
+
+
+class _Runs:
+    """Makes a file when it is unpickled."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self._file,)
