@@ -1,6 +1,6 @@
 """Decode with random models, with and without drafts: `python tests/campaigns/random_models.py --count 100000`.
 
-Case number k is the same on every machine: a network with random weights of one of eleven architectures, in fp32 or
+Case number k is the same on every machine: a network with random weights of one of ten architectures, in fp32 or
 int8, or a table of random log-probs, with many ties; one to three random sources in one batch; greedy decoding or a
 beam, which may park hypotheses; a drafter, honest, adversarial or told the answer with errors; a cost curve,
 or none; the loop in Python or the compiled one. Answers must be those of each source alone, without drafts, parking and
