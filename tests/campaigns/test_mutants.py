@@ -68,6 +68,8 @@ def test_a_mutant_runs_the_tests_of_its_line_and_nothing_else(tmp_path: Path, mo
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         (tree / name).write_text(text)
     mutant_tests.record(tree, covered)
+    mutant_tests.record(tree, covered)
+    assert len(list(covered.glob("*.json"))) == 1, "no test file has changed"
     found = mutant_tests.Covered.read(covered)
     assert {name.partition("::")[2] for name in found.seconds} == {"test_add", "test_double", "test_that_sees_nothing"}
     monkeypatch.setattr(mutants, "source_of", lambda _: PROGRAM)
@@ -86,6 +88,14 @@ def test_a_mutant_runs_the_tests_of_its_line_and_nothing_else(tmp_path: Path, mo
         )
         monkeypatch.setattr(mutants, "SPARE", 3.0)
         assert mutants.judged(endless, tree, found, warm)[3] == "time"
+
+
+def test_what_survived_is_run_again_as_far_as_the_program_still_has_it(tmp_path: Path) -> None:
+    first, second, third = mutants.mutants_of(ROOT / "chemspec" / "plan" / "orders.py")[:3]
+    lines = [[*mutants.described(first), "", 1, 1], [*mutants.described(second), "test", 1, 1], ["gone", "a", "b", ""]]
+    (tmp_path / mutants.RESULTS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert mutants.run_before(tmp_path, [first, second, third]) == [first, second]
+    assert mutants.read_lines(tmp_path / mutants.RESULTS) == [lines[1]]
 
 
 def test_what_is_listed_as_equivalent_is_still_a_mutant() -> None:
