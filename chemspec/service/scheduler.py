@@ -150,6 +150,7 @@ class Scheduler:
         self._waiting: list[Job] = []
         self._under_way: list[list[Job]] = []  # unfinished queries of the batches, the one being decoded last
         self._shares, self._charged = Shares(), 0.0  # until when decoding was charged, on the monotonic clock
+        self._decoded = 0.0  # seconds of the batches that have ended
         self._changed = Condition()
         self._closed = False
         self._arrivals = count()
@@ -240,6 +241,7 @@ class Scheduler:
         search, under_way = batch[0].search, list(batch)
         self._metrics.batch.labels(search.model).observe(len(batch))
         self._charged = began = time.monotonic()
+        decoded = self._decoded
         self._under_way.append(under_way)
         try:
             with suppress(_AbandonedError):
@@ -249,7 +251,9 @@ class Scheduler:
         finally:
             self._charge(batch)
             self._under_way.pop()
-        self._metrics.engine_seconds.labels(search.model).observe(time.monotonic() - began)
+        own = time.monotonic() - began - (self._decoded - decoded)  # without the batches on top of it
+        self._decoded += own
+        self._metrics.engine_seconds.labels(search.model).observe(own)
 
     def _charge(self, jobs: Sequence[Job]) -> None:
         """Charge the time since the last charge to the clients of queries."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
@@ -50,6 +51,7 @@ def test_a_narrow_query_goes_before_wide_ones_that_are_being_decoded_and_changes
             alone[name] = ask(running, "polite", queries, how)
     held = Held(engines["retro"])
     with serving({"retro": held}, api_keys=KEYS) as running, ThreadPoolExecutor(1) as threads:
+        began = time.monotonic()
         wide = threads.submit(ask, running, "greedy", QUERIES * 3, WIDE)
         until(lambda: held.batches, "the wide batch")
         for key in sorted(KEYS - {"greedy"}):
@@ -59,6 +61,8 @@ def test_a_narrow_query_goes_before_wide_ones_that_are_being_decoded_and_changes
         assert wide.result(HURRY) == alone["wide"]
         batches = running.service._scheduler and running.service._scheduler._under_way
         until(lambda: batches == [], "the end of the batch")
+        counted = until(lambda: running.count("engine_seconds_count", model="retro") == len(KEYS), "the last count")
+        assert counted and running.count("engine_seconds_sum", model="retro") <= time.monotonic() - began
 
 
 # --- who goes before whom --------------------------------------------------------------------------
