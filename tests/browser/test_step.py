@@ -46,7 +46,7 @@ def test_stepping_plays_in_the_browser_alone(app: Any) -> None:
     assert passes(page) == 0
     page.locator("input[type=range]").fill("2")
     assert passes(page) == 2
-    assert "Pass 2 of" in page.locator("[aria-live]").inner_text()
+    assert "Pass 2 of" in page.locator(".says").inner_text()
 
     page.get_by_label("Speed").select_option("4")
     page.get_by_label("To the start").click()
