@@ -130,6 +130,7 @@ def compile_library(library: Library, compiler: list[str]) -> None:
         if compiler[0] == sys.executable:
             target, made_object = library.target, str(Path(folder, "library.o"))
             shared = [] if "windows" in target.zig else ["-fPIC"]
+            shared += ["-ffunction-sections", "-fdata-sections"] if "linux" in target.zig else []
             processor = [f"-mcpu={target.zig_processor}"]
             _run(
                 [
@@ -149,7 +150,7 @@ def compile_library(library: Library, compiler: list[str]) -> None:
             if "linux" in target.zig:  # the names of the C++ library inside stay there
                 script = Path(folder, "exported")
                 script.write_text("{ global: chemspec_*; local: *; };")
-                only = [f"-Wl,--version-script={script}"]
+                only = [f"-Wl,--version-script={script}", "-Wl,--gc-sections"]  # a fifth smaller
             _run([*compiler, "-target", target.zig, "-shared", "-s", *only, made_object, "-o", str(made)])
         else:
             _run([*compiler, *general, "-fPIC", "-shared", *library.target.flags, str(library.source), "-o", str(made)])
