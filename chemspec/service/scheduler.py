@@ -251,9 +251,9 @@ class Scheduler:
         finally:
             self._charge(batch)
             self._under_way.pop()
-        own = time.monotonic() - began - (self._decoded - decoded)  # without the batches on top of it
-        self._decoded += own
-        self._metrics.engine_seconds.labels(search.model).observe(own)
+        seconds = time.monotonic() - began - (self._decoded - decoded)  # without the batches on top of it
+        self._decoded += seconds
+        self._metrics.engine_seconds.labels(search.model).observe(seconds)
 
     def _charge(self, jobs: Sequence[Job]) -> None:
         """Charge the time since the last charge to the clients of queries."""
