@@ -236,12 +236,6 @@ def show_card(
     with st.container(horizontal=True, vertical_alignment="center", gap="small", key=f"{name}_foot"):
         st.caption(card_footer(question, card), width="stretch")
         if best.valid:
-            view = st.segmented_control(
-                "Details",
-                [label for label in VIEWS if own_picture or label != "Copied atoms"],
-                key=f"{name}_{question.key}_details",
-                label_visibility="collapsed",
-            )
             if st.button("Save", key=f"{name}_save", type="tertiary"):
                 answer = SavedAnswer(
                     question="",
@@ -253,6 +247,12 @@ def show_card(
                     chance=card.probability,
                 )
                 collections_view.save_dialog(answer)
+            view = st.segmented_control(
+                "Details",
+                [label for label in VIEWS if own_picture or label != "Copied atoms"],
+                key=f"{name}_{question.key}_details",
+                label_visibility="collapsed",
+            )
     by_rule = (card.step.lawful or card.step.completed) if card.task == "forward" and card.step else ""
     if by_rule and all(by_rule != other.best.canonical for other in cards):
         st.html(scheme_of_lawful(by_rule))
