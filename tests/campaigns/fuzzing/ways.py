@@ -244,7 +244,7 @@ def ways() -> Sequence[Way]:
     return (
         Way("query", _query_text, _query, (), 6),
         Way("file", _file_bytes, _file, (FileError,), 5),
-        Way("graph", graphs.case, graphs.read, (), 6, seconds=1.0, most_kb=500_000),
+        Way("graph", graphs.case, graphs.read, (), 6, seconds=2.5, most_kb=500_000),
         Way("model", _model_file, _model, (CheckpointError,), 3),
         Way("link", _link_text, _link, (StoreError,), 1),
         Way("job", _job_files, _job, (StoreError,), 2),
