@@ -74,7 +74,9 @@ def test_a_gzipped_body_is_that_body(running: Running, encoding: str) -> None:
         assert one["hypotheses"] == other["hypotheses"]
 
 
-@pytest.mark.parametrize("body", [b"{}", gzip.compress(b"{}")[:-1], gzip.compress(b"{}") + b"more", b""])
+@pytest.mark.parametrize(
+    "body", [b"{}", gzip.compress(b"{}", mtime=0)[:-1], gzip.compress(b"{}", mtime=0) + b"more", b""]
+)
 def test_what_is_no_whole_gzip_is_malformed(running: Running, body: bytes) -> None:
     status, document, _ = running.send("POST", "/v1/predict", body, {"Content-Encoding": "gzip"})
     assert (status, document["code"]) == (400, "malformed") and "gzip" in document["detail"]

@@ -69,7 +69,7 @@ def test_price_lists_are_read_by_a_process_of_their_own(elsewhere: None) -> None
     for name, raw in (
         ("a.xlsx", buffer.getvalue()),
         ("a.csv", b"smiles,EUR/g\nCCO,12.5\n"),
-        ("-a\0\ud800.csv.gz", gzip.compress(b"smiles,EUR/g\nCCO,12.5\n")),
+        ("-a\0\ud800.csv.gz", gzip.compress(b"smiles,EUR/g\nCCO,12.5\n", mtime=0)),
     ):
         own = stock_menu.read_own_list(raw, name)
         assert own.stock.source("CCO") == f"{name}, 12.50 EUR/g" and own.stock.offer("CCO") == "12.50 EUR/g"
