@@ -38,6 +38,12 @@ def tiny(variant: str) -> tuple[Transformer, Transformer]:
     return model, int8.quantised(model)
 
 
+@cache
+def native(variant: str, threads: int) -> NativeBackend:
+    """The kernel on that model."""
+    return NativeBackend(tiny(variant)[0], threads=threads, int8=True)
+
+
 @given(scripts(), st.sampled_from(sorted(VARIANTS)))
 def test_a_session_in_torch_gives_the_bits_of_the_decoder_without_cache(
     script: tuple[list[list[int]], list[Round]], variant: str
@@ -51,8 +57,7 @@ def test_a_session_in_torch_gives_the_bits_of_the_decoder_without_cache(
 def test_a_session_in_the_kernel_gives_the_bits_of_the_decoder_without_cache(
     script: tuple[list[list[int]], list[Round]], variant: str, threads: int
 ) -> None:
-    model, reference = tiny(variant)
-    check(NativeBackend(model, threads=threads, int8=True), reference, *script, within=0)
+    check(native(variant, threads), tiny(variant)[1], *script, within=0)
 
 
 def scores(backend: Backend, sources: list[list[int]], paths: list[Prefix], vocabulary: int) -> list[bytes]:
