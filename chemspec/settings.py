@@ -18,9 +18,8 @@ Task = Literal["forward", "retro", "reagents"]
 NetworkKind = Literal["spec_drafter", "blockwise", "medusa"]  # drafters with their own network
 ReactionFolder = Annotated[Path | None, "CHEMSPEC_DATA"]  # its environment variable, for the command line
 
-RULES = (  # bookkeeping of a beam search
-    *("chemspec", "onmt", "onmt-3", "onmt-3-defaults", "translation-transformer", "chemformer", "transformers"),
-)
+_OTHER_RULES = ("onmt", "onmt-3", "onmt-3-defaults", "translation-transformer", "chemformer", "transformers")
+RULES = ("chemspec", *_OTHER_RULES)  # bookkeeping of a beam search
 
 # Upper limits of a plausible architecture, checked before tensors are allocated.
 MOST_LAYERS, MOST_WIDTH, MOST_POSITIONS = 256, 2**20, 2**14

@@ -57,9 +57,8 @@ class FlaskReport(NamedTuple):
     """What speaks against a product of a flask."""
 
     problems: tuple[str, ...] = ()  # what is missing, conflicts, and laws that the product would break
-    remarks: tuple[
-        str, ...
-    ] = ()  # what would be a conflict unless it is the work-up, and metals that go without saying
+    # What would be a conflict unless it is the work-up, and metals that go without saying.
+    remarks: tuple[str, ...] = ()
     repairs: tuple[tuple[str, str, str], ...] = ()  # of solvents: the sentence, what to use instead, and that flask
 
 

@@ -182,11 +182,10 @@ def _load_planner(models: Models, stock: list[str], settings: PlanSettings, orde
     from chemspec.plan.orders import order_plan
     from chemspec.plan.routes import find_evidence
     from chemspec.plan.search import plan
-    from chemspec.plan.stock import default_lists, load_stock, load_usable_stock
+    from chemspec.plan.stock import load_chosen_stock
     from chemspec.precedents import installed
 
-    can_buy = load_stock(stock) if stock else load_usable_stock(default_lists())
-    index, expander = installed(), models.load_expander()
+    can_buy, index, expander = load_chosen_stock(stock), installed(), models.load_expander()
 
     def plan_target(target: str, watch: Callable[[Any], object] = lambda _: False) -> tuple[Plan, Evidence]:
         result = order_plan(plan(target, expander, can_buy, settings, watch), order)

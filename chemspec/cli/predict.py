@@ -94,13 +94,12 @@ class OutputFiles:
     def load_reviewer(self, engine: Engine, runtime: opt.Runtime) -> Reviewer:
         """Load what a review of the model's predictions needs."""
         from chemspec import precedents
-        from chemspec.plan.stock import default_lists, load_stock, load_usable_stock
+        from chemspec.plan.stock import load_chosen_stock
         from chemspec.review.review import COMPANIONS, Reviewer, load_engines
 
         companions = COMPANIONS if engine.task == "retro" else ()
         engines = load_engines(companions, device=runtime.device, dtype=runtime.dtype, threads=runtime.threads)
-        stock = load_stock(self.stock) if self.stock else load_usable_stock(default_lists())
-        return Reviewer(engine.task, engines, stock, precedents.installed())
+        return Reviewer(engine.task, engines, load_chosen_stock(self.stock or ()), precedents.installed())
 
 
 @dataclass(frozen=True, kw_only=True)

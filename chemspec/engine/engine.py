@@ -418,8 +418,10 @@ class Engine(Inspection):
         vocabulary = tokenizer.smiles_tokens, loaded.calibration, loaded.learned_drafter
         inputs = DrafterInputs(loaded.cost_curve, *vocabulary, tokenizer.prompt_length, tokenizer.merges)
         sizes = self.config.vocab_size, self.config.max_positions
-        more: Any = self.build_drafter, tokenizer.encode_answer, self.threads, loaded.gaps
-        return BatchDecoder(self.backend, *sizes, inputs, loaded.histories, *more)
+        functions = self.build_drafter, tokenizer.encode_answer
+        return BatchDecoder(
+            self.backend, *sizes, inputs, loaded.histories, *functions, threads=self.threads, gaps=loaded.gaps
+        )
 
     @cached_property
     def _writer(self) -> ResultWriter:

@@ -87,8 +87,7 @@ def _answer_prefix(engine: Engine, query: str, answer: Hypothesis) -> Prefix:
 def _open_session(engine: Engine, query: str, top_k: int) -> Iterator[Session]:
     """Open a session of one query; raises ValueError for an invalid one."""
     ready = engine.prepare(query)
-    if ready.refusal:
-        raise ValueError(ready.refusal.message)
+    ready.ensure_valid()
     with engine.runtime_config.torch_scope():
         yield Session(engine.backend, [ready.ids], top_k=top_k)
 

@@ -124,8 +124,7 @@ class Inspection:
 
     def _read_query(self, query: str) -> tuple[int, ...]:
         ready = self.prepare(query)
-        if ready.refusal:
-            raise ValueError(ready.refusal.message)
+        ready.ensure_valid()
         return ready.ids
 
     def _token_texts(self, ids: Sequence[int]) -> tuple[str, ...]:

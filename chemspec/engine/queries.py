@@ -36,6 +36,11 @@ class PreparedQuery:
     unlabelled: str = ""  # what the model reads, if that lacks isotope labels (`chem.isotopes`); else empty
     refusal: DecodeResult | None = None  # the result, if the query is invalid
 
+    def ensure_valid(self) -> None:
+        """Raise ValueError with the reason if the query is invalid."""
+        if self.refusal:
+            raise ValueError(self.refusal.message)
+
 
 @dataclass(frozen=True, eq=False)
 class QueryReader:

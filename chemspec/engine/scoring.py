@@ -121,8 +121,7 @@ def score_pairs(engine: ScoringModel, queries: str | Sequence[str], answers: str
 def _encode_pair(engine: ScoringModel, query: str, answer: str) -> tuple[tuple[int, ...], Variants]:
     """Return the token ids of a query, and the variants of its answer."""
     ready = engine.prepare(query)
-    if ready.refusal:
-        raise ValueError(ready.refusal.message)
+    ready.ensure_valid()
     if ready.unlabelled:  # the model reads and writes no isotope labels
         answer = strip_labels(answer)
     read, longest = ready.unlabelled or ready.smiles, engine.config.max_positions - 2

@@ -23,7 +23,7 @@ from chemspec.io import readers, spreadsheets
 from chemspec.io.columns import find_query_columns, in_english
 from chemspec.plan import prices
 from chemspec.system import cache
-from chemspec.system.lab_files import lab_files, split_facts
+from chemspec.system.lab_files import LabFile, lab_files, split_facts
 
 KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
 COLUMNS = ("inchikey", "inchi_key", "inchi key")  # of a table, what the column with InChIKeys may be called
@@ -193,9 +193,22 @@ def load_stock(names: Sequence[str]) -> Stock:
     A name is that of a built-in list, of a list of the lab (`lab_files`), or a path. `INTERMEDIATES` among the names
     counts those of PaRoutes as stock.
     """
-    chosen = [name for name in dict.fromkeys(names) if name != INTERMEDIATES]
-    if not chosen:
+    if not {*names} - {INTERMEDIATES}:
         raise ValueError(f"no stock; give a file of SMILES or InChIKeys, or one of {', '.join(BUILT_IN)}")
+    return _load_lists(names, skips_faulty=False)
+
+
+def load_usable_stock(names: Iterable[str]) -> Stock:
+    """Load lists as `load_stock` does, but without those of the lab that cannot be used, each with a warning."""
+    return _load_lists([*names], skips_faulty=True)
+
+
+def load_chosen_stock(names: Sequence[str]) -> Stock:
+    """Load the lists of these names; without any those of the lab that can be used, and the built-in ones."""
+    return load_stock(names) if names else load_usable_stock(default_lists())
+
+
+def _load_lists(names: Sequence[str], *, skips_faulty: bool) -> Stock:
     lists: dict[str, Keys] = {}
     offers: dict[str, Offer] = {}
     titles: dict[str, str] = {}
@@ -203,39 +216,39 @@ def load_stock(names: Sequence[str]) -> Stock:
     for name in sorted(
         set(names).difference([INTERMEDIATES]), key=lambda name: (name in BUILT_IN, [*names].index(name))
     ):
-        built_in = name in BUILT_IN
-        path = of_lab[name].path if name in of_lab else Path(name)
-        path = asset_files.assets_folder() / "stock" / f"{name}.txt.gz" if built_in else path
         try:
-            raw, facts = _read_list(path)
-        except OSError as error:
-            remedy = f"give a file of SMILES or InChIKeys, or {', '.join(BUILT_IN)}"
-            raise ValueError(f"stock {name}: {error.strerror}; {remedy}") from error
-        label = name if built_in or path.name in lists else path.name
-        titles[label] = facts.get("title") or (of_lab[name].title if name in of_lab else "")
-        inner = path.name.removesuffix(".gz") if facts else path.name
-        if built_in or not (priced := parse_offers(raw, inner, facts.get("currency", ""))):
-            lists[label] = parse_stock(raw, inner)
-        else:
-            lists[label] = np.unique(np.array([*priced.offers], dtype="S27"))
-            offers |= priced.offers
-            for fault in priced.faults:
-                warnings.warn(f"stock {name}: {fault}", stacklevel=2)
-    return Stock(lists, offers, INTERMEDIATES in names, {label: title for label, title in titles.items() if title})
-
-
-def load_usable_stock(names: Iterable[str]) -> Stock:
-    """Load lists as `load_stock` does, but without those of the lab that cannot be used, each with a warning."""
-    of_lab, usable = lab_files("stock"), list[str]()
-    for name in names:
-        try:
-            if name in of_lab:
-                load_stock([name])
+            file_name, title, keys, priced = _load_list(name, of_lab.get(name))
         except ValueError as error:
-            warnings.warn(str(error), RuntimeWarning, stacklevel=2)
-        else:
-            usable.append(name)
-    return load_stock(usable) if {*usable} - {INTERMEDIATES} else Stock({})
+            if not skips_faulty or name not in of_lab:
+                raise
+            warnings.warn(str(error), RuntimeWarning, stacklevel=3)
+            continue
+        label = name if name in BUILT_IN or file_name in lists else file_name
+        lists[label] = keys
+        offers |= priced
+        if title:
+            titles[label] = title
+    return Stock(lists, offers, INTERMEDIATES in names, titles) if lists else Stock({})
+
+
+def _load_list(name: str, of_lab: LabFile | None) -> tuple[str, str, Keys, dict[str, Offer]]:
+    """Return the file's name, the title of a list, the keys of its molecules, and their offers."""
+    built_in = name in BUILT_IN
+    path = (
+        asset_files.assets_folder() / "stock" / f"{name}.txt.gz" if built_in else of_lab.path if of_lab else Path(name)
+    )
+    try:
+        raw, facts = _read_list(path)
+    except OSError as error:
+        remedy = f"give a file of SMILES or InChIKeys, or {', '.join(BUILT_IN)}"
+        raise ValueError(f"stock {name}: {error.strerror}; {remedy}") from error
+    title = facts.get("title") or (of_lab.title if of_lab else "")
+    inner = path.name.removesuffix(".gz") if facts else path.name
+    if built_in or not (priced := parse_offers(raw, inner, facts.get("currency", ""))):
+        return path.name, title, parse_stock(raw, inner), {}
+    for fault in priced.faults:
+        warnings.warn(f"stock {name}: {fault}", stacklevel=4)
+    return path.name, title, np.unique(np.array([*priced.offers], dtype="S27")), dict(priced.offers)
 
 
 def default_lists() -> tuple[str, ...]:

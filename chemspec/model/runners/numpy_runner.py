@@ -64,9 +64,12 @@ class Attention:
 
         The bias (H, n, slots) is added to the scores.
         """
-        shares = self.shares(q, kv[0], mask, bias)
-        read: Array = shares @ kv[1]
-        return read.swapaxes(0, 1).reshape(len(q), -1)
+        return self.read(self.shares(q, kv[0], mask, bias), kv[1])
+
+    def read(self, shares: Array, values: Array) -> Array:
+        """Return the values (H, slots, d) weighted by shares (H, n, slots); (n, H * d)."""
+        read: Array = shares @ values
+        return read.swapaxes(0, 1).reshape(shares.shape[1], -1)
 
     def shares(self, q: Array, keys: Array, mask: Mask | None = None, bias: Array | None = None) -> Array:
         """Return the attention weights (H, n, slots), which sum to 1 over the slots; see `attend`."""
@@ -175,9 +178,8 @@ class NumpyBackend:
             return attention.out(attention.attend(attention.query(x), attention.project(x), causal, bias))
 
         def read(attention: Attention, kv: KeysAndValues, x: Array) -> Array:
-            q = attention.query(x)
-            shares[:] = [attention.shares(q, kv[0])]
-            return attention.out(attention.attend(q, kv))
+            shares[:] = [attention.shares(attention.query(x), kv[0])]
+            return attention.out(attention.read(shares[0], kv[1]))
 
         for layer, kv in zip(self.decoder.layers, memory, strict=True):
             assert layer.cross is not None
