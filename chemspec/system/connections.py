@@ -97,8 +97,9 @@ class _LimitedConnection(H11Protocol):
     def __init__(self, refused: Callable[[str], None], most: int, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.conn = _Parser(h11.SERVER, HEADER_BYTES)
-        # Without the server's name, for which Streamlit has no option.
-        self.config.encoded_headers = [pair for pair in self.config.encoded_headers if pair[0] != b"server"]
+        # Without the name of the server, for which Streamlit has no option; the second are for this second's answers.
+        for headers in (self.config.encoded_headers, self.server_state.default_headers):
+            headers[:] = [pair for pair in headers if pair[0] != b"server"]
         self.config.ws_max_size = min(self.config.ws_max_size, MESSAGE_BYTES)
         self._refused, self._most = refused, most  # called with a reason; number of connections, WebSockets included
 
