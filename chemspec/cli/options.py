@@ -39,6 +39,16 @@ def parse_duration(text: str | float) -> float:
     return seconds
 
 
+def parse_mass(text: str | float) -> float:
+    """Return the grams of a mass such as 250mg, 5g or 1.5kg."""
+    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(mg|g|kg)", str(text).strip())
+    grams = float(match[1]) * {"mg": 0.001, "g": 1.0, "kg": 1000.0}[match[2]] if match else 0.0
+    if not 0 < grams < float("inf"):
+        raise typer.BadParameter(f"{text!r} is no mass; give one such as 250mg or 5g")
+    return grams
+
+
+Mass = Annotated[float | None, typer.Option(parser=parse_mass, metavar="MASS")]
 Duration = Annotated[float | None, typer.Option(parser=parse_duration, metavar="TIME")]
 Source = settings.ReactionFolder
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -63,6 +63,7 @@ def plan_routes(
     limits: Annotated[dict[str, Any], FieldsOf(PlanSettings, LIMITS)],
     within: opt.Duration = None,
     avoid: list[str] | None = None,
+    scale: opt.Mass = None,
     workers: int = 0,
     order: str = PROBABILITY,
     models: Models,
@@ -80,20 +81,24 @@ def plan_routes(
         order: order of the routes: probability, steps, weakest (step), convergence, price or diversity.
         out -o: output file: .json (all routes), .jsonl (a line for each target), .md (text), .svg or .png (the best
             route); repeatable.
+        scale: amount of the target, such as 1g: a .md has then for each route the draft of a procedure, with amounts.
         workers: processes that plan several targets side by side, each with models of 0.2 GB; 0: all cores, if there
             are four targets for each.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
     from chemspec.plan import export, orders, routes
 
-    outputs = [export.PlanFile(file) for file in out or ()]
+    outputs = [export.PlanFile(file, scale or 0.0) for file in out or ()]
+    if scale and not any(output.file.suffix == ".md" for output in outputs):
+        raise ValueError("--scale is for the text of routes; add -o FILE.md")
     opt.check_parent_folders(*(output.file for output in outputs))
     if order not in orders.ORDERS:
         raise ValueError(f"--order {order}: choose one of {', '.join(orders.ORDERS)}")
     settings = _plan_settings(limits, within, avoid or [])  # reports invalid limits before the models are loaded
     queries = _read_targets(targets, column)
     many = len(queries) > 1
-    statuses = _resume(outputs, queries, models, stock or [], settings, order) if many else []
+    made_with = {"stock": stock or [], "order": order} | ({"scale": scale} if scale else {})
+    statuses = _resume(outputs, queries, models, settings, made_with) if many else []
     all_listed = bool(outputs or console.answers.quiet)  # finding the precedents of a step takes 5 ms
     load = partial(_load_planner, models, stock or [], settings, order, all_listed=all_listed)
     documents, interrupted = [], False
@@ -143,12 +148,11 @@ def _resume(
     outputs: Sequence[PlanFile],
     targets: Sequence[str],
     models: Models,
-    stock: list[str],
     settings: PlanSettings,
-    order: str,
+    others: Mapping[str, Any],
 ) -> list[str]:
     """Open the files of many targets; returns the statuses of the plans that all of them have already."""
-    made_with = {**asdict(settings), **asdict(models), "stock": stock, "order": order, "chemspec": __version__}
+    made_with = {**asdict(settings), **asdict(models), **others, "chemspec": __version__}
     for output in outputs:
         output.resume(targets, {name: str(value) for name, value in made_with.items() if name != "threads"})
     statuses = min((output.statuses for output in outputs if output.keeps_plans), key=len, default=[])

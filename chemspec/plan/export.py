@@ -10,6 +10,7 @@ from typing import Any
 from chemspec.io.readers import FileError
 from chemspec.io.writers import check_same_settings
 from chemspec.plan import depict
+from chemspec.plan.outline import plan_outlines
 from chemspec.plan.routes import Evidence, Plan, plan_document, plan_to_markdown, route_titles
 from chemspec.system.files import open_atomic, write_bytes_atomic, write_text_atomic
 
@@ -23,11 +24,14 @@ class PlanFile:
     from such lines in FILE.partial.jsonl, which stays after an interruption.
     """
 
-    def __init__(self, file: Path) -> None:
-        """Start without plans; raises ValueError for another ending."""
+    def __init__(self, file: Path, grams: float = 0.0) -> None:
+        """Start without plans; raises ValueError for another ending.
+
+        `grams`: amount of the target, for the outlines of procedures that a .md has then.
+        """
         if file.suffix not in ENDINGS:
             raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
-        self.file = file
+        self.file, self.grams = file, grams
         self.statuses: list[str] = []  # of the plans that an earlier run has stored
         self._texts: list[str] = []
         self._picture = b""
@@ -69,6 +73,8 @@ class PlanFile:
             return
         if self.file.suffix == ".md":
             content: Any = plan_to_markdown(plan, evidence)
+            if self.grams and plan.routes:
+                content = plan_outlines(plan, evidence, grams=self.grams)
         else:
             content = plan_document(plan, evidence)
         if self._lines is None:

@@ -23,6 +23,7 @@ from chemspec.plan import depict, orders
 from chemspec.plan import routes as values
 from chemspec.plan.constraints import need_avoided
 from chemspec.plan.expand import Expander
+from chemspec.plan.outline import procedure_outline
 from chemspec.plan.routes import Node, Plan, Route
 from chemspec.plan.search import RouteSearch
 from chemspec.plan.search import plan as plan_routes
@@ -39,7 +40,7 @@ CSS = web_file("plan.css")
 REDRAW_SECONDS = 2.0  # between two drawings of the best route
 FIRST_GROUPS = 5  # groups that are shown at once
 VIEWS = ("Routes", "Compare")
-ENDINGS = {"Markdown": "md"}
+ENDINGS = {"Markdown": "md", "Outline": "outline.md"}
 Titled = tuple[str, Route]
 
 
@@ -184,10 +185,12 @@ def _show_route(route: Route, title: str, models: Expander, *, similar: int = 0)
         steps = [*map(str, route.numbers.values())]
         chosen = st.pills("Look at a step", steps, format_func="Step {}".format, key=f"plan_step_{key}")
         with st.popover("Save"):
+            grams = st.number_input("Outline for this many grams", 0.001, 1e6, 1.0, key=f"plan_grams_{key}")
             _offer_files(
                 title.lower().replace(" ", "-").replace(",", ""),
                 SVG=lambda: depict.to_svg(route, title, _evidence([route])),
                 PNG=lambda: depict.to_png(route, title, _evidence([route])),
+                Outline=lambda: procedure_outline(route, title, _evidence([route]), grams=grams),
                 JSON=lambda: json.dumps(values.route_document(route, title, _evidence([route])), indent=1),
             )
         more = bool(similar) and st.toggle(
