@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from rdkit.Chem.Descriptors import MolWt
+from rdkit.Chem import rdMolDescriptors
 
 from chemspec import chem
 from chemspec.chem.flask_media import is_solvent
@@ -133,7 +133,7 @@ def _step(
 
 def molar_mass(smiles: str) -> float:
     """Return the molar mass in g/mol."""
-    return float(MolWt(mol_from_smiles(smiles)))
+    return float(rdMolDescriptors._CalcMolWt(mol_from_smiles(smiles)))
 
 
 def weight(grams: float) -> str:
