@@ -207,6 +207,16 @@ def _read_targets(given: list[str], column: str) -> list[str]:
     return texts
 
 
+def _step_lines(row: Mapping[str, str]) -> str:
+    """Return a row of `step_table` as lines that fit into a window, but for long SMILES."""
+    cells = dict(row)
+    head = [cells.pop(name) for name in ("step", "class", "probability")]
+    lines = [f"  {head[0]}. {', '.join(filter(None, head[1:]))}", cells.pop("product")]
+    lines += [f"{'+' if number else 'from'} {part}" for number, part in enumerate(cells.pop("from").split(" + "))]
+    lines += [f"{name}: {text}" for name, text in cells.items() if text]
+    return "\n     ".join(lines)
+
+
 def _print_plan(target: str, plan: Plan, evidence: Evidence, order: str) -> None:
     from chemspec.plan.orders import ORDERS
     from chemspec.plan.routes import route_titles, step_table
@@ -219,7 +229,9 @@ def _print_plan(target: str, plan: Plan, evidence: Evidence, order: str) -> None
     console.print_line(f"  {plan.message}", "" if plan.status == "solved" else "yellow")
     titled = [*zip(route_titles(plan.routes), plan.routes, strict=True)]
     for title, route in sorted(titled, key=lambda pair: pair[1].group)[:MAX_SHOWN]:  # the variants below their best
-        console.print_rows(step_table(route, evidence), f"{title.lower()}: {route.summary}")
+        console.print_line(f"{title.lower()}: {route.summary}")
+        for row in step_table(route, evidence):
+            console.print_line(_step_lines(row))
     if len(plan.routes) > MAX_SHOWN:
         console.print_line(f"  {len(plan.routes) - MAX_SHOWN} more routes; -o FILE.json has all", "dim")
     if len(plan.routes) > 1:

@@ -12,7 +12,7 @@ from rdkit.Chem import rdDepictor, rdMolAlign
 from rdkit.Chem.Draw import rdMolDraw2D
 from rdkit.Geometry import Point2D
 
-from chemspec.chem.layout import add_layout
+from chemspec.chem.layout import add_layout, place_ions
 from chemspec.chem.parsing import mol_from_smiles
 from chemspec.chem.trial import RDKIT_ERRORS
 
@@ -73,6 +73,7 @@ class Depiction:
         if self.like is not None:
             align_layout(mol, *self.like)
         add_layout(mol)
+        place_ions(mol)
         return mol
 
 

@@ -113,3 +113,19 @@ def test_labels_stand_in_the_drawing_and_change_nothing_else() -> None:
     assert labelled.count("class='note'") > plain.count("class='note'") == 0
     assert min(map(float.__ge__, svg_size(labelled), svg_size(plain)))
     assert re.findall("class='bond-[^']*'", plain) == re.findall("class='bond-[^']*'", labelled)
+
+
+@pytest.mark.parametrize(
+    "smiles", ["[N-]=[N+]=[N-].[Na+]", "O=C([O-])[O-].[Cs+].[Cs+]", "[Cl-].C[N+](C)(C)Cc1ccccc1", "[K+].[O-]c1ccccc1"]
+)
+def test_ions_stand_beside_the_charge_that_they_balance(smiles: str) -> None:
+    mol = Depiction(smiles).molecule()
+    assert mol is not None
+    positions = mol.GetConformer().GetPositions()
+    atoms = list(mol.GetAtoms())
+    rest = positions[[atom.GetIdx() for atom in atoms if atom.GetDegree()], 0]
+    for ion in (atom for atom in atoms if not atom.GetDegree()):
+        x, y, _ = positions[ion.GetIdx()]
+        charges = [atom.GetIdx() for atom in atoms if atom.GetFormalCharge() * ion.GetFormalCharge() < 0]
+        assert min(abs(positions[other, 1] - y) for other in charges) < 0.1
+        assert x < rest.min() - 1 or x > rest.max() + 1
