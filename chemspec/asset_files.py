@@ -40,3 +40,10 @@ def bench_queries(task: str) -> tuple[str, ...]:
     """Return the 200 shipped test queries of a task."""
     path = assets_folder() / "examples" / f"bench_{task}.smi"
     return tuple(path.read_text(encoding="utf-8").split())
+
+
+def bench_answers(task: str) -> dict[str, str]:
+    """Return the recorded answers of the shipped test queries, by query; none for reagents."""
+    path = assets_folder() / "examples" / f"bench_{task}_answers.smi"
+    answers = path.read_text(encoding="utf-8").split() if path.is_file() else ()
+    return dict(zip(bench_queries(task), answers, strict=False))

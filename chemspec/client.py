@@ -125,6 +125,7 @@ class RequestOptions(TypedDict, total=False):
     drafter: str
     draft_length: int
     draft_count: int
+    draft_nodes: int
     dilation: int
     max_len: int
     node_budget: int

@@ -205,6 +205,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "beta": (1, 1000),
     "draft_length": (0, 1000),
     "draft_count": (0, 1000),
+    "draft_nodes": (0, 4096),
     "dilation": (0, 1000),
     "seed": (-(2**53), 2**53),  # what JSON keeps
     "tau": (0.0, 1e6),
@@ -232,6 +233,7 @@ class DecodeSettings:
         batch_size: queries per forward pass.
         draft_length: maximum tokens per draft; 0: the drafter decides (ar and hierarchy by the acceptance rate).
         draft_count: maximum drafts per prefix; 0: the drafter decides; with a network, only medusa makes several.
+        draft_nodes: maximum nodes of the tree that mixed or medusa drafts after a prefix; 0: 20 and 24.
         dilation: query tokens that the drafter windows skips between two tokens of a draft.
         node_budget: maximum drafted nodes per query in a forward pass.
         drafting: number of drafted nodes: planned, as many as pay off on this machine, given the cost of a forward pass
@@ -262,6 +264,7 @@ class DecodeSettings:
     drafter: str = "auto"
     draft_length: int = 0
     draft_count: int = 0
+    draft_nodes: int = 0
     dilation: int = 0
     max_len: int = 200
     batch_size: int = 16
@@ -372,7 +375,7 @@ def loading_options(settings: object) -> dict[str, Any]:
 def ineffective_fields(settings: DecodeSettings) -> dict[str, str]:
     """Return which fields differ from their defaults without any effect, and with what they have none."""
     decoder, reads = DECODERS.lookup(settings.decoder), DRAFTERS.lookup(settings.drafts_by).reads
-    sizes = (name for name in ("draft_length", "draft_count", "dilation") if name not in reads)
+    sizes = (name for name in ("draft_length", "draft_count", "draft_nodes", "dilation") if name not in reads)
     unread = dict.fromkeys(sizes, f"the drafter {settings.drafts_by}")
     if not decoder.random:
         unread |= dict.fromkeys(("temperature", "top_p"), f"the decoder {decoder.name}")

@@ -44,6 +44,7 @@ def papers_in_small(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let `bench papers` take the models of a folder, few widths and batches, and short answers."""
     monkeypatch.setenv("CHEMSPEC_MODELS", str(home))
     monkeypatch.setattr(asset_files, "bench_queries", lambda _: tuple(QUERIES))
+    monkeypatch.setattr(asset_files, "bench_answers", lambda _: {})
     monkeypatch.setattr(papers, "DecodeSettings", lambda **how: DecodeSettings(**{"max_len": 10, **how}))
     few = [row for row in papers.ROWS if row["n"] in ("1", "3", "5") and row["batch_size"] in ("1", "2", "32")]
     monkeypatch.setattr(papers, "ROWS", few)

@@ -31,7 +31,7 @@ from chemspec.io.writers import result_document
 from chemspec.model import checkpoint
 from chemspec.plugins import DRAFTERS
 from chemspec.settings import DecodeSettings, Task, loading_options
-from chemspec.types import Progress, ignore
+from chemspec.types import DecodeResult, Progress, ignore
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -49,10 +49,9 @@ with Path(__file__).with_suffix(".tsv").open(encoding="utf-8", newline="") as ro
 
 def settings_by_table(task: Task, have: Sequence[str]) -> dict[str, list[Setting]]:
     """Return the settings of all rows of a model by table; `have` are the drafters that it can use."""
-    lacking = {name for name, spec in DRAFTERS.items() if spec.companions} - set(have)
     by_table: dict[str, list[Setting]] = defaultdict(list)
     for row in ROWS:
-        if row["task"] != task or {row["drafter"], row["needs"]} & lacking:
+        if row["task"] != task or _lacking(row, have):
             continue
         numbers: dict[str, Any] = {name: int(row[name]) for name in ("n", "batch_size", "draft_length", "beta")}
         settings = DecodeSettings(
@@ -61,6 +60,23 @@ def settings_by_table(task: Task, have: Sequence[str]) -> dict[str, list[Setting
         facts = {name: row[name] for name in ("group", "label", "paper", "paper_accepted")}
         by_table[row["table"]].append(Setting(row["name"], settings, row["against"], facts))
     return by_table
+
+
+def _lacking(row: Mapping[str, str], have: Sequence[str]) -> set[str]:
+    """Return the drafters with models of their own that a row needs and a model does not have."""
+    needed = DRAFTERS.keys() & {row["drafter"], row["needs"]}
+    return {name for name in needed if DRAFTERS[name].companions} - set(have)
+
+
+def omitted_rows(task: Task, have: Sequence[str]) -> str:
+    """Return a note on the rows that a model has no drafter for; empty if there are none."""
+    missing: dict[str, int] = defaultdict(int)
+    for row in ROWS:
+        if row["task"] == task and (lacking := _lacking(row, have)):
+            missing[" and ".join(sorted(lacking))] += 1
+    counted = ", ".join(f"{name} ({count} rows)" for name, count in missing.items())
+    remedy = "chemspec train --list has recipes, install-drafter installs them"
+    return counted and f"Left out for {task}, which has no such drafter: {counted}; {remedy}."
 
 
 def measure_tables(suite: PapersSettings, *, progress: Progress = ignore) -> dict[str, Any]:
@@ -72,11 +88,12 @@ def measure_tables(suite: PapersSettings, *, progress: Progress = ignore) -> dic
     passes.
     """
     engines: dict[Task, Engine] = {task: Engine.load(task, **loading_options(suite)) for task in TASKS}
-    work = {task: settings_by_table(task, usable_drafters(engine.folder)) for task, engine in engines.items()}
+    usable = {task: usable_drafters(engine.folder) for task, engine in engines.items()}
+    work = {task: settings_by_table(task, names) for task, names in usable.items()}
     total, done = sum(len(settings) for planned in work.values() for settings in planned.values()), 0
     report: dict[str, Any] = {**{table: [] for table in (*TIMED, "alone", "accuracy", "cards")}, "speedups": {}}
     held = suite.limit
-    notes: list[str] = []
+    notes: list[str] = [note for task, names in usable.items() if (note := omitted_rows(task, names))]
     for task, planned in work.items():
         engine = engines[task]
         reactions = read_queries(engine, suite.source, suite.limit)
@@ -88,7 +105,7 @@ def measure_tables(suite: PapersSettings, *, progress: Progress = ignore) -> dic
             for setting in settings:
                 groups.setdefault(setting.baseline or setting.name, []).append((engine, setting))
             for entries in groups.values():
-                for row in race_settings(entries, queries, seconds=suite.seconds):
+                for row in race_settings(entries, queries, rounds=suite.repeats, seconds=suite.seconds):
                     rows[row.setting.name] = row
                     done += 1
                     progress(done, total)
@@ -115,7 +132,7 @@ def measure_tables(suite: PapersSettings, *, progress: Progress = ignore) -> dic
 
 def _add_table(report: dict[str, Any], task: Task, table: str, rows: Sequence[Row], truth: Mapping[str, str]) -> None:
     """Add a table's rows to the report; for the papers' main tables also accuracy and speed-ups per query."""
-    report[table] += map(_report_row, rows)
+    report[table] += [_report_row(row, truth) for row in rows]
     if table not in ("forward", "retro"):
         return
     report["accuracy"] += [
@@ -128,12 +145,22 @@ def _add_table(report: dict[str, Any], task: Task, table: str, rows: Sequence[Ro
     }
 
 
-def _report_row(row: Row) -> dict[str, Any]:
-    """Return a row of the report, compared with its baseline on their common batches."""
+def _report_row(row: Row, truth: Mapping[str, str]) -> dict[str, Any]:
+    """Return a row of the report, compared with its baseline on their common batches.
+
+    `right`: the share of recorded answers among first ones (or samples), for rows of enough queries.
+    """
     report, setting = row.report(), row.setting
     if not setting.settings.exact:
         report["acceptance_rate"] = None
-    return {"name": setting.name, **report, "drafter": setting.settings.drafts_by, **setting.facts}
+    top = _top(row.results, truth, [1]) if truth and len(row.results) >= MIN_QUERIES else {}
+    return {
+        "name": setting.name,
+        **report,
+        "drafter": setting.settings.drafts_by,
+        "right": top.get("1"),
+        **setting.facts,
+    }
 
 
 def _speedups_per_query(row: Row) -> list[tuple[float, float]]:
@@ -148,15 +175,16 @@ def _speedups_per_query(row: Row) -> list[tuple[float, float]]:
 def _accuracy_row(task: Task, row: Row, truth: Mapping[str, str]) -> dict[str, Any]:
     """Return the top-k accuracy of a row and its baseline on the same queries, with 95 % intervals."""
     common = min(len(each.results) for each in (row, row.baseline or row))
+    ranks = [k for k in ACCURATE if k <= row.setting.settings.n]
+    standard = _top(row.baseline.results[:common], truth, ranks) if row.baseline else None
+    top = _top(row.results[:common], truth, ranks)
+    return {"task": task, "name": row.setting.name, "queries": common, "top": top, "standard": standard}
 
-    def top(measured: Row) -> dict[str, dict[str, float]]:
-        results = measured.results[:common]
-        ranks = [rank_of_truth(truth[result.query], result_document(result)["hypotheses"]) for result in results]
-        most = measured.setting.settings.n
-        return top_accuracies(ranks, [k for k in ACCURATE if k <= most])
 
-    standard = top(row.baseline) if row.baseline else None
-    return {"task": task, "name": row.setting.name, "queries": common, "top": top(row), "standard": standard}
+def _top(results: Sequence[DecodeResult], truth: Mapping[str, str], ranks: Sequence[int]) -> dict[str, Any]:
+    """Return the shares of results whose recorded answer has at most each of these ranks."""
+    found = [rank_of_truth(truth[result.query], result_document(result)["hypotheses"]) for result in results]
+    return top_accuracies(found, ranks)
 
 
 def _undrafted_rows(
@@ -172,12 +200,10 @@ def _undrafted_rows(
         (each, Setting(name, plain, names[0] * (each is not engine), {"paper": FIGURES["alone"].get(name, "")}))
         for each, name in zip(engines, names, strict=True)
     ]
-    rows = race_settings(entries, queries, seconds=suite.seconds)
-    enough = truth and len(rows[0].results) >= MIN_QUERIES
-    right = [_accuracy_row("retro", row, truth)["top"]["1"] if enough else None for row in rows]
+    rows = race_settings(entries, queries, rounds=suite.repeats, seconds=suite.seconds)
     return [
-        {**_report_row(row), "weights_mb": weights_megabytes(each.folder), "right": share}
-        for row, each, share in zip(rows, engines, right, strict=True)
+        {**_report_row(row, truth), "weights_mb": weights_megabytes(each.folder)}
+        for row, each in zip(rows, engines, strict=True)
     ]
 
 
@@ -220,6 +246,10 @@ def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
         texts["relaxed"] = None if row["exact"] else " (relaxed)"
     if "right" in row:
         texts["right_share"] = row["right"] and _format_percent(row["right"])
+        texts["right_percent"] = row["right"] and 100 * row["right"]["value"]
+    if "attempts_ms" in row:
+        means = row["attempts_ms"], row["attempts_sd"]
+        texts["attempts"] = None if means[0] is None else f"{means[0]:.2f} ± {means[1]:.2f}"
     if top := row.get("top"):
         texts |= {f"top-{k}": _format_percent(top[str(k)]) if str(k) in top else None for k in ACCURATE}
         base = row.get("standard")

@@ -73,12 +73,14 @@ class PapersSettings:
     Attributes:
         source: folder with the reaction CSVs; default: built-in queries.
         limit: number of queries per row.
-        seconds: time limit per row in seconds.
+        seconds: time limit per row in seconds, for each repetition.
+        repeats: number of times that every query is decoded; from 2 on, mean and deviation of the attempts are told.
     """
 
     source: ReactionFolder = None
     limit: int = 60
     seconds: float = 8.0
+    repeats: int = 1
     threads: int = 0
     device: str = "auto"
     dtype: str = "auto"
@@ -86,4 +88,5 @@ class PapersSettings:
 
     def __post_init__(self) -> None:
         check_range("limit", self.limit, 1)
+        check_range("repeats", self.repeats, 1)
         check_positive("seconds", self.seconds)

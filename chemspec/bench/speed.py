@@ -98,9 +98,10 @@ def race_drafters(
 
 
 def read_queries(engine: Engine, source: Path | None, limit: int) -> list[KnownReaction]:
-    """Return queries that the model can read, of `source` or built-in ones without answers; else raise ValueError."""
+    """Return queries that the model can read, of `source` or built-in ones; raise ValueError for none."""
     if source is None:
-        reactions = [KnownReaction(text, "") for text in asset_files.bench_queries(engine.task)]
+        answers = asset_files.bench_answers(engine.task)
+        reactions = [KnownReaction(text, answers.get(text, "")) for text in asset_files.bench_queries(engine.task)]
     else:
         remedy = "leave --source out for built-in queries"
         reactions = read_test_reactions(source, engine.task, remedy=remedy, limit=limit)

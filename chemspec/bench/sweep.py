@@ -6,10 +6,11 @@ import time
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from math import inf
 from pathlib import Path
 from random import Random
-from statistics import fmean, median
+from statistics import fmean, median, stdev
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -46,6 +47,7 @@ class Row:
     results: tuple[DecodeResult, ...] = ()  # if decoded by chemspec
     seconds: tuple[float, ...] = ()  # of every batch, if timed; means over rounds
     sizes: tuple[int, ...] = ()  # of every batch
+    attempts: tuple[float, ...] = ()  # milliseconds per query of every round, if there were several
     baseline: Row | None = None  # row to compare with
 
     @classmethod
@@ -63,6 +65,12 @@ class Row:
     def times(self) -> Spread:
         """Median and quartiles of the milliseconds per query."""
         return Spread.from_values(self.per_query)
+
+    @property
+    def passes_per_batch(self) -> float:
+        """Forward passes of a batch, which are those of its slowest query; mean over batches."""
+        passes = iter([len(result.trace.passes) for result in self.results])
+        return fmean(max(islice(passes, size)) for size in self.sizes)
 
     @property
     def counted(self) -> SpeedNumbers:
@@ -89,6 +97,7 @@ class Row:
         }
         if self.seconds:
             report |= self._timing()
+            report["passes_per_batch"] = self.passes_per_batch if self.results else None
         if self.baseline and DECODERS[settings.decoder].drafts != "sampled":  # whose samples differ
             report |= {"same_list": fmean(self.same()), "same_first": fmean(self.same(first=True))}
         names = ("passes", "passes_per_query", "nodes_per_pass", "tokens_per_pass", "acceptance_rate", "draft_hit_rate")
@@ -106,7 +115,9 @@ class Row:
         tokens = sum(len(answers[0]) + 1 for answers in self.answers if answers)
         # Paired by batch, so that long queries and load affect both sides.
         ratio = paired_ratio(self.baseline.per_query, self.per_query) if self.baseline else (None, None, None)
+        spread_of_attempts = (fmean(self.attempts), stdev(self.attempts)) if len(self.attempts) > 1 else (None, None)
         return {
+            **dict(zip(("attempts_ms", "attempts_sd"), spread_of_attempts, strict=True)),
             "timings": len(self.seconds),
             "median_ms": spread.median,
             "q1_ms": spread.low,
@@ -158,6 +169,7 @@ def race_settings(
     for engine, setting in entries:
         engine.predict(by_length[-size:], setting.settings)
     spent: list[list[float]] = [[] for _ in entries]
+    by_round = [[0.0] * rounds for _ in entries]  # seconds
     results: list[list[DecodeResult]] = [[] for _ in entries]
     for number, batch in enumerate(batches):
         times: dict[int, list[float]] = {which: [] for which, past in enumerate(spent) if sum(past) <= seconds}
@@ -173,10 +185,12 @@ def race_settings(
                 results[which] += answered
         for which, taken in times.items():
             spent[which].append(fmean(taken))
-    rows = [
-        Row.of(setting, answered, seconds=tuple(taken), sizes=tuple(map(len, batches[: len(taken)])))
-        for (_, setting), answered, taken in zip(entries, results, spent, strict=True)
-    ]
+            by_round[which] = [whole + part for whole, part in zip(by_round[which], taken, strict=True)]
+    rows = []
+    for which, (_, setting) in enumerate(entries):
+        sizes = tuple(map(len, batches[: len(spent[which])]))
+        attempts = tuple(1e3 * seconds / sum(sizes) for seconds in by_round[which]) if rounds > 1 else ()
+        rows.append(Row.of(setting, results[which], seconds=tuple(spent[which]), sizes=sizes, attempts=attempts))
     return [rows[0], *(replace(row, baseline=rows[0]) for row in rows[1:])]
 
 

@@ -149,7 +149,7 @@ def _build_sampling(source: SourceIds, settings: DecodeSettings) -> Decoder:
 
 
 def _build_speculative_sampling(source: SourceIds, settings: DecodeSettings, drafter: Drafter) -> Decoder:
-    from chemspec.decode.sample import sampled_beam, speculative_sample
+    from chemspec.decode.sample import block_sample, sampled_beam, speculative_sample
     from chemspec.draft.learned.gamma import FixedGamma
     from chemspec.draft.learned.sampled import Sampled, SampleRequest
     from chemspec.draft.rejection import Nucleus, Seeded
@@ -160,7 +160,8 @@ def _build_speculative_sampling(source: SourceIds, settings: DecodeSettings, dra
         request = drafter.open_request(source, drafts)
     else:  # without drafts
         request = SampleRequest(source, drafts, FixedGamma(1))
-    draw = sampled_beam if settings.decoder == "sampled-beam" else speculative_sample
+    others = {"sampled-beam": sampled_beam, "block-sample": block_sample}
+    draw = others.get(settings.decoder, speculative_sample)
     nucleus = Nucleus(settings.temperature, settings.top_p)
     return draw(count=settings.n, max_len=settings.max_len, request=request, rng=Seeded(seed), nucleus=nucleus)
 
@@ -191,6 +192,15 @@ for _spec in (  # in the order of menus, the default first
         "speculative-sample",
         "Speculative sampling",
         "random draws with a small model's help",
+        "exact in distribution",
+        DraftAwareDecoder(_build_speculative_sampling, "sampled"),
+        random=True,
+        default_drafter="ar",
+    ),
+    DecoderSpec(
+        "block-sample",
+        "Speculative sampling by blocks",
+        "the same, whole drafts verified at once",
         "exact in distribution",
         DraftAwareDecoder(_build_speculative_sampling, "sampled"),
         random=True,

@@ -7,7 +7,8 @@ does not delay the others. All decoders here need scores of the whole vocabulary
 temperature 1.
 """
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from itertools import islice
 from math import log
 from random import Random
 
@@ -15,8 +16,8 @@ import numpy as np
 
 from chemspec.decode.protocol import START, Decoder, ScoreRequest, finish_sequence
 from chemspec.draft.learned.sampled import SampledSequence, SampleRequest
-from chemspec.draft.rejection import Nucleus, Seeded, accept_or_resample, sampling_distribution
-from chemspec.tokenizer import EOS
+from chemspec.draft.rejection import Nucleus, Seeded, accept_or_resample, sampling_distribution, verify_block
+from chemspec.tokenizer import BOS, EOS, PAD
 from chemspec.types import FinishedSequence, Prefix, Scores
 
 Sampling = Generator[tuple[Prefix, ...], Sequence[Scores], list[SampledSequence]]
@@ -55,6 +56,59 @@ def speculative_sample(
     """
     sequences = yield from _sample_sequences(count, max_len, request, rng, nucleus)
     return _most_probable_first((sequence.prefix, sequence.log_probs) for sequence in sequences)
+
+
+def block_sample(
+    *, count: int, max_len: int, request: SampleRequest, rng: Seeded, nucleus: Nucleus = Nucleus()
+) -> Decoder:
+    """Sample `count` sequences as `speculative_sample`, but verify whole drafts (`rejection.verify_block`)."""
+    sequences = [SampledSequence() for _ in range(count)]
+    while open_ := [sequence for sequence in sequences if _is_unfinished(sequence.prefix, max_len)]:
+        prefixes = [sequence.prefix for sequence in sequences]
+        request.waiting = open_
+        first = dict.fromkeys(sequence.prefix for sequence in open_)
+        scored = dict(zip(first, (yield ScoreRequest.of_hypotheses(first, prefixes)), strict=True))
+        request.waiting = ()
+        lines = [_scored_prefixes(sequence) for sequence in open_]
+        along = ScoreRequest.of_hypotheses(dict.fromkeys(prefix for line in lines for prefix in line), prefixes)
+        along.repeated = True  # the pass that these drafts were added to has computed them, if they fitted into it
+        scored |= dict(zip(along, (yield along), strict=True))
+        for sequence, line in zip(open_, lines, strict=True):
+            _take_block(sequence, line, scored, request, rng, nucleus)
+    return _most_probable_first((sequence.prefix, sequence.log_probs) for sequence in sequences)
+
+
+def _scored_prefixes(sequence: SampledSequence) -> list[Prefix]:
+    """Return a sequence's prefix and those along its draft, up to a token that nothing follows."""
+    line = [sequence.prefix]
+    for drafted in sequence.drafted_tokens:
+        if drafted.token in (EOS, BOS, PAD):
+            break
+        line.append((*line[-1], drafted.token))
+    return line
+
+
+def _take_block(
+    sequence: SampledSequence,
+    line: Sequence[Prefix],
+    scored: Mapping[Prefix, Scores],
+    request: SampleRequest,
+    rng: Seeded,
+    nucleus: Nucleus,
+) -> None:
+    """Extend a sequence by the accepted part of its draft, and by one token of the target's unless that ends it."""
+    targets = [nucleus(scored[prefix]) for prefix in line]
+    block = list(islice(sequence.drafted_tokens, len(line)))
+    accepted, rest = verify_block(block, targets[: len(block)], rng)
+    if block:
+        request.gamma.record_outcome(accepted, int(accepted < len(block)))
+    tokens = [drafted.token for drafted in block[:accepted]]
+    if accepted < len(line):
+        tokens.append(rng.pick_token(targets[accepted] if rest is None else rest))
+    for prefix, token in zip(line, tokens, strict=False):
+        sequence.log_probs.append(float(scored[prefix].log_probs[list(scored[prefix].ids).index(token)]))
+    sequence.prefix = (*sequence.prefix, *tokens)
+    sequence.drafted_tokens.clear()
 
 
 def sampled_beam(

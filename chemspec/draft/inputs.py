@@ -48,3 +48,9 @@ def draft_sizes(settings: DecodeSettings) -> dict[str, Any]:
     """Return `length` and `count`, for a drafter that takes both, if they were set; 0 means the drafter's default."""
     sizes = {"length": settings.draft_length, "count": settings.draft_count}
     return {name: value for name, value in sizes.items() if value}
+
+
+def tree_sizes(settings: DecodeSettings) -> dict[str, Any]:
+    """Return `draft_sizes`, and `nodes` if they were set, for a drafter of trees, with at most as many drafts."""
+    nodes = settings.draft_nodes
+    return (({"nodes": nodes, "count": nodes}) if nodes else {}) | draft_sizes(settings)

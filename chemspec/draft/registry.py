@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import chemspec.plugins as plugins
 from chemspec.draft.base import Drafter, FunctionDrafter, NoDrafts
 from chemspec.draft.copy import Copy
-from chemspec.draft.inputs import DrafterInputs, draft_sizes
+from chemspec.draft.inputs import DrafterInputs, draft_sizes, tree_sizes
 from chemspec.draft.mixed import Mixed
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY
 from chemspec.draft.windows import Smart, Windows
@@ -17,6 +17,7 @@ from chemspec.plugins import DECODERS, lazy_import
 from chemspec.settings import DecodeSettings
 
 F = TypeVar("F")
+TREES = ("draft_length", "draft_count", "draft_nodes")  # what drafters of trees read
 BuildDrafter = Callable[[DecodeSettings, DrafterInputs], Drafter]
 
 
@@ -31,7 +32,8 @@ class DrafterSpec:
         build: creates the drafter of one run.
         build_sampled: creates a drafter that samples its drafts, for decoders with rejection sampling; None if it has
             no distribution.
-        reads: fields of `DecodeSettings` that it depends on, of `draft_length`, `draft_count` and `dilation`.
+        reads: fields of `DecodeSettings` that it depends on, of `draft_length`, `draft_count`, `draft_nodes` and
+            `dilation`.
         companions: kinds of learned models that it needs in the subfolder `drafters` of the target's folder.
     """
 
@@ -105,8 +107,13 @@ def _build_mixed(settings: DecodeSettings, inputs: DrafterInputs, **options: int
         calibration.edit_table or COPY_ONLY,
         token_classes=inputs.token_classes,
         accept_rates=calibration.accept_rates,
-        **(options | draft_sizes(settings)),
+        **(options | tree_sizes(settings)),
     )
+
+
+def _build_windows(settings: DecodeSettings, inputs: DrafterInputs, *, first: bool = False) -> Drafter:
+    classes = inputs.token_classes
+    return Windows(dilation=settings.dilation, token_classes=classes, first=first, **draft_sizes(settings))
 
 
 def _learned(
@@ -120,8 +127,10 @@ def _learned(
 
 
 for _spec in (  # in the order of menus, the default first
-    DrafterSpec("auto", "as many drafts as pay off on this machine", "ours", partial(_build_mixed, length=24)),
-    DrafterSpec("mixed", "copying and learned edits in one tree", "ours", _build_mixed),
+    DrafterSpec(
+        "auto", "as many drafts as pay off on this machine", "ours", partial(_build_mixed, length=24), reads=TREES
+    ),
+    DrafterSpec("mixed", "copying and learned edits in one tree", "ours", _build_mixed, reads=TREES),
     DrafterSpec(
         "copy",
         "the text after the best match in the query",
@@ -138,16 +147,21 @@ for _spec in (  # in the order of menus, the default first
         "windows",
         "evenly spaced pieces of the query",
         "Andronov et al. 2024",
-        lambda settings, inputs: Windows(
-            dilation=settings.dilation, token_classes=inputs.token_classes, **draft_sizes(settings)
-        ),
+        _build_windows,
+        reads=("draft_length", "draft_count", "dilation"),
+    ),
+    DrafterSpec(
+        "first_windows",
+        "the first pieces of the query",
+        "Andronov et al. 2024",
+        partial(_build_windows, first=True),
         reads=("draft_length", "draft_count", "dilation"),
     ),
     _learned("ar", "what a small model writes", "Leviathan et al. 2023", "ar"),
     _learned("hierarchy", "a medium model, helped by a small one", "Tulsian et al.", "ar", "medium"),
     _learned("spec_drafter", "a model that fills many tokens at once", "Xia et al. 2023"),
     _learned("blockwise", "extra heads on the model", "Stern et al. 2018"),
-    _learned("medusa", "extra heads, checked as a tree", "Cai et al. 2024", reads=("draft_length", "draft_count")),
+    _learned("medusa", "extra heads, checked as a tree", "Cai et al. 2024", reads=TREES),
     DrafterSpec("none", "standard decoding", "textbook", lambda *_: NoDrafts(), lambda *_: NoDrafts(), reads=()),
 ):
     DRAFTERS.register(_spec)

@@ -12,15 +12,17 @@ from chemspec.types import Draft, Prefix
 
 @dataclass(frozen=True)
 class Windows(Drafter):
-    """Drafts every window of `length` tokens of the query, or `count` evenly spaced ones if there are more.
+    """Drafts every window of `length` tokens of the query, or `count` of them if there are more.
 
-    They do not depend on the output. The last window includes eos, which the authors' code never drafts.
+    These are evenly spaced, as in the authors' code, or with `first` the first ones, as in the paper's text. They do
+    not depend on the output. The last window includes eos, which the authors' code never drafts.
     """
 
     length: int = 10  # draft length in tokens; DL in the paper
     count: int = 25  # maximum number of drafts; N_d in the paper, about 25
     dilation: int = 0  # tokens skipped between two tokens of a window (the paper's section 3.1 mentions 1)
     token_classes: TokenClasses = field(default_factory=TokenClasses)  # of the vocabulary
+    first: bool = False  # keep the first windows
 
     def __post_init__(self) -> None:
         check_draft_size(self.length, self.count)
@@ -50,16 +52,19 @@ class Windows(Drafter):
         span = (self.length - 1) * step + 1  # tokens of the query that a window covers
         last = max(0, len(text) - span)
         starts: Sequence[int] = range(last + 1)
-        if len(starts) > self.count:
+        if self.first:
+            starts = starts[: self.count]
+        elif len(starts) > self.count:
             # floor(i * last / (count - 1)), as the authors' code spaces them
             starts = sorted({i * last // max(1, self.count - 1) for i in range(self.count)})
         drafts, positions = [], self.token_classes.positions(0, text)
+        name = "first_windows" if self.first else "windows"
         for start in starts:
             tokens = text[start : start + span : step]
             if self.dilation:  # not contiguous, so it has no span
-                drafts.append(Draft(tokens, "windows"))
+                drafts.append(Draft(tokens, name))
             else:
-                drafts.append(copied_draft(tokens, "windows", positions[start : start + span], positions[-1]))
+                drafts.append(copied_draft(tokens, name, positions[start : start + span], positions[-1]))
         return tuple(drafts)
 
 

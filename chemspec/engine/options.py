@@ -31,6 +31,7 @@ class DecodingOptions(TypedDict, total=False):
     drafter: str
     draft_length: int
     draft_count: int
+    draft_nodes: int
     dilation: int
     max_len: int
     batch_size: int

@@ -32,7 +32,7 @@ def setting_name(settings: DecodeSettings) -> str:
 def standard_of(settings: DecodeSettings) -> DecodeSettings:
     """Return the standard decoder to which a setting is fairly compared: same search, same width, no drafts."""
     decoder = "beam" if DECODERS.lookup(settings.decoder).guarantee == "relaxed" else settings.decoder
-    return replace(settings, decoder=decoder, drafter="none", draft_length=0, draft_count=0, beta=1)
+    return replace(settings, decoder=decoder, drafter="none", draft_length=0, draft_count=0, draft_nodes=0, beta=1)
 
 
 def alternate_runs(

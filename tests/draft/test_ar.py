@@ -175,7 +175,7 @@ def test_an_engine_answers_as_without(engine: Engine, settings: DecodeSettings, 
             assert answer.token_log_probs == pytest.approx(expected.token_log_probs, abs=1e-9)
 
 
-@pytest.mark.parametrize("decoder", ["speculative-sample", "sampled-beam"])
+@pytest.mark.parametrize("decoder", ["speculative-sample", "block-sample", "sampled-beam"])
 @pytest.mark.parametrize("drafter", ["auto", "ar", "hierarchy", "none"])
 def test_an_engine_draws_by_its_seed(engine: Engine, decoder: str, drafter: str) -> None:
     settings = DecodeSettings(decoder=decoder, n=3, drafter=drafter, max_len=12, draft_length=3, seed=5)

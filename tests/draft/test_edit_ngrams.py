@@ -211,6 +211,16 @@ def test_a_model_without_a_table_drafts_with_the_default_one(tmp_path: Path) -> 
     assert [result.hypotheses for result in runs[0]] == [result.hypotheses for result in runs[1]]
 
 
+def test_a_larger_tree_takes_fewer_passes() -> None:
+    engine = Engine.load("retro", threads=1)
+    how = DecodeSettings(decoder="greedy", n=1, drafter="mixed", drafting="fixed")
+    queries = list(asset_files.bench_queries("retro")[:8])
+    small, large = engine.predict(queries, how), engine.predict(queries, how, draft_nodes=100)
+    assert [result.hypotheses for result in small] == [result.hypotheses for result in large]
+    assert sum(len(each.trace.passes) for each in large) < 0.9 * sum(len(each.trace.passes) for each in small)
+    assert max(event.drafted for each in small for event in each.trace.passes) <= 20
+
+
 def test_a_vocabulary_with_little_of_the_default_table_drafts_by_copying() -> None:
     assert default_table("retro", ("<pad>", "<bos>", "<eos>", "<unk>", "C", "c", "1")) is None
     assert default_table("reagents", NAMES) is None

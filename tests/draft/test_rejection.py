@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
-from itertools import product
+from itertools import product, takewhile
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from table import Table, run
 
-from chemspec.decode.sample import sampled_beam, speculative_sample
+from chemspec.decode.protocol import Decoder
+from chemspec.decode.sample import block_sample, sampled_beam, speculative_sample
 from chemspec.draft.learned.gamma import AdaptiveGamma, FixedGamma, Gamma
 from chemspec.draft.learned.sampled import Sampled, SampleRequest, SamplingDraftGenerator
 from chemspec.draft.learned.small import DraftModel, DraftModelSession
@@ -26,6 +28,7 @@ from chemspec.draft.rejection import (
     accept_or_resample,
     accept_probability,
     residual_distribution,
+    verify_block,
 )
 from chemspec.types import FinishedSequence, Scores
 
@@ -111,12 +114,13 @@ def answers(
     budget: int = 64,
     nucleus: Nucleus = Nucleus(),
     sources: tuple[list[int], ...] = (SOURCE,),
+    sampler: Callable[..., Decoder] = speculative_sample,
 ) -> list[list[FinishedSequence]]:
     drafter = Sampled(drawer(kind, nucleus), GAMMAS[gamma], name="ar")
 
     def decoder(query: int):  # type: ignore[no-untyped-def]
         request = drafter.open_request(sources[query], drafts or rng)
-        return speculative_sample(count=count, max_len=max_len, request=request, rng=rng, nucleus=nucleus)
+        return sampler(count=count, max_len=max_len, request=request, rng=rng, nucleus=nucleus)
 
     return run(decoder, sources, TARGET, drafter, max_len=max_len, budget=budget)[0]
 
@@ -185,22 +189,68 @@ def test_seeded_dice_follow_the_probabilities_and_reach_no_impossible_token() ->
 # The whole sampler -------------------------------------------------------------------------------
 
 
+SAMPLERS = pytest.mark.parametrize("sampler", [speculative_sample, block_sample])
+
+
+@SAMPLERS
 @pytest.mark.parametrize("gamma", sorted(GAMMAS))
 @pytest.mark.parametrize("kind", ["ar", "hierarchy"])
-def test_the_sampler_keeps_the_targets_distribution(kind: str, gamma: str) -> None:
+def test_the_sampler_keeps_the_targets_distribution(kind: str, gamma: str, sampler: Any) -> None:
     """Every choice of small, medium and large model is played, and the probabilities add up."""
-    assert same(probs(kind, gamma, max_len=3), exact(3))
+    assert same(probs(kind, gamma, max_len=3, sampler=sampler), exact(3))
 
 
+@SAMPLERS
 @pytest.mark.parametrize("nucleus", [Nucleus(0.5), Nucleus(top_p=0.7), Nucleus(1.7, 0.6)])
 @pytest.mark.parametrize("kind", ["ar", "hierarchy"])
-def test_temperature_and_top_p_change_both_models(kind: str, nucleus: Nucleus) -> None:
-    assert same(probs(kind, "2", max_len=2, nucleus=nucleus), exact(2, nucleus))
+def test_temperature_and_top_p_change_both_models(kind: str, nucleus: Nucleus, sampler: Any) -> None:
+    assert same(probs(kind, "2", max_len=2, nucleus=nucleus, sampler=sampler), exact(2, nucleus))
 
 
+@SAMPLERS
 @pytest.mark.parametrize("budget", [0, 1])
-def test_drafts_that_do_not_fit_into_the_pass_change_nothing(budget: int) -> None:
-    assert same(probs("ar", "2", max_len=3, budget=budget), exact(3))
+def test_drafts_that_do_not_fit_into_the_pass_change_nothing(budget: int, sampler: Any) -> None:
+    assert same(probs("ar", "2", max_len=3, budget=budget, sampler=sampler), exact(3))
+
+
+def accepted_on_average(tables: tuple[list[Probs], list[Probs]], verify: Callable[..., int]) -> float:
+    """Return how many tokens of a draft are accepted, over every draft and every course of its verification."""
+    targets, smalls = tables
+    total = 0.0
+    for tokens in product(range(len(targets[0])), repeat=len(smalls)):
+        chance = math.prod(float(q[token]) for q, token in zip(smalls, tokens, strict=True))
+        drafted = [DraftedToken(token, q) for token, q in zip(tokens, smalls, strict=True)]
+        for rng in every_game() if chance else ():
+            accepted = verify(drafted, targets, rng)
+            total += chance * rng.chance * accepted
+    return total
+
+
+def one_by_one(drafted: list[DraftedToken], targets: list[Probs], rng: Played) -> int:
+    coins = (rng.flip_coin(accept_probability(each.token, p, each.probs)) for each, p in zip(drafted, targets))  # noqa: B905
+    return sum(1 for _ in takewhile(bool, coins))
+
+
+def by_block(drafted: list[DraftedToken], targets: list[Probs], rng: Played) -> int:
+    accepted, _ = verify_block(drafted, targets, rng)  # type: ignore[arg-type]
+    return accepted
+
+
+three = st.lists(st.floats(0.01, 1.0), min_size=3, max_size=3).map(lambda some: np.array(some) / sum(some))
+two_places = st.lists(three, min_size=2, max_size=2)
+
+
+@given(two_places, two_places)
+def test_blocks_accept_at_least_as_many_tokens(targets: list[Probs], smalls: list[Probs]) -> None:
+    tables = targets, smalls
+    assert accepted_on_average(tables, by_block) >= accepted_on_average(tables, one_by_one) - 1e-9
+
+
+def test_blocks_accept_more_where_likelier_tokens_make_up_for_others() -> None:
+    """The example of Sun et al.: p = (1/3, 2/3), q = (2/3, 1/3) twice; 11/9 instead of 10/9 accepted tokens."""
+    tables = [np.array([1, 2]) / 3] * 2, [np.array([2, 1]) / 3] * 2
+    assert accepted_on_average(tables, one_by_one) == pytest.approx(10 / 9)
+    assert accepted_on_average(tables, by_block) == pytest.approx(11 / 9)
 
 
 @pytest.mark.parametrize(("max_len", "budget"), [(1, 64), (2, 2)])
@@ -213,17 +263,14 @@ def test_draws_are_independent_of_each_other(max_len: int, budget: int) -> None:
     assert probs("ar", "1", max_len=max_len, count=2, budget=budget) == pytest.approx(expected, abs=1e-12)
 
 
-def test_good_guesses_save_passes() -> None:
+@SAMPLERS
+def test_good_guesses_save_passes(sampler: Any) -> None:
     """A small model that is the target itself: every guess is kept, and a pass yields gamma + 1 tokens."""
     same_model = DraftModelSession(DraftModel(TARGET, 64, VOCAB, lambda: lambda _: 1.0), top_k=VOCAB)
     drafter = Sampled(SamplingDraftGenerator(same_model, Nucleus()), lambda: FixedGamma(4), name="ar")
     request = drafter.open_request(SOURCE, Seeded("a"))
     found, (passes,) = run(
-        lambda _: speculative_sample(count=1, max_len=30, request=request, rng=Seeded("b")),
-        [SOURCE],
-        TARGET,
-        drafter,
-        max_len=30,
+        lambda _: sampler(count=1, max_len=30, request=request, rng=Seeded("b")), [SOURCE], TARGET, drafter, max_len=30
     )
     ((text,),) = found
     assert len(passes) == -(-len(text.tokens) // 5)

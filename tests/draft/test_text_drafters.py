@@ -43,6 +43,7 @@ VOCAB = 10
 NAMES = ["lists", *sorted(name for name, spec in DRAFTERS.items() if not spec.companions)]
 DEFAULTS = {
     "windows": (10, 25),
+    "first_windows": (10, 25),
     "smart": (10, 10),
     "copy": (12, 1),
     "mixed": (32, 16),
@@ -182,6 +183,7 @@ def test_too_many_windows_are_thinned_out_evenly(count: int) -> None:
         [16 * place // (count - 1) for place in range(count)] if 1 < count < 17 else range(17 if count > 1 else 1)
     )
     assert starts(Windows(length=5, count=count), TWENTY) == list(expected)
+    assert starts(Windows(length=5, count=count, first=True), TWENTY) == list(range(min(count, 17)))
 
 
 def test_windows_with_dilation_leave_tokens_out() -> None:

@@ -341,7 +341,8 @@ def test_every_choice_has_a_label() -> None:
     drafts = options.drafter_labels("beam", drafters)
     assert set(drafts) == set(DRAFTERS)
     assert set(searches) == set(DECODERS)
-    assert set(searches) - set(options.decoder_labels(("windows", "none"))) == {"speculative-sample", "sampled-beam"}
+    sampled = {"speculative-sample", "block-sample", "sampled-beam"}
+    assert set(searches) - set(options.decoder_labels(("windows", "none"))) == sampled
     assert set(options.drafter_labels("speculative-sample", drafters)) == {"auto", "ar", "hierarchy", "none"}
     first = DecodeSettings(decoder=next(iter(searches)), drafter=next(iter(drafts)))
     assert first == DecodeSettings(), "the choices shown first are the defaults"

@@ -1,7 +1,7 @@
 """Build the drafters that have their own models, from the settings and the engine's resources."""
 
 from chemspec.draft.base import Drafter
-from chemspec.draft.inputs import DrafterInputs, draft_sizes
+from chemspec.draft.inputs import DrafterInputs, tree_sizes
 from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator
 from chemspec.draft.learned.gamma import AdaptiveGamma, FixedGamma, draft_cost_ratio
 from chemspec.draft.learned.network import Blockwise, Medusa, SpecDrafter
@@ -23,7 +23,7 @@ def build_network(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:
         return SpecDrafter(filler.fill, masks=network.length, length=length)
     if settings.drafts_by == "blockwise":
         return Blockwise(network.model.best, heads=network.length, length=length)
-    return Medusa(network.model.best, heads=network.length, **{"length": length, **draft_sizes(settings)})
+    return Medusa(network.model.best, heads=network.length, **{"length": length, **tree_sizes(settings)})
 
 
 def build_autoregressive(settings: DecodeSettings, inputs: DrafterInputs) -> Drafter:

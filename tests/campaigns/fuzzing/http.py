@@ -21,7 +21,8 @@ T = TypeVar("T")
 KEY = "a key of the service"
 HOW = {
     "task": "retro", "model": "retro", "n": 2, "decoder": "beam", "drafter": "copy", "exact": True, "max_len": 8,
-    "draft_length": 3, "draft_count": 3, "dilation": 0, "node_budget": 16, "drafting": "planned", "length_penalty": 0.0,
+    "draft_length": 3, "draft_count": 3, "draft_nodes": 9, "dilation": 0,
+    "node_budget": 16, "drafting": "planned", "length_penalty": 0.0,
     "beta": 1, "tau": 0.0, "temperature": 1.0, "top_p": 0.9, "seed": 1, "augment": 1, "distinct": False,
     "guide": "break C1-N3; only amide", "timeout": 1.0,
 }  # fmt: skip
