@@ -78,7 +78,7 @@ def plan_routes(
         within: time limit per target, such as 5s, with the list of routes: the best routes by then, and steps that
             cannot be checked in time stay unchecked.
         avoid: substructure (SMARTS) that no precursor may have; repeatable, at most five.
-        order: order of the routes: probability, steps, weakest (step), convergence, price or diversity.
+        order: order of the routes: probability, steps, weakest (step), convergence, price, shelf or diversity.
         out -o: output file: .json (all routes), .jsonl (a line for each target), .md (text), .svg or .png (the best
             route); repeatable.
         scale: amount of the target, such as 1g: a .md has then for each route the draft of a procedure, with amounts.

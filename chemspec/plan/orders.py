@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from chemspec.plan.routes import Node, Plan, Route
+from chemspec.plan.stock import HERE
 
 PROBABILITY = "probability"
 _PRICE = re.compile(r", ([\d,]+\.\d\d)(?: (\S+?))?(?:,|$)")  # in the text of an offer
@@ -23,6 +24,11 @@ def route_price(route: Route) -> tuple[int, float]:
     return prices.count(None), sum(price[0] for price in prices if price)
 
 
+def count_to_buy(route: Route) -> int:
+    """Return the number of building blocks that no inventory of the lab has."""
+    return sum(f", {HERE}" not in leaf.stock for leaf in route.leaves)
+
+
 # By name what the order is, and the key: smaller comes first. Routes from stock come before others in each.
 ORDERS: dict[str, tuple[str, Callable[[Route], Any]]] = {
     PROBABILITY: ("the product of the steps' probabilities, lowered where the forward model differs", lambda _: 0),
@@ -30,6 +36,7 @@ ORDERS: dict[str, tuple[str, Callable[[Route], Any]]] = {
     "weakest": ("the probability of the weakest step, highest first", lambda route: -route.weakest),
     "convergence": ("the longest line of steps, shortest first", lambda route: (route.depth, len(route.steps))),
     "price": ("the sum of the building blocks' prices in your list; without a price last", route_price),
+    "shelf": ("the number of building blocks that your inventory lacks, fewest first", count_to_buy),
     "diversity": ("probability, but the best route of each group before any variant", lambda _: 0),
 }
 

@@ -43,13 +43,14 @@ TITLES = {
 }
 _COUNTERIONS = {-1: ("[Na+]", "[K+]", "[Li+]"), 1: ("[Cl-]", "[Br-]", "[I-]")}  # the commonest first, by charge
 BUY, LISTED, UNLISTED = "● buy", "● in", "○ in no list"
+HERE = "here: "  # before where the lab keeps a molecule
 INTERMEDIATE = "◐ a patent intermediate"
 ENDINGS = (*readers.TABLES, spreadsheets.ENDING, *(f"{ending}.gz" for ending in (*readers.TABLES, spreadsheets.ENDING)))
 PRICED = rf"price|cost|^ppg$|^(?:{prices.CODES}|[€$£¥])\s*(?:/|per|$)"  # headings of prices
 MAX_LINES = 200_000  # of a price list
 MAX_PRICE_BYTES = 100_000_000  # bytes of a decompressed price list
 MAX_FAULTS = 20  # faults listed; further ones are counted
-MAX_SHOWN = 40  # characters shown of a supplier or unit
+MAX_SHOWN = 40  # characters shown of a cell
 
 
 @lru_cache(maxsize=100_000)
@@ -62,16 +63,17 @@ def inchikey(smiles: str) -> str:
 
 @dataclass(frozen=True)
 class Offer:
-    """Offer of a supplier for a molecule."""
+    """Offer of a supplier for a molecule, or where the lab has it."""
 
     price: float | None = None  # None if the list has no valid price
     unit: str = ""  # such as "EUR/g", or "EUR/5 g"; empty if unknown
     supplier: str = ""  # empty if unknown
+    shelf: str = ""  # where the lab keeps it, such as "B3 · 40 g · 2024"; empty if it has none
 
     def __str__(self) -> str:
-        """Return a text such as "12.50 EUR/g, supplier", with the known parts."""
+        """Return a text such as "12.50 EUR/g, supplier" or "here: B3 · 40 g", with the known parts."""
         price = "" if self.price is None else f"{self.price:,.2f} {self.unit}".strip()
-        return ", ".join(filter(None, [price, self.supplier]))
+        return ", ".join(filter(None, [self.shelf and HERE + self.shelf, price, self.supplier]))
 
 
 @dataclass(frozen=True)
@@ -85,11 +87,12 @@ class Availability:
     unit: str = ""  # of that price, such as "EUR/g"; empty if unknown
     supplier: str = ""  # empty if unknown
     intermediate: bool = False  # whether it is only an intermediate of patents, which is not sold
+    shelf: str = ""  # where the lab keeps it; see `Offer`
 
     def __str__(self) -> str:
-        """Return a mark for people: its offer, or the list that it is in."""
-        if offer := str(Offer(self.price, self.unit, self.supplier)):
-            return f"{BUY}, {offer}"
+        """Return a mark for people: where it is kept, its offer, or the list that it is in."""
+        if offer := str(Offer(self.price, self.unit, self.supplier, self.shelf)):
+            return f"● {offer}" if self.shelf else f"{BUY}, {offer}"
         if self.intermediate:
             return INTERMEDIATE
         return f"{LISTED} {self.title or self.list}" if self.list else UNLISTED
@@ -136,7 +139,7 @@ class Stock:
         offer, intermediate = self.offers.get(inchikey(smiles), Offer()), self.is_intermediate(smiles)
         name = "" if intermediate else self._list_of(smiles)
         title = self.titles.get(name) or TITLES.get(name, name)
-        return Availability(smiles, name, title, offer.price, offer.unit, offer.supplier, intermediate)
+        return Availability(smiles, name, title, offer.price, offer.unit, offer.supplier, intermediate, offer.shelf)
 
     def _list_of(self, smiles: str) -> str:
         key = np.bytes_(inchikey(smiles))
@@ -225,10 +228,16 @@ def _load_lists(names: Sequence[str], *, skips_faulty: bool) -> Stock:
             continue
         label = name if name in BUILT_IN or file_name in lists else file_name
         lists[label] = keys
-        offers |= priced
+        offers = merge_offers(offers, priced)
         if title:
             titles[label] = title
     return Stock(lists, offers, INTERMEDIATES in names, titles) if lists else Stock({})
+
+
+def merge_offers(first: Mapping[str, Offer], then: Mapping[str, Offer]) -> dict[str, Offer]:
+    """Return the offers of two lists; the second has the word, but what is on a shelf stays there."""
+    kept = {key: offer for key, offer in first.items() if offer.shelf and not then.get(key, offer).shelf}
+    return {**first, **then, **kept}
 
 
 def _load_list(name: str, of_lab: LabFile | None) -> tuple[str, str, Keys, dict[str, Offer]]:
@@ -327,11 +336,12 @@ def _molecule_column(rows: Sequence[list[str]], name: str) -> list[str]:
 def read_price_list(raw: bytes, name: str, *, keep: bool = True, currency: str = "") -> PriceList:
     """Return the offers of a table: .csv, .tsv or .xlsx, also as .gz, with a column of SMILES, names or InChIKeys.
 
-    Columns for price, currency, amount and supplier are recognised by headings ("price", "EUR/g", "vendor", ...);
+    Columns for price, currency, amount and supplier are recognised by headings ("price", "EUR/g", "vendor", ...), and
+    those of an inventory, place and date ("location", "ordered", ...);
     invalid lines are reported in `faults`; `currency` is that of prices which state none. The result of a long list is
     cached on disk if `keep`. ValueError if it is not a table, or has no column of molecules.
     """
-    cache_key = f"prices-{hashlib.sha256(name.encode() + currency.encode() + raw).hexdigest()[:16]}.json"
+    cache_key = f"offers-{hashlib.sha256(name.encode() + currency.encode() + raw).hexdigest()[:16]}.json"
     if (content := cache.read_cached(cache_key)) is not None:
         return msgspec.json.decode(content, type=PriceList)
     path = Path(name.lower())
@@ -379,8 +389,14 @@ def price_list_from_rows(rows: Iterable[Sequence[str]], name: str, currency: str
         if fault:
             faults.append(f"line {number}: {fault}")
         now = offers.get(key)
-        cheaper = now and offer.price is not None and offer.unit == now.unit and offer.price < (now.price or 0.0)
-        if now is None or now.price is None or cheaper:
+        cheaper = (
+            now
+            and not now.shelf
+            and offer.price is not None
+            and offer.unit == now.unit
+            and offer.price < (now.price or 0.0)
+        )
+        if now is None or (not now.shelf and (now.price is None or cheaper)):
             offers[key] = offer
     if len(faults) > MAX_FAULTS:
         faults = [*faults[:MAX_FAULTS], f"and {len(faults) - MAX_FAULTS:,} more lines"]
@@ -405,6 +421,8 @@ def _find_columns(head: Sequence[str]) -> dict[str, int]:
         "supplier": "supplier|vendor|seller|source|catalog",
         "currency": "currency",
         "amount": "amount|quantity|pack|size|^unit",
+        "place": "shelf|location|storage|stored|cabinet|cupboard|freezer|fridge|position|^room",
+        "since": "ordered|purchased|received|opened|date",
     }
     for kind, pattern in patterns.items():
         for index, name in enumerate(names):
@@ -432,4 +450,6 @@ def _read_offer(cells: Mapping[str, str], heading: str, usual: str) -> tuple[Off
     supplier = cells.get("supplier", "")[:MAX_SHOWN]
     currency = cells.get("currency") or ("" if prices.MONEY.search(heading) else usual)
     price = prices.read_price(cells.get("price", ""), heading, currency, cells.get("amount", ""))
-    return Offer(price.value, price.unit, supplier), price.fault
+    kept = (cells.get("place"), cells.get("amount"), cells.get("since"))
+    shelf = " · ".join(cell[:MAX_SHOWN] for cell in kept if cell) if kept[0] else ""
+    return Offer(price.value, price.unit, supplier, shelf), price.fault

@@ -78,6 +78,7 @@ class Availability(BaseModel):
     unit: str = Field(description="of the price, such as EUR/g; empty if unknown")
     supplier: str = Field(description="empty if unknown")
     intermediate: bool = Field(description="whether it is only an intermediate of patents, which is not sold")
+    shelf: str = Field(description="where the lab keeps it, such as B3 · 40 g; empty unless an inventory has it")
 
 
 class Alternative(BaseModel):

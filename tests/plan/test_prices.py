@@ -13,6 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.plan import stock as prices
+from chemspec.plan.expand import Proposal
+from chemspec.plan.orders import leaf_price, order_routes
+from chemspec.plan.routes import Node, Route
 from chemspec.plan.stock import load_stock
 
 
@@ -102,3 +105,34 @@ def test_stock_of_a_file_knows_its_prices(tmp_path: Path) -> None:
     assert (found.source("CCO"), found.offer("OCC")) == ("mine.xlsx, 12.50 EUR, Acme", "12.50 EUR, Acme")
     assert (found.source("Nc1ccccc1"), found.offer("Nc1ccccc1")) == ("more.csv.gz, 3.00 USD/g", "3.00 USD/g")
     assert (found.source("CCN"), found.offer("CCN"), found.source("C")) == ("plain.csv", "", "")
+
+
+INVENTORY = (
+    "Name,Location,Quantity,Ordered,Price\naniline,B3,40 g,2024,\nethanol,Fridge 2,1 L,,9.50 EUR/l\nCCN,,5 g,,\n"
+)
+
+
+def test_an_inventory_says_where_things_are_at_every_door(tmp_path: Path) -> None:
+    (tmp_path / "lab.csv").write_text(INVENTORY)
+    (tmp_path / "prices.csv").write_text("smiles,price,supplier\nNc1ccccc1,3 EUR/g,Acme\nCCN,2 EUR/g,Acme\n")
+    for names in (["lab.csv", "prices.csv"], ["prices.csv", "lab.csv"]):
+        both = load_stock([str(tmp_path / name) for name in names])
+        assert both.offer("Nc1ccccc1") == "here: B3 · 40 g · 2024", "a price elsewhere does not hide the shelf"
+        assert str(both.look_up("Nc1ccccc1")) == "● here: B3 · 40 g · 2024"
+        assert str(both.look_up("CCO")) == "● here: Fridge 2 · 1 L, 9.50 EUR/l"
+        assert str(both.look_up("CCN")) == "● buy, 2.00 EUR/g, Acme" or names[-1] == "lab.csv", "no place, no shelf"
+    assert both.look_up("Nc1ccccc1").shelf == "B3 · 40 g · 2024"
+
+
+def test_an_inventory_goes_before_routes_that_need_more_to_be_bought() -> None:
+    def route(*stock: str) -> Route:
+        leaves = tuple(Node("C" * (2 + number), text) for number, text in enumerate(stock))
+        return Route(Node("C" * 9, "", Proposal(tuple(leaf.smiles for leaf in leaves), 0.5), leaves))
+
+    here, there = "lab.csv, here: B3 · 40.00 g", "common"
+    assert order_routes([route(there, there), route(here, there), route(here, here)], "shelf") == (
+        route(here, here),
+        route(here, there),
+        route(there, there),
+    )
+    assert leaf_price(route(here, there).leaves[0]) is None, "an amount is no price"

@@ -74,7 +74,7 @@ def test_a_review_is_typed_to_its_last_field() -> None:
             assert first["stock"][0] == {
                 "smiles": "CC(=O)Cl", "list": "common", "title": "common chemicals", "price": 12.5, "unit": "EUR/g",
                 "supplier": "Someone",
-                "intermediate": False,
+                "intermediate": False, "shelf": "",
             }  # fmt: skip
             assert not set("●○◐") & set(json.dumps(document, ensure_ascii=False)), "no typography"
         else:

@@ -74,7 +74,7 @@ def test_price_lists_are_read_by_a_process_of_their_own(elsewhere: None) -> None
         own = stock_menu.read_own_list(raw, name)
         assert own.stock.source("CCO") == f"{name}, 12.50 EUR/g" and own.stock.offer("CCO") == "12.50 EUR/g"
     shelf = stock_menu.read_own_list(b"smiles,shelf\nCCO,A3\n", "shelf.csv").stock
-    assert lists.stock_mark("CCO", shelf) == "● in shelf.csv"  # no offer, so not "buy"
+    assert lists.stock_mark("CCO", shelf) == "● here: A3"  # no offer, so not "buy"
     own = stock_menu.read_own_list(b"name,price\naniline,1\nfoo,2\n", "a.csv")
     assert own.prices.faults == ("line 3: 'foo' is not a molecule",)
     with pytest.raises(FileError, match="workbook"):

@@ -53,7 +53,7 @@ def visitor_stock() -> Stock:
     listed = stock_of_lists(names)
     if not uploaded:
         return listed
-    offers = {**listed.offers, **uploaded.stock.offers}
+    offers = lists.merge_offers(listed.offers, uploaded.stock.offers)
     return replace(listed, lists={**uploaded.stock.lists, **listed.lists}, offers=offers)
 
 
@@ -83,9 +83,9 @@ def show_stock_menu(look: Literal["secondary", "tertiary"] = "tertiary") -> None
             on_change=_read_uploaded_list,
         )
         st.caption(
-            "One molecule per line: SMILES, name or InChIKey. A table has a header; price, currency, amount and "
-            "supplier are optional. Lines at the top such as # title: Freezer, # currency: EUR and # date: 2026-11-01 "
-            "say more."
+            "One molecule per line: SMILES, name or InChIKey. A table has a header; price, currency, amount, supplier "
+            "and, for an inventory, location and date are optional. Lines at the top such as # title: Freezer, "
+            "# currency: EUR and # date: 2026-11-01 say more."
         )
         if is_local_only():  # lists that are kept are everybody's
             st.checkbox(
