@@ -185,14 +185,15 @@ def _show_route(route: Route, title: str, models: Expander, *, similar: int = 0)
         steps = [*map(str, route.numbers.values())]
         chosen = st.pills("Look at a step", steps, format_func="Step {}".format, key=f"plan_step_{key}")
         with st.popover("Save"):
-            grams = st.number_input("Outline for this many grams", 0.001, 1e6, 1.0, key=f"plan_grams_{key}")
+            file = title.lower().replace(" ", "-").replace(",", "")
             _offer_files(
-                title.lower().replace(" ", "-").replace(",", ""),
+                file,
                 SVG=lambda: depict.to_svg(route, title, _evidence([route])),
                 PNG=lambda: depict.to_png(route, title, _evidence([route])),
-                Outline=lambda: procedure_outline(route, title, _evidence([route]), grams=grams),
                 JSON=lambda: json.dumps(values.route_document(route, title, _evidence([route])), indent=1),
             )
+            grams = st.number_input("Grams of the target", 0.001, 1e6, 1.0, key=f"plan_grams_{key}")
+            _offer_files(file, Outline=lambda: procedure_outline(route, title, _evidence([route]), grams=grams))
         more = bool(similar) and st.toggle(
             f"Show {similar} similar route{'s' * (similar > 1)}", key=f"plan_like_{route.group}"
         )
