@@ -51,7 +51,7 @@ def _set_up_libraries() -> None:
     from hypothesis import Phase, settings
 
     torch.set_num_threads(1)
-    settings.register_profile("quick", max_examples=15, deadline=None)
+    settings.register_profile("quick", max_examples=10, deadline=None)
     settings.register_profile("seeded", settings.get_profile("quick"), phases=[Phase.explicit, Phase.generate])
     settings.register_profile("ci", max_examples=100, deadline=None, derandomize=True)
     settings.register_profile("nightly", max_examples=5000, deadline=None)

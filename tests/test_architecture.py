@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,17 +46,23 @@ def level(module: str) -> int:
     raise AssertionError(f"{module} has no layer; say in LAYERS where it belongs")
 
 
+@cache
+def nodes_of(path: Path) -> list[ast.AST]:
+    """All nodes of a file's syntax tree."""
+    return [*ast.walk(ast.parse(path.read_text(encoding="utf-8")))]
+
+
+@cache
 def imports(path: Path) -> set[str]:
     """Full names of what a file imports anywhere in it, but not for type checking only."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
     typing_only = {
         id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for node in nodes_of(path)
+        if isinstance(node, ast.If) and getattr(node.test, "id", getattr(node.test, "attr", "")) == "TYPE_CHECKING"
         for inner in ast.walk(node)
     }
     found: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(path):
         if id(node) in typing_only:
             continue
         if isinstance(node, ast.Import):
@@ -110,7 +117,7 @@ def test_types_need_only_the_standard_library_and_msgspec() -> None:
 def mentions(path: Path) -> set[str]:
     """What a module imports anywhere in it, also for type checking only, and the modules that its strings name."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -142,33 +149,36 @@ def test_pages_use_only_chemspec_and_streamlit(page: Path) -> None:
     assert {name.split(".")[0] for name in imports(page)} <= allowed
 
 
-@pytest.mark.parametrize(
-    ("code", "forbidden"),
-    [
-        (
-            "import chemspec.engine.engine, chemspec.io.writers",
-            ["streamlit", "pandas", "lightning", "ctranslate2", "transformers"],
-        ),
-        (
-            "import pkgutil, importlib, chemspec.model as m\n"
-            "for x in pkgutil.walk_packages(m.__path__, 'chemspec.model.'): importlib.import_module(x.name)",
-            ["rdkit", "streamlit"],
-        ),
-        ("import chemspec.decode.decoding, chemspec.draft.registry", ["rdkit", "torch", "streamlit"]),
-        pytest.param("import chemspec.train.run", ["rdkit", "streamlit"], marks=pytest.mark.train),
-        (
-            "from typer.testing import CliRunner; from chemspec.cli.__main__ import app\n"
-            "assert CliRunner().invoke(app, ['predict', '--help']).exit_code == 0",
-            ["torch", "rdkit", "numpy", "pandas", "pyarrow", "streamlit"],
-        ),
-    ],
-)
-def test_nobody_pays_for_what_they_do_not_use(code: str, forbidden: list[str]) -> None:
-    if "train" in code:
+# One process runs a list, and what may not be imported by then stands beside each.
+LIGHT = [
+    (
+        "from typer.testing import CliRunner; from chemspec.cli.__main__ import app\n"
+        "assert CliRunner().invoke(app, ['predict', '--help']).exit_code == 0",
+        ["torch", "rdkit", "numpy", "pandas", "pyarrow", "streamlit"],
+    ),
+    ("import chemspec.decode.decoding, chemspec.draft.registry", ["rdkit", "torch", "streamlit"]),
+    (
+        "import pkgutil, importlib, chemspec.model as m\n"
+        "for x in pkgutil.walk_packages(m.__path__, 'chemspec.model.'): importlib.import_module(x.name)",
+        ["rdkit", "streamlit"],
+    ),
+    (
+        "import chemspec.engine.engine, chemspec.io.writers",
+        ["streamlit", "pandas", "lightning", "ctranslate2", "transformers"],
+    ),
+]
+TRAINING = [("import chemspec.train.run", ["rdkit", "streamlit"])]
+
+
+@pytest.mark.parametrize("steps", [LIGHT, pytest.param(TRAINING, marks=pytest.mark.train)], ids=["light", "training"])
+def test_nobody_pays_for_what_they_do_not_use(steps: list[tuple[str, list[str]]]) -> None:
+    if steps is TRAINING:
         pytest.importorskip("lightning")
-    code += f"\nimport sys; print([name for name in {forbidden} if name in sys.modules])"
+    code = "import sys\n" + "".join(
+        f"{code}\nprint([name for name in {forbidden} if name in sys.modules])\n" for code, forbidden in steps
+    )
     done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.splitlines() == ["[]"] * len(steps)
 
 
 def test_no_two_test_files_have_one_name() -> None:
@@ -182,8 +192,7 @@ PARSER = re.compile(r"(?:Mol|Mols|Reaction|Reactions)From(?!Fragment)\w+|InchiTo
 
 def rdkit_parsers(path: Path) -> set[str]:
     """The parsers of RDKit that a file names, called or handed on."""
-    nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-    return {node.attr for node in nodes if isinstance(node, ast.Attribute) and PARSER.fullmatch(node.attr)}
+    return {node.attr for node in nodes_of(path) if isinstance(node, ast.Attribute) and PARSER.fullmatch(node.attr)}
 
 
 def test_only_one_module_hands_texts_to_rdkit() -> None:

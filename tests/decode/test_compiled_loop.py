@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from table import Table, TableRunner
 from test_loop import DRAFTERS as ADVERSARIAL
 from test_loop import EAGER, VOCAB, Illegal
+from thinned import pairwise
 from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search, greedy_search
@@ -261,8 +262,15 @@ def test_what_raises_over_the_answers_comes_through(compiled: bool) -> None:
         decode(compiled, [[4]], [decoder], Table(0, vocab_size=VOCAB), NoDrafts(), max_len=4)
 
 
-@pytest.mark.parametrize("merging", [None, *MERGINGS], ids=["single", "threes", "labels", "mixed"])
-@pytest.mark.parametrize("length", [63, 64, 65, 200, 520])
+# Together 3 s: of merged tokens one kind runs by default at each length.
+@pytest.mark.parametrize(
+    ("length", "merging"),
+    [
+        pytest.param(length, merging, marks=[] if merging in (None, MERGINGS[at % 3]) else pytest.mark.slow)
+        for at, length in enumerate((63, 64, 65, 200, 520))
+        for merging in (None, *MERGINGS)
+    ],
+)
 def test_long_queries_are_drafted_the_same(length: int, merging: Merging | None) -> None:
     """Few different tokens, so that long pieces come again."""
     random, table = Random(length), Table(1, vocab_size=VOCAB, copying=9.0)
@@ -296,16 +304,18 @@ def forced(compiled: bool | None) -> Callable[..., Decoding]:
     return lambda *given, **options: Decoding(*given, **options, compiled=compiled)
 
 
-@pytest.mark.parametrize("cost", [None, CHEAP, DEAR], ids=["fixed", "cheap", "dear"])
-@pytest.mark.parametrize("drafter", ["none", "copy", "windows", "mixed"])
-@pytest.mark.parametrize(("decoder", "n"), [("greedy", 1), ("beam", 4)])
+@pytest.mark.parametrize(
+    ("search", "drafter", "cost"),
+    pairwise([("greedy", 1), ("beam", 4)], ["none", "copy", "windows", "mixed"], [None, CHEAP, DEAR]),
+)
 def test_on_the_shipped_weights_too(
-    decoder: str, n: int, drafter: str, cost: CostCurve | None, monkeypatch: pytest.MonkeyPatch
+    search: tuple[str, int], drafter: str, cost: CostCurve | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    decoder, n = search
     engine = shipped()
     monkeypatch.setattr(engine.resources, "_curve", cost)
     drafting = "planned" if cost else "fixed"
-    how = DecodeSettings(decoder=decoder, n=n, drafter=drafter, drafting=drafting, record=True, max_len=40)
+    how = DecodeSettings(decoder=decoder, n=n, drafter=drafter, drafting=drafting, record=True, max_len=40)  # type: ignore[arg-type]
     found = []
     for compiled in (False, True):
         monkeypatch.setattr("chemspec.decode.generate.Decoding", forced(compiled))
@@ -370,16 +380,17 @@ class Watched:
         return runner
 
 
-@pytest.mark.parametrize(("seconds", "planned"), [(0.0, False), (60.0, False), (60.0, True)])
-@pytest.mark.parametrize("drafter", [*OWN, "bushy"])
-@pytest.mark.parametrize("width", [0, 5])
+@pytest.mark.parametrize(
+    ("width", "drafter", "limits"), pairwise([0, 5], [*OWN, "bushy"], [(0.0, False), (60.0, False), (60.0, True)])
+)
 def test_passes_in_a_row_are_those_that_python_does_one_by_one(
-    width: int, drafter: str, seconds: float, planned: bool, monkeypatch: pytest.MonkeyPatch
+    width: int, drafter: str, limits: tuple[float, bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether they are broken off after each or not at all, and with caches that are cleared all the time.
 
     There are enough prefixes in a pass that threads share them.
     """
+    seconds, planned = limits
     monkeypatch.setattr(compiled_loop, "MAX_NATIVE_SECONDS", seconds)
     monkeypatch.setattr(native.NativeRunner, "compaction_threshold", EAGER)
     random, model = Random(5), small_model()

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compilers import needs_compiler, skip_without_compiler
+from compilers import skip_without_compiler
 from hypothesis import given
 from hypothesis import strategies as st
 from table import Table
+from thinned import pairwise
 from tiny import tiny_model
 
 from chemspec.decode import generate
@@ -39,7 +40,6 @@ DRAFTERS: dict[str, Drafter] = {
     "copy": Copy(length=4, count=2),
     "windows": Windows(length=3, count=4),
 }
-LOOPS = [False, pytest.param(True, marks=needs_compiler)]
 Batch = Sequence[tuple[int, ...]]
 
 
@@ -118,11 +118,12 @@ def bits(decoded: Sequence[Decoded]) -> Any:
     ]
 
 
-@pytest.mark.parametrize("compiled", LOOPS, ids=["python", "compiled"])
-@pytest.mark.parametrize("settings", [GREEDY, BEAM], ids=["greedy", "beam"])
-@pytest.mark.parametrize("name", DRAFTERS)
-@pytest.mark.parametrize("runner", BACKENDS)
+@pytest.mark.parametrize(
+    ("runner", "name", "settings", "compiled"), pairwise([*BACKENDS], [*DRAFTERS], [GREEDY, BEAM], [False, True])
+)  # together 5 s
 def test_who_joins_is_decoded_as_if_alone(runner: str, name: str, settings: DecodeSettings, compiled: bool) -> None:
+    if compiled:
+        skip_without_compiler()
     backend, batch, drafter = BACKENDS[runner](), batch_of(9), DRAFTERS[name]
     alone = [decode(backend, [source], settings, drafter, 1, compiled=compiled)[0] for source in batch]
     together = decode(backend, batch, settings, drafter, 4, compiled=compiled)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -35,9 +36,9 @@ from chemspec.draft.tree.edit_ngrams import COPY_ONLY, EDGES
 from chemspec.engine.engine import Engine
 from chemspec.model.cost import CostCurve
 from chemspec.settings import DecodeSettings
-from chemspec.system import cache
+from chemspec.system import cache as disk_cache
 from chemspec.testing import naive_beam, naive_greedy
-from chemspec.types import Draft, Pass, Prefix
+from chemspec.types import Draft, Hypothesis, Pass, Prefix
 
 FREE = CostCurve((1, 128), (1.0, 1.0001))
 DEAR = CostCurve((1, 128), (1.0, 128.0))  # a pass costs nothing beside its nodes
@@ -237,13 +238,13 @@ def test_a_history_is_kept_across_processes_and_a_damaged_file_is_ignored(
     assert again.skip_run(20) and again.skip_run(20) and not again.skip_run(20)
     assert DraftHistories("model.drafts.json").of("auto beam planned 3 1") == DraftHistory()
     for content in (b"[]", b"{", b'{"auto": [1, 2]}', b'{"auto": [0, 4, 0, 0.8, [1], [1]]}'):
-        cache.write_cached("model.drafts.json", content)
+        disk_cache.write_cached("model.drafts.json", content)
         assert DraftHistories("model.drafts.json").of("auto") == DraftHistory()
 
 
 def test_a_history_is_written_when_twice_as_much_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     written: list[str] = []
-    monkeypatch.setattr(cache, "write_cached", lambda name, _: written.append(name))
+    monkeypatch.setattr(disk_cache, "write_cached", lambda name, _: written.append(name))
     history = DraftHistories("model.drafts.json").of("auto")
     for _ in range(100):
         history.add_run(DraftHistory(), DraftHistory(hits=[1.0] * CLASSES, tries=[1.0] * CLASSES))
@@ -268,14 +269,23 @@ AVX512 = CostCurve(
 )
 
 
-def passes_and_nodes(
-    engine: Engine, queries: Sequence[str], cost: CostCurve, n: int, **how: Any
-) -> tuple[float, float]:
+@cache
+def retro(dtype: str) -> Engine:
+    return Engine.load("retro", threads=1, dtype=dtype)
+
+
+@cache  # the same for every curve
+def without_drafts(settings: DecodeSettings, queries: tuple[str, ...]) -> tuple[tuple[Hypothesis, ...], ...]:
+    return tuple(one.hypotheses for one in retro("int8").predict(queries, settings, drafter="none"))
+
+
+def passes_and_nodes(queries: Sequence[str], cost: CostCurve, n: int, **how: Any) -> tuple[float, float]:
     """Return passes and nodes a query, and check that the lists are those without drafts."""
+    engine = retro("int8")
     engine.resources._curve, engine.resources.histories, engine.resources.gaps = cost, DraftHistories(), ParkingGaps()
     settings = DecodeSettings(n=n, decoder="greedy" if n == 1 else "beam", batch_size=1)
-    plain, found = engine.predict(queries, settings, drafter="none"), engine.predict(queries, settings, **how)
-    assert [one.hypotheses for one in found] == [one.hypotheses for one in plain]
+    found = engine.predict(queries, settings, **how)
+    assert tuple(one.hypotheses for one in found) == without_drafts(settings, tuple(queries))
     steps = [step for one in found for step in one.trace.passes]
     return len(steps) / len(queries), sum(step.computed for step in steps) / len(queries)
 
@@ -284,8 +294,7 @@ def passes_and_nodes(
 @pytest.mark.parametrize(("n", "most"), [(1, 3.4), (5, 12.5), (10, 18.5)])
 def test_what_is_free_is_filled(n: int, most: float) -> None:
     """With 64 nodes at no cost, 24 queries."""
-    engine = Engine.load("retro", threads=1, dtype="int8")
-    passes, _ = passes_and_nodes(engine, bench_queries("retro")[:24], FLAT, n, node_budget=64)
+    passes, _ = passes_and_nodes(bench_queries("retro")[:24], FLAT, n, node_budget=64)
     assert passes <= most
 
 
@@ -319,9 +328,8 @@ CHOICES = {
 @needs_compiler
 @pytest.mark.parametrize("n", sorted(CHOICES))
 def test_the_choices_on_five_curves(n: int) -> None:
-    engine = Engine.load("retro", threads=1, dtype="int8")
     curves = {"flat": FLAT, "H100": H100, "AMX": TILES, "AVX-512": AVX512, "AVX2": AVX2}
-    found = {name: passes_and_nodes(engine, bench_queries("retro")[:8], cost, n) for name, cost in curves.items()}
+    found = {name: passes_and_nodes(bench_queries("retro")[:8], cost, n) for name, cost in curves.items()}
     assert found == {name: pytest.approx(row, rel=0.03) for name, row in CHOICES[n].items()}
 
 
@@ -333,7 +341,7 @@ def test_beams_of_the_default_drafter_take_few_passes(
     cost: CostCurve, n: int, most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And by the curve that it was given, none takes over 2 % longer than without drafts."""
-    engine = Engine.load("retro", threads=1)
+    engine = retro("fp32")
     monkeypatch.setattr(engine.resources, "_curve", cost)
     monkeypatch.setattr(engine.resources, "histories", DraftHistories())
     queries, settings = bench_queries("retro")[:8], DecodeSettings(n=n, batch_size=1)
@@ -348,7 +356,7 @@ def test_beams_of_the_default_drafter_take_few_passes(
 def test_a_pause_of_earlier_queries_leaves_the_drafter_out_unless_drafting_is_fixed(
     drafting: str, drafts: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = Engine.load("retro", threads=1)
+    engine = retro("fp32")
     monkeypatch.setattr(engine.resources, "_curve", TILES)
     histories = DraftHistories()
     histories.of("auto beam planned 3 1").pause_left = 50.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -66,10 +67,14 @@ def looking_ahead(prefix: Any) -> Iterator[Any]:
     return [finish_sequence((BOS, 5), [scores[0].log_probs[0]])]
 
 
+@cache
+def backend_of(runtime: str) -> Any:
+    return BACKENDS[runtime](tiny_model(0, VOCAB, d_model=32, heads=4, max_positions=POSITIONS).float())
+
+
 def decode(runtime: str, decoder: Any, **options: Any) -> Any:
-    backend = BACKENDS[runtime](tiny_model(0, VOCAB, d_model=32, heads=4, max_positions=POSITIONS).float())
     limits = {"vocab_size": VOCAB, "max_positions": POSITIONS, "max_len": 30}
-    return open_decoding(backend, [[5, 6]], [decoder], top_k=3, **limits, **options).run_to_end()
+    return open_decoding(backend_of(runtime), [[5, 6]], [decoder], top_k=3, **limits, **options).run_to_end()
 
 
 @pytest.mark.parametrize("later", [False, True])

@@ -137,10 +137,18 @@ def network(engine: Engine) -> Transformer:
     return Transformer.of(checkpoint.load(engine.folder).weights).eval()
 
 
+@cache
+def integer_network(engine: Engine) -> Transformer:
+    return quantised(network(engine))
+
+
+@cache  # for every drafter the same
+def naive_answers(model: Transformer, source: tuple[int, ...], decoder: str, n: int, max_len: int) -> list[Any]:
+    return [naive_greedy(model, source, max_len)] if decoder == "greedy" else naive_beam(model, source, n, max_len)
+
+
 def naive(engine: Engine, source: tuple[int, ...], settings: DecodeSettings) -> list[Any]:
-    if settings.decoder == "greedy":
-        return [naive_greedy(network(engine), source, settings.max_len)]
-    return naive_beam(network(engine), source, settings.n, settings.max_len, settings.length_penalty)
+    return naive_answers(network(engine), source, settings.decoder, settings.n, settings.max_len)
 
 
 def settings_of(decoder: str, **options: Any) -> DecodeSettings:
@@ -172,15 +180,12 @@ def test_every_drafter_gives_the_answers_of_naive_decoding(engine: Engine, draft
 def test_in_int8_too(engine: Engine, drafter: str) -> None:
     """The compiled kernel against the definition of int8, bit for bit."""
     integers = Engine.load(engine.folder, threads=1, dtype="int8")
-    reference = quantised(network(engine))
+    reference = integer_network(engine)
     sources = [MERGED.encode(text) for text in TEXTS[1::3]]
     for decoder in NAIVE:
         settings = settings_of(decoder, drafter=drafter, drafting="fixed", max_len=9, batch_size=2)
         found = integers.generate_ids(sources, settings)
-        if decoder == "greedy":
-            expected = [[naive_greedy(reference, source, 9)] for source in sources]
-        else:
-            expected = [naive_beam(reference, source, settings.n, 9) for source in sources]
+        expected = [naive_answers(reference, source, decoder, settings.n, 9) for source in sources]
         assert_same(found, expected, within=0.0)
 
 

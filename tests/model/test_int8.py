@@ -44,6 +44,7 @@ def native(variant: str, threads: int) -> NativeBackend:
     return NativeBackend(tiny(variant)[0], threads=threads, int8=True)
 
 
+@pytest.mark.slow  # loops over keys; below, the kernel is compared with the same reference
 @given(scripts(), st.sampled_from(sorted(VARIANTS)))
 def test_a_session_in_torch_gives_the_bits_of_the_decoder_without_cache(
     script: tuple[list[list[int]], list[Round]], variant: str

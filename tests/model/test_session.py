@@ -21,7 +21,7 @@ from chemspec.model.runners.numpy_runner import NumpyBackend
 from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.session import Session
 from chemspec.model.transformer import Transformer
-from chemspec.testing import Target, naive_log_probs
+from chemspec.testing import Target, naive_reader
 from chemspec.tokenizer import BOS
 from chemspec.types import Prefix
 
@@ -99,7 +99,8 @@ def check(backend: Backend, model: Target, sources: list[list[int]], rounds: lis
         model = copy.deepcopy(model).double()
     session = Session(backend, sources, top_k=VOCAB)
     session.compaction_threshold = EAGER  # compact whenever anything can go
-    naive = cache(lambda query, prefix: naive_log_probs(model, sources[query], prefix).numpy())
+    reader = cache(lambda query: naive_reader(model, sources[query]))
+    naive = cache(lambda query, prefix: reader(query)([prefix])[0].numpy())
     for step in rounds:
         asked = [[(BOS,), *step.asked[query]] for query in session.queries]
         held = {query: set(session.trees[query].slots) for query in session.queries}
@@ -147,7 +148,8 @@ def test_a_cache_grows_as_far_as_it_must() -> None:
     model = model_of(0, "pre")
     session = Session(TorchBackend(model), [[4, 5, 6], [7]], top_k=VOCAB)
     rng = np.random.default_rng(0)
-    naive = cache(lambda source, prefix: naive_log_probs(model, source, prefix).numpy())
+    reader = cache(lambda source: naive_reader(model, source))
+    naive = cache(lambda source, prefix: reader(source)([prefix])[0].numpy())
     for width in (40, 1, 70, 2, 130, 1):
         asked = [[(BOS, *rng.integers(2, VOCAB, 9).tolist()) for _ in range(n)] for n in (width, 1)]
         for source, scores in zip(((4, 5, 6), (7,)), session.score(asked), strict=True):

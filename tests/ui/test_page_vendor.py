@@ -170,6 +170,7 @@ def test_what_was_built_is_whole_and_carries_its_licences() -> None:
 ASK = "from chemspec.ui.common import web_files; print(web_files.vendor_dir()); print(web_files.part_folder('ketcher'))"
 
 
+@pytest.mark.slow  # packs the whole package
 def test_the_wheel_carries_it(tmp_path: Path, hook: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_NO_KERNELS", "1")
     builder = pytest.importorskip("hatchling.builders.wheel", reason="hatchling builds wheels")
@@ -271,6 +272,7 @@ def test_what_has_no_shape_says_why(smiles: str, why: str) -> None:
         view3d.conformer_block(smiles)
 
 
+@pytest.mark.slow  # the limit is four seconds
 def test_what_takes_too_long_is_ended_and_told() -> None:
     began = time.process_time()
     with pytest.raises(ValueError, match="time"):
