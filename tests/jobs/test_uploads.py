@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import os
 import sys
 import time
 import tracemalloc
@@ -12,13 +11,12 @@ import zipfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from subprocess import CompletedProcess
-from tempfile import TemporaryFile
 from typing import Any
 
 import openpyxl
 import pyarrow
 import pytest
+import warm_process
 from case_tables import table
 from pyarrow import parquet
 
@@ -30,33 +28,10 @@ from chemspec.jobs import uploads
 from chemspec.jobs.uploads import Sheet
 
 
-def read_in_fork(command: list[str], *, input: bytes, capture_output: bool, timeout: float) -> CompletedProcess[bytes]:
-    """`subprocess.run` for the process that reads a file: a fork of this one, which has imported what it needs."""
-    assert command[:3] == [sys.executable, "-m", uploads.__name__] and capture_output and timeout
-    with TemporaryFile() as given, TemporaryFile() as out, TemporaryFile() as err:
-        given.write(input)
-        given.seek(0)
-        if not (child := os.fork()):
-            try:
-                sys.stdin, sys.stdout = io.TextIOWrapper(given), io.TextIOWrapper(out)
-                problem = uploads.main(*command[3:])
-                sys.stdout.flush()
-                err.write(problem.encode())
-                err.flush()
-                os._exit(3 if problem else 0)
-            finally:
-                os._exit(1)
-        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        out.seek(0)
-        err.seek(0)
-        return CompletedProcess(command, code, out.read(), err.read())
-
-
 @pytest.fixture
 def forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Read files in forks, as the start of a process costs more than its work."""
-    if hasattr(os, "fork"):
-        monkeypatch.setattr(uploads.subprocess, "run", read_in_fork)
+    """Read files in forks of a process that has imported what it needs."""
+    monkeypatch.setattr(uploads.subprocess, "run", warm_process.run)
 
 
 def parquet_of(**columns: Any) -> bytes:
@@ -162,8 +137,9 @@ def test_a_file_beyond_a_limit_is_refused(name: str, raw: bytes | Callable[[], b
         uploads.read_upload(content, name)
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_file_that_unfolds_to_gigabytes_takes_no_memory_here() -> None:
-    zipped = gzip.compress(bytes(1_000_000) * 300, 1, mtime=0)
+    zipped = gzip.compress(bytes(1_000_000) * 100, 1, mtime=0)
     strings = pyarrow.array(["C" * 1_000_000])
     table = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 5000, pyarrow.int32()), strings)
     bomb = parquet_of(smiles=table)  # 5 GB in a few hundred bytes
@@ -251,6 +227,7 @@ def test_a_reader_that_dies_or_hangs_is_told(
         uploads.read_upload(SDF.encode(), "a.sdf")
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_record_that_cannot_be_read_keeps_its_text_so_that_its_fault_is_told() -> None:
     broken = SDF.replace(" O  ", " Xx ", 1)
     (first, *_), (second, *_) = uploads.read_upload(broken.encode(), "a.sdf").rows
@@ -259,6 +236,7 @@ def test_a_record_that_cannot_be_read_keeps_its_text_so_that_its_fault_is_told()
     assert isinstance(fault, chem.Fault) and "Xx" in fault.message
 
 
+@pytest.mark.usefixtures("forked")
 def test_reactions_of_an_rdf_are_rows() -> None:
     whole = ["CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1", "CCO>>CC=O"]
     records = [f"$RFMT\n{formats.to_rxn(*one.split('>>'))}$DTYPE yield\n$DATUM 9{n}\n" for n, one in enumerate(whole)]
@@ -266,6 +244,7 @@ def test_reactions_of_an_rdf_are_rows() -> None:
     assert read == Sheet(("smiles", "name", "yield"), ((whole[0], "", "90"), (whole[1], "", "91")))
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_first_line_may_be_a_row() -> None:
     assert uploads.read_upload(b"CCO,a\nCC,b\n", "a.csv").rows == (("CCO", "a"), ("CC", "b"))
     assert uploads.read_upload(b"CN,a\nCC,b\n", "a.csv").rows == (("CC", "b"),)

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+import warm_process
+
+from chemspec.jobs import uploads
 
 
 class State(dict[str, Any]):
@@ -21,3 +24,9 @@ def state(monkeypatch: pytest.MonkeyPatch) -> State:
     kept = State()
     monkeypatch.setattr(st, "session_state", kept)
     return kept
+
+
+@pytest.fixture(autouse=True)
+def _warm_uploads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read uploaded files in forks of a process; `tests/jobs/test_uploads.py` has tests that start a new one."""
+    monkeypatch.setattr(uploads.subprocess, "run", warm_process.run)
