@@ -211,6 +211,14 @@ def test_what_is_registered_is_documented() -> None:
     assert not (missing := {file: names for file, names in undocumented.items() if names}), f"not documented: {missing}"
 
 
+def test_every_finding_of_the_log_begins_with_one_sentence() -> None:
+    log = (DOCS / "log.md").read_text(encoding="utf-8")
+    findings = re.findall(r"^### (.*)\n\n(?:\*\*([^*]+)\*\*\n\n)?", log, flags=re.MULTILINE)
+    assert len(findings) > 20
+    for title, claim in findings:
+        assert re.fullmatch(r"[A-Z][^.]*(?:\.\d[^.]*)*\.", claim) and len(claim) < 200, title
+
+
 def test_the_lesson_on_drafters_has_the_measured_figures() -> None:
     lesson = (ROOT / "assets" / "learn" / "drafters.md").read_text(encoding="utf-8")
     measured = (DOCS / "measurements.md").read_text(encoding="utf-8")
