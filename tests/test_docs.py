@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -27,7 +28,7 @@ PAGES = sorted(DOCS.glob("*.md"))
 LESSONS = sorted((ROOT / "assets" / "learn").glob("*.md"))
 TEXTS = [*(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY", "CHANGELOG")), *PAGES, *LESSONS]
 # Tables of the past keep the commands that gave them.
-PAST = ("CHANGELOG", "measurements", "log")
+PAST = ("CHANGELOG", "measurements", "measurement-notes", "log")
 TODAY = [page for page in TEXTS if page.stem not in PAST]
 # Made by a build or a run, or an example of a name.
 MADE = ("assets/vendor", "log.csv", "papers.csv", "heldout.csv", "my_drafter.py")
@@ -209,6 +210,17 @@ def test_what_is_registered_is_documented() -> None:
         "service.md": {route for route in routes if route not in words_marked_in("service")},
     }
     assert not (missing := {file: names for file, names in undocumented.items() if names}), f"not documented: {missing}"
+
+
+def test_tables_of_measurements_are_those_of_their_csv_files() -> None:
+    """Written by `python assets/docs/measurement_tables.py`, which refuses a row without weights, machine or date."""
+    write_page = runpy.run_path(str(DOCS / "measurement_tables.py"))["write_page"]
+    page = (DOCS / "measurements.md").read_text(encoding="utf-8")
+    assert write_page(page) == page
+    written = set(re.findall(r"^<!-- table ([\w-]+) -->\n\n\|", page, flags=re.MULTILINE))
+    assert written == {file.stem for file in (DOCS / "raw" / "tables").glob("*.csv")}
+    ours = page.partition("<!-- chemspec bench papers: begin -->")[0]  # those of the papers are of one run
+    assert len(re.findall(r"^\| --- ", ours, flags=re.MULTILINE)) == len(written) > 40
 
 
 def test_every_finding_of_the_log_begins_with_one_sentence() -> None:
