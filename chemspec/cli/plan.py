@@ -86,19 +86,16 @@ def plan_routes(
             are four targets for each.
     """
     extras.require_packages("syntheseus", "apted", what="planning")
-    from chemspec.plan import export, orders, routes
+    from chemspec.plan import orders, routes
 
-    outputs = [export.PlanFile(file, scale or 0.0) for file in out or ()]
-    if scale and not any(output.file.suffix == ".md" for output in outputs):
-        raise ValueError("--scale is for the text of routes; add -o FILE.md")
-    opt.check_parent_folders(*(output.file for output in outputs))
+    outputs = _open_files(out or [], scale)
     if order not in orders.ORDERS:
         raise ValueError(f"--order {order}: choose one of {', '.join(orders.ORDERS)}")
     settings = _plan_settings(limits, within, avoid or [])  # reports invalid limits before the models are loaded
     queries = _read_targets(targets, column)
     many = len(queries) > 1
-    made_with = {"stock": stock or [], "order": order} | ({"scale": scale} if scale else {})
-    statuses = _resume(outputs, queries, models, settings, made_with) if many else []
+    made_with = {**asdict(settings), **asdict(models), "stock": stock or [], "order": order, "scale": scale or ""}
+    statuses = _resume(outputs, queries, made_with) if many else []
     all_listed = bool(outputs or console.answers.quiet)  # finding the precedents of a step takes 5 ms
     load = partial(_load_planner, models, stock or [], settings, order, all_listed=all_listed)
     documents, interrupted = [], False
@@ -119,6 +116,17 @@ def plan_routes(
     _finish_files(outputs, interrupted=interrupted)
     solved = all(status == "solved" for status in statuses)
     return Outcome({"plans": documents}, 130 if interrupted else 0 if solved else 1)
+
+
+def _open_files(files: Sequence[Path], scale: float | None) -> list[PlanFile]:
+    """Return the output files; ValueError for one that cannot be written, or a scale without a text."""
+    from chemspec.plan.export import PlanFile
+
+    if scale and not any(file.suffix == ".md" for file in files):
+        raise ValueError("--scale is for the text of routes; add -o FILE.md")
+    outputs = [PlanFile(file, scale or 0.0) for file in files]
+    opt.check_parent_folders(*files)
+    return outputs
 
 
 def _add_plan(outputs: list[PlanFile], plan: Plan, evidence: Evidence, target: str, *, write: bool) -> None:
@@ -144,17 +152,11 @@ def _plan_settings(limits: dict[str, Any], within: float | None, avoid: list[str
     return PlanSettings(**limits, avoid=tuple(avoid))
 
 
-def _resume(
-    outputs: Sequence[PlanFile],
-    targets: Sequence[str],
-    models: Models,
-    settings: PlanSettings,
-    others: Mapping[str, Any],
-) -> list[str]:
+def _resume(outputs: Sequence[PlanFile], targets: Sequence[str], made_with: Mapping[str, Any]) -> list[str]:
     """Open the files of many targets; returns the statuses of the plans that all of them have already."""
-    made_with = {**asdict(settings), **asdict(models), **others, "chemspec": __version__}
+    texts = {name: str(value) for name, value in made_with.items() if name != "threads"} | {"chemspec": __version__}
     for output in outputs:
-        output.resume(targets, {name: str(value) for name, value in made_with.items() if name != "threads"})
+        output.resume(targets, texts)
     statuses = min((output.statuses for output in outputs if output.keeps_plans), key=len, default=[])
     if statuses:
         console.print_note(f"{len(statuses)} of {len(targets)} targets are planned already")

@@ -42,8 +42,7 @@ TITLES = {
     INTERMEDIATES: "patent intermediates",
 }
 _COUNTERIONS = {-1: ("[Na+]", "[K+]", "[Li+]"), 1: ("[Cl-]", "[Br-]", "[I-]")}  # the commonest first, by charge
-BUY, LISTED, UNLISTED = "● buy", "● in", "○ in no list"
-HERE = "here: "  # before where the lab keeps a molecule
+BUY, LISTED, UNLISTED, HERE = "● buy", "● in", "○ in no list", "here: "
 INTERMEDIATE = "◐ a patent intermediate"
 ENDINGS = (*readers.TABLES, spreadsheets.ENDING, *(f"{ending}.gz" for ending in (*readers.TABLES, spreadsheets.ENDING)))
 PRICED = rf"price|cost|^ppg$|^(?:{prices.CODES}|[€$£¥])\s*(?:/|per|$)"  # headings of prices
@@ -74,6 +73,11 @@ class Offer:
         """Return a text such as "12.50 EUR/g, supplier" or "here: B3 · 40 g", with the known parts."""
         price = "" if self.price is None else f"{self.price:,.2f} {self.unit}".strip()
         return ", ".join(filter(None, [self.shelf and HERE + self.shelf, price, self.supplier]))
+
+    def replaces(self, other: "Offer") -> bool:
+        """Return whether of two lines of a list this counts: what is on a shelf, then the cheaper in equal units."""
+        cheaper = self.price is not None and self.unit == other.unit and self.price < (other.price or 0.0)
+        return not other.shelf and (bool(self.shelf) or other.price is None or cheaper)
 
 
 @dataclass(frozen=True)
@@ -336,8 +340,7 @@ def _molecule_column(rows: Sequence[list[str]], name: str) -> list[str]:
 def read_price_list(raw: bytes, name: str, *, keep: bool = True, currency: str = "") -> PriceList:
     """Return the offers of a table: .csv, .tsv or .xlsx, also as .gz, with a column of SMILES, names or InChIKeys.
 
-    Columns for price, currency, amount and supplier are recognised by headings ("price", "EUR/g", "vendor", ...), and
-    those of an inventory, place and date ("location", "ordered", ...);
+    Columns for price, currency, amount, supplier, place and date are recognised by headings ("EUR/g", "location", ...);
     invalid lines are reported in `faults`; `currency` is that of prices which state none. The result of a long list is
     cached on disk if `keep`. ValueError if it is not a table, or has no column of molecules.
     """
@@ -388,15 +391,7 @@ def price_list_from_rows(rows: Iterable[Sequence[str]], name: str, currency: str
         offer, fault = _read_offer(cells, "" if at is None else in_english(head[at]) or head[at], currency)
         if fault:
             faults.append(f"line {number}: {fault}")
-        now = offers.get(key)
-        cheaper = (
-            now
-            and not now.shelf
-            and offer.price is not None
-            and offer.unit == now.unit
-            and offer.price < (now.price or 0.0)
-        )
-        if now is None or (not now.shelf and (now.price is None or cheaper)):
+        if key not in offers or offer.replaces(offers[key]):
             offers[key] = offer
     if len(faults) > MAX_FAULTS:
         faults = [*faults[:MAX_FAULTS], f"and {len(faults) - MAX_FAULTS:,} more lines"]
