@@ -141,6 +141,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "mt-6x6": {"feedforward": 2048, "encoder_layers": 6, "decoder_layers": 6},
     "small": {"feedforward": 1024, "encoder_layers": 3, "decoder_layers": 3},
     "small-5x3": {"feedforward": 1024, "encoder_layers": 5, "decoder_layers": 3},
+    "small-8x3": {"feedforward": 1024, "encoder_layers": 8, "decoder_layers": 3},
     "tiny": {"d_model": 64, "heads": 4, "feedforward": 128, "encoder_layers": 1, "decoder_layers": 1},
     # Drafters: ar writes many tokens for one pass of the target; medium stands between it and the target.
     "ar": {"d_model": 128, "heads": 4, "feedforward": 512, "encoder_layers": 3, "decoder_layers": 2},
@@ -166,6 +167,7 @@ class TrainSettings:
     warmup: int = 500
     # "cosine" falls to zero at the end of the run; "inverse-sqrt" never ends.
     schedule: Literal["cosine", "inverse-sqrt"] = "cosine"
+    hold: float = 0.0  # share of the run at the peak, before the cosine falls
     steps: int = 20_000  # total number of optimiser steps
     # If above 0, maximum duration, at which the cosine schedule reaches zero; the result then depends on the machine's
     # speed and cannot be reproduced.
@@ -174,6 +176,7 @@ class TrainSettings:
     clip: float = 1.0
     dropout: float = 0.0
     label_smoothing: float = 0.0
+    ema: float = 0.0  # of packed training: decay of a running mean of the weights, which is the result; 0: none
     seed: int = 0
     threads: int = 0  # 0: all cores
     holdout: int = 1000  # number of pairs at the end of `train.npz` used for validation if there is no `val.npz`
@@ -191,6 +194,8 @@ class TrainSettings:
             check_range(name, getattr(self, name), 0.0)
         for name in ("dropout", "label_smoothing"):
             check_range(name, getattr(self, name), 0.0, 1.0)
+        for name in ("hold", "ema"):
+            check_range(name, getattr(self, name), 0.0, 0.99999)
         check_positive("clip", self.clip)
         check_range("threads", self.threads, 0, MOST_THREADS)
 

@@ -5,6 +5,7 @@ All rows decode the same queries; `progress` is called with the number of finish
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from chemspec.bench.settings import ComparisonSettings
@@ -49,15 +50,18 @@ def compare_draft_lengths(
     comparison: ComparisonSettings,
     settings: DecodeSettings,
     lengths: Sequence[int],
+    counts: Sequence[int] = (0,),
     *,
     tell: Tell = ignore,
     progress: Progress = ignore,
 ) -> list[dict[str, Any]]:
     """Decode queries with every drafter and draft length, after Tulsian et al.; length 0 is adaptive.
 
-    Without a choice the drafters are those of copy, mixed, ar and hierarchy that can be used; a ValueError without any.
-    Returns one row per length for every drafter with a model, and one for every other drafter. `same` is the share of
-    queries with the answers of the standard decoder, None for speculative sampling, which draws others.
+    With `counts`, drafters without a model also get every length, each with these numbers of drafts (N_d of Andronov et
+    al.), where they read them. Without a choice the drafters are those of copy, mixed, ar and hierarchy that can be
+    used; a ValueError without any. Returns one row per length for every drafter with a model, and one for every other
+    drafter. `same` is the share of queries with the answers of the standard decoder, None for speculative sampling,
+    which draws others.
     """
     engine, queries, names = load_comparison(comparison, tell)
     sampled = DECODERS.lookup(settings.decoder).drafts == "sampled"
@@ -68,9 +72,11 @@ def compare_draft_lengths(
         raise ValueError(f"{settings.decoder} needs a small model, which {engine.name} lacks: chemspec train --list")
     work = [Setting("standard", replace(settings, drafter="none"))]
     for name in names:
-        for length in lengths if DRAFTERS.lookup(name).companions else (0,):
-            drafted = replace(settings, drafter=name, draft_length=length, drafting="fixed")
-            work.append(Setting(f"{name} {length}", drafted, "standard"))
+        spec = DRAFTERS.lookup(name)
+        numbers = counts if "draft_count" in spec.reads else (0,)
+        for length, count in product(lengths if spec.companions or any(counts) else (0,), numbers):
+            drafted = replace(settings, drafter=name, draft_length=length, draft_count=count, drafting="fixed")
+            work.append(Setting(f"{name} {length} {count}", drafted, "standard"))
     rows = sweep_settings(engine, queries, work, progress=progress)[1:]
     return [_report_row(engine, row) for row in rows]
 
@@ -83,7 +89,8 @@ def _report_row(engine: Engine, row: Row) -> dict[str, Any]:
         "task": engine.task,
         **report,
         "same": report["same_list"],
-        "gamma": str(settings.draft_length or "adaptive") if learned else "",
+        "gamma": str(settings.draft_length or "adaptive") if learned else str(settings.draft_length or ""),
+        "drafts": settings.draft_count or None,
         "megabytes": drafter_megabytes(engine.folder, settings.drafter),
     }
 

@@ -58,18 +58,23 @@ def compare_draft_lengths(
     decoder: str = "auto",
     n: int = 1,
     lengths: tuple[int, ...] = (0, 2, 3, 4, 6, 8, 12),
+    counts: tuple[int, ...] = (0,),
 ) -> dict[str, Any]:
     """Compare draft lengths by passes, calls of the draft model and tokens per pass.
 
     Options:
         drafters: drafters, separated by commas; default: those of copy, mixed, ar and hierarchy that can be used.
         lengths: draft lengths of drafters with a network, with commas; 0: adaptive (small models) or the longest.
+        counts: numbers of drafts, with commas; 0: the drafter decides; with others the lengths are of all drafters.
     """
-    from chemspec.bench import counts, sweep
+    from chemspec.bench import counts as sizes
+    from chemspec.bench import sweep
 
     settings = opt.build_decode_settings(decoder, n, exact=False, batch_size=comparison.batch_size)
     with console.progress_bar("counting") as report:
-        rows = counts.compare_draft_lengths(comparison, settings, lengths, tell=console.print_note, progress=report)
+        rows = sizes.compare_draft_lengths(
+            comparison, settings, lengths, counts, tell=console.print_note, progress=report
+        )
     console.print_table(tables.terminal(sweep.COLUMNS["draft-length"], rows))
     return {"rows": rows}
 

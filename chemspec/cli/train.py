@@ -57,7 +57,7 @@ def train_by_recipe(context: typer.Context, recipe: str = "", *, run: RunSetting
     extras.require_packages("lightning", what="training")
     from chemspec.train.run import train_by_recipe
 
-    made = train_by_recipe(chosen, run)
+    made = train_by_recipe(chosen, run, tell=console.print_note)
     console.print_line(f"{'model' if isinstance(chosen, Recipe) else 'drafter'} folder: {made}")
     if not isinstance(chosen, Recipe):
         target = run.start or chosen.target or chosen.task

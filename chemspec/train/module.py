@@ -3,7 +3,6 @@
 import hashlib
 import json
 import logging
-import math
 import sys
 import warnings
 from collections.abc import Callable, Mapping
@@ -30,14 +29,6 @@ from chemspec.tokenizer import PAD, Tokenizer
 from chemspec.train import optim
 from chemspec.train.average import read_checkpoint
 from chemspec.train.watch import AtomicCheckpointIO, StopOnSignal, TrainingLog
-
-
-def learning_rate_share(step: int, progress: float, settings: TrainSettings) -> float:
-    """Return the learning rate as a share of its peak, at `step` and `progress` (0 to 1) of the run."""
-    warm = min(1.0, (step + 1) / max(1, settings.warmup))
-    if settings.schedule == "inverse-sqrt":
-        return warm * math.sqrt(max(1, settings.warmup) / max(step + 1, settings.warmup, 1))
-    return warm * 0.5 * (1 + math.cos(math.pi * min(1.0, progress)))
 
 
 class Training(lightning.LightningModule):  # type: ignore[misc]
@@ -79,7 +70,7 @@ class Training(lightning.LightningModule):  # type: ignore[misc]
         settings = self.settings
         optimizer = optim.build_optimizer(self.model, settings)
         scheduler = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: learning_rate_share(step, self.progress(step), settings)
+            optimizer, lambda step: optim.learning_rate_share(step, self.progress(step), settings)
         )
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 

@@ -5,6 +5,7 @@ products per round and shape instead of per matrix, and one launch per shape for
 processors without bf16 products use fp32: emulation takes sixty times longer (log.md).
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any
@@ -80,6 +81,15 @@ def orthogonalise(matrices: Tensor, dtype: torch.dtype) -> Tensor:
         gram = x @ x.mT
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x
+
+
+def learning_rate_share(step: int, progress: float, settings: TrainSettings) -> float:
+    """Return the learning rate as a share of its peak, at `step` and `progress` (0 to 1) of the run."""
+    warm = min(1.0, (step + 1) / max(1, settings.warmup))
+    if settings.schedule == "inverse-sqrt":
+        return warm * math.sqrt(max(1, settings.warmup) / max(step + 1, settings.warmup, 1))
+    falling = max(0.0, (min(1.0, progress) - settings.hold) / (1 - settings.hold))
+    return warm * 0.5 * (1 + math.cos(math.pi * falling))
 
 
 def bf16_is_native() -> bool:

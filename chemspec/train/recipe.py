@@ -8,7 +8,7 @@ import tomllib
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, get_args, get_type_hints
+from typing import Any, Literal, get_args, get_type_hints
 
 import msgspec
 
@@ -48,9 +48,12 @@ class Recipe(BaseRecipe):
     data: DataSettings
     validation_data: DataSettings | None = None  # with the vocabulary of the training data
     starts_from: str = ""
+    trainer: Literal["padded", "packed"] = "padded"  # packed: for a GPU, by time, from an existing model
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.trainer == "padded" and self.train.ema:
+            raise ValueError('train.ema is of packed training; set trainer = "packed"')
         if bool(self.validation_files) != (self.validation_data is not None):
             raise ValueError("validation_files and [validation_data] go together")
 

@@ -21,20 +21,24 @@ from chemspec.train.average import average_checkpoints, newest_checkpoints
 from chemspec.train.drafters import train_drafter
 from chemspec.train.initial_weights import copy_initial_weights
 from chemspec.train.module import Training, digest_of_data, latest_checkpoint, run
+from chemspec.train.packed_run import PackedRun
 from chemspec.train.recipe import DrafterRecipe, Recipe
 from chemspec.train.settings import RunSettings
+from chemspec.types import Tell, ignore
 
 BATCH = 32  # pairs decoded together in a validation
 
 
-def train_by_recipe(recipe: Recipe | DrafterRecipe, settings: RunSettings) -> Path:
-    """Train a model or a drafter, see `run_recipe` and `train_drafter`; returns its folder."""
-    given = {name: getattr(settings, name) for name in ("steps", "minutes", "threads", "seed")}
+def train_by_recipe(recipe: Recipe | DrafterRecipe, settings: RunSettings, *, tell: Tell = ignore) -> Path:
+    """Train a model or a drafter, see `run_recipe`, `run_packed` and `train_drafter`; returns its folder."""
+    given = {name: getattr(settings, name) for name in ("steps", "tokens", "minutes", "threads", "seed")}
     changes = {name: value for name, value in given.items() if value != getattr(RunSettings, name)}
     recipe = replace(recipe, train=replace(recipe.train, **changes))
     out = settings.out or Path("runs") / recipe.name
     if isinstance(recipe, Recipe):
         data = settings.data_dir or Path("data") / recipe.name
+        if recipe.trainer == "packed":
+            return run_packed(recipe, data, out, resume=settings.resume, start=settings.start, tell=tell)
         return run_recipe(recipe, data, out, resume=settings.resume, start=settings.start)
     answers = settings.data_dir or Path("data") / f"{recipe.task}-distilled"
     target = settings.start or model_folder(recipe.target or recipe.task)
@@ -113,6 +117,17 @@ def run_recipe(
     checkpoint.save(out / "model", model, tokenizer, task=recipe.task)
     write_manifest(out / "model")
     return out / "model"
+
+
+def run_packed(
+    recipe: Recipe, data: Path, out: Path, *, resume: bool = True, start: Path | None = None, tell: Tell = ignore
+) -> Path:
+    """Train on packed batches from the model `start`, and return the model folder; raises as `run_recipe`."""
+    check_data(data, "prepare it with `chemspec data` and the same --recipe, and give the folder with --data")
+    if start is None:
+        raise ValueError(f"{recipe.name} continues training the model of {recipe.starts_from}; give it with --start")
+    layers = preset_config(recipe.preset, vocab_size=4).encoder_layers
+    return PackedRun(start, [data], out, recipe.train, encoder_layers=layers, tell=tell).train(resume=resume)
 
 
 def _check_pairs(pairs: Pairs, data: Path, config: ModelConfig) -> None:

@@ -12,6 +12,7 @@ class RunSettings:
 
     Attributes:
         steps: number of training steps (default: the recipe's).
+        tokens: tokens of a batch (default: the recipe's).
         minutes: time limit in minutes (default: the recipe's).
         threads: CPU threads; 0: all cores; -1: the recipe's.
         seed: random seed for the order of the data (default: the recipe's).
@@ -22,6 +23,7 @@ class RunSettings:
     """
 
     steps: int = 0
+    tokens: int = 0
     minutes: float = -1.0
     threads: int = -1
     seed: int = -1

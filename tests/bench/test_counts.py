@@ -88,5 +88,10 @@ def test_drafters_are_counted_on_the_built_in_queries_with_the_model_that_has_th
         assert f"model {model}, 2" in count("drafters", "--model", model, "--drafters", "none").stderr
     words = "draft-length", "--lengths", "2", "--decoder", "speculative-sample", "--json"
     assert [(row["drafter"], row["same"]) for row in last(count(*words))["rows"]] == [("ar", None)]
+    sweep = "draft-length", "--drafters", "windows,first_windows", "--lengths", "4", "--counts", "1,9", "--json"
+    found = last(count(*sweep))["rows"]
+    pairs = [(name, drafts) for name in ("windows", "first_windows") for drafts in (1, 9)]
+    assert [(row["drafter"], row["drafts"], row["gamma"]) for row in found] == [(*pair, "4") for pair in pairs]
+    assert found[0]["nodes_per_pass"] < found[1]["nodes_per_pass"] and {row["same"] for row in found} == {1.0}
     lacking = call("bench", *words, "--task", "forward")
     assert lacking.exit_code == 2 and "needs a small model, which forward lacks" in lacking.stderr

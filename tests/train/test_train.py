@@ -32,8 +32,7 @@ from chemspec.tokenizer import EOS, SPECIALS, Tokenizer
 from chemspec.train import module, optim, watch
 from chemspec.train.average import average_checkpoints, average_models
 from chemspec.train.initial_weights import copy_initial_weights
-from chemspec.train.module import learning_rate_share
-from chemspec.train.optim import Muon
+from chemspec.train.optim import Muon, learning_rate_share
 from chemspec.train.recipe import model_recipe
 from chemspec.train.run import exact_match, run_recipe
 
@@ -96,6 +95,8 @@ def test_the_rate_rises_then_falls_to_zero() -> None:
     assert learning_rate_share(100, 1.0, cosine) == pytest.approx(0)
     assert learning_rate_share(200, 2.0, cosine) == pytest.approx(0)
     assert learning_rate_share(0, 0.0, replace(cosine, warmup=0)) == 1.0
+    assert [learning_rate_share(9, at, replace(cosine, hold=0.5)) for at in (0.5, 1.0)] == pytest.approx([1, 0])
+    assert learning_rate_share(9, 0.75, replace(cosine, hold=0.5)) == pytest.approx(0.5)
     root = replace(cosine, schedule="inverse-sqrt")
     assert learning_rate_share(4, 0.0, root) == pytest.approx(0.5)
     assert learning_rate_share(9, 0.0, root) == 1.0
