@@ -67,16 +67,18 @@ class ModelConfig(StoredConfig):
 
     The options cover published checkpoints: Molecular Transformer (pre-norm, scaled embedding), the models of Andronov
     et al. (post-norm with final norms, unscaled embedding, bos and eos in the source), Chemformer (GELU), BART (a norm
-    after the embedding, two position tables) and T5 (relative positions, gated GELU).
+    after the embedding, two position tables), T5 (biases by distance, gated GELU), OpenNMT-py with relative positions
+    (vectors by distance), and, without an encoder, GPT-2 and LLaMA (rotated positions): their decoder reads the source
+    as the beginning of its own text.
     """
 
     vocab_size: int
     d_model: int = 256
     heads: int = 8
     feedforward: int = 2048
-    encoder_layers: int = 4
+    encoder_layers: int = 4  # 0: a decoder alone, which reads the source before the answer
     decoder_layers: int = 4
-    activation: Literal["relu", "gelu", "gelu_tanh"] = "relu"
+    activation: Literal["relu", "gelu", "gelu_tanh", "silu"] = "relu"
     gated: bool = False  # the activation is multiplied by a second projection, whose rows follow in linear1
     head_width: int = 0  # features of a head; 0: d_model / heads
     norm_first: bool = True
@@ -95,14 +97,17 @@ class ModelConfig(StoredConfig):
     stored_positions: bool = False  # the table of positions is a weight: learned, or of another formula than ours
     shared_positions: bool = True  # one table for source and target; else the target's is stored, too
     relative_positions: int = 0  # if above 0, no table but biases of attention by distance, up to this one (T5)
-    max_positions: int = 1024
+    relative_vectors: int = 0  # if above 0, vectors added to keys and values by distance, up to this one (OpenNMT-py)
+    rotary_base: float = 0.0  # if above 0, no table but queries and keys rotated by position (LLaMA)
+    max_positions: int = 1024  # of a source, and of an answer
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "d_model", "heads", "feedforward", "encoder_layers", "decoder_layers"):
-            check_range(name, getattr(self, name), 1, MOST_LAYERS if name.endswith("layers") else MOST_WIDTH)
+            most = MOST_LAYERS if name.endswith("layers") else MOST_WIDTH
+            check_range(name, getattr(self, name), 0 if name == "encoder_layers" else 1, most)
         if self.d_model % self.heads and not self.head_width:
             raise ValueError(f"d_model {self.d_model} does not divide into {self.heads} heads")
-        for name in ("head_width", "relative_positions"):
+        for name in ("head_width", "relative_positions", "relative_vectors"):
             check_range(name, getattr(self, name), 0, MOST_POSITIONS)
         for name in ("source_first", "source_last", "forced_first"):
             check_range(name, getattr(self, name), -1, self.vocab_size - 1)
@@ -110,11 +115,36 @@ class ModelConfig(StoredConfig):
             raise ValueError("source_specials are bos and eos; source_first and source_last are for others")
         if self.relative_positions and (self.stored_positions or not self.shared_positions):
             raise ValueError("relative_positions take the place of a table; stored_positions says that there is one")
+        self._check_positions()
         if not (self.shared_positions or self.stored_positions):
             raise ValueError("two tables of positions must be stored_positions")
         if not 0 < self.layer_norm_eps <= 1:
             raise ValueError(f"layer_norm_eps is {self.layer_norm_eps}; it must be above 0 and at most 1")
         check_range("max_positions", self.max_positions, 3, MOST_POSITIONS)  # in no tensor, but a table of them is made
+
+    def _check_positions(self) -> None:
+        if self.decoder_only and not (self.shared_embedding and self.shared_positions):
+            raise ValueError("without an encoder there is one embedding and one table of positions")
+        if self.decoder_only and (self.relative_positions or self.relative_vectors or self.forced_first >= 0):
+            raise ValueError("relative positions and forced_first are for models with an encoder")
+        if self.rotary_base and not (
+            self.decoder_only and self.rotary_base >= 1 and self.inner_width // self.heads % 2 == 0
+        ):
+            raise ValueError("rotary_base is at least 1, for models without an encoder and heads of an even width")
+        if self.rotary_base and self.stored_positions:
+            raise ValueError("rotary_base takes the place of a table; stored_positions says that there is one")
+        if self.relative_positions and self.relative_vectors:
+            raise ValueError("a model has relative_positions or relative_vectors, not both")
+
+    @property
+    def decoder_only(self) -> bool:
+        """Whether there is no encoder: the decoder reads the source, then the answer, as one text."""
+        return self.encoder_layers == 0
+
+    @property
+    def table_positions(self) -> int:
+        """Rows of the table of positions."""
+        return self.max_positions * (2 if self.decoder_only else 1)
 
     @property
     def inner_width(self) -> int:
@@ -364,10 +394,11 @@ def lists_distinct(options: Mapping[str, Any]) -> bool:
 
     It is for constraints, and for a beam of several whose ranking by other rules the merging of SMILES would not undo.
     """
-    default = DecodeSettings()
-    given = {name: options.get(name, getattr(default, name)) for name in ("decoder", "n", "rules", "length_penalty")}
+    given = {
+        name: options.get(name, getattr(DecodeSettings, name)) for name in ("decoder", "n", "rules", "length_penalty")
+    }
     beam = given["decoder"] in ("beam", "auto") and given["n"] > 1
-    ranked = given["rules"] != default.rules or given["length_penalty"] != 0
+    ranked = given["rules"] != DecodeSettings.rules or given["length_penalty"] != 0
     return bool(options.get("guide")) or (beam and not ranked)
 
 

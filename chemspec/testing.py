@@ -53,7 +53,7 @@ def naive_reader(model: Target, source: Sequence[int]) -> ReadPrefixes:
         # One memory serves all rows; a GPU's fused attention wants one each.
         rows = len(prefixes) if memory.is_cuda else 1
         logits = model.decode(
-            torch.tensor(prefixes, device=device), memory.expand(rows, -1, -1), real.expand(rows, -1, -1, -1)
+            torch.tensor(prefixes, device=device), memory.expand(rows, *memory.shape[1:]), real.expand(rows, -1, -1, -1)
         )
         return model.log_softmax(logits[:, -1]).cpu()
 

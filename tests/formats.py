@@ -129,6 +129,9 @@ def onmt_parts(
                     if biases:
                         weights[f"{there}.{other}.linear_{which}.bias"] = state[f"{ours}.{name}.in_proj_bias"][rows]
                 weights |= _linear(state, f"{ours}.{name}.out_proj", f"{there}.{other}.final_linear", biases)
+            if model.config.relative_vectors:
+                vectors = state[f"{ours}.self_attn.vectors"]
+                weights[f"{there}.self_attn.relative_positions_embeddings.weight"] = vectors
             for number in (1, 2):
                 weights |= _linear(state, f"{ours}.linear{number}", f"{there}.feed_forward.w_{number}", biases)
             norms = ["layer_norm"] if stack == "encoder" else ["layer_norm_1", "layer_norm_2"]
@@ -152,7 +155,8 @@ def onmt_parts(
         "decoder_type": "transformer",
         "model_type": "text",
         "heads": model.config.heads,
-        "position_encoding": True,
+        "position_encoding": model.config.scale_embedding,
+        "max_relative_positions": model.config.relative_vectors,
         "self_attn_type": "scaled-dot",
         "generator_function": "softmax",
         "copy_attn": False,

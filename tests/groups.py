@@ -10,7 +10,7 @@ from paths import TESTS
 GROUPS = {
     "train": ("train",),
     "browser": ("browser",),
-    "hf": ("importers/test_hf.py",),
+    "hf": ("importers/test_hf.py", "importers/test_hf_causal.py"),
     "ray": ("cluster/test_on_ray.py", "cluster/test_service_on_ray.py"),
     "emulated": ("model/test_cuda_graphs.py", "test_gpu.py"),
     "tools": ("benchmarks", "campaigns"),

@@ -138,12 +138,14 @@ def build_loaded_model(
     positions: Tensor,
     vocabulary: Vocabulary,
     hints: Sequence[Any] = (),
+    described: bytes = b"",
     **architecture: Any,
 ) -> LoadedModel:
     """Build and check the model of a checkpoint; raises CheckpointError for weights that do not fit or compute.
 
     `family` is the display name of the program that wrote it, `state` and `positions` are its weights with chemspec's
-    names and order, `hints` texts that may suggest its task, `architecture` the config fields not seen in the shapes.
+    names and order, `hints` texts that may suggest its task, `described` the text of a description that the weights do
+    not say, `architecture` the config fields not seen in the shapes.
     """
     lacking = (vocabulary.source < 0).tolist()
     unread = tuple(token for token, lacks in zip(vocabulary.tokens, lacking, strict=True) if lacks)  # only written
@@ -158,7 +160,7 @@ def build_loaded_model(
         raise CheckpointError(f"{path}: the model's scores do not depend on the text; weights seem to be missing")
     of_file = hashlib.sha256(path.read_bytes())
     digest = of_file.copy()
-    for text in (options.vocab.read_bytes() if options.vocab else b"", options.template.encode()):
+    for text in (options.vocab.read_bytes() if options.vocab else b"", options.template.encode(), described):
         digest.update(text)
     task, notes = guess_task(options, path, *hints)
     read = Checkpoint(options.name or path.stem, task, model.weights, tokenizer, path, digest.hexdigest()[:16], notes)

@@ -1,6 +1,7 @@
-"""Load encoder-decoders of Hugging Face transformers from a folder or from the local cache.
+"""Load models of Hugging Face transformers from a folder or from the local cache.
 
-T5, mT5, BART, mBART, Marian and Pegasus are converted to `Transformer` (`importers.hf_weights`), for every runtime.
+T5, mT5, BART, mBART, Marian and Pegasus, and without an encoder GPT-2, LLaMA, Mistral and Qwen2, are converted to
+`Transformer` (`importers.hf_weights`), for every runtime.
 Nothing is downloaded: a model that is not on this machine raises an error with the command that downloads it. No code
 is executed: weights are read from safetensors, or from a pickle by `importers.pickled`, and custom code of a checkpoint
 is never run. Needs the extra `hf`.
@@ -23,8 +24,10 @@ import torch
 import chemspec.tasks as tasks
 from chemspec.importers import pickled
 from chemspec.importers.base import TEMPLATES, LoadedModel, LoadOptions, read_json_object
+from chemspec.importers.hf_causal import find_start
 from chemspec.importers.hf_tokenizer import PLACEHOLDER, HfTokenizer
 from chemspec.importers.hf_weights import FAMILIES, HfNetwork, IdMap, convert_weights
+from chemspec.importers.unread import explain_unread_format
 from chemspec.model.checkpoint import Checkpoint, CheckpointError
 from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
@@ -87,8 +90,8 @@ def load(folder: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     kind = read_json_object(folder / "config.json")["model_type"]
     if kind not in FAMILIES:
         raise CheckpointError(
-            f"{folder}: model_type {kind!r} is not supported; encoder-decoders of the types {', '.join(FAMILIES)} are "
-            "(models with an encoder or a decoder alone are not)"
+            f"{folder}: model_type {kind!r} is not supported; models of the types {', '.join(FAMILIES)} are "
+            "(those with an encoder alone write no text)"
         )
     folder_settings = _folder_settings(folder)
     task = options.task or folder_settings.get("task")
@@ -135,6 +138,7 @@ def _check_files(folder: Path) -> None:
     """Refuse folders that transformers accepts silently: pickled weights, or no tokenizer."""
     names = {file.name for file in folder.iterdir()}
     if not names & {"model.safetensors", "model.safetensors.index.json", PICKLE}:
+        explain_unread_format(folder)
         others = sorted(name for name in names if name.endswith((".bin", ".pt", ".ckpt", ".h5")))
         if not others:
             raise CheckpointError(f"{folder}: model.safetensors is missing")
@@ -187,9 +191,11 @@ def load_network(library: Any, folder: Path, template: str = PLACEHOLDER) -> tup
 
 
 def _load_model(library: Any, folder: Path) -> Any:
-    auto, where = library.AutoModelForSeq2SeqLM, {"local_files_only": True, "trust_remote_code": False}
+    causal = FAMILIES[read_json_object(folder / "config.json")["model_type"]] == "causal"
+    auto = library.AutoModelForCausalLM if causal else library.AutoModelForSeq2SeqLM
+    where = {"local_files_only": True, "trust_remote_code": False}
     if not any(folder.glob("*.safetensors")):
-        network, info = _load_pickled_model(library, folder, where)
+        network, info = _load_pickled_model(library, auto, folder, where)
     else:
         with _wrap_errors(folder, "the model"), _silence(library):
             network, info = auto.from_pretrained(folder, use_safetensors=True, output_loading_info=True, **where)
@@ -202,14 +208,14 @@ def _load_model(library: Any, folder: Path) -> Any:
     return network
 
 
-def _load_pickled_model(library: Any, folder: Path, where: dict[str, bool]) -> tuple[Any, dict[str, Any]]:
+def _load_pickled_model(library: Any, auto: Any, folder: Path, where: dict[str, bool]) -> tuple[Any, dict[str, Any]]:
     """Load a network from a pickle, read without executing code in it (`pickled`)."""
     state = pickled.read_checkpoint(folder / PICKLE)
     if odd := next((name for name, value in state.items() if not isinstance(value, torch.Tensor)), ""):
         raise CheckpointError(f"{folder / PICKLE}: {odd!r:.80} is no tensor")
     with _wrap_errors(folder, "the model"), _silence(library):
         config = library.AutoConfig.from_pretrained(folder, **where)
-        kind = type(library.AutoModelForSeq2SeqLM.from_config(config))
+        kind = type(auto.from_config(config))
         network, info = kind.from_pretrained(None, config=config, state_dict=state, output_loading_info=True)
         if (folder / "generation_config.json").is_file():
             network.generation_config = library.GenerationConfig.from_pretrained(folder, local_files_only=True)
@@ -220,14 +226,15 @@ def _load_tokenizer(library: Any, folder: Path, kind: str) -> Any:
     # For T5, transformers 5 ignores the rules of `tokenizer.json`: ReactionT5 then loses the blank after `REAGENT:`.
     file = folder / "tokenizer.json"
     with _wrap_errors(folder, "the tokenizer"):
-        if FAMILIES[kind] != "t5" or not file.is_file():
+        if FAMILIES[kind] == "bart" or not file.is_file():
             return library.AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-        names = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+        names = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"} if FAMILIES[kind] == "t5" else {}
         for file_name in ("special_tokens_map.json", "tokenizer_config.json"):
             settings = read_json_object(folder / file_name)
-            for name in names:
+            for name in ("eos_token", "pad_token", "unk_token"):
                 token = settings.get(name)
-                names[name] = (token.get("content") if isinstance(token, dict) else token) or names[name]
+                if text := token.get("content") if isinstance(token, dict) else token:
+                    names[name] = text
         return library.PreTrainedTokenizerFast(tokenizer_file=str(file), **names)
 
 
@@ -260,6 +267,9 @@ def _add_ids(network: Any, inner: Any, template: str) -> tuple[HfNetwork, HfToke
     size = network.get_output_embeddings().weight.shape[0]
     start, eos, first = (special(f"{name}_token_id") for name in ("decoder_start", "eos", "forced_bos"))
     start = special("bos_token_id") if start is None else start
+    causal = FAMILIES[config.model_type] == "causal"
+    if causal:
+        start, first = find_start(inner, template, PLACEHOLDER), None
     if isinstance(eos, list) and len(eos) == 1:
         eos = eos[0]
     if not isinstance(start, int) or not isinstance(eos, int):
@@ -271,7 +281,7 @@ def _add_ids(network: Any, inner: Any, template: str) -> tuple[HfNetwork, HfToke
         if token is not None and not 0 <= token < size:
             raise ValueError(f"{name} is {token}, but the model has {size} tokens")
     numbers = IdMap.of(size, start=start, eos=eos, pad=special("pad_token_id"), unk=inner.unk_token_id)
-    tokenizer = HfTokenizer(inner, numbers, template)
+    tokenizer = HfTokenizer(inner, numbers, template, causal=causal)
     return HfNetwork(network, numbers, around=tokenizer.around, first=first), tokenizer
 
 
@@ -281,15 +291,21 @@ def _check_agreement(network: HfNetwork, converted: Transformer, folder: Path) -
     source, text = numbers.written[-3:], (BOS, *numbers.written[-4:])
     source_ids, decoder_ids = ([numbers.theirs[token] for token in ids] for ids in (source, text))
     with torch.inference_mode():
-        theirs = network.model(
-            input_ids=torch.tensor([[*before, *source_ids, *after]]),
-            decoder_input_ids=torch.tensor([decoder_ids]),
-            use_cache=False,
-        )
+        if network.is_causal:
+            theirs = network.model(
+                input_ids=torch.tensor([[*before, *source_ids, *decoder_ids]]), use_cache=False
+            ).logits
+            theirs = theirs[:, -len(decoder_ids) :]
+        else:
+            theirs = network.model(
+                input_ids=torch.tensor([[*before, *source_ids, *after]]),
+                decoder_input_ids=torch.tensor([decoder_ids]),
+                use_cache=False,
+            ).logits
         logits = converted(torch.tensor([converted.config.encoder_ids(source)]), torch.tensor([text]))[0]
     rows = slice(int(converted.config.forced_first >= 0), None)  # the first token may be forced
     logits = logits[rows, numbers.written]
-    expected = theirs.logits[0][rows, [numbers.theirs[token] for token in numbers.written]]
+    expected = theirs[0][rows, [numbers.theirs[token] for token in numbers.written]]
     worst = float((logits - expected).abs().max())
     if not worst <= 1e-3 * (1 + float(expected.abs().max())):
         raise CheckpointError(

@@ -15,17 +15,18 @@ BLANKS = re.compile("[▁Ġ]")  # blanks in sentencepiece and byte-level BPE tok
 class HfTokenizer:
     """A tokenizer of transformers with the interface of `chemspec.tokenizer.Tokenizer` and chemspec's ids.
 
-    `tokens` has the text of every id, without blanks; `prompt_length` is approximate and used by drafters only.
+    `tokens` has the text of every id, without blanks; `prompt_length` is approximate and used by drafters only. For a
+    model without an encoder the last token of the filled template is not part of the source: it is its bos.
     """
 
     smiles_tokens: ClassVar[tuple[str, ...]] = ()  # since a token may span several atoms
     merges: ClassVar[tuple[tuple[str, str], ...]] = ()
     has_marks = False  # they come from the template
 
-    def __init__(self, inner: Any, numbers: IdMap, template: str = PLACEHOLDER) -> None:
+    def __init__(self, inner: Any, numbers: IdMap, template: str = PLACEHOLDER, *, causal: bool = False) -> None:
         if template.count(PLACEHOLDER) != 1:
             raise ValueError(f"template {template!r} must hold {PLACEHOLDER} once, where the SMILES goes")
-        self.inner, self.numbers, self.template = inner, numbers, template
+        self.inner, self.numbers, self.template, self.causal = inner, numbers, template, causal
         size = len(inner)
         texts = [BLANKS.sub("", token or "") for token in inner.convert_ids_to_tokens(list(range(size)))]
         self.tokens = tuple(texts[token] if token < size else f"<{token}>" for token in numbers.theirs)
@@ -53,7 +54,15 @@ class HfTokenizer:
 
     def encode(self, smiles: str) -> tuple[int, ...]:
         """Return ids of the filled template; raises TokenError if decoding the tokens does not restore the text."""
-        return self._encode(self.template.replace(PLACEHOLDER, smiles), smiles)
+        ids = self._encode(self.template.replace(PLACEHOLDER, smiles), smiles)
+        if not self.causal:
+            return ids
+        if self.numbers.theirs[ids[-1]] != self.numbers.theirs[BOS]:
+            end = self.inner.decode([self.numbers.theirs[ids[-1]]])
+            raise TokenError(
+                f"the model's tokenizer joins the end of the template to the query: {end!r}", 0, len(smiles)
+            )
+        return ids[:-1]
 
     def encode_answer(self, smiles: str) -> tuple[int, ...]:
         """Return ids of a SMILES alone; raises TokenError likewise."""

@@ -1,4 +1,4 @@
-"""Convert a T5, BART, Marian or Pegasus of transformers to a `Transformer`, if that supports its architecture.
+"""Convert a T5, BART, Marian, Pegasus, GPT-2 or LLaMA of transformers to a `Transformer`, if that supports it.
 
 Ids: special tokens have arbitrary ids in a checkpoint, while chemspec's pad, bos, eos and unk are 0 to 3. `IdMap`
 translates. Equal log-probs are ordered by chemspec's ids.
@@ -18,15 +18,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from chemspec.importers import hf_causal
+from chemspec.importers.hf_causal import add_linear as _add_linear
+from chemspec.importers.hf_causal import find_activation as _activation_name
 from chemspec.model.transformer import IMPOSSIBLE
 from chemspec.model.weights import Weights, computed_positions
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import EOS, PAD, SPECIALS, UNK
 
 BART_LIKE = ("bart", "mbart", "marian", "pegasus")  # the last two with sinusoids, and without norms of embeddings
-FAMILIES = {"t5": "t5", "mt5": "t5", **dict.fromkeys(BART_LIKE, "bart")}  # by config.model_type
+# By config.model_type; "causal": without an encoder.
+FAMILIES = {
+    "t5": "t5",
+    "mt5": "t5",
+    **dict.fromkeys(BART_LIKE, "bart"),
+    **dict.fromkeys(hf_causal.CONVERTERS, "causal"),
+}
 MAX_POSITIONS = 1024  # of a model without a position table
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
 
 
 @dataclass(frozen=True)
@@ -65,20 +73,26 @@ class IdMap:
 
 @dataclass(frozen=True)
 class HfNetwork:
-    """A T5- or BART-like network of transformers, and what its configuration implies."""
+    """A network of transformers, and what its configuration implies."""
 
     model: Any
     numbers: IdMap
     around: tuple[Sequence[int], Sequence[int]] = ((), ())  # ids of the checkpoint before and after every source
     first: int | None = None  # id of the checkpoint that every output must start with, if any
 
+    @property
+    def is_causal(self) -> bool:
+        """Whether it has no encoder."""
+        return FAMILIES[self.model.config.model_type] == "causal"
+
 
 def convert_weights(model: HfNetwork) -> Weights:
     """Return the weights for `Transformer`, with chemspec's ids; raises ValueError if it cannot hold them."""
-    convert = _convert_t5 if FAMILIES[model.model.config.model_type] == "t5" else _convert_bart
+    kind = model.model.config.model_type
+    convert = hf_causal.CONVERTERS.get(kind) or (_convert_t5 if FAMILIES[kind] == "t5" else _convert_bart)
     state, config = convert(model.model, model.model.config)
     numbers, (before, after) = model.numbers, model.around
-    if len(before) > 1 or len(after) > 1:
+    if len(before) > 1 or len(after) > (0 if model.is_causal else 1):
         raise ValueError(f"its tokenizer puts {len(before)} and {len(after)} tokens around a text")
     rows = torch.tensor(numbers.theirs)
     shared, output = model.model.get_input_embeddings().weight, model.model.get_output_embeddings().weight
@@ -103,25 +117,12 @@ def convert_weights(model: HfNetwork) -> Weights:
     return Weights(described, arrays, table)
 
 
-def _activation_name(name: str) -> str:
-    if name not in ACTIVATIONS:
-        raise ValueError(f"its activation is {name}")
-    return ACTIVATIONS[name]
-
-
 def _add_attention(state: dict[str, Tensor], name: str, three: Sequence[Any], out: Any, *, scale: float = 1.0) -> None:
     """Add the projections of an attention block to a state, of which queries are scaled."""
     _add_linear(state, f"{name}.in_proj_", *three)
     _add_linear(state, f"{name}.out_proj.", out)
     for kind in ("weight", "bias"):
         state[f"{name}.in_proj_{kind}"][: len(three[0].weight)] *= scale
-
-
-def _add_linear(state: dict[str, Tensor], name: str, *parts: Any) -> None:
-    """Add linear layers to a state as one layer, with concatenated outputs, and zeros for missing biases."""
-    biases = [torch.zeros(len(part.weight)) if part.bias is None else part.bias for part in parts]
-    state[f"{name}weight"] = torch.cat([part.weight for part in parts])
-    state[f"{name}bias"] = torch.cat(biases)
 
 
 def _convert_t5(network: Any, config: Any) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from chemspec.importers.base import Importer, LoadedModel, LoadOptions, read_json_object
+from chemspec.importers.unread import explain_unread_format
 from chemspec.model import checkpoint
 from chemspec.plugins import Registry, lazy_import
 from chemspec.system import extras
@@ -55,6 +56,7 @@ for _importer in (
     _lazy_importer("onmt", "onmt"),
     _lazy_importer("translation-transformer", "translation_transformer"),
     _lazy_importer("chemformer", "chemformer"),
+    _lazy_importer("described", "described"),
 ):
     IMPORTERS.register(_importer)
 
@@ -67,6 +69,7 @@ def load(path: Path, options: LoadOptions = LoadOptions()) -> LoadedModel:
     """
     importer = next((candidate for candidate in IMPORTERS.values() if candidate.recognises(path)), None)
     if importer is None:
+        explain_unread_format(path)
         if path.is_file() or any(path.iterdir()):
             extras.require_packages("torch", what=f"{path} is not in chemspec's own format; other formats need torch")
         from chemspec.importers import pickled

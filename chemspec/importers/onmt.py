@@ -15,6 +15,7 @@ SPECIALS = ("<blank>", "<s>", "</s>", "<unk>")  # pad, bos, eos, unk
 PARTS = {"model", "generator", "vocab", "opt"}
 LUT = "embeddings.make_embedding.emb_luts.0.weight"
 TABLE = "embeddings.make_embedding.pe.pe"
+VECTORS = "relative_positions_embeddings.weight"
 # Options that change the computation, with the values that do not.
 PLAIN: dict[str, Any] = read_json_object(Path(__file__).with_name("onmt_options.json"))
 
@@ -47,10 +48,13 @@ def _build_model(file: Path, options: LoadOptions, opt: Options, values: Mapping
     state = vocabulary.reorder_tables(weights[f"encoder.{LUT}"], weights[f"decoder.{LUT}"], weights["weight"], bias)
     if extra := [name for name in weights if ".emb_luts.1." in name]:
         raise ValueError(f"it has token features ({extra[0]}), which chemspec does not support")
-    if extra := [name for name in weights if ".relative_positions_" in name or ".context_attn.layer_norm" in name]:
-        raise ValueError(f"it has {extra[0]}, which chemspec does not compute")
+    farthest = _farthest(opt, weights)
+    # Without a table OpenNMT-py does not scale embeddings either.
+    has_table = opt.values.get("position_encoding") is not False
     table = weights.get(f"encoder.{TABLE}")
-    if table is None:  # not stored: OpenNMT-py recomputes it
+    if not has_table:
+        table = torch.zeros(foreign.MAX_POSITIONS, state["embedding.weight"].shape[1])
+    elif table is None:  # not stored: OpenNMT-py recomputes it
         opt.check_allowed("position_encoding_type", "SinusoidalInterleaved")
         table = foreign.rounded_sinusoids(state["embedding.weight"].shape[1])
     for theirs, ours in (("encoder.transformer", "encoder.layers"), ("decoder.transformer_layers", "decoder.layers")):
@@ -75,8 +79,21 @@ def _build_model(file: Path, options: LoadOptions, opt: Options, values: Mapping
         norm_first=True,
         # 0.4.1 adds its eps to the standard deviation; added to the variance it is squared.
         layer_norm_eps=1e-12 if old else float(opt.values.get("norm_eps") or 1e-6),
-        scale_embedding=True,
+        scale_embedding=has_table,
+        relative_vectors=farthest,
     )
+
+
+def _farthest(opt: Options, weights: Mapping[str, Tensor]) -> int:
+    """Return the largest distance of relative positions, 0 without them; ValueError if they are of another kind."""
+    farthest = opt.values.get("max_relative_positions") or 0
+    if kind := {-1: "rotary embeddings", -2: "ALiBi"}.get(farthest):
+        raise ValueError(f"its option max_relative_positions is {farthest}, which chemspec does not compute ({kind})")
+    if extra := [name for name in weights if ".relative_attention_" in name or ".context_attn.layer_norm" in name]:
+        raise ValueError(f"it has {extra[0]}, which chemspec does not compute")
+    if not farthest and (extra := [name for name in weights if name.endswith(VECTORS)]):
+        raise ValueError(f"it has {extra[0]}, but max_relative_positions is 0")
+    return int(farthest)
 
 
 def _read_tokens(words: Any, side: str) -> list[str]:
@@ -104,6 +121,8 @@ def _layer(weights: Mapping[str, Tensor], theirs: str, ours: str) -> dict[str, T
         for kind in ("weight", "bias"):
             state[f"{ours}{name}.in_proj_{kind}"] = torch.cat([part[f".{kind}"] for part in three])
         state |= _linear(weights, f"{theirs}{other}.final_linear", f"{ours}{name}.out_proj")
+    if (vectors := weights.get(f"{theirs}self_attn.{VECTORS}")) is not None:
+        state[f"{ours}self_attn.vectors"] = vectors.float()
     for number in (1, 2):
         state |= _linear(weights, f"{theirs}feed_forward.w_{number}", f"{ours}linear{number}")
     norms = ["layer_norm_1", "layer_norm_2"] if decoder else ["layer_norm"]

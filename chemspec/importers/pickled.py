@@ -22,6 +22,7 @@ from typing import IO, Any
 import torch
 from torch import Tensor
 
+from chemspec.importers.unread import FAIRSEQ, READ, unread_format_error
 from chemspec.model.checkpoint import CheckpointError
 
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin")
@@ -43,7 +44,16 @@ REFUSED_OPERATIONS = (
 # Packages whose classes are named in checkpoints of reaction models; none of them needs to be installed.
 CHECKPOINT_PACKAGES = frozenset(
     (
-        *("argparse", "chemformer", "datetime", "deepspeed", "jsonargparse", "lightning", "lightning_fabric"),
+        *(
+            "argparse",
+            "chemformer",
+            "datetime",
+            "deepspeed",
+            "fairseq",
+            "jsonargparse",
+            "lightning",
+            "lightning_fabric",
+        ),
         *("lightning_lite", "lightning_utilities", "molbart", "numpy", "omegaconf", "onmt", "pathlib", "pysmilesutils"),
         *("pytorch_lightning", "torchmetrics", "torchtext", "typing"),
     )
@@ -392,8 +402,10 @@ def explain_unrecognised(path: Path) -> None:
         raise CheckpointError(f"{path} holds several checkpoints, {', '.join(checkpoints[:5])}; name one of them")
     if file is None:
         raise CheckpointError(f"{path} is {_what_text_is(path)}")
+    if "extra_state" in read_outline(file) and {"args", "cfg"} & set(read_outline(file)):
+        raise unread_format_error(file, *FAIRSEQ)
     parts = ", ".join([name[:80] for name in read_outline(file) if isinstance(name, str)][:8])
-    raise CheckpointError(f"{file} is not of a known format; its parts are {parts or 'none'}")
+    raise CheckpointError(f"{file} is not of a known format; its parts are {parts or 'none'}. {READ}")
 
 
 def _first_line(error: Exception) -> str:

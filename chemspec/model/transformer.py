@@ -1,5 +1,8 @@
 """The encoder-decoder of Vaswani et al. (2017) in several variants; parameter names as in `torch.nn.Transformer`.
 
+Without an encoder (`ModelConfig.decoder_only`) the decoder reads the source, then the answer, as one text: the memory
+holds its keys and values of the source, and a node attends to them and to its ancestors in one softmax.
+
 Dropout is off unless the training module sets it.
 
 Shapes: B queries, S source tokens, T target tokens, N new nodes, C cached nodes, L decoder layers, H heads, d width of
@@ -9,14 +12,14 @@ a head, D = H * d, V vocabulary.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from chemspec.model.weights import Array, Weights, computed_positions
+from chemspec.model.weights import Array, Weights, computed_positions, rotations
 from chemspec.settings import ModelConfig
 from chemspec.tokenizer import PAD
 
@@ -36,6 +39,16 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None
     return torch.matmul(torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1), v)
 
 
+def attention_with_vectors(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, vectors: Tensor) -> Tensor:
+    """Return the attention of Shaw et al. (2018): vectors (B or 1, T, keys, d) are added to the keys and the values."""
+    q = q * q.shape[-1] ** -0.5
+    scores = torch.matmul(q, k.transpose(-1, -2)) + torch.einsum(
+        "bhtd,btkd->bhtk", q, vectors.expand(len(q), -1, -1, -1)
+    )
+    shares = torch.softmax(scores.masked_fill(~mask, float("-inf")), dim=-1)
+    return torch.matmul(shares, v) + torch.einsum("bhtk,btkd->bhtd", shares, vectors.expand(len(q), -1, -1, -1))
+
+
 def log_softmax(logits: Tensor) -> Tensor:
     """Return log-probs of logits (..., V), in fp32 at least."""
     return torch.log_softmax(logits if logits.dtype == torch.float64 else logits.float(), dim=-1)
@@ -50,14 +63,19 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": functional.relu,
     "gelu": functional.gelu,
     "gelu_tanh": partial(functional.gelu, approximate="tanh"),
+    "silu": functional.silu,
 }
 
 
 class Attention(nn.Module):
     """Multi-head attention with the parameter names of `torch.nn.MultiheadAttention`; D of x may not be H * d."""
 
-    def __init__(self, config: ModelConfig) -> None:
+    vectors: Tensor
+
+    def __init__(self, config: ModelConfig, *, relative_vectors: int = 0) -> None:
         super().__init__()
+        if relative_vectors:
+            self.vectors = nn.Parameter(torch.zeros(2 * relative_vectors + 1, config.inner_width // config.heads))
         width, inner = config.d_model, config.inner_width
         self.heads = config.heads
         self.in_proj_weight = nn.Parameter(torch.empty(3 * inner, width))
@@ -86,13 +104,21 @@ class Attention(nn.Module):
         k, v = functional.linear(memory, self.in_proj_weight[inner:], self.in_proj_bias[inner:]).chunk(2, dim=-1)
         return self.split(k), self.split(v)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None = None) -> Tensor:
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None = None, distance: Tensor | None = None
+    ) -> Tensor:
         """Attend, join the heads and project to (B, T, D).
 
-        Queries are (B, H, T, d), keys and values (B, H, keys, d), the mask (B or 1, 1, T or 1, keys) bool, and the bias
-        (B or 1, H, T, keys) is added to the scores.
+        Queries are (B, H, T, d), keys and values (B, H, keys, d), the mask (B or 1, 1, T or 1, keys) bool; the bias
+        (B or 1, H, T, keys) is added to the scores. Distances of keys from queries (B or 1, T, keys) choose vectors.
         """
-        joined: Tensor = self.out_proj(attention(q, k, v, mask, bias).transpose(1, 2).flatten(2))
+        if distance is not None and hasattr(self, "vectors"):
+            farthest = len(self.vectors) // 2
+            vectors = self.vectors[distance.clamp(-farthest, farthest) + farthest]
+            attended = attention_with_vectors(q, k, v, mask, vectors)
+        else:
+            attended = attention(q, k, v, mask, bias)
+        joined: Tensor = self.out_proj(attended.transpose(1, 2).flatten(2))
         return joined
 
 
@@ -105,7 +131,7 @@ class Layer(nn.Module):
         self.norm_first = config.norm_first
         self.activation, self.gated = ACTIVATIONS[config.activation], config.gated
         self.dropout = dropout
-        self.self_attn = Attention(config)
+        self.self_attn = Attention(config, relative_vectors=config.relative_vectors)
         self.linear1 = nn.Linear(width, (1 + config.gated) * config.feedforward)
         self.linear2 = nn.Linear(config.feedforward, width)
         self.norm1 = _build_norm(config)
@@ -188,8 +214,9 @@ class Transformer(nn.Module):
         self.embedding = _build_embedding(config)
         if not config.shared_embedding:
             self.target_embedding = _build_embedding(config)
-        self.encoder = Stack(config, config.encoder_layers, cross=False, dropout=dropout)
-        self.decoder = Stack(config, config.decoder_layers, cross=True, dropout=dropout)
+        if not config.decoder_only:
+            self.encoder = Stack(config, config.encoder_layers, cross=False, dropout=dropout)
+        self.decoder = Stack(config, config.decoder_layers, cross=not config.decoder_only, dropout=dropout)
         self.output = nn.Linear(config.d_model, config.vocab_size, bias=config.output_bias)
         if config.output_bias:
             nn.init.zeros_(self.output.bias)
@@ -199,6 +226,7 @@ class Transformer(nn.Module):
         self.register_buffer("positions", table, persistent=config.stored_positions)
         if not config.shared_positions:
             self.register_buffer("target_positions", table.clone())
+        self._rotations: dict[tuple[torch.device, torch.dtype], Tensor] = {}
 
     @classmethod
     def of(cls, weights: Weights) -> Transformer:
@@ -232,16 +260,49 @@ class Transformer(nn.Module):
         return embedded
 
     def encode(self, source: Tensor) -> tuple[Tensor, Tensor]:
-        """Encode right-padded source ids (B, S) as memory (B, S, D) and source mask (B, 1, 1, S), false at padding."""
+        """Encode right-padded source ids (B, S) as memory (B, S, D) and source mask (B, 1, 1, S), false at padding.
+
+        Without an encoder the memory is the decoder's keys and values of the source (B, L, 2, H, S, d).
+        """
         source_mask = (source != PAD)[:, None, None, :]
         positions = torch.arange(source.shape[1], device=source.device)
+        if self.config.decoder_only:
+            return self._read_prompt(source, positions), source_mask
         x = self.embed(source, positions)
-        bias = self.encoder.biases((positions - positions[:, None])[None])
+        distance = (positions - positions[:, None])[None]
+        bias = self.encoder.biases(distance)
         for layer in self.encoder:
             q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
-            x = layer.add(x, layer.self_attn.attend(q, k, v, source_mask, bias), layer.norm1)
+            x = layer.add(x, layer.self_attn.attend(q, k, v, source_mask, bias, distance), layer.norm1)
             x = layer.feed(x, layer.norm2)
         return self.encoder.norm(x), source_mask
+
+    def _read_prompt(self, source: Tensor, positions: Tensor) -> Tensor:
+        x = self.embed(source, positions, target=True)
+        causal_mask = (positions[:, None] >= positions)[None, None]  # padding stands behind, so no token attends to it
+        prompt_kv = []
+        for layer in self.decoder:
+            q, k, v = self._project(layer, x, positions[None])
+            prompt_kv.append(torch.stack((k, v), dim=1))
+            x = layer.feed(layer.add(x, layer.self_attn.attend(q, k, v, causal_mask), layer.norm1), layer.norm2)
+        return torch.stack(prompt_kv, dim=1)
+
+    def _project(self, layer: Layer, x: Tensor, positions: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return queries, keys and values of a layer's self-attention (B, H, T, d), rotated by position (B or 1, T)."""
+        q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
+        return (self._rotate(q, positions), self._rotate(k, positions), v) if self.config.rotary_base else (q, k, v)
+
+    def _rotate(self, features: Tensor, positions: Tensor) -> Tensor:
+        left, right = features.chunk(2, dim=-1)
+        kind = features.device, features.dtype  # no buffer: a cast of the model would round it
+        if kind not in self._rotations:
+            self._rotations[kind] = torch.from_numpy(rotations(self.config)).to(features)
+        cosine, sine = self._rotations[kind][:, positions][:, :, None]  # (B or 1, 1, T, d / 2)
+        return torch.cat((left * cosine - right * sine, right * cosine + left * sine), dim=-1)
+
+    def _positions(self, depths: Tensor, source_mask: Tensor) -> Tensor:
+        """Return the positions of nodes at these depths (T,) or (B, T): without an encoder they follow the source."""
+        return depths + source_mask.sum(-1)[:, 0] if self.config.decoder_only else depths
 
     def scored(self, states: Tensor, depths: Tensor) -> Tensor:
         """Return logits (B, T, V) of the tokens that follow last hidden states at these depths (B or 1, T)."""
@@ -256,6 +317,8 @@ class Transformer(nn.Module):
 
     def memory_cache(self, memory: Tensor) -> Tensor:
         """Return keys and values of the memory for every decoder layer (L, 2, B, H, S, d); computed once per query."""
+        if self.config.decoder_only:
+            return memory.permute(1, 2, 0, 3, 4, 5).contiguous()
         return torch.stack([torch.stack(layer.multihead_attn.project_memory(memory)) for layer in self.decoder])
 
     def forward(self, source: Tensor, target: Tensor) -> Tensor:
@@ -269,16 +332,38 @@ class Transformer(nn.Module):
 
     def states(self, target: Tensor, memory: Tensor, source_mask: Tensor) -> Tensor:
         """Return the last hidden states (B, T, D) of `target`, after the final norm: the input of the output layer."""
-        positions = torch.arange(target.shape[1], device=target.device)
-        causal_mask = (positions[:, None] >= positions)[None, None]  # (1, 1, T, T)
+        depths = torch.arange(target.shape[1], device=target.device)
+        causal_mask = (depths[:, None] >= depths)[None, None]  # (1, 1, T, T)
+        positions = self._positions(depths, source_mask)
         x = self.embed(target, positions, target=True)
-        bias = self.decoder.biases((positions - positions[:, None])[None])
-        for layer in self.decoder:
-            q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
-            x = layer.add(x, layer.self_attn.attend(q, k, v, causal_mask, bias), layer.norm1)
+        distance = (depths - depths[:, None])[None]
+        bias = self.decoder.biases(distance)
+        for index, layer in enumerate(self.decoder):
+            q, k, v = self._project(layer, x, positions)
+            if self.config.decoder_only:
+                prompt = memory[:, index].expand(len(target), -1, -1, -1, -1)
+                x = self._continue(layer, x, (q, k, v), prompt.unbind(1), source_mask, causal_mask)
+                continue
+            x = layer.add(x, layer.self_attn.attend(q, k, v, causal_mask, bias, distance), layer.norm1)
             x = layer.cross(x, *layer.multihead_attn.project_memory(memory), source_mask)
         last: Tensor = self.decoder.norm(x)
         return last
+
+    def _continue(
+        self,
+        layer: Layer,
+        x: Tensor,
+        projected: tuple[Tensor, Tensor, Tensor],
+        prompt: Sequence[Tensor],
+        source_mask: Tensor,
+        mask: Tensor,
+    ) -> Tensor:
+        """Compute a layer without an encoder, in which nodes attend to the source and to other nodes in one softmax."""
+        q, k, v = projected
+        both = [part.expand(len(q), -1, q.shape[2], -1) for part in (source_mask, mask)]
+        keys, values = torch.cat((prompt[0], k), dim=2), torch.cat((prompt[1], v), dim=2)
+        attended = layer.self_attn.attend(q, keys, values, torch.cat(both, dim=-1))
+        return layer.feed(layer.add(x, attended, layer.norm1), layer.norm2)
 
     def step(
         self,
@@ -296,20 +381,25 @@ class Transformer(nn.Module):
         (B, 1, N, C + N) says which cached and new nodes each new node attends to. `memory_cache` and `source_mask` are
         from `memory_cache` and `encode`; the list `states` receives the last hidden states (B, N, D).
         """
-        x = self.embed(tokens, depths, target=True)
-        bias = None
-        if self.config.relative_positions:
+        positions = self._positions(depths, source_mask)
+        x = self.embed(tokens, positions, target=True)
+        bias = distance = None
+        if self.config.relative_positions or self.config.relative_vectors:
             # The attended nodes are the path from the root, so the number of later ones is the distance to a node.
             attended = attention_mask[:, 0]
-            bias = self.decoder.biases(1 - attended.flip(-1).cumsum(-1).flip(-1))
+            distance = 1 - attended.flip(-1).cumsum(-1).flip(-1)
+            bias = self.decoder.biases(distance)
         new_kv = []
         for index, layer in enumerate(self.decoder):
-            q, k, v = layer.self_attn.project(layer.before(x, layer.norm1))
+            q, k, v = self._project(layer, x, positions)
             new_kv.append(torch.stack((k, v)))
             keys, values = (torch.cat((cache[index, 0], k), dim=2), torch.cat((cache[index, 1], v), dim=2))
-            x = layer.add(x, layer.self_attn.attend(q, keys, values, attention_mask, bias), layer.norm1)
-            keys, values = memory_cache[index].unbind(0)
-            x = layer.cross(x, keys, values, source_mask)
+            memory = memory_cache[index, 0], memory_cache[index, 1]
+            if self.config.decoder_only:
+                x = self._continue(layer, x, (q, keys, values), memory, source_mask, attention_mask)
+                continue
+            x = layer.add(x, layer.self_attn.attend(q, keys, values, attention_mask, bias, distance), layer.norm1)
+            x = layer.cross(x, *memory, source_mask)
         last = self.decoder.norm(x)
         if states is not None:
             states.append(last)

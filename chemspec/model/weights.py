@@ -61,9 +61,20 @@ def sinusoids(positions: int, width: int) -> NDArray[np.float64]:
 
 
 def computed_positions(config: ModelConfig) -> NDArray[np.float64]:
-    """Return the position table of a model that does not store it; zeros for relative positions."""
-    size = config.max_positions, config.d_model
-    return np.zeros(size) if config.relative_positions else sinusoids(*size)
+    """Return the position table of a model that does not store it; zeros for relative and rotated positions."""
+    size = config.table_positions, config.d_model
+    return np.zeros(size) if config.relative_positions or config.rotary_base else sinusoids(*size)
+
+
+def rotations(config: ModelConfig) -> NDArray[np.float64]:
+    """Return cosines and sines (2, P, d / 2) that rotate queries and keys; feature i of a head goes with i + d / 2.
+
+    Angles are in single precision, as in the programs that trained such models.
+    """
+    width = config.inner_width // config.heads
+    frequencies = (config.rotary_base ** -(np.arange(0, width, 2) / width)).astype(np.float32)
+    angles = np.arange(config.table_positions, dtype=np.float32)[:, None] * frequencies
+    return np.stack((np.cos(angles.astype(np.float64)), np.sin(angles.astype(np.float64))))
 
 
 def tensor_shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
@@ -72,7 +83,8 @@ def tensor_shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
     yield "embedding.weight", table
     if not config.shared_embedding:
         yield "target_embedding.weight", table
-    for stack, depth, norms in (("encoder", config.encoder_layers, 2), ("decoder", config.decoder_layers, 3)):
+    stacks = (("encoder", config.encoder_layers, 2), ("decoder", config.decoder_layers, 3))
+    for stack, depth, norms in (("decoder", config.decoder_layers, 2),) if config.decoder_only else stacks:
         for layer in range(depth):
             yield from _layer_shapes(f"{stack}.layers.{layer}", config, norms)
         if config.embedding_norm:
@@ -86,7 +98,7 @@ def tensor_shapes(config: ModelConfig) -> Iterator[tuple[str, tuple[int, ...]]]:
     if config.output_bias:
         yield "output.bias", (config.vocab_size,)
     if config.stored_positions:
-        yield "positions", (config.max_positions, config.d_model)
+        yield "positions", (config.table_positions, config.d_model)
     if not config.shared_positions:
         yield "target_positions", (config.max_positions, config.d_model)
 
@@ -97,6 +109,8 @@ def _layer_shapes(name: str, config: ModelConfig, norms: int) -> Iterator[tuple[
         yield f"{name}.{attention}.in_proj_weight", (3 * inner, width)
         yield f"{name}.{attention}.in_proj_bias", (3 * inner,)
         yield from _linear_shapes(f"{name}.{attention}.out_proj", width, inner)
+    if config.relative_vectors:
+        yield f"{name}.self_attn.vectors", (2 * config.relative_vectors + 1, inner // config.heads)
     yield from _linear_shapes(f"{name}.linear1", (1 + config.gated) * between, width)
     yield from _linear_shapes(f"{name}.linear2", width, between)
     for norm in range(1, norms + 1):

@@ -43,7 +43,7 @@ def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
 def quantised(model: Transformer) -> Transformer:
     """Return a copy of an fp32 model that computes in int8."""
     model = copy.deepcopy(model)
-    for stack in (model.encoder, model.decoder):
+    for stack in (model.decoder,) if model.config.decoder_only else (model.encoder, model.decoder):
         for layer in stack:
             layer.activation = ACTIVATIONS[model.config.activation]
             for name, part in layer.named_children():
@@ -122,6 +122,8 @@ class Int8Attention(Attention):
     def __init__(self, attention: Attention) -> None:
         nn.Module.__init__(self)
         self.heads, self.inner = attention.heads, len(attention.in_proj_bias) // 3
+        if hasattr(attention, "vectors"):
+            self.register_buffer("vectors", attention.vectors.detach())
         self.in_proj = Int8Linear(attention.in_proj_weight, attention.in_proj_bias)
         self.out_proj = Int8Linear(attention.out_proj.weight, attention.out_proj.bias)  # type: ignore[assignment]
 
@@ -139,8 +141,15 @@ class Int8Attention(Attention):
         k, v = self.in_proj(memory, slice(self.inner, None)).chunk(2, dim=-1)
         return self.split(k), self.split(v)
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None = None) -> Tensor:
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None = None, distance: Tensor | None = None
+    ) -> Tensor:
         """Attend, join the heads and project; see `Attention.attend`."""
+        k, v = k[:, :, None], v[:, :, None]
+        if distance is not None and hasattr(self, "vectors"):
+            farthest = len(self.vectors) // 2
+            added = self.vectors[distance.clamp(-farthest, farthest) + farthest][:, None]
+            k, v = k + added, v + added
         joined: Tensor = self.out_proj(attention(q, k, v, mask, bias).transpose(1, 2).flatten(2))
         return joined
 
@@ -148,15 +157,17 @@ class Int8Attention(Attention):
 def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None = None) -> Tensor:
     """Attend as `transformer.attention` does; masked keys add exact zeros, so they do not change the sums.
 
+    Keys and values are (B, H, T or 1, C, d): with relative positions those of each new node.
+
     A score sums its products in steps of 16 / H features, odd and even steps separately, then adds the two, then folds
     the remaining features by halves. The softmax and the weighted sum of values add in the order of the keys.
     """
     heads, width = q.shape[1], q.shape[-1]
     size = 1 if LANES % heads or width % (LANES // heads) else LANES // heads
-    sums = [q.new_zeros(*q.shape[:3], k.shape[2], size) for _ in range(2)]
+    sums = [q.new_zeros(*q.shape[:3], k.shape[3], size) for _ in range(2)]
     for step, start in enumerate(range(0, width, size)):
         part = slice(start, start + size)
-        sums[step % 2] += q[..., None, part] * k[:, :, None, :, part]
+        sums[step % 2] += q[..., None, part] * k[..., part]
     unit = q.new_tensor(1.0)
     scores = _fold_halves(sums[0] + sums[1])[..., 0] * (unit / q.new_tensor(math.sqrt(width)))  # (B, H, T, C)
     if bias is not None:
@@ -164,10 +175,10 @@ def attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, bias: Tensor | None
     scores = scores.masked_fill(~mask, float("-inf"))
     probs = exponential(scores - scores.amax(dim=-1, keepdim=True)).masked_fill(~mask, 0.0)
     total, mixed = torch.zeros_like(probs[..., :1]), torch.zeros_like(q)
-    for key in range(k.shape[2]):
+    for key in range(k.shape[3]):
         prob = probs[..., key : key + 1]
         total += prob
-        mixed += prob * v[:, :, key : key + 1]
+        mixed += prob * v[:, :, :, key]
     return mixed * (unit / total)
 
 
@@ -219,4 +230,10 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return x * torch.where(u < 0, small, torch.ones_like(small)) / (small + 1.0)
 
 
-ACTIVATIONS = {"relu": torch.relu, "gelu": gelu, "gelu_tanh": gelu_tanh}
+def silu(x: Tensor) -> Tensor:
+    """Return x / (1 + e^-x), computed from e^-|x|."""
+    small = exponential(-x.abs())
+    return torch.where(x < 0, x * small, x) / (small + 1.0)
+
+
+ACTIVATIONS = {"relu": torch.relu, "gelu": gelu, "gelu_tanh": gelu_tanh, "silu": silu}

@@ -89,6 +89,28 @@ def test_log_probs_are_those_that_the_other_program_computed(name: str, tmp_path
     assert float(((found - torch.tensor(oracle["logp"])) * real).abs().max()) < 1e-5
 
 
+RELATIVE = Path(__file__).with_name("original") / "onmt_relative.pt.xz"  # with what it computed beside it
+SYMBOLS = ("<unk>", "<blank>", "<s>", "</s>", *"Cc12()=ON", "Br", "Cl", ".", "[nH]", "#", "<RX_1>")
+
+
+@pytest.mark.parametrize("runtime", ["torch", "numpy", pytest.param("native", marks=needs_compiler)])
+def test_a_checkpoint_of_opennmt_3_with_relative_positions_gives_its_100_answers(runtime: str, tmp_path: Path) -> None:
+    """Random weights in the network of OpenNMT-py 3.5.1 (max_relative_positions 4, no table of positions)."""
+    file = tmp_path / "relative.pt"
+    file.write_bytes(lzma.decompress(RELATIVE.read_bytes()))
+    oracle = np.load(RELATIVE.with_name("onmt_relative.npz"))
+    loaded = model_formats.load(file, LoadOptions("forward"))
+    found = log_probs(loaded, SYMBOLS, torch.tensor(oracle["src"]), torch.tensor(oracle["tgt"]))
+    assert float((found - torch.tensor(oracle["logp"])).abs().max()) < 2e-5
+    engine = Engine.load(file, task="forward", runtime=runtime, **CPU)
+    ours = [NAMES.get(one, -1) if one in NAMES else engine.tokenizer.tokens.index(one) for one in SYMBOLS]
+    sources = [tuple(ours[token] for token in row) for row in oracle["many"]]
+    answers = engine.generate_ids(sources, DecodeSettings(decoder="greedy", n=1, max_len=24, drafter="copy"))
+    for (answer,), row in zip(answers, oracle["greedy"], strict=True):
+        assert answer.tokens == tuple(ours[token] for token in row)[: len(answer.tokens)]
+        assert answer.ended == "eos" or len(answer.tokens) == 24
+
+
 def test_by_its_rules_beams_are_those_that_opennmt_0_4_1_wrote(tmp_path: Path) -> None:
     """Of a hardly trained model: all are cut at the length limit."""
     loaded, _, _ = genuine("mt041", tmp_path)
@@ -144,6 +166,7 @@ FAMILIES = {
     "onmt 0.4.1 as of torch 0.4": Family(_onmt(version="0", legacy=True), ONMT, {**PRE, "layer_norm_eps": 1e-12}),
     "onmt 2": Family(_onmt(), ONMT, {**PRE, **EPS, "shared_embedding": False}),
     "onmt 2 tied": Family(_onmt(), ONMT, {**PRE, **EPS, "tied_output": True}),
+    "onmt 2 relative": Family(_onmt(), ONMT, {**PRE, **EPS, "relative_vectors": 4}),
     "onmt 3 gelu": Family(
         _onmt(version="3", pos_ffn_activation_fn="gelu", norm_eps=1e-5),
         ONMT,
@@ -173,7 +196,7 @@ def test_a_checkpoint_computes_what_its_network_does(name: str, tmp_path: Path) 
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", ["fp32", "int8"])
-@pytest.mark.parametrize("name", ["onmt 0.4.1", "translation-transformer", "chemformer"])
+@pytest.mark.parametrize("name", ["onmt 0.4.1", "onmt 2 relative", "translation-transformer", "chemformer"])
 def test_drafts_and_batches_change_no_bit_of_its_answers_in_the_kernel(name: str, dtype: str, tmp_path: Path) -> None:
     family = FAMILIES[name]
     file = family.write(tmp_path / family.file, family.network())

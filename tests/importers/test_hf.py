@@ -444,9 +444,9 @@ def test_a_model_that_transformers_computes_otherwise_is_refused(monkeypatch: py
 
 
 def test_an_architecture_that_is_not_supported_is_refused_with_the_feature(tmp_path: Path) -> None:
-    silu = {"feed_forward_proj": "gated-silu", "dense_act_fn": "silu"}
-    folder = copy_of("t5 v1.1", tmp_path / "silu", "config.json", **silu)
-    with pytest.raises(CheckpointError, match="not support this architecture: its activation is silu"):
+    mish = {"feed_forward_proj": "gated-mish", "dense_act_fn": "mish"}
+    folder = copy_of("t5 v1.1", tmp_path / "mish", "config.json", **mish)
+    with pytest.raises(CheckpointError, match="not support this architecture: its activation is mish"):
         hf.load(folder, LoadOptions(task="retro"))
     size = write_tokenizer(tmp_path / "uneven", "bart")
     network("uneven", size).save_pretrained(tmp_path / "uneven")

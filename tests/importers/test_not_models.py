@@ -5,8 +5,33 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
+from chemspec.importers import model_formats
 from chemspec.importers.pickled import CheckpointError, explain_unrecognised
+
+
+@pytest.mark.parametrize(
+    ("file", "what"),
+    [
+        ("model.onnx", "ONNX.*exported from"),
+        ("encoder_model.onnx", "ONNX"),
+        ("weights.gguf", "GGUF"),
+        ("model.bin", "CTranslate2"),
+        ("saved_model.pb", "TensorFlow"),
+    ],
+)
+def test_a_format_that_is_not_read_is_named_with_what_is(tmp_path: Path, file: str, what: str) -> None:
+    (tmp_path / file).write_bytes(b"\x08\x07\x12\x04")
+    for path in (tmp_path, tmp_path / file):
+        with pytest.raises(CheckpointError, match=f"{what}.* chemspec reads .*OpenNMT-py.*LLaMA.*models.md"):
+            model_formats.load(path)
+
+
+def test_a_checkpoint_of_fairseq_is_named(tmp_path: Path) -> None:
+    torch.save({"cfg": {}, "args": None, "model": {}, "extra_state": {}}, tmp_path / "checkpoint_best.pt")
+    with pytest.raises(CheckpointError, match=r"is fairseq, which chemspec does not read.*OpenNMT-py"):
+        model_formats.load(tmp_path / "checkpoint_best.pt")
 
 
 @pytest.mark.parametrize(

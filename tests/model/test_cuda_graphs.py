@@ -43,6 +43,8 @@ from chemspec.types import PluginError
 
 NEVER = CompactionThreshold(1.0, 10**6, 0)
 # The second kind of model takes as long again; the property tests draw all of them.
+# Those that the graphs compute; the others run in torch.
+RECORDED = sorted(name for name, of in VARIANTS.items() if "relative_vectors" not in of and of.get("encoder_layers", 1))
 SOME = ["pre", pytest.param("source-specials", marks=[pytest.mark.slow, pytest.mark.nightly])]
 
 
@@ -79,7 +81,7 @@ def compare(found: Session, expected: Session, asked: list[Any]) -> None:
             np.testing.assert_allclose(ours[prefix][1], theirs[prefix][1], rtol=0, atol=1e-12)
 
 
-@given(scripts(), st.integers(0, 2), st.sampled_from(sorted(VARIANTS)))
+@given(scripts(), st.integers(0, 2), st.sampled_from(RECORDED))
 def test_padded_passes_give_the_scores_of_a_model_without_cache(
     script: tuple[list[list[int]], list[Round]], seed: int, variant: str
 ) -> None:

@@ -10,6 +10,7 @@ import time
 from functools import cache
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -81,25 +82,29 @@ def paths(seed: int, count: int, longest: int, vocabulary: int) -> list[tuple[in
     return [(BOS, *rng.integers(4, vocabulary, int(rng.integers(1, longest))).tolist()) for _ in range(count)]
 
 
+KINDS: list[dict[str, Any]] = [{}, {"encoder_layers": 0, "rotary_base": 100.0}, {"relative_vectors": 4}]
+
+
 @pytest.mark.parametrize("exact", sorted(FORMATS))
 def test_a_score_is_the_same_to_the_last_bit_in_any_company(exact: str) -> None:
     """Alone or among others, whole or token by token, on one thread or three, compacted or not."""
-    model = tiny_model(3, 60, d_model=64, heads=8, feedforward=200).to(FORMATS[exact]).float()
-    one, three = (NativeBackend(model, threads=threads) for threads in (1, 3))
-    sources = [[5, 6, 7, 8, 9] * 4, [10, 11]]
-    wanted = paths(0, 12, 30, 60)
 
     def bits(scored: dict[tuple[int, ...], Scores]) -> dict[tuple[int, ...], bytes]:
         return {prefix: np.asarray(scores.log_probs).tobytes() for prefix, scores in scored.items()}
 
-    alone = {}
-    for path in wanted:
-        session = Session(one, sources[:1], top_k=60)
-        for end in range(1, len(path) + 1):
-            alone |= bits(session.score([[path[:end]]])[0])
-    assert bits(Session(three, sources[:1], top_k=60).score([wanted])[0]) == alone
-    own, _ = Session(three, sources, top_k=60).score([wanted, paths(9, 3, 9, 60)])
-    assert bits(own) == alone
+    sources = [[5, 6, 7, 8, 9] * 4, [10, 11]]
+    wanted = paths(0, 12, 30, 60)
+    for kind in KINDS:
+        model = tiny_model(3, 60, d_model=64, heads=8, feedforward=200, **kind).to(FORMATS[exact]).float()
+        one, three = (NativeBackend(model, threads=threads) for threads in (1, 3))
+        alone = {}
+        for path in wanted:
+            session = Session(one, sources[:1], top_k=60)
+            for end in range(1, len(path) + 1):
+                alone |= bits(session.score([[path[:end]]])[0])
+        assert bits(Session(three, sources[:1], top_k=60).score([wanted])[0]) == alone
+        own, _ = Session(three, sources, top_k=60).score([wanted, paths(9, 3, 9, 60)])
+        assert bits(own) == alone
 
 
 @pytest.mark.slow  # compiles the kernel once a kind of processor, and checks everything with each

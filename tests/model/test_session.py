@@ -59,6 +59,18 @@ VARIANTS = {
         "scale_embedding": False,
         "source_last": 2,
     },
+    "onmt-relative": {"relative_vectors": 3, "heads": 2, "head_width": 16},
+    "gpt2": {"encoder_layers": 0, "activation": "gelu_tanh", "stored_positions": True, "output_bias": False},
+    "llama": {
+        "encoder_layers": 0,
+        "activation": "silu",
+        "gated": True,
+        "rms_norm": True,
+        "rotary_base": 100.0,
+        "heads": 2,
+        "source_first": 5,
+        "scale_embedding": False,
+    },
 }
 
 

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from chemspec.model.probe import UnsupportedError
 from chemspec.model.transformer import ACTIVATIONS, Attention, Layer, Transformer
 
 CONSTANT = 8  # units that are added to a feed-forward layer: one is constant, the others align the rest
@@ -91,10 +92,13 @@ class _PathLayer(NamedTuple):
 
 
 class PathDecoder:
-    """Weights of a model's decoder, and its forward pass."""
+    """Weights of a model's decoder, and its forward pass; raises UnsupportedError for what only torch computes."""
 
     def __init__(self, model: Transformer) -> None:
         config = model.config
+        if config.decoder_only or config.relative_vectors:
+            kind = "models without an encoder" if config.decoder_only else "relative positions with vectors"
+            raise UnsupportedError(f"{kind} run in torch")
         self.model, self.device = model, model.embedding.weight.device
         self.width = config.inner_width // config.heads
         self.heads = config.heads + 1

@@ -41,22 +41,50 @@ namespace {
 
 constexpr int ATTENTION = 3;  // rows per task of attention over ancestors
 
+// Computes the keys and values of sources that the decoder reads: rows at these positions, each attends to those before it.
+void read_prompts(LayerPass& pass, const int32_t* tokens, const int32_t* positions, float* memory_cache) {
+  const Model& model = pass.model;
+  const int inner = model.inner;
+  const size_t stride = model.slot_stride();
+  pass.embed(1, tokens, positions);
+  for (size_t l = 0; l < model.decoder.size(); l++) {
+    const Layer& layer = model.decoder[l];
+    float* cached = memory_cache + 2 * l * inner;
+    pass.apply(layer.qkv, pass.before(layer.norms[0]), model.width, pass.projected, pass.projected_width, KEEP);
+    pass.turn(positions);
+    pass.for_each_row(64, [&](int row) { std::memcpy(cached + row * stride, pass.projected + size_t(row) * pass.projected_width + inner, 2 * inner * sizeof(float)); });
+    pass.for_each_row(ATTENTION, [&](int row) {
+      const float* keys = cached + (row - positions[row]) * stride;
+      pass.attend_one(layer, 1, pass.projected + size_t(row) * pass.projected_width, positions[row], positions[row] + 1, [&](int i) { return keys + i * stride; },
+                      pass.attended + size_t(row) * inner);
+    });
+    pass.apply(layer.out, pass.attended, inner, pass.x, model.width, ADD);
+    pass.after(layer.norms[0]);
+    pass.ffn(layer, layer.norms[1]);
+  }
+}
+
 // Encodes queries `from` to `to` of one memory cache; tokens: of all its queries.
 void encode(Session& session, const int32_t* tokens, int from, int to) {
   Model& model = session.model;
-  const int width = model.width, inner = model.inner, offset = session.queries[from].first, memory_stride = model.memory_projection.out;
+  const int width = model.width, inner = model.inner, offset = session.queries[from].first, memory_stride = int(model.slot_stride());
   std::vector<int32_t> positions, owner;
   for (int q = from; q < to; q++)
     for (int i = 0; i < session.queries[q].length; i++) positions.push_back(i), owner.push_back(q);
   const auto lead = model.pool->lead();
   LayerPass pass(session, int(owner.size()));
   float* memory_cache = session.queries[from].memory_cache->data() + size_t(offset) * memory_stride;
+  if (model.decoder_only()) return read_prompts(pass, tokens + offset, positions.data(), memory_cache);
   pass.embed(0, tokens + offset, positions.data());
   for (Layer& layer : model.encoder) {
     pass.apply(layer.qkv, pass.before(layer.norms[0]), width, pass.projected, pass.projected_width, KEEP);
     pass.for_each_group(owner.data(), [&](int row, int some) {
       const Query& query = session.queries[owner[row]];
       const float* keys = pass.projected + size_t(query.first - offset) * pass.projected_width + inner;
+      for (int one = row; model.relative_vectors && one < row + some; one++)
+        pass.attend_one(layer, 0, pass.projected + size_t(one) * pass.projected_width, positions[one], query.length, [&](int i) { return keys + size_t(i) * pass.projected_width; },
+                        pass.attended + size_t(one) * inner);
+      if (model.relative_vectors) return;
       attend(some, pass.projected + size_t(row) * pass.projected_width, pass.projected_width, query.length, [&](int i) { return keys + size_t(i) * pass.projected_width; },
              inner, pass.attended + size_t(row) * inner, inner, model.heads, model.bias(0, positions[row]));
     });
@@ -111,7 +139,7 @@ void* chemspec_model(const int32_t* sizes, float eps, int threads) {
     model->encoder.resize(sizes[4]), model->decoder.resize(sizes[5]);
     model->activation = Epilogue(sizes[6]), model->norm_first = sizes[7], model->final_norms = sizes[8], model->eps = eps;
     model->inner = sizes[9], model->max_positions = sizes[10], model->embedding_norm = sizes[11], model->centred = sizes[12];
-    model->gated = sizes[13], model->relative_positions = sizes[14], model->forced_first = sizes[15];
+    model->gated = sizes[13], model->relative_positions = sizes[14], model->forced_first = sizes[15], model->relative_vectors = sizes[16];
     model->pool = std::make_unique<ThreadPool>(threads);
     opened = model.release();
   });
@@ -142,13 +170,22 @@ int chemspec_norm(void* model, int stack, int layer, int which, const float* sca
   });
 }
 
-// data (rows, width), or (rows, 16) for relative position biases.
+// data (rows, width), (rows, 16) for relative position biases, or (rows, inner / 2) for cosines and sines.
 int chemspec_table(void* model, int which, const float* data, int rows) {
   return guarded([&] {
     Model& opened = *static_cast<Model*>(model);
-    Block<float>* all[] = {&opened.source_table, &opened.target_table, &opened.source_positions, &opened.target_positions, &opened.distances[0], &opened.distances[1]};
-    const size_t size = size_t(rows) * (which < 4 ? opened.width : 16);
+    Block<float>* all[] = {&opened.source_table, &opened.target_table, &opened.source_positions, &opened.target_positions, &opened.distances[0], &opened.distances[1], &opened.cosines, &opened.sines};
+    const size_t size = size_t(rows) * (which < 4 ? opened.width : which < 6 ? 16 : opened.inner / 2);
     std::memcpy(all[which]->reserve(size), data, size * sizeof(float));
+  });
+}
+
+// data (2 relative_vectors + 1, inner): what is added to keys and values of a layer's self-attention, by distance.
+int chemspec_vectors(void* model, int stack, int layer, const float* data) {
+  return guarded([&] {
+    Model& opened = *static_cast<Model*>(model);
+    const size_t size = size_t(2 * opened.relative_vectors + 1) * opened.inner;
+    std::memcpy((stack ? opened.decoder : opened.encoder)[layer].vectors.reserve(size), data, size * sizeof(float));
   });
 }
 
@@ -170,7 +207,7 @@ int chemspec_join(void* handle, const int32_t* tokens, const int32_t* lengths, i
       Query& query = session.queries[q];
       query.memory_cache = memory_cache, query.first = rows, query.length = lengths[q - begin];
     }
-    memory_cache->reserve(size_t(rows) * session.model.memory_projection.out);
+    memory_cache->reserve(size_t(rows) * session.model.slot_stride());
     const int max_rows = 4096;  // rows at once, to limit the size of activations
     for (int from = begin, to = begin; from < end; from = to) {
       for (rows = 0; to < end && (to == from || rows + session.queries[to].length <= max_rows); to++) rows += session.queries[to].length;
@@ -191,9 +228,11 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
   return guarded([&] {
     Session& session = *static_cast<Session*>(handle);
     Model& model = session.model;
-    const int width = model.width, inner = model.inner, layers = int(model.decoder.size()), slot_stride = 2 * layers * inner;
+    const int width = model.width, inner = model.inner, layers = int(model.decoder.size()), slot_stride = int(model.slot_stride());
     session.path.clear(), session.path_start.clear();
     std::vector<int> first(session.queries.size(), -1), slots(rows), before(session.queries.size());
+    std::vector<int32_t> places(depths, depths + rows);  // positions: without an encoder they follow the source
+    for (int row = 0; row < rows && model.decoder_only(); row++) places[row] += session.queries[owner[row]].length;
     for (int row = 0; row < rows; row++) {
       Query& query = session.queries[owner[row]];
       if (first[owner[row]] < 0) first[owner[row]] = row, before[owner[row]] = query.slots;
@@ -216,10 +255,11 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
     LayerPass pass(session, rows);
     const int vocabulary = model.vocabulary;
     float* logits = session.logits.reserve(size_t(rows) * vocabulary);
-    pass.embed(1, tokens, depths);
+    pass.embed(1, tokens, places.data());
     for (int l = 0; l < layers; l++) {
       const Layer& layer = model.decoder[l];
       pass.apply(layer.qkv, pass.before(layer.norms[0]), width, pass.projected, pass.projected_width, KEEP);
+      pass.turn(places.data());
       pass.for_each_row(ATTENTION, [&](int row) {
         Query& query = session.queries[owner[row]];
         const float* qkv = pass.projected + size_t(row) * pass.projected_width;
@@ -229,12 +269,19 @@ int chemspec_run(void* handle, int rows, const int32_t* owner, const int32_t* to
         const int32_t* path = session.path.data() + session.path_start[row];
         const int old = before[owner[row]], count = session.path_start[row + 1] - session.path_start[row];
         // Other threads may still be writing the new slots of the cache, so these are read from the activations.
-        attend<1>(qkv, 0, count,
-               [&](int i) { return path[i] < old ? cached + size_t(path[i]) * slot_stride : fresh + size_t(path[i] - old) * pass.projected_width; },
-               inner, pass.attended + size_t(row) * inner, inner, model.heads, model.bias(1, count - 1));
+        const auto keys = [&](int i) { return path[i] < old ? cached + size_t(path[i]) * slot_stride : fresh + size_t(path[i] - old) * pass.projected_width; };
+        float* out = pass.attended + size_t(row) * inner;
+        if (!model.decoder_only()) return pass.attend_one(layer, 1, qkv, count - 1, count, keys, out);
+        const int read = query.length;
+        const float* source = query.memory_cache->data() + size_t(query.first) * slot_stride + size_t(2 * l) * inner;
+        pass.attend_one(layer, 1, qkv, places[row], read + count, [&](int i) { return i < read ? source + size_t(i) * slot_stride : keys(i - read); }, out);
       });
       pass.apply(layer.out, pass.attended, inner, pass.x, width, ADD);
       pass.after(layer.norms[0]);
+      if (model.decoder_only()) {
+        pass.ffn(layer, layer.norms[1]);
+        continue;
+      }
       pass.apply(layer.cross, pass.before(layer.norms[1]), width, pass.projected, pass.projected_width, KEEP);
       pass.for_each_group(owner, [&](int row, int some) {
         const Query& query = session.queries[owner[row]];
@@ -264,7 +311,7 @@ int chemspec_compact(void* handle, int owner, const int32_t* kept, int count) {
   return guarded([&] {
     Session& session = *static_cast<Session*>(handle);
     Query& query = session.queries[owner];
-    const size_t slot_stride = 2 * session.model.decoder.size() * size_t(session.model.inner);
+    const size_t slot_stride = session.model.slot_stride();
     std::vector<int32_t> renumbered(query.slots, -1), parents(count);
     for (int i = 0; i < count; i++) {
       renumbered[kept[i]] = i;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -49,9 +50,19 @@ void normalise(const Norm& norm, const float* x, float* y, int width, float eps,
 // Attention of R rows (q, q + stride, ...) to the same `count` positions, with keys at `keys(i)` and values at `keys(i) + gap`;
 // out: (R, width). Features are ordered so that lane l belongs to head l modulo heads. Results do not depend on R: rows are
 // grouped only to read the keys once. bias: null, or relative position biases of the first row, 16 numbers per key; the rows
-// have consecutive positions.
-template <int R, class Keys>
-void attend(const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const float* bias) {
+// have consecutive positions. shift: for one row alone, vectors `shift(i)` that are added to key and value.
+struct Unshifted {};
+
+template <int R, class Keys, class Shift = Unshifted>
+void attend(const float* q, int stride, int count, const Keys& keys, int gap, float* out, int width, int heads, const float* bias, const Shift& shift = {}) {
+  constexpr bool SHIFTED = !std::is_same_v<Shift, Unshifted>;
+  static_assert(R == 1 || !SHIFTED);
+  const auto shifted = [&](const float* from, int i, int at) {
+    if constexpr (SHIFTED)
+      return load<Sixteen>(from) + load<Sixteen>(shift(i) + at);
+    else
+      return load<Sixteen>(from);
+  };
   constexpr int CHUNKS = std::max(1, (R == 1 ? 8 : 4) / PARTS);  // vectors of values at a time, limited by registers
   thread_local Block<float> buffer;
   float* scores = buffer.reserve(size_t(count) * R * 16);
@@ -64,14 +75,14 @@ void attend(const float* q, int stride, int count, const Keys& keys, int gap, fl
     for (int r = 0; r < R; r++) even[r] = odd[r] = Sixteen{};
     int at = 0;
     for (; at + 32 <= width; at += 32) {
-      const Sixteen left = load<Sixteen>(key + at), right = load<Sixteen>(key + at + 16);
+      const Sixteen left = shifted(key + at, i, at), right = shifted(key + at + 16, i, at + 16);
       UNROLL for (int r = 0; r < R; r++) {
         even[r] = plus(even[r], load<Sixteen>(q + r * stride + at), left);
         odd[r] = plus(odd[r], load<Sixteen>(q + r * stride + at + 16), right);
       }
     }
     UNROLL for (int r = 0; r < R; r++) {
-      if (at < width) even[r] = plus(even[r], load<Sixteen>(q + r * stride + at), load<Sixteen>(key + at));
+      if (at < width) even[r] = plus(even[r], load<Sixteen>(q + r * stride + at), shifted(key + at, i, at));
       Sixteen score = fold(even[r] + odd[r], heads) * scale;
       if (bias) score = score + load<Sixteen>(bias + (ptrdiff_t(i) - r) * 16);
       max_score[r] = larger(score, max_score[r]);
@@ -94,12 +105,12 @@ void attend(const float* q, int stride, int count, const Keys& keys, int gap, fl
       const float *value = keys(i) + gap + from, *probs = scores + size_t(i) * R * 16;
       if (chunks == CHUNKS) {
         UNROLL for (int c = 0; c < CHUNKS; c++) {
-          const Sixteen vector = load<Sixteen>(value + c * 16);
+          const Sixteen vector = shifted(value + c * 16, i, from + c * 16);
           UNROLL for (int r = 0; r < R; r++) mixed[r][c] = plus(mixed[r][c], load<Sixteen>(probs + r * 16), vector);
         }
       } else {
         for (int c = 0; c < chunks; c++)
-          for (int r = 0; r < R; r++) mixed[r][c] = plus(mixed[r][c], load<Sixteen>(probs + r * 16), load<Sixteen>(value + c * 16));
+          for (int r = 0; r < R; r++) mixed[r][c] = plus(mixed[r][c], load<Sixteen>(probs + r * 16), shifted(value + c * 16, i, from + c * 16));
       }
     }
     for (int r = 0; r < R; r++)

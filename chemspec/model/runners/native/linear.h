@@ -45,7 +45,7 @@ class Block {  // array aligned to a cache line; grows, never shrinks
 };
 
 // use of x W' + b: store it, store its activation, add it to the output, or multiply the output by it
-enum Epilogue { KEEP, RELU, GELU, GELU_TANH, ADD, TIMES };
+enum Epilogue { KEEP, RELU, GELU, GELU_TANH, ADD, TIMES, SILU };
 
 enum Kind { FLOAT32, BFLOAT16, AMX_TILES, INT8 };  // weight format; AMX_TILES: bfloat16 in tile order
 
@@ -96,6 +96,12 @@ struct ConvertedInputs {
   Block<float> scales;
 };
 
+// x / (1 + e^-x), from e^-|x|.
+inline Lanes silu(Lanes x) {
+  const Lanes small = exponential(x < 0.0f ? x : -x);
+  return (x < 0.0f ? x * small : x) / (small + 1.0f);
+}
+
 // Tanh approximation of GELU: x / (1 + e^-u), u = 2 sqrt(2 / pi) (x + 0.044715 x^3), from e^-|u|.
 inline Lanes gelu_tanh(Lanes x) {
   const Lanes u = x * (x * x * 0.044715f + 1.0f) * 1.5957691f;
@@ -110,6 +116,7 @@ inline void finish(Lanes value, float* to, int valid, Epilogue mode) {
   if (mode == GELU)
     for (int i = 0; i < LANES; i++) value[i] = 0.5f * value[i] * (1.0f + float(std::erf(double(value[i] * 0.70710678f))));
   if (mode == GELU_TANH) value = gelu_tanh(value);
+  if (mode == SILU) value = silu(value);
   if (valid < LANES) {
     for (int i = 0; i < valid; i++) to[i] = mode == ADD ? to[i] + value[i] : mode == TIMES ? to[i] * value[i] : value[i];
     return;

@@ -13,11 +13,12 @@ namespace {
 struct Layer {
   Linear qkv, out, cross, cross_out, ffn_up, ffn_down, ffn_gate;
   Norm norms[3];
+  Block<float> vectors;  // added to keys and values by distance, if `relative_vectors`: (2 relative_vectors + 1, inner)
 };
 
 struct Model {
   int width, heads, inner, feedforward, vocabulary, max_positions;  // inner: features of all heads
-  int norm_first, final_norms, embedding_norm, centred, gated, relative_positions;
+  int norm_first, final_norms, embedding_norm, centred, gated, relative_positions, relative_vectors;
   int forced_first;  // the token that every output starts with, or -1
   Epilogue activation;
   float eps;
@@ -26,7 +27,12 @@ struct Model {
   Linear memory_projection, output;
   Block<float> source_table, target_table, source_positions, target_positions;
   Block<float> distances[2];  // of each stack, if `relative_positions`: their biases, (2 max_positions - 1, 16)
+  Block<float> cosines, sines;  // of each position, if queries and keys are rotated: (positions, inner / 2)
   std::unique_ptr<ThreadPool> pool;
+
+  // Without an encoder the decoder reads the source, then the answer, as one text.
+  bool decoder_only() const { return encoder.empty(); }
+  size_t slot_stride() const { return 2 * decoder.size() * size_t(inner); }  // of KV caches and memory caches
 
   Linear* linear_of(int stack, int layer, int which) {
     if (which == 6) return &memory_projection;
@@ -44,7 +50,7 @@ struct Model {
   }
 };
 
-// Cross-attention keys and values of queries that joined together; freed with the last of them.
+// Cross-attention keys and values of queries that joined together, without an encoder those of self-attention; freed with the last.
 using MemoryCache = Block<float>;  // (source tokens, layers, 2, inner)
 
 struct Query {
@@ -79,6 +85,27 @@ struct LayerPass {
         x(session.x.reserve(size_t(rows) * width)), normed(session.normed.reserve(size_t(rows) * width)),
         projected(session.projected.reserve(size_t(rows) * projected_width)), attended(session.attended.reserve(size_t(rows) * inner)), inputs(session.inputs) {}
 
+  // Attention of one row to the first `count` positions, of which it is at `position`.
+  template <class Keys>
+  void attend_one(const Layer& layer, int stack, const float* q, int position, int count, const Keys& keys, float* out) {
+    const int farthest = model.relative_vectors;
+    const auto shift = [&](int i) { return layer.vectors.data() + size_t(std::clamp(i - position, -farthest, farthest) + farthest) * inner; };
+    if (farthest) return attend<1>(q, 0, count, keys, inner, out, inner, model.heads, nullptr, shift);
+    attend<1>(q, 0, count, keys, inner, out, inner, model.heads, model.bias(stack, position));
+  }
+  // Rotates queries and keys of rows at these positions; feature i of a head goes with i + half of its features.
+  void turn(const int32_t* row_positions) {
+    if (!model.cosines.data()) return;
+    const int half = inner / 2;
+    for_each_row(16, [&](int row) {
+      const float *cosine = model.cosines.data() + size_t(row_positions[row]) * half, *sine = model.sines.data() + size_t(row_positions[row]) * half;
+      for (float* left = projected + size_t(row) * projected_width; left < projected + size_t(row) * projected_width + 2 * inner; left += inner)
+        for (int i = 0; i < half; i++) {
+          const float x = left[i], y = left[i + half];
+          left[i] = x * cosine[i] - y * sine[i], left[i + half] = y * cosine[i] + x * sine[i];
+        }
+    });
+  }
   // Runs work(row) for each row, in tasks large enough to be distributed over threads.
   template <class Work>
   void for_each_row(int in_part, const Work& work) {

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from chemspec.model.runner import SPARSE, Floats, Ints, KernelPass, NodeBatch, Runner
 from chemspec.model.runners.native.build import load_kernel
-from chemspec.model.weights import Array, Weights, quantise_rows
+from chemspec.model.weights import Array, Weights, quantise_rows, rotations
 from chemspec.settings import ModelConfig
 from chemspec.system.compiled import NoKernelError as NoKernelError
 from chemspec.types import PluginError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 QKV, OUT, CROSS, CROSS_OUT, FFN_UP, FFN_DOWN, MEMORY_PROJECTION, OUTPUT, FFN_GATE = range(9)
 AFTER_STACK, BEFORE_STACK = 3, 4  # norms after a stack's last layer and before its first
-ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3}  # numbered as in the kernel
+ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 6}  # numbered as in the kernel
 LANES = 16  # of a vector; each lane belongs to one head
 
 
@@ -60,7 +60,7 @@ class NativeBackend:
         heads = LANES if int8 and fits[0] != config.heads else fits[0]
         order = np.full((heads, head), config.inner_width)
         order[: config.heads] = np.arange(config.inner_width).reshape(config.heads, head)
-        self._order = order.T.ravel()
+        self._order, self._heads = order.T.ravel(), heads
         sizes = (  # in the order of `chemspec_model`
             config.d_model,
             heads,
@@ -78,6 +78,7 @@ class NativeBackend:
             config.gated,
             config.relative_positions > 0,
             config.forced_first,
+            config.relative_vectors,
         )
         values = np.array(sizes, dtype=np.int32)
         eps = ctypes.c_float(config.layer_norm_eps)
@@ -105,33 +106,46 @@ class NativeBackend:
         tables += [weights.positions, weights.target_positions]
         if config.relative_positions:
             tables += [self._pack_distances(weights[f"{stack}.distances"]) for stack in ("encoder", "decoder")]
+        if config.rotary_base:
+            turned = [np.repeat(table, self._heads, axis=1) for table in rotations(config).astype(np.float32)]
+            tables += [tables[0][:0]] * 2 + turned
         for which, table in enumerate(map(np.ascontiguousarray, tables)):
             _check_allocated(self._library.chemspec_table(self._model, which, _address(table), len(table)))
-        memory_projection, inner = [], len(self._order)
+        memory_projection = []
         for number, stack in enumerate(("encoder", "decoder")):
             for index in range((config.encoder_layers, config.decoder_layers)[number]):
-                layer = f"{stack}.layers.{index}"
-                self._set_linear(number, index, QKV, *self._pack_in_projection(weights, f"{layer}.self_attn"))
-                self._set_linear(number, index, OUT, *self._pack_out_projection(weights, f"{layer}.self_attn"))
-                if number:
-                    weight, bias = self._pack_in_projection(weights, f"{layer}.multihead_attn")
-                    self._set_linear(number, index, CROSS, weight[:inner], bias[:inner])
-                    out = self._pack_out_projection(weights, f"{layer}.multihead_attn")
-                    self._set_linear(number, index, CROSS_OUT, *out)
-                    memory_projection.append((weight[inner:], bias[inner:]))
-                weight, bias = _weight_and_bias(weights, f"{layer}.linear1")
-                self._set_linear(number, index, FFN_UP, weight[: config.feedforward], bias[: config.feedforward])
-                if config.gated:
-                    self._set_linear(number, index, FFN_GATE, weight[config.feedforward :], bias[config.feedforward :])
-                self._set_linear(number, index, FFN_DOWN, *_weight_and_bias(weights, f"{layer}.linear2"))
-                for which in range(2 + number):
-                    self._set_norm(number, index, which, weights, f"{layer}.norm{which + 1}")
-            if config.embedding_norm:
+                memory_projection += self._set_layer(weights, number, index, f"{stack}.layers.{index}")
+            if config.embedding_norm and (number or not config.decoder_only):
                 self._set_norm(number, 0, BEFORE_STACK, weights, f"{stack}.embedding_norm")
-            if config.final_norms:
+            if config.final_norms and (number or not config.decoder_only):
                 self._set_norm(number, 0, AFTER_STACK, weights, f"{stack}.norm")
-        self._set_linear(0, 0, MEMORY_PROJECTION, *map(np.concatenate, zip(*memory_projection, strict=True)))
+        if memory_projection:
+            self._set_linear(0, 0, MEMORY_PROJECTION, *map(np.concatenate, zip(*memory_projection, strict=True)))
         self._set_linear(0, 0, OUTPUT, weights.output, weights["output.bias"] if config.output_bias else None)
+
+    def _set_layer(self, weights: Weights, number: int, index: int, layer: str) -> list[tuple[Array, Array]]:
+        """Set the weights of a layer; returns the projection of the encoder's output to its keys and values, if any."""
+        config, inner, projection = self.config, len(self._order), []
+        self._set_linear(number, index, QKV, *self._pack_in_projection(weights, f"{layer}.self_attn"))
+        self._set_linear(number, index, OUT, *self._pack_out_projection(weights, f"{layer}.self_attn"))
+        if config.relative_vectors:
+            vectors = np.repeat(weights[f"{layer}.self_attn.vectors"], self._heads, axis=1)
+            _check_allocated(self._library.chemspec_vectors(self._model, number, index, _address(vectors)))
+        crosses = number and not config.decoder_only
+        if crosses:
+            weight, bias = self._pack_in_projection(weights, f"{layer}.multihead_attn")
+            self._set_linear(number, index, CROSS, weight[:inner], bias[:inner])
+            out = self._pack_out_projection(weights, f"{layer}.multihead_attn")
+            self._set_linear(number, index, CROSS_OUT, *out)
+            projection.append((weight[inner:], bias[inner:]))
+        weight, bias = _weight_and_bias(weights, f"{layer}.linear1")
+        self._set_linear(number, index, FFN_UP, weight[: config.feedforward], bias[: config.feedforward])
+        if config.gated:
+            self._set_linear(number, index, FFN_GATE, weight[config.feedforward :], bias[config.feedforward :])
+        self._set_linear(number, index, FFN_DOWN, *_weight_and_bias(weights, f"{layer}.linear2"))
+        for which in range(3 if crosses else 2):
+            self._set_norm(number, index, which, weights, f"{layer}.norm{which + 1}")
+        return projection
 
     def _pack_in_projection(self, weights: Weights, name: str) -> tuple[Array, Array]:
         """Return weights and biases of queries, keys and values in the kernel's feature order."""
