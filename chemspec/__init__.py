@@ -18,6 +18,7 @@ from chemspec import plugins
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from chemspec.decode.constrained import constrained_decoder as constrained_decoder
     from chemspec.decode.protocol import START as START
     from chemspec.decode.protocol import ScoreRequest as ScoreRequest
     from chemspec.decode.protocol import finish_sequence as finish_sequence
@@ -58,6 +59,7 @@ _NAMES = {
     "chemspec.draft.base": "Drafter",
     "chemspec.draft.inputs": "DrafterInputs",
     "chemspec.decode.registry": "DecoderSpec",
+    "chemspec.decode.constrained": "constrained_decoder",
     "chemspec.decode.protocol": "ScoreRequest START finish_sequence",
     "chemspec.importers.base": "Importer LoadedModel LoadOptions",
     "chemspec.tokenizer": "EOS split_smiles",

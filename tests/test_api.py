@@ -13,7 +13,7 @@ import chemspec
 NAMES = (
     "DECODERS DRAFTERS DecodeResult DecodeSettings DecoderSpec Draft Drafter DrafterInputs DrafterSpec EOS Engine "
     "FinishedSequence Hypothesis Importer LoadOptions LoadedModel Pass START ScoreRequest Scores Trace __version__ "
-    "drafter finish_sequence load split_smiles"
+    "constrained_decoder drafter finish_sequence load split_smiles"
 )
 
 
