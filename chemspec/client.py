@@ -6,17 +6,23 @@
     for result in client.predict(["CC(=O)Nc1ccc(O)cc1", "CCO"], task="retro", n=5):
         print(result.query, [answer.smiles for answer in result.answers], result.message)
 
-Queries are sent in batches; requests are retried while the service is busy or unreachable.
+Queries are sent in batches; requests are retried while the service is busy or unreachable. In asyncio:
+
+    async with AsyncClient("http://localhost:8000") as client:
+        result = await client.predict("CCO", task="retro")
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypedDict, Unpack, cast, overload
+from functools import partial
+from typing import Any, Self, TypedDict, Unpack, cast, overload
 from urllib.parse import urlsplit
 
 from urllib3 import PoolManager
@@ -268,6 +274,64 @@ class Client:
         return listed
 
 
+class AsyncClient:
+    """`Client` for asyncio: awaited calls with the same arguments, results and errors, up to 64 at a time.
+
+    A cancelled call ends at once; its request runs to its end in a thread, and its response is dropped.
+    """
+
+    def __init__(self, url: str = "", *, key: str = "", timeout: float = 120.0, patience: float = 60.0) -> None:
+        """Create a client; see `Client`."""
+        self.client = Client(url, key=key, timeout=timeout, patience=patience)
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="chemspec-client")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Refuse further calls; those that have not been sent are cancelled."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _run(self, call: Callable[[], Any]) -> Any:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, call)
+
+    @overload
+    async def predict(self, queries: str, **options: Unpack[RequestOptions]) -> Result: ...  # type: ignore[overload-overlap]
+
+    @overload
+    async def predict(self, queries: Sequence[str], **options: Unpack[RequestOptions]) -> list[Result]: ...
+
+    async def predict(self, queries: str | Sequence[str], **options: Unpack[RequestOptions]) -> Result | list[Result]:
+        """Predict; see `Client.predict`."""
+        results: Result | list[Result] = await self._run(partial(self.client.predict, queries, **options))
+        return results
+
+    @overload
+    async def review(self, queries: str, **options: Unpack[RequestOptions]) -> Reviewed: ...  # type: ignore[overload-overlap]
+
+    @overload
+    async def review(self, queries: Sequence[str], **options: Unpack[RequestOptions]) -> list[Reviewed]: ...
+
+    async def review(
+        self, queries: str | Sequence[str], **options: Unpack[RequestOptions]
+    ) -> Reviewed | list[Reviewed]:
+        """Predict and review; see `Client.review`."""
+        results: Reviewed | list[Reviewed] = await self._run(partial(self.client.review, queries, **options))
+        return results
+
+    async def models(self) -> list[dict[str, Any]]:
+        """Return the available models; see `Client.models`."""
+        models: list[dict[str, Any]] = await self._run(self.client.models)
+        return models
+
+    async def request(self, method: str, path: str, body: Any = None) -> Any:
+        """Send `body` as JSON and return the JSON response; see `Client.request`."""
+        return await self._run(partial(self.client.request, method, path, body))
+
+
 def _service_error(response: Any) -> ServiceError:
     try:
         document = json.loads(response.data)
@@ -283,4 +347,4 @@ def _known_fields(kind: Any, values: dict[str, Any]) -> Any:
     return kind(**{name: values[name] for name in kind.__dataclass_fields__ if name in values})
 
 
-__all__ = ["Answer", "Client", "Result", "Reviewed", "ServiceError"]
+__all__ = ["Answer", "AsyncClient", "Client", "Result", "Reviewed", "ServiceError"]

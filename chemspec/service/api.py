@@ -2,17 +2,16 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import cache
 from typing import Annotated, Any
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Path, Request, Security
+from fastapi import APIRouter, FastAPI, Path, Request
 from fastapi.exception_handlers import http_exception_handler
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
-from fastapi.security import APIKeyHeader, HTTPBearer
 from prometheus_client import generate_latest
 from starlette.exceptions import HTTPException
 
@@ -35,6 +34,11 @@ from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult
 from chemspec.version import __version__
 
+# Ways to send a key, as OpenAPI describes them.
+KEYS: dict[str, dict[str, str]] = {
+    "key": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+    "bearer": {"type": "http", "scheme": "bearer"},
+}
 ASKCOS_PREDICTIONS = 10  # number of predictions, for which the protocol of the ASKCOS v2 gateway has no field
 UNROUTED = {404: "no_route", 405: "method"}  # codes of errors of a path or method that there is not
 REVIEW_PART = 16  # results that are reviewed at once; a review that is late ends behind a part
@@ -61,11 +65,7 @@ def create_app(service: Service) -> FastAPI:
     )
     app.add_middleware(Guard, service=service)  # type: ignore[arg-type]  # a plain ASGI application
     _add_error_handlers(app, service)
-    keys = (
-        APIKeyHeader(name="X-API-Key", scheme_name="key", auto_error=False),
-        HTTPBearer(scheme_name="bearer", auto_error=False),
-    )
-    router = APIRouter(dependencies=[Security(key) for key in keys])  # for the document; `Guard` checks them
+    router = APIRouter()
     _add_routes(router, service)
     _add_review_route(router, service)
     add_text_routes(router, service)
@@ -74,18 +74,21 @@ def create_app(service: Service) -> FastAPI:
     _add_askcos_route(router, service)
     app.include_router(router)
     _add_probes(app, service)
-    _add_specification(app, needs_key=bool(service.limits.api_keys))
+    keyed = {getattr(route, "path", "") for route in router.routes}
+    _add_specification(app, keyed, needs_key=bool(service.limits.api_keys))
     return app
 
 
-def _add_specification(app: FastAPI, *, needs_key: bool) -> None:
+def _add_specification(app: FastAPI, keyed: Collection[str], *, needs_key: bool) -> None:
     @cache
     def document() -> dict[str, Any]:
         written = app.openapi()
+        written["components"]["securitySchemes"] = KEYS
+        allowed: list[dict[str, list[str]]] = [{name: []} for name in KEYS]
         if not needs_key:
-            for operation in (each for methods in written["paths"].values() for each in methods.values()):
-                if "security" in operation:
-                    operation["security"].append({})  # or none of them
+            allowed.append({})  # or none of them
+        for operation in (each for path in keyed for each in written["paths"].get(path, {}).values()):
+            operation["security"] = allowed  # `Guard` checks them; a dependency of FastAPI would for every request, too
         return written
 
     encoded, page = cache(lambda: msgspec.json.encode(document())), cache(lambda: render_docs(document()))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import re
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from paths import ROOT
@@ -14,7 +16,7 @@ from small import QUERIES
 from urllib3 import HTTPResponse
 
 from chemspec import client as module
-from chemspec.client import Client, Result, Reviewed, ServiceError
+from chemspec.client import AsyncClient, Client, Result, Reviewed, ServiceError
 from chemspec.engine.engine import Engine
 from chemspec.service.server import read_keys
 
@@ -30,6 +32,25 @@ def test_one_query_gives_one_result_and_many_give_many(running: Running, monkeyp
     assert [result.query for result in many] == QUERIES
     assert many[0].answers == one.answers
     assert client.predict([], task="retro") == []
+
+
+def test_an_async_client_gives_the_same_while_the_loop_is_free(running: Running) -> None:
+    client = running.client()
+
+    async def ask() -> tuple[Any, ...]:
+        async with AsyncClient(client.url, patience=5.0) as asked:
+            calls = [asked.predict(query, task="retro", n=2, max_len=12) for query in QUERIES]
+            found = await asyncio.gather(*calls, asked.models(), asked.predict(QUERIES, task="retro", n=2, max_len=12))
+            with pytest.raises(ServiceError, match="no model"):
+                await asked.predict("CCO", model="none")
+        with pytest.raises(RuntimeError):
+            await asked.models()  # closed
+        return tuple(found)
+
+    *single, models, many = asyncio.run(ask())
+    expected = client.predict(QUERIES, task="retro", n=2, max_len=12)
+    assert [one.answers for one in single] == [one.answers for one in many] == [one.answers for one in expected]
+    assert models == client.models()
 
 
 def test_library_and_service_list_the_same_by_default(running: Running, engines: dict[str, Engine]) -> None:
