@@ -10,7 +10,7 @@ from chemspec.replay.choices import describe_choices
 from chemspec.replay.trace_view import view_trace
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import escaping, nav, queued_engine
-from chemspec.ui.step import question_form, trace_player
+from chemspec.ui.step import attention_view, question_form, trace_player
 
 
 def draw_page() -> None:
@@ -38,6 +38,7 @@ def draw_page() -> None:
     if not (view.several or view.relaxed) and (words := describe_choices(view, engine.task)):
         st.caption(escaping.plain_text(f"{words}."))
     trace_player.show_player(result, view)
+    attention_view.show_attention(engine, question, result)
     st.download_button("Download JSON", to_json(result), "chemspec-trace.json", "application/json", on_click="ignore")
 
 

@@ -126,6 +126,17 @@ def test_sbs_is_stepped_through_with_its_drafts_and_says_that_it_is_relaxed() ->
 
 
 @weights
+def test_where_the_model_looks_is_drawn_on_request() -> None:
+    app = opened(task="retro", smi="CCOC(C)=O", way="greedy")
+    assert not app.exception and "Diagonals" not in pages.words(app)
+    app.toggle(key="step_attention").set_value(True).run()
+    assert not app.exception and "Diagonals" in pages.words(app)
+    picture = html(app)
+    assert "data:image/svg" in picture
+    assert "the token of the query with most weight: " in picture and picture.count("; ") > 3
+
+
+@weights
 def test_spec_verification_is_stepped_through_and_shows_what_the_model_would_have_written() -> None:
     example = next(one for one in question_form.step_examples() if one["decoder"] == "spec-verification")
     if "spec_drafter" not in usable_drafters(model_folder(example["task"])):
