@@ -83,7 +83,7 @@ class PackedRows(Sequence[list[str]]):
 
 
 class QueryList(list[str]):
-    """Query texts, one per row of a file, with names and cells of its other columns; parquet files have none."""
+    """Query texts, one per row of a file, with names and cells of its other columns."""
 
     def __init__(self, texts: Iterable[str], columns: Sequence[str] = (), cells: Sequence[Sequence[str]] = ()) -> None:
         super().__init__(texts)
@@ -157,8 +157,7 @@ def _stream_rows(path: Path, column: str, task: Task | None, note: Tell) -> Iter
         raise FileError(f"{path}: files that end in {suffix} are not read; give one of {' '.join(ENDINGS)}")
     try:
         if suffix == ".parquet":
-            yield []
-            yield from ([query] for query in _read_parquet(path, column, task, note))
+            yield from _parquet_rows(path, column, task, note)
             return
         zipped = suffix == ".gz"
         with gzip.open(path) if zipped else path.open("rb") as file:
@@ -393,21 +392,26 @@ def _cells(line: str, separator: str) -> list[str]:
         return [line]
 
 
-def _read_parquet(path: Path, column: str, task: Task | None, note: Tell) -> Iterator[str]:
+def _parquet_rows(path: Path, column: str, task: Task | None, note: Tell) -> Iterator[list[str]]:
+    """Yield the header and rows of a Parquet file as `_stream_rows` does, without columns of lists and structures."""
     extras.require_packages("pyarrow", what=f"{path} is a parquet file")
-    from pyarrow import ArrowException, parquet  # a slow import
+    from pyarrow import ArrowException, parquet, types  # a slow import
 
     try:
         with parquet.ParquetFile(path) as file:
-            names = file.schema_arrow.names
-            chosen = [names[index] for index in _choose_columns(names, column, path, task, note)]
+            schema = file.schema_arrow
+            indices = _choose_columns(schema.names, column, path, task, note)
+            others = [
+                index for index, kind in enumerate(schema.types) if index not in indices and not types.is_nested(kind)
+            ]
+            chosen = [schema.names[index] for index in (*indices, *others)]
+            yield chosen[len(indices) :]
             for batch in file.iter_batches(columns=chosen):
                 # Columns are in the order of the file.
-                indices = [batch.schema.get_all_field_indices(name)[0] for name in chosen]
-                for cells in zip(*(batch.column(index).to_pylist() for index in indices), strict=True):
-                    yield columns.query_of_row(
-                        ["" if value is None else str(value) for value in cells], range(len(cells))
-                    )
+                at = [batch.schema.get_all_field_indices(name)[0] for name in chosen]
+                for cells in zip(*(batch.column(index).to_pylist() for index in at), strict=True):
+                    texts = ["" if value is None else str(value) for value in cells]
+                    yield [columns.query_of_row(texts, range(len(indices))), *texts[len(indices) :]]
     except (ArrowException, OverflowError) as error:  # not all of them are ValueErrors
         raise FileError(f"{path} cannot be read: {error}") from error
 

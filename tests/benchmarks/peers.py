@@ -91,6 +91,8 @@ def _version(*packages: str) -> str:
 def onmt(engine: Engine, file: Path, _vocab: Path | None, max_len: int) -> Peer:
     """Return OpenNMT-py, which needs no vocabulary beside its checkpoint."""
     install = "pip install OpenNMT-py==2.2.0 (Python 3.11 or 3.12)"
+    if (installed := _version("OpenNMT-py")).startswith("3."):  # which is driven otherwise, and stops by other rules
+        raise ValueError(f"OpenNMT-py {installed} is installed; this compares with 2.2.0: {install}")
     translator = _needed("onmt.translate.translator", install)
     opts, parse = _needed("onmt.opts", install), _needed("onmt.utils.parse", install)
     if "a_2" in " ".join(map(str, pickled.read_checkpoint(file)["model"])):

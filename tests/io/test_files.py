@@ -172,6 +172,10 @@ def test_parquet_with_gaps(tmp_path: Path) -> None:
     parquet.write_table(table, tmp_path / "a.parquet")
     assert read_queries(tmp_path / "a.parquet") == ["CCO", "", "CC"]
     assert read_queries(tmp_path / "a.parquet", "id") == ["1", "2", "3"]
+    table = table.append_column("lists", [[[1], [2], [3]]])
+    parquet.write_table(table, tmp_path / "wide.parquet")
+    wide = read_queries(tmp_path / "wide.parquet")  # with the other columns, but for nested ones
+    assert (wide.columns, list(wide.cells)) == (["id"], [["1"], ["2"], ["3"]])
     with pytest.raises(FileError, match="it has id, smiles"):
         read_queries(tmp_path / "a.parquet", "name")
 
