@@ -4,7 +4,7 @@ The sketcher (Ketcher) and the 3-D viewer (3Dmol.js) come from npm, in exact ver
 (assets/frontend/package-lock.json). A wheel carries what was built, so installing one runs neither this file nor npm.
 Without Node.js or a network chemspec installs all the same: the app then says in one line what is missing and why.
 The kernels are compiled by `hatch_kernels.py`.
-What was done is told in one line (pip shows it with -v). `python hatch_build.py` builds later, `CHEMSPEC_NO_FRONTEND=1`
+One line says what was done (pip shows it with -v). `python hatch_build.py` builds later, `CHEMSPEC_NO_FRONTEND=1`
 skips the build.
 """
 
@@ -32,7 +32,7 @@ STAMP = "stamp.txt"  # hash of what the files were built from
 WHY = "why.txt"  # why there are none; shown by the app
 # No scripts of packages are run. Names and versions are known, so a cached copy is as good as a new one.
 INSTALL = ("ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefer-offline", "--loglevel=error")  # fmt: skip
-PATIENCE = ("--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")
+RETRIES = ("--fetch-retries=2", "--fetch-retry-mintimeout=1000", "--fetch-retry-maxtimeout=5000")
 
 
 class FrontendHook(Hook):
@@ -63,7 +63,7 @@ class FrontendHook(Hook):
         vendor = root / "assets" / "vendor"
         before = _read(vendor / STAMP)
         why = build(root)
-        self.app.display_info(f"chemspec: {_told(before, _read(vendor / STAMP), why)}")
+        self.app.display_info(f"chemspec: {_describe_build(before, _read(vendor / STAMP), why)}")
         if version != "editable" and vendor.is_dir():
             for part in vendor.iterdir():
                 if part.name != TESTS_ONLY:
@@ -83,28 +83,28 @@ def _kernels(root: Path) -> Any:
 
 
 def build(root: Path) -> str:
-    """Bring assets/vendor up to date; empty, or in one line why that failed (older files are then kept)."""
+    """Bring assets/vendor up to date; return an empty text, or one line on why that failed and older files stay."""
     source, target = root / "assets" / "frontend", root / "assets" / "vendor"
-    wanted = fingerprint(source)
-    if _read(target / STAMP) == wanted:
+    stamp = fingerprint(source)
+    if _read(target / STAMP) == stamp:
         return ""
     if os.environ.get("CHEMSPEC_NO_FRONTEND", "") not in ("", "0"):
         why = "CHEMSPEC_NO_FRONTEND was set when chemspec was installed"
     else:
         with tempfile.TemporaryDirectory(prefix="chemspec-frontend-") as folder:
-            place = Path(folder)
-            why = _build(source, place)
+            work_folder = Path(folder)
+            why = _build(source, work_folder)
             if not why:
-                (place / "out" / STAMP).write_text(wanted + "\n", encoding="utf-8")
-                _replace(target, place / "out")
+                (work_folder / "out" / STAMP).write_text(stamp + "\n", encoding="utf-8")
+                _replace(target, work_folder / "out")
     if why and not (target / STAMP).exists():
         target.mkdir(parents=True, exist_ok=True)
         (target / WHY).write_text(why + "\n", encoding="utf-8")
     return why
 
 
-def _told(before: str, after: str, why: str) -> str:
-    """What a build did, in one line; `before` and `after` are the stamps of assets/vendor."""
+def _describe_build(before: str, after: str, why: str) -> str:
+    """Return one line on what a build did; `before` and `after` are the stamps of assets/vendor."""
     if why:
         remedy = f"with Node.js {NODE} or newer and a network, install chemspec again"
         what = "kept an older sketcher and 3-D view" if after else "no sketcher and no 3-D view"
@@ -124,30 +124,30 @@ def fingerprint(source: Path) -> str:
     return digest.hexdigest()
 
 
-def _build(source: Path, place: Path) -> str:
-    """Install and bundle in `place`, which gets a folder `out`; empty, or why it failed."""
+def _build(source: Path, folder: Path) -> str:
+    """Install and bundle in `folder`, which gets a folder `out`; return an empty text, or why it failed."""
     node, npm = shutil.which("node"), shutil.which("npm")
     if node is None or npm is None:
         return "Node.js was not found"
     # Outside of the source tree, so that it stays clean and no archive picks up node_modules.
-    work = place / "work"
+    work = folder / "work"
     shutil.copytree(source, work, ignore=shutil.ignore_patterns("node_modules"))
-    (place / "out").mkdir()
-    got = _run([node, "--version"], work)
-    if isinstance(got, str):
-        return f"Node.js does not run: {got}"
-    found = re.match(rb"v(\d+)", got.stdout)
-    if found is None or int(found[1]) < NODE:
-        return f"Node.js is too old ({got.stdout.decode().strip()}); {NODE} or newer is needed"
-    got = _run([npm, *INSTALL, *PATIENCE], work)
-    if isinstance(got, str):
-        return f"npm could not get the packages: {got}"
-    got = _run([node, "build.mjs", str(place / "out")], work)
-    return f"the build failed: {got}" if isinstance(got, str) else ""
+    (folder / "out").mkdir()
+    result = _run([node, "--version"], work)
+    if isinstance(result, str):
+        return f"Node.js does not run: {result}"
+    version = re.match(rb"v(\d+)", result.stdout)
+    if version is None or int(version[1]) < NODE:
+        return f"Node.js is too old ({result.stdout.decode().strip()}); {NODE} or newer is needed"
+    result = _run([npm, *INSTALL, *RETRIES], work)
+    if isinstance(result, str):
+        return f"npm could not get the packages: {result}"
+    result = _run([node, "build.mjs", str(folder / "out")], work)
+    return f"the build failed: {result}" if isinstance(result, str) else ""
 
 
 def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[bytes] | str:
-    """What a command gave, or in one line why it failed."""
+    """Run a command; return its result, or one line that says why it failed."""
     try:
         return subprocess.run(command, cwd=folder, capture_output=True, check=True, timeout=60 * MINUTES)
     except subprocess.TimeoutExpired:
@@ -156,14 +156,14 @@ def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[bytes]
         return str(error)
     except subprocess.CalledProcessError as error:
         lines = error.stderr.decode(errors="replace").splitlines()
-        told = [line.removeprefix("npm error").strip() for line in lines if line.strip()]
+        messages = [line.removeprefix("npm error").strip() for line in lines if line.strip()]
         # A sentence if there is one (npm puts a code before it, and a trace behind), else the first line.
-        telling = [line for line in told if re.search(r"failed|[Ee]rror:|when using", line)]
-        return (telling or told or [f"exit status {error.returncode}"])[0][:300]
+        sentences = [line for line in messages if re.search(r"failed|[Ee]rror:|when using", line)]
+        return (sentences or messages or [f"exit status {error.returncode}"])[0][:300]
 
 
 def _replace(target: Path, new: Path) -> None:
-    """Put a folder in another's place; nobody ever sees half of it."""
+    """Replace a folder by another, by renaming: at no time is half of it there."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".vendor-", dir=target.parent) as near:
         shutil.copytree(new, Path(near) / "new")

@@ -101,8 +101,8 @@ def build(libraries: Iterable[Library], *, zig: bool = False) -> str:
     """Compile the missing ones of some libraries; returns an empty text, or in one line why there are none."""
     if os.environ.get("CHEMSPEC_NO_KERNELS", "") not in ("", "0"):
         return "CHEMSPEC_NO_KERNELS was set when chemspec was installed"
-    wanted = list(libraries)
-    if not wanted:
+    selected = list(libraries)
+    if not selected:
         return f"no kernel is written for {prebuilt.this_system()}"
     FOLDER.mkdir(parents=True, exist_ok=True)
     current = {library.path.name for library in all_libraries()}
@@ -111,7 +111,7 @@ def build(libraries: Iterable[Library], *, zig: bool = False) -> str:
             old.unlink()
     try:
         compiler = [sys.executable, "-m", "ziglang", "c++"] if zig else compiled._compiler()
-        missing = [library for library in wanted if not library.path.is_file()]
+        missing = [library for library in selected if not library.path.is_file()]
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
             list(pool.map(lambda library: compile_library(library, compiler), missing))
     except subprocess.CalledProcessError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from paths import ROOT
@@ -17,6 +18,14 @@ WORDS = re.compile(
 )
 PACKAGE = ROOT / "chemspec"
 MODULES = sorted(PACKAGE.rglob("*.py"))
+
+SCRIPTS = [
+    *(ROOT / f"{name}.py" for name in ("app", "hatch_build", "hatch_kernels")),
+    *(ROOT / ".ci" / name for name in ("check-files", "check-skips", "check-supply", "split-wheel")),
+    *(ROOT / "pages").glob("*.py"),
+    *(ROOT / "assets" / "docs").glob("*.py"),
+    *(ROOT / "assets" / "examples").glob("*.py"),
+]
 
 FIELDS = {"own"}  # of public results and saved files, whose names are JSON keys
 
@@ -45,6 +54,11 @@ def test_the_words_of_the_field_are_used(folder: str) -> None:
         (f"{file.relative_to(ROOT)}:{line}", word) for file in files for line, word in banned(file.read_text("utf-8"))
     ]
     assert not hits, "refused in chemspec/: see NAMES and WORDS above, and the terms in CONTRIBUTING.md, Words"
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.name)
+def test_so_are_they_in_scripts(script: Path) -> None:
+    assert not list(banned(script.read_text(encoding="utf-8")))
 
 
 @pytest.mark.parametrize(

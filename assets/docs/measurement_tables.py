@@ -1,4 +1,4 @@
-"""Write the tables of measurements.md anew from raw/tables/NAME.csv: `python assets/docs/measurement_tables.py`.
+"""Write the tables of measurements.md from raw/tables/NAME.csv: `python assets/docs/measurement_tables.py`.
 
 A table stands behind a line `<!-- table NAME -->`. The last four columns of its CSV are the weights, the machine, the
 date and the command of each row; on the page such a cell is empty where it is that of the row above.
@@ -13,7 +13,7 @@ from pathlib import Path
 DOCS = Path(__file__).resolve().parent
 PAGE, TABLES = DOCS / "measurements.md", DOCS / "raw" / "tables"
 FACTS = ["weights", "machine", "date", "command"]
-PLACE = re.compile(r"^(<!-- table ([\w-]+) -->\n)(?:\n(?:\|.*\n)+)?", re.MULTILINE)
+SLOT = re.compile(r"^(<!-- table ([\w-]+) -->\n)(?:\n(?:\|.*\n)+)?", re.MULTILINE)
 
 
 def read_table(name: str) -> list[list[str]]:
@@ -41,8 +41,8 @@ def write_table(name: str) -> str:
 
 
 def write_page(text: str) -> str:
-    """Return the page with all its tables written anew."""
-    return PLACE.sub(lambda place: f"{place[1]}\n{write_table(place[2])}", text)
+    """Return the page with the tables of today's CSV files."""
+    return SLOT.sub(lambda slot: f"{slot[1]}\n{write_table(slot[2])}", text)
 
 
 if __name__ == "__main__":

@@ -79,22 +79,22 @@ def replay(file: Path) -> None:
     subprocess.run([sys.executable, "-m", "chemspec.cli", "race", RACED, "-o", str(file)], check=True)
 
 
-def main(folder: Path, wanted: list[str]) -> None:
+def main(folder: Path, names: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    if not wanted or "replay" in wanted:
+    if not names or "replay" in names:
         replay(folder / "replay.svg")
-    if wanted == ["replay"]:
+    if names == ["replay"]:
         return
     with tempfile.TemporaryDirectory() as home, sync_playwright() as driver:
         server = Server(Path(home), CHEMSPEC_HOME=home)
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         try:
-            for look, how in LOOKS.items():
-                width = how.get("width", 1280)
-                scheme = how.get("color_scheme", "light")
+            for look, options in LOOKS.items():
+                width = options.get("width", 1280)
+                scheme = options.get("color_scheme", "light")
                 context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
                 for name, address in PAGES.items():
-                    if wanted and f"{name}-{look}" not in wanted:
+                    if names and f"{name}-{look}" not in names:
                         continue
                     page = context.new_page()
                     page.set_default_timeout(60_000)

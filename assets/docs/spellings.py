@@ -38,12 +38,12 @@ def aligned(mapped: str, product: str) -> str:
     target = Chem.MolFromSmiles(sides[-1])
     main = max((Chem.MolFromSmiles(part) for part in sides[0].split(".")), key=lambda mol: mol.GetNumAtoms())
     numbers_ = [atom.GetAtomMapNum() for atom in main.GetAtoms()]
-    places = {atom.GetAtomMapNum(): atom.GetIdx() for atom in target.GetAtoms()}
+    positions = {atom.GetAtomMapNum(): atom.GetIdx() for atom in target.GetAtoms()}
     for mol in (main, target):
         for atom in mol.GetAtoms():
             atom.SetAtomMapNum(0)
     _, order = write_from(main, -1)
-    root = next((places[numbers_[atom]] for atom in order if numbers_[atom] in places), None)
+    root = next((positions[numbers_[atom]] for atom in order if numbers_[atom] in positions), None)
     text = product if root is None else write_from(target, root)[0]
     return text if chem.canonical(text) == chem.canonical(product) else product
 
@@ -63,9 +63,9 @@ def main(folder: Path, count: int) -> None:
             ways["random"].append((smiles_variants_of_query(query, 2, Random(query))[-1], truth))
             if task == "retro" and row["mapped_rxn"]:
                 ways["aligned"].append((aligned(row["mapped_rxn"], query), truth))
-        for way, asked in ways.items():
-            for drafter in DRAFTERS if asked else ():
-                print(line(engine, way, drafter, asked), flush=True)
+        for spelling, pairs in ways.items():
+            for drafter in DRAFTERS if pairs else ():
+                print(line(engine, spelling, drafter, pairs), flush=True)
     print("\n| task | answer | reactions | passes | tokens | tokens a pass |\n|---|---|---|---|---|---|")
     for task in tasks:
         rows = Random(0).sample(list(read_rows(folder / f"{task}_val.csv.gz")), 5 * count)
@@ -87,12 +87,12 @@ def answer_lines(task: Task, engine: Engine, rows: list[Row]) -> list[str]:
             source, *written = (engine.tokenizer.encode(text) for text in (made[0][0], truth, made[0][1]))
         except TokenError:
             continue
-        for way, target in zip(sums, written, strict=True):
-            found = passes(copy, source, (*target, EOS)), len(target) + 1, 1
-            sums[way] = [old + new for old, new in zip(sums[way], found, strict=True)]
+        for spelling, target in zip(sums, written, strict=True):
+            counts = passes(copy, source, (*target, EOS)), len(target) + 1, 1
+            sums[spelling] = [old + new for old, new in zip(sums[spelling], counts, strict=True)]
     return [
-        f"| {task} | {way} | {count} | {steps / count:.1f} | {tokens / count:.1f} | {tokens / steps:.2f} |"
-        for way, (steps, tokens, count) in sums.items()
+        f"| {task} | {spelling} | {count} | {steps / count:.1f} | {tokens / count:.1f} | {tokens / steps:.2f} |"
+        for spelling, (steps, tokens, count) in sums.items()
     ]
 
 
@@ -106,28 +106,29 @@ def passes(drafter: Copy, source: tuple[int, ...], target: tuple[int, ...]) -> i
     return count
 
 
-def agreed(one: tuple[int, ...], other: tuple[int, ...]) -> int:
+def agreed(first: tuple[int, ...], other: tuple[int, ...]) -> int:
     """How many tokens both begin with."""
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(first, other, strict=False)))
 
 
-def line(engine: Engine, way: str, drafter: str, asked: list[tuple[str, str]]) -> str:
+def line(engine: Engine, spelling: str, drafter: str, pairs: list[tuple[str, str]]) -> str:
     """One row of the table. Queries go to the model as they are spelled, which `Engine.predict` would not do."""
-    how = DecodeSettings(decoder="greedy", n=1, drafter=drafter)
+    settings = DecodeSettings(decoder="greedy", n=1, drafter=drafter)
     ready, truths = [], []
-    for text, truth in asked:
+    for text, truth in pairs:
         ids = engine.tokenizer.encode_or_unk(text)
         if 1 not in ids and len(ids) <= engine.longest_query:
             ready.append(PreparedQuery(text, tuple(ids), tuple(engine.tokenizer.token_texts(ids))))
             truths.append(truth)
     results = [
-        result for start in range(0, len(ready), 16) for result in engine._decode(ready[start : start + 16], how)
+        result for start in range(0, len(ready), 16) for result in engine._decode(ready[start : start + 16], settings)
     ]
-    found = speed_numbers([result.trace for result in results])
+    numbers = speed_numbers([result.trace for result in results])
     right = sum(result.hypotheses[0].canonical == truth for result, truth in zip(results, truths, strict=True))
+    tokens = numbers.emitted / numbers.queries
     return (
-        f"| {engine.name} | {way} | {drafter} | {found.passes_per_query:.1f} | {found.emitted / found.queries:.1f} | "
-        f"{found.tokens_per_pass:.2f} | {found.acceptance_rate:.2f} | {right / len(results):.2f} |"
+        f"| {engine.name} | {spelling} | {drafter} | {numbers.passes_per_query:.1f} | {tokens:.1f} | "
+        f"{numbers.tokens_per_pass:.2f} | {numbers.acceptance_rate:.2f} | {right / len(results):.2f} |"
     )
 
 

@@ -21,7 +21,7 @@ from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, result_from_json, to_json
 
 HERE = Path(__file__).resolve().parent
-EXAMPLES: dict[Task, tuple[str, int]] = {  # query, answers wanted
+EXAMPLES: dict[Task, tuple[str, int]] = {  # query, number of answers
     "forward": (
         "O=C(NCc1ccccc1)c1ccc(Br)cc1.OB(O)c1ccncc1.O=C([O-])[O-].[K+].[K+]."
         "c1ccc(P(c2ccccc2)c2ccccc2)cc1.[Pd].Cc1ccccc1.CCO",
@@ -33,10 +33,10 @@ EXAMPLES: dict[Task, tuple[str, int]] = {  # query, answers wanted
 
 def main() -> None:
     """Write the files."""
-    for task, (query, wanted) in EXAMPLES.items():
+    for task, (query, count) in EXAMPLES.items():
         engine = Engine.load(model_folder(task))
         canonical = engine.prepare(query).smiles
-        ways = {"answered": DecodeSettings(n=wanted, distinct=True), "first": DecodeSettings(decoder="greedy", n=1)}
+        ways = {"answered": DecodeSettings(n=count, distinct=True), "first": DecodeSettings(decoder="greedy", n=1)}
         for kind, settings in ways.items():
             (result,) = engine.predict([canonical], settings)
             path = HERE / f"{kind}_{task}.json"

@@ -76,7 +76,7 @@ def test_headers_without_an_end_are_refused_before_they_take_memory(
 def test_large_headers_and_bodies_within_the_limits_are_answered(running: Running) -> None:
     status, _, _ = running.send("GET", "/healthz", headers={"X-Large": 50_000 * "x"})
     assert status == 200
-    status, document, _ = running.send("POST", "/v1/predict", {"queries": 200 * [900 * "("], "task": "retro"})
+    status, document, _ = running.send("POST", "/v1/predict", {"queries": 200 * [900 * "["], "task": "retro"})
     assert status == 200 and len(document["results"]) == 200
     with rawhttp.connected(running.port) as connection:  # one connection, and more than a header's limit in all
         for _ in range(3):
