@@ -8,11 +8,11 @@ from chemspec.chem import formats
 from chemspec.chem.read import chemdraw, reaction_files
 from chemspec.chem.read.chemdraw import parse_cdxml
 from chemspec.chem.read.molfile import split_lines
+from chemspec.chem.read.reader import ENDINGS as ENDINGS
 from chemspec.chem.read.values import side_note
 from chemspec.io import FileError
 from chemspec.tasks import about_reactions
 
-ENDINGS = (".sdf", ".sd", ".mol", ".rxn", ".rdf", ".cdxml", ".ket")
 MOST_STEPS = 100  # of a drawn scheme
 _FIELD = re.compile(r">.*?<([^>]*)>")
 _EXPECTED = {side_note(side) for side in ("forward", "retro")} | {chem.LEFT_OUT}

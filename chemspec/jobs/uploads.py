@@ -55,8 +55,9 @@ KINDS = {
 }
 COMPRESSED = (".parquet", spreadsheets.ENDING)
 ENDINGS = tuple(ending[1:] for ending in (*TABLES, *TEXTS, *structures.ENDINGS, *COMPRESSED, ".gz"))
+_STRUCTURE_FILES = ", ".join(ending[1:].upper() for ending in structures.ENDINGS)
 LIMITS = (
-    f"CSV, TSV, XLSX, SDF, RDF, MOL, RXN, CDXML, KET, SMI, TXT or Parquet, also as .gz; up to {MAX_MB} MB "
+    f"CSV, TSV, XLSX, Parquet, {_STRUCTURE_FILES}, SMI or TXT, also as .gz; up to {MAX_MB} MB "
     f"({MAX_TEXT // 1_000_000} MB unpacked), {MAX_ROWS:,} rows, {MAX_COLUMNS} columns"
 )
 

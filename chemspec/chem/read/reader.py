@@ -71,11 +71,12 @@ def read_sdf(text: str) -> Molecules | Fault:
 
 @dataclass(frozen=True)
 class Format:
-    """A format: its name, how a text of it is recognised, and what reads it."""
+    """A format: its name, how a text of it is recognised, what reads it, and the endings of its files."""
 
     name: str
     recognise: Callable[[str], bool]
     read: Callable[[str], Molecules | Reaction | Fault]
+    endings: tuple[str, ...] = ()
 
 
 def _starts_with(mark: str) -> Callable[[str], bool]:
@@ -91,14 +92,16 @@ def _is_molfile(text: str) -> bool:
 
 # In this order; text of no format is what a user typed.
 FORMATS = (
-    Format("RDF", reaction_files.is_rdf, reaction_files.read_rdf),
-    Format("RXN", _starts_with("$RXN"), reaction_files.read_rxn),
-    Format("SDF", lambda text: "$$$$" in text and _is_molfile(text), read_sdf),
-    Format("molfile", _is_molfile, read_sdf),
-    Format("CDXML", lambda text: _starts_with("<")(text) and not is_tokens(text), drawing.read_cdxml),
-    Format("KET", ket.is_ket, ket.read_ket),
+    Format("RDF", reaction_files.is_rdf, reaction_files.read_rdf, (".rdf",)),
+    Format("RXN", _starts_with("$RXN"), reaction_files.read_rxn, (".rxn",)),
+    Format("SDF", lambda text: "$$$$" in text and _is_molfile(text), read_sdf, (".sdf", ".sd")),
+    Format("molfile", _is_molfile, read_sdf, (".mol",)),
+    Format("CDXML", lambda text: _starts_with("<")(text) and not is_tokens(text), drawing.read_cdxml, (".cdxml",)),
+    Format("KET", ket.is_ket, ket.read_ket, (".ket",)),
     Format("", lambda text: bool(refusal_of(text)), lambda text: Fault(refusal_of(text), 0, len(text), "other")),
 )
+FILE_FORMATS = tuple(file_format.name for file_format in FORMATS if file_format.endings)
+ENDINGS = tuple(ending for file_format in FORMATS for ending in file_format.endings)
 _MARKS = re.compile(r"\s|[<{_]|^[$@]|[A-Za-z]{14}-|(?:Branch|Ring)\d")
 
 

@@ -15,6 +15,7 @@ from chemspec import chem
 from chemspec.asset_files import assets_folder
 from chemspec.chem import formats
 from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.read.reader import FILE_FORMATS
 from chemspec.chem.salts import group_salts
 from chemspec.settings import Task
 from chemspec.ui.common import escaping, login, queued_engine, theme, web_files
@@ -24,8 +25,7 @@ TASK_LABELS = {"forward": "Forward: what forms?", "retro": "Retro: how to make i
 BOX_LABELS = {"forward": "Everything in the reaction mixture", "retro": "The molecule to make"}
 PLACEHOLDERS = {"forward": "e.g. aniline, CC(=O)Cl, Et3N, DCM", "retro": "e.g. lidocaine"}
 STEPPED_DECODERS, MAX_STEPPED_BEAM = ("greedy", "beam", "sbs"), 50  # searches that the page Step shows, and how wide
-FILES = ("molfile", "SDF", "RXN", "RDF", "CDXML", "KET")  # shown folded once they are longer than
-MAX_UNFOLDED_LINES = 3
+MAX_UNFOLDED_LINES = 3  # longer texts of files are shown folded
 MOST_CHOICES = 6  # buttons for what a doubtful name may mean
 MAX_PASTED_CHARS = 200_000  # of a paste or a small file; `read_any` takes no longer ones
 
@@ -136,7 +136,11 @@ def show_choices(text: str, read: Read, choose: Callable[[str], None], *, key: s
 
 def folded_label(text: str, read: Read) -> str:
     """Return the label of a pasted file, such as "molfile, 11 atoms"; empty for typed text."""
-    if not isinstance(read, formats.Input) or text.strip().count("\n") < MAX_UNFOLDED_LINES or read.kind not in FILES:
+    if (
+        not isinstance(read, formats.Input)
+        or text.strip().count("\n") < MAX_UNFOLDED_LINES
+        or read.kind not in FILE_FORMATS
+    ):
         return ""
     if read.other:
         return f"{read.kind}, a reaction of {len(group_salts(read.reaction.replace('>>', '.').split('.')))} molecules"

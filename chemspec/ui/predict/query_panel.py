@@ -9,7 +9,7 @@ import streamlit as st
 
 from chemspec import chem, tasks
 from chemspec.chem import formats
-from chemspec.chem.read.reader import decode
+from chemspec.chem.read import reader
 from chemspec.depict.molecules import Bonds
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import escaping, query_box, queued_engine, stock_menu, web_files, widgets
@@ -19,8 +19,8 @@ from chemspec.ui.predict import query_view, sketcher
 from chemspec.ui.predict.options import show_options
 
 TASKS: tuple[Task, ...] = tasks.about_molecules()
-FORMATS = "Names, SMILES, InChI, molfile, SDF, RXN, CDXML or KET; a list with dots, commas, + or lines"
-ENDINGS = ["smi", "smiles", "txt", "inchi", "mol", "sdf", "rxn", "rdf", "cdxml", "ket"]
+FORMATS = f"Names, SMILES, InChI, {', '.join(reader.FILE_FORMATS)}; a list with dots, commas, + or lines"
+ENDINGS = ["smi", "smiles", "txt", "inchi", *(ending.removeprefix(".") for ending in reader.ENDINGS)]
 BOX = QueryText("predict")
 BUTTON_LABELS: dict[Task, str] = {"forward": "Predict product", "retro": "Find precursors"}
 
@@ -278,7 +278,7 @@ def _upload_dialog(task: Task) -> None:
 
 def submit_file(content: bytes, task: Task) -> chem.Fault | None:
     """Put the text of a file into the box and predict; return what is wrong with it, if anything."""
-    text = decode(content)
+    text = reader.decode(content)
     read = text if isinstance(text, chem.Fault) else formats.read_any(text, task=task)
     if isinstance(read, chem.Fault):
         return read
