@@ -38,7 +38,7 @@ from chemspec.tokenizer import BOS, Tokenizer
 
 SETTINGS_FILE = "chemspec.json"  # optional file in a model folder: {"task": ..., "template": ...}
 PICKLE = "pytorch_model.bin"  # name of pickled weights
-TOKENIZER_FILES = ("tokenizer.json", "spiece.model", "sentencepiece.bpe.model", "vocab.json")
+TOKENIZER_FILES = ("tokenizer.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "vocab.json")
 
 # Options of `generate` that change log-probs and are not applied here, with their neutral values.
 UNUSED = read_json_object(Path(__file__).with_name("hf_unused.json"))

@@ -12,6 +12,7 @@ from chemspec.tokenizer import BOS, SPECIALS
 
 # Maximum difference from torch's log-probs in nats, by precision.
 TOLERANCES = {"fp64": 1e-3, "fp32": 1e-3, "fp16": 0.1, "bf16": 0.3}
+MOST_SCORES = 2**24  # computed at once; a token of GPT-2 has 50,257 next ones
 COMPARED = 12  # prefixes compared with torch
 PARTS = ((0, 1, COMPARED), (0, 3, 7, COMPARED), (0, COMPARED))  # a CUDA graph is captured when a size comes again
 
@@ -25,15 +26,18 @@ def probe(
 ) -> Floats:
     """Check the scores of a loaded backend, and return its log-probs (N, V) after every prefix.
 
-    Every token is read once by the encoder and once by the decoder. `reference` is the torch backend on the same device
-    if log-probs must agree with its; only the first few tokens are read then. Raises CheckpointError for scores that
-    are not finite, or UnsupportedError for scores that differ from the reference.
+    Every token is read once by the encoder and once by the decoder, of a large vocabulary some, evenly spread.
+    `reference` is the torch backend on the same device if log-probs must agree with its; only the first few tokens are
+    read then. Raises CheckpointError for scores that are not finite, or UnsupportedError for scores that differ from
+    the reference.
     """
     length = COMPARED - 1 if reference else min(32, config.max_positions - 3)  # bos and eos are read on both sides
     first, count = len(SPECIALS), config.vocab_size - len(SPECIALS)
     if min(count, length) < 1:
         return np.zeros((0, config.vocab_size))
-    rows = (np.arange(-(-count // length) * length) % count + first).reshape(-1, length).tolist()
+    count = min(count, max(length, MOST_SCORES // config.vocab_size))
+    tokens = np.linspace(first, config.vocab_size - 1, count).round().astype(np.int64)  # all, if there are so many
+    rows = tokens[np.arange(-(-count // length) * length) % count].reshape(-1, length).tolist()
     rows = rows[:1] if reference else rows
     log_probs = _log_probs(reference or backend, rows, (0, length + 1), config.vocab_size)
     if not np.isfinite(log_probs).all():

@@ -126,21 +126,51 @@ def _chemformer(folder: Path, smiles: Sequence[str], *size: int) -> Path:
 
 
 def _reaction_t5(folder: Path, smiles: Sequence[str]) -> Path:
-    """T5 v1.1 base with a tokenizer of single characters."""
-    import tokenizers
-    from transformers import PreTrainedTokenizerFast, T5Config, T5ForConditionalGeneration
+    """T5 v1.1 base with a tokenizer of atoms."""
+    from transformers import T5Config, T5ForConditionalGeneration
 
-    words = {word: i for i, word in enumerate(["<pad>", "</s>", "<unk>", *smiles])}
-    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, "<unk>"))
-    pattern = tokenizers.Regex(r"\[[^\]]+\]|Br|Cl|.")
-    inner.pre_tokenizer = tokenizers.pre_tokenizers.Split(pattern, "isolated")
-    inner.post_processor = tokenizers.processors.TemplateProcessing("$A </s>", special_tokens=[("</s>", 1)])
-    named = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
-    PreTrainedTokenizerFast(tokenizer_object=inner, **named).save_pretrained(folder)
+    words = _write_tokenizer(folder, smiles, "$A </s>")
     shape = {"d_model": 768, "d_kv": 64, "d_ff": 2048, "num_layers": 12, "num_heads": 12}
     kind = {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "decoder_start_token_id": 0}
     torch.manual_seed(0)
-    T5ForConditionalGeneration(T5Config(vocab_size=len(words), **shape, **kind)).save_pretrained(folder)
+    T5ForConditionalGeneration(T5Config(vocab_size=words, **shape, **kind)).save_pretrained(folder)
+    return folder
+
+
+def _write_tokenizer(folder: Path, smiles: Sequence[str], reads: str) -> int:
+    """Write a tokenizer of atoms, which adds to a text what `reads` says; returns the number of tokens."""
+    import tokenizers
+    from transformers import PreTrainedTokenizerFast
+
+    words = {word: i for i, word in enumerate(["<pad>", "</s>", "<unk>", ">>", *smiles])}
+    inner = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, "<unk>"))
+    pattern = tokenizers.Regex(r"\[[^\]]+\]|Br|Cl|>>|.")
+    inner.pre_tokenizer = tokenizers.pre_tokenizers.Split(pattern, "isolated")
+    inner.decoder = tokenizers.decoders.Fuse()
+    inner.post_processor = tokenizers.processors.TemplateProcessing(reads, special_tokens=[("</s>", 1)])
+    named = {"eos_token": "</s>", "pad_token": "<pad>", "unk_token": "<unk>"}
+    PreTrainedTokenizerFast(tokenizer_object=inner, **named).save_pretrained(folder)
+    return len(words)
+
+
+def _causal(folder: Path, smiles: Sequence[str], *, llama: bool) -> Path:
+    """GPT-2 small, or a LLaMA of that size, told where answers begin by `chemspec.json`."""
+    import transformers
+
+    ids = {
+        "vocab_size": _write_tokenizer(folder, smiles, "$A"),
+        "pad_token_id": 0,
+        "eos_token_id": 1,
+        "bos_token_id": 1,
+    }
+    torch.manual_seed(0)
+    if llama:
+        shape = {"hidden_size": 768, "intermediate_size": 2048, "num_hidden_layers": 12, "num_attention_heads": 12}
+        model: Any = transformers.LlamaForCausalLM(transformers.LlamaConfig(**shape, **ids))
+    else:
+        model = transformers.GPT2LMHeadModel(transformers.GPT2Config(**ids))
+    model.save_pretrained(folder)
+    (folder / "chemspec.json").write_text('{"task": "forward", "template": "{query}>>"}', encoding="utf-8")
     return folder
 
 
@@ -162,6 +192,8 @@ ARCHITECTURES: Mapping[str, Architecture] = {
     "r-smiles": Architecture("R-SMILES: 6 + 6, 512, 2048", _r_smiles, "onmt", partial(_r_smiles, genuine=True)),
     "chemformer": Architecture("Chemformer: 6 + 6, 512, 2048", _chemformer_base, "chemformer"),
     "chemformer-large": Architecture("Chemformer large: 8 + 8, 1024, 4096", _chemformer_large, "chemformer"),
+    "gpt2": Architecture("GPT-2 small: 12, 768, 3072", partial(_causal, llama=False), "transformers"),
+    "llama": Architecture("LLaMA: 12, 768, 2048", partial(_causal, llama=True), "transformers"),
     "reactiont5": Architecture("ReactionT5 base: T5 v1.1, 12 + 12, 768, 2048", _reaction_t5, "transformers"),
 }
 

@@ -197,19 +197,24 @@ def transformers(engine: Engine, folder: Path, _vocab: Path | None, max_len: int
     if not isinstance(engine.tokenizer, HfTokenizer):
         raise ValueError(f"{folder} is no Hugging Face model")
     library, tokenizer = _needed("transformers", "pip install 'chemspec-smiles[hf]'"), engine.tokenizer
-    network = load_network(library, folder)[0].model
+    causal = tokenizer.causal
+    network = load_network(library, folder, tokenizer.template)[0].model
     before, after = tokenizer.around
     ours = tokenizer.numbers.ours
 
     @torch.inference_mode()
     def answer(ids: tuple[int, ...], width: int) -> Answers:
-        source = torch.tensor([[*before, *(tokenizer.numbers.theirs[token] for token in ids), *after]])
+        last = (tokenizer.numbers.theirs[BOS],) if causal else after
+        source = torch.tensor([[*before, *(tokenizer.numbers.theirs[token] for token in ids), *last]])
         how = {"num_beams": width, "num_return_sequences": width, "do_sample": False, "max_new_tokens": max_len}
         rules = {"length_penalty": 0.0, "early_stopping": False} if width > 1 else {}
         found = network.generate(input_ids=source, **how, **rules)
-        return [tokenizer.decode([ours.get(token, EOS) for token in row[1:]]) for row in found.tolist()]
+        start = source.shape[1] if causal else 1
+        return [tokenizer.decode([ours.get(token, EOS) for token in row[start:]]) for row in found.tolist()]
 
-    return Peer("transformers", library.__version__, answer, _counted(network.get_decoder()))
+    return Peer(
+        "transformers", library.__version__, answer, _counted(network.base_model if causal else network.get_decoder())
+    )
 
 
 PEERS: dict[str, Callable[[Engine, Path, Path | None, int], Peer]] = {

@@ -122,15 +122,17 @@ def _read_shares(top: Mapping[str, Any]) -> tuple[Share, ...]:
     return tuple(share for share in shares if all(0 <= number <= 100 for number in share[1:]))
 
 
-NAMES = {"relu": "ReLU", "gelu": "GELU", "gelu_tanh": "GELU"}
+NAMES = {"relu": "ReLU", "gelu": "GELU", "gelu_tanh": "GELU", "silu": "SiLU"}
 
 
 def describe_architecture(config: ModelConfig) -> str:
     """Return the network in one line."""
-    layers = f"{config.encoder_layers} + {config.decoder_layers} layers, width {config.d_model}, {config.heads} heads"
+    kind = "decoder" if config.decoder_only else "encoder-decoder"
+    depth = f"{config.decoder_layers}" if config.decoder_only else f"{config.encoder_layers} + {config.decoder_layers}"
+    layers = f"{depth} layers, width {config.d_model}, {config.heads} heads"
     norm = "pre-norm" if config.norm_first else "post-norm"
     feedforward = f"feed-forward {config.feedforward} ({NAMES[config.activation]})"
-    return f"Transformer encoder-decoder, {layers}, {feedforward}, {norm}, {config.max_positions} positions"
+    return f"Transformer {kind}, {layers}, {feedforward}, {norm}, {config.max_positions} positions"
 
 
 # --- the page ---------------------------------------------------------------------------------------
