@@ -81,7 +81,7 @@ FAULTS: list[tuple[str, bytes | dict[str, Any] | None, str]] = [  # a file, what
     ("vocab.json", json.dumps([*SPECIALS, "C"]).encode(), "vocab"),
     ("config.json", {"task": "sing"}, "task 'sing'"),
     ("config.json", {"d_model": 32}, "shape"),
-    ("config.json", {"encoder_layers": 10**9}, "between 1 and 256"),
+    ("config.json", {"encoder_layers": 10**9}, "between 0 and 256"),
     ("config.json", {"colour": "red"}, "colour"),
 ]
 
