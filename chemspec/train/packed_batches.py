@@ -50,7 +50,7 @@ class Shape:
 
     def split(self, batch: Tensor) -> list[Tensor]:
         """Split a batch: source ids and positions (S,), inputs, next tokens and positions (T,), two (R + 1,) ends."""
-        return list(torch.split(batch, self.sizes))
+        return list(torch.split(batch, list(self.sizes)))
 
 
 def pack(pairs: Pairs, order: Iterable[int], shape: Shape) -> Iterator[list[int]]:
