@@ -26,6 +26,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.tokenizer import BOS, EOS
 
 Weights = NDArray[np.float32]
+FAINT = 0.04  # weights that are not drawn
 
 
 @torch.inference_mode()
@@ -72,14 +73,16 @@ def draw(query: list[str], answer: list[str], maps: dict[str, Weights], file: Pa
     for title, weights in maps.items():
         cells = [
             {"read": f"{column:02d} {query[column]}", "write": f"{row:02d} {answer[row]}", "weight": float(weight)}
-            for (row, column), weight in np.ndenumerate(weights.round(3))
+            for (row, column), weight in np.ndenumerate(weights.round(2))
+            if weight > FAINT or row == column == 0
         ]
         base = alt.Chart(alt.Data(values=cells)).mark_rect()
+        columns, rows = ([f"{place:02d} {text}" for place, text in enumerate(texts)] for texts in (query, answer))
         names = {"labelExpr": "substring(datum.value, 3)", "labelAngle": 0, "labelFontSize": 10, "labelOverlap": False}
         parts.append(
             base.encode(
-                x=alt.X("read:O", sort=None, title="query").axis(**names),
-                y=alt.Y("write:O", sort=None, title="answer").axis(**names),
+                x=alt.X("read:O", title="query").axis(**names).scale(domain=columns),
+                y=alt.Y("write:O", title="answer").axis(**names).scale(domain=rows),
                 color=alt.Color("weight:Q", legend=None).scale(range=["#80808010", COLORS[0]]),
             ).properties(title=title, width=alt.Step(15), height=alt.Step(13))
         )

@@ -352,13 +352,19 @@ def race_batches(bench: Bench) -> None:
 
 
 def race_papers(bench: Bench) -> None:
-    """The drafters of the papers, with fixed drafting, and speculative beam search (SBS)."""
-    fixed = replace(GREEDY, drafting="fixed")
-    of_ten = replace(fixed, draft_length=10)
-    race(bench, "papers", 1 / 3, "greedy, drafts of 10", of_ten, ("none", "windows", "copy", "mixed"))
-    race(bench, "papers", 1 / 3, "greedy, learned", fixed, ("none", *LEARNED))
-    sbs = DecodeSettings(decoder="sbs", n=5, draft_length=10)
-    race(bench, "papers", 1 / 3, "sbs, n = 5", sbs, ("windows",))
+    """The drafters of the papers, with fixed drafting, and speculative beam search (SBS), also with Medusa (2026)."""
+    fixed, sbs = replace(GREEDY, drafting="fixed"), DecodeSettings(decoder="sbs", n=5)
+    races: dict[str, tuple[DecodeSettings, tuple[str, ...]]] = {
+        "greedy, drafts of 10": (replace(fixed, draft_length=10), ("none", "windows", "copy", "mixed")),
+        "greedy, learned": (fixed, ("none", *LEARNED)),
+        "greedy, drafts of 7": (replace(fixed, draft_length=7), ("none", "ar", "hierarchy")),
+        "greedy, trees of 100": (replace(fixed, draft_nodes=100), ("none", "mixed", "medusa")),
+        "sbs, n = 5": (replace(sbs, draft_length=10), ("windows",)),
+        "sbs, n = 5, Medusa": (sbs, ("medusa",)),
+        "beam of 5, exact": (DecodeSettings(n=5, drafting="fixed"), ("none", "medusa")),
+    }
+    for search, (settings, drafters) in races.items():
+        race(bench, "papers", 1 / len(races), search, settings, drafters)
 
 
 def plan_routes(bench: Bench) -> None:

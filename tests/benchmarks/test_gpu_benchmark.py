@@ -32,7 +32,7 @@ def test_every_section_writes_its_results(tmp_path: Path, runtime: str) -> None:
     host = [(row["part"], row["queries"]) for row in rows if row["section"] == "host" and row["least_us"] > 0]
     assert host == [("runner", 1)] * 2 + [("runner", 64)] * 2 + [("loop", 1), ("loop", 64)]
     papers = {(row["search"], row["drafter"]) for row in rows if row["section"] == "papers"}
-    assert len(papers) == 4 + 1 + len(gpu.LEARNED) + 1
+    assert len(papers) == 4 + 1 + len(gpu.LEARNED) + 3 + 3 + 1 + 1 + 2
 
 
 def test_with_graphs_nothing_is_recorded_in_the_timed_parts_and_drafts_change_no_bit(
