@@ -14,7 +14,7 @@ from threading import RLock
 from types import ModuleType
 from typing import Any, Literal, Protocol, TypeVar
 
-Guarantee = Literal["exact", "exact in distribution", "relaxed"]  # of a decoder, for any drafts
+Guarantee = Literal["exact", "exact in distribution", "relaxed"]  # guarantee of a decoder, for any drafts
 
 
 class Named(Protocol):
@@ -70,7 +70,7 @@ class Registry(Mapping[str, S]):
                 names = ", ".join(each for each in vars(module) if not each.startswith("_"))
                 raise ValueError(f"{source} has no {name!r}; it defines {names}")
             spec = self._as_spec(path, getattr(module, name))
-        except Exception as error:  # of any module
+        except Exception as error:  # any module may raise anything
             hint = f"; for a file write {source}.py:{name}" if isinstance(error, ModuleNotFoundError) else ""
             raise ValueError(f"the {self.kind} {path!r} cannot be loaded: {_describe(error)}{hint}") from error
         if self._specs.get(spec.name) is not spec:

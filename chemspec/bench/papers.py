@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 ACCURATE = (*RANKS, 25)
-MIN_QUERIES = 30  # with fewer queries a speed-up is shown in brackets, and accuracy is left out
+MIN_QUERIES = 30  # fewer queries: a speed-up is shown in brackets, and accuracy is left out
 MIN_TIMINGS = 5  # batches needed for a speed-up with an interval
 TASKS: tuple[Task, ...] = ("forward", "retro")
 TIMED = ("forward", "retro", "curve", "learned")  # tables with timed rows
@@ -101,7 +101,7 @@ def measure_tables(suite: PapersSettings, *, progress: Progress = ignore) -> dic
         truth = {question.query: question.answer for question in reactions if question.answer}
         for table, settings in planned.items():
             rows: dict[str, Row] = {}
-            groups: dict[str, list[tuple[Engine, Setting]]] = {}  # with their baseline
+            groups: dict[str, list[tuple[Engine, Setting]]] = {}  # runs, each with its baseline
             for setting in settings:
                 groups.setdefault(setting.baseline or setting.name, []).append((engine, setting))
             for entries in groups.values():

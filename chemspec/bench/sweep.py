@@ -22,7 +22,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Progress, ignore
 
 BOOTSTRAP_DRAWS = 1000
-COLUMNS = tomllib.loads(Path(__file__).with_name("columns.toml").read_text(encoding="utf-8"))  # of tables
+COLUMNS = tomllib.loads(Path(__file__).with_name("columns.toml").read_text(encoding="utf-8"))  # columns of tables
 Answers = Sequence[Sequence[tuple[Any, ...]]]  # per query the tokens, or token ids, of each answer, best first
 
 
@@ -43,10 +43,10 @@ class Row:
     """Measurement of one setting."""
 
     setting: Setting
-    answers: Answers  # in the order of the queries
-    results: tuple[DecodeResult, ...] = ()  # if decoded by chemspec
-    seconds: tuple[float, ...] = ()  # of every batch, if timed; means over rounds
-    sizes: tuple[int, ...] = ()  # of every batch
+    answers: Answers  # answers in the order of the queries
+    results: tuple[DecodeResult, ...] = ()  # results of chemspec alone
+    seconds: tuple[float, ...] = ()  # seconds of every batch, if timed; means over rounds
+    sizes: tuple[int, ...] = ()  # size of every batch
     attempts: tuple[float, ...] = ()  # milliseconds per query of every round, if there were several
     baseline: Row | None = None  # row to compare with
 
@@ -98,7 +98,7 @@ class Row:
         if self.seconds:
             report |= self._timing()
             report["passes_per_batch"] = self.passes_per_batch if self.results else None
-        if self.baseline and DECODERS[settings.decoder].drafts != "sampled":  # whose samples differ
+        if self.baseline and DECODERS[settings.decoder].drafts != "sampled":  # their samples differ
             report |= {"same_list": fmean(self.same()), "same_first": fmean(self.same(first=True))}
         names = ("passes", "passes_per_query", "nodes_per_pass", "tokens_per_pass", "acceptance_rate", "draft_hit_rate")
         report |= self.pick(*names, "acceptance_length", "alpha", "draft_calls")
@@ -125,7 +125,7 @@ class Row:
             "mean_ms": 1e3 * total / sum(self.sizes),
             "latency_ms": 1e3 * median(self.seconds),
             "queries_per_second": sum(self.sizes) / total,
-            "tokens_per_second": tokens / total,  # of the first answers, including eos
+            "tokens_per_second": tokens / total,  # tokens of the first answers, including eos
             **dict(zip(("speedup", "speedup_low", "speedup_high"), ratio, strict=True)),
         }
 

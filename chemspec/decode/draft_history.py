@@ -18,14 +18,14 @@ from chemspec.system import cache
 POSITION_CLASS = 11  # the classes before are those of the drafter's probabilities (`edit_ngrams.probability_class`)
 CLASSES = POSITION_CLASS + 5
 FIRST_PAUSE = 4.0
-MOST_TRIES = 400.0  # of a class that are remembered; older ones fade
+MOST_TRIES = 400.0  # tries of a class that are remembered; older ones fade
 
 
 @dataclass
 class DraftHistory:
     """How a drafter has done with one model and one kind of search; thread-safe."""
 
-    net_gain: float = 0.0  # of drafting lately, in undrafted passes
+    net_gain: float = 0.0  # gain of drafting lately, in undrafted passes
     pause: float = FIRST_PAUSE  # length of the next pause of drafting in forward passes
     pause_left: float = 0.0  # forward passes that are left of this pause
     value_share: float = 0.8  # cost of a requested node, in those of undrafted decoding

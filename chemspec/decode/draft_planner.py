@@ -29,7 +29,7 @@ PLANNING_SECONDS = 6e-6  # its overhead of drafting per forward pass, without th
 COMPILED_CALL, PYTHON_CALL = 1.2e-6, 5e-5  # seconds of one proposed node
 MIN_GAIN = 0.03  # smallest gain, in requested nodes, for which anything is added, because cost curves are inexact
 NEGLIGIBLE = 0.02  # share of a pass that makes no difference
-FREE_COST = 4.0  # where all nodes together cost less than this many negligible shares, none is too improbable
+FREE_COST = 4.0  # negligible shares: if all nodes together cost less, none is too improbable
 MIN_WORTH = 0.5  # smallest value x p of a node that is looked at, in costs of the cheapest node
 PRIOR_NODES = 10.0  # weight of the prior cost of a requested node, in nodes of every hypothesis
 EMA_DECAY = 0.98  # weight of the past per forward pass
@@ -42,7 +42,7 @@ KNOWN_RATE = 0.9  # share of the nodes of a look-ahead that follow from known sc
 # Loss in undrafted passes at which drafting pauses, and how the pauses grow, in forward passes.
 MAX_LOSS, PAUSE_GROWTH, LONGEST_PAUSE = 3.0, 4.0, 4096.0
 MOST_IDLE = 8  # passes in a row in which nothing was worth adding, from which on the next ones are not planned
-USUAL_PASSES = 40.0  # of a query without drafts
+USUAL_PASSES = 40.0  # passes of a query without drafts
 
 
 def token_class(probabilities: Sequence[float], rank: int, index: int) -> int:
@@ -85,7 +85,7 @@ class AddedCost:
     def __init__(self, seconds: Sequence[float], negligible: float) -> None:
         """Take the seconds of 0, 1, ... added nodes, and those that are too few to be measured."""
         self.seconds, self.negligible = seconds, negligible
-        self.corners: list[int] = []  # of the lower convex hull of these points; the first is 0
+        self.corners: list[int] = []  # corners of the lower convex hull of these points; the first is 0
         for added in range(len(seconds)):
             while len(self.corners) > 1 and self._slope(*self.corners[-2:]) >= self._slope(self.corners[-1], added):
                 self.corners.pop()
@@ -154,9 +154,9 @@ class DraftPlanner:
         self._drafts, self._queries, self._requested = False, 1, 0
         self._idle, self._idle_left = 0, 0  # planned passes in a row without drafts; passes not planned therefore
         self._costs: dict[tuple[int, int, int], AddedCost] = {}
-        self.value = 0.0  # of a requested node, in seconds
-        self.min_probability = 0.0  # of a node that may pay off
-        self.cost = AddedCost((0.0,), 0.0)  # of nodes added to this pass
+        self.value = 0.0  # value of a requested node, in seconds
+        self.min_probability = 0.0  # least probability of a node that may pay off
+        self.cost = AddedCost((0.0,), 0.0)  # cost of nodes added to this pass
 
     # Only the Python loop uses what follows; the compiled one has its own ---------------------------
 

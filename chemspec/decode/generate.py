@@ -135,7 +135,7 @@ class BatchDecoder:
     histories: DraftHistories  # how drafters have done
     build_drafter: Callable[[DecodeSettings, DrafterInputs], Drafter] = build_drafter
     encode_prefix: Callable[[str], tuple[int, ...]] = lambda _: ()  # token ids of `DecodeSettings.prefix`
-    threads: int = 1  # of the compiled loop
+    threads: int = 1  # threads of the compiled loop
     gaps: ParkingGaps = field(default_factory=ParkingGaps)  # how far below the best one hypotheses of answers have been
 
     def start(
@@ -202,7 +202,7 @@ class BatchDecoder:
         rows = [(number, index) for number, group in enumerate(groups) for index in range(len(group))]
         left = list(map(len, groups))  # unfinished rows
         results: dict[tuple[int, int], Decoded] = {}
-        failed: dict[int, Exception] = {}  # by group
+        failed: dict[int, Exception] = {}  # errors by group
         begin, most = partial(self.start, searches=searches, enough=enough), size
         while waiting := [row for row in rows if row not in results and row[0] not in failed]:
             size, rest = min(size, len(waiting)), iter(waiting)
@@ -232,7 +232,7 @@ class BatchDecoder:
                     size = most
                 else:
                     size //= 2
-            gpu.empty_gpu_cache()  # after the exception's traceback, which keeps the tensors alive, is cleared
+            gpu.empty_gpu_cache()  # done here: the exception's traceback, now cleared, kept the tensors alive
         return [
             failed.get(number) or [results[number, index] for index in range(len(group))]
             for number, group in enumerate(groups)

@@ -26,7 +26,7 @@ from chemspec.decode.protocol import START, Decoder, ScoreRequest, finish_sequen
 from chemspec.tokenizer import EOS
 from chemspec.types import Scores
 
-MAX_LENGTH_RATIO, MORE_TOKENS = 1.25, 5  # of OpenNMT-py 3.x
+MAX_LENGTH_RATIO, MORE_TOKENS = 1.25, 5  # limits of OpenNMT-py 3.x
 
 
 class OnmtConfig(BeamConfig):

@@ -27,7 +27,7 @@ class PythonLoop:
     def __init__(self, session: Session, drafter: Drafter, options: LoopOptions) -> None:
         """Start without queries; see `decoding.Decoding`."""
         self._session, self._drafter, self._options = session, drafter, options
-        self._queries: dict[int, QueryState] = {}  # until `take_searches`
+        self._queries: dict[int, QueryState] = {}  # states kept until `take_searches`
         self._hooks = drafter if drafter.has_hooks and options.budget else None
 
     def add_queries(

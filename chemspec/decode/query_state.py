@@ -210,14 +210,14 @@ class DraftTree:
     def __init__(self, query: QueryState, drafter: Drafter, options: LoopOptions) -> None:
         """Start an empty tree."""
         self.query, self.drafter, self.options = query, drafter, options
-        self.added: dict[Prefix, None] = {}  # to compute in addition to the requested prefixes, parents first
+        self.added: dict[Prefix, None] = {}  # prefixes computed in addition to the requested ones, parents first
         # Drafted prefix -> the first draft that contains it, and the index of its last token in the draft.
         self.draft_of: dict[Prefix, tuple[Draft, int]] = {}
         self.drafts: dict[Prefix, Sequence[Draft]] = {}  # proposed after a prefix
         # Those that were added in full, as alternatives; a look-ahead follows only the first.
         self.branches: dict[Prefix, Sequence[Draft]] = {}
         self.rates: dict[Prefix, float] = {}  # acceptance rates of the guesses of a look-ahead
-        self.probabilities: dict[Prefix, float] = {}  # that prefixes of a look-ahead are requested
+        self.probabilities: dict[Prefix, float] = {}  # probabilities that prefixes of a look-ahead are requested
 
     def add_drafts(self, prefixes: Iterable[Prefix]) -> None:
         """Add the drafts after each prefix, until the budget is used, or with a planner the nodes that pay off."""

@@ -99,7 +99,7 @@ def build_decoder(source: SourceIds, settings: DecodeSettings, drafter: Drafter)
 
 def required_top_k(settings: DecodeSettings, vocab_size: int) -> int:
     """Return the number of candidates per prefix that the decoder needs."""
-    if settings.prefix:  # whose tokens may be improbable
+    if settings.prefix:  # tokens of a prefix may be improbable
         return vocab_size
     return min(DECODERS.lookup(settings.decoder).top_k(settings) or vocab_size, vocab_size)
 
@@ -158,7 +158,7 @@ def _build_speculative_sampling(source: SourceIds, settings: DecodeSettings, dra
     drafts = Seeded(f"{seed}/drafts")  # drafts are sampled independently of their acceptance
     if isinstance(drafter, Sampled):
         request = drafter.open_request(source, drafts)
-    else:  # without drafts
+    else:  # decoding without drafts
         request = SampleRequest(source, drafts, FixedGamma(1))
     others = {"sampled-beam": sampled_beam, "block-sample": block_sample}
     draw = others.get(settings.decoder, speculative_sample)
@@ -166,7 +166,7 @@ def _build_speculative_sampling(source: SourceIds, settings: DecodeSettings, dra
     return draw(count=settings.n, max_len=settings.max_len, request=request, rng=Seeded(seed), nucleus=nucleus)
 
 
-for _spec in (  # in the order of menus, the default first
+for _spec in (  # order of menus, the default first
     DecoderSpec(
         "beam",
         "Beam search",

@@ -18,7 +18,7 @@ from chemspec.depict.molecules import Depiction
 
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,DejaVu Sans Mono,monospace"
 SANS = "system-ui,-apple-system,Segoe UI,Roboto,Helvetica,Arial,DejaVu Sans,sans-serif"
-BASELINE = 0.35  # of the font size: from the middle of a line to its baseline
+BASELINE = 0.35  # share of the font size from the middle of a line to its baseline
 FRAME_SECONDS = 0.1
 SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 
@@ -33,16 +33,16 @@ class Item:
     top: float
     width: float
     height: float
-    at: float = 0.0  # in seconds; 0 for what is always there
-    text: str = ""  # of a text
-    size: float = 15.0  # of its font; `bold` and `mono` are its style
+    at: float = 0.0  # time of appearance in seconds; 0 for what is always there
+    text: str = ""  # words of a text
+    size: float = 15.0  # size of its font; `bold` and `mono` are its style
     bold: bool = False
     mono: bool = False
     anchor: Anchor = "start"  # the part of the rectangle to which a text is aligned
     fill: str = ""  # colour of a rectangle or text; empty for none
     stroke: str = ""  # colour of the outline of a rectangle; empty for none
-    molecule: Depiction | None = None  # of a drawing
-    corners: tuple[tuple[float, float], ...] = ()  # of a polygon in place of the rectangle
+    molecule: Depiction | None = None  # molecule of a drawing
+    corners: tuple[tuple[float, float], ...] = ()  # corners of a polygon in place of the rectangle
 
     @property
     def side(self) -> float:
@@ -70,8 +70,8 @@ class Picture:
     height: float
     items: tuple[Item, ...]
     page: str = ""  # colour of the ground; empty for none
-    seconds: float = 0.0  # that it plays; 0 for one that does not move
-    description: str = ""  # for screen readers
+    seconds: float = 0.0  # playing time; 0 for a picture that does not move
+    description: str = ""  # text for screen readers
 
 
 def to_svg(picture: Picture) -> str:

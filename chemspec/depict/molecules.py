@@ -34,9 +34,9 @@ class Depiction:
     """A molecule and how it is drawn."""
 
     smiles: str
-    width: int = -1  # in pixels; -1 for as much as its bonds ask for
+    width: int = -1  # pixels; -1 for as much as its bonds ask for
     height: int = -1  # likewise
-    dark: bool = False  # for a dark page
+    dark: bool = False  # colours for a dark page
     tags: bool = False  # mark every atom with the classes `atom-selector atom-<index>`, for scripts and styles to find
     bold: Bonds = ()  # bonds to draw thick, as pairs of atoms; wedges stay as they are
     notes: tuple[str, ...] = ()  # a letter for each of these, written next to the bond
@@ -69,7 +69,7 @@ class Depiction:
         for atom in mol.GetAtoms():
             atom.SetAtomMapNum(0)  # not drawn: maps are not chemistry
             if atom.GetFormalCharge() and not atom.GetDegree():
-                atom.SetNumRadicalElectrons(0)  # of a metal's ion RDKit would draw its unpaired electrons
+                atom.SetNumRadicalElectrons(0)  # RDKit would draw unpaired electrons of a metal's ion
         if self.like is not None:
             align_layout(mol, *self.like)
         add_layout(mol)

@@ -25,7 +25,7 @@ class Side:
     """One side of an arrow."""
 
     smiles: str  # canonical
-    atoms: tuple[int, ...] = ()  # to highlight (`chem.atom_tokens`)
+    atoms: tuple[int, ...] = ()  # highlighted atoms (`chem.atom_tokens`)
     labels: tuple[str, ...] = ()  # a text below each molecule, for a salt that of any of its ions
     bold: Bonds = ()  # bonds to draw thick
     like: Alike | None = None  # a molecule whose layout is taken over, and pairs of an atom here and one there

@@ -144,7 +144,7 @@ class CopyTracker:
         self._starts = token_classes.molecule_starts(source)
         self._start = CopyState(self._starts[0], 0, token_classes.smiles_start(source), (), ())
         self._states: dict[Prefix, CopyState] = {(BOS,): self._start}
-        self._cuts: dict[tuple[int, tuple[int, ...]], list[int]] = {}  # by position and open ring labels
+        self._cuts: dict[tuple[int, tuple[int, ...]], list[int]] = {}  # cuts by position and open ring labels
 
     def _token_key(self, token: int) -> int:
         return ANY_RING if token in self._token_classes.ring_tokens else token

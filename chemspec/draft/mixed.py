@@ -81,7 +81,7 @@ class Mixed(Drafter):
         # for candidates that become nodes.
         heap: list[tuple[float, int, TreeNode, CopyState]] = []
         tree: list[TreeNode] = []
-        texts: list[Prefix] = []  # of each node
+        texts: list[Prefix] = []  # text of each node
         inner: set[int] = {-1}  # nodes with children
         serial = paths = 0
 

@@ -126,7 +126,7 @@ def _learned(
     return DrafterSpec(name, label, reference, build, sampled, reads, small_models or (name,))
 
 
-for _spec in (  # in the order of menus, the default first
+for _spec in (  # order of menus, the default first
     DrafterSpec(
         "auto", "as many drafts as pay off on this machine", "ours", partial(_build_mixed, length=24), reads=TREES
     ),

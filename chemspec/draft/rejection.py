@@ -101,7 +101,7 @@ def verify_block(drafted: Sequence[DraftedToken], targets: Sequence[Probs], rng:
     `targets` are the target's distributions before each drafted token. The joint probability of a block is limited to
     that of the target's tokens so far; from the end, the longest block that its coin accepts is taken.
     """
-    weights = [1.0]  # with which the first i tokens are kept in all: min(1, weight so far x p / q)
+    weights = [1.0]  # probability that the first i tokens are kept: min(1, weight so far x p / q)
     for (token, q), p in zip(drafted, targets, strict=True):
         weights.append(min(1.0, weights[-1] * float(p[token] / q[token])))
     if rng.flip_coin(weights[-1]):

@@ -21,7 +21,7 @@ class Windows(Drafter):
     length: int = 10  # draft length in tokens; DL in the paper
     count: int = 25  # maximum number of drafts; N_d in the paper, about 25
     dilation: int = 0  # tokens skipped between two tokens of a window (the paper's section 3.1 mentions 1)
-    token_classes: TokenClasses = field(default_factory=TokenClasses)  # of the vocabulary
+    token_classes: TokenClasses = field(default_factory=TokenClasses)  # classes of the vocabulary's tokens
     first: bool = False  # keep the first windows
 
     def __post_init__(self) -> None:
@@ -77,7 +77,7 @@ class Smart(Drafter):
 
     length: int = 10  # maximum draft length in tokens
     count: int = 10  # maximum number of drafts
-    token_classes: TokenClasses = field(default_factory=TokenClasses)  # of the vocabulary
+    token_classes: TokenClasses = field(default_factory=TokenClasses)  # classes of the vocabulary's tokens
 
     def __post_init__(self) -> None:
         check_draft_size(self.length, self.count)

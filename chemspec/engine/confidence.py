@@ -24,8 +24,8 @@ from chemspec.types import Hypothesis
 FILE = "confidence.json"
 BINS = 15
 EDGE = 1e-6  # minimum distance of probabilities from 0 and 1, so that log-odds are finite
-LIMITS = 1e-3, 1e6  # of a slope; a negative one would mean that probable predictions are wrong more often
-STEPS = 60  # of the bisection
+LIMITS = 1e-3, 1e6  # bounds of a slope; a negative one: probable predictions are wrong more often
+STEPS = 60  # steps of the bisection
 RIDGE = 1e-6  # keeps the fit finite if all predictions are correct, or all wrong
 
 Scored = Sequence[tuple[float, bool]]  # probability, and whether the prediction was correct

@@ -43,7 +43,7 @@ class Pace:
 class _TimedSearch:
     """A search that ran pass by pass; one that was abandoned at the deadline has no result."""
 
-    times: list[float]  # of its begin, of every pass, and of its result
+    times: list[float]  # times of its beginning, of every pass, and of its result
     passes: list[Pass] = field(default_factory=list)
     result: DecodeResult | None = None
 

@@ -18,7 +18,7 @@ from chemspec.types import DecodeResult, Distinct, Hypothesis
 
 WIDEST = 4  # maximum beam width, as a multiple of the number of predictions
 MOST = 50  # maximum width of a widened beam
-GUIDED = 100  # that maximum with a guide, which may leave out many answers
+GUIDED = 100  # the maximum with a guide, which may leave out many answers
 WITHHELD = "answers with chemicals of the Chemical Weapons Convention are withheld"
 
 

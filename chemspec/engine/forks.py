@@ -75,7 +75,7 @@ def _answer_prefix(engine: Engine, query: str, answer: Hypothesis) -> Prefix:
     with _open_session(engine, query, len(engine.tokenizer)) as session:
         for text, log_prob in zip(answer.tokens, answer.token_log_probs, strict=False):
             token = ids[text][0]
-            if len(ids[text]) > 1:  # with and without a blank before it, in models of other programs
+            if len(ids[text]) > 1:  # models of other programs: one token with a blank before it, one without
                 scores = session.score([[path]])[0][path]
                 differences = {each: abs(_token_log_prob(scores, each) - log_prob) for each in ids[text]}
                 token = min(differences, key=differences.__getitem__)

@@ -10,7 +10,7 @@ from chemspec.types import DecodeResult, Hypothesis
 DRAWN = 10  # predictions with a drawing
 WIDTH, HEIGHT = 260, 110  # pixels of a drawing
 
-_shells: set[int] = set()  # where results are already shown so
+_shells: set[int] = set()  # shells in which results are already shown so
 
 
 def show_results_in_notebook() -> None:

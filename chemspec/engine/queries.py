@@ -30,7 +30,7 @@ class PreparedQuery:
     text: str  # the query as entered
     ids: tuple[int, ...] = ()  # input of the model
     tokens: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()  # for the result
+    notes: tuple[str, ...] = ()  # notes for the result
     lead: str = ""  # the model's special tokens entered before the SMILES, such as a reaction class
     smiles: str = ""  # canonical, with isotope labels
     unlabelled: str = ""  # what the model reads, if that lacks isotope labels (`chem.isotopes`); else empty
@@ -100,7 +100,7 @@ class QueryReader:
         for text in root_align.smiles_variants_of_query(read, settings.augment, rng)[1:]:
             try:
                 ids = self.tokenizer.encode(query.lead + text)
-            except TokenError:  # for example if the vocabulary has too few ring labels
+            except TokenError:  # for example, the vocabulary has too few ring labels
                 continue
             if len(ids) <= self.longest:
                 tokens = tuple(self.tokenizer.symbol_texts(ids))

@@ -100,7 +100,7 @@ class ResultWriter:
         fields = {**self.where, **_settings_fields(settings, self.arithmetic)}
         if self.tokenizer.merges:
             fields["merged"] = True
-        if settings.guarantee != "exact" and not settings.distinct:  # without drafts it would be another search
+        if settings.guarantee != "exact" and not settings.distinct:  # without drafts this would be another search
             continued = None
         return Trace(query.tokens, fields, tuple(passes), seconds, vocabulary, continued)
 

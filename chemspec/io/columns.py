@@ -22,7 +22,7 @@ MOLECULES = (
     *("connectivity", "connectivitysmiles", "pubchem_openeye_iso", "pubchem_openeye_can", "pubchem", "openeye"),
     *("pubchem_connectivity", "cxsmiles", "structure", "structures", "smi", "molecule_structure"),
 )
-SIDES = ("source|src>>target|tgt", "input>>output")  # of parallel files, for tasks about whole reactions
+SIDES = ("source|src>>target|tgt", "input>>output")  # headings of parallel files, for tasks about whole reactions
 LAST = ("source", "src", "input")  # last resort: "source" may also mean a patent
 EMPTY = {  # not Na, which is sodium
     "", "-", "--", "NA", "na", "N/A", "n/a", "n.a.", "N.A.", "#N/A", "#NA", "<NA>", "NaN", "nan", "NAN", "None", "none",

@@ -22,7 +22,7 @@ class CrashLog:
     """Weights of the deaths of processes at the rows to be processed next."""
 
     file: IO[str]  # lists the rows in progress
-    weights: dict[int, int] = field(default_factory=dict)  # by row; these are processed one by one
+    weights: dict[int, int] = field(default_factory=dict)  # crashes by row; such rows are processed one by one
 
     def size(self, row: int, batch: int) -> int:
         """Return the number of rows to process at once, starting at `row`."""

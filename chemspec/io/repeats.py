@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sys import getsizeof
 
-MOST_BYTES = 64_000_000  # of rows in memory; the oldest are dropped, and predicted again if they return
+MOST_BYTES = 64_000_000  # bytes of rows in memory; the oldest are dropped, and predicted again if they return
 SPREAD = 8  # rows of one write for each query that is predicted in it
 
 

@@ -13,7 +13,7 @@ from chemspec.chem.read.values import side_note
 from chemspec.io import FileError
 from chemspec.tasks import about_reactions
 
-MOST_STEPS = 100  # of a drawn scheme
+MOST_STEPS = 100  # steps of a drawn scheme
 _FIELD = re.compile(r">.*?<([^>]*)>")
 _EXPECTED = {side_note(side) for side in ("forward", "retro")} | {chem.LEFT_OUT}
 Fields = dict[str, str]

@@ -11,7 +11,7 @@ from chemspec.jobs.jobs import JOBS, Job
 from chemspec.jobs.store import StoreError
 
 FORMATS = {"csv": rows.answers_as_csv, "xlsx": rows.answers_as_xlsx, "sdf": rows.answers_as_sdf}
-_FREE = BoundedSemaphore(2)  # of all visitors; further ones wait
+_FREE = BoundedSemaphore(2)  # exports of all visitors; further ones wait
 
 
 def export_job(job: Job, kind: str) -> bytes:

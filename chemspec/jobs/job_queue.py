@@ -28,7 +28,7 @@ NICE = 10  # a tenth of the time that a visitor's request gets
 BEAT_SECONDS = 0.5  # what it takes to stop a job
 KILLED = (-getattr(signal, "SIGKILL", 9), -signal.SIGTERM)  # ends of a prediction that are no crash
 # A prediction that crashes is started again: it passes a row that has cost two of them.
-MAX_CRASHES = 30  # in a row, which pass ten rows at least
+MAX_CRASHES = 30  # crashes in a row, which pass ten rows at least
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def delete_job(name: str, *, timeout: float = 60.0) -> None:
 
 def view_job(name: str) -> JobView:
     """Return a job with its current state; raises StoreError if there is none, or it cannot be read."""
-    running, job = running_job() == name, JOBS.load(name)  # in this order: what ends in between has written how
+    running, job = running_job() == name, JOBS.load(name)  # order matters: a job that ends in between has written how
     if job.state != "waiting":
         return JobView(job, job.state)
     if running:

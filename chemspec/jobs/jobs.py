@@ -34,9 +34,9 @@ class Job:
     id: str
     file: str  # the uploaded file as its owner called it
     columns: tuple[str, ...]
-    column: int  # which of the columns holds the queries
+    column: int  # number of the column with the queries
     model: str
-    digest: str  # of the model that answers; another one may not go on with the job
+    digest: str  # digest of the model that answers; another one may not go on with the job
     task: Task
     settings: DecodeSettings
     total: int

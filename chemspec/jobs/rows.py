@@ -46,7 +46,7 @@ class GrowingLines:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._starts = array("Q", [0])  # of the lines, and the end of the last one
+        self._starts = array("Q", [0])  # starts of the lines, and the end of the last one
         self.failed = array("Q")  # numbers of the rows without an answer
 
     def __len__(self) -> int:
@@ -100,7 +100,7 @@ def other_columns(job: Job) -> list[int]:
 def answers_as_csv(job: Job) -> bytes:
     """Return the answers so far as CSV: row number, uploaded columns, answers; see `spreadsheets.table_to_csv`."""
     text = spreadsheets.table_to_csv(*_answer_table(job))
-    return text.encode("utf-8" if text.isascii() else "utf-8-sig")  # without the mark Excel does not read UTF-8
+    return text.encode("utf-8" if text.isascii() else "utf-8-sig")  # Excel reads UTF-8 only with the mark
 
 
 def answers_as_xlsx(job: Job) -> bytes:

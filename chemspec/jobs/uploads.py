@@ -32,8 +32,8 @@ from chemspec.system.forked import limit_process
 from chemspec.system.threads import usable_cores
 
 MEMORY = 512_000_000  # bytes on top of what Python and the libraries take
-MAX_MB = 10  # of a file
-MAX_STOCK_MB = 20  # of a list of what can be bought; as many as the server takes (.streamlit/config.toml)
+MAX_MB = 10  # megabytes of a file
+MAX_STOCK_MB = 20  # megabytes of a stock list; as many as the server takes (.streamlit/config.toml)
 MAX_TEXT = 20_000_000  # bytes of a file once it is unpacked
 MAX_ROWS = 10_000
 MAX_COLUMNS = 50
@@ -41,8 +41,8 @@ STRUCTURES = ".sdf"  # stands for all files of structures
 TEXT = "text"  # stands for tables and lists, which may turn out to be files of structures
 STOCK = "stock"  # stands for lists of building blocks with or without prices
 READING = BoundedSemaphore(max(2, usable_cores() // 2))  # processes at once
-BUSY_SECONDS = 60.0  # for which a file waits for its turn
-SAMPLED_CHARS = 20_000  # of the rows whose molecules are counted
+BUSY_SECONDS = 60.0  # time that a file waits for its turn
+SAMPLED_CHARS = 20_000  # characters of the rows whose molecules are counted
 SAMPLED_TRIALS = 16  # structures among them that are parsed by another process, see `chem.parsing`
 # Kinds of files that are read by a process of their own: a library to import before the limits hold, and seconds of
 # computing.
@@ -130,7 +130,7 @@ def _sampled(rows: Sequence[Sequence[str]]) -> Iterator[Sequence[str]]:
 def _is_molecule(text: str) -> bool:
     try:
         return chem.is_valid(text)
-    except TooManyTrialsError:  # of many rings, and so hardly anything else
+    except TooManyTrialsError:  # a text of many rings is hardly anything but a molecule
         return True
 
 

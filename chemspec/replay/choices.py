@@ -8,7 +8,7 @@ from chemspec.chem.strategy import Strategy, strategy
 from chemspec.replay.trace_view import END, TraceView
 
 REACTING, LEAVING, REST = "where the reaction takes place", "of the leaving group", "elsewhere"
-MAX_ATOMS = 4  # of one kind that are named; more are counted
+MAX_ATOMS = 4  # atoms of one kind that are named; more are counted
 
 
 def describe_choices(view: TraceView, task: str) -> str:

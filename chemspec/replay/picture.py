@@ -16,11 +16,11 @@ from chemspec.replay.timing import LEGEND, Lane
 WIDTH = 960
 MARGIN = 28
 CELL, LINE = 9.0, 26.0  # width of a character, height of a line of tokens
-GAP, SHORTEST = 6.0, 8  # between two passes; characters of a run that are not broken over two lines
+GAP, SHORTEST = 6.0, 8  # gap of two passes; shortest run that is broken over two lines, in characters
 BAR = 16.0  # height of a pass in the bar of passes
 DRAWING = (400.0, 160.0)
-PLAY_SECONDS, HOLD_SECONDS = 7.0, 3.0  # of the slowest lane, and of the complete picture
-MAX_TOKENS = 600  # of all lanes together
+PLAY_SECONDS, HOLD_SECONDS = 7.0, 3.0  # seconds of the slowest lane, and of the complete picture
+MAX_TOKENS = 600  # tokens of all lanes together
 FORMATS = (".svg", ".webp", ".gif")
 
 

@@ -29,10 +29,10 @@ class DrawnTree:
     born: Sequence[int]  # the pass (from 1) after which a node is so, as `accepted` and `dies`; or `NEVER`
     accepted: Sequence[int]
     dies: Sequence[int]
-    ends: Sequence[int]  # of every node, the pass after which a hypothesis that ends with it is finished
+    ends: Sequence[int]  # pass after which a hypothesis that ends with a node is finished
     children: Sequence[Sequence[int]]
-    beams: Sequence[tuple[int, ...]]  # for every pass the live hypotheses before it; the last is empty
-    answers: Sequence[tuple[int, ...]]  # for every answer its nodes from bos on
+    beams: Sequence[tuple[int, ...]]  # live hypotheses before every pass; the last is empty
+    answers: Sequence[tuple[int, ...]]  # nodes of every answer, from bos on
 
 
 def build_tree(trace: Trace, answers: Sequence[Sequence[str]]) -> DrawnTree | None:
@@ -98,7 +98,7 @@ def _node_fates(
         reachable[node] = max(live[node], reachable[parent] if parent >= 0 else -1)
         if first[node] < NEVER:
             accepted_after[node] = max(1, first[node])
-        elif node in in_answers:  # of a hypothesis that was finished before a beam had it
+        elif node in in_answers:  # its hypothesis was finished before a beam had it
             accepted_after[node] = max(born[node], reached[node], accepted_after[parent] if parent >= 0 else 1)
         if node in in_answers:
             continue
@@ -167,7 +167,7 @@ def _assign_rows(tree: DrawnTree, chosen: set[int], ranks: Sequence[Sequence[int
         return ranks[node][0] if ranks[node] else NEVER, -tree.dies[node], node
 
     rows: dict[int, int] = {}
-    taken: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # by row: from and to which column
+    taken: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)  # occupied columns of every row: from, to
     heads = [0] if chosen else []
     while heads:
         path = [heads.pop()]

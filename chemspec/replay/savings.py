@@ -41,7 +41,7 @@ def describe_savings(saved: Savings, *, queries: str = "your query") -> str:
 
 def describe_file(saved: Savings, settings: DecodeSettings, queries: int) -> str:
     """Describe the savings of that many queries with these settings, with the reason if there are none."""
-    recorded = asdict(settings) | {"drafter": settings.drafts_by}  # as a trace records them
+    recorded = asdict(settings) | {"drafter": settings.drafts_by}  # settings in the form of a trace
     reason = no_savings_reason(saved, recorded, batch=min(settings.batch_size, queries))
     return "; ".join(filter(None, (describe_savings(saved, queries="the queries"), reason)))
 

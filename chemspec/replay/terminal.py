@@ -10,7 +10,7 @@ from rich.text import Text
 from chemspec.replay.timing import LEGEND, Lane
 
 STYLES = {"own": "bold underline", "copied": "green", "ahead": "cyan"}
-PLAY_SECONDS = 2.0  # of the slowest lane, if it was faster
+PLAY_SECONDS = 2.0  # shortest time of the slowest lane
 FRAME_SECONDS = 1 / 30
 
 

@@ -16,10 +16,10 @@ from chemspec.types import DecodeResult, Trace
 if TYPE_CHECKING:  # it imports RDKit, which `chemspec --help` must not
     from chemspec.replay.trace_view import Origin, TokenView
 
-NAMES = ("standard", "speculative")  # of the decoding modes of a race
+NAMES = ("standard", "speculative")  # decoding modes of a race
 REPEATS = 5  # timed runs of each setting
 
-Rounds = Sequence[Sequence[DecodeResult]]  # of each setting its results, in order of the rounds
+Rounds = Sequence[Sequence[DecodeResult]]  # results of each setting, in order of the rounds
 
 
 def setting_name(settings: DecodeSettings) -> str:
@@ -129,13 +129,13 @@ class Lane:
 
     name: str  # name of the decoding mode
     tokens: tuple[TokenView, ...]  # tokens of the first prediction; the end of the sequence is "end"
-    ends: tuple[float, ...]  # of every pass, in milliseconds from the start or, if not `timed`, in passes
+    ends: tuple[float, ...]  # end of every pass, in milliseconds from the start or, if not `timed`, in passes
     timed: bool = True
 
     @classmethod
     def from_result(cls, name: str, result: DecodeResult) -> Lane:
         """Build the lane of a prediction; drafted tokens are known for greedy decoding only."""
-        from chemspec.replay.trace_view import view_trace  # as above
+        from chemspec.replay.trace_view import view_trace  # imported late, as above
 
         view = view_trace(result)
         tokens = view.answers[0].tokens

@@ -35,7 +35,7 @@ class TokenView:
     run: int | None = None  # number of its copied run: adjacent copies with the same offset between answer and query
     probability: float | None = None  # the model's, given what stands before; None where the trace does not have it
     instead: tuple[str, float] | None = None  # the model's first choice, if a relaxed search let this stand
-    number: int = 0  # of the token in the answer, from 0
+    number: int = 0  # place of the token in the answer, from 0
     whole: str = ""  # the token that this is a symbol of, if it has others (`symbols.view_symbols`)
 
 
@@ -59,7 +59,7 @@ class DraftView:
     waiting: int  # tokens up to which nothing speaks against it yet; the rest is rejected
     # what the model wrote where it left the draft, with its probability and that of the drafted token, if known
     correction: tuple[str, float | None, float | None] | None = None
-    numbers: tuple[int, ...] = ()  # of the token that each entry of `tokens` is (a symbol of), from 0
+    numbers: tuple[int, ...] = ()  # number of the token that each entry of `tokens` is (a symbol of), from 0
 
 
 @dataclass(frozen=True)
@@ -70,8 +70,8 @@ class PassView:
     accepted: int
     computed: int
     drafted: int
-    written: int  # from here on up to the end of this pass: tokens written,
-    copied: int  # of these from drafts,
+    written: int  # tokens written up to the end of this pass,
+    copied: int  # those of them from drafts,
     offered: int  # tokens drafted,
     saved: int  # and passes saved
     drafts: tuple[DraftView, ...]
@@ -85,7 +85,7 @@ class TraceView:
     """A result, pass by pass."""
 
     query: tuple[str, ...]
-    atoms: tuple[int | None, ...]  # of every query token the index of its atom in the drawing, if it has one
+    atoms: tuple[int | None, ...]  # index in the drawing of every query token's atom, if it has one
     passes: tuple[PassView, ...]
     answers: tuple[AnswerView, ...]
     several: bool  # whether the search followed several hypotheses, so that a step is one of all of them
@@ -95,7 +95,7 @@ class TraceView:
     merged: bool = False  # whether tokens may have several symbols, in which positions in the query are counted
 
 
-TokenProbs = Sequence[Mapping[str, float]]  # of the most probable tokens at every position of the best answer
+TokenProbs = Sequence[Mapping[str, float]]  # the most probable tokens at every position of the best answer
 
 
 def view_trace(result: DecodeResult, probs: TokenProbs = ()) -> TraceView:
@@ -175,7 +175,7 @@ def _view_answer(hypothesis: Hypothesis, trace: Trace, tree: DrawnTree | None, e
 def _passes_by_tree(path: Sequence[int], tree: DrawnTree, count: int, passes: int) -> list[int]:
     """Return the pass that wrote each of `count` tokens into this hypothesis, by the tree."""
     written = [tree.accepted[node] for node in path[1:]]
-    last = min(tree.ends[path[-1]], passes)  # of the token after those computed: the end, or where it was cut
+    last = min(tree.ends[path[-1]], passes)  # pass of the token after those computed: the end, or a cut
     return [*written, *[last] * (count - len(written))]
 
 

@@ -48,7 +48,7 @@ def compile_loop() -> ctypes.CDLL:
     return compiled.load_library(SOURCE, *FLAGS)
 
 
-if __name__ == "__main__":  # by `compile_later`
+if __name__ == "__main__":  # run by `compile_later`
     if hasattr(os, "nice"):
         os.nice(10)
     compile_loop()

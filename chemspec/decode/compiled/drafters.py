@@ -33,9 +33,9 @@ class CompiledDrafter:
     def __init__(self, code: ctypes.CDLL, drafter: Drafter, options: LoopOptions) -> None:
         """Describe a drafter."""
         self._code, self._drafter, self._vocab_size = code, drafter, options.vocab_size
-        self.sources: list[Prefix] = []  # of the queries by number
+        self.sources: list[Prefix] = []  # sources of the queries, by number
         self.kind = KINDS.get(type(drafter), OTHER)
-        self.names = ["", "copy", "mixed"]  # of drafts, by the numbers used in the compiled code
+        self.names = ["", "copy", "mixed"]  # drafters by their numbers in the compiled code
         self.error: BaseException | None = None  # raised by the drafter's callback
         self.args = args = DrafterArgs(kind=self.kind, name=min(self.kind, MIXED), copy_name=COPY)
         if isinstance(drafter, Mixed):

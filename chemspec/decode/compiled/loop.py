@@ -68,7 +68,7 @@ class _QueryRecords:
     """The part of a query's records that has been read so far."""
 
     began: int  # number of the loop's forward passes before the query's first
-    next_search: NextSearch | None  # of the current decoder
+    next_search: NextSearch | None  # method of the current decoder
     earlier: list[FinishedSearch] = field(default_factory=list)
     passes: list[Pass] = field(default_factory=list)
     read: tuple[int, int, int] = (0, 0, 0)  # numbers of spans, beam entries and nodes read with these passes
@@ -108,7 +108,7 @@ class CompiledLoop:
         _check_memory(self._loop.value)
         self._state = PassState.from_address(code.chemspec_loop_state(self._loop))
         self._times: list[tuple[float, float, float]] = []  # per pass: seconds of drafting and of the model, end time
-        self._queries: dict[int, _QueryRecords] = {}  # until `take_searches`
+        self._queries: dict[int, _QueryRecords] = {}  # records kept until `take_searches`
 
     def __del__(self) -> None:
         if getattr(self, "_loop", None):

@@ -77,7 +77,7 @@ class Autoregressive(Drafter):
     def propose(self, source: Sequence[int], prefix: Prefix, max_new_tokens: int) -> Sequence[Draft]:
         """Return drafts for one prefix; see `Drafter.propose`."""
         text = DraftText(tuple(source), prefix, min(self._length, max_new_tokens))
-        self.writer.extend(text)  # by the scores computed in `prepare`
+        self.writer.extend(text)  # needs the scores computed in `prepare`
         return [Draft(tuple(text.tokens), self.name, probabilities=tuple(text.probs))] if text.tokens else []
 
     def observe(self, draft: Draft, accepted: int) -> None:

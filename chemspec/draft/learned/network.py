@@ -37,7 +37,7 @@ class LearnedDrafter(Drafter):
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._drafts: Mapping[SourcePrefix, Sequence[Draft]] = {}  # after the prefixes of the last `prepare`
+        self._drafts: Mapping[SourcePrefix, Sequence[Draft]] = {}  # drafts behind the prefixes of the last `prepare`
 
     @abstractmethod
     def predict(self, requested: Mapping[SourcePrefix, int]) -> Mapping[SourcePrefix, Sequence[Draft]]:
@@ -88,7 +88,7 @@ class HeadDrafts(LearnedDrafter):
         check_draft_size(self.length, 1)
         if self.length > heads:
             raise ValueError(f"draft length {length}; this drafter has {heads} heads, one a token")
-        self.read_state: ReadState = lambda *_: None  # before there is a session
+        self.read_state: ReadState = lambda *_: None  # replaced as soon as there is a session
 
     def watch(self, session: Session) -> None:
         """Read the hidden states from this session."""

@@ -36,7 +36,7 @@ class DraftModelSession:
         self.top_k = min(top_k, model.vocab_size)
         self.calls = 0  # forward passes of its decoder
         self._known: dict[SourceIds, dict[Prefix, Scores]] = {}
-        self._open: list[Session] = []  # with unfinished sources
+        self._open: list[Session] = []  # sessions with unfinished sources
 
     def can_read(self, source: SourceIds, prefix: Prefix) -> bool:
         """Return whether source and prefix fit into the model's positions."""
@@ -93,7 +93,7 @@ class DraftText:
     left: int
     rng: Seeded | None = None  # source of randomness of a sampled draft
     tokens: list[int] = field(default_factory=list)
-    probs: list[Any] = field(default_factory=list)  # of each token; of a sampled one the distribution (V,)
+    probs: list[Any] = field(default_factory=list)  # probability of each token; of a sampled one the distribution (V,)
 
 
 class DraftGenerator(ABC):

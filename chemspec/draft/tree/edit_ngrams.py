@@ -100,7 +100,7 @@ def count_edits(
     pairs: Iterable[tuple[Sequence[int], Sequence[int]]],
     token_classes: TokenClasses,
     *,
-    min_visits: int = 8,  # of a context
+    min_visits: int = 8,  # visits of a context
     min_change: float = 0.4,
     max_steps: int = 3,  # per context
 ) -> EditNgramTable:

@@ -70,7 +70,7 @@ def load_shared_table(file: Path, tokens: Sequence[str]) -> EditNgramTable | Non
 def _translate_table(table: EditNgramTable, new_ids: Ints, deepest: int = LARGEST) -> EditNgramTable:
     """Return a table with other token ids, without contexts that contain `GONE` or have over `deepest` entries."""
     children, entries, starts = (np.array(column) for column in (table.children, table.entries, table.starts))
-    parents = np.repeat(np.arange(table.node_count), np.diff(children))  # of nodes 1, 2, ...
+    parents = np.repeat(np.arange(table.node_count), np.diff(children))  # parents of nodes 1, 2, ...
     numbers = np.full(table.node_count, -1)  # old -> new, in the order of the new entries
     numbers[0] = 0
     order = [np.zeros(1, dtype=np.int64)]
