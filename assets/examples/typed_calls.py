@@ -15,9 +15,9 @@ QUERY, ANSWER = "CC(=O)Nc1ccc(O)cc1", "CC(=O)OC(C)=O.Nc1ccc(O)cc1"
 def predict(folder: Path) -> list[str]:
     """One query, several, and what a result holds."""
     with chemspec.load("retro", device="cpu", threads=1) as engine:
-        one: chemspec.DecodeResult = engine.predict(QUERY, n=5, prefix="CC(=O)", within=2.0)
+        single: chemspec.DecodeResult = engine.predict(QUERY, n=5, prefix="CC(=O)", within=2.0)
         many: list[chemspec.DecodeResult] = engine.predict(["CCO", None], decoder="greedy", n=1, progress=print)
-        best: chemspec.Hypothesis = one.hypotheses[0]
+        best: chemspec.Hypothesis = single.hypotheses[0]
         probability: float = best.probability
         passes: list[chemspec.Pass] = [event for event in engine.stream(QUERY) if isinstance(event, chemspec.Pass)]
     other = chemspec.load(folder, task="forward", template="{query}>>", runtime="native", dtype="int8")
@@ -51,17 +51,17 @@ def constrain(engine: chemspec.Engine) -> chemspec.DecodeResult:
 def ask(url: str) -> list[str]:
     """The service."""
     client = Client(url, key="secret")
-    one: Result = client.predict(QUERY, task="retro", n=5)
+    single: Result = client.predict(QUERY, task="retro", n=5)
     many: list[Result] = client.predict([QUERY, "CCO"], task="retro", decoder="greedy", n=1)
     reviewed: Reviewed = client.review(QUERY, task="retro", n=10, stock=["ours"])
     names = [str(model["name"]) for model in client.models()]
-    return [*names, one.status, *(result.message for result in many), reviewed.warning]
+    return [*names, single.status, *(result.message for result in many), reviewed.warning]
 
 
 async def ask_async(url: str) -> list[Result]:
     """The same in asyncio."""
     async with AsyncClient(url) as client:
-        one, many = await asyncio.gather(
+        single, many = await asyncio.gather(
             client.predict(QUERY, task="retro"), client.predict([QUERY, "CCO"], task="forward")
         )
-        return [one, *many]
+        return [single, *many]

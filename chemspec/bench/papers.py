@@ -183,8 +183,8 @@ def _accuracy_row(task: Task, row: Row, truth: Mapping[str, str]) -> dict[str, A
 
 def _top(results: Sequence[DecodeResult], truth: Mapping[str, str], ranks: Sequence[int]) -> dict[str, Any]:
     """Return the shares of results whose recorded answer has at most each of these ranks."""
-    found = [rank_of_truth(truth[result.query], result_document(result)["hypotheses"]) for result in results]
-    return top_accuracies(found, ranks)
+    positions = [rank_of_truth(truth[result.query], result_document(result)["hypotheses"]) for result in results]
+    return top_accuracies(positions, ranks)
 
 
 def _undrafted_rows(

@@ -21,7 +21,7 @@ def add_layout(mol: Any) -> None:
 
 
 def place_ions(mol: Any) -> None:
-    """Move ions of one atom beside the charges that they balance, to the left or right of the drawn molecule.
+    """Move ions of one atom next to the charges that they balance, to the left or right of the drawn molecule.
 
     RDKit's layout puts each part of a salt anywhere near the others, such as sodium above the middle of azide.
     """
@@ -40,7 +40,7 @@ def place_ions(mol: Any) -> None:
         opposite = [index for index in charged if mol.GetAtomWithIdx(index).GetFormalCharge() * sign < 0] or charged
         chosen = max(opposite, key=lambda index: abs(positions[index, 0] - middle))  # the outermost
         if len(charged) > 1:
-            charged.remove(chosen)  # the next ion stands beside another
+            charged.remove(chosen)  # the next ion stands next to another
         x, y, _ = positions[chosen]
         side = left - _ION_GAP if x < middle else right + _ION_GAP
         while any(abs(there - y) < 1 and other == side for other, there in placed):

@@ -36,7 +36,7 @@ def probe(
     if min(count, length) < 1:
         return np.zeros((0, config.vocab_size))
     count = min(count, max(length, MOST_SCORES // config.vocab_size))
-    tokens = np.linspace(first, config.vocab_size - 1, count).round().astype(np.int64)  # all, if there are so many
+    tokens = np.linspace(first, config.vocab_size - 1, count).round().astype(np.int64)  # all, where these suffice
     rows = tokens[np.arange(-(-count // length) * length) % count].reshape(-1, length).tolist()
     rows = rows[:1] if reference else rows
     log_probs = _log_probs(reference or backend, rows, (0, length + 1), config.vocab_size)

@@ -240,8 +240,8 @@ def _load_lists(names: Sequence[str], *, skips_faulty: bool) -> Stock:
 
 def merge_offers(first: Mapping[str, Offer], then: Mapping[str, Offer]) -> dict[str, Offer]:
     """Return the offers of two lists; the second has the word, but what is on a shelf stays there."""
-    kept = {key: offer for key, offer in first.items() if offer.shelf and not then.get(key, offer).shelf}
-    return {**first, **then, **kept}
+    on_shelf = {key: offer for key, offer in first.items() if offer.shelf and not then.get(key, offer).shelf}
+    return {**first, **then, **on_shelf}
 
 
 def _load_list(name: str, of_lab: LabFile | None) -> tuple[str, str, Keys, dict[str, Offer]]:
@@ -445,6 +445,6 @@ def _read_offer(cells: Mapping[str, str], heading: str, usual: str) -> tuple[Off
     supplier = cells.get("supplier", "")[:MAX_SHOWN]
     currency = cells.get("currency") or ("" if prices.MONEY.search(heading) else usual)
     price = prices.read_price(cells.get("price", ""), heading, currency, cells.get("amount", ""))
-    kept = (cells.get("place"), cells.get("amount"), cells.get("since"))
-    shelf = " · ".join(cell[:MAX_SHOWN] for cell in kept if cell) if kept[0] else ""
+    cells_of_shelf = (cells.get("place"), cells.get("amount"), cells.get("since"))
+    shelf = " · ".join(cell[:MAX_SHOWN] for cell in cells_of_shelf if cell) if cells_of_shelf[0] else ""
     return Offer(price.value, price.unit, supplier, shelf), price.fault
