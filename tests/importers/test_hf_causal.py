@@ -171,6 +171,17 @@ def test_the_prompt_is_drafted_from() -> None:
     assert 2 * len(result.trace.passes) < len(result.hypotheses[0].tokens) + 1
 
 
+def test_what_a_model_without_an_encoder_computes_can_be_looked_at() -> None:
+    found, (model, tokenizer) = engine("llama", "native"), theirs("llama")
+    seen = found.attention("CCO", "CCO")
+    assert (seen.query_tokens, seen.answer_tokens[-1]) == (("<s>", "CC", "O"), "end")
+    assert seen.heads.shape == (4, 3, 3) and abs(seen.heads.sum(axis=2) - 1).max() < 1e-5
+    embedding = found.embed("CCO")
+    prompt = tokenizer("CCO", return_tensors="pt", return_token_type_ids=False)["input_ids"]
+    expected = model.model(input_ids=prompt).last_hidden_state[0].detach()
+    torch.testing.assert_close(torch.tensor(embedding.vectors), expected, rtol=0, atol=2e-5)
+
+
 def test_a_template_must_say_where_the_answer_begins(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="where its answer begins: give --template"):
         hf.load(folder_of("llama"), LoadOptions("retro"))
