@@ -24,6 +24,7 @@ from typing import Any
 import numpy as np
 from rdkit import Chem, rdBase
 
+from chemspec.chem import compiled_maps
 from chemspec.chem.mol_graph import MolGraph, read_graph
 from chemspec.chem.parsing import mol_from_smiles
 
@@ -72,22 +73,36 @@ def map_atoms(precursors: str, product: str, *, seconds: float = math.inf) -> At
     if origins := _FINISHED.get((precursors, product)):
         match.restore({atom: origin for atom, origin in enumerate(origins) if origin >= 0})
         return match
+    if (code := compiled_maps.library()) is not None:
+        limit = seconds if seconds < math.inf else -1.0
+        state, mapped = compiled_maps.map_compiled(code, left, right, COSTS, seconds=limit)
+        if state == compiled_maps.NOT_MAPPED:
+            return None
+        match.restore({atom: origin for atom, origin in enumerate(mapped) if origin >= 0})
+        if state == compiled_maps.FINISHED:
+            _remember(precursors, product, match)
+        return match
     until = time.thread_time() + seconds
     if not _grow(match, Similarity(left, right), until):
         return None
-    improve(match, until)
+    _improve(match, until)
     if _move_parts(match, until):
-        improve(match, until)
+        _improve(match, until)
     if time.thread_time() <= until:
-        if len(_FINISHED) >= CACHED_MAPS:
-            with suppress(StopIteration, KeyError, RuntimeError):  # another thread was faster
-                del _FINISHED[next(iter(_FINISHED))]
-        _FINISHED[precursors, product] = tuple(match.origin)
+        _remember(precursors, product, match)
     return match
 
 
-_MADE, _REORDERED, _CHARGED, _PROTON = 1.0, 0.3, 0.1, 0.05  # costs, as those of breaking bonds
-_UNKNOWN, _MOLECULE = 3.0, 0.3  # an atom without origin; each molecule that gives atoms
+def _remember(precursors: str, product: str, match: AtomMap) -> None:
+    if len(_FINISHED) >= CACHED_MAPS:
+        with suppress(StopIteration, KeyError, RuntimeError):  # another thread was faster
+            del _FINISHED[next(iter(_FINISHED))]
+    _FINISHED[precursors, product] = tuple(match.origin)
+
+
+# Costs, in the unit of `mol_graph.UNIT`, so that sums are exact: a bond made, half an order, a charge, a hydrogen, an
+# atom without origin, each molecule that gives atoms.
+_MADE, _REORDERED, _CHARGED, _PROTON, _UNKNOWN, _MOLECULE = COSTS = 20, 3, 2, 1, 60, 6
 
 
 class AtomMap:
@@ -145,15 +160,15 @@ class AtomMap:
         bonds = {self.origin[near]: order for near, order in self.right.bonds[atom].items()}
         return bonds != self.left.bonds[origin] or self.right.kinds[atom][3:] != self.left.kinds[origin][3:]
 
-    def cost(self) -> float:
+    def cost(self) -> int:
         """Return what all atoms cost."""
         return self.cost_at(range(len(self.origin)), range(len(self.target)))
 
-    def cost_at(self, atoms: Collection[int], origins: Collection[int]) -> float:
+    def cost_at(self, atoms: Collection[int], origins: Collection[int]) -> int:
         """Return what these atoms of the product and of the precursors cost: the less, the likelier the match."""
         left, right = self.left, self.right
         origin_of, target_of, kinds, bonds = self.origin, self.target, left.kinds, left.bonds  # called very often
-        total = 0.0
+        total = 0
         for atom in atoms:
             origin = origin_of[atom]
             if origin < 0:
@@ -172,7 +187,7 @@ class AtomMap:
                     continue  # counted from there
                 before = old.get(origin_of[near], 0.0)
                 if order != before:
-                    total += _REORDERED * abs(order - before) if before else _MADE
+                    total += _REORDERED * int(2 * abs(order - before)) if before else _MADE
         for origin in origins:
             atom = target_of[origin]
             new = right.bonds[atom] if atom >= 0 else ()
@@ -265,7 +280,17 @@ def _grow(match: AtomMap, similarity: Similarity, until: float) -> bool:
     return True
 
 
-def improve(match: AtomMap, until: float) -> None:
+def improve_map(match: AtomMap) -> None:
+    """Make a map cheaper, as the last step of `map_atoms` does."""
+    if (code := compiled_maps.library()) is None:
+        _improve(match, math.inf)
+        return
+    _, mapped = compiled_maps.map_compiled(code, match.left, match.right, COSTS, started=match.origin)
+    match.restore({atom: -1 for atom, origin in enumerate(match.origin) if origin >= 0})
+    match.restore({atom: origin for atom, origin in enumerate(mapped) if origin >= 0})
+
+
+def _improve(match: AtomMap, until: float) -> None:
     """Move or swap the origins of single atoms as long as that makes the reaction cheaper."""
     for _ in range(ROUNDS):
         edge = [atom for atom in range(len(match.origin)) if match.changes(atom)]
@@ -276,7 +301,7 @@ def improve(match: AtomMap, until: float) -> None:
 
 def _move(match: AtomMap, atom: int, edge: set[int], until: float) -> bool:
     """Give an atom its cheapest origin: one that is free, or that of an atom which also changes."""
-    best_gain, best_origin = -1e-6, -1
+    best_gain, best_origin = 0, -1
     if time.thread_time() > until:
         return False
     before = match.origin[atom]
@@ -311,13 +336,13 @@ def _move_parts(match: AtomMap, until: float) -> bool:
                 continue
             part = _alike(match, atom, origin)
             if len(part) < 2:
-                continue  # `improve` has tried that
+                continue  # `_improve` has tried that
             before = {here: match.origin[here] for here in part}
             origins = {*part.values(), *before.values()} - {-1}
             cost = match.cost_at(part.keys(), origins)
             for here, there in part.items():
                 match.pair(here, there)
-            if match.cost_at(part.keys(), origins) < cost - 1e-6:
+            if match.cost_at(part.keys(), origins) < cost:
                 moved = True
                 break
             match.restore(before)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rdkit import Chem
 
+from chemspec.chem.compiled_maps import GraphArrays
 from chemspec.chem.parsing import mol_from_smiles
 
 MOST_ATOMS = 500  # on one side; more would take too long
@@ -35,7 +36,7 @@ class MolGraph:
         return atoms
 
     @cached_property
-    def break_costs(self) -> dict[tuple[int, int], float]:
+    def break_costs(self) -> dict[tuple[int, int], int]:
         """What breaking each bond costs, smaller index first."""
         pairs = ((atom, near) for atom, bonds in enumerate(self.bonds) for near in bonds if atom < near)
         return {(atom, near): _break_cost(self, near, atom) for atom, near in pairs}
@@ -45,6 +46,11 @@ class MolGraph:
         """Numbers of the steps (atom, neighbour), after those of the atoms."""
         steps = [(atom, near) for atom, bonds in enumerate(self.bonds) for near in bonds]
         return {step: number for number, step in enumerate(steps, len(self.kinds))}
+
+    @cached_property
+    def arrays(self) -> GraphArrays:
+        """The graph for compiled code."""
+        return GraphArrays(self)
 
     @cached_property
     def labels(self) -> NDArray[np.uint64]:
@@ -85,31 +91,33 @@ def graph_of(mol: Any) -> MolGraph:
     return MolGraph(kinds, bonds, molecules, list(Chem.CanonicalRankAtoms(mol)))
 
 
-# Costs of bonds: what is broken and made in most reactions of a kind comes out cheapest. Breaking costs 0.4 to 3.
-_HALOGENS = {9: 0.8, 17: 0.5, 35: 0.45, 53: 0.4}
+# Costs of bonds: what is broken and made in most reactions of a kind comes out cheapest. Breaking costs 8 to 60 twentieths
+# of making one.
+UNIT = 0.05  # what a cost of 1 is, where making a bond costs 1
+_HALOGENS = {9: 16, 17: 10, 35: 9, 53: 8}
 _METALS = {3, 5, 11, 12, 13, 14, 19, 25, 29, 30, 50}  # and half-metals: boron, silicon
 
 
-def _break_cost(graph: MolGraph, atom: int, near: int) -> float:
+def _break_cost(graph: MolGraph, atom: int, near: int) -> int:
     if graph.kinds[atom][0] != 6:
         atom, near = near, atom
     first, second, order = graph.kinds[atom][0], graph.kinds[near][0], graph.bonds[atom][near]
     if 1 in {first, second}:
-        return 0.0  # deuterium and tritium, the hydrogens that are atoms here
+        return 0  # deuterium and tritium, the hydrogens that are atoms here
     if {first, second} & _METALS:
-        return 0.5
+        return 10
     if second in _HALOGENS:
-        return _HALOGENS[second] - 0.1 * is_acyl(graph, atom)
-    cost = 0.6 + 0.4 * order
+        return _HALOGENS[second] - 2 * is_acyl(graph, atom)
+    cost = 12 + int(8 * order)
     if first != 6:
         return cost
     if second == 6:
-        return cost + 0.5 + any(_holds_ester(graph, end) for end in (atom, near))
+        return cost + 10 + 20 * any(_holds_ester(graph, end) for end in (atom, near))
     if any(graph.kinds[far][0] in (15, 16) for far in graph.bonds[near] if far != atom):
-        return 0.6  # sulfonates and phosphates leave easily
+        return 12  # sulfonates and phosphates leave easily
     if graph.kinds[atom][1]:
-        return cost + 0.5
-    return cost - 0.2 * (order == 1 and is_acyl(graph, atom))
+        return cost + 10
+    return cost - 4 * (order == 1 and is_acyl(graph, atom))
 
 
 def is_acyl(graph: MolGraph, atom: int) -> bool:

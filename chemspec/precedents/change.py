@@ -5,7 +5,6 @@ and leaving neighbours of these. `wide` describes only them (radius 0), `close` 
 leaving groups up to `LEAVING` bonds: tert-butyl and benzyl carbamates are cleaved under different conditions.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -13,7 +12,7 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
-from chemspec.chem.atom_maps import AtomMap, improve, map_atoms, split_precursors
+from chemspec.chem.atom_maps import AtomMap, improve_map, map_atoms, split_precursors
 from chemspec.chem.mol_graph import MOST_ATOMS, MolGraph, graph_of
 from chemspec.chem.parsing import mol_from_smiles
 
@@ -52,7 +51,7 @@ def change_of_mapped(mapped: str) -> Change | None:
         if origin >= 0 and match.target[origin] < 0 and match.left.kinds[origin][0] == atom.GetAtomicNum():
             match.pair(here, origin)
     # Data sources differ in which oxygen of an acid remains; choose the cheapest, as in guessed maps.
-    improve(match, math.inf)
+    improve_map(match)
     return _build_change(match, source)
 
 

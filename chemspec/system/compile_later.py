@@ -1,13 +1,16 @@
 """Compile in the background what is faster but not needed yet: after the first answers, at low priority."""
 
 import atexit
+import ctypes
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from threading import Lock, Timer
 
-from chemspec.system import compiled
+from chemspec.system import compiled, prebuilt
 
 SECONDS = 20.0  # after which a program that goes on running compiles; a shorter one does so when it ends
 NOTE = (
@@ -17,6 +20,20 @@ NOTE = (
 _lock = Lock()
 _scheduled: set[str] = set()
 _started: set[str] = set()
+
+
+def load_or_schedule(source: Path, flags: Sequence[str], module: str) -> ctypes.CDLL | None:
+    """Return the library of a source that does without processor levels; None where it is not compiled yet.
+
+    Then `module` is run later to compile it.
+    """
+    loaded = prebuilt.load(source, flags, suits=lambda _: True)
+    if loaded is None and (os.environ.get("CHEMSPEC_NATIVE") == "compile" or compiled.is_cached(source, *flags)):
+        with suppress(compiled.NoKernelError):
+            loaded = compiled.load_library(source, *flags)
+    if loaded is None and os.environ.get("CHEMSPEC_NATIVE") != "0":
+        schedule(module)
+    return loaded
 
 
 def schedule(module: str) -> None:

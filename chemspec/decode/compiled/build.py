@@ -2,14 +2,13 @@
 
 import ctypes
 import os
-from contextlib import suppress
 from ctypes import c_double, c_int, c_void_p
 from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 
 from chemspec.decode.compiled.constants import MODULES, compiler_flags
-from chemspec.system import compile_later, compiled, prebuilt
+from chemspec.system import compile_later, compiled
 
 SOURCE = Path(__file__).with_name("loop.cpp")
 CONSTANTS = {name: getattr(import_module(module), name) for module, names in MODULES.items() for name in names.split()}
@@ -19,13 +18,8 @@ FLAGS = compiler_flags(CONSTANTS)
 @lru_cache(maxsize=1)
 def loop_library() -> ctypes.CDLL | None:
     """Return the compiled loop; None where it is not there yet or cannot be compiled: the loop in Python does then."""
-    loaded = prebuilt.load(SOURCE, FLAGS, suits=lambda _: True)
-    if loaded is None and (os.environ.get("CHEMSPEC_NATIVE") == "compile" or compiled.is_cached(SOURCE, *FLAGS)):
-        with suppress(compiled.NoKernelError):
-            loaded = compile_loop()
+    loaded = compile_later.load_or_schedule(SOURCE, FLAGS, __name__)
     if loaded is None:
-        if os.environ.get("CHEMSPEC_NATIVE") != "0":
-            compile_later.schedule(__name__)
         return None
     pointer = c_void_p
     for function in (loaded.chemspec_loop, loaded.chemspec_loop_state, loaded.chemspec_loop_kept_slots):
