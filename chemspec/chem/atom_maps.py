@@ -71,14 +71,14 @@ def map_atoms(precursors: str, product: str, *, seconds: float = math.inf) -> At
         return None
     match = AtomMap(left, right)
     if origins := _FINISHED.get((precursors, product)):
-        match.restore({atom: origin for atom, origin in enumerate(origins) if origin >= 0})
+        match.fill(origins)
         return match
     if (code := compiled_maps.library()) is not None:
         limit = seconds if seconds < math.inf else -1.0
         state, mapped = compiled_maps.map_compiled(code, left, right, COSTS, seconds=limit)
         if state == compiled_maps.NOT_MAPPED:
             return None
-        match.restore({atom: origin for atom, origin in enumerate(mapped) if origin >= 0})
+        match.fill(mapped)
         if state == compiled_maps.FINISHED:
             _remember(precursors, product, match)
         return match
@@ -131,6 +131,16 @@ class AtomMap:
         if before >= 0:
             self.target[before] = rival
             self.given[self.left.molecules[before]] -= rival < 0
+
+    def fill(self, origins: Sequence[int]) -> None:
+        """Take a whole map: for each atom its origin, or -1."""
+        self.origin = list(origins)
+        self.target = [-1] * len(self.target)
+        self.given = [0] * len(self.given)
+        for atom, origin in enumerate(origins):
+            if origin >= 0:
+                self.target[origin] = atom
+                self.given[self.left.molecules[origin]] += 1
 
     def restore(self, origins: Mapping[int, int]) -> None:
         """Undo pairings: each of these atoms gets the origin that it had before, or none (-1)."""
@@ -195,7 +205,7 @@ class AtomMap:
                 near = target_of[far]
                 if near in new or (far < origin and far in origins) or (atom < 0 and near < 0):
                     continue
-                total += left.break_costs[far, origin] if far < origin else left.break_costs[origin, far]
+                total += left.break_costs[far, origin]
         molecules = {left.molecules[origin] for origin in origins}
         return total + _MOLECULE * sum(self.given[number] > 0 for number in molecules)
 
@@ -286,8 +296,7 @@ def improve_map(match: AtomMap) -> None:
         _improve(match, math.inf)
         return
     _, mapped = compiled_maps.map_compiled(code, match.left, match.right, COSTS, started=match.origin)
-    match.restore({atom: -1 for atom, origin in enumerate(match.origin) if origin >= 0})
-    match.restore({atom: origin for atom, origin in enumerate(mapped) if origin >= 0})
+    match.fill(mapped)
 
 
 def _improve(match: AtomMap, until: float) -> None:

@@ -39,7 +39,7 @@ class GraphArrays(ctypes.Structure):
             chain.from_iterable(graph.bonds),
             (int(2 * order) for bonds in graph.bonds for order in bonds.values()),
             (graph.steps[near, atom] - len(graph.kinds) for atom, near in graph.steps),
-            (graph.break_costs[min(step), max(step)] for step in graph.steps),
+            map(graph.break_costs.__getitem__, graph.steps),
         )
         self.arrays = [array("i", column) for column in columns]
         pointers = (ctypes.cast(each.buffer_info()[0], POINTER(c_int32)) for each in self.arrays)

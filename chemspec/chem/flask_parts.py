@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
+from chemspec.chem.pattern_screen import atom_types, may_match
 from chemspec.chem.strategy import Strategy
 
 
@@ -36,8 +37,15 @@ def holds(parts: Sequence[str], patterns: str) -> bool:
 @lru_cache(maxsize=100_000)  # reagents recur
 def fits(part: str, smarts: str) -> bool:
     """Return whether a molecule holds a pattern."""
+    pattern = fixed_pattern(smarts)
     mol = _molecule(part)
-    return mol is not None and bool(mol.HasSubstructMatch(fixed_pattern(smarts)))
+    return mol is not None and may_match(pattern, _types(part)) and bool(mol.HasSubstructMatch(pattern))
+
+
+@lru_cache(maxsize=4000)
+def _types(part: str) -> frozenset[int]:
+    mol = _molecule(part)
+    return frozenset() if mol is None else atom_types(mol)
 
 
 _molecule = lru_cache(maxsize=1000)(mol_from_smiles)

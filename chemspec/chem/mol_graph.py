@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -12,6 +13,7 @@ from rdkit import Chem
 
 from chemspec.chem.compiled_maps import GraphArrays
 from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.pattern_screen import AROMATIC
 
 MOST_ATOMS = 500  # on one side; more would take too long
 RADIUS = 8  # bonds around an atom that are compared
@@ -36,10 +38,14 @@ class MolGraph:
         return atoms
 
     @cached_property
+    def atom_types(self) -> list[int]:
+        """Of each atom its type, as `pattern_screen` has it."""
+        return [kind[0] + AROMATIC * kind[1] for kind in self.kinds]
+
+    @cached_property
     def break_costs(self) -> dict[tuple[int, int], int]:
-        """What breaking each bond costs, smaller index first."""
-        pairs = ((atom, near) for atom, bonds in enumerate(self.bonds) for near in bonds if atom < near)
-        return {(atom, near): _break_cost(self, near, atom) for atom, near in pairs}
+        """What breaking each bond costs, in both directions."""
+        return _break_costs(self)
 
     @cached_property
     def steps(self) -> dict[tuple[int, int], int]:
@@ -98,37 +104,46 @@ _HALOGENS = {9: 16, 17: 10, 35: 9, 53: 8}
 _METALS = {3, 5, 11, 12, 13, 14, 19, 25, 29, 30, 50}  # and half-metals: boron, silicon
 
 
-def _break_cost(graph: MolGraph, atom: int, near: int) -> int:
-    if graph.kinds[atom][0] != 6:
-        atom, near = near, atom
-    first, second, order = graph.kinds[atom][0], graph.kinds[near][0], graph.bonds[atom][near]
-    if 1 in {first, second}:
+def _break_costs(graph: MolGraph) -> dict[tuple[int, int], int]:
+    kinds, costs = graph.kinds, {}
+    acyl = {atom for atom in range(len(kinds)) if is_acyl(graph, atom)}
+    esters = {atom for atom, kind in enumerate(kinds) if kind[0] == 8 and not acyl.isdisjoint(graph.bonds[atom])}
+    # The first atoms of the alkyl groups of esters, which leave whole rather than break.
+    holders = {near for atom in esters for near, order in graph.bonds[atom].items() if order == 1} - acyl
+    for low, bonds in enumerate(graph.bonds):
+        for high, order in bonds.items():
+            if low < high:
+                atom, near = (high, low) if kinds[high][0] == 6 else (low, high)
+                costs[low, high] = costs[high, low] = _break_cost(graph, atom, near, order, acyl, holders)
+    return costs
+
+
+def _break_cost(graph: MolGraph, atom: int, near: int, order: float, acyl: Set[int], holders: Set[int]) -> int:
+    first, second = graph.kinds[atom][0], graph.kinds[near][0]
+    if first == 1 or second == 1:
         return 0  # deuterium and tritium, the hydrogens that are atoms here
-    if {first, second} & _METALS:
+    if first in _METALS or second in _METALS:
         return 10
     if second in _HALOGENS:
-        return _HALOGENS[second] - 2 * is_acyl(graph, atom)
+        return _HALOGENS[second] - 2 * (atom in acyl)
     cost = 12 + int(8 * order)
     if first != 6:
         return cost
     if second == 6:
-        return cost + 10 + 20 * any(_holds_ester(graph, end) for end in (atom, near))
+        return cost + 10 + 20 * (atom in holders or near in holders)
     if any(graph.kinds[far][0] in (15, 16) for far in graph.bonds[near] if far != atom):
         return 12  # sulfonates and phosphates leave easily
     if graph.kinds[atom][1]:
         return cost + 10
-    return cost - 4 * (order == 1 and is_acyl(graph, atom))
+    return cost - 4 * (order == 1 and atom in acyl)
 
 
 def is_acyl(graph: MolGraph, atom: int) -> bool:
     """Return whether an atom has a double bond to oxygen or sulfur, as in an ester or anhydride."""
-    return any(order == 2 and graph.kinds[far][0] in (8, 16) for far, order in graph.bonds[atom].items())
-
-
-def _holds_ester(graph: MolGraph, atom: int) -> bool:
-    """Return whether an atom is the first of an ester's alkyl group, which leaves whole rather than breaks."""
-    oxygens = [near for near, order in graph.bonds[atom].items() if order == 1 and graph.kinds[near][0] == 8]
-    return not is_acyl(graph, atom) and any(is_acyl(graph, far) for near in oxygens for far in graph.bonds[near])
+    bonds = graph.bonds[atom]
+    return 2.0 in bonds.values() and any(
+        order == 2 and graph.kinds[far][0] in (8, 16) for far, order in bonds.items()
+    )
 
 
 # Odd constants of 64 bits, with which integers are mixed; sums of mixed ones are hashes of multisets.

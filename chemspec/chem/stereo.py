@@ -148,6 +148,8 @@ def flipped_double_bonds(match: AtomMap, left: Any, right: Any) -> tuple[tuple[i
         same = set(bond.GetStereoAtoms()) & {match.target[atom] for atom in old.GetStereoAtoms()}
         if (after == before) != (len(same) % 2 == 0):  # the side is given by one neighbour of each end
             bonds.append(bond)
+    if not bonds:
+        return ()
     turned = Chem.Mol(right)
     for bond in bonds:
         swapped = Chem.BondStereo.STEREOZ if _TRANS[bond.GetStereo()] else Chem.BondStereo.STEREOE

@@ -1,14 +1,16 @@
 """Read off a reaction what it does, by guessed atom maps and patterns written by hand: a help, not a measurement."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
 from rdkit import Chem, rdBase
 
 from chemspec.asset_files import read_asset_table
+from chemspec.chem import pattern_screen
 from chemspec.chem.atom_maps import AtomMap, map_atoms
 from chemspec.chem.insertions import map_insertion, map_metathesis
 from chemspec.chem.leaving_groups import connected_groups, describe_leaving_groups
@@ -100,10 +102,16 @@ class Change:
     touched: set[int]  # atoms of the product that change
     changed: set[int]  # atoms of the reactants that change or leave
     hits: _Hits  # of patterns in both sides so far
+    left_types: Sequence[int]  # of the atoms of the reactants, see `pattern_screen`
+    right_types: Sequence[int]
 
     def fitting(self, families: Collection[str] = ()) -> Iterator[Rule]:
         """Yield the classes that fit, all or of some families, in the order of the table."""
-        for rule in _rules_that_bind(bool(self.made)):
+        types = self.right_types
+        made = frozenset((types[a], types[b]) for pair in self.made for a, b in permutations(pair))
+        touched = frozenset() if made else frozenset(types[atom] for atom in self.touched)
+        changed = frozenset(self.left_types[atom] for atom in self.changed)
+        for rule in _rules_that_may_fit(made, touched, changed):
             if (
                 (not families or rule.family in families)
                 and self.fits_product(rule.product)
@@ -117,7 +125,8 @@ class Change:
         if bool(self.made) != bool(bonds):
             return False
         if (hits := self.hits.in_product.get(pattern)) is None:
-            matches = self.right.GetSubstructMatches(pattern, uniquify=False, maxMatches=200)
+            may_match = pattern_screen.may_match(pattern, self.right_types)
+            matches = self.right.GetSubstructMatches(pattern, uniquify=False, maxMatches=200) if may_match else ()
             if bonds:
                 hits = {frozenset(frozenset((match[a], match[b])) for a, b in bonds) for match in matches}
             else:
@@ -160,9 +169,9 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         changed = {match.origin[atom] for atom in touched} - {-1} | set(match.lost)
         broken = _broken(match)
         bonds = set(map(frozenset, made)), set(map(frozenset, broken))
-        change = Change(
-            left, right, *bonds, set(touched), changed, _Hits(_product_hits(product), _reactant_hits(reactants))
-        )
+        hits = _Hits(_product_hits(product), _reactant_hits(reactants))
+        types = match.left.atom_types, match.right.atom_types
+        change = Change(left, right, *bonds, set(touched), changed, hits, *types)
         rule = next(change.fitting(_REBUILD), None)
         moves = rule is None and _carbon_moves(match, broken)
         rule = rule or (None if moves else _ring(match, right, made)) or _classify(change)
@@ -187,7 +196,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             inverted,
             unset,
             lost,
-            flipped_double_bonds(match, left, right),
+            flipped_double_bonds(match, left, right) if "/" in product or "\\" in product else (),
             tuple(match.origin),
             tuple(touched),
             tuple(sorted(changed)),
@@ -394,6 +403,32 @@ def _numbered_bonds(pattern: Any) -> list[tuple[int, int]]:
 def _rules_that_bind(make_bonds: bool) -> tuple[Rule, ...]:
     """Return the rules that number bonds of the product, or those that do not."""
     return tuple(rule for rule in _rules() if bool(_numbered_bonds(rule.product)) == make_bonds)
+
+
+@lru_cache(maxsize=4000)
+def _rules_that_may_fit(
+    made: frozenset[tuple[int, int]], touched: frozenset[int], changed: frozenset[int]
+) -> tuple[Rule, ...]:
+    """Return the rules whose patterns allow the types of the atoms: of bonds made, or else touched, and changed."""
+    return tuple(
+        rule
+        for rule in _rules_that_bind(bool(made))
+        if _may_be_made(rule.product, made, touched)
+        and all(
+            types is None or not types.isdisjoint(changed)
+            for pattern in rule.reactants
+            for types in (pattern_screen.allowed_types(pattern)[atom] for atom, _ in _numbered_atoms(pattern))
+        )
+    )
+
+
+def _may_be_made(pattern: Any, made: frozenset[tuple[int, int]], touched: frozenset[int]) -> bool:
+    allowed = pattern_screen.allowed_types(pattern)
+    if made:
+        ends = [(allowed[a], allowed[b]) for a, b in _numbered_bonds(pattern)]
+        return all(any((x is None or a in x) and (y is None or b in y) for a, b in made) for x, y in ends)
+    numbered = [allowed[atom] for atom, _ in _numbered_atoms(pattern)] or allowed
+    return any(types is None or not types.isdisjoint(touched) for types in numbered)
 
 
 @cache
