@@ -22,9 +22,7 @@ struct GraphArrays {
   const int32_t* ranks;
   const int32_t* first;  // of each atom its first step, and at the end the number of steps
   const int32_t* near;  // of each step: the neighbour,
-  const int32_t* orders;  // twice the order of the bond,
-  const int32_t* back;  // the step in the other direction,
-  const int32_t* break_costs;
+  const int32_t* orders;  // twice the order of the bond
 };
 
 struct Costs {
@@ -77,6 +75,9 @@ struct Graph : GraphArrays {
       return uint64_t(kind ? 4 * of[0] + 2 * of[1] + of[2] : of[0]);
     };
     std::vector<uint64_t> here(atoms), beyond(steps), around(atoms);
+    std::vector<int> back(steps);  // of each step that in the other direction
+    for (int atom = 0; atom < atoms; ++atom)
+      for (int step = first[atom]; step < first[atom + 1]; ++step) back[step] = step_to(near[step], atom);
     for (int atom = 0; atom < atoms; ++atom) here[atom] = label(atom) + HERE;
     for (int step = 0; step < steps; ++step)
       beyond[step] = label(near[step]) + (kind ? uint64_t(2 * orders[step]) << 16 : 0) + HERE;
@@ -112,12 +113,13 @@ int common_radius(const std::vector<uint64_t>& ours, int at, const std::vector<u
 
 struct AtomMap {
   const Graph &left, &right;
+  const int32_t* break_costs;  // of each step on the left
   const Costs costs;
   const double until;  // of the thread's processor time, or negative: no limit
   std::vector<int> origin, target, given;
 
-  AtomMap(const Graph& left, const Graph& right, const Costs& costs, double until)
-      : left(left), right(right), costs(costs), until(until), origin(right.atoms, -1), target(left.atoms, -1) {
+  AtomMap(const Graph& left, const Graph& right, const int32_t* break_costs, const Costs& costs, double until)
+      : left(left), right(right), break_costs(break_costs), costs(costs), until(until), origin(right.atoms, -1), target(left.atoms, -1) {
     int molecules = 0;
     for (int atom = 0; atom < left.atoms; ++atom) molecules = std::max(molecules, left.molecules[atom] + 1);
     given.assign(molecules, 0);
@@ -193,7 +195,7 @@ struct AtomMap {
       for (int step = left.first[from]; step < left.first[from + 1]; ++step) {
         const int far = left.near[step], near = target[far];
         if ((atom < 0 && near < 0) || (far < from && holds(origins, far))) continue;
-        if (atom < 0 || near < 0 || right.step_to(atom, near) < 0) total += left.break_costs[step];
+        if (atom < 0 || near < 0 || right.step_to(atom, near) < 0) total += break_costs[step];
       }
       if (given[molecule] > 0 && !holds(counted, molecule)) {
         counted.push_back(molecule);
@@ -369,10 +371,11 @@ extern "C" {
 
 // Map the atoms of the right side; `origin` has for each its atom of the left side or -1. With `started` only `improve` runs, on the map
 // given there. Returns a `Stop`; the map is unusable after NOT_MAPPED.
-int chemspec_map_atoms(const GraphArrays* before, const GraphArrays* after, const Costs* costs, double seconds, int started, int32_t* origin) {
+int chemspec_map_atoms(const GraphArrays* before, const GraphArrays* after, const int32_t* break_costs, const Costs* costs, double seconds,
+                       int started, int32_t* origin) {
   try {
     const Graph left(*before, !started), right(*after, !started);
-    AtomMap match(left, right, *costs, seconds < 0 ? -1.0 : thread_seconds() + seconds);
+    AtomMap match(left, right, break_costs, *costs, seconds < 0 ? -1.0 : thread_seconds() + seconds);
     if (started) {
       for (int atom = 0; atom < right.atoms; ++atom)
         if (origin[atom] >= 0) match.pair(atom, origin[atom]);

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SOURCE = Path(__file__).with_name("atom_maps.cpp")
 NOT_MAPPED, OUT_OF_TIME, FINISHED = range(3)
-_FIELDS = ("kinds", "molecules", "ranks", "first", "near", "orders", "back", "break_costs")
+_FIELDS = ("kinds", "molecules", "ranks", "first", "near", "orders")
 
 
 class GraphArrays(ctypes.Structure):
@@ -28,22 +28,15 @@ class GraphArrays(ctypes.Structure):
     _fields_ = (("atoms", c_int32), ("steps", c_int32), *((name, POINTER(c_int32)) for name in _FIELDS))
 
     def __init__(self, graph: MolGraph) -> None:
-        first = [0]
+        first, near, orders = [0], list[int](), list[float]()
         for bonds in graph.bonds:
-            first.append(first[-1] + len(bonds))
-        columns = (
-            chain.from_iterable(graph.kinds),
-            graph.molecules,
-            graph.ranks,
-            first,
-            chain.from_iterable(graph.bonds),
-            (int(2 * order) for bonds in graph.bonds for order in bonds.values()),
-            (graph.steps[near, atom] - len(graph.kinds) for atom, near in graph.steps),
-            map(graph.break_costs.__getitem__, graph.steps),
-        )
-        self.arrays = [array("i", column) for column in columns]
+            near += bonds
+            orders += bonds.values()
+            first.append(len(near))
+        kinds, twice = chain.from_iterable(graph.kinds), [int(order + order) for order in orders]
+        self.arrays = [array("i", column) for column in (kinds, graph.molecules, graph.ranks, first, near, twice)]
         pointers = (ctypes.cast(each.buffer_info()[0], POINTER(c_int32)) for each in self.arrays)
-        super().__init__(len(graph.kinds), first[-1], *pointers)
+        super().__init__(len(graph.kinds), len(near), *pointers)
 
 
 @lru_cache(maxsize=1)
@@ -52,7 +45,8 @@ def library() -> ctypes.CDLL | None:
     loaded = compile_later.load_or_schedule(SOURCE, (), __name__)
     if loaded is not None:
         loaded.chemspec_map_atoms.argtypes = (
-            *(POINTER(GraphArrays), POINTER(GraphArrays), POINTER(c_int32), c_double, c_int, POINTER(c_int32)),
+            *(POINTER(GraphArrays), POINTER(GraphArrays), POINTER(c_int32), POINTER(c_int32)),
+            *(c_double, c_int, POINTER(c_int32)),
         )
     return loaded
 
@@ -73,9 +67,9 @@ def map_compiled(
     """
     origins = (c_int32 * len(right.kinds))(*started)
     weights = (c_int32 * len(costs))(*costs)
-    state = code.chemspec_map_atoms(
-        byref(left.arrays), byref(right.arrays), weights, c_double(seconds), bool(started), origins
-    )
+    breaks = ctypes.cast(left.break_array.buffer_info()[0], POINTER(c_int32))
+    graphs = byref(left.arrays), byref(right.arrays)
+    state = code.chemspec_map_atoms(*graphs, breaks, weights, c_double(seconds), bool(started), origins)
     return state, list(origins)
 
 

@@ -1,7 +1,7 @@
 """The molecules of a flask: which give the product atoms, and which hold a pattern."""
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.pattern_screen import atom_types, may_match
@@ -29,9 +29,16 @@ def atoms_by_molecule(flask: str) -> Iterator[tuple[str, frozenset[int]]]:
 
 def holds(parts: Sequence[str], patterns: str) -> bool:
     """Return whether molecules together hold one of the patterns, which blanks part, and all its parts between dots."""
+    types = frozenset().union(*map(_types, parts))
     return any(
-        all(any(fits(part, smarts) for part in parts) for smarts in pattern.split(".")) for pattern in patterns.split()
+        all(may_match(fixed_pattern(smarts), types) and any(fits(part, smarts) for part in parts) for smarts in smartses)
+        for smartses in _split_patterns(patterns)
     )
+
+
+@cache
+def _split_patterns(patterns: str) -> list[list[str]]:
+    return [pattern.split(".") for pattern in patterns.split()]
 
 
 @lru_cache(maxsize=100_000)  # reagents recur

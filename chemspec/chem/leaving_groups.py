@@ -1,9 +1,8 @@
 """What the molecules that give atoms lose in a reaction, in words: leaving groups, from a table and by element."""
 
 from collections.abc import Iterable, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any
 
 from rdkit import Chem
 
@@ -15,15 +14,14 @@ from chemspec.chem.parsing import mol_from_smiles
 FOLDER = Path(__file__).parent
 ACYL = ("CC(=O)O", "O=C(O)C(F)(F)F", "CO", "CCO")  # leaving groups whose words mean that an acyl group is bound to them
 _ALKYL = ("C", "CC", "Cc1ccccc1")  # which leave heteroatoms; a longer chain is no leaving group of its carbon atom
-_METALS = {"Si": "silyl", "Sn": "stannane", "Zn": "zinc", "Mg": "Grignard", "Li": "lithium"}
+_METALS = {3: "lithium", 12: "Grignard", 14: "silyl", 50: "stannane", 30: "zinc"}  # the first counts
 
 
-def describe_leaving_groups(match: AtomMap, left: Any) -> str:
+def describe_leaving_groups(match: AtomMap, reactants: str) -> str:
     """Return what the molecules that give atoms lose, in words; empty where there is no word for a part of it."""
     words = []
     for part in connected_groups(match.left.bonds, match.lost):
-        mol = mol_from_smiles(Chem.MolFragmentToSmiles(left, part, isomericSmiles=False))
-        plain = Chem.MolToSmiles(mol) if mol is not None else ""
+        plain = _canonical_fragment(_fragment(reactants, tuple(sorted(part))))
         if plain in ("CCC", "CC(C)C") and not _is_branched(match, part):
             plain = ""
         held = {far for atom in part for far in match.left.bonds[atom]} - set(part)
@@ -31,12 +29,24 @@ def describe_leaving_groups(match: AtomMap, left: Any) -> str:
             plain = ""
         if plain in _ALKYL and any(match.left.kinds[atom][0] == 6 for atom in held):
             plain = ""
-        metals = {left.GetAtomWithIdx(atom).GetSymbol() for atom in part} & set(_METALS)
+        elements = {match.left.kinds[atom][0] for atom in part}
+        metal = next((word for number, word in _METALS.items() if number in elements), "")
         if plain == "O":
             words.append(_name_of_oxygen(match, part[0]))
         else:
-            words.append(_METALS[min(metals)] if metals else _leaving_words().get(plain, ""))
+            words.append(metal or _leaving_words().get(plain, ""))
     return " + ".join(sorted(words)) if all(words) else ""
+
+
+@lru_cache(maxsize=4000)  # the answers for a flask lose the same
+def _fragment(reactants: str, atoms: tuple[int, ...]) -> str:
+    return str(Chem.MolFragmentToSmiles(mol_from_smiles(reactants), atoms, isomericSmiles=False))
+
+
+@lru_cache(maxsize=4000)
+def _canonical_fragment(smiles: str) -> str:
+    mol = mol_from_smiles(smiles)
+    return str(Chem.MolToSmiles(mol)) if mol is not None else ""
 
 
 def _is_branched(match: AtomMap, part: Sequence[int]) -> bool:

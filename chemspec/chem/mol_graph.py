@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -46,6 +47,12 @@ class MolGraph:
     def break_costs(self) -> dict[tuple[int, int], int]:
         """What breaking each bond costs, in both directions."""
         return _break_costs(self)
+
+    @cached_property
+    def break_array(self) -> array[int]:
+        """The same for compiled code, bond by bond as `bonds` has them."""
+        costs = self.break_costs
+        return array("i", [costs[atom, near] for atom, bonds in enumerate(self.bonds) for near in bonds])
 
     @cached_property
     def steps(self) -> dict[tuple[int, int], int]:

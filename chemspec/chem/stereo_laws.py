@@ -135,9 +135,8 @@ def _substitution_breach(match: AtomMap, left: Any, right: Any, *, mitsunobu: bo
 
 def inversion_of_open_centre(match: AtomMap, left: Any, right: Any, *, mitsunobu: bool) -> str:
     """Return the law on a centre that is open on both sides, where the product has another one; empty without."""
-    both = open_centres(left)
-    for atom, sentence in _substitutions(match, left, right, mitsunobu=mitsunobu) if both else ():
-        if match.origin[atom] in both and atom in (centres := open_centres(right)):
+    for atom, sentence in _substitutions(match, left, right, mitsunobu=mitsunobu):
+        if match.origin[atom] in open_centres(left) and atom in (centres := open_centres(right)):
             tags = [near.GetChiralTag() for near in right.GetAtoms()]
             if len(centres) > 1 or any(tag != _UNSET for tag in tags):
                 return sentence

@@ -179,10 +179,10 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             rule = replace(rule, family="N-deprotection")  # as of benzyl groups, which both may carry
         rules = dict.fromkeys([rule, *_apart(match, change)])
         unlikely = _unlikely(match, change, rules)
-        inverted, unset, lost = changed_centres(match, left, right)
+        is_set = "@" in product or "@" in reactants
+        inverted, unset, lost = changed_centres(match, left, right) if is_set else ((), (), ())
         names = [each.name for each in rules]
         mitsunobu = mitsunobu or "(Mitsunobu)" in rule.name
-        is_set = "@" in product or "@" in reactants
         breach = breach_of_law(match, left, right, names, mitsunobu=mitsunobu) if is_set else None
         relation = left_open_by_product(match, left, right, names)
         where = [tuple(sorted((ranks[a], ranks[b]))) for a, b in made] or [(ranks[atom],) for atom in touched]
@@ -191,7 +191,7 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             NO_CLASS if moves or unlikely == OPENED else " + ".join(dict.fromkeys(rule.name for rule in rules)),
             " ".join(rule.sentence for rule in rules),
             made,
-            describe_leaving_groups(match, left),
+            describe_leaving_groups(match, reactants),
             rule.reagents,
             inverted,
             unset,

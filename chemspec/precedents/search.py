@@ -277,12 +277,13 @@ def _lost_atoms(reactants: str, product: str) -> Mapping[str, int]:
 
     Where only the reaction centre agrees, a benzyl group would else lend its conditions to a tert-butyl group.
     """
-    tokens = Counter(_HEAVY_ATOM.findall(reactants))
-    tokens.subtract(_HEAVY_ATOM.findall(product))
-    counts: Counter[str] = Counter()
+    tokens: dict[str, int] = Counter(_HEAVY_ATOM.findall(reactants))
+    for token, count in Counter(_HEAVY_ATOM.findall(product)).items():
+        tokens[token] = tokens.get(token, 0) - count
+    counts: dict[str, int] = {}
     for token, count in tokens.items():
         if count and (element := _element_of(token)) != "H":
-            counts[element] += count
+            counts[element] = counts.get(element, 0) + count
     return {element: count for element, count in counts.items() if count}
 
 
