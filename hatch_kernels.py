@@ -1,4 +1,4 @@
-"""Compile the CPU kernel and the decoding loop into assets/kernels, for packaging (chemspec/system/prebuilt.py).
+"""Compile kernel, decoding loop and atom maps into assets/kernels, for packaging (chemspec/system/prebuilt.py).
 
 `hatch_build.py` calls this when chemspec is installed from a folder or packed: it compiles for the system at hand, with
 the system's C++ compiler or, where there is none, with the package ziglang, which the build then requires. Without
@@ -30,6 +30,7 @@ from chemspec.system import compiled, prebuilt  # noqa: E402
 
 FOLDER = ROOT / "assets" / "kernels"
 LOOP = ROOT / "chemspec" / "decode" / "compiled" / "loop.cpp"
+ATOM_MAPS = ROOT / "chemspec" / "chem" / "atom_maps.cpp"
 SECONDS = 1200
 
 
@@ -48,13 +49,14 @@ class Library(NamedTuple):
 
 
 def all_libraries() -> Iterator[Library]:
-    """Yield every library of a wheel for everybody: of each system the loop, and the kernel for each level."""
+    """Yield every library of a wheel for everybody: of a system loop and atom maps, and the kernel for each level."""
     loop_flags, systems = constants.compiler_flags(read_constants()), set()
     for target in prebuilt.TARGETS:
         if target.system not in systems:
             systems.add(target.system)
             base = target._replace(zig_processor="baseline", flags=())
             yield Library(LOOP, loop_flags, base, prebuilt.BASELINE)
+            yield Library(ATOM_MAPS, (), base, prebuilt.BASELINE)
         yield Library(native.SOURCE, native.PORTABLE_FLAGS, target, target.level)
 
 

@@ -161,6 +161,7 @@ def tiny_retro(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Graphs and measurements go to a folder that is thrown away; compiled code, keyed by its source, stays."""
+    from chemspec.chem import compiled_maps
     from chemspec.decode.compiled import build as loop
     from chemspec.model.runners.native import build
     from chemspec.system import cache, compiled, prebuilt
@@ -176,6 +177,8 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
                 build.compile_kernel()
             if prebuilt.load(loop.SOURCE, loop.FLAGS, suits=lambda _: True) is None:
                 loop.compile_loop()
+            if prebuilt.load(compiled_maps.SOURCE, (), suits=lambda _: True) is None:
+                compiled.load_library(compiled_maps.SOURCE)
             lasting.mkdir(parents=True, exist_ok=True, mode=0o700)
             for library in compiled.library_folder().glob("*.so"):
                 if not (lasting / library.name).exists():

@@ -100,8 +100,8 @@ def _remember(precursors: str, product: str, match: AtomMap) -> None:
     _FINISHED[precursors, product] = tuple(match.origin)
 
 
-# Costs, in the unit of `mol_graph.UNIT`, so that sums are exact: a bond made, half an order, a charge, a hydrogen, an
-# atom without origin, each molecule that gives atoms.
+# Costs, as those of breaking bonds: a bond made, half an order, a charge, a hydrogen, an atom without origin, each
+# molecule that gives atoms.
 _MADE, _REORDERED, _CHARGED, _PROTON, _UNKNOWN, _MOLECULE = COSTS = 20, 3, 2, 1, 60, 6
 
 

@@ -31,7 +31,9 @@ def holds(parts: Sequence[str], patterns: str) -> bool:
     """Return whether molecules together hold one of the patterns, which blanks part, and all its parts between dots."""
     types = frozenset().union(*map(_types, parts))
     return any(
-        all(may_match(fixed_pattern(smarts), types) and any(fits(part, smarts) for part in parts) for smarts in smartses)
+        all(
+            may_match(fixed_pattern(smarts), types) and any(fits(part, smarts) for part in parts) for smarts in smartses
+        )
         for smartses in _split_patterns(patterns)
     )
 

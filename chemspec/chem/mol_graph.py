@@ -104,9 +104,8 @@ def graph_of(mol: Any) -> MolGraph:
     return MolGraph(kinds, bonds, molecules, list(Chem.CanonicalRankAtoms(mol)))
 
 
-# Costs of bonds: what is broken and made in most reactions of a kind comes out cheapest. Breaking costs 8 to 60 twentieths
-# of making one.
-UNIT = 0.05  # what a cost of 1 is, where making a bond costs 1
+# Costs of bonds: what is broken and made in most reactions of a kind comes out cheapest. They are whole numbers, of
+# which 20 are what making a bond costs, so that sums are exact.
 _HALOGENS = {9: 16, 17: 10, 35: 9, 53: 8}
 _METALS = {3, 5, 11, 12, 13, 14, 19, 25, 29, 30, 50}  # and half-metals: boron, silicon
 
@@ -148,9 +147,7 @@ def _break_cost(graph: MolGraph, atom: int, near: int, order: float, acyl: Set[i
 def is_acyl(graph: MolGraph, atom: int) -> bool:
     """Return whether an atom has a double bond to oxygen or sulfur, as in an ester or anhydride."""
     bonds = graph.bonds[atom]
-    return 2.0 in bonds.values() and any(
-        order == 2 and graph.kinds[far][0] in (8, 16) for far, order in bonds.items()
-    )
+    return 2.0 in bonds.values() and any(order == 2 and graph.kinds[far][0] in (8, 16) for far, order in bonds.items())
 
 
 # Odd constants of 64 bits, with which integers are mixed; sums of mixed ones are hashes of multisets.

@@ -43,7 +43,7 @@ TARGETS = (
     *(Target("macos-x86_64", name, "x86_64-macos.11.0", cpu, flags) for name, cpu, flags in _X86[1:]),
     *(Target("windows-x86_64", name, "x86_64-windows-gnu", cpu, flags) for name, cpu, flags in _X86),
 )
-BASELINE = "any"  # level of a library whose speed does not depend on instructions: the loop
+BASELINE = "any"  # level of a library whose speed does not depend on instructions: loop and atom maps
 
 
 def load(source: Path, flags: Sequence[str], *, suits: Callable[[ctypes.CDLL], bool]) -> ctypes.CDLL | None:

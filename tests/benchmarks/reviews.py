@@ -77,7 +77,9 @@ def main() -> None:
         profile = cProfile.Profile(time.thread_time) if given.profile else None
         made[task], predicting, reviewing = measure(task, given.limit, None if given.whole else CARDS, profile)
         digest = hashlib.sha256("\n".join(made[task]).encode()).hexdigest()[:12]
-        print(f"{task}: prediction {predicting:.1f} ms a row, review {reviewing:.1f} ms; documents {digest}", flush=True)
+        print(
+            f"{task}: prediction {predicting:.1f} ms a row, review {reviewing:.1f} ms; documents {digest}", flush=True
+        )
         if task in golden:
             pairs = list(zip(made[task], golden[task], strict=False))
             differ = [row for row, (ours, theirs) in enumerate(pairs) if ours != theirs]
