@@ -9,7 +9,10 @@
 #include <vector>
 
 #ifdef _WIN32
+#define NOMINMAX
 #include <windows.h>
+#undef near  // macros there
+#undef far
 #else
 #include <time.h>
 #endif

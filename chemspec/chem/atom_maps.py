@@ -75,7 +75,8 @@ def map_atoms(precursors: str, product: str, *, seconds: float = math.inf) -> At
         return match
     if (code := compiled_maps.library()) is not None:
         limit = seconds if seconds < math.inf else -1.0
-        state, mapped = compiled_maps.map_compiled(code, left, right, COSTS, seconds=limit)
+        graphs = left.arrays, right.arrays, left.break_array
+        state, mapped = compiled_maps.map_compiled(code, *graphs, COSTS, seconds=limit)
         if state == compiled_maps.NOT_MAPPED:
             return None
         match.fill(mapped)
@@ -295,7 +296,8 @@ def improve_map(match: AtomMap) -> None:
     if (code := compiled_maps.library()) is None:
         _improve(match, math.inf)
         return
-    _, mapped = compiled_maps.map_compiled(code, match.left, match.right, COSTS, started=match.origin)
+    graphs = match.left.arrays, match.right.arrays, match.left.break_array
+    _, mapped = compiled_maps.map_compiled(code, *graphs, COSTS, started=match.origin)
     match.fill(mapped)
 
 

@@ -5,17 +5,13 @@ from __future__ import annotations
 import ctypes
 import os
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import POINTER, byref, c_double, c_int, c_int32
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from chemspec.system import compile_later, compiled
-
-if TYPE_CHECKING:
-    from chemspec.chem.mol_graph import MolGraph
 
 SOURCE = Path(__file__).with_name("atom_maps.cpp")
 NOT_MAPPED, OUT_OF_TIME, FINISHED = range(3)
@@ -27,16 +23,22 @@ class GraphArrays(ctypes.Structure):
 
     _fields_ = (("atoms", c_int32), ("steps", c_int32), *((name, POINTER(c_int32)) for name in _FIELDS))
 
-    def __init__(self, graph: MolGraph) -> None:
+    def __init__(
+        self,
+        kinds: Sequence[Sequence[int]],
+        bonds: Sequence[Mapping[int, float]],
+        molecules: Sequence[int],
+        ranks: Sequence[int],
+    ) -> None:
         first, near, orders = [0], list[int](), list[float]()
-        for bonds in graph.bonds:
-            near += bonds
-            orders += bonds.values()
+        for of_atom in bonds:
+            near += of_atom
+            orders += of_atom.values()
             first.append(len(near))
-        kinds, twice = chain.from_iterable(graph.kinds), [int(order + order) for order in orders]
-        self.arrays = [array("i", column) for column in (kinds, graph.molecules, graph.ranks, first, near, twice)]
+        flat, twice = chain.from_iterable(kinds), [int(order + order) for order in orders]
+        self.arrays = [array("i", column) for column in (flat, molecules, ranks, first, near, twice)]
         pointers = (ctypes.cast(each.buffer_info()[0], POINTER(c_int32)) for each in self.arrays)
-        super().__init__(len(graph.kinds), len(near), *pointers)
+        super().__init__(len(kinds), len(near), *pointers)
 
 
 @lru_cache(maxsize=1)
@@ -53,8 +55,9 @@ def library() -> ctypes.CDLL | None:
 
 def map_compiled(
     code: ctypes.CDLL,
-    left: MolGraph,
-    right: MolGraph,
+    left: GraphArrays,
+    right: GraphArrays,
+    break_costs: array[int],
     costs: Sequence[int],
     *,
     seconds: float = -1.0,
@@ -62,14 +65,15 @@ def map_compiled(
 ) -> tuple[int, list[int]]:
     """Return whether the map is finished, and for each atom of the right side its origin, or -1.
 
-    `seconds` limit the processor time of this thread; negative: they do not. With `started`, a map, only `improve`
-    runs on it.
+    `break_costs` are those of the bonds on the left, in their order, `costs` those of `atom_maps.py`. `seconds` limit
+    the processor time of this thread; negative: they do not. With `started`, a map, only `improve` runs on it.
     """
-    origins = (c_int32 * len(right.kinds))(*started)
+    origins = (c_int32 * right.atoms)(*started)
     weights = (c_int32 * len(costs))(*costs)
-    breaks = ctypes.cast(left.break_array.buffer_info()[0], POINTER(c_int32))
-    graphs = byref(left.arrays), byref(right.arrays)
-    state = code.chemspec_map_atoms(*graphs, breaks, weights, c_double(seconds), bool(started), origins)
+    breaks = ctypes.cast(break_costs.buffer_info()[0], POINTER(c_int32))
+    state = code.chemspec_map_atoms(
+        byref(left), byref(right), breaks, weights, c_double(seconds), bool(started), origins
+    )
     return state, list(origins)
 
 

@@ -63,7 +63,7 @@ class MolGraph:
     @cached_property
     def arrays(self) -> GraphArrays:
         """The graph for compiled code."""
-        return GraphArrays(self)
+        return GraphArrays(self.kinds, self.bonds, self.molecules, self.ranks)
 
     @cached_property
     def labels(self) -> NDArray[np.uint64]:

@@ -46,8 +46,8 @@ def _read_query(lines: list[str]) -> AtomTypes:
             depth = len(rest[0]) - len(rest[0].lstrip())
             starts = [at for at, line in enumerate(rest) if len(line) - len(line.lstrip()) == depth]
             parts = [_read_query(rest[at:end]) for at, end in zip(starts, [*starts[1:], len(rest)], strict=True)]
-            told = [part for part in parts if part is not None]
+            limits = [part for part in parts if part is not None]
             if kind == "AtomOr":
-                return frozenset().union(*told) if len(told) == len(parts) else None
-            return frozenset.intersection(*told) if told else None
+                return frozenset().union(*limits) if len(limits) == len(parts) else None
+            return frozenset.intersection(*limits) if limits else None
     return None
