@@ -32,6 +32,7 @@ from chemspec.types import FinishedSequence
 Row = TypeVar("Row")
 Searches = Sequence[DecodeSettings]  # searches of one query with increasing width; each reuses the one before
 REFILL_DIVISOR = 8  # queries are added once 1/8 of the batch is free, so that their sources are encoded together
+LENGTH_PER_TOKEN, MAX_LENGTH = 1.5, 600  # of a query: the default limit of answers to long ones, and the largest one
 MAX_QUERIES_PER_SESSION = 4096  # every forward pass iterates over the numbers of all queries so far
 
 
@@ -147,14 +148,14 @@ class BatchDecoder:
         is the expected number of queries in a forward pass; 0: as many as there are rows.
         """
         drafter, budget, planner = self._build_drafting(searches[0], queries or len(rows))
-        if searches[0].max_len >= self.max_positions:  # the output length is limited by the model's positions
-            searches = [replace(search, max_len=self.max_positions - 1) for search in searches]
+        searches = [self._limit_length(search) for search in searches]
         settings, widths = searches[0], {search.n for search in searches}
         parks = self._parks(settings, queries or len(rows))
 
         def build(row: EncodedQuery) -> Decoder:
             self._check_ids(row.ids)
-            return self._build_decoder(row, searches, drafter, enough, parks=parks)
+            of_row = [self._limit_length(search, len(row.ids)) for search in searches]
+            return self._build_decoder(row, of_row, drafter, enough, parks=parks)
 
         def learn(answers: Sequence[FinishedSequence]) -> None:
             if parks and len(answers) in widths:
@@ -166,7 +167,7 @@ class BatchDecoder:
             [build(row) for row in rows],
             drafter,
             top_k=max(decoders.required_top_k(search, self.vocab_size) for search in searches),
-            max_len=settings.max_len,
+            max_len=self._limit_length(settings, self.max_positions - 2).max_len,  # of rows that are added, too
             budget=budget,
             record=settings.record,
             vocab_size=self.vocab_size,
@@ -176,6 +177,14 @@ class BatchDecoder:
             finished=learn,
         )
         return decoding, lambda rows: decoding.add_queries([row.ids for row in rows], list(map(build, rows)))
+
+    def _limit_length(self, search: DecodeSettings, tokens: int = 0) -> DecodeSettings:
+        """Return a search whose default length fits a query of so many tokens, and whose length fits the model."""
+        length = search.max_len
+        if length == DecodeSettings.max_len:
+            length = max(length, min(int(LENGTH_PER_TOKEN * tokens), MAX_LENGTH))
+        length = min(length, self.max_positions - 1)
+        return search if length == search.max_len else replace(search, max_len=length)
 
     def _check_ids(self, ids: Sequence[int]) -> None:
         """Raise ValueError for token ids that the model cannot read; compiled code would read other memory for them."""
