@@ -355,3 +355,13 @@ def test_a_model_with_few_positions_refuses_what_it_cannot_hold(tmp_path: Path) 
     long, short = engine.predict(["C" * 80, "CCO"], replace(GREEDY, max_len=200))
     assert long.status == "too_long"
     assert short.status == "ok"
+
+
+def test_the_default_limit_of_answers_fits_long_queries(tmp_path: Path) -> None:
+    engine = Engine.load(tiny_folder(tmp_path / "model"), device="cpu")
+    limits = [engine._batch_decoder._limit_length(DecodeSettings(max_len=n), 240).max_len for n in (199, 200, 201)]
+    assert limits == [199, 360, 201]
+    short, long = engine.predict(["CCO", "C" * 240], n=1, decoder="greedy")
+    assert len(short.hypotheses[0].tokens) <= 200 and len(long.hypotheses[0].tokens) <= 360
+    alone = engine.predict("C" * 240, n=1, decoder="greedy", drafter="none")
+    assert alone.hypotheses == long.hypotheses
