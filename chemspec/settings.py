@@ -264,8 +264,8 @@ class DecodeSettings:
             last two, which are relaxed, drafts can change the output. `chemspec.DECODERS` has all, including plug-ins.
         n: number of predictions, and beam width.
         drafter: a name in `chemspec.DRAFTERS`; does not change the output of exact decoders.
-        max_len: maximum length of a prediction in tokens; longer ones are cut and marked. The default grows with queries
-            of more than 133 tokens, to one and a half times theirs.
+        max_len: maximum length of a prediction in tokens; longer ones are cut and marked. The default grows with
+            queries of more than 133 tokens, to one and a half times theirs.
         batch_size: queries per forward pass.
         draft_length: maximum tokens per draft; 0: the drafter decides (ar and hierarchy by the acceptance rate).
         draft_count: maximum drafts per prefix; 0: the drafter decides; with a network, only medusa makes several.

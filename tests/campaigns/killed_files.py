@@ -3,9 +3,9 @@
     python tests/campaigns/killed_files.py
     python tests/campaigns/killed_files.py --rows 100000 --repeats 0.9 --kills 3
 
-A file with many repeats, the small random model of the tests, `.jsonl` and `.csv`. A run is killed (SIGKILL) when it has
-written a share of the bytes of the whole. Rows must be the same but for what is measured: seconds, and forward passes,
-which may depend on the queries that share a batch.
+A file with many repeats, the small random model of the tests, `.jsonl` and `.csv`. A run is killed (SIGKILL) when it
+has written a share of the bytes of the whole. Rows must be the same but for what is measured: seconds, and forward
+passes, which may depend on the queries that share a batch.
 """
 
 from __future__ import annotations
