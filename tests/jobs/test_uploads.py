@@ -160,6 +160,7 @@ def test_a_file_that_unfolds_to_gigabytes_takes_no_memory_here() -> None:
     assert peak < 250_000_000
 
 
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("name", ["a.sdf", "a.sdf.gz", "a.txt"])
 def test_files_of_structures_are_read_by_a_process_of_their_own(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(structures, "read_structure_rows", None)  # whoever reads them in this process fails
