@@ -179,7 +179,7 @@ class BatchDecoder:
         return decoding, lambda rows: decoding.add_queries([row.ids for row in rows], list(map(build, rows)))
 
     def _limit_length(self, search: DecodeSettings, tokens: int = 0) -> DecodeSettings:
-        """Return a search whose default length fits a query of so many tokens, and whose length fits the model."""
+        """Return a search whose default length fits a query of this many tokens, and whose length fits the model."""
         length = search.max_len
         if length == DecodeSettings.max_len:
             length = max(length, min(int(LENGTH_PER_TOKEN * tokens), MAX_LENGTH))
