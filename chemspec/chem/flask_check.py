@@ -32,9 +32,20 @@ from chemspec.system.lab_files import read_lab_table
 
 FOLDER = Path(__file__).parent
 AS_IF = "the model answers as if it were there"
-_BYSTANDERS = "O=C([O-])[O-,OH] CN(C)[CH]=O"  # where they seem to give atoms, the atom map is wrong
+# Where they seem to give atoms, the atom map is wrong; aluminium amides are recorded as many things.
+_BYSTANDERS = "O=C([O-])[O-,OH] CN(C)[CH]=O [CH3][CH2]OC(=O)[CH3] [CH3]N([CH3])C(=O)[CH3] [Al]-N"
+_NITRITES = "O=[NX2]-[O-] O=[NX2]-[OX2]"  # which nitrosate, and take amino groups off arenes with any alcohol
 _HYDROGEN = "[H][H] [CH](=O)[O-].[NH4+]"  # hydrogen, or ammonium formate in its place
 _HYDROGENATION_METALS = "[Pd,Pt,Ni,Rh,Ru,Ir,Co,Cu,Fe]"
+# Classes that need no oxidant or reductant, or of no certain change: the count of electrons is a remark.
+_NEUTRAL = frozenset(
+    (
+        *("Functional group change", "No known class", "Ring closure", "Elimination", "Amide formation"),
+        *("Imine, oxime or hydrazone formation", "Ketone from a Weinreb amide", "N-Alkylation", "S-Alkylation"),
+    )
+)
+_HYDROGENATION_CATALYSTS = "[C;D0;H0].[Pd,Pt,Rh] [OH-].[Pd+2] O=[Pt]"  # on carbon, Pearlman's and Adams's
+_NO_HYDROGEN = "the flask has a catalyst of hydrogenations, but no hydrogen"
 _NO_METAL = "hydrogen is in the flask, but no metal that activates it (such as palladium on carbon)"
 
 
@@ -98,23 +109,32 @@ def check_flask(flask: str, product: str) -> FlaskReport:
 def _missing(
     flask: str, step: Strategy, sides: tuple[Any, Any], given: Sequence[str], agents: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """Return a sentence on what a reaction needs and the flask lacks, if anything, and a remark on a metal it lacks.
+    """Return a sentence on what a reaction needs and the flask lacks, if anything, and a remark on what goes unsaid.
 
-    Hydrogen without a metal is only remarked: 30 of 3,000 recorded reactions leave the metal out.
+    Hydrogen without a metal is only remarked, as is a catalyst that does nothing else without hydrogen: each in 1 % of
+    3,000 recorded reactions.
     """
     whole = [*given, *agents]
     needs = needs_of(flask, step)
     lacking = dict.fromkeys(need.sets[0].phrase for need in needs if not _is_met(need, whole, agents))
+    remarks = []
     if (
         not needs
         and not holds(given, _BYSTANDERS)
+        and not holds(whole, _NITRITES)
         and (agent := missing_electrons(step, *sides))
         and not _is_met(_electron_needs()[agent], whole, agents)
     ):
-        lacking[agent] = None
-    assumed = []
-    if holds(agents, _HYDROGEN) and not holds(whole, _HYDROGENATION_METALS):
-        assumed = [phrase for phrase in lacking if "reductant" in phrase or phrase.startswith("hydrogen")]
+        if " and " in step.name or step.name in _NEUTRAL:
+            remarks.append(f"by the count of electrons, {agent} is missing")
+        else:
+            lacking[agent] = None
+    remark = ""
+    if holds(agents, _HYDROGEN):
+        remark = "" if holds(whole, _HYDROGENATION_METALS) else _NO_METAL
+    elif holds(agents, _HYDROGENATION_CATALYSTS):
+        remark = _NO_HYDROGEN
+    assumed = [phrase for phrase in lacking if remark and ("reductant" in phrase or phrase.startswith("hydrogen"))]
     # "an oxidant" goes without saying next to "an oxidant of alcohols".
     phrases = [
         phrase
@@ -122,7 +142,7 @@ def _missing(
         if phrase not in assumed and not any(other.startswith(f"{phrase} ") for other in lacking)
     ]
     missing = [f"Missing in the reaction mixture: {'; '.join(phrases)}; {AS_IF}"] if phrases else []
-    return missing, [_NO_METAL] if assumed else []
+    return missing, [*remarks, remark] if assumed else remarks
 
 
 def _is_met(need: Need, whole: Sequence[str], agents: Sequence[str]) -> bool:

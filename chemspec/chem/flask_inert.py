@@ -44,6 +44,13 @@ _IODINE_OXIDANTS = (
     "[N+](=O)[O-] [OH-] O=C([O-])[O-] [O-]-[#6] [NX3;!$(N-[C,S]=[O,S])] [nX2] N-[F,Cl,Br,I] [O-][Cl+,I+] OS(=O)(=O)[O-]"
 )
 
+_ELECTROPHILIC = ("Halogenation", "Nitration", "Sulfonation", "Friedel-Crafts acylation", "Formylation")
+_DIRECTING = "[OX2;!$(O-C=O);!$(O-S=O);!$(O-c:[!c]);!$(O-C(F)F)](-c) [NX3;H1;!$(N-S)](-c)-C=O"
+_AMINO = "[NX3;+0;!$(N-C=[O,S,N]);!$(N-[N,O,S])](-c)"  # which strong acids protonate
+_PROTONATING = "[SX4](=O)(=O)[OH] [N+](=O)([O-])[OH] [Al,Sb,Ti] [Cl+3] OC(=O)C(F)(F)F"
+_METALLATED = "[N-](-[CX4,Si])-[CX4,Si] [Li]-[#6] [Mg]-[#6] [Pd,Rh,Ir,Ru,Ni,Tl,Hg,Cu] [Pd+2] [N+]#N [Li,Mg,Na;+0] \
+N=[O] B"
+
 
 def matches_at(mol: Any, smarts: str, atom: int) -> bool:
     """Return whether a pattern fits with its first atom here."""
@@ -57,6 +64,9 @@ def _vinyl_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) 
     for carbon, _, halogen in left.GetSubstructMatches(fixed_pattern(_VINYL)):
         if carbon in made and halogen not in step.origin and right.GetAtomWithIdx(made[carbon]).GetSymbol() in "NOSC":
             yield "a vinyl halide does not take part in a substitution without a metal"
+    for carbon, halogen in left.GetSubstructMatches(fixed_pattern("[CX4;r3;!$(C1NC1);!$(C1OC1)]-[Cl,Br,I]")):
+        if carbon in made and halogen not in step.origin and right.GetAtomWithIdx(made[carbon]).GetSymbol() in "NOSC":
+            yield "a cyclopropyl halide does not take part in a substitution without a metal"
 
 
 def _mitsunobu_amines(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
@@ -145,7 +155,34 @@ def _benzylic_carbons(step: Strategy, left: Any, right: Any, whole: Sequence[str
             yield "an alkyl group on such a ring is not acidic enough to take up a carbonyl group"
 
 
+def _orientation(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+    """Yield where a group would enter a benzene ring meta to the groups that give most electrons."""
+    if step.name not in _ELECTROPHILIC or holds(whole, _METALLATED):
+        return
+    kinds = _DIRECTING if holds(whole, _PROTONATING) else f"{_DIRECTING} {_AMINO}"
+    for pair in step.made:
+        for atom, new in (pair, pair[::-1]):
+            ring = next((ring for ring in right.GetRingInfo().AtomRings() if atom in ring and len(ring) == 6), ())
+            if new in ring or not all(_is_benzene_carbon(right, member) for member in ring):
+                continue
+            start = ring.index(atom) if ring else 0
+            away = {ring[(start + k) % 6]: min(k, 6 - k) for k in range(6)} if ring else {}
+            distances = {
+                distance
+                for member, distance in away.items()
+                for near in right.GetAtomWithIdx(member).GetNeighbors()
+                if near.GetIdx() not in away and any(matches_at(right, kind, near.GetIdx()) for kind in kinds.split())
+            }
+            if distances == {2}:
+                yield "the new group goes ortho or para to the oxygen or nitrogen atom on the ring, not meta"
+
+
+def _is_benzene_carbon(mol: Any, atom: int) -> bool:
+    return matches_at(mol, "c", atom)
+
+
 INERT_GROUPS = (
+    _orientation,
     _vinyl_halides,
     _mitsunobu_amines,
     _moved_alkynes,

@@ -23,8 +23,9 @@ _HYDROGEN = 1
 REDUCTANT = "a reductant"
 OXIDANT = "an oxidant"
 _ADDITIONS = ("Dihydroxylation", "Epoxidation")
-# Words of classes without a balance: halogens come in many forms, as ions too, and formyl groups from many carbons.
-_OPEN = ("alogenation", "Addition of a halogen", "ormylation")
+# Words of classes without a balance: halogens come in many forms, as ions too, formyl groups from many carbons, and
+# organometallic reagents react twice.
+_OPEN = ("alogenation", "Addition of a halogen", "ormylation", "organometallic")
 
 
 def missing_electrons(step: Strategy, left: Any, right: Any) -> str:
@@ -36,8 +37,8 @@ def missing_electrons(step: Strategy, left: Any, right: Any) -> str:
         return ""
     stays = set(step.origin)
     gone = [left.GetAtomWithIdx(atom) for atom in step.before if atom not in stays]
-    if any(atom.GetSymbol() in ("N", "S") and atom.GetFormalCharge() for atom in gone):
-        return ""  # dinitrogen, nitro groups and sulfonium salts leave with any number of electrons
+    if any((atom.GetSymbol() in ("N", "S") and atom.GetFormalCharge()) or atom.GetSymbol() == "B" for atom in gone):
+        return ""  # dinitrogen, nitro groups, sulfonium salts and boron leave with any number of electrons
     change = sum(
         _oxidation(right.GetAtomWithIdx(atom)) - _oxidation(left.GetAtomWithIdx(step.origin[atom]))
         for atom in step.after

@@ -15,6 +15,7 @@ from chemspec.chem.names.reagents import name_in_list
 from chemspec.chem.query import canonical
 
 FOLDER = Path(__file__).parent
+_WORK_UP = {"water", "ester", "acid"}  # kinds of solvents that quench, extract and neutralise
 
 
 class MediumConflict(NamedTuple):
@@ -66,11 +67,16 @@ def medium_conflicts(given: tuple[str, ...], agents: tuple[str, ...]) -> tuple[M
 def _of_rule(
     rule: _Rule, solvents: Sequence[str], proper: Collection[str], whole: Sequence[str]
 ) -> Iterator[MediumConflict]:
+    watered = any("water" in _kinds(part) for part in solvents)  # then others may be of the work-up, too
     for part in solvents:
         kinds = _kinds(part) & rule.media.keys()
         if not kinds or part in rule.proper:
             continue
-        certain = not proper or any(rule.media[kind] for kind in kinds)
+        strict = any(rule.media[kind] for kind in kinds)
+        if proper:
+            certain = strict and ("water" in kinds or not watered)
+        else:
+            certain = not (watered and len(solvents) > 1 and kinds & _WORK_UP)
         name = "water" if "water" in kinds else name_in_list(part) or part
         usual = name_in_list(rule.usual) or rule.usual
         sentence = _sentence(rule, name)

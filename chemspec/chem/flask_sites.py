@@ -53,6 +53,7 @@ _UNACTIVATED = {
 }
 _BENZENE = "[c;$(c1[c][c][c][c][c]1)]"  # in rings with nitrogen the position counts as well
 _LEAVING_ORDER = (f"{_BENZENE}-I", f"{_BENZENE}-Br", f"{_BENZENE}-O-S(=O)(=O)C(F)(F)F", f"{_BENZENE}-Cl")
+_BETWEEN = "[CX4;!H0;$(C(-C(=O)-[#6])-C(=O)-[#6,O])]"
 _ACYL = "[CX3;!$(C-C-F);!$(C-[N,n]);!$(C-C=O);!$(C-O-c)](=O)-[$([OX2]-[CX4]),Cl,Br]"
 _WITHDRAWING = "[$([N+](=O)[O-]),$(C#N),$(C(F)(F)F),$(S(=O)=O),$([CX3]=O),$([N+;X4])]"
 _GIVING = "[$([OX2]),$([NX3;!$([N+])]),$([SX2]),$([CX4;!$(C(F)(F)F)]),$(c),$([O-])]"
@@ -133,6 +134,8 @@ def _epoxides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> It
         if len(attacked) != 1:
             continue
         here = attacked[0]
+        if matches_at(right, "[OH]", made[here]):
+            continue  # the diol, whichever side takes the water
         there = second if here == first else first
         hydrogens = [left.GetAtomWithIdx(atom).GetTotalNumHs() for atom in (here, there)]
         stable = [matches_at(left, _STABLE, atom) for atom in (here, there)]
@@ -184,14 +187,21 @@ def _deactivated_rings(step: Strategy, left: Any, right: Any, whole: Sequence[st
                     yield "a pyridine does not take part in a Friedel-Crafts reaction"
 
 
-def _couplings(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
-    """Yield where a metal would leave the better leaving group of a benzene ring, or take an unactivated chloride."""
+def _couplings(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+    """Yield where palladium would take an unactivated alkyl halide, or leave the better leaving group of a ring."""
     made = {step.origin[atom] for pair in step.made for atom in pair}
     after = {origin: atom for atom, origin in enumerate(step.origin) if origin >= 0}
     for pattern, words in _UNACTIVATED.items():
         for carbon, leaving in left.GetSubstructMatches(fixed_pattern(pattern)):
             if carbon in made and leaving not in after and not holds(whole, "[Ni] [Ni+2] [Fe] [Co] [Ir]"):
                 yield f"{words} does not take part in such a coupling with palladium"
+    yield from _leaving_groups(step, left, right, whole)
+
+
+def _leaving_groups(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+    """Yield where a metal would leave the better leaving group of a benzene ring."""
+    made = {step.origin[atom] for pair in step.made for atom in pair}
+    after = {origin: atom for atom, origin in enumerate(step.origin) if origin >= 0}
     leaving_rank: dict[int, int] = {}  # rank of what leaves, by molecule
     remaining: dict[int, int] = {}
     for rank, pattern in enumerate(_LEAVING_ORDER):
@@ -262,6 +272,27 @@ def _triazoles(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> I
             yield sentence
 
 
+def _sandmeyer_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+    """Yield where another halide than that of the copper salt would take the place of the diazonium group."""
+    if not holds(whole, "[Cu]-Br [Cu]-Cl"):
+        return
+    new = {right.GetAtomWithIdx(atom).GetSymbol() for pair in step.made for atom in pair} & _HALIDES
+    if new and not any(holds(whole, f"[Cu]-{symbol}") for symbol in new):
+        yield "in the Sandmeyer reaction the halide of the copper salt is taken up"
+
+
+def _active_methylenes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+    """Yield where a halogen would enter at one carbonyl group instead of between two."""
+    if holds(whole, "[N-](-[CX4,Si])-[CX4,Si] [Li]-[#6]"):
+        return
+    made = {step.origin[atom] for pair in step.made for atom in pair}
+    between = {atom for (atom,) in left.GetSubstructMatches(fixed_pattern(_BETWEEN))}
+    single = {atom for (atom,) in left.GetSubstructMatches(fixed_pattern("[CX4;!H0;$(C-C=O)]"))} - between
+    for atom in made & single:
+        if any(_molecule_of(left, other) == _molecule_of(left, atom) for other in between):
+            yield "the halogen goes to the carbon atom between two carbonyl groups"
+
+
 _Law = Callable[[Strategy, Any, Any, Sequence[str]], Iterator[str]]
 _LAWS: dict[str, _Law] = {
     "Direct arylation": _azoles,
@@ -276,6 +307,9 @@ _LAWS: dict[str, _Law] = {
     "Ester alkylation": _tertiary_alcohols,
     "1,2,3-triazole synthesis": _triazoles,
     "C–C bond formation": _fluorides,
+    "Addition of an organometallic reagent": _leaving_groups,
+    "Sandmeyer reaction": _sandmeyer_halides,
+    "Halogenation": _active_methylenes,
     "Ketone from an acid derivative": _ketones,
     **dict.fromkeys((*_COUPLED, "Buchwald-Hartwig amination"), _couplings),
 }

@@ -13,7 +13,7 @@ answers the most probable one with the product counts. The verdict is "agrees", 
 probability) or "differs". What the rule measured: assets/docs/measurements.md.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
@@ -31,6 +31,8 @@ from chemspec.types import DecodeResult
 FORWARD_SETTINGS = DecodeSettings(decoder="greedy", n=1, max_len=200, batch_size=32)
 MIN_CONFIDENCE = 0.3  # minimum probability of the target for a confirmation
 REAGENT_SETTINGS = DecodeSettings(n=10, max_len=200, batch_size=32)  # greedy finds half as many recorded reagents
+VARIANTS = 5  # SMILES of a flask, the canonical one included, whose first products are compared
+VARIANT_SETTINGS = DecodeSettings(decoder="greedy", n=VARIANTS, augment=VARIANTS, max_len=200, batch_size=32)
 MAX_NEAREST = 3  # precedents of a step
 MAX_CONDITIONS = 6  # sets of conditions of a step
 MAX_SETS = 3  # proposed sets of reagents of a step
@@ -148,6 +150,7 @@ class StepChecker:
         self.forward, self.reagents, self.index = forward, reagents, index
         self._most = most
         self._cache: defaultdict[Step, _Cached] = defaultdict(_Cached)
+        self._of_variants: dict[str, Counter[str]] = {}
 
     def check(self, steps: Sequence[Step]) -> list[ForwardCheck | None]:
         """Return the verdict on each step, (product, reactants); None without a forward model, or if it failed."""
@@ -159,6 +162,21 @@ class StepChecker:
         self._propose(self._doubtful(keys))
         self._check_again(keys, self._likeliest_proposal)
         return [_best_check(self._cache[key].checks) for key in keys]
+
+    def variant_products(self, flasks: Sequence[str]) -> list[Counter[str]]:
+        """Return the products that a forward model predicts first from `VARIANTS` SMILES of each flask, with numbers.
+
+        Without a forward model the counts are empty.
+        """
+        lacking = [flask for flask in dict.fromkeys(flasks) if flask not in self._of_variants]
+        if self.forward is not None and lacking:
+            while self._of_variants and len(self._of_variants) + len(lacking) > self._most:
+                self._of_variants.pop(next(iter(self._of_variants)))
+            for flask, result in zip(lacking, self.forward.predict(lacking, VARIANT_SETTINGS), strict=True):
+                self._of_variants[flask] = Counter(
+                    {answer.canonical: answer.vote.variants for answer in result.hypotheses if answer.vote}
+                )
+        return [self._of_variants.get(flask, Counter()) for flask in flasks]
 
     def savings(self, steps: Iterable[Step]) -> Savings:
         """Return tokens and forward passes of the checks of these steps and of the reagents proposed for them."""

@@ -20,6 +20,8 @@ from chemspec.review.conditions import FROM_PRECEDENTS
 from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, check_document, find_precedents
 from chemspec.review.selectivity import Selectivity, find_selectivity
 from chemspec.review.suggestions import (
+    DOUBTFUL,
+    SURE,
     Suggestion,
     describe_check,
     doubt_warning,
@@ -124,8 +126,7 @@ def review_results(
         Review(task, query, result, tuple(group_answers(task, query, result)) if result.status == "ok" else ())
         for query, result in zip(queries, results, strict=True)
     ]
-    if task == "retro":
-        reviews = _add_checks(reviews, checker, heads)
+    reviews = _add_checks(reviews, checker, heads) if task == "retro" else _count_variants(reviews, checker)
     reviews = [_add_precedents(review, checker.index, described) for review in reviews]
     if task == "retro":
         items = [item for review in reviews for item in review.suggestions[:described] if item.best.valid]
@@ -149,6 +150,22 @@ def _add_checks(reviews: Sequence[Review], checker: StepChecker, heads: int | No
         items = [replace(item, check=checks.get(item.best.canonical)) for item in review.suggestions]
         checked.append(replace(review, suggestions=tuple(rank_suggestions(items)), checks=checks))
     return checked
+
+
+def _count_variants(reviews: Sequence[Review], checker: StepChecker) -> list[Review]:
+    """Count, for first products that are neither sure nor doubtful, how many SMILES of the flask give them."""
+    firsts = [review.suggestions[0] for review in reviews if review.suggestions]
+    flasks = [first.query for first in firsts if first.best.valid and DOUBTFUL <= first.probability < SURE]
+    products = dict(zip(flasks, checker.variant_products(flasks), strict=True))
+    counted = []
+    for review in reviews:
+        if review.suggestions and (seen := products.get(review.query)):
+            first, *others = review.suggestions
+            names = {name for member in first.members for name in (member.canonical, *dict(member.tautomers))}
+            first = replace(first, variants=sum(seen[name] for name in names))
+            review = replace(review, suggestions=(first, *others))
+        counted.append(review)
+    return counted
 
 
 def _add_precedents(review: Review, index: Precedents | None, described: int | None) -> Review:

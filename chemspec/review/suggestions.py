@@ -19,11 +19,13 @@ from chemspec.engine.distinct import echoes_query
 from chemspec.plan.stock import Availability
 from chemspec.precedents import Found
 from chemspec.review.conditions import FROM_PRECEDENTS, PROPOSED_BY_MODEL, USUAL, usable_conditions
-from chemspec.review.forward_check import MIN_CONFIDENCE, ForwardCheck, ReagentSets, Step
+from chemspec.review.forward_check import MIN_CONFIDENCE, VARIANTS, ForwardCheck, ReagentSets, Step
 from chemspec.settings import Task
 from chemspec.types import DecodeResult, Hypothesis
 
 CONFIDENT, DOUBTFUL = 0.8, MIN_CONFIDENCE  # probabilities that separate high, medium and low confidence
+SURE = 0.9  # probability from which SMILES variants of a flask are not compared: they hardly ever disagree
+FEW_VARIANTS = 2  # number of variants with the same product, up to which a warning is given
 LEAST_SHARE = 0.005  # probability from which a tautomer is told
 PROBLEM_FACTOR = 0.2  # factor on the probability of a retro suggestion with problems, for the ranking
 # What gives atoms in families of reactions, and elsewhere is a solvent, base or counterion.
@@ -47,6 +49,7 @@ class Suggestion:
     precedents: Found | None = None  # patent reactions with the same change; None without an index, or if not looked up
     proposed: ReagentSets = ()  # reagents proposed by a model, the likeliest first; empty if none were
     by_rule: bool = False  # whether it stands above a likelier isomer, which is against a law of stereochemistry
+    variants: int | None = None  # SMILES of the flask that give this product, of `VARIANTS`; None if not counted
     # For each molecule of the best prediction whether it can be bought, see `look_up_reactants`; () if not looked up.
     availability: tuple[Availability | None, ...] = ()
 
@@ -387,4 +390,6 @@ def doubt_warning(task: Task, query: str, result: DecodeResult, shown: Sequence[
         return f"Low probability: the best prediction matches the recorded route in {format_percent(best)} of cases."
     if best < DOUBTFUL:
         return f"Low probability: the best prediction has {format_percent(best)}."
+    if (count := shown[0].variants) is not None and count <= FEW_VARIANTS:
+        return f"Unsure: only {count} of {VARIANTS} ways to write this flask as SMILES give the first product."
     return ""

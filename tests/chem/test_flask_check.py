@@ -50,9 +50,22 @@ def test_a_conflict_is_told_where_the_product_has_what_would_not_survive(
     ("flask", "product"),
     [("CS(C)=O.CCO", "CSC"), ("[O-][n+]1ccccc1.CCO", "c1ccncc1"), ("CC(=O)OC.C", "CCOC"), ("CC1CC1C.CO", "CCC(C)C")],
 )
-def test_a_count_of_electrons_says_what_is_missing_where_no_class_does(flask: str, product: str) -> None:
-    assert "Missing in the reaction mixture: a reductant;" in " ".join(check(flask, product))
-    assert not any("a reductant" in told for told in check(f"{flask}.[Na+].[BH4-]", product))
+def test_a_count_of_electrons_is_remarked_where_no_class_says_what_is_missing(flask: str, product: str) -> None:
+    canonical, complete = (str(chem.canonical(text)) for text in (flask, f"{flask}.[Na+].[BH4-]"))
+    product = str(chem.canonical(product))
+    assert "by the count of electrons, a reductant is missing" in flask_check.check_flask(canonical, product).remarks
+    report = flask_check.check_flask(complete, product)
+    assert not any("a reductant" in sentence for sentence in (*report.problems, *report.remarks))
+
+
+def test_a_count_of_electrons_is_a_problem_where_one_bond_forms() -> None:
+    assert "Missing in the reaction mixture: an oxidant;" in " ".join(check("c1ccccc1.CN1CCCC1", "CN1CCCC1c1ccccc1"))
+
+
+def test_a_catalyst_of_hydrogenations_without_hydrogen_is_remarked() -> None:
+    report = flask_check.check_flask("C.CO.Cc1ccc([N+](=O)[O-])cc1.[C].[Pd]", "Cc1ccc(N)cc1")
+    assert not report.problems and "no hydrogen" in " ".join(report.remarks)
+    assert check("CO.Cc1ccc([N+](=O)[O-])cc1.[Pd]", "Cc1ccc(N)cc1")
 
 
 def test_a_halide_may_be_that_of_an_oxidant() -> None:

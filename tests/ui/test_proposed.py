@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -82,7 +83,8 @@ def test_without_a_model_nothing_is_proposed(decoded: list[tuple[str, str]], mon
     assert not any(model == "reagents" for model, _ in decoded)
 
 
-def test_of_a_flask_nothing_is_asked(decoded: list[tuple[str, str]]) -> None:
+def test_a_flask_with_a_sure_product_is_decoded_no_further(decoded: list[tuple[str, str]]) -> None:
     asked = query_panel.Question("forward", "forward", ACID, DecodeSettings())
-    assert reviewing.review_answers(asked, result(TARGET)).suggestions
+    sure = replace(result(TARGET), hypotheses=tuple(replace(h, probability=0.95) for h in result(TARGET).hypotheses))
+    assert reviewing.review_answers(asked, sure).suggestions
     assert not decoded

@@ -13,6 +13,7 @@ from chemspec.review import reaction_check
 from chemspec.review.forward_check import StepChecker
 from chemspec.review.review import MAX_CHECKED, Review, review_result
 from chemspec.review.suggestions import Suggestion, format_percent
+from chemspec.settings import Task
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine, scheme, stock_menu
 from chemspec.ui.common.escaping import plain_text
@@ -23,17 +24,18 @@ def review_answers(
     question: Question, result: DecodeResult, *, described: int | None = None, models: bool = True
 ) -> Review:
     """Return the review of predictions, the first `described` (or all) with evidence; previews leave out `models`."""
-    by_models = models and question.task == "retro"
-    checker = session_checker() if by_models else StepChecker(None, index=installed_if_usable())
+    by_models = models and (question.task == "retro" or question.model == "forward")
+    checker = session_checker(question.task) if by_models else StepChecker(None, index=installed_if_usable())
     stock, task = stock_menu.visitor_stock(), question.task
     return review_result(
         task, result, checker, query=question.smiles, stock=stock, heads=MAX_CHECKED, described=described
     )
 
 
-def session_checker() -> StepChecker:
-    """Return the visitor's checker, with what it has cached for the models in use."""
-    forward, reagents = queued_engine.find_engine("forward"), queued_engine.find_engine("reagents")
+def session_checker(task: Task = "retro") -> StepChecker:
+    """Return the visitor's checker, with what it has cached for the models in use; products need no reagents."""
+    forward = queued_engine.find_engine("forward")
+    reagents = queued_engine.find_engine("reagents") if task == "retro" else None
     index = installed_if_usable()
     return queued_engine.session_cached(
         "predict_checker", (forward, reagents, index), lambda: StepChecker(forward, reagents, index), most=2
