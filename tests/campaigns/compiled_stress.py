@@ -1,4 +1,4 @@
-"""Drive kernel and loop through everything they have, for sanitizers; `.ci/sanitize` runs this as a program.
+"""Drive kernel, loop and atom maps through everything they have, for sanitizers; `.ci/sanitize` runs this as a program.
 
 Small models with random weights, every drafter that compiled code knows, greedy decoding and beams, batches, threads,
 fp32 and int8, records and compaction.
@@ -16,8 +16,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
+from case_tables import table
 from small import QUERIES, tiny_folder
 
+from chemspec.chem import atom_maps, compiled_maps
 from chemspec.decode.compiled import build as loop
 from chemspec.decode.generate import BatchDecoder
 from chemspec.engine.engine import Engine, PreparedQuery
@@ -53,11 +55,23 @@ def on_pages(engine: Engine, folder: Path) -> int:
     return 4
 
 
+def on_atom_maps() -> int:
+    """Map reactions of which parts move, with molecules that give nothing, and make poor maps better."""
+    reactions = [(f"{left}.CO.CC(=O)O.c1ccncc1", right) for left, right, *_ in table("chem/textbook_maps")]
+    assert compiled_maps.library() is not None, "the compiled code must be there"
+    for left, right in reactions:
+        match = atom_maps.map_atoms(left, right)
+        assert match is not None
+        match.fill(match.origin[:1] + [-1] * (len(match.origin) - 1))
+        atom_maps.improve_map(match)
+    return 1
+
+
 def main() -> None:
     torch.set_num_threads(1)
     kernel.load_kernel()
     assert loop.loop_library() is not None, "the compiled code must be there"
-    runs = 0
+    runs = on_atom_maps()
     with tempfile.TemporaryDirectory() as home:
         shapes = [{}, {"heads": 2, "d_model": 48, "feedforward": 40, "tied_output": True}]
         for number, shape in enumerate(shapes):
