@@ -165,15 +165,16 @@ def _orientation(step: Strategy, left: Any, right: Any, whole: Sequence[str]) ->
             ring = next((ring for ring in right.GetRingInfo().AtomRings() if atom in ring and len(ring) == 6), ())
             if new in ring or not all(_is_benzene_carbon(right, member) for member in ring):
                 continue
-            start = ring.index(atom) if ring else 0
-            away = {ring[(start + k) % 6]: min(k, 6 - k) for k in range(6)} if ring else {}
-            distances = {
-                distance
-                for member, distance in away.items()
+            donors = [
+                k
+                for k, member in enumerate(ring)
                 for near in right.GetAtomWithIdx(member).GetNeighbors()
-                if near.GetIdx() not in away and any(matches_at(right, kind, near.GetIdx()) for kind in kinds.split())
-            }
-            if distances == {2}:
+                if near.GetIdx() not in ring and any(matches_at(right, kind, near.GetIdx()) for kind in kinds.split())
+            ]
+            free = [k for k, member in enumerate(ring) if right.GetAtomWithIdx(member).GetTotalNumHs()]
+            if not donors or not any((k - donor) % 6 in (1, 3, 5) for k in free for donor in donors):
+                continue  # ortho and para are taken
+            if all((ring.index(atom) - donor) % 6 in (2, 4) for donor in donors):
                 yield "the new group goes ortho or para to the oxygen or nitrogen atom on the ring, not meta"
 
 
