@@ -101,3 +101,21 @@ def test_every_class_of_the_table_of_needs_is_a_class_of_reactions() -> None:
     rings = (Path(flask_check.__file__).with_name("rings.tsv")).read_text(encoding="utf-8").splitlines()
     names |= {f"{line.split(chr(9))[0].capitalize()} synthesis" for line in rings if not line.startswith("#")}
     assert {name for classes, _ in flask_check._needs() for name in classes} - names == set()
+
+
+@pytest.mark.parametrize(
+    ("flask", "wrong", "right", "words"),
+    [
+        ("COc1ccc(Br)cc1.O=S(=O)(O)Cl", "COc1ccc(Br)c(S(=O)(=O)Cl)c1", "COc1ccc(Br)cc1S(=O)(=O)Cl", "ortho or para"),
+        ("Cc1ccc(N)cc1.O=N[O-].[Na+].Cl.[Cu]Br", "Cc1ccc(Cl)cc1", "Cc1ccc(Br)cc1", "halide of the copper salt"),
+        ("O=C1CCC(=O)C1.BrBr", "O=C1CC(=O)C(Br)C1", "O=C1CCC(=O)C1Br", "between two carbonyl"),
+        ("Brc1cccc(I)c1.[Mg].CC(C)=O", "CC(C)(O)c1cccc(I)c1", "CC(C)(O)c1cccc(Br)c1", "better leaving group"),
+        ("BrC1CC1.Oc1ccccc1.O=C([O-])[O-].[K+].[K+]", "c1ccc(OC2CC2)cc1", "", "cyclopropyl halide"),
+        ("COc1c(C)cc(C)cc1C.COC(Cl)Cl.Cl[Ti](Cl)(Cl)Cl", "", "COc1c(C)cc(C)c(C=O)c1C", "ortho or para"),
+    ],
+)
+def test_a_site_against_a_law_is_a_problem_and_the_right_one_is_not(
+    flask: str, wrong: str, right: str, words: str
+) -> None:
+    assert not wrong or words in " ".join(check(flask, wrong))
+    assert not right or words not in " ".join(check(flask, right))
