@@ -192,7 +192,7 @@ class Models(BaseModel):
 
     models: list[ModelInfo]
     version: str
-    limits: dict[str, float]
+    limits: dict[str, int | float]
 
 
 class Problem(BaseModel):
