@@ -89,12 +89,11 @@ def plan_routes(
     from chemspec.plan import orders, routes
 
     outputs = _open_files(out or [], scale)
-    if order not in orders.ORDERS:
-        raise ValueError(f"--order {order}: choose one of {', '.join(orders.ORDERS)}")
+    orders.check_order(order)
     settings = _plan_settings(limits, within, avoid or [])  # reports invalid limits before the models are loaded
     queries = _read_targets(targets, column)
     many = len(queries) > 1
-    made_with = {**asdict(settings), **asdict(models), "stock": stock or [], "order": order, "scale": scale or ""}
+    made_with = asdict(settings) | asdict(models) | {"stock": stock or [], "order": order, "scale": scale or ""}
     statuses = _resume(outputs, queries, made_with) if many else []
     all_listed = bool(outputs or console.answers.quiet)  # finding the precedents of a step takes 5 ms
     load = partial(_load_planner, models, stock or [], settings, order, all_listed=all_listed)
@@ -114,8 +113,7 @@ def plan_routes(
         for output in outputs if many else ():
             output.write(as_list=True)
     _finish_files(outputs, interrupted=interrupted)
-    solved = all(status == "solved" for status in statuses)
-    return Outcome({"plans": documents}, 130 if interrupted else 0 if solved else 1)
+    return Outcome({"plans": documents}, 130 if interrupted else int(bool(set(statuses) - {"solved"})))
 
 
 def _open_files(files: Sequence[Path], scale: float | None) -> list[PlanFile]:

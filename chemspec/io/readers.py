@@ -401,9 +401,7 @@ def _parquet_rows(path: Path, column: str, task: Task | None, note: Tell) -> Ite
         with parquet.ParquetFile(path) as file:
             schema = file.schema_arrow
             indices = _choose_columns(schema.names, column, path, task, note)
-            others = [
-                index for index, kind in enumerate(schema.types) if index not in indices and not types.is_nested(kind)
-            ]
+            others = (k for k, kind in enumerate(schema.types) if k not in indices and not types.is_nested(kind))
             chosen = [schema.names[index] for index in (*indices, *others)]
             yield chosen[len(indices) :]
             for batch in file.iter_batches(columns=chosen):

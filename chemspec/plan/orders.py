@@ -60,8 +60,13 @@ def order_routes(routes: Sequence[Route], order: str) -> tuple[Route, ...]:
     )
 
 
-def order_plan(plan: Plan, order: str) -> Plan:
-    """Return a plan with its routes in an order of `ORDERS`; ValueError for another."""
+def check_order(order: str) -> None:
+    """Raise ValueError for what is not in `ORDERS`."""
     if order not in ORDERS:
         raise ValueError(f"{order!r} is no order of routes; choose one of {', '.join(ORDERS)}")
+
+
+def order_plan(plan: Plan, order: str) -> Plan:
+    """Return a plan with its routes in an order of `ORDERS`; ValueError for another."""
+    check_order(order)
     return plan if order == PROBABILITY else replace(plan, routes=order_routes(plan.routes, order))

@@ -11,6 +11,7 @@ from chemspec import evaluation, precedents
 from chemspec.chem.flask_check import hazards
 from chemspec.chem.guide import Guide
 from chemspec.chem.names.short_names import without_subscripts
+from chemspec.chem.query import drop_stereo
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
 from chemspec.model.runtime import RuntimeConfig
@@ -153,7 +154,10 @@ def _add_checks(reviews: Sequence[Review], checker: StepChecker, heads: int | No
 
 
 def _count_variants(reviews: Sequence[Review], checker: StepChecker) -> list[Review]:
-    """Count, for first products that are neither sure nor doubtful, how many SMILES of the flask give them."""
+    """Count, for first products that are neither sure nor doubtful, how many SMILES of the flask give them.
+
+    In any configuration, which has laws of its own: those of a right one may be few, as after an inversion by law.
+    """
     firsts = [review.suggestions[0] for review in reviews if review.suggestions]
     flasks = [first.query for first in firsts if first.best.valid and DOUBTFUL <= first.probability < SURE]
     products = dict(zip(flasks, checker.variant_products(flasks), strict=True))
@@ -162,7 +166,8 @@ def _count_variants(reviews: Sequence[Review], checker: StepChecker) -> list[Rev
         if review.suggestions and (seen := products.get(review.query)):
             first, *others = review.suggestions
             names = {name for member in first.members for name in (member.canonical, *dict(member.tautomers))}
-            first = replace(first, variants=sum(seen[name] for name in names))
+            flat = set(map(drop_stereo, names))
+            first = replace(first, variants=sum(count for name, count in seen.items() if drop_stereo(name) in flat))
             review = replace(review, suggestions=(first, *others))
         counted.append(review)
     return counted

@@ -51,3 +51,17 @@ def test_variants_of_sure_and_of_doubtful_products_are_not_compared(probability:
     model = OfVariants(0)
     review = review_result("forward", DecodeResult(FLASK, "ok", "", (answer(ETHER, probability),)), StepChecker(model))
     assert model.calls == 0 and review.suggestions[0].variants is None
+
+
+def test_configurations_are_not_compared() -> None:
+    """Stereochemistry has laws of its own: the product by law may be another isomer than the model's."""
+    flask, right, wrong = "C[C@H](O)CC.CS(=O)(=O)Cl", "CC[C@@H](C)OS(C)(=O)=O", "CC[C@H](C)OS(C)(=O)=O"
+
+    class OneIsomerEach:
+        def predict(self, queries: Sequence[str], settings: DecodeSettings) -> list[DecodeResult]:
+            return [DecodeResult(query, "ok", "", (answer(wrong, 0.6, 4), answer(right, 0.3, 1))) for query in queries]
+
+    review = review_result(
+        "forward", DecodeResult(flask, "ok", "", (answer(right, 0.6),)), StepChecker(OneIsomerEach())
+    )
+    assert review.suggestions[0].variants == VARIANTS and not review.warning
