@@ -291,10 +291,10 @@ def passes_and_nodes(queries: Sequence[str], cost: CostCurve, n: int, **how: Any
 
 
 @needs_compiler
-@pytest.mark.parametrize(("n", "most"), [(1, 2.8), (5, 12.5), (10, 18)])
+@pytest.mark.parametrize(("n", "most"), [(1, 3.4), (5, 12.5), (10, 18.5)])
 def test_what_is_free_is_filled(n: int, most: float) -> None:
-    """With 64 nodes at no cost, 8 queries."""
-    passes, _ = passes_and_nodes(bench_queries("retro")[:8], FLAT, n, node_budget=64)
+    """With 64 nodes at no cost, 24 queries."""
+    passes, _ = passes_and_nodes(bench_queries("retro")[:24], FLAT, n, node_budget=64)
     assert passes <= most
 
 

@@ -22,7 +22,8 @@ from chemspec.system import lab_files
 
 CACHES = (
     *(reagents.lab_names, reagents._names_by_smiles, lookup.look_up, flask_check._hazards, flask_check.hazards),
-    *(strategy._rules, strategy._rules_that_bind, strategy.strategy, lab_files._plugin_files),
+    *(strategy._rules, strategy._rules_that_bind, strategy._rules_that_may_fit, strategy.strategy),
+    *(strategy._product_hits, strategy._reactant_hits, lab_files._plugin_files),
 )
 
 
