@@ -263,7 +263,7 @@ def test_a_full_disk_is_reported_with_a_remedy_and_spoils_no_checkpoint(
 
 
 def test_a_loss_that_is_no_number_ends_the_run(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "learning_rate_share", lambda *_: float("nan"))
+    monkeypatch.setattr(optim, "learning_rate_share", lambda *_: float("nan"))
     with pytest.raises(FloatingPointError, match="the loss is nan at step 20; lower lr"):
         fit(data, tmp_path / "run")
 
