@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 from array import array
 from collections.abc import Mapping, Sequence
 from ctypes import POINTER, byref, c_double, c_int, c_int32
@@ -78,6 +77,5 @@ def map_compiled(
 
 
 if __name__ == "__main__":  # by `compile_later`
-    if hasattr(os, "nice"):
-        os.nice(10)
+    compile_later.lower_priority()
     compiled.load_library(SOURCE)

@@ -163,7 +163,7 @@ def _orientation(step: Strategy, left: Any, right: Any, whole: Sequence[str]) ->
     for pair in step.made:
         for atom, new in (pair, pair[::-1]):
             ring = next((ring for ring in right.GetRingInfo().AtomRings() if atom in ring and len(ring) == 6), ())
-            if new in ring or not all(_is_benzene_carbon(right, member) for member in ring):
+            if new in ring or not all(matches_at(right, "c", member) for member in ring):
                 continue
             donors = [
                 k
@@ -176,10 +176,6 @@ def _orientation(step: Strategy, left: Any, right: Any, whole: Sequence[str]) ->
                 continue  # ortho and para are taken
             if all((ring.index(atom) - donor) % 6 in (2, 4) for donor in donors):
                 yield "the new group goes ortho or para to the oxygen or nitrogen atom on the ring, not meta"
-
-
-def _is_benzene_carbon(mol: Any, atom: int) -> bool:
-    return matches_at(mol, "c", atom)
 
 
 INERT_GROUPS = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,20 +33,21 @@ SHARED = (
 
 def parse_duration(text: str | float) -> float:
     """Return the seconds of a duration such as 50ms, 5s or 2 (seconds)."""
-    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(ms|s|min)?", str(text).strip())
-    seconds = float(match[1]) * {"ms": 0.001, "min": 60.0}.get(match[2] or "s", 1.0) if match else 0.0
-    if not 0 < seconds < float("inf"):
-        raise typer.BadParameter(f"{text!r} is no duration; give one such as 50ms or 5s")
-    return seconds
+    return _parse_quantity(text, {"ms": 0.001, "s": 1.0, "min": 60.0, "": 1.0}, "duration; give one such as 50ms or 5s")
 
 
 def parse_mass(text: str | float) -> float:
     """Return the grams of a mass such as 250mg, 5g or 1.5kg."""
-    match = re.fullmatch(r"(\d+(?:\.\d*)?|\.\d+)\s*(mg|g|kg)", str(text).strip())
-    grams = float(match[1]) * {"mg": 0.001, "g": 1.0, "kg": 1000.0}[match[2]] if match else 0.0
-    if not 0 < grams < float("inf"):
-        raise typer.BadParameter(f"{text!r} is no mass; give one such as 250mg or 5g")
-    return grams
+    return _parse_quantity(text, {"mg": 0.001, "g": 1.0, "kg": 1000.0}, "mass; give one such as 250mg or 5g")
+
+
+def _parse_quantity(text: str | float, units: Mapping[str, float], what: str) -> float:
+    """Return a positive number with a unit, times what the unit is worth."""
+    match = re.fullmatch(rf"(\d+(?:\.\d*)?|\.\d+)\s*({'|'.join(units)})", str(text).strip())
+    value = float(match[1]) * units[match[2]] if match else 0.0
+    if not 0 < value < float("inf"):
+        raise typer.BadParameter(f"{text!r} is no {what}")
+    return value
 
 
 Mass = Annotated[float | None, typer.Option(parser=parse_mass, metavar="MASS")]

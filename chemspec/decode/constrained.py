@@ -58,15 +58,14 @@ def _constrain(decoder: Decoder, name: str, source: SourceIds, process: LogitsPr
             raise PluginError(f"the decoder {name!r} allows no token after {prefix[1:]!r:.60}")
         return changed_scores[prefix]
 
-    answers: list[FinishedSequence] = []
     try:
         request = next(decoder)
         while True:
             scores = yield ScoreRequest.of_hypotheses(request, request)
             request = decoder.send([changed(*each) for each in zip(request, scores, strict=True)])
     except StopIteration as stop:
-        answers = stop.value
-    return answers
+        answers: list[FinishedSequence] = stop.value
+        return answers
 
 
 def _apply(process: LogitsProcessor, name: str, source: SourceIds, written: Prefix, scores: Scores) -> Scores:

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from chemspec.importers import hf_causal
-from chemspec.importers.hf_causal import add_linear as _add_linear
-from chemspec.importers.hf_causal import find_activation as _activation_name
+from chemspec.importers.hf_causal import add_linear, find_activation
 from chemspec.model.transformer import IMPOSSIBLE
 from chemspec.model.weights import Weights, computed_positions
 from chemspec.settings import ModelConfig
@@ -119,8 +118,8 @@ def convert_weights(model: HfNetwork) -> Weights:
 
 def _add_attention(state: dict[str, Tensor], name: str, three: Sequence[Any], out: Any, *, scale: float = 1.0) -> None:
     """Add the projections of an attention block to a state, of which queries are scaled."""
-    _add_linear(state, f"{name}.in_proj_", *three)
-    _add_linear(state, f"{name}.out_proj.", out)
+    add_linear(state, f"{name}.in_proj_", *three)
+    add_linear(state, f"{name}.out_proj.", out)
     for kind in ("weight", "bias"):
         state[f"{name}.in_proj_{kind}"][: len(three[0].weight)] *= scale
 
@@ -139,8 +138,8 @@ def _convert_t5(network: Any, config: Any) -> tuple[dict[str, Tensor], dict[str,
                 three = (attention.q, attention.k, attention.v)
                 _add_attention(state, f"{name}.{kind}", three, attention.o, scale=config.d_kv**0.5)
             dense = parts[-1].DenseReluDense
-            _add_linear(state, f"{name}.linear1.", *((dense.wi_0, dense.wi_1) if config.is_gated_act else (dense.wi,)))
-            _add_linear(state, f"{name}.linear2.", dense.wo)
+            add_linear(state, f"{name}.linear1.", *((dense.wi_0, dense.wi_1) if config.is_gated_act else (dense.wi,)))
+            add_linear(state, f"{name}.linear2.", dense.wo)
             for number, part in enumerate(parts, 1):
                 state[f"{name}.norm{number}.weight"] = part.layer_norm.weight
         gain = config.d_model**-0.5 if scaled and stack == "decoder" else 1.0
@@ -155,7 +154,7 @@ def _convert_t5(network: Any, config: Any) -> tuple[dict[str, Tensor], dict[str,
         "feedforward": config.d_ff,
         "encoder_layers": config.num_layers,
         "decoder_layers": config.num_decoder_layers,
-        "activation": _activation_name(config.dense_act_fn),
+        "activation": find_activation(config.dense_act_fn),
         "gated": config.is_gated_act,
         "rms_norm": True,
         "layer_norm_eps": config.layer_norm_epsilon,
@@ -194,8 +193,8 @@ def _convert_bart(network: Any, config: Any) -> tuple[dict[str, Tensor], dict[st
             for attention, _, kind in parts:
                 three = attention.q_proj, attention.k_proj, attention.v_proj
                 _add_attention(state, f"{name}.{kind}", three, attention.out_proj)
-            _add_linear(state, f"{name}.linear1.", layer.fc1)
-            _add_linear(state, f"{name}.linear2.", layer.fc2)
+            add_linear(state, f"{name}.linear1.", layer.fc1)
+            add_linear(state, f"{name}.linear2.", layer.fc2)
             for number, norm in enumerate([*(norm for _, norm, _ in parts), layer.final_layer_norm], 1):
                 _add_norm(state, f"{name}.norm{number}", norm)
         if embedding_norm:
@@ -210,7 +209,7 @@ def _convert_bart(network: Any, config: Any) -> tuple[dict[str, Tensor], dict[st
         "feedforward": config.encoder_ffn_dim,
         "encoder_layers": config.encoder_layers,
         "decoder_layers": config.decoder_layers,
-        "activation": _activation_name(config.activation_function),
+        "activation": find_activation(config.activation_function),
         "norm_first": norm_first,
         "final_norms": norm_first,
         "embedding_norm": embedding_norm,

@@ -72,9 +72,10 @@ class PlanFile:
                 self._picture = depict.to_png(*drawn) if self.file.suffix == ".png" else depict.to_svg(*drawn).encode()
             return
         if self.file.suffix == ".md":
-            content: Any = plan_to_markdown(plan, evidence)
-            if self.grams and plan.routes:
-                content = plan_outlines(plan, evidence, grams=self.grams)
+            has_amounts = self.grams and plan.routes
+            content: Any = (
+                plan_outlines(plan, evidence, grams=self.grams) if has_amounts else plan_to_markdown(plan, evidence)
+            )
         else:
             content = plan_document(plan, evidence)
         if self._lines is None:

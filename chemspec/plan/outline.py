@@ -2,8 +2,8 @@
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import NamedTuple
 
 from rdkit.Chem import rdMolDescriptors
 
@@ -57,12 +57,12 @@ def procedure_outline(
     lines = [f"# {title}: {values.leaf_name(route.root)}, {weight(grams)}", "", f"{route.summary}.", ""]
     lines += [DRAFT.format(percent=f"{100 * step_yield:.0f} %"), "", "## To order", "", *ORDERED]
     for leaf in route.leaves:
-        needed = sum(amounts.get(leaf.smiles, 0.0) for _, amounts in flasks)
+        needed = sum(flask.amounts.get(leaf.smiles, 0.0) for flask in flasks)
         mass = molar_mass(leaf.smiles)
         origin = values.stock_text(leaf)
         lines += [f"| {_cell(leaf)} | {origin} | {needed:.3g} | {mass:.1f} | {weight(needed * mass / 1000)} |"]
-    for number, (node, (limit, amounts)) in enumerate(zip(route.steps, flasks, strict=True), 1):
-        lines += ["", *_step(number, node, limit, amounts, route, evidence, step_yield)]
+    for node, flask in zip(route.steps, flasks, strict=True):
+        lines += ["", *_step(node, flask, route, evidence)]
     return "\n".join([*lines, ""])
 
 
@@ -72,16 +72,25 @@ def plan_outlines(plan: Plan, evidence: Evidence = MappingProxyType({}), *, gram
     return "\n".join(procedure_outline(route, title, evidence, grams=grams) for title, route in titled)
 
 
-def _plan_amounts(route: Route, grams: float, step_yield: float) -> list[tuple[float, dict[str, float]]]:
-    """Return for each step the amount of what limits it, and of every precursor, in mmol."""
+class _Flask(NamedTuple):
+    """Amounts of a step in mmol."""
+
+    made: float  # product
+    limit: float  # one equivalent
+    amounts: dict[str, float]  # by precursor
+
+
+def _plan_amounts(route: Route, grams: float, step_yield: float) -> list[_Flask]:
+    """Return the amounts of each step."""
     needed = defaultdict[str, float](float, {route.root.smiles: 1000 * grams / molar_mass(route.root.smiles)})
     flasks = []
     for node in reversed(route.steps):  # a product comes before what it is made of
-        limit = needed[node.smiles] / step_yield
+        made = needed[node.smiles]
+        limit = made / step_yield
         amounts = {smiles: limit * share for smiles, share in _equivalents(node).items()}
         for smiles, amount in amounts.items():
             needed[smiles] += amount
-        flasks.append((limit, amounts))
+        flasks.append(_Flask(made, limit, amounts))
     return flasks[::-1]
 
 
@@ -94,21 +103,14 @@ def _equivalents(node: Node) -> dict[str, float]:
     return {smiles: count * (1.0 if smiles == limiting else EXCESS) for smiles, count in copies.items()}
 
 
-def _step(
-    number: int,
-    node: Node,
-    limit: float,
-    amounts: Mapping[str, float],
-    route: Route,
-    evidence: Evidence,
-    step_yield: float,
-) -> Sequence[str]:
+def _step(node: Node, flask: _Flask, route: Route, evidence: Evidence) -> list[str]:
     """Return the section of a step."""
     assert node.step
-    mass = molar_mass(node.smiles)
-    made = f"{_cell(node)}, {weight(limit * step_yield * mass / 1000)} ({limit * step_yield:.3g} mmol)"
-    lines = [f"## Step {number}: {values.step_class(node) or 'one step'}", "", f"Gives {made}.", "", *NEEDED]
+    made, limit, amounts = flask
     numbers = route.numbers
+    product = f"{_cell(node)}, {weight(made * molar_mass(node.smiles) / 1000)} ({made:.3g} mmol)"
+    lines = [f"## Step {numbers[node.smiles]}: {values.step_class(node) or 'one step'}", ""]
+    lines += [f"Gives {product}.", "", *NEEDED]
     for child in {child.smiles: child for child in node.children}.values():
         mmol, each = amounts[child.smiles], molar_mass(child.smiles)
         name = f"{_cell(child)} (step {numbers[child.smiles]})" if child.smiles in numbers else _cell(child)

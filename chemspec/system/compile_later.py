@@ -50,6 +50,12 @@ def schedule(module: str) -> None:
     atexit.register(_start, module)
 
 
+def lower_priority() -> None:
+    """Let other processes go first, in a process that compiles in the background."""
+    if hasattr(os, "nice"):
+        os.nice(10)
+
+
 def _start(module: str) -> None:
     with _lock:
         if module in _started:

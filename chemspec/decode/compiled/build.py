@@ -1,7 +1,6 @@
 """Load the compiled loop; where no prebuilt one fits it is compiled in the background, and loaded at the next start."""
 
 import ctypes
-import os
 from ctypes import c_double, c_int, c_void_p
 from functools import lru_cache
 from importlib import import_module
@@ -43,6 +42,5 @@ def compile_loop() -> ctypes.CDLL:
 
 
 if __name__ == "__main__":  # run by `compile_later`
-    if hasattr(os, "nice"):
-        os.nice(10)
+    compile_later.lower_priority()
     compile_loop()

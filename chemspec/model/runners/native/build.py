@@ -5,7 +5,6 @@ next start on. Its fp32 log-probs differ from those of the others in the seventh
 """
 
 import ctypes
-import os
 import platform
 from pathlib import Path
 
@@ -44,6 +43,5 @@ def _prebuilt_kernel() -> ctypes.CDLL | None:
 
 
 if __name__ == "__main__":  # by `compile_later`
-    if hasattr(os, "nice"):
-        os.nice(10)
+    compile_later.lower_priority()
     compile_kernel()
