@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -23,7 +24,8 @@ from chemspec.settings import DecodeSettings
 
 pytestmark = needs_compiler
 FIGURE = re.compile(r"## The walk of a query\n.*?```text\n(.*?)```", re.DOTALL)
-NAME = re.compile(r"\b(?:[A-Z]\w*[a-z]\w*\.\w+|[a-z]+(?:_[a-z]+)+)\b")  # Class.method, or a function with underscores
+# Class.method, or a function with underscores; its module, of which the figure leaves out chemspec/.
+STEP = re.compile(r"\b([A-Z]\w*[a-z]\w*\.\w+|[a-z]+(?:_[a-z]+)+)\b.*? ([a-z_/]+\.py)\b")
 PACKAGE = str(Path(chemspec.__file__).parent)
 
 
@@ -35,13 +37,14 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
     return engine
 
 
-def called_names(work: Callable[[], Any]) -> list[str]:
-    """The functions of chemspec that are called, in order."""
-    names: list[str] = []
+def called_functions(work: Callable[[], Any]) -> list[tuple[str, str]]:
+    """The functions of chemspec that are called, in order, each with its module."""
+    functions: list[tuple[str, str]] = []
 
     def record(frame: FrameType, event: str, _: Any) -> None:
         if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
-            names.append(frame.f_code.co_qualname)
+            module = Path(frame.f_code.co_filename).relative_to(PACKAGE).as_posix()
+            functions.append((frame.f_code.co_qualname, module))
 
     before = sys.getprofile()
     sys.setprofile(record)
@@ -49,17 +52,19 @@ def called_names(work: Callable[[], Any]) -> list[str]:
         work()
     finally:
         sys.setprofile(before)
-    return names
+    return functions
 
 
 def test_the_figure_shows_the_calls_of_a_query_in_order(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine.resources, "_curve", CostCurve((1, 128), (1.0, 1.1)))  # drafts pay
     match = FIGURE.search((ROOT / "assets" / "docs" / "how-it-works.md").read_text(encoding="utf-8"))
     assert match is not None
-    expected = NAME.findall(match[1])
+    expected = STEP.findall(match[1])
     assert len(expected) >= 12
-    called = dict.fromkeys(called_names(lambda: engine.predict(QUERIES[1], DecodeSettings())))
-    assert [name for name in called if name in expected] == expected
+    assert len(expected) == match[1].count(".py")  # every module stands beside a function
+    called = dict.fromkeys(called_functions(lambda: engine.predict(QUERIES[1], DecodeSettings())))
+    names = {name for name, _ in expected}
+    assert [step for step in called if step[0] in names] == expected
 
 
 @pytest.mark.parametrize(
@@ -73,7 +78,8 @@ def test_python_does_little_for_a_query_and_nearly_nothing_for_a_pass(
     counted = []
     for each in (settings, replace(settings, max_len=30)):
         passes = len(engine.predict(QUERIES[1], each).trace.passes)
-        counted.append((len(called_names(lambda each=each: engine.predict(QUERIES[1], each))), passes))  # type: ignore[misc]
+        calls = called_functions(partial(engine.predict, QUERIES[1], each))
+        counted.append((len(calls), passes))
     (many, long), (few, short) = counted
     assert many < 400
     assert long - short >= 25
