@@ -255,7 +255,7 @@ class DecodeSettings:
     """Decoding settings.
 
     More on `drafting` in `chemspec.decode.draft_planner`, on `rules` in `chemspec.decode.peer_rules`, on `augment` in
-    `chemspec.engine.augment`, and on `guide` in `chemspec.chem.guide`.
+    `chemspec.engine.augment`, and on `guide` in `chemspec.chem.reactions.guide`.
 
     Attributes:
         decoder: greedy (one prediction), beam (beam search of width n), sample (n samples, equal ones listed once),

@@ -161,7 +161,7 @@ def tiny_retro(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session", autouse=True)
 def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Graphs and measurements go to a folder that is thrown away; compiled code, keyed by its source, stays."""
-    from chemspec.chem import compiled_maps
+    from chemspec.chem.reactions import compiled_maps
     from chemspec.decode.compiled import build as loop
     from chemspec.model.runners.native import build
     from chemspec.system import cache, compiled, prebuilt

@@ -17,7 +17,10 @@ from paths import ROOT, TESTS
 LAYERS = (
     ("version", "types", "plugins", "settings", "tasks", "tokenizer", "asset_files", "system", "client"),
     ("metrics", "data.settings", "train.recipe"),
-    ("chem",),
+    ("chem", "chem.molecules"),
+    ("chem.reading", "chem.reactions"),
+    ("chem.checks",),
+    ("chem.formats",),
     ("depict",),
     ("data",),
     ("precedents",),
@@ -26,7 +29,9 @@ LAYERS = (
     ("testing", "importers"),
     ("engine",),
     ("io", "evaluation", "replay", "terminal"),
-    ("plan", "review"),
+    ("stock",),
+    ("review",),
+    ("plan",),
     ("jobs",),
     ("train", "ui", "service", "planners", "cluster"),
     ("bench",),
@@ -103,6 +108,14 @@ def test_imports_point_downward() -> None:
         upward += [f"{module} imports {name}" for name in used if level(str(name)) > level(module)]
     assert not upward, "these stand above it:\n" + "\n".join(sorted(upward))
     assert "engine.engine" in {inside(name) for name in imports(MODULES["ui.common.queued_engine"])}, "imports are seen"
+
+
+@pytest.mark.parametrize("room", ["reading", "reactions"])
+def test_reading_and_reactions_could_each_be_published_alone(room: str) -> None:
+    modules = [module for module in MODULES if f"{module}.".startswith(f"chem.{room}.")]
+    used = {str(inside(name)) for module in modules for name in imports(MODULES[module]) if inside(name)}
+    beneath = ("asset_files", "settings", "tasks", "system.", "chem.molecules.", f"chem.{room}.")
+    assert {name for name in used if not f"{name}.".startswith(beneath)} == {"chem"}, "the names of `chem.molecules`"
 
 
 def test_types_need_only_the_standard_library_and_msgspec() -> None:
@@ -199,5 +212,5 @@ def test_only_one_module_hands_texts_to_rdkit() -> None:
     """It counts rings and characters first, and has a process of its own try the rest: RDKit dies of some texts."""
     files = [*MODULES.values(), *PAGES]
     others = {path.name for path in files if rdkit_parsers(path)} ^ {"parsing.py", "trial.py"}
-    assert not others, f"{others}: parse with chemspec.chem.parsing, as mol_from_smiles"
+    assert not others, f"{others}: parse with chemspec.chem.molecules.parsing, as mol_from_smiles"
     assert not any("rdkit" in name and PARSER.search(name) for path in files for name in imports(path))

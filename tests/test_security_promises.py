@@ -46,7 +46,7 @@ def test_every_sentence_has_tests_that_are_there() -> None:
 def test_its_numbers_are_those_of_the_program() -> None:
     pytest.importorskip("streamlit")
     pytest.importorskip("fastapi")
-    from chemspec.chem import conformer, parsing, trial
+    from chemspec.chem.molecules import conformer, parsing, trial
     from chemspec.service import guard, plans, server, service
     from chemspec.service.limits import Limits
     from chemspec.system import connections, fair_queue, forked

@@ -23,10 +23,10 @@ from chemspec.io import writers
 from chemspec.jobs import jobs, rows, worker
 from chemspec.jobs.uploads import Sheet
 from chemspec.plan.expand import Expander
-from chemspec.plan.stock import Stock
 from chemspec.precedents import installed
 from chemspec.review import StepChecker, load_engines, review
 from chemspec.settings import DecodeSettings, Task
+from chemspec.stock.lists import Stock
 from chemspec.types import DecodeResult
 from chemspec.ui.common import login, queued_engine
 from chemspec.ui.predict import query_panel, reviewing

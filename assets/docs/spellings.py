@@ -19,7 +19,7 @@ from random import Random
 from rdkit import Chem
 
 from chemspec import chem
-from chemspec.chem.root_align import smiles_variants_of_query, write_from
+from chemspec.chem.reactions.root_align import smiles_variants_of_query, write_from
 from chemspec.data.reactions import Row, canonical_pair, smiles_variants
 from chemspec.data.shards import read_rows
 from chemspec.draft.copy import Copy, TokenClasses

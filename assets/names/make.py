@@ -23,12 +23,12 @@ from pathlib import Path
 from rdkit import Chem, RDLogger
 
 from chemspec import chem
-from chemspec.chem.names.lookup import is_ordinary_word
-from chemspec.chem.names.opsin import Parsed, read_by_opsin
-from chemspec.chem.names.packed import Record, write_table
-from chemspec.chem.names.reagents import SYMBOLS, is_cas, normalise_name
-from chemspec.chem.names.spelling import with_hyphens
-from chemspec.chem.read.inchi import usual_form
+from chemspec.chem.reading.inchi import usual_form
+from chemspec.chem.reading.names.lookup import is_ordinary_word
+from chemspec.chem.reading.names.opsin import Parsed, read_by_opsin
+from chemspec.chem.reading.names.packed import Record, write_table
+from chemspec.chem.reading.names.reagents import SYMBOLS, is_cas, normalise_name
+from chemspec.chem.reading.names.spelling import with_hyphens
 
 HERE = Path(__file__).parent
 TABLES = {  # and how many names of a molecule count that OPSIN cannot read

@@ -11,15 +11,39 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions
 
 import chemspec.chem as chem
-from chemspec.chem.layout import add_layout
-from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.read.reader import LARGEST as LARGEST
-from chemspec.chem.read.reader import read_any as read_any
-from chemspec.chem.read.values import OTHER_SIDE as OTHER_SIDE
-from chemspec.chem.read.values import Input as Input
-from chemspec.chem.trial import RDKIT_ERRORS
+from chemspec.chem.checks.weapons_convention import refusal
+from chemspec.chem.molecules.layout import add_layout
+from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.molecules.trial import RDKIT_ERRORS
+from chemspec.chem.reading.reader import LARGEST as LARGEST
+from chemspec.chem.reading.reader import read_text
+from chemspec.chem.reading.values import OTHER_SIDE as OTHER_SIDE
+from chemspec.chem.reading.values import Input as Input
+from chemspec.settings import Task
 
 MOST_ATOMS = 999  # limit of the V2000 format, and more than a drawing can show
+
+
+def read_any(text: str | bytes, *, task: Task, max_chars: int = 1000) -> Input | chem.Fault:
+    """Read the query in a text or file of any known format, or say why it is refused; never raises.
+
+    Of a reaction the forward task takes reactants and agents, the retro task the product, a task about whole reactions
+    both sides without agents. Of its canonical SMILES at most `max_chars` are accepted. A fault points into the text
+    (of bytes, into the decoded text). Chemicals of the Chemical Weapons Convention are refused
+    (`chem.checks.weapons_convention`), whatever the format.
+    """
+    query = read_text(text, task, max_chars)
+    if isinstance(query, Input) and (reason := _regulation(query, task)):
+        return chem.Fault(reason, 0, len(text), "regulated")
+    return query
+
+
+def _regulation(query: Input, task: Task) -> str:
+    """Return why no prediction is made about a query or the other side of its reaction; empty if there is no reason."""
+    left, _, right = query.smiles.partition(chem.ARROW)
+    targets, flasks = (left, query.other) if task == "retro" else (right or query.other, left)
+    agents = ".".join(filter(None, (flasks, query.agents)))
+    return refusal(agents) or refusal(targets, target=True)
 
 
 def to_sdf(rows: Sequence[Mapping[str, object]]) -> str:

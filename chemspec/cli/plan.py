@@ -186,8 +186,8 @@ def _load_planner(models: Models, stock: list[str], settings: PlanSettings, orde
     from chemspec.plan.orders import order_plan
     from chemspec.plan.routes import find_evidence
     from chemspec.plan.search import plan
-    from chemspec.plan.stock import load_chosen_stock
     from chemspec.precedents import installed
+    from chemspec.stock.lists import load_chosen_stock
 
     can_buy, index, expander = load_chosen_stock(stock), installed(), models.load_expander()
 

@@ -94,8 +94,8 @@ class OutputFiles:
     def load_reviewer(self, engine: Engine, runtime: opt.Runtime) -> Reviewer:
         """Load what a review of the model's predictions needs."""
         from chemspec import precedents
-        from chemspec.plan.stock import load_chosen_stock
         from chemspec.review.review import COMPANIONS, Reviewer, load_engines
+        from chemspec.stock.lists import load_chosen_stock
 
         companions = COMPANIONS if engine.task == "retro" else ()
         engines = load_engines(companions, device=runtime.device, dtype=runtime.dtype, threads=runtime.threads)

@@ -8,10 +8,10 @@ from random import Random
 from rdkit import rdBase
 
 from chemspec.chem import ARROW, canonical, drop_stereo, main_product
-from chemspec.chem.atom_maps import guess_maps
-from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.root_align import align_forward, align_retro, write_randomly
-from chemspec.chem.salts import other_reagents
+from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.molecules.salts import other_reagents
+from chemspec.chem.reactions.atom_maps import guess_maps
+from chemspec.chem.reactions.root_align import align_forward, align_retro, write_randomly
 from chemspec.settings import Task
 from chemspec.tasks import TASKS, Pair, Row, WritePair
 
@@ -67,7 +67,7 @@ def _mapped_and_others(row: Row) -> tuple[str, list[str]] | None:
 
 
 def reagents_pair(row: Row) -> Pair:
-    """Return `reactants>>product` of a row and its other molecules in normal form (`chemspec.chem.salts`)."""
+    """Return `reactants>>product` of a row and its other molecules in normal form (`chemspec.chem.molecules.salts`)."""
     core, product = row.get("core_reactants") or "", row.get("main_product") or ""
     return f"{core}{ARROW}{product}", other_reagents(row.get("reactants_and_reagents") or "", core)
 

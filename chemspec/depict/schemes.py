@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from chemspec.chem import formats
-from chemspec.chem.names.short_names import split_drawn_and_named
-from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.salts import group_salts
-from chemspec.chem.strategy import Strategy
+from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.molecules.salts import group_salts
+from chemspec.chem.reactions.strategy import Strategy
+from chemspec.chem.reading.names.short_names import split_drawn_and_named
 from chemspec.depict import canvas
 from chemspec.depict.canvas import Item, Picture
 from chemspec.depict.molecules import Alike, Bonds, Depiction, svg_size

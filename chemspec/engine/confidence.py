@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from chemspec.chem.tautomers import representatives
+from chemspec.chem.molecules.tautomers import representatives
 from chemspec.model.manifest import refresh_manifest
 from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json

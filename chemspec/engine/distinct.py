@@ -10,9 +10,9 @@ from dataclasses import replace
 from math import log
 
 import chemspec.chem as chem
-from chemspec.chem import guide
-from chemspec.chem.tautomers import representatives
-from chemspec.chem.weapons_convention import refusal
+from chemspec.chem.checks.weapons_convention import refusal
+from chemspec.chem.molecules.tautomers import representatives
+from chemspec.chem.reactions import guide
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Distinct, Hypothesis
 
@@ -40,7 +40,8 @@ def select_result(results: Sequence[DecodeResult], query: str, task: Task, setti
     (by votes after augmentation). If calibrated ones add up to more than 1, they are scaled down to 1, because only one
     prediction can be correct. Predictions that hold a chemical of the Chemical Weapons Convention which is refused in
     every question are withheld, as far as they are listed: the trace keeps their tokens. Which predictions repeat the
-    query, a canonical SMILES, depends on the task. A guide (`chem.guide`) that cannot be used makes the result invalid.
+    query, a canonical SMILES, depends on the task. A guide (`chem.reactions.guide`) that cannot be used makes
+    the result invalid.
     """
     last = results[-1]
     if last.status != "ok" or not settings.distinct:

@@ -7,10 +7,11 @@ from math import isnan
 from random import Random
 
 import chemspec.chem as chem
-from chemspec.chem import formats, root_align
-from chemspec.chem.isotopes import NOTE as LABELS_NOTE
-from chemspec.chem.isotopes import strip_labels
-from chemspec.chem.read.respell import hydrides_as_ions
+from chemspec.chem import formats
+from chemspec.chem.reactions import root_align
+from chemspec.chem.reactions.isotopes import NOTE as LABELS_NOTE
+from chemspec.chem.reactions.isotopes import strip_labels
+from chemspec.chem.reading.respell import hydrides_as_ions
 from chemspec.engine.familiarity import Familiarity
 from chemspec.importers.base import TextTokenizer
 from chemspec.settings import DecodeSettings, Task
@@ -33,7 +34,7 @@ class PreparedQuery:
     notes: tuple[str, ...] = ()  # notes for the result
     lead: str = ""  # the model's special tokens entered before the SMILES, such as a reaction class
     smiles: str = ""  # canonical, with isotope labels
-    unlabelled: str = ""  # what the model reads, if that lacks isotope labels (`chem.isotopes`); else empty
+    unlabelled: str = ""  # what the model reads, if that lacks isotope labels (`chem.reactions.isotopes`); else empty
     refusal: DecodeResult | None = None  # the result, if the query is invalid
 
     def ensure_valid(self) -> None:

@@ -7,7 +7,7 @@ from math import exp
 from typing import Any
 
 import chemspec.chem as chem
-from chemspec.chem.isotopes import put_labels_back
+from chemspec.chem.reactions.isotopes import put_labels_back
 from chemspec.decode.decoding import Decoded
 from chemspec.engine import augment
 from chemspec.engine.confidence import Confidence

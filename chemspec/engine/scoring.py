@@ -11,9 +11,9 @@ from math import exp
 from typing import Protocol
 
 import chemspec.chem as chem
-from chemspec.chem.atom_maps import guess_maps
-from chemspec.chem.isotopes import strip_labels
-from chemspec.chem.root_align import align_forward, align_retro
+from chemspec.chem.reactions.atom_maps import guess_maps
+from chemspec.chem.reactions.isotopes import strip_labels
+from chemspec.chem.reactions.root_align import align_forward, align_retro
 from chemspec.engine.queries import PreparedQuery
 from chemspec.importers.base import TextTokenizer
 from chemspec.model.runner import Backend

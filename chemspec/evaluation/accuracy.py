@@ -12,8 +12,8 @@ from typing import Any
 
 import chemspec.evaluation as evaluation
 from chemspec.chem import canonical
-from chemspec.chem.salts import normal_form
-from chemspec.chem.stoichiometry import strategy_of_step
+from chemspec.chem.molecules.salts import normal_form
+from chemspec.chem.reactions.stoichiometry import strategy_of_step
 from chemspec.data import holdout
 from chemspec.data.reactions import canonical_pair
 from chemspec.data.settings import find_test_file

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, TextIO, overload
 
 import chemspec.chem as chem
-from chemspec.chem.read.flask import JOINED, is_title, read_flask
-from chemspec.chem.read.values import Molecules
-from chemspec.chem.traced_text import TracedText
+from chemspec.chem.molecules.traced_text import TracedText
+from chemspec.chem.reading.flask import JOINED, is_title, read_flask
+from chemspec.chem.reading.values import Molecules
 from chemspec.data.reaction_records import is_reaction_file, read_reaction_file
 from chemspec.io import FileError as FileError
 from chemspec.io import columns, spreadsheets, structures

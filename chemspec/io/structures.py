@@ -5,11 +5,11 @@ from collections.abc import Callable, Iterator
 
 import chemspec.chem as chem
 from chemspec.chem import formats
-from chemspec.chem.read import chemdraw, reaction_files
-from chemspec.chem.read.chemdraw import parse_cdxml
-from chemspec.chem.read.molfile import split_lines
-from chemspec.chem.read.reader import ENDINGS as ENDINGS
-from chemspec.chem.read.values import side_note
+from chemspec.chem.reading import chemdraw, reaction_files
+from chemspec.chem.reading.chemdraw import parse_cdxml
+from chemspec.chem.reading.molfile import split_lines
+from chemspec.chem.reading.reader import ENDINGS as ENDINGS
+from chemspec.chem.reading.values import side_note
 from chemspec.io import FileError
 from chemspec.tasks import about_reactions
 

@@ -22,7 +22,7 @@ from chemspec.system.files import write_text_atomic
 
 if TYPE_CHECKING:  # the runner needs neither, nor RDKit
     from chemspec.jobs.uploads import Sheet
-    from chemspec.plan.stock import PriceList
+    from chemspec.stock.lists import PriceList
 
 State = Literal["waiting", "stopped", "done", "failed"]
 

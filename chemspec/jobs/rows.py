@@ -11,15 +11,15 @@ from typing import Any
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.bottles import as_bottled
+from chemspec.chem.molecules.bottles import as_bottled
 from chemspec.io import spreadsheets
 from chemspec.jobs import jobs
 from chemspec.jobs.jobs import Job
 from chemspec.jobs.store import StoreError
-from chemspec.plan.stock import Availability
 from chemspec.precedents import Precedent
 from chemspec.review.forward_check import ForwardCheck
 from chemspec.review.suggestions import describe_check, describe_patents
+from chemspec.stock.lists import Availability
 from chemspec.types import upgrade_prediction
 
 ANSWER = (  # columns of each answer

@@ -21,13 +21,13 @@ from threading import BoundedSemaphore
 import msgspec
 
 from chemspec import chem
-from chemspec.chem.names import reagents
-from chemspec.chem.parsing import TRIALS, TooManyTrialsError, Trials
+from chemspec.chem.molecules.parsing import TRIALS, TooManyTrialsError, Trials
+from chemspec.chem.reading.names import reagents
 from chemspec.io import FileError, readers, spreadsheets, structures
 from chemspec.io import columns as column_names
 from chemspec.io.readers import TABLES, TEXTS, TITLED, decode_text, decompress, read_table
-from chemspec.plan import stock
 from chemspec.settings import Task
+from chemspec.stock import lists
 from chemspec.system.forked import limit_process
 from chemspec.system.threads import usable_cores
 
@@ -43,7 +43,7 @@ STOCK = "stock"  # stands for lists of building blocks with or without prices
 READING = BoundedSemaphore(max(2, usable_cores() // 2))  # processes at once
 BUSY_SECONDS = 60.0  # time that a file waits for its turn
 SAMPLED_CHARS = 20_000  # characters of the rows whose molecules are counted
-SAMPLED_TRIALS = 16  # structures among them that are parsed by another process, see `chem.parsing`
+SAMPLED_TRIALS = 16  # structures among them that are parsed by another process, see `chem.molecules.parsing`
 # Kinds of files that are read by a process of their own: a library to import before the limits hold, and seconds of
 # computing.
 KINDS = {
@@ -51,7 +51,7 @@ KINDS = {
     spreadsheets.ENDING: ("openpyxl", 20),
     STRUCTURES: ("chemspec.io.structures", 120),
     TEXT: ("chemspec.io.structures", 120),
-    STOCK: ("chemspec.plan.stock", 300),
+    STOCK: ("chemspec.stock.lists", 300),
 }
 COMPRESSED = (".parquet", spreadsheets.ENDING)
 ENDINGS = tuple(ending[1:] for ending in (*TABLES, *TEXTS, *structures.ENDINGS, *COMPRESSED, ".gz"))
@@ -263,12 +263,12 @@ READERS: dict[str, Callable[[bytes, str], Iterator[list[str]]]] = {
 def _encode_stock(raw: bytes, name: str) -> bytes:
     """Return a list of building blocks, a table or one molecule a line, as the JSON of a price list."""
     with suppress(ValueError):  # `parse_stock` reports the error, or supports the format
-        if name.lower().endswith(stock.ENDINGS) and (listed := stock.read_price_list(raw, name, keep=False)).offers:
+        if name.lower().endswith(lists.ENDINGS) and (listed := lists.read_price_list(raw, name, keep=False)).offers:
             return msgspec.json.encode(listed)
-    keys = [key.decode() for key in stock.parse_stock(raw, name, keep=False).tolist()]
-    if len(keys) > stock.MAX_LINES:
-        raise ValueError(f"it has {len(keys):,} molecules; {stock.MAX_LINES:,} are the limit of the app")
-    return msgspec.json.encode(stock.PriceList(dict.fromkeys(keys, stock.Offer()), (), len(keys)))
+    keys = [key.decode() for key in lists.parse_stock(raw, name, keep=False).tolist()]
+    if len(keys) > lists.MAX_LINES:
+        raise ValueError(f"it has {len(keys):,} molecules; {lists.MAX_LINES:,} are the limit of the app")
+    return msgspec.json.encode(lists.PriceList(dict.fromkeys(keys, lists.Offer()), (), len(keys)))
 
 
 if __name__ == "__main__":

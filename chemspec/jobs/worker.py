@@ -18,12 +18,12 @@ from chemspec.io.columns import query_of_row
 from chemspec.jobs import jobs
 from chemspec.jobs.jobs import JOBS, Job
 from chemspec.jobs.store import hold_lock
-from chemspec.plan.stock import PriceList, Stock, load_usable_stock
 from chemspec.precedents import installed_if_usable
 from chemspec.review import StepChecker, load_engines, review_document, review_results
 from chemspec.review.processes import MakeReviews, Reviewed, choose_processes, open_reviews
 from chemspec.review.reaction_check import judge_predictions
 from chemspec.review.review import COMPANIONS, MAX_CHECKED, load_fastest
+from chemspec.stock.lists import PriceList, Stock, load_usable_stock
 from chemspec.system.error_places import describe_error
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult

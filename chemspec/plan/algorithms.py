@@ -12,13 +12,13 @@ from syntheseus.search.algorithms.base import AndOrSearchAlgorithm
 from syntheseus.search.graph.and_or import AndNode
 from syntheseus.search.mol_inventory import BaseMolInventory
 
-from chemspec.chem.guide import Bonds
+from chemspec.chem.reactions.guide import Bonds
 from chemspec.plan import constraints
 from chemspec.plan.constraints import trace_bonds
 from chemspec.plan.expand import Expander, Proposal
 from chemspec.plan.routes import shared_part
 from chemspec.plan.settings import PlanSettings
-from chemspec.plan.stock import Stock
+from chemspec.stock.lists import Stock
 
 DETOUR_COST = 8.0  # maximum cost in nats of a molecule without any part of the required intermediate
 

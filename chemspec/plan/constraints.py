@@ -6,11 +6,11 @@ from typing import Any
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.atom_maps import map_atoms
-from chemspec.chem.guide import Bonds
-from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
-from chemspec.chem.query import has_substructure
-from chemspec.chem.salts import split_keeping_salts
+from chemspec.chem.molecules.parsing import mol_from_smarts, mol_from_smiles
+from chemspec.chem.molecules.query import has_substructure
+from chemspec.chem.molecules.salts import split_keeping_salts
+from chemspec.chem.reactions.atom_maps import map_atoms
+from chemspec.chem.reactions.guide import Bonds
 
 MAX_CHARS, MAX_PATTERNS = 200, 5  # of a SMARTS; of a search
 

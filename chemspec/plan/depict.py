@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from chemspec.chem.names.reagents import name_of
+from chemspec.chem.reading.names.reagents import name_of
 from chemspec.depict import canvas
 from chemspec.depict.canvas import Item, Picture
 from chemspec.depict.molecules import DARK_INK, INK, Depiction, svg_size

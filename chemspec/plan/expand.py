@@ -14,8 +14,8 @@ from threading import Lock
 from typing import Any, Protocol, Unpack
 
 from chemspec import chem
-from chemspec.chem.bottles import as_bottled
-from chemspec.chem.salts import split_keeping_salts
+from chemspec.chem.molecules.bottles import as_bottled
+from chemspec.chem.molecules.salts import split_keeping_salts
 from chemspec.precedents import Precedents, installed
 from chemspec.review.forward_check import Predictor, StepChecker, verdict_of
 from chemspec.review.review import COMPANIONS, FastestOptions, load_engines, load_fastest

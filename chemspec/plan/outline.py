@@ -8,11 +8,11 @@ from typing import NamedTuple
 from rdkit.Chem import rdMolDescriptors
 
 from chemspec import chem
-from chemspec.chem.flask_media import is_solvent
-from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.query import heavy_atoms
-from chemspec.chem.salts import group_molecules
-from chemspec.chem.stoichiometry import extra_copies
+from chemspec.chem.checks.flask_media import is_solvent
+from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.molecules.query import heavy_atoms
+from chemspec.chem.molecules.salts import group_molecules
+from chemspec.chem.reactions.stoichiometry import extra_copies
 from chemspec.plan import routes as values
 from chemspec.plan.routes import Evidence, Node, Plan, Route
 from chemspec.precedents import Found, in_words

@@ -2,8 +2,8 @@
 
 from functools import lru_cache
 
-from chemspec.chem.flask_check import missing_or_conflicting
-from chemspec.chem.stoichiometry import strategy_of_step
+from chemspec.chem.checks.flask_check import missing_or_conflicting
+from chemspec.chem.reactions.stoichiometry import strategy_of_step
 from chemspec.review.suggestions import Suggestion
 from chemspec.types import Hypothesis
 

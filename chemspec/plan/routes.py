@@ -13,17 +13,17 @@ from typing import Any
 from rdkit import DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 
-from chemspec.chem.names.reagents import name_of
-from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.query import heavy_atoms
-from chemspec.chem.stoichiometry import strategy_of_step
+from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.molecules.query import heavy_atoms
+from chemspec.chem.reactions.stoichiometry import strategy_of_step
+from chemspec.chem.reading.names.reagents import name_of
 from chemspec.plan.constraints import is_intermediate, need_avoided
 from chemspec.plan.expand import Counts, Proposal
 from chemspec.plan.problems import step_problems
-from chemspec.plan.stock import PAROUTES, TITLES, Stock
 from chemspec.precedents import Found, Precedents, in_words
 from chemspec.review.conditions import usable_conditions
 from chemspec.review.suggestions import format_percent
+from chemspec.stock.lists import PAROUTES, TITLES, Stock
 
 HEAD_START = 0.8  # share of the target's atoms from which a building block that only patents list is told
 MAX_GROUP_DISTANCE = 0.25  # maximum tree edit distance per node within a group; a changed molecule counts less than one

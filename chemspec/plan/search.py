@@ -20,7 +20,7 @@ from chemspec.plan.expand import Counts, Expander, Proposal
 from chemspec.plan.listing import cheapest_routes
 from chemspec.plan.routes import Plan, Route, build_tree, group_routes, leaf_name, rank_routes
 from chemspec.plan.settings import PlanSettings
-from chemspec.plan.stock import Stock
+from chemspec.stock.lists import Stock
 
 EXTRACTION_SECONDS = 5.0  # maximum seconds for extracting routes from the graph
 LISTING_SHARE = 0.1  # share of a deadline that is left for listing the routes

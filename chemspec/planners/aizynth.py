@@ -19,7 +19,7 @@ from aizynthfinder.chem import SmilesBasedRetroReaction, TreeMolecule
 from aizynthfinder.context.policy import ExpansionStrategy
 from aizynthfinder.utils.exceptions import MoleculeException
 
-from chemspec.chem.salts import split_keeping_salts
+from chemspec.chem.molecules.salts import split_keeping_salts
 from chemspec.planners.source import Step, StepSource
 
 CACHE_SIZE = 100_000  # molecules whose steps are cached, over all targets; then the cache begins again

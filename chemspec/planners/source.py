@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from chemspec.chem.salts import split_keeping_salts
+from chemspec.chem.molecules.salts import split_keeping_salts
 from chemspec.client import Client
 
 

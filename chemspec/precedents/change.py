@@ -12,9 +12,9 @@ from typing import Any
 
 from rdkit import Chem, rdBase
 
-from chemspec.chem.atom_maps import AtomMap, improve_map, map_atoms, split_precursors
-from chemspec.chem.mol_graph import MOST_ATOMS, MolGraph, graph_of
-from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.reactions.atom_maps import AtomMap, improve_map, map_atoms, split_precursors
+from chemspec.chem.reactions.mol_graph import MOST_ATOMS, MolGraph, graph_of
 
 LEAVING = 3  # radius in bonds of leaving groups
 ROUNDS = 3  # radius in bonds within the reaction centre

@@ -27,7 +27,7 @@ from rdkit.Chem import rdFingerprintGenerator
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.system.files import write_bytes_atomic
 
 

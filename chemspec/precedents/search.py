@@ -20,11 +20,11 @@ from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 import chemspec.chem as chem
 import chemspec.precedents.index_file as index_file
 from chemspec.asset_files import assets_folder
-from chemspec.chem.isotopes import has_labels, strip_labels
-from chemspec.chem.names import reagents as tables
-from chemspec.chem.names.short_names import match_short_names, with_subscripts
-from chemspec.chem.parsing import fixed_pattern, mol_from_smiles
-from chemspec.chem.salts import group_molecules
+from chemspec.chem.molecules.parsing import fixed_pattern, mol_from_smiles
+from chemspec.chem.molecules.salts import group_molecules
+from chemspec.chem.reactions.isotopes import has_labels, strip_labels
+from chemspec.chem.reading.names import reagents as tables
+from chemspec.chem.reading.names.short_names import match_short_names, with_subscripts
 from chemspec.precedents.change import Change, change_of
 from chemspec.precedents.index_file import product_fingerprint, product_hash
 from chemspec.settings import check_range

@@ -3,8 +3,8 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.strategy import Strategy, strategy
+from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.reactions.strategy import Strategy, strategy
 from chemspec.replay.trace_view import END, TraceView
 
 REACTING, LEAVING, REST = "where the reaction takes place", "of the leaving group", "elsewhere"

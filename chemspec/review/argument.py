@@ -12,11 +12,11 @@ from random import Random
 from typing import Any, NamedTuple
 
 from chemspec import chem
-from chemspec.chem import guide
-from chemspec.chem.flask_media import is_solvent
-from chemspec.chem.flask_parts import split_flask
-from chemspec.chem.root_align import smiles_variants_of_query, write_in_order_of
-from chemspec.chem.strategy import strategy
+from chemspec.chem.checks.flask_media import is_solvent
+from chemspec.chem.checks.flask_parts import split_flask
+from chemspec.chem.reactions import guide
+from chemspec.chem.reactions.root_align import smiles_variants_of_query, write_in_order_of
+from chemspec.chem.reactions.strategy import strategy
 from chemspec.engine.engine import Engine
 from chemspec.engine.scoring import END, ScoredAnswer, ScoredToken, answer_variants
 from chemspec.precedents import Found, Precedents, in_words

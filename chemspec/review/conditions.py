@@ -1,8 +1,8 @@
 """Conditions of a step that one can use: one protocol of a record without its work-up, which fits the step's class.
 
-1. Of the sets of reagents of the nearest precedents, work-up and drying agents (`chem/work_up.tsv`) are left out, sets
+1. Of the sets of reagents of the nearest precedents, work-up and drying agents (`work_up.tsv`) are left out, sets
    of two protocols and sets with an unnamed reagent are passed over, and so are sets with which the step lacks
-   something (`chem.flask_check`, such as a metal for a coupling) or is another reaction: an SNAr with palladium.
+   something (`chem.checks.flask_check`, such as a metal for a coupling) or is another reaction: an SNAr with palladium.
 2. Else the likeliest set of a model is taken with which this is so; else the usual reagents of the class.
 
 The card, the forward check and plans take the same set, so that a card shows one.
@@ -15,13 +15,13 @@ from pathlib import Path
 
 from chemspec import chem
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.flask_check import missing_or_conflicting
-from chemspec.chem.flask_parts import holds
-from chemspec.chem.names import reagents as tables
-from chemspec.chem.names.short_names import match_short_names
-from chemspec.chem.salts import charge_of, group_molecules
-from chemspec.chem.stoichiometry import strategy_of_step
-from chemspec.chem.strategy import Strategy
+from chemspec.chem.checks.flask_check import missing_or_conflicting
+from chemspec.chem.checks.flask_parts import holds
+from chemspec.chem.molecules.salts import charge_of, group_molecules
+from chemspec.chem.reactions.stoichiometry import strategy_of_step
+from chemspec.chem.reactions.strategy import Strategy
+from chemspec.chem.reading.names import reagents as tables
+from chemspec.chem.reading.names.short_names import match_short_names
 from chemspec.precedents import Found
 
 FROM_PRECEDENTS, USUAL, PROPOSED_BY_MODEL = "from precedents", "usual for the class", "proposed by a model"
@@ -99,7 +99,7 @@ def _is_one_protocol(reagents: str) -> bool:
 @cache
 def read_work_up() -> list[tuple[list[Counter[str]], str, str]]:
     """Return the lines of the table of work-up: compounds as counted parts, and the two cells of patterns."""
-    path = Path(chem.__file__).with_name("work_up.tsv")
+    path = Path(__file__).with_name("work_up.tsv")
     return [
         ([Counter(chem.canonical_parts(smiles) or ()) for smiles in compounds.split()], when, unless)
         for compounds, when, unless in read_asset_table(path)

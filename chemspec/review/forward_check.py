@@ -19,9 +19,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Protocol
 
 from chemspec import chem
-from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.salts import balance_charges
-from chemspec.chem.stereo import drop_geometry
+from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.molecules.salts import balance_charges
+from chemspec.chem.reactions.stereo import drop_geometry
 from chemspec.metrics import NO_SAVINGS, Savings, count_savings
 from chemspec.precedents import Found, Precedents
 from chemspec.review.conditions import usable_conditions

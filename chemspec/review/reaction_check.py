@@ -11,10 +11,10 @@ from typing import Any
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.flask_check import missing_or_conflicting
-from chemspec.chem.salts import normal_form
-from chemspec.chem.stoichiometry import missing_elements
-from chemspec.chem.strategy import strategy
+from chemspec.chem.checks.flask_check import missing_or_conflicting
+from chemspec.chem.molecules.salts import normal_form
+from chemspec.chem.reactions.stoichiometry import missing_elements
+from chemspec.chem.reactions.strategy import strategy
 from chemspec.engine.distinct import echoes_query
 from chemspec.engine.engine import Engine
 from chemspec.io.writers import result_document

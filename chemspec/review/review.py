@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
 from chemspec import evaluation, precedents
-from chemspec.chem.flask_check import hazards
-from chemspec.chem.guide import Guide
-from chemspec.chem.names.short_names import without_subscripts
-from chemspec.chem.query import drop_stereo
+from chemspec.chem.checks.flask_check import hazards
+from chemspec.chem.molecules.query import drop_stereo
+from chemspec.chem.reactions.guide import Guide
+from chemspec.chem.reading.names.short_names import without_subscripts
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
 from chemspec.model.runtime import RuntimeConfig
-from chemspec.plan.stock import Stock, look_up_reactants
 from chemspec.precedents import Precedents
 from chemspec.review.conditions import FROM_PRECEDENTS
 from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, check_document, find_precedents
@@ -32,6 +31,7 @@ from chemspec.review.suggestions import (
     recorded_rank,
 )
 from chemspec.settings import DecodeSettings, Task
+from chemspec.stock.lists import Stock, look_up_reactants
 from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, Hypothesis
 

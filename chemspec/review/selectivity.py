@@ -13,7 +13,7 @@ from typing import Any
 from rdkit import Chem, rdBase
 from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
-from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.review.suggestions import DOUBTFUL, Suggestion, format_percent
 
 MIN_SECOND = 0.01  # probability of the second atom, below which there is no choice to show

@@ -3,24 +3,31 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 from chemspec import chem
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.bottles import as_bottled
-from chemspec.chem.flask_check import FlaskReport, check_flask
-from chemspec.chem.flask_parts import atoms_by_molecule
-from chemspec.chem.names.reagents import name_in_list
-from chemspec.chem.query import drop_stereo
-from chemspec.chem.stereo import drop_geometry, geometry, is_enantiopure_from_achiral, open_stereo
-from chemspec.chem.stoichiometry import extra_copies, lost_labels, missing_elements, missing_labels, strategy_of_step
-from chemspec.chem.strategy import BYSTANDERS, FOLDER, Strategy
-from chemspec.chem.weapons_convention import refusal
+from chemspec.chem.checks.flask_check import FlaskReport, check_flask
+from chemspec.chem.checks.flask_parts import atoms_by_molecule
+from chemspec.chem.checks.weapons_convention import refusal
+from chemspec.chem.molecules.bottles import as_bottled
+from chemspec.chem.molecules.query import drop_stereo
+from chemspec.chem.reactions.stereo import drop_geometry, geometry, is_enantiopure_from_achiral, open_stereo
+from chemspec.chem.reactions.stoichiometry import (
+    extra_copies,
+    lost_labels,
+    missing_elements,
+    missing_labels,
+    strategy_of_step,
+)
+from chemspec.chem.reactions.strategy import BYSTANDERS, Strategy
+from chemspec.chem.reading.names.reagents import name_in_list
 from chemspec.engine.distinct import echoes_query
-from chemspec.plan.stock import Availability
 from chemspec.precedents import Found
 from chemspec.review.conditions import FROM_PRECEDENTS, PROPOSED_BY_MODEL, USUAL, usable_conditions
 from chemspec.review.forward_check import MIN_CONFIDENCE, VARIANTS, ForwardCheck, ReagentSets, Step
 from chemspec.settings import Task
+from chemspec.stock.lists import Availability
 from chemspec.types import DecodeResult, Hypothesis
 
 CONFIDENT, DOUBTFUL = 0.8, MIN_CONFIDENCE  # probabilities that separate high, medium and low confidence
@@ -29,7 +36,9 @@ FEW_VARIANTS = 2  # number of variants with the same product, up to which a warn
 LEAST_SHARE = 0.005  # probability from which a tautomer is told
 PROBLEM_FACTOR = 0.2  # factor on the probability of a retro suggestion with problems, for the ranking
 # What gives atoms in families of reactions, and elsewhere is a solvent, base or counterion.
-_SOURCES = {family: set(smiles.split()) for family, smiles in read_asset_table(FOLDER / "atom_sources.tsv")}
+_SOURCES = {
+    family: set(smiles.split()) for family, smiles in read_asset_table(Path(__file__).with_name("atom_sources.tsv"))
+}
 
 
 @dataclass(frozen=True)
@@ -211,7 +220,7 @@ def confidence_word(p: float) -> str:
 
 
 def bottled_answers(result: DecodeResult) -> list[Hypothesis]:
-    """Return precursors as what stands in bottles (`chem.bottles`), the probabilities of equal ones added."""
+    """Return precursors as what stands in bottles (`chem.molecules.bottles`), the probabilities of equal ones added."""
     answers: dict[str, Hypothesis] = {}
     for answer in result.hypotheses:
         canonical = as_bottled(answer.canonical) if answer.valid else ""

@@ -17,10 +17,10 @@ from chemspec import precedents
 from chemspec.plan.orders import order_plan
 from chemspec.plan.routes import find_evidence, plan_document
 from chemspec.plan.settings import PlanSettings
-from chemspec.plan.stock import Stock
 from chemspec.service.limits import RefusedError
 from chemspec.service.pools import WorkPool
 from chemspec.service.scheduler import RETRY_AFTER, Deadline, stopping_error
+from chemspec.stock.lists import Stock
 
 LOG = logging.getLogger("chemspec.service")
 PLANNERS = 2  # threads, of which one is for one client

@@ -10,7 +10,8 @@ import msgspec
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
 
-from chemspec.chem import Fault, formats, parsing
+from chemspec.chem import Fault, formats
+from chemspec.chem.molecules import parsing
 from chemspec.review.reaction_check import CHECK_SETTINGS, judge_predictions, read_reaction
 from chemspec.service import schema
 from chemspec.service.limits import RefusedError

@@ -12,7 +12,7 @@ from typing import Any
 from starlette.types import Receive
 
 from chemspec import tasks
-from chemspec.chem import parsing
+from chemspec.chem.molecules import parsing
 from chemspec.engine.deadline import check_settings, not_ready
 from chemspec.engine.engine import Engine, PreparedQuery
 from chemspec.engine.registry import usable_drafters
@@ -30,7 +30,7 @@ CLIENT: ContextVar[str] = ContextVar("client", default="")  # anonymous client n
 model_drafters = lru_cache(usable_drafters)  # which reads many files
 READERS = 2 * min(2, max(1, usable_cores() // 2))  # threads; half of the cores, up to two, are for one client
 READ_SECONDS = 0.02  # of reading in a turn, which ends behind the query that is being read
-HARD_TEXTS = 16  # of a request that are read by another process, which may take 0.4 s each (`chem.parsing`)
+HARD_TEXTS = 16  # of a request that are read by another process, which may take 0.4 s each (`chem.molecules.parsing`)
 UNREAD = f"more than {HARD_TEXTS} structures of this request take long to read; ask for this one in another request"
 REVIEWERS = 4  # threads
 REVIEWS = 128  # at a time, of one client half

@@ -6,9 +6,9 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from chemspec.plan.stock import CHOICES, TITLES, Stock, default_lists, list_stamps, load_usable_stock
 from chemspec.service import schema
 from chemspec.service.limits import RefusedError
+from chemspec.stock.lists import CHOICES, TITLES, Stock, default_lists, list_stamps, load_usable_stock
 from chemspec.system.lab_files import lab_files
 
 

@@ -24,10 +24,10 @@ from chemspec.plan.algorithms import Inventory, to_syntheseus_molecule
 from chemspec.plan.expand import Expander
 from chemspec.plan.search import RouteSearch
 from chemspec.plan.settings import PlanSettings
-from chemspec.plan.stock import INTERMEDIATES, PAROUTES, Stock, load_stock
 from chemspec.planners.syntheseus import ChemspecBackward
 from chemspec.review.review import load_fastest
 from chemspec.settings import DecodeSettings
+from chemspec.stock.lists import INTERMEDIATES, PAROUTES, Stock, load_stock
 from chemspec.terminal import console
 
 TARGETS = Path(__file__).resolve().parents[2] / "assets" / "examples" / "bench_retro.smi"

@@ -21,10 +21,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from chemspec import chem
-from chemspec.chem.flask_check import missing_or_conflicting, needs_of
-from chemspec.chem.flask_parts import split_flask
-from chemspec.chem.stoichiometry import strategy_of_step
-from chemspec.chem.strategy import strategy
+from chemspec.chem.checks.flask_check import missing_or_conflicting, needs_of
+from chemspec.chem.checks.flask_parts import split_flask
+from chemspec.chem.reactions.stoichiometry import strategy_of_step
+from chemspec.chem.reactions.strategy import strategy
 
 COMMONEST = 10  # classes with a need, in which reagents are taken out
 _SOLVENTS = """

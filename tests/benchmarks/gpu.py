@@ -376,7 +376,7 @@ def plan_routes(bench: Bench) -> None:
     from benchmarks import anytime
 
     from chemspec.engine.engine import Engine
-    from chemspec.plan.stock import PAROUTES, load_stock
+    from chemspec.stock.lists import PAROUTES, load_stock
 
     late, engine = bench.until("planning"), Engine.load(bench.folder, device=bench.device, runtime=bench.runtime)
     stock = load_stock(PAROUTES)

@@ -43,8 +43,8 @@ from chemspec.evaluation.calibration import collect_outcomes, fit_calibration
 from chemspec.plan.expand import Expander
 from chemspec.plan.search import plan
 from chemspec.plan.settings import PlanSettings
-from chemspec.plan.stock import PAROUTES, load_stock
 from chemspec.settings import DecodeSettings, Task
+from chemspec.stock.lists import PAROUTES, load_stock
 from chemspec.terminal import console
 from chemspec.tokenizer import Tokenizer, learn_merges, split_smiles
 

@@ -22,9 +22,9 @@ from chemspec.evaluation.accuracy import read_test_reactions
 from chemspec.plan.expand import Expander, Model, Proposal
 from chemspec.plan.search import plan
 from chemspec.plan.settings import PlanSettings
-from chemspec.plan.stock import INTERMEDIATES, PAROUTES, Stock, load_stock
 from chemspec.review.review import load_fastest
 from chemspec.settings import DecodeSettings
+from chemspec.stock.lists import INTERMEDIATES, PAROUTES, Stock, load_stock
 from chemspec.system import extras
 from chemspec.system.files import write_text_atomic
 from chemspec.terminal import console

@@ -20,7 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from scripts import option, script
 
-from chemspec.chem.salts import balance_charges
+from chemspec.chem.molecules.salts import balance_charges
 from chemspec.cli import options as opt
 from chemspec.data.settings import require_data_folder
 from chemspec.engine.engine import Engine

@@ -19,7 +19,7 @@ import torch
 from case_tables import table
 from small import QUERIES, tiny_folder
 
-from chemspec.chem import atom_maps, compiled_maps
+from chemspec.chem.reactions import atom_maps, compiled_maps
 from chemspec.decode.compiled import build as loop
 from chemspec.decode.generate import BatchDecoder
 from chemspec.engine.engine import Engine, PreparedQuery

@@ -22,8 +22,8 @@ from groups import DEFAULT
 from paths import TESTS
 
 HERE = Path(__file__).parent
-FOLDERS = ("decode", "draft", "engine", "plan", "review", "io", "jobs", "service", "chem", "system", "precedents",
-           "model", "cli", "planners", "ui")  # fmt: skip
+FOLDERS = ("decode", "draft", "engine", "plan", "review", "stock", "io", "jobs", "service", "chem", "system",
+           "precedents", "model", "cli", "planners", "ui")  # fmt: skip
 PYTEST = ("-q", "-n", "0", "-p", "no:cacheprovider", "-m", DEFAULT)
 # Stages: seconds of computing, as recorded, and tests at most; all but the last of tests of the same folder only.
 STAGES = ((1.0, 30), (8.0, 300), (10.0, 300))

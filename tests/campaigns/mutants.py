@@ -33,7 +33,20 @@ from copies import copy_program
 from mutant_tests import SLOWER, SPARE, Covered, Warm, compile_all, record
 from paths import ROOT
 
-FOLDERS = ("decode", "draft", "engine", "plan", "review", "io", "jobs", "service", "chem", "system", "precedents")
+FOLDERS = (
+    "decode",
+    "draft",
+    "engine",
+    "plan",
+    "review",
+    "stock",
+    "io",
+    "jobs",
+    "service",
+    "chem",
+    "system",
+    "precedents",
+)
 RESULTS = "results.jsonl"
 EQUIVALENT = Path(__file__).with_name("equivalent_mutants.jsonl")
 SWAPS: dict[type, type] = {

@@ -21,12 +21,13 @@ from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions
 
 from chemspec import chem
-from chemspec.chem import formats, parsing
-from chemspec.chem.read import reaction_files
-from chemspec.chem.read.molfile import split_lines as numbered_lines
-from chemspec.chem.trial import RDKIT_ERRORS
+from chemspec.chem import formats
+from chemspec.chem.molecules import parsing
+from chemspec.chem.molecules.trial import RDKIT_ERRORS
+from chemspec.chem.reading import reaction_files
+from chemspec.chem.reading.molfile import split_lines as numbered_lines
 from chemspec.io.readers import decode_text, read_text
-from chemspec.plan.stock import inchikey
+from chemspec.stock.lists import inchikey
 
 KINDS = {
     ".mol": "molfile",

@@ -10,7 +10,7 @@ from campaigns.all_at_once import Asker, Tally
 from serving import serving
 from small import two_tiny_folders
 
-from chemspec.chem import parsing
+from chemspec.chem.molecules import parsing
 from chemspec.engine.engine import Engine
 
 pytest.importorskip("fastapi")

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem
 
-from chemspec.chem import atom_maps, canonical, compiled_maps
-from chemspec.chem.atom_maps import guess_maps, map_atoms
-from chemspec.chem.root_align import align_forward
+from chemspec.chem import canonical
+from chemspec.chem.reactions import atom_maps, compiled_maps
+from chemspec.chem.reactions.atom_maps import guess_maps, map_atoms
+from chemspec.chem.reactions.root_align import align_forward
 
 MOLECULES = table("chem/kept_molecules")
 

@@ -7,8 +7,8 @@ from case_tables import table
 
 from chemspec import chem
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.bottles import TABLE, as_bottled
-from chemspec.chem.salts import charge_of
+from chemspec.chem.molecules.bottles import TABLE, as_bottled
+from chemspec.chem.molecules.salts import charge_of
 
 
 @pytest.mark.parametrize(("named", "bottled"), table("chem/bottles"))

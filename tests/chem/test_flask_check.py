@@ -9,8 +9,9 @@ import pytest
 from case_tables import table
 
 from chemspec import chem
-from chemspec.chem import flask_check
-from chemspec.chem.parsing import mol_from_smarts
+from chemspec.chem.checks import flask_check
+from chemspec.chem.molecules.parsing import mol_from_smarts
+from chemspec.chem.reactions import strategy
 
 EXAMPLES = Path(__file__).parents[2] / "assets" / "examples"
 
@@ -96,9 +97,9 @@ def test_every_pattern_of_the_tables_can_be_read_and_every_set_is_used() -> None
 
 
 def test_every_class_of_the_table_of_needs_is_a_class_of_reactions() -> None:
-    lines = (Path(flask_check.__file__).with_name("reaction_classes.tsv")).read_text(encoding="utf-8").splitlines()
+    lines = (Path(strategy.__file__).with_name("reaction_classes.tsv")).read_text(encoding="utf-8").splitlines()
     names = {line.split("\t")[1] for line in lines if line and not line.startswith("#")}
-    rings = (Path(flask_check.__file__).with_name("rings.tsv")).read_text(encoding="utf-8").splitlines()
+    rings = (Path(strategy.__file__).with_name("rings.tsv")).read_text(encoding="utf-8").splitlines()
     names |= {f"{line.split(chr(9))[0].capitalize()} synthesis" for line in rings if not line.startswith("#")}
     assert {name for classes, _ in flask_check._needs() for name in classes} - names == set()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chemspec import chem
-from chemspec.chem.flask_check import check_flask
+from chemspec.chem.checks.flask_check import check_flask
 
 # Flask, product, a piece of the sentence; then what changes the flask so that nothing is said of it.
 LAWS = [

@@ -20,8 +20,8 @@ from reading import fault, read
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.formats import LARGEST, Input, read_any, to_reaction_cdxml, to_rxn, to_sdf
-from chemspec.chem.names import reagents
-from chemspec.chem.read.notations import without_blank_lines
+from chemspec.chem.reading.names import reagents
+from chemspec.chem.reading.notations import without_blank_lines
 from chemspec.depict.molecules import Depiction
 
 # Rings, [nH], stereo of atoms and bonds, charges, isotopes, salts, metals, nitro, azide.

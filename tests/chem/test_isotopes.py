@@ -6,7 +6,7 @@ import pytest
 from case_tables import table
 
 from chemspec import chem
-from chemspec.chem.isotopes import has_labels, put_labels_back, strip_labels
+from chemspec.chem.reactions.isotopes import has_labels, put_labels_back, strip_labels
 
 
 @pytest.mark.parametrize(("task", "query", "answer", "labelled"), table("chem/isotopes"))

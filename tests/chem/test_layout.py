@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from rdkit.Chem import rdDepictor
 
-from chemspec.chem import layout
-from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.molecules import layout
+from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.depict import schemes
 from chemspec.depict.molecules import Depiction
 

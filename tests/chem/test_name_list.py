@@ -17,8 +17,8 @@ from reading import fault, read
 from slowness import slowness
 
 from chemspec import chem
-from chemspec.chem.names import lookup, reagents
-from chemspec.chem.names.packed import NameTable, Record, write_table
+from chemspec.chem.reading.names import lookup, reagents
+from chemspec.chem.reading.names.packed import NameTable, Record, write_table
 
 FORMS = ("dibal-h", "platinum oxide")  # names whose two readings differ in hydrates or the state of a metal
 TABLE = reagents.load_table()
@@ -115,7 +115,7 @@ def test_check_digits() -> None:
 
 def test_a_look_up_takes_microseconds_and_reads_no_whole_table() -> None:
     code = (
-        "import time, chemspec.chem.formats as f, chemspec.chem.names.reagents as n\n"
+        "import time, chemspec.chem.formats as f, chemspec.chem.reading.names.reagents as n\n"
         "assert not n.load_table.cache_info().currsize\n"
         "start = time.process_time(); assert n.find_in_list('vanillin'); print(time.process_time() - start)"
     )

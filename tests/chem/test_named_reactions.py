@@ -10,8 +10,8 @@ from paths import TESTS
 from thinned import every
 
 from chemspec import chem
-from chemspec.chem.stoichiometry import strategy_of_step
-from chemspec.chem.strategy import NO_CLASS, family_of
+from chemspec.chem.reactions.stoichiometry import strategy_of_step
+from chemspec.chem.reactions.strategy import NO_CLASS, family_of
 from chemspec.review.suggestions import Suggestion
 from chemspec.types import Hypothesis
 

@@ -12,7 +12,7 @@ from case_tables import table
 from reading import fault, read
 
 from chemspec import chem
-from chemspec.chem.names import lookup, opsin
+from chemspec.chem.reading.names import lookup, opsin
 
 NAMES = {"spiro[4.5]decan-8-one": "O=C1CCC2(CCCC2)CC1", "dibromocubane": "BrC12C3C4C1C5C2(Br)C3C45"}
 

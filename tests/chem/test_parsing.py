@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rdkit import Chem
 from reading import fault
 
-from chemspec.chem import parsing
+from chemspec.chem.molecules import parsing
 
 C60 = (
     "c12c3c4c5c1c1c6c7c2c2c8c3c3c9c4c4c%10c5c5c1c1c6c6c%11c7c2c2c7c8c3c3c8c9c4c4c9c%10c5c5c1c1c6c6c%11c2c2c7c3c3c8c4c4"

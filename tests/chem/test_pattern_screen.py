@@ -6,9 +6,9 @@ import pytest
 from case_tables import table
 from rdkit import Chem
 
-from chemspec.chem import strategy
-from chemspec.chem.parsing import fixed_pattern
-from chemspec.chem.pattern_screen import allowed_types, atom_types, may_match
+from chemspec.chem.molecules.parsing import fixed_pattern
+from chemspec.chem.molecules.pattern_screen import allowed_types, atom_types, may_match
+from chemspec.chem.reactions import strategy
 
 
 def test_no_pattern_of_a_class_is_left_out_where_it_fits() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.read.precatalysts import split_precatalysts
+from chemspec.chem.reading.precatalysts import split_precatalysts
 
 XPHOS = "CC(C)c1cc(C(C)C)c(-c2ccccc2P(C2CCCCC2)C2CCCCC2)c(C(C)C)c1"
 RUPHOS = "CC(C)Oc1cccc(OC(C)C)c1-c1ccccc1P(C1CCCCC1)C1CCCCC1"

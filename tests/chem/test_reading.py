@@ -9,7 +9,7 @@ from case_tables import table
 from reading import fault, read
 
 from chemspec import chem
-from chemspec.chem.names.lookup import look_up
+from chemspec.chem.reading.names.lookup import look_up
 
 ROWS = [*table("chem/texts"), *table("chem/paper_texts")]
 

@@ -10,7 +10,7 @@ from case_tables import table
 from rdkit import Chem
 
 from chemspec.chem import canonical, canonical_parts, drop_stereo
-from chemspec.chem.root_align import align_forward, align_retro
+from chemspec.chem.reactions.root_align import align_forward, align_retro
 from chemspec.tokenizer import split_smiles
 
 RETRO = tuple(table("chem/mapped_retro"))

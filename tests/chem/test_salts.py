@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from reading import read
 
 from chemspec import chem
-from chemspec.chem.salts import balance_charges, charge_of, group_salts, in_typed_order, normal_form
+from chemspec.chem.molecules.salts import balance_charges, charge_of, group_salts, in_typed_order, normal_form
 
 FLASK = ["CCO", "Nc1ccccc1", "[Na+]", "[K+]", "[OH-]", "[Cl-]", "O=C([O-])[O-]", "[Cu+2]", "CC(=O)[O-]", "[Al+3]"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from chemspec import chem
-from chemspec.chem.strategy import strategy
+from chemspec.chem.reactions.strategy import strategy
 
 PROLINE = "COC(=O)[C@@H]1C[C@@H]({})CN1C(=O)OC(C)(C)C", "COC(=O)[C@@H]1C[C@H]({})CN1C(=O)OC(C)(C)C"
 SUGAR = "CC(=O)OC[C@H]1O[C@H](Br)[C@H](OC(C)=O)[C@@H](OC(C)=O)[C@@H]1OC(C)=O"

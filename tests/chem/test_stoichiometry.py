@@ -6,9 +6,9 @@ import pytest
 from case_tables import table
 
 from chemspec import chem
-from chemspec.chem import stoichiometry
-from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.strategy import NO_CLASS, strategy
+from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.reactions import stoichiometry
+from chemspec.chem.reactions.strategy import NO_CLASS, strategy
 
 
 def sides(reaction: str) -> tuple[str, str]:

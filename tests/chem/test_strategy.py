@@ -7,7 +7,7 @@ from case_tables import table
 from rdkit import Chem
 
 from chemspec import chem
-from chemspec.chem.strategy import _rules, strategy
+from chemspec.chem.reactions.strategy import _rules, strategy
 
 
 def of(reaction: str):  # type: ignore[no-untyped-def]

@@ -6,7 +6,7 @@ import pytest
 from case_tables import table
 
 from chemspec import chem
-from chemspec.chem.tautomers import representatives, tautomer_key
+from chemspec.chem.molecules.tautomers import representatives, tautomer_key
 
 
 @pytest.mark.parametrize(("name", "first", "second", "same"), table("chem/tautomers"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from paths import ROOT
 
-from chemspec.chem.flask_check import check_flask, trap_score
+from chemspec.chem.checks.flask_check import check_flask, trap_score
 
 ROWS = [
     line.split("\t")

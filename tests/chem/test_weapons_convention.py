@@ -7,7 +7,7 @@ from case_tables import table
 from rdkit import Chem
 from reading import fault, read
 
-from chemspec.chem.weapons_convention import TABLE, refusal, scheduled_entry
+from chemspec.chem.checks.weapons_convention import TABLE, refusal, scheduled_entry
 from chemspec.engine import distinct
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Hypothesis, Trace

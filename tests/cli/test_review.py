@@ -10,7 +10,7 @@ import pytest
 from command_line import call, last, refusal
 from small import QUERIES
 
-from chemspec.chem import flask_check
+from chemspec.chem.checks import flask_check
 from chemspec.review.review import ANSWER_COLUMNS
 
 pytestmark = pytest.mark.usefixtures("models")
@@ -31,7 +31,7 @@ def test_json_has_a_review_of_each_result() -> None:
 
 
 def test_text_names_hazards_as_the_document_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("chemspec.chem.flask_check._hazards", lambda: [["[#6]", "carbon is here"]])
+    monkeypatch.setattr("chemspec.chem.checks.flask_check._hazards", lambda: [["[#6]", "carbon is here"]])
     flask_check.hazards.cache_clear()
     assert "carbon is here" in call("predict", QUERY, *RETRO, "--review").stdout
     flask_check.hazards.cache_clear()

@@ -11,7 +11,7 @@ from PIL import Image
 from rdkit.Chem import BondDir
 from rdkit.Chem.Draw import rdMolDraw2D
 
-from chemspec.chem.strategy import strategy
+from chemspec.chem.reactions.strategy import strategy
 from chemspec.depict import canvas, schemes
 from chemspec.depict.canvas import Item, Picture
 from chemspec.depict.molecules import Depiction, svg_size

@@ -13,7 +13,7 @@ from recompute import recompute
 from small import QUERIES, tiny_folder
 
 from chemspec import chem
-from chemspec.chem.root_align import smiles_variants_of_query
+from chemspec.chem.reactions.root_align import smiles_variants_of_query
 from chemspec.engine.engine import Engine, augment
 from chemspec.evaluation.accuracy import KnownReaction, score_predictions
 from chemspec.io import writers
@@ -177,7 +177,7 @@ def test_a_stream_of_several_spellings_yields_calls_and_the_merged_result(engine
 
 def test_spellings_that_the_model_cannot_read_are_left_out(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     odd = ["CCO", "C%12CC%12O", "OCC", "C" * 5000]
-    monkeypatch.setattr("chemspec.chem.root_align.smiles_variants_of_query", lambda *_: odd)
+    monkeypatch.setattr("chemspec.chem.reactions.root_align.smiles_variants_of_query", lambda *_: odd)
     (found,) = engine.predict(["CCO"], HOW)
     assert [one.query for one in found.variants] == ["CCO", "OCC"]
     assert found.merged is not None and (found.merged.requested, found.merged.variants) == (4, 2)

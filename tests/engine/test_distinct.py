@@ -12,7 +12,7 @@ from hypothesis import strategies as some
 
 import chemspec
 from chemspec import chem
-from chemspec.chem.strategy import strategy
+from chemspec.chem.reactions.strategy import strategy
 from chemspec.engine import distinct
 from chemspec.engine.engine import installed_models
 from chemspec.settings import DecodeSettings

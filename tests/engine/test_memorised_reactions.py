@@ -14,7 +14,7 @@ from serving import serving
 from small import TOKENIZER
 
 from chemspec.chem import canonical
-from chemspec.chem.guide import guide_predicate, parse_guide
+from chemspec.chem.reactions.guide import guide_predicate, parse_guide
 from chemspec.data.arrays import Pairs, RaggedArray, pad
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from chemspec.chem import canonical
 from chemspec.chem.formats import Input, read_any
-from chemspec.chem.salts import normal_form, other_reagents
+from chemspec.chem.molecules.salts import normal_form, other_reagents
 from chemspec.evaluation import accuracy
 
 REAGENTS = ["CCN(CC)CC", "ClCCl", "[Na+]", "[OH-]", "C[C@H](N)c1ccccc1", "O", "C/C=C/C"]

@@ -20,8 +20,8 @@ from chemspec.jobs import job_queue, jobs, store
 from chemspec.jobs.jobs import JOBS
 from chemspec.jobs.uploads import Sheet
 from chemspec.plan.expand import Expander
-from chemspec.plan.stock import PriceList
 from chemspec.settings import DecodeSettings
+from chemspec.stock.lists import PriceList
 from chemspec.system import cache, files
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
 from chemspec.ui.launch import server

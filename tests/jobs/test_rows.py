@@ -22,9 +22,9 @@ from chemspec.jobs.jobs import Job
 from chemspec.jobs.store import StoreError
 from chemspec.jobs.uploads import Sheet
 from chemspec.model.checkpoint import full_digest_of_folder
-from chemspec.plan.stock import Offer, PriceList, Stock, inchikey
 from chemspec.review.forward_check import StepChecker
 from chemspec.settings import DecodeSettings
+from chemspec.stock.lists import Offer, PriceList, Stock, inchikey
 from chemspec.types import DecodeResult, Hypothesis
 
 

@@ -21,7 +21,8 @@ from case_tables import table
 from pyarrow import parquet
 
 from chemspec import chem
-from chemspec.chem import formats, parsing
+from chemspec.chem import formats
+from chemspec.chem.molecules import parsing
 from chemspec.io import structures
 from chemspec.io.readers import FileError
 from chemspec.jobs import uploads

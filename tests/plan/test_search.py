@@ -19,8 +19,8 @@ from rdkit import Chem
 from toy import ACID_AMIDE, AMIDE, BOUGHT, ESTER_AMIDE, Toy, retro, stock
 
 from chemspec import chem
-from chemspec.chem.guide import bonds_by_name
-from chemspec.chem.salts import split_keeping_salts
+from chemspec.chem.molecules.salts import split_keeping_salts
+from chemspec.chem.reactions.guide import bonds_by_name
 from chemspec.plan import constraints
 from chemspec.plan.expand import DISAGREEMENT_FACTOR, Expander, Proposal
 from chemspec.plan.routes import Plan, Route, step_table
@@ -317,7 +317,7 @@ def test_settings_that_cannot_be_met_are_refused(settings: dict[str, Any], words
 def test_a_substructure_that_takes_too_long_to_search_counts_as_present(monkeypatch: pytest.MonkeyPatch) -> None:
     pattern = "*~*~*~*~[C;H0;D1]"
     assert not constraints.is_avoided("c1ccc2ccccc2c1CC", (pattern,))
-    monkeypatch.setattr("chemspec.chem.query.MAX_COMPARED", 5)
+    monkeypatch.setattr("chemspec.chem.molecules.query.MAX_COMPARED", 5)
     assert constraints.is_avoided("c1ccc2ccccc2c1C(C)C", (pattern,))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from chemspec import chem
-from chemspec.chem.root_align import write_in_order_of
+from chemspec.chem.reactions.root_align import write_in_order_of
 from chemspec.engine.engine import Engine
 from chemspec.engine.scoring import ScoredAnswer, ScoredToken
 from chemspec.precedents import Conditions, Found

@@ -7,7 +7,7 @@ from case_tables import table
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.stoichiometry import strategy_of_step
+from chemspec.chem.reactions.stoichiometry import strategy_of_step
 from chemspec.precedents import Conditions, Found
 from chemspec.review.conditions import FROM_PRECEDENTS, USUAL, fits_step, usable_conditions, without_work_up
 

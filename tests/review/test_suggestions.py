@@ -10,7 +10,7 @@ import pytest
 from case_tables import table
 
 from chemspec import chem, precedents
-from chemspec.chem.stoichiometry import strategy_of_step
+from chemspec.chem.reactions.stoichiometry import strategy_of_step
 from chemspec.precedents import Conditions, Found
 from chemspec.review import suggestions
 from chemspec.review.review import review_table

@@ -20,7 +20,7 @@ from small import QUERIES
 
 pytest.importorskip("fastapi")
 
-from chemspec.chem import parsing
+from chemspec.chem.molecules import parsing
 from chemspec.client import Client
 from chemspec.engine.engine import Engine
 from chemspec.service import pools, service

@@ -18,9 +18,9 @@ from serving import Running, serving
 from chemspec import chem, precedents
 from chemspec.client import RequestOptions
 from chemspec.engine.engine import Engine
-from chemspec.plan.stock import BUILT_IN, Offer, inchikey, load_stock
 from chemspec.review import StepChecker, review_document, review_result
 from chemspec.settings import DecodeSettings
+from chemspec.stock.lists import BUILT_IN, Offer, inchikey, load_stock
 from chemspec.types import DecodeResult, Hypothesis
 
 pytest.importorskip("fastapi")

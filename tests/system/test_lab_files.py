@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 
 from chemspec import chem
-from chemspec.chem import flask_check, formats, strategy
-from chemspec.chem.names import lookup, reagents
-from chemspec.plan.stock import BUILT_IN, default_lists, list_stamps, load_stock, load_usable_stock
+from chemspec.chem import formats
+from chemspec.chem.checks import flask_check
+from chemspec.chem.reactions import strategy
+from chemspec.chem.reading.names import lookup, reagents
+from chemspec.stock.lists import BUILT_IN, default_lists, list_stamps, load_stock, load_usable_stock
 from chemspec.system import lab_files
 
 CACHES = (

@@ -14,15 +14,15 @@ pytest.importorskip("streamlit")
 import verdicts
 
 from chemspec.chem import formats
-from chemspec.chem.names.short_names import without_subscripts
+from chemspec.chem.reading.names.short_names import without_subscripts
 from chemspec.engine.registry import model_folder
 from chemspec.jobs import jobs, rows, worker
 from chemspec.jobs.uploads import Sheet
 from chemspec.model.checkpoint import digest_of_folder
-from chemspec.plan.stock import BUILT_IN
 from chemspec.review import load_engines
 from chemspec.review.suggestions import describe_check, doubt_warning, format_percent
 from chemspec.settings import DecodeSettings, Task
+from chemspec.stock.lists import BUILT_IN
 from chemspec.ui.batch import job_view
 from chemspec.ui.predict import details, reviewing
 from chemspec.ui.predict.options import search_width

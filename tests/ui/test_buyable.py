@@ -16,7 +16,7 @@ pytest.importorskip("streamlit")
 
 from chemspec.io.readers import FileError
 from chemspec.jobs import uploads
-from chemspec.plan import stock as lists
+from chemspec.stock import lists
 from chemspec.system import cache
 from chemspec.ui.common import stock_menu
 

@@ -22,10 +22,10 @@ from streamlit.testing.v1 import AppTest
 from toy import AMIDE, BOUGHT, Toy, retro, stock
 
 from chemspec import chem
-from chemspec.chem.guide import bonds_by_name
-from chemspec.plan import stock as lists
+from chemspec.chem.reactions.guide import bonds_by_name
 from chemspec.plan.routes import plan_to_markdown
 from chemspec.plan.settings import PlanSettings
+from chemspec.stock import lists
 from chemspec.system import extras
 from chemspec.ui.common import queued_engine
 from chemspec.ui.plan import plan_view, search_form

@@ -23,10 +23,11 @@ from streamlit.testing.v1 import AppTest
 import chemspec
 import pages
 from chemspec import chem
-from chemspec.chem import formats, layout
-from chemspec.chem.bottles import as_bottled
-from chemspec.chem.names import short_names
-from chemspec.chem.strategy import strategy
+from chemspec.chem import formats
+from chemspec.chem.molecules import layout
+from chemspec.chem.molecules.bottles import as_bottled
+from chemspec.chem.reactions.strategy import strategy
+from chemspec.chem.reading.names import short_names
 from chemspec.depict import molecules, schemes
 from chemspec.depict.molecules import Depiction
 from chemspec.engine.engine import model_folder
@@ -35,12 +36,12 @@ from chemspec.evaluation import MEASUREMENTS_FILE, int8_is_usable
 from chemspec.io import spreadsheets
 from chemspec.plan import depict as route_drawing
 from chemspec.plan.routes import Node, Route
-from chemspec.plan.stock import BUILT_IN, load_stock, stock_marks
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.precedents import Conditions, Found
 from chemspec.review import suggestions
 from chemspec.review.forward_check import ForwardCheck
 from chemspec.settings import DecodeSettings, Task
+from chemspec.stock.lists import BUILT_IN, load_stock, stock_marks
 from chemspec.types import DecodeResult, Hypothesis, Pass, Trace
 from chemspec.ui.common import bond_picker, query_box, queued_engine, scheme
 from chemspec.ui.common.escaping import join

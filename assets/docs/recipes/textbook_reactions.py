@@ -7,8 +7,9 @@ with other products. Patents hold few of these reactions, or record them with an
 every chemist knows. They are written by SMARTS from the molecules of `assets/stock/common.txt.gz`; the column `source`
 says "textbook".
 
-A negative flask is a recorded reaction without the reagents that its class needs (`chemspec/chem/flask_check.py`); its
-product is the largest molecule of the flask, unchanged. It teaches a model that reagents count.
+A negative flask is a recorded reaction without the reagents that its class needs
+(`chemspec/chem/checks/flask_check.py`); its product is the largest molecule of the flask, unchanged. It teaches a model
+that reagents count.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from rdkit import Chem, RDLogger
 from rdkit.Chem import AllChem
 
 from chemspec import chem
-from chemspec.chem.flask_check import missing_or_conflicting, needs_of, split_flask
-from chemspec.chem.strategy import strategy
+from chemspec.chem.checks.flask_check import missing_or_conflicting, needs_of, split_flask
+from chemspec.chem.reactions.strategy import strategy
 from chemspec.data.shards import read_rows
 
 STOCK = Path(__file__).parents[2] / "stock" / "common.txt.gz"

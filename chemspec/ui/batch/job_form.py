@@ -10,7 +10,7 @@ from streamlit import column_config as column
 
 from chemspec.asset_files import assets_folder
 from chemspec.chem import formats
-from chemspec.chem.salts import group_salts
+from chemspec.chem.molecules.salts import group_salts
 from chemspec.engine.queries import MAX_CHARS, MAX_TOKENS
 from chemspec.engine.registry import model_folder
 from chemspec.io.readers import FileError

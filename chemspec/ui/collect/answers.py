@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, get_args
 from msgspec import Meta
 from rdkit import rdBase
 
-from chemspec.chem.parsing import mol_from_smarts, mol_from_smiles
-from chemspec.chem.query import has_substructure
+from chemspec.chem.molecules.parsing import mol_from_smarts, mol_from_smiles
+from chemspec.chem.molecules.query import has_substructure
 from chemspec.jobs.store import Documents, hashed_id
 
 Status = Literal["idea", "ordered", "tried", "worked", "failed"]

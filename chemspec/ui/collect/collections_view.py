@@ -8,7 +8,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from chemspec.chem.strategy import strategy
+from chemspec.chem.reactions.strategy import strategy
 from chemspec.depict.schemes import scheme_sides
 from chemspec.io import spreadsheets
 from chemspec.jobs.store import Documents, StoreError

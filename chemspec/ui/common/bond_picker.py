@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from chemspec.chem.guide import bonds_by_name
+from chemspec.chem.reactions.guide import bonds_by_name
 from chemspec.depict.molecules import Bonds, Depiction
 from chemspec.ui.common import theme, web_files
 

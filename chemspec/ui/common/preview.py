@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from chemspec.chem import formats
-from chemspec.chem.names.reagents import name_in_list
+from chemspec.chem.reading.names.reagents import name_in_list
 from chemspec.depict.schemes import Side, side_molecules
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import model_folder

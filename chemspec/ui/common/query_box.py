@@ -14,9 +14,9 @@ import streamlit as st
 from chemspec import chem
 from chemspec.asset_files import assets_folder
 from chemspec.chem import formats
-from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.read.reader import FILE_FORMATS
-from chemspec.chem.salts import group_salts
+from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.molecules.salts import group_salts
+from chemspec.chem.reading.reader import FILE_FORMATS
 from chemspec.settings import Task
 from chemspec.ui.common import escaping, login, queued_engine, theme, web_files
 from chemspec.ui.common.escaping import Html, join, tag

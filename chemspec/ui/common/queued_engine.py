@@ -20,16 +20,17 @@ from typing import Any, TypeVar
 import streamlit as st
 
 from chemspec import tasks
-from chemspec.chem import formats, parsing
+from chemspec.chem import formats
+from chemspec.chem.molecules import parsing
 from chemspec.engine import registry
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
 from chemspec.model.checkpoint import CheckpointError
-from chemspec.plan.stock import default_lists
 from chemspec.plugins import DRAFTERS
 from chemspec.precedents import installed_if_usable
 from chemspec.review.review import load_fastest
 from chemspec.settings import DecodeSettings, Task
+from chemspec.stock.lists import default_lists
 from chemspec.system.fair_queue import BusyError, FairQueue
 from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, login, stock_menu

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from chemspec.chem.names.short_names import split_drawn_and_named
+from chemspec.chem.reading.names.short_names import split_drawn_and_named
 from chemspec.depict.molecules import Depiction
 from chemspec.depict.schemes import Side, side_molecules
 from chemspec.ui.common import theme

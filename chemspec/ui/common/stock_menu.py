@@ -9,10 +9,10 @@ import msgspec
 import numpy as np
 import streamlit as st
 
-from chemspec.chem.building_blocks import MAX_ATOMS
 from chemspec.jobs import uploads
-from chemspec.plan import stock as lists
-from chemspec.plan.stock import PriceList, Stock
+from chemspec.stock import lists
+from chemspec.stock.building_blocks import MAX_ATOMS
+from chemspec.stock.lists import PriceList, Stock
 from chemspec.system.files import write_bytes_atomic
 from chemspec.system.lab_files import lab_files, lab_folder
 from chemspec.ui.common import escaping

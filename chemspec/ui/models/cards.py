@@ -13,7 +13,7 @@ import streamlit as st
 from rich.filesize import decimal
 
 from chemspec import evaluation
-from chemspec.chem.flask_check import trap_score
+from chemspec.chem.checks.flask_check import trap_score
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, models_dir
 from chemspec.io import tables

@@ -16,7 +16,7 @@ import msgspec
 import streamlit as st
 
 from chemspec.asset_files import assets_folder
-from chemspec.chem.names.reagents import name_of
+from chemspec.chem.reading.names.reagents import name_of
 from chemspec.depict.molecules import Depiction, svg_data_uri
 from chemspec.io import tables
 from chemspec.plan import depict, orders

@@ -8,11 +8,11 @@ from typing import Any
 import streamlit as st
 
 from chemspec.chem import formats
-from chemspec.chem.guide import bonds_by_name
-from chemspec.chem.names.reagents import name_of
+from chemspec.chem.reactions.guide import bonds_by_name
+from chemspec.chem.reading.names.reagents import name_of
 from chemspec.plan import constraints
 from chemspec.plan.settings import PlanSettings
-from chemspec.plan.stock import Stock
+from chemspec.stock.lists import Stock
 from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu
 from chemspec.ui.common.escaping import tag
 from chemspec.ui.common.query_box import QueryText

@@ -6,8 +6,8 @@ import streamlit as st
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.flask_parts import split_flask
-from chemspec.chem.strategy import strategy
+from chemspec.chem.checks.flask_parts import split_flask
+from chemspec.chem.reactions.strategy import strategy
 from chemspec.depict.molecules import MAX_ATOMS, Depiction
 from chemspec.depict.schemes import CHANGED
 from chemspec.engine.scoring import END

@@ -9,14 +9,13 @@ import streamlit as st
 
 from chemspec import chem, precedents
 from chemspec.chem import formats
-from chemspec.chem.flask_check import hazards, missing_or_conflicting
-from chemspec.chem.names.reagents import name_in_list
-from chemspec.chem.names.short_names import split_drawn_and_named, without_subscripts
-from chemspec.chem.salts import group_salts
-from chemspec.chem.strategy import strategy
+from chemspec.chem.checks.flask_check import hazards, missing_or_conflicting
+from chemspec.chem.molecules.salts import group_salts
+from chemspec.chem.reactions.strategy import strategy
+from chemspec.chem.reading.names.reagents import name_in_list
+from chemspec.chem.reading.names.short_names import split_drawn_and_named, without_subscripts
 from chemspec.depict.schemes import Side, scheme_sides, scheme_to_cdxml, scheme_to_png, scheme_to_svg
 from chemspec.engine.forks import Fork, find_forks
-from chemspec.plan.stock import all_marks
 from chemspec.replay.choices import describe_choices
 from chemspec.review.conditions import FROM_PRECEDENTS, PROPOSED_BY_MODEL
 from chemspec.review.forward_check import gives_target
@@ -29,6 +28,7 @@ from chemspec.review.suggestions import (
     spoils_stereo,
 )
 from chemspec.settings import DecodeSettings
+from chemspec.stock.lists import all_marks
 from chemspec.types import Hypothesis
 from chemspec.ui.common import queued_engine, scheme
 from chemspec.ui.common.escaping import Html, join, plain_text, tag

@@ -9,7 +9,7 @@ import streamlit as st
 
 from chemspec import chem, tasks
 from chemspec.chem import formats
-from chemspec.chem.read import reader
+from chemspec.chem.reading import reader
 from chemspec.depict.molecules import Bonds
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import escaping, query_box, queued_engine, stock_menu, web_files, widgets

@@ -10,12 +10,13 @@ import streamlit as st
 from rdkit import rdBase
 from rdkit.Chem import rdMolDescriptors
 
-from chemspec.chem import formats, guide
-from chemspec.chem.guide import Guide
-from chemspec.chem.names.reagents import name_in_list
-from chemspec.chem.names.short_names import split_drawn_and_named
-from chemspec.chem.parsing import mol_from_smiles
-from chemspec.chem.strategy import families
+from chemspec.chem import formats
+from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.reactions import guide
+from chemspec.chem.reactions.guide import Guide
+from chemspec.chem.reactions.strategy import families
+from chemspec.chem.reading.names.reagents import name_in_list
+from chemspec.chem.reading.names.short_names import split_drawn_and_named
 from chemspec.depict.molecules import MAX_ATOMS, Bonds
 from chemspec.depict.schemes import Side
 from chemspec.types import DecodeResult

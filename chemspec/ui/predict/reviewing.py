@@ -6,7 +6,7 @@ from dataclasses import replace
 import streamlit as st
 
 from chemspec import chem
-from chemspec.chem.strategy import strategy
+from chemspec.chem.reactions.strategy import strategy
 from chemspec.depict.schemes import scheme_sides
 from chemspec.precedents import installed_if_usable
 from chemspec.review import reaction_check

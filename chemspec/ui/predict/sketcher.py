@@ -8,7 +8,7 @@ import streamlit.components.v1 as components
 from rdkit import Chem, rdBase
 
 from chemspec import chem
-from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.ui.common import web_files
 
 LONGEST = 4 * chem.LONGEST  # characters; three sides of a reaction and more

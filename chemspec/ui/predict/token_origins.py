@@ -7,7 +7,7 @@ underline and in number; tokens of the model's own have a dashed ring.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from chemspec.chem.bottles import as_bottled
+from chemspec.chem.molecules.bottles import as_bottled
 from chemspec.metrics import count_savings, speed_numbers
 from chemspec.replay.savings import describe_savings
 from chemspec.replay.trace_view import END, TraceView, view_trace

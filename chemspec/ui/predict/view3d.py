@@ -9,12 +9,12 @@ import py3Dmol
 import streamlit as st
 
 from chemspec import chem
-from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.system.forked import Forked
 from chemspec.ui.common import escaping, theme, web_files
 from chemspec.ui.common.web_files import web_file
 
-_APART = Forked("chemspec.chem.apart")  # not `parsing.APART`: a structure should never wait for a picture
+_APART = Forked("chemspec.chem.molecules.apart")  # not `parsing.APART`: a structure should never wait for a picture
 MAX_ATOMS = 200  # not counting hydrogen
 STYLE = {"stick": {"radius": 0.13}, "sphere": {"scale": 0.24}}
 ON_WHITE = (("H", "#cbd5d3"), ("C", "#66716f"))  # the usual white and light grey would not show

@@ -66,7 +66,7 @@ def names(_: Any) -> Callable[[str, str], object]:
 
 
 def stock(_: Any) -> Callable[[str, str], object]:
-    from chemspec.plan import stock as lists
+    from chemspec.stock import lists
 
     return lambda text, name: (lists.inchikey(text), refused(lambda: lists.parse_stock(text.encode(), f"x.{name}")))
 
@@ -126,7 +126,7 @@ def collection(_: Any) -> Callable[[str, str], object]:
 
 
 def drawing(_: Any) -> Callable[[str, str], object]:
-    from chemspec.chem import strategy
+    from chemspec.chem.reactions import strategy
     from chemspec.depict.molecules import Depiction
     from chemspec.ui.predict import sketcher, view3d
 

@@ -1,0 +1,191 @@
+"""Groups that do not react: what a model joins all the same, whatever the class of the step is called.
+
+A law looks at the atom map of a step that is there anyway; what contradicts it is a sentence.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from chemspec.chem.checks.flask_parts import holds
+from chemspec.chem.molecules.parsing import fixed_pattern
+from chemspec.chem.reactions.strategy import Strategy
+
+_METALS = "[Pd,Ni,Cu,Co,Fe,Ru,Rh,Ir,Pt,Ag,Au,Mg,Zn,Li,Sn] [Pd+2] [Ni+2] [Cu+] [Cu+2] [Ag+]"
+_STRONG_BASES = "[H-] [CX4]-[O-] [NH2-] [N-](-[CX4,Si])-[CX4,Si] [OH-] [Li]-[#6] [Na+0,K+0]"
+# Without a group that takes up charge, and with one halogen: perhalogenated alkenes and enones do react.
+_VINYL = (
+    "[CX3;!$(C-[F,Cl,Br,I,O,N,S]-*);!$(C(-[F,Cl,Br,I])-[F,Cl,Br,I])](=[CX3;!$(C-[F,Cl,Br,I]);!$(C-[$(*=[O,N]),"
+    "$(C#N),$(S=O),$([N+]),$(P=O)])])-[Cl,Br,I]"
+)
+_AZO = "C(=O)N=NC(=O).[PX3]"
+_AMINE = (
+    "[NX3;H1,H2;+0;!$(N-[C,S,P]=[O,S,N]);!$(N-[N,O,S]);!$(N-C#N);!$(N-c:n);!$(N-c:c:c:n);!$(N-c(:c-[N+]));"
+    "!$(N-c:c:c:c-[N+])]"
+)
+_CARBINOL = "[CX4]-[OX2]"  # of the alcohol, or of the azo ester, whose alkyl groups an atom map takes as well
+_ALKANE = "[CX4;$(C-[F,Cl,Br,I]);!$(C~[!#6;!#1;!F;!Cl;!Br;!I]);!$(C-[#6;!X4]);!$(C-C~[!#6;!#1])]-[Cl,Br,I]"
+_RADICALS = "[OX2][OX2] N#CC(C)(C)N=N [B] [Fe,Mn,Cu,Co,Ru,Ir,W] [O;v1] O=O"
+_YLIDE = "[P;X4](c)(c)(c)=[CX3]-C(=O)-O"
+_ARYL_KETONE = "[CX3;!$(C-C=[O,N]);!$(C-C~F)](=O)(-c)-[#6]"
+# A methyl or methylene group on a benzene ring without nitrogen or a nitro group that would make it acidic.
+_TOLYL = "[CX4;!H0;!$(C-[!#6]);!$(C-C=[O,N]);!$(C-C#N);!$(C-S=O)]-[c;!$(c:[n,o,s]);!$(c:c:n);!$(c:c:c:n);!$(c:c-[N+]);\
+!$(c:c:c:c-[N+])]"
+_CARBONYL = "[CX3]=O"
+_PERACIDS = "O=C(-O-[OH])c O=C(-O-[OH])-[CH3]"
+_OTHER_PEROXIDES = "[OX2H][OX2H] [CX4]-O-[OH] [OX2]1[OX2]C1 [Mn] [Ti] [W]"
+_POOR_ALKENE = "[CX3;$(C-[$(C(=O)-[O,N]),$(C#N),$([N+](=O)[O-])])]=[CX3;!$(C(-[#6])-[#6]);!$(C-[O,N,S])]"
+_GIVING = "[$([OX2]),$([NX3;!$([N+])]),$([SX2]),$([CX4;!$(C(F)(F)F)]),$(c),$([O-]),$([CX3]=[CX3])]"
+_STRONG_GIVING = "[$([OX2]),$([NX3;!$([N+])]),$([SX2]),$([O-])]"
+_ACTIVATORS = (
+    "[SX4](=O)(=O)[OH] OC(=O)C(F)(F)F [B,Al,Fe,In,Zn,Pd,Au,Ag,Hg,Bi,Sb,Li,Mg,Rh,Ir,Ru,Co,Cu,Ti,Sc] [Fe+3] [Al+3] "
+    "[Ag+] [Hg+2] [Pd+2] [Cu+2] [N-] S(=O)(=O)=O [Br]F [H-] [CX4]-[O-] [I+] [Cl+] [OX2][OX2] I(=O) [Se] [I;X3]"
+)
+_IODINE_OXIDANTS = (
+    "[N+](=O)[O-] [OH-] O=C([O-])[O-] [O-]-[#6] [NX3;!$(N-[C,S]=[O,S])] [nX2] N-[F,Cl,Br,I] [O-][Cl+,I+] OS(=O)(=O)[O-]"
+)
+
+_ELECTROPHILIC = ("Halogenation", "Nitration", "Sulfonation", "Friedel-Crafts acylation", "Formylation")
+_DIRECTING = "[OX2;!$(O-C=O);!$(O-S=O);!$(O-c:[!c]);!$(O-C(F)F)](-c) [NX3;H1;!$(N-S)](-c)-C=O"
+_AMINO = "[NX3;+0;!$(N-C=[O,S,N]);!$(N-[N,O,S])](-c)"  # which strong acids protonate
+_PROTONATING = "[SX4](=O)(=O)[OH] [N+](=O)([O-])[OH] [Al,Sb,Ti] [Cl+3] OC(=O)C(F)(F)F"
+_METALLATED = "[N-](-[CX4,Si])-[CX4,Si] [Li]-[#6] [Mg]-[#6] [Pd,Rh,Ir,Ru,Ni,Tl,Hg,Cu] [Pd+2] [N+]#N [Li,Mg,Na;+0] \
+N=[O] B"
+
+
+def matches_at(mol: Any, smarts: str, atom: int) -> bool:
+    """Return whether a pattern fits with its first atom here."""
+    return any(hit[0] == atom for hit in mol.GetSubstructMatches(fixed_pattern(smarts), maxMatches=1000))
+
+
+def _vinyl_halides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+    if holds(whole, _METALS) or holds(whole, _STRONG_BASES):
+        return
+    made = {step.origin[atom]: other for pair in step.made for atom, other in (pair, pair[::-1])}
+    for carbon, _, halogen in left.GetSubstructMatches(fixed_pattern(_VINYL)):
+        if carbon in made and halogen not in step.origin and right.GetAtomWithIdx(made[carbon]).GetSymbol() in "NOSC":
+            yield "a vinyl halide does not take part in a substitution without a metal"
+    for carbon, halogen in left.GetSubstructMatches(fixed_pattern("[CX4;r3;!$(C1NC1);!$(C1OC1)]-[Cl,Br,I]")):
+        if carbon in made and halogen not in step.origin and right.GetAtomWithIdx(made[carbon]).GetSymbol() in "NOSC":
+            yield "a cyclopropyl halide does not take part in a substitution without a metal"
+
+
+def _mitsunobu_amines(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+    if not holds(whole, _AZO):
+        return
+    amines = {hit[0] for hit in left.GetSubstructMatches(fixed_pattern(_AMINE))}
+    carbinols = {hit[0] for hit in left.GetSubstructMatches(fixed_pattern(_CARBINOL))}
+    for pair in step.made:
+        ends = {step.origin[atom] for atom in pair}
+        if ends & amines and ends & carbinols and {right.GetAtomWithIdx(a).GetSymbol() for a in pair} == {"C", "N"}:
+            yield "the Mitsunobu reaction needs an acidic N-H (of an imide, a sulfonamide or an azole)"
+
+
+def _moved_alkynes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+    if holds(whole, _STRONG_BASES):
+        return
+    alkynes = {atom for hit in left.GetSubstructMatches(fixed_pattern("C#C")) for atom in hit}
+    for hit in right.GetSubstructMatches(fixed_pattern("C#C")):
+        ends = [step.origin[atom] for atom in hit]
+        if min(ends) < 0 or all(end in alkynes for end in ends) or not any(end in alkynes for end in ends):
+            continue
+        yield "a triple bond does not move along a chain without a strong base"
+
+
+def _electron_poor_alkenes(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+    if "Epoxidation" not in step.name or not holds(whole, _PERACIDS) or holds(whole, _OTHER_PEROXIDES):
+        return
+    changed = set(step.before)
+    if any(changed >= set(hit) for hit in left.GetSubstructMatches(fixed_pattern(_POOR_ALKENE))):
+        yield "a peracid does not epoxidise a double bond next to a carbonyl group or nitrile"
+
+
+def _halogenated_rings(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:
+    if step.name != "Halogenation" or holds(whole, _ACTIVATORS):
+        return
+    iodine = holds(whole, "[I][I]") and not holds(whole, _IODINE_OXIDANTS)
+    rings = [set(ring) for ring in right.GetRingInfo().AtomRings() if len(ring) == 6]
+    for pair in step.made:
+        if min(step.origin[atom] for atom in pair) < 0:
+            continue
+        for atom, halogen in (pair, pair[::-1]):
+            here, new = right.GetAtomWithIdx(atom), right.GetAtomWithIdx(halogen)
+            if matches_at(right, _ALKANE, atom) and not holds(whole, _RADICALS):
+                yield "a saturated carbon atom without a group next to it is halogenated by radicals only"
+            if not here.GetIsAromatic() or not left.GetAtomWithIdx(step.origin[atom]).GetTotalNumHs():
+                continue
+            for ring in rings:
+                if atom not in ring or any(right.GetAtomWithIdx(k).GetSymbol() != "C" for k in ring):
+                    continue
+                near = [n.GetIdx() for k in ring for n in right.GetAtomWithIdx(k).GetNeighbors()]
+                outside = [k for k in near if k not in ring | {halogen}]
+                rich, strong = (any(matches_at(right, kind, k) for k in outside) for kind in (_GIVING, _STRONG_GIVING))
+                if not rich:
+                    yield "such a ring needs a strong acid, a Lewis acid or a metal for a halogenation"
+                elif iodine and new.GetSymbol() == "I" and not strong:
+                    yield "iodine alone does not iodinate such a ring: it needs an oxidant or silver"
+
+
+def _nitrated_pyridines(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+    if step.name != "Nitration":
+        return
+    for atom in {atom for pair in step.made for atom in pair if right.GetAtomWithIdx(atom).GetIsAromatic()}:
+        for ring in right.GetRingInfo().AtomRings():
+            if atom in ring and len(ring) == 6 and any(matches_at(right, "[nX2]", member) for member in ring):
+                near = [n.GetIdx() for k in ring for n in right.GetAtomWithIdx(k).GetNeighbors()]
+                if not any(matches_at(right, _GIVING, k) for k in near if k not in ring):
+                    yield "a pyridine without a group that gives electrons is not nitrated"
+
+
+def _stabilised_ylides(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+    if not step.name.startswith("Wittig") or not holds(whole, _YLIDE) or holds(whole, "P=O"):
+        return
+    changed = set(step.before)
+    if any(changed >= set(hit[:2]) for hit in left.GetSubstructMatches(fixed_pattern(_ARYL_KETONE))):
+        yield "a ylide next to a carbonyl group does not take an aryl ketone; a phosphonate does (HWE)"
+
+
+def _benzylic_carbons(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+    if holds(whole, _METALS) or holds(whole, _STRONG_BASES):
+        return
+    methyls = {hit[0] for hit in left.GetSubstructMatches(fixed_pattern(_TOLYL))}
+    carbonyls = {hit[0] for hit in left.GetSubstructMatches(fixed_pattern(_CARBONYL))}
+    for pair in step.made:
+        ends = {step.origin[atom] for atom in pair}
+        if ends & methyls and ends & carbonyls:
+            yield "an alkyl group on such a ring is not acidic enough to take up a carbonyl group"
+
+
+def _orientation(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+    """Yield where a group would enter a benzene ring meta to the groups that give most electrons."""
+    if step.name not in _ELECTROPHILIC or holds(whole, _METALLATED):
+        return
+    kinds = _DIRECTING if holds(whole, _PROTONATING) else f"{_DIRECTING} {_AMINO}"
+    for pair in step.made:
+        for atom, new in (pair, pair[::-1]):
+            ring = next((ring for ring in right.GetRingInfo().AtomRings() if atom in ring and len(ring) == 6), ())
+            if new in ring or not all(matches_at(right, "c", member) for member in ring):
+                continue
+            donors = [
+                k
+                for k, member in enumerate(ring)
+                for near in right.GetAtomWithIdx(member).GetNeighbors()
+                if near.GetIdx() not in ring and any(matches_at(right, kind, near.GetIdx()) for kind in kinds.split())
+            ]
+            free = [k for k, member in enumerate(ring) if right.GetAtomWithIdx(member).GetTotalNumHs()]
+            if not donors or not any((k - donor) % 6 in (1, 3, 5) for k in free for donor in donors):
+                continue  # ortho and para are taken
+            if all((ring.index(atom) - donor) % 6 in (2, 4) for donor in donors):
+                yield "the new group goes ortho or para to the oxygen or nitrogen atom on the ring, not meta"
+
+
+INERT_GROUPS = (
+    _orientation,
+    _vinyl_halides,
+    _mitsunobu_amines,
+    _moved_alkynes,
+    _electron_poor_alkenes,
+    _halogenated_rings,
+    _nitrated_pyridines,
+    _stabilised_ylides,
+    _benzylic_carbons,
+)

@@ -1,0 +1,1 @@
+"""Molecules: parse SMILES safely, say where one is wrong, canonical forms, salts, tautomers; imports nothing above."""

@@ -1,0 +1,1 @@
+"""Reactions: atom maps, classes, stereochemistry, leaving groups, stoichiometry, root-aligned SMILES."""

@@ -1,0 +1,110 @@
+"""Atom maps of reactions that the general map takes for others: insertions next to a carbonyl group, and metathesis.
+
+A ring that grows by one atom (Baeyer-Villiger, Schmidt, Beckmann) may seem to move a whole carbon group, and one that
+metathesis closes to lose a vinyl group and to keep a double bond that is new; both look as cheap.
+"""
+
+from itertools import combinations, product
+from typing import Any
+
+from rdkit import Chem
+
+from chemspec.chem.molecules.parsing import fixed_pattern
+from chemspec.chem.molecules.trial import RDKIT_ERRORS
+from chemspec.chem.reactions.atom_maps import AtomMap
+
+_KETONE = "[CX3](=O)(-[#6])-[#6]"
+_INSERTED = (8, 7)
+_ALKENE = "[CX3;+0]=[CX3;+0]"
+_MOST_ALKENES = 6
+
+
+def map_insertion(match: AtomMap, left: Any, right: Any) -> AtomMap | None:
+    """Return the map of a product that is a ketone with oxygen or nitrogen put in; None where it is none."""
+    plain = Chem.Mol(right)
+    Chem.RemoveStereochemistry(plain)
+    target = Chem.MolToSmiles(plain)
+    for carbonyl, _, *sides in left.GetSubstructMatches(fixed_pattern(_KETONE), uniquify=False):
+        for element in _INSERTED:
+            made = _insert(left, carbonyl, sides[0], element)
+            if made is None or Chem.MolToSmiles(made) != target:
+                continue
+            hit = plain.GetSubstructMatch(made)
+            whole = AtomMap(match.left, match.right)
+            for atom, number in zip(made.GetAtoms(), hit, strict=True):
+                if atom.HasProp("origin"):
+                    whole.pair(number, atom.GetIntProp("origin"))
+            for atom, number in zip(made.GetAtoms(), hit, strict=True):
+                source = _source(whole, element)
+                if not atom.HasProp("origin") and source >= 0:
+                    whole.pair(number, source)
+            return whole
+    return None
+
+
+def _insert(left: Any, carbonyl: int, side: int, element: int) -> Any | None:
+    """Return the molecule of a ketone with an atom put between its carbonyl group and one side, without stereo."""
+    edited = Chem.RWMol(left)
+    for atom in edited.GetAtoms():
+        atom.SetIntProp("origin", atom.GetIdx())
+    edited.RemoveBond(carbonyl, side)
+    new = edited.AddAtom(Chem.Atom(element))
+    edited.AddBond(carbonyl, new, Chem.BondType.SINGLE)
+    edited.AddBond(new, side, Chem.BondType.SINGLE)
+    try:
+        parts = Chem.GetMolFrags(edited, asMols=True)  # sanitized
+    except RDKIT_ERRORS:
+        return None
+    made = next(part for part in parts if any(not atom.HasProp("origin") for atom in part.GetAtoms()))
+    Chem.RemoveStereochemistry(made)
+    return made
+
+
+def _source(match: AtomMap, element: int) -> int:
+    """Return an atom of this element that gives the product nothing yet, best of a peroxide or azide; or -1."""
+    kinds, bonds = match.left.kinds, match.left.bonds
+    free = [atom for atom, kind in enumerate(kinds) if kind[0] == element and match.target[atom] < 0]
+    return min(free, key=lambda atom: all(kinds[near][0] != element for near in bonds[atom]), default=-1)
+
+
+def map_metathesis(match: AtomMap, left: Any, right: Any) -> AtomMap | None:
+    """Return the map in which two double bonds exchange their ends; None where the product is of another kind."""
+    bonds = left.GetSubstructMatches(fixed_pattern(_ALKENE))
+    lost = {
+        atom for pair in bonds for atom in pair if match.target[atom] < 0 and match.given[match.left.molecules[atom]]
+    }
+    carbons = [pair for pair in match.made_bonds() if all(match.right.kinds[atom][0] == 6 for atom in pair)]
+    if len(bonds) < 2 or len(bonds) > _MOST_ALKENES or not lost or not carbons:
+        return None
+    plain = Chem.Mol(right)
+    Chem.RemoveStereochemistry(plain)
+    target = Chem.MolToSmiles(plain)
+    for first, second in combinations(bonds, 2):
+        for inner, other in product((first, first[::-1]), (second, second[::-1])):
+            made = _exchange(left, inner, other)
+            if made is not None and Chem.MolToSmiles(made) == target:
+                whole = AtomMap(match.left, match.right)
+                for atom, number in zip(made.GetAtoms(), plain.GetSubstructMatch(made), strict=True):
+                    whole.pair(number, atom.GetIntProp("origin"))
+                return whole
+    return None
+
+
+def _exchange(left: Any, inner: tuple[int, int], other: tuple[int, int]) -> Any | None:
+    """Return the molecule in which the first ends of two double bonds are joined by one, without stereo."""
+    edited = Chem.RWMol(left)
+    for atom in edited.GetAtoms():
+        atom.SetIntProp("origin", atom.GetIdx())
+    if edited.GetBondBetweenAtoms(inner[0], other[0]) is not None:
+        return None
+    edited.RemoveBond(*inner)
+    edited.RemoveBond(*other)
+    edited.AddBond(inner[0], other[0], Chem.BondType.DOUBLE)
+    try:
+        Chem.SanitizeMol(edited)
+        parts = Chem.GetMolFrags(edited, asMols=True)
+    except RDKIT_ERRORS:
+        return None
+    made = next(part for part in parts if any(atom.GetIntProp("origin") == inner[0] for atom in part.GetAtoms()))
+    Chem.RemoveStereochemistry(made)
+    return made

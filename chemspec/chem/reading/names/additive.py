@@ -1,0 +1,289 @@
+"""Read salts, hydrates and complexes part by part: caesium periodate dihydrate, Mg(MnO4)2, dichloro(dppe)nickel(II)."""
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from itertools import product
+from pathlib import Path
+
+from rdkit import Chem
+
+from chemspec.asset_files import read_asset_table
+from chemspec.chem.molecules.parsing import fixed_pattern, mol_from_smiles
+from chemspec.chem.molecules.query import canonical
+
+MOST = 6  # ions of one kind, and metal atoms
+Molecule = Callable[[str], str | None]  # SMILES of a molecule or an ion by its name
+_METALS = {
+    name: (symbol, int(charge)) for symbol, name, charge in read_asset_table(Path(__file__).with_name("metals.tsv"))
+}
+SYMBOLS = {symbol: name for name, (symbol, _) in _METALS.items() if symbol not in "HIBr"}
+_ROMAN = {"0": 0, "I": 1, "II": 2, "III": 3, "IV": 4, "V": 5, "VI": 6, "VII": 7, "VIII": 8}
+_TIMES = {
+    "mono": 1, "di": 2, "bis": 2, "tri": 3, "tris": 3, "tetra": 4, "tetrakis": 4, "penta": 5, "pentakis": 5, "hexa": 6,
+    "hexakis": 6, "hepta": 7, "octa": 8, "nona": 9, "deca": 10,
+}  # fmt: skip
+_MANY = "|".join(sorted(_TIMES, key=len, reverse=True))
+_METAL = rf"({'|'.join(sorted(_METALS, key=len, reverse=True))})(?:\s?\(({'|'.join(_ROMAN)})\))?"
+_CATION = re.compile(rf"(?:({_MANY})-?)?{_METAL}", re.IGNORECASE)
+_COMPLEX = re.compile(rf"(.+?)-?{_METAL}", re.IGNORECASE)
+_COUNTED = re.compile(rf"(?:({_MANY})-?|(\d)\s?)[(\[]?(.+?)[)\]]?(?:\((?:\d[+-]|[IV]+)\))?", re.IGNORECASE)
+_LEFT_OUT = {"salt", "complex", "adduct", "reagent", "-", "free", "base"}
+_TAIL = re.compile(r"(?:ide|ate|ite|cyl|hcl|hbr|hf|tfa|H2O)[)\]]?(?:\([IV]+\))?$", re.IGNORECASE)
+_ACIDIC = (
+    "[OX2H1]S(=O)=O [OX2H1]P=O [OX2H1]C=O [NX3H1](S=O)S=O [NX3H1,NX3H2]S=O [NX3H1](C=O)C=O [SX2H1] [OX2H1]c [OX2H1]"
+)
+_FIXED = {"Al", "Zn", "Mg", "Ti", "Zr", "Hf", "In", "Ga"}  # metals that have their usual charge in complexes
+_ACIDS = {"O=S(=O)(O)O", "O=[N+]([O-])O", "O=P(O)(O)O", "CC(=O)O", "O=C(O)C(F)(F)F", "O=C(O)C(=O)O"}
+_SEVERAL = {"Co", "Cu", "Sn", "Pb", "Pd", "Ni", "Mn", "Pt"}  # metals whose salts have other charges, too
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Ions or molecules of one kind; count 0 means as many as the charges need, charge None is what is left."""
+
+    smiles: str
+    charge: int | None = 0
+    count: int = 1
+
+    def written(self, charge: int) -> str:
+        return self.smiles.replace("+?", f"+{charge}" if charge else "").replace("+1]", "+]")
+
+
+@cache
+def ions() -> dict[str, dict[int, str]]:
+    """Return the SMILES of ions and ligands by name or formula, and charge."""
+    table: dict[str, dict[int, str]] = {}
+    for charge, names, smiles in read_asset_table(Path(__file__).with_name("ions.tsv")):
+        for name in names.split(" | "):
+            table.setdefault(name, {})[int(charge)] = smiles
+    return table
+
+
+_FORMULA = re.compile(r"\[?(NH4|[A-Z][a-z]?)(\d?)(?=[A-Z(])")
+_ANIONS = "|".join(re.escape(name) for name in sorted(ions(), key=len, reverse=True) if name[0].isupper())
+_GROUP = re.compile(rf"\(([^()]+)\)(\d?)|({_ANIONS})(\d?)(?![a-z])")
+
+
+def read_formula(text: str, molecule: Molecule) -> str | None:
+    """Return the SMILES of a salt or complex by its formula: NaMnO4, Mg(ClO4)2, Pd(dba)2, NiCl2(dppe)."""
+    match = _FORMULA.match(text)
+    if match is None or match[1] not in {*SYMBOLS, "NH4"}:
+        return None
+    around, rest = list[tuple[str, int]](), text[match.end() :]
+    while rest:
+        group = _GROUP.match(rest)
+        part = _group(group[1] or group[3], bool(group[1]), molecule) if group else None
+        if group is None or part is None:
+            return None
+        around += [part] * int(group[2] or group[4] or 1)
+        rest = rest[group.end() :]
+    metals = int(match[2] or 1)
+    charge, left = divmod(-sum(bound for _, bound in around), metals)
+    usual = 1 if match[1] == "NH4" else _METALS[SYMBOLS[match[1]]][1]
+    is_complex = any(not bound for _, bound in around)
+    if left or not around or not (is_complex or (charge and (charge == usual or usual > 2 or match[1] in _SEVERAL))):
+        return None
+    cation = "[NH4+]" if match[1] == "NH4" else _Part(f"[{match[1]}+?]").written(charge)
+    return ".".join([*(smiles for smiles, _ in around), *[cation] * metals])
+
+
+def _group(name: str, in_brackets: bool, molecule: Molecule) -> tuple[str, int] | None:
+    """Return SMILES and charge of what stands in a formula behind a metal: Cl, acac, (dppe)."""
+    by_charge = ions().get(name) or ions().get(name.lower() if in_brackets else "") or {}
+    smiles = by_charge[min(by_charge)] if by_charge else molecule(name) if in_brackets else None
+    return (smiles, min(by_charge, default=0)) if smiles and min(by_charge, default=0) <= 0 else None
+
+
+def read(name: str, molecule: Molecule) -> str | None:
+    """Return the SMILES of a compound whose name lists its parts; None if a part is not read or charges are left."""
+    name = re.sub("(?i)alumin(?=um)", "alumini", name.lower() if name.isupper() else name)
+    words = [word for word in _split(name) if word.lower() not in _LEFT_OUT]
+    if "salt" in name.lower() and (anion := _anion(words, molecule)):
+        return anion
+    times = 2 if words and words[-1].lower() == "dimer" else 1
+    words = words[: len(words) - times + 1]
+    for start in range(1, len(words) + 1):
+        head, tail = " ".join(words[:start]), words[start:]
+        for base in _bases(head, molecule, alone=not tail):
+            parts = _tail(tail, base.charge != 0, molecule)
+            if parts and base.charge == 0 and not _takes_acids(base.smiles, parts):
+                parts = None
+            if parts is not None and (smiles := _balanced([base, *parts])):
+                return ".".join([smiles] * times)
+            if len(tail) == 1 and base.charge == 0 and (smiles := _ester(base.smiles, tail[0])):
+                return smiles
+    return None
+
+
+def _takes_acids(base: str, parts: Sequence[_Part]) -> bool:
+    """Return whether a base has nitrogen for the acids that are named behind it: phenol acetate is an ester."""
+    return "N" in base or "n" in base or not any(part.smiles in _ACIDS for part in parts)
+
+
+def _ester(alcohol: str, acid: str) -> str | None:
+    """Return the ester of an alcohol or phenol with one OH: 1-methoxy-2-propanol acetate."""
+    mol, anion = mol_from_smiles(alcohol), ions().get(acid.lower(), {}).get(-1, "")
+    acyl = re.fullmatch(r"O=C\(\[O-\]\)(.+)|(.*)C\(=O\)\[O-\]", anion)
+    hydroxyls = mol.GetSubstructMatches(fixed_pattern("[OX2H1][#6;!$(C=O)]"))
+    if acyl is None or len(hydroxyls) != 1:
+        return None
+    mol.GetAtomWithIdx(hydroxyls[0][0]).SetAtomMapNum(1)
+    return canonical(f"{Chem.MolToSmiles(mol).replace('[OH:1]', 'O%99')}.C%99(=O){acyl[1] or acyl[2]}")
+
+
+def _split(name: str) -> list[str]:
+    """Return words parted by blanks outside of brackets."""
+    words, depth = [""], 0
+    for char in name:
+        depth += (char in "([") - (char in ")]")
+        if char == " " and depth == 0:
+            words.append("")
+        else:
+            words[-1] += char
+    return [word for word in words if word]
+
+
+def _bases(head: str, molecule: Molecule, *, alone: bool) -> list[_Part]:
+    """Return what the first words may be: a metal, a complex of one, or another cation or molecule."""
+    if match := _CATION.fullmatch(head):
+        symbol, usual = _METALS[match[2].lower()]
+        charge = _ROMAN[match[3].upper()] if match[3] else None
+        count = _TIMES[match[1].lower()] if match[1] else 0
+        if charge is not None:
+            return [_Part(f"[{symbol}+?]", charge, count)]
+        return [_Part(f"[{symbol}+?]", usual, count), _Part(f"[{symbol}+?]", None, count or 1), _Part(f"[{symbol}]")]
+    if (complexed := _complex(head, molecule)) and (complexed.charge or 0) >= 0:
+        return [complexed]
+    smiles = None if alone else molecule(head)
+    charge = Chem.GetFormalCharge(mol_from_smiles(smiles)) if smiles else -1
+    return [_Part(smiles, charge, 0 if charge else 1)] if smiles and charge >= 0 else []
+
+
+def _tail(words: Sequence[str], of_cation: bool, molecule: Molecule) -> list[_Part] | None:
+    """Return the ions, acids, solvents and metals that the last words are; None if any of them is none."""
+    if not words:
+        return []
+    for end in range(min(2, len(words)), 0, -1):
+        if part := _counter(" ".join(words[:end]), of_cation, molecule):
+            rest = _tail(words[end:], of_cation, molecule)
+            return None if rest is None else [part, *rest]
+    return None
+
+
+def _counter(word: str, of_cation: bool, molecule: Molecule) -> _Part | None:
+    match = _COUNTED.fullmatch(word)
+    forms = [(word, 0)] + ([(match[3], _TIMES[match[1].lower()] if match[1] else int(match[2]))] if match else [])
+    for text, count in forms if _TAIL.search(word) else ():
+        for key in (text, re.sub(r"\([iv]+\)$", "", text.lower())):
+            for charge, smiles in sorted(ions().get(key, {}).items()):
+                if charge == 0 or (charge < 0) == of_cation:
+                    return _Part(smiles, charge, count or (0 if charge else 1))
+    if of_cation and (complexed := _complex(word, molecule)):
+        return replace(complexed, count=0 if complexed.charge else 1)
+    for text, count in forms if of_cation and re.search(r"[a-z]{2}(?:ate|ide|ite)$", word) else ():
+        anion = molecule(text)
+        charge = Chem.GetFormalCharge(mol_from_smiles(anion)) if anion else 0
+        if anion and charge < 0:
+            return _Part(anion, charge, count)
+    return None
+
+
+def _balanced(parts: Sequence[_Part]) -> str | None:
+    """Return the SMILES of as few ions as have no charge together; None if there are none."""
+    choices = [range(1, MOST + 1) if part.count == 0 else (part.count,) for part in parts]
+    for counts in sorted(product(*choices), key=sum):
+        rest = -sum((part.charge or 0) * count for part, count in zip(parts, counts, strict=True))
+        unknown = parts[0].charge is None
+        if (unknown and 0 < rest <= 8 and rest % counts[0] == 0) or (not unknown and rest == 0):
+            charge = rest // counts[0] if unknown else parts[0].charge or 0
+            written = [[parts[0].written(charge)] * counts[0]]
+            written += [[part.smiles] * count for part, count in zip(parts[1:], counts[1:], strict=True)]
+            return ".".join(part for several in written for part in several)
+    return None
+
+
+def _complex(word: str, molecule: Molecule) -> _Part | None:
+    """Read ligands in front of their metal: dichlorobis(triphenylphosphine)palladium(II)."""
+    match = _COMPLEX.fullmatch(word[1:-1] if word[0] == "[" and word[-1] == "]" else word)
+    ligands = _ligands(match[1], molecule) if match else None
+    if match is None or ligands is None:
+        return None
+    symbol, usual = _METALS[match[2].lower()]
+    bound = sum(charge for _, charge in ligands)
+    charge = _ROMAN[match[3].upper()] if match[3] else -bound if symbol not in _FIXED and bound else usual
+    metal = f"[{symbol}{'+' + str(charge) if charge else ''}]".replace("+1]", "+]")
+    return _Part(".".join([*(smiles for smiles, _ in ligands), metal]), charge + bound, 1)
+
+
+def _ligands(text: str, molecule: Molecule) -> list[tuple[str, int]] | None:
+    """Return SMILES and charge of all ligands that a text names one after the other; None if it is not read."""
+    text = text.lstrip("-")
+    if not text:
+        return []
+    for count, start in _multiples(text):
+        for name, end in _names(text, start):
+            smiles, charge = _ligand(name, molecule)
+            if smiles and (rest := _ligands(text[end:], molecule)) is not None:
+                return [(smiles, charge)] * count + rest
+    return None
+
+
+def _ligand(name: str, molecule: Molecule) -> tuple[str, int]:
+    """Return SMILES and charge of a ligand: acetato is acetate, 2-methoxyethoxy the anion of the alcohol."""
+    if by_charge := ions().get(name.lower()):
+        return by_charge[min(by_charge)], min(by_charge)
+    anion = re.sub(r"oxy$", "oxide", re.sub(r"(?<=[ai])do$|(?<=at)o$", lambda match: match[0][:-1] + "e", name))
+    if re.search(r"(?:yl|ylidene)$", name) and not re.search(r"azol[a-z0-9-]*-2-ylidene$", name):
+        return "", 0
+    smiles = molecule(anion) or ""
+    charge = Chem.GetFormalCharge(mol_from_smiles(smiles)) if smiles else 0
+    return (smiles, charge) if (charge < 0) == (anion != name) else ("", 0)
+
+
+def _multiples(text: str) -> list[tuple[int, int]]:
+    """Return counts that a text may begin with, and where the name behind them starts: di-chloro, triphenyl-."""
+    match = re.match(rf"(?:{_MANY})-?(?=[(\[a-z])", text, re.IGNORECASE)
+    if match is None:
+        return [(1, 0)]
+    several = (_TIMES[match[0].lower().rstrip("-")], match.end())
+    counted = text[match.end()] in "([" or _names(text, match.end())[0][1] < len(text)
+    return [several] if counted else [(1, 0), several]
+
+
+def _names(text: str, start: int) -> list[tuple[str, int]]:
+    """Return the names of ligands that may begin at a position, with their ends."""
+    if text[start] in "([":
+        depth = 0
+        for end in range(start, len(text)):
+            depth += (text[end] in "([") - (text[end] in ")]")
+            if depth == 0:
+                return [(text[start + 1 : end], end + 1), (text[start:], len(text))]
+        return []
+    listed = [name for name in ions() if text[start:].lower().startswith(name) and name.islower()]
+    return [(name, start + len(name)) for name in sorted(listed, key=len, reverse=True)] + [(text[start:], len(text))]
+
+
+def _anion(words: Sequence[str], molecule: Molecule) -> str | None:
+    """Read a salt of an acid that is named whole: X-sulfonic acid disodium salt hydrate."""
+    at = next((k for k, word in enumerate(words) if k and _CATION.fullmatch(word)), 0)
+    match = _CATION.fullmatch(words[at]) if at else None
+    smiles = molecule(" ".join(words[:at])) if match else None
+    tail = _tail(words[at + 1 :], of_cation=False, molecule=molecule)
+    if match is None or smiles is None or tail is None:
+        return None
+    symbol, charge = _METALS[match[2].lower()]
+    count = _TIMES[(match[1] or "mono").lower()]
+    mol = mol_from_smiles(smiles)
+    hits = dict.fromkeys(hit[0] for acid in _ACIDIC.split() for hit in mol.GetSubstructMatches(fixed_pattern(acid)))
+    if len(hits) < count * charge:
+        return None
+    for atom in map(mol.GetAtomWithIdx, [*hits][: count * charge]):
+        atom.SetFormalCharge(-1)
+        atom.SetNumExplicitHs(max(0, atom.GetTotalNumHs() - 1))
+        atom.SetNoImplicit(True)
+    cation = _Part(f"[{symbol}+?]").written(charge)
+    return ".".join(
+        [Chem.MolToSmiles(mol), *[cation] * count, *(part.smiles for part in tail for _ in range(part.count))]
+    )

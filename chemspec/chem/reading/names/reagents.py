@@ -1,0 +1,174 @@
+"""Look up molecules by name or CAS number, in hand-written tables and the packed table (`assets/names`)."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+from rdkit import Chem
+
+import chemspec.chem.reading.names.formulas as formulas
+import chemspec.chem.reading.names.peptides as peptides
+from chemspec.asset_files import assets_folder, read_asset_table
+from chemspec.chem.molecules.query import canonical
+from chemspec.chem.reading.names.packed import NameTable
+from chemspec.system.lab_files import read_lab_table
+
+_DROPPED = dict.fromkeys(map(ord, " \t\n\r\f\v\N{NO-BREAK SPACE}-\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{EN DASH}"))
+_CAS = re.compile(r"(\d{2,7})-(\d\d)-(\d)")
+_FORMULA = re.compile(r"(?:[A-Z][a-z]?\d*)+")
+SYMBOLS = frozenset(Chem.GetPeriodicTable().GetElementSymbol(number) for number in range(1, 119))
+
+
+def normalise_name(name: str) -> str:
+    """Normalise a name: case, blanks and hyphens are ignored."""
+    return _bare(name).casefold()
+
+
+def find_in_list(name: str) -> tuple[str, str] | None:
+    """Return SMILES and usual name of a molecule of the packed table by name or CAS number; None if it is ambiguous."""
+    records = load_table().find(name.strip() if is_cas(name) else normalise_name(name))
+    return (records[0].smiles, records[0].name or name.strip()) if len(records) == 1 else None
+
+
+def name_in_list(smiles: str) -> str:
+    """Return the usual name of a molecule by canonical SMILES; empty if it is not in the packed table."""
+    record = load_table().find_smiles(smiles)
+    return record.name if record else ""
+
+
+def is_cas(text: str) -> bool:
+    """Return whether a text is a CAS number with a valid check digit."""
+    match = _CAS.fullmatch(text.strip())
+    if match is None:
+        return False
+    digits = map(int, reversed(match[1] + match[2]))
+    return sum(position * digit for position, digit in enumerate(digits, 1)) % 10 == int(match[3])
+
+
+@cache
+def load_table() -> NameTable:
+    """Open the packed table of names."""
+    return NameTable(assets_folder() / "names" / "names.bin")
+
+
+TABLE = Path(__file__).with_name("reagents.tsv")
+NAMES = Path(__file__).with_name("names.tsv")  # drugs and building blocks
+_LOCANTS = [
+    *"123456N",
+    "1,2",
+    "1,3",
+    "1,4",
+    "2,3",
+    "2,4",
+    "2,5",
+    "2,6",
+    "3,4",
+    "3,5",
+    "o",
+    "m",
+    "p",
+    "alpha",
+    "beta",
+    "gamma",
+    "delta",
+]
+
+
+def find_by_name(name: str) -> tuple[str, str] | None:
+    """Return SMILES and full name of a molecule; None if the name is not listed, and no formula of a molecule.
+
+    None, too, if it means several molecules, see `find_isomers`; a mixture of isomers is read as one of them.
+    """
+    if several := _load_isomers().get(_normalise(name)):
+        return find_by_name(several[1]) if several[1] else None
+    if (entry := find_by_hand(name)) is not None:
+        return entry
+    if _is_formula(name) is None and (entry := find_in_list(name)) is not None:
+        return entry
+    smiles = formulas.read(name.strip()) or peptides.read(name.strip())
+    return (smiles, name.strip()) if smiles else None
+
+
+def find_isomers(name: str) -> tuple[str, ...]:
+    """Return the names of the molecules that a name means if it means several: cresol, nitrotoluene."""
+    if several := _load_isomers().get(_normalise(name)):
+        return several[0]
+    if not name[:1].isalpha() or find_by_name(name):
+        return ()
+    records = load_table().find(normalise_name(name))
+    if len(records) > 1:
+        return tuple(record.name or record.smiles for record in records)
+    isomers: dict[str | None, str] = {}
+    for isomer in (f"{locant}-{name}" for locant in _LOCANTS):
+        if entry := find_by_hand(isomer) or find_in_list(isomer):
+            usual = find_by_name(entry[1])
+            isomers.setdefault(canonical(entry[0]), entry[1] if usual and usual[0] == entry[0] else isomer)
+    return tuple(isomers.values()) if len(isomers) > 1 else ()
+
+
+def name_of(smiles: str) -> str:
+    """Return the name of a molecule by canonical SMILES from tables or list; empty if it has none."""
+    return _names_by_smiles().get(smiles) or name_in_list(smiles)
+
+
+@cache
+def _names_by_smiles() -> dict[str, str]:
+    entries = (*_load_tables().values(), *lab_names().values())
+    return {canonical(smiles) or smiles: full for smiles, full in entries}
+
+
+@cache
+def lab_names() -> dict[str, tuple[str, str]]:
+    """Return SMILES and first name by each name in the lab's tables: SMILES, then its names, parted by |."""
+    table: dict[str, tuple[str, str]] = {}
+    for smiles, names in read_lab_table("names", range(2, 3), lambda row: _check_molecule(row[0])):
+        each = [name.strip() for name in names.split("|") if name.strip()]
+        table |= {" ".join(name.split()).casefold(): (smiles, each[0]) for name in each}
+    return table
+
+
+def _check_molecule(smiles: str) -> None:
+    if not canonical(smiles):
+        raise ValueError(f"{smiles!r} is no SMILES of a molecule")
+
+
+@cache
+def _load_tables() -> dict[str, tuple[str, str]]:
+    table: dict[str, tuple[str, str]] = {}
+    for smiles, names, *_ in (*read_asset_table(NAMES), *read_asset_table(TABLE)):
+        full, *others = names.split(" | ")
+        for key in (_normalise, _bare):
+            table |= {key(name): (smiles, full) for name in (full, *others)}
+    return table
+
+
+@cache
+def _load_isomers() -> dict[str, tuple[tuple[str, ...], str]]:
+    """Return the isomers that a name means, and the one that a mixture is read as, by normalised name."""
+    return {
+        _normalise(name): (tuple(isomers.split(" | ")), "".join(read_as))
+        for names, isomers, *read_as in read_asset_table(TABLE.with_name("isomers.tsv"))
+        for name in names.split(" | ")
+    }
+
+
+def find_by_hand(name: str) -> tuple[str, str] | None:
+    """Return the entry of a name in the hand-written tables, as it is written if possible: COCl2 is not CoCl2."""
+    return _load_tables().get(_bare(name)) or _load_tables().get(_normalise(name))
+
+
+def _bare(name: str) -> str:
+    return "".join(name.split()).translate(_DROPPED)  # blanks of all kinds
+
+
+def _normalise(name: str) -> str:
+    bare = _bare(name)
+    return _is_formula(bare) or bare.casefold()
+
+
+def _is_formula(name: str) -> str | None:
+    """Return a name whose case counts, as its letters are elements: Hf is not HF, nor NiS NIS, nor Pd-C PDC."""
+    bare = _bare(name)
+    if not _FORMULA.fullmatch(bare) or bare.isupper() or not any(map(str.islower, bare)):
+        return None
+    return bare if set(re.findall("[A-Z][a-z]?", bare)) <= SYMBOLS else None

@@ -1,0 +1,138 @@
+"""Texts of papers around the molecules: numbered steps, and paragraphs of experimental sections."""
+
+import re
+from collections.abc import Iterator
+
+import chemspec.chem.reading.names.lookup as lookup
+import chemspec.chem.reading.names.spelling as spelling
+from chemspec.chem.molecules.traced_text import TracedText
+
+MOST_STEPS = 9
+_NUMERALS = ["i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix"]
+_MARK = re.compile(r"(?:(?<=[\s;,.:])|^)\(?(?P<mark>[1-9]|[a-i]|i{1,3}|iv|vi{0,3}|ix)[.)]\)?\s+(?=\S)")
+_STEP = re.compile(r"(?:(?<=[\s;,.:])|^)\(?step\s+(?P<mark>[1-9])\)?\s*[:.)]?\s+", re.IGNORECASE)
+_THEN = re.compile(r"\s*[,;]?\s+(?:and\s+)?(?:then|followed by|subsequently)\s+|\s*;\s*then\b\s*", re.IGNORECASE)
+# What ends a reaction without a step of its own.
+_WORKUP = re.compile(
+    r"(?:(?:sat(?:\.|urated)?|aq(?:\.|ueous)?|dil(?:\.|ute)?|cold|ice|\d+\s?%|\d+(?:\.\d+)?\s?[MN])[\s,]*)*"
+    r"(?:H2O|water|ice|H3O\+|HCl|H2SO4|NH4Cl|NaHCO3|Na2SO3|Na2S2O3|brine|NaCl|NaOH|citric acid|AcOH|MeOH|Rochelle salt"
+    r"|(?:aq(?:ueous|\.)?|acid(?:ic)?|basic)?\s*work-?\s?up|quench)(?:[\s(,]*(?:sat|aq|conc|dil|work-?\s?up|quench)[.)]*)*",
+    re.IGNORECASE,
+)
+
+
+def split_steps(text: TracedText) -> list[TracedText]:
+    """Return the steps of a text, the first with what stands before it; one item if there are no steps.
+
+    Marks are numbers, letters or Roman numerals in their order, or words such as "then".
+    """
+    marks = _in_order(text.chars)
+    if len(marks) > 1:
+        starts = [match.start() for match in marks]
+        bodies = [match.end() for match in marks]
+        before = text[: starts[0]].strip(" \t\r\n,;:")
+        steps = [
+            text[body:end].strip(" \t\r\n,;") for body, end in zip(bodies, (*starts[1:], len(text.chars)), strict=True)
+        ]
+        if before and steps:
+            gap = before.positions[-1]
+            steps[0] = TracedText(
+                f"{before.chars}; {steps[0].chars}", (*before.positions, gap, gap, *steps[0].positions)
+            )
+        return [step for step in steps if step]
+    steps, start = [], 0
+    for match in _THEN.finditer(text.chars):
+        steps.append(text[start : match.start()].strip(" \t\r\n,;"))
+        start = match.end()
+    steps = [
+        step for step in (*steps, text[start:].strip(" \t\r\n,;")) if step and not spelling.is_condition(step.chars)
+    ]
+    if len(steps) > 1 and not re.search(r"[,;+]|\s\S", steps[0].chars):  # only what the first step starts from
+        gap = steps[0].positions[-1]
+        first = TracedText(f"{steps[0].chars}; {steps[1].chars}", (*steps[0].positions, gap, gap, *steps[1].positions))
+        steps = [first, *steps[2:]]
+        return steps if len(steps) > 1 else [first]
+    return steps if len(steps) > 1 else [text]
+
+
+def _in_order(chars: str) -> list[re.Match[str]]:
+    """Return the marks of steps that count up from 1, a or i."""
+    for series in (_STEP, _MARK):
+        candidates = [*series.finditer(chars)]
+        for order in ([str(number) for number in range(1, 10)], list("abcdefghi"), _NUMERALS):
+            marks: list[re.Match[str]] = []
+            for match in candidates:
+                if len(marks) < MOST_STEPS and match["mark"].lower() == order[len(marks)]:
+                    marks.append(match)
+            if len(marks) > 1:
+                return marks
+    return []
+
+
+def is_workup(step: str) -> bool:
+    """Return whether a step only ends the reaction before it: water, acid, a quench."""
+    return all(_WORKUP.fullmatch(item.strip()) or spelling.is_condition(item) for item in re.split(r"[,;]\s", step))
+
+
+_AMOUNT = (
+    r"(?:\d[\d.,]*|x)\s*(?:×\s*\d[\d.,]*\s*)?"
+    r"(?:mg|g|kg|µg|mL|ml|µL|μL|L|mmol|mol|µmol|equiv|eq|mol\s?%|wt\s?%|M|N|%)(?![a-z])"
+)
+_BRACKETS = re.compile(rf"\s*[(\[](?=[^()]*{_AMOUNT})(?:[^()]|\([^()]*\))*[)\]]")
+_PROSE = re.compile(
+    r"\b(?:was|were|added|stirred|solution|mixture|dissolved|suspension|charged|treated|heated|cooled|refluxed|flask|vial)\b"
+)
+_SENTENCE = re.compile(r"(?<=[a-z)\]\d])\.\s+(?=[A-Z])")
+_AFTERWARDS = re.compile(
+    r"\b(?:quench|extract|wash|dried|dry over|concentrat|filter|purif|chromatograph|evaporat|poured|dilut"
+    r"|recrystalli[sz]|brine|organic (?:layer|phase)|work-?up|NMR|HRMS|Rf)",
+    re.IGNORECASE,
+)
+_PRODUCT = re.compile(
+    r"\b(?:to\s+(?:give|afford|yield|provide|furnish|obtain)|(?:gave|afforded|yielded|provided|furnished))\b",
+    re.IGNORECASE,
+)
+_LEAD = re.compile(
+    r"^(?:the|a|an|of|in|with|to|and|then|by|was|were|containing|added|from|using|crude|title compound|desired"
+    r"|product)\s+",
+    re.IGNORECASE,
+)
+MOST_WORDS = 7  # of a name
+FEWEST_WORDS = 12  # of a paragraph
+
+
+def is_paragraph(text: str) -> bool:
+    """Return whether a text is prose of an experimental section with amounts in brackets."""
+    return len(text.split()) >= FEWEST_WORDS and len(_PROSE.findall(text)) >= 2 and len(_BRACKETS.findall(text)) >= 1
+
+
+def compounds(text: str) -> tuple[list[str], list[str], str]:
+    """Return names of what reacts, what is left out as workup, and the product's name (or empty) of a paragraph."""
+    used: list[str] = []
+    workup: list[str] = []
+    product = ""
+    is_over = False
+    for sentence in _SENTENCE.split(text):
+        end = match.start() if (match := _PRODUCT.search(sentence)) else len(sentence)
+        over = _AFTERWARDS.search(sentence[:end])
+        is_over |= bool(over and used)
+        for name in _names_before_amounts(sentence[:end]):
+            (workup if is_over else used).append(name)
+        if match and (names := [*_names_before_amounts(sentence[match.end() :])]):
+            product = names[0]
+    return list(dict.fromkeys(used)), list(dict.fromkeys(workup)), product
+
+
+def _names_before_amounts(sentence: str) -> Iterator[str]:
+    """Yield the longest known names that end before brackets with amounts."""
+    start = 0
+    for match in _BRACKETS.finditer(sentence):
+        words = re.split(r"\s+|(?<=[;:])", sentence[start : match.start()].strip())
+        start = match.end()
+        for count in range(min(MOST_WORDS, len(words)), 0, -1):
+            name = " ".join(words[-count:]).strip(" ,;:.")
+            if not name or _LEAD.match(name + " "):
+                continue
+            if lookup.look_up(name) or lookup.read_systematic(name):
+                yield name
+                break

@@ -1,0 +1,216 @@
+"""Read what was typed or pasted: molecules as SMILES, names or InChI, alone, in lists, or as a reaction."""
+
+import html
+import re
+from dataclasses import dataclass, replace
+
+import chemspec.chem as chem
+import chemspec.chem.reading.inchi as inchi
+import chemspec.chem.reading.notations as notations
+import chemspec.chem.reading.procedure as procedure
+from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.molecules.query import ARROW_HEAD
+from chemspec.chem.molecules.smiles_syntax import Fault
+from chemspec.chem.molecules.traced_text import TracedText
+from chemspec.chem.reading.flask import TOKENS_JOINED, join_tokens, read_flask
+from chemspec.chem.reading.values import Molecules, Reaction
+from chemspec.settings import Task
+from chemspec.tasks import TASKS
+
+# A retrosynthetic arrow, and one to the left: the product stands before it.
+_BACK = "\u21d2\u27f9\u21e8\u21d0\u27f8\u2190\u27f5\u2b05"
+_FORTH = (
+    "\u2192\u27f6\u279c\u2794\u279d\u279e\u2799\u279b\u27a1\u27a4\u2b95\u2b62\u21a6\u27fc\u21fe\u21e2\u21c0\U0001f852\U0001f812"
+    "\u21cc\u21c4\u21cb\u21c6"
+)
+_BLANK = r"(?:(?<=\s)|^)"
+_END = r"(?=\s|$)"
+_ARROW = re.compile(
+    rf"(?P<back>[{_BACK}]\ufe0f?|{_BLANK}(?:<[-=]+|<<){_END})"
+    r"|(?P<labelled>-{1,9}\s*[\[({](?P<above>[^\[\](){}>]*(?:\([^()]*\)[^\[\](){}>]*)*)[\])}]\s*-{0,9}>|(?:(?<=\s)->|[\u2192\u27f6])\[(?P<tex>[^\[\]>]*)\](?:\[[^\[\]]*\])?)"
+    rf"|(?P<forth>[{_FORTH}]\ufe0f?|{_BLANK}(?:<[-=]+>|[-=~]+>|=|gives|yields|affords|produces){_END}|(?<![-=])[-=]{{2,9}}>|=>|>{{3,}})"
+)
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The texts of a reaction by role, in the order of time whatever its arrow was, and its arrow."""
+
+    texts: dict[str, TracedText]
+    arrow: TracedText
+    notes: tuple[str, ...] = ()
+
+
+def split_reaction(text: TracedText) -> Sides | Fault | None:
+    """Split a reaction at its arrow; None if the text has none."""
+    chars = text.chars
+    arrows = [*_ARROW.finditer(chars)] if ">" in chars or "<" in chars or not chars.isascii() or " " in chars else []
+    heads = [
+        head.start()
+        for head in ARROW_HEAD.finditer(chars)
+        if not any(a.start() <= head.start() < a.end() for a in arrows)
+    ]
+    if not arrows and not heads and _is_no_dative_bond(chars):
+        arrows = [*re.finditer("(?P<back>(?!))|(?P<labelled>(?!))|(?P<forth>->)", chars)]
+    if not arrows:
+        return _plain_sides(text, heads) if heads else None
+    start, end = arrows[0].span()
+    arrow = text[start:end]
+    if len(arrows) + len(heads) > 1:
+        return text[start : arrows[-1].end()].fault("these are several steps; enter one step at a time", "reaction")
+    before, behind = text[:start].strip(), text[end:].strip()
+    if arrows[0]["labelled"]:
+        group = "above" if arrows[0]["above"] is not None else "tex"
+        over = text[arrows[0].start(group) : arrows[0].end(group)].strip()
+        return Sides({"reactant": before, "product": behind, "agent": over}, arrow)
+    if arrows[0]["back"]:
+        notes = (f"{arrow.chars} points at the starting materials",)
+        return Sides({"reactant": behind, "product": before}, arrow, notes)
+    return Sides({"reactant": before, "product": behind}, arrow)
+
+
+def _plain_sides(text: TracedText, heads: list[int]) -> Sides | Fault:
+    first, last = heads[0], heads[-1]
+    if len(heads) != 2:
+        message = f"reactants>agents>products has two >, this reaction {len(heads)}"
+        if len(heads) % 2 == 0:
+            message = "these are more than one step; enter one step at a time"
+        return text[first : last + 1].fault(message, "reaction")
+    sides = {"reactant": text[:first], "product": text[last + 1 :], "agent": text[first + 1 : last]}
+    return Sides({role: side.strip() for role, side in sides.items()}, text[first : last + 1])
+
+
+def _is_no_dative_bond(chars: str) -> bool:
+    """Return whether -> within a word is an arrow: what it makes of the text is no molecule, or bonds to a carbon."""
+    if "->" not in chars:
+        return False
+    mol = mol_from_smiles(chars)
+    if mol is None:
+        return not re.search(r"->(?:\[|B(?!r))", chars)  # whose bonds are dative ones
+    return any(str(bond.GetBondType()) == "DATIVE" and bond.GetEndAtom().GetSymbol() == "C" for bond in mol.GetBonds())
+
+
+LONGEST = 20 * chem.LONGEST  # characters of a text: room for maps, names and the sides of a reaction
+_ENTITY = re.compile(r"&(?:#\d{1,6}|#x[0-9a-fA-F]{1,5}|[A-Za-z]{2,8});")
+_ESCAPED = re.compile(r"%3[eE]")
+_LABEL = re.compile(
+    r"\s*(?:(?:canonical |isomeric )?(?:reaction )?smiles|rxn|inchi(?=\s*:\s*InChI=)|(?:iupac )?name"
+    r"|molecule|compound|target|product)"
+    r"(?:\s*[:=]\s*|\s+(?=smiles\b)|(?<=smiles)\s+)(?=\S)",
+    re.IGNORECASE,
+)
+
+
+def read_typed(text: str, task: Task) -> Molecules | Reaction | Fault:
+    """Read a typed text; where the task is about whole reactions, it must be one."""
+    whole = TASKS.lookup(task).whole
+    if len(text) > LONGEST:
+        return Fault(f"{len(text)} characters are too many; the limit is {LONGEST}", LONGEST, len(text), "length")
+    translated = notations.translate(TracedText.of(text))
+    if isinstance(translated, Fault):
+        return translated
+    traced, notes = _plain(translated[0])
+    notes = (*translated[1], *notes)
+    replaced = inchi.replace_inchis(traced)
+    if isinstance(replaced, Fault):
+        return replaced
+    has_inchi, traced, notes = replaced[0] is not traced, replaced[0], (*notes, *replaced[1])
+    if (joined := join_tokens(traced)) is not None:
+        traced, notes = joined, (*notes, TOKENS_JOINED)
+    if sections := notations.split_sections(traced):
+        labelled: dict[str, Molecules | Fault] = {
+            role: _read(sections[role], role == "product")
+            for role in ("reactant", "product", "agent")
+            if role in sections
+        }
+        return Reaction(labelled, (*notes, "read by the labels in the text"), traced.span)
+    sides = split_reaction(traced)
+    if isinstance(sides, Fault):
+        return sides
+    if sides is not None:
+        read = {role: _read(side, role == "product") for role, side in sides.texts.items() if side}
+        return Reaction(read, (*notes, *sides.notes), sides.arrow.span)
+    if whole:
+        return Fault(chem.NO_REACTION, 0, len(text), "reaction")
+    if procedure.is_paragraph(traced.chars):
+        return _read_paragraph(traced, task)
+    traced, steps = _first_step(traced, task)
+    flask = read_flask(traced, task == "retro")
+    if steps and isinstance(flask, Molecules):
+        rest = tuple(step for step in steps if not procedure.is_workup(step))
+        flask = replace(flask, notes=(*_step_notes(steps), *flask.notes), steps=rest, span=traced.span)
+    if isinstance(flask, Fault) or traced.chars == text:
+        return flask
+    kind = "InChI" if has_inchi and flask.kind == "SMILES" else flask.kind
+    return replace(flask, kind=kind, notes=(*notes, *flask.notes), span=traced.span)
+
+
+def _first_step(text: TracedText, task: Task) -> tuple[TracedText, tuple[str, ...]]:
+    """Return the first of several steps in a flask, and the texts of the others; bullets of a list are no steps."""
+    if task == "retro" or "\n" in text.chars.strip():
+        return text, ()
+    steps = procedure.split_steps(text)
+    return steps[0], tuple(step.chars for step in steps[1:])
+
+
+def _step_notes(steps: tuple[str, ...]) -> tuple[str, ...]:
+    rest = [step for step in steps if not procedure.is_workup(step)]
+    left = f"left out: the workup ({'; '.join(step for step in steps if step not in rest)})"
+    several = f"several steps: the first is read; next with its product: {'; then '.join(rest)}"
+    return (several,) * bool(rest) + (f"several steps: {left}",) * (len(rest) < len(steps))
+
+
+def _read_paragraph(text: TracedText, task: Task) -> Molecules | Reaction | Fault:
+    """Read the compounds of a paragraph of an experimental section, those with amounts in brackets."""
+    used, workup, product = procedure.compounds(text.chars)
+    names = [product] if task == "retro" else used
+    if not any(names):
+        what = "product" if task == "retro" else "reactants"
+        return text.fault(f"no {what} found in this paragraph: name them with amounts in brackets, or list them")
+    flask = read_flask(TracedText("; ".join(names), (0,) * len("; ".join(names))), task == "retro")
+    if isinstance(flask, Fault):
+        return text.fault(flask.message)
+    notes = [f"read from a paragraph: {', '.join(names)}", *flask.notes]
+    notes += [f"left out as workup: {', '.join(workup)}"] * bool(workup and task != "retro")
+    return replace(flask, notes=tuple(notes), kind="name", span=text.span)
+
+
+def _read(text: TracedText, is_target: bool) -> Molecules | Fault:
+    read = read_flask(text, is_target)
+    return read if isinstance(read, Fault) else replace(read, span=text.span)
+
+
+def _plain(text: TracedText) -> tuple[TracedText, tuple[str, ...]]:
+    """Return a text without HTML entities and the label before it, and notes."""
+    notes: tuple[str, ...] = ()
+    if "&" in text.chars:
+        text = text.substitute(_ENTITY, lambda match: html.unescape(match.group()))
+    if "%3" in text.chars:
+        text = text.substitute(_ESCAPED, lambda _: ">")
+    if match := _LABEL.match(text.chars):
+        notes = (f"the label {match.group().strip()!r} left out",)
+        text = text[match.end() :]
+    return text, notes
+
+
+_MARK = re.compile("@@?")
+_RADICAL = re.compile(r"\[(?:C|CH|CH2|CH3|c)\]")
+_ALLENE = re.compile(r"=\[C@@?\](?:\(?=)")
+_BARE_CENTRE = re.compile(r"\[C@@?(?::\d+)?\]")
+
+
+def lost(typed: str, smiles: str) -> tuple[str, ...]:
+    """Return notes on what is in a typed valid SMILES but not in the canonical one of the same molecules."""
+    notes = []
+    bracketed = [part for part in smiles.split(".") if part != "[C]" and _RADICAL.search(part)]
+    atoms = [atom for mol in filter(None, map(mol_from_smiles, bracketed)) for atom in mol.GetAtoms()]
+    if any(atom.GetSymbol() == "C" and atom.GetNumRadicalElectrons() for atom in atoms):
+        centre = _BARE_CENTRE.search(typed)
+        meant = f"; perhaps {centre[0][:-1].split(':')[0]}H] was meant for {centre[0]}" if centre else ""
+        notes.append(f"an atom in brackets without its hydrogens is read as a radical{meant}")
+    if "@" in typed and len(_MARK.findall(typed)) > len(_MARK.findall(smiles)):
+        if _ALLENE.search(typed):
+            notes.append("the stereo of an allene is left out")
+        else:
+            notes.append("stereo marks left out: their atoms are no stereocentres")
+    return tuple(notes)

@@ -1,0 +1,450 @@
+"""Stock: lists of InChIKeys as sorted arrays of 27 bytes per key (a million keys take 27 MB), and price lists."""
+
+import hashlib
+import io
+import re
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+from rdkit import Chem, rdBase
+
+from chemspec import asset_files
+from chemspec.chem import formats
+from chemspec.chem.molecules.parsing import mol_from_smiles
+from chemspec.chem.molecules.salts import charge_of, group_molecules
+from chemspec.io import readers, spreadsheets
+from chemspec.io.columns import find_query_columns, in_english
+from chemspec.stock import prices
+from chemspec.stock.building_blocks import why_intermediate
+from chemspec.system import cache
+from chemspec.system.lab_files import LabFile, lab_files, split_facts
+
+KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
+COLUMNS = ("inchikey", "inchi_key", "inchi key")  # of a table, what the column with InChIKeys may be called
+OTHERS = ("inchi", "cas", "cas number", "compound", "name", "molecule", "product name", "description")
+Keys = np.ndarray[Any, np.dtype[np.bytes_]]
+MAX_BYTES = 2_000_000_000  # bytes of a decompressed list: seventy million keys
+PAROUTES = ("paroutes-n1", "paroutes-n5")
+BUILT_IN = ("common", *PAROUTES)
+# Not a list of its own: counts the molecules of PaRoutes that are rather intermediates of patents as stock.
+INTERMEDIATES = "patent-intermediates"
+CHOICES = (*BUILT_IN, INTERMEDIATES)
+TITLES = {
+    "common": "common chemicals",
+    "paroutes-n1": "PaRoutes",
+    "paroutes-n5": "PaRoutes",
+    INTERMEDIATES: "patent intermediates",
+}
+_COUNTERIONS = {-1: ("[Na+]", "[K+]", "[Li+]"), 1: ("[Cl-]", "[Br-]", "[I-]")}  # the commonest first, by charge
+BUY, LISTED, UNLISTED, HERE = "● buy", "● in", "○ in no list", "here: "
+INTERMEDIATE = "◐ a patent intermediate"
+ENDINGS = (*readers.TABLES, spreadsheets.ENDING, *(f"{ending}.gz" for ending in (*readers.TABLES, spreadsheets.ENDING)))
+PRICED = rf"price|cost|^ppg$|^(?:{prices.CODES}|[€$£¥])\s*(?:/|per|$)"  # headings of prices
+MAX_LINES = 200_000  # of a price list
+MAX_PRICE_BYTES = 100_000_000  # bytes of a decompressed price list
+MAX_FAULTS = 20  # faults listed; further ones are counted
+MAX_SHOWN = 40  # characters shown of a cell
+
+
+@lru_cache(maxsize=100_000)
+def inchikey(smiles: str) -> str:
+    """Return a molecule's standard InChIKey; empty where there is none."""
+    mol = mol_from_smiles(smiles)
+    with rdBase.BlockLogs():
+        return "" if mol is None else str(Chem.MolToInchiKey(mol))  # type: ignore[no-untyped-call]
+
+
+@dataclass(frozen=True)
+class Offer:
+    """Offer of a supplier for a molecule, or where the lab has it."""
+
+    price: float | None = None  # None if the list has no valid price
+    unit: str = ""  # such as "EUR/g", or "EUR/5 g"; empty if unknown
+    supplier: str = ""  # empty if unknown
+    shelf: str = ""  # where the lab keeps it, such as "B3 · 40 g · 2024"; empty if it has none
+
+    def __str__(self) -> str:
+        """Return a text such as "12.50 EUR/g, supplier" or "here: B3 · 40 g", with the known parts."""
+        price = "" if self.price is None else f"{self.price:,.2f} {self.unit}".strip()
+        return ", ".join(filter(None, [self.shelf and HERE + self.shelf, price, self.supplier]))
+
+    def replaces(self, other: "Offer") -> bool:
+        """Return whether of two lines of a list this counts: what is on a shelf, then the cheaper in equal units."""
+        cheaper = self.price is not None and self.unit == other.unit and self.price < (other.price or 0.0)
+        return not other.shelf and (bool(self.shelf) or other.price is None or cheaper)
+
+
+@dataclass(frozen=True)
+class Availability:
+    """Whether a molecule can be bought, and where."""
+
+    smiles: str
+    list: str = ""  # name of the first stock list that has it; empty if none has
+    title: str = ""  # of that list
+    price: float | None = None  # of an offer; None if unknown
+    unit: str = ""  # of that price, such as "EUR/g"; empty if unknown
+    supplier: str = ""  # empty if unknown
+    intermediate: bool = False  # whether it is only an intermediate of patents, which is not sold
+    shelf: str = ""  # where the lab keeps it; see `Offer`
+
+    def __str__(self) -> str:
+        """Return a mark for people: where it is kept, its offer, or the list that it is in."""
+        if offer := str(Offer(self.price, self.unit, self.supplier, self.shelf)):
+            return f"● {offer}" if self.shelf else f"{BUY}, {offer}"
+        if self.intermediate:
+            return INTERMEDIATE
+        return f"{LISTED} {self.title or self.list}" if self.list else UNLISTED
+
+
+@dataclass(frozen=True)
+class PriceList:
+    """Content of a price list."""
+
+    offers: Mapping[str, Offer]  # offers by InChIKey, the cheapest of those in equal units
+    faults: tuple[str, ...]  # messages on invalid lines; if there are many, the first ones and the number of others
+    lines: int  # number of lines
+
+
+@dataclass(frozen=True, eq=False)
+class Stock:
+    """Stock lists by name; keys are sorted.
+
+    The lists of PaRoutes are what patents started from. What of them is rather an intermediate than a molecule that is
+    sold (`stock.building_blocks`) is no stock, unless `intermediates` is true.
+    """
+
+    lists: Mapping[str, Keys]
+    offers: Mapping[str, Offer] = field(default_factory=dict)  # by InChIKey
+    intermediates: bool = False
+    titles: Mapping[str, str] = field(default_factory=dict)  # of lists of a lab, by name
+
+    def source(self, smiles: str) -> str:
+        """Return the name of the first list with the molecule, with price and supplier; empty if it is no stock.
+
+        The name is `INTERMEDIATES` for an intermediate of patents that counts as stock.
+        """
+        name = self._list_of(smiles)
+        if name in PAROUTES and why_intermediate(smiles):
+            return INTERMEDIATES * self.intermediates
+        return ", ".join(filter(None, [name, self.offer(smiles)])) if name and self.offers else name
+
+    def is_intermediate(self, smiles: str) -> bool:
+        """Return whether a molecule is in a list of PaRoutes alone, and rather an intermediate than sold."""
+        return self._list_of(smiles) in PAROUTES and bool(why_intermediate(smiles))
+
+    def look_up(self, smiles: str) -> Availability:
+        """Return whether a molecule can be bought, and where."""
+        offer, intermediate = self.offers.get(inchikey(smiles), Offer()), self.is_intermediate(smiles)
+        name = "" if intermediate else self._list_of(smiles)
+        title = self.titles.get(name) or TITLES.get(name, name)
+        return Availability(smiles, name, title, offer.price, offer.unit, offer.supplier, intermediate, offer.shelf)
+
+    def _list_of(self, smiles: str) -> str:
+        key = np.bytes_(inchikey(smiles))
+        return next((name for name, keys in self.lists.items() if _contains_key(keys, key)), "") if key else ""
+
+    def offer(self, smiles: str) -> str:
+        """Return price and supplier of a molecule as text; empty if unknown."""
+        return str(self.offers.get(inchikey(smiles), ""))
+
+
+def _contains_key(keys: Keys, key: np.bytes_) -> bool:
+    index = int(np.searchsorted(keys, key))
+    return index < len(keys) and bool(keys[index] == key)
+
+
+def stock_mark(smiles: str, stock: Stock) -> str:
+    """Return in which list a molecule is, or its offer: a price, a supplier or both."""
+    return str(stock.look_up(smiles))
+
+
+def all_marks(marks: Iterable[str]) -> str:
+    """Return one mark for a set of which every molecule is listed or on offer; empty if one is not."""
+    named = [mark for mark in marks if mark]
+    if not named or {UNLISTED, INTERMEDIATE}.intersection(named):
+        return ""
+    return "● all to buy" if all(mark.startswith(BUY) for mark in named) else "● all in stock lists"
+
+
+def look_up_reactants(reactants: str, stock: Stock) -> tuple[Availability | None, ...]:
+    """Return whether each molecule can be bought, in order; of a salt at its first ion, with None at the others.
+
+    An ion alone has that of its commonest salt in a list, and None if there is no such salt.
+    """
+    parts = reactants.split(".")
+    available: list[Availability | None] = [None] * len(parts)
+    molecules = group_molecules(parts)
+    for molecule in molecules:
+        available[molecule[0]] = stock.look_up(".".join(parts[ion] for ion in molecule))
+    for ion in {*range(len(parts))}.difference(*molecules):
+        others = _COUNTERIONS.get(charge_of(parts[ion]), ())
+        salts = (stock.look_up(f"{parts[ion]}.{other}") for other in others)
+        available[ion] = next((salt for salt in salts if str(salt) not in (UNLISTED, INTERMEDIATE)), None)
+    return tuple(available)
+
+
+def stock_marks(reactants: str, stock: Stock) -> tuple[str, ...]:
+    """Return the marks of `look_up_reactants`, empty for None."""
+    return tuple("" if each is None else str(each) for each in look_up_reactants(reactants, stock))
+
+
+def load_stock(names: Sequence[str]) -> Stock:
+    """Load lists, files before built-in ones (`CHOICES`); ValueError for one that is missing, invalid or empty.
+
+    A name is that of a built-in list, of a list of the lab (`lab_files`), or a path. `INTERMEDIATES` among the names
+    counts those of PaRoutes as stock.
+    """
+    if not {*names} - {INTERMEDIATES}:
+        raise ValueError(f"no stock; give a file of SMILES or InChIKeys, or one of {', '.join(BUILT_IN)}")
+    return _load_lists(names, skips_faulty=False)
+
+
+def load_usable_stock(names: Iterable[str]) -> Stock:
+    """Load lists as `load_stock` does, but without those of the lab that cannot be used, each with a warning."""
+    return _load_lists([*names], skips_faulty=True)
+
+
+def load_chosen_stock(names: Sequence[str]) -> Stock:
+    """Load the lists of these names; without any those of the lab that can be used, and the built-in ones."""
+    return load_stock(names) if names else load_usable_stock(default_lists())
+
+
+def _load_lists(names: Sequence[str], *, skips_faulty: bool) -> Stock:
+    lists: dict[str, Keys] = {}
+    offers: dict[str, Offer] = {}
+    titles: dict[str, str] = {}
+    of_lab = lab_files("stock")
+    for name in sorted(
+        set(names).difference([INTERMEDIATES]), key=lambda name: (name in BUILT_IN, [*names].index(name))
+    ):
+        try:
+            file_name, title, keys, priced = _load_list(name, of_lab.get(name))
+        except ValueError as error:
+            if not skips_faulty or name not in of_lab:
+                raise
+            warnings.warn(str(error), RuntimeWarning, stacklevel=3)
+            continue
+        label = name if name in BUILT_IN or file_name in lists else file_name
+        lists[label] = keys
+        offers = merge_offers(offers, priced)
+        if title:
+            titles[label] = title
+    return Stock(lists, offers, INTERMEDIATES in names, titles) if lists else Stock({})
+
+
+def merge_offers(first: Mapping[str, Offer], then: Mapping[str, Offer]) -> dict[str, Offer]:
+    """Return the offers of two lists; the second has the word, but what is on a shelf stays there."""
+    on_shelf = {key: offer for key, offer in first.items() if offer.shelf and not then.get(key, offer).shelf}
+    return {**first, **then, **on_shelf}
+
+
+def _load_list(name: str, of_lab: LabFile | None) -> tuple[str, str, Keys, dict[str, Offer]]:
+    """Return the file's name, the title of a list, the keys of its molecules, and their offers."""
+    built_in = name in BUILT_IN
+    path = (
+        asset_files.assets_folder() / "stock" / f"{name}.txt.gz" if built_in else of_lab.path if of_lab else Path(name)
+    )
+    try:
+        raw, facts = _read_list(path)
+    except OSError as error:
+        remedy = f"give a file of SMILES or InChIKeys, or {', '.join(BUILT_IN)}"
+        raise ValueError(f"stock {name}: {error.strerror}; {remedy}") from error
+    title = facts.get("title") or (of_lab.title if of_lab else "")
+    inner = path.name.removesuffix(".gz") if facts else path.name
+    if built_in or not (priced := parse_offers(raw, inner, facts.get("currency", ""))):
+        return path.name, title, parse_stock(raw, inner), {}
+    for fault in priced.faults:
+        warnings.warn(f"stock {name}: {fault}", stacklevel=4)
+    return path.name, title, np.unique(np.array([*priced.offers], dtype="S27")), dict(priced.offers)
+
+
+def default_lists() -> tuple[str, ...]:
+    """Return the names of the lists that are used where none is chosen: those of the lab, and the built-in ones."""
+    return (*lab_files("stock"), *BUILT_IN)
+
+
+def list_stamps(names: Iterable[str]) -> tuple[tuple[str, tuple[int, int]], ...]:
+    """Return names of lists with what changes when a list of the lab changes, as a key of caches."""
+    of_lab = lab_files("stock")
+    return tuple((name, of_lab[name].stamp if name in of_lab else (0, 0)) for name in names)
+
+
+def _read_list(path: Path) -> tuple[bytes, dict[str, str]]:
+    """Return the content of a list without the lines that state facts on it, then unpacked, and these facts."""
+    raw = path.read_bytes()
+    content = readers.decompress(raw, f"stock {path.name}", MAX_BYTES) if raw[:2] == b"\x1f\x8b" else raw
+    facts, rest = split_facts(content, path.name.lower().removesuffix(".gz"))
+    return (rest, facts) if facts else (raw, facts)
+
+
+def parse_offers(raw: bytes, name: str, currency: str = "") -> PriceList | None:
+    """Return the offers in a file's content; None if it is no table with prices or suppliers."""
+    if not raw or not name.lower().endswith(ENDINGS):
+        return None
+    try:
+        price_list = read_price_list(raw, name, currency=currency)
+    except ValueError:
+        return None  # `parse_stock` reports the error, or supports the format
+    return price_list if any(map(str, price_list.offers.values())) else None
+
+
+def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
+    """Return the sorted keys of a list: a table with a column of InChIKeys or SMILES, or text with one per line.
+
+    The ending of the name determines the format. Other lines are skipped; ValueError if there is no valid one.
+    InChIKeys of SMILES take a millisecond each, and are cached on disk if `keep`.
+    """
+    cache_key = f"stock-{hashlib.sha256(name.encode() + raw).hexdigest()[:16]}.npy"
+    if (stored := cache.read_cached(cache_key)) is not None:
+        return np.load(io.BytesIO(stored))  # type: ignore[no-any-return]
+    ending = Path(name.lower().removesuffix(".gz")).suffix
+    content = readers.decompress(raw, f"stock {name}", MAX_BYTES) if raw[:2] == b"\x1f\x8b" else raw
+    if ending == spreadsheets.ENDING or ending in readers.TABLES:
+        where = f"stock {name}" if ending == spreadsheets.ENDING else name
+        cells = _molecule_column(list(read_rows(content, ending, where)), name)
+    else:
+        cells = list(readers.read_list(readers.decode_text(content).splitlines(), titled=True))
+    words = [cell.split()[0] for cell in cells if cell.strip()]
+    keys = [_line_to_inchikey(cell) for cell in cells if cell.strip()]
+    sorted_keys = np.unique(np.array([key for key in keys if key], dtype="S27"))
+    if not len(sorted_keys):
+        what = (
+            f"none of its {len(words)} lines is an InChIKey, a SMILES, an InChI, a CAS number or a name"
+            if words
+            else "it is empty"
+        )
+        raise ValueError(f"stock {name}: {what}; give a .csv, .smi or .txt with one molecule per line")
+    if keep and any(key and key != word for key, word in zip(keys, words, strict=True)):
+        target = io.BytesIO()
+        np.save(target, sorted_keys)
+        cache.write_cached(cache_key, target.getvalue())
+    return sorted_keys
+
+
+def _molecule_column(rows: Sequence[list[str]], name: str) -> list[str]:
+    head = [in_english(cell) for cell in rows[0]]
+    index = find_molecule_column(head)
+    if index is None:
+        if len(head) > 1:
+            raise ValueError(f"stock {name} has no column inchikey or smiles; it has {', '.join(rows[0])}")
+        return [row[0] for row in rows]  # no header
+    return [row[index] for row in rows[1:]]
+
+
+def read_price_list(raw: bytes, name: str, *, keep: bool = True, currency: str = "") -> PriceList:
+    """Return the offers of a table: .csv, .tsv or .xlsx, also as .gz, with a column of SMILES, names or InChIKeys.
+
+    Columns for price, currency, amount, supplier, place and date are recognised by headings ("EUR/g", "location", ...);
+    invalid lines are reported in `faults`; `currency` is that of prices which state none. The result of a long list is
+    cached on disk if `keep`. ValueError if it is not a table, or has no column of molecules.
+    """
+    cache_key = f"offers-{hashlib.sha256(name.encode() + currency.encode() + raw).hexdigest()[:16]}.json"
+    if (content := cache.read_cached(cache_key)) is not None:
+        return msgspec.json.decode(content, type=PriceList)
+    path = Path(name.lower())
+    if path.suffix == ".gz":
+        raw, path = readers.decompress(raw, name, MAX_PRICE_BYTES), path.with_suffix("")
+    price_list = price_list_from_rows(read_rows(raw, path.suffix, name), name, currency)
+    if keep and price_list.lines > 100:  # parsing takes a millisecond per line
+        cache.write_cached(cache_key, msgspec.json.encode(price_list))
+    return price_list
+
+
+def read_rows(raw: bytes, ending: str, where: str) -> Iterator[list[str]]:
+    """Yield the rows of a workbook, or of a CSV or TSV; FileError if it is none."""
+    if ending == spreadsheets.ENDING:
+        return spreadsheets.read_workbook_rows(raw, where)
+    return readers.read_table(readers.decode_text(raw), ending if ending in readers.TABLES else ".csv", where)
+
+
+def price_list_from_rows(rows: Iterable[Sequence[str]], name: str, currency: str = "") -> PriceList:
+    """Return the offers of the rows of a table, the first being its header; see `read_price_list`."""
+    lines = iter(rows)
+    head = list(next(lines))
+    columns = _find_columns(head)
+    if "molecule" not in columns:
+        raise ValueError(f"{name} has no column smiles or inchikey; it has {', '.join(head)[:300]}")
+    offers: dict[str, Offer] = {}
+    faults: list[str] = []
+    taken = [index for kind, index in columns.items() if kind != "price"]
+    named = enumerate(map(in_english, head))
+    priced = [index for index, name in named if index not in taken and re.search(PRICED, name, re.IGNORECASE)]
+    number = 1
+    for number, row in enumerate(lines, 2):
+        if number > MAX_LINES + 1:
+            faults.insert(0, f"only the first {MAX_LINES:,} lines are read")  # the most important fault
+            break
+        cells = {kind: row[index].strip() for kind, index in columns.items()}
+        key = _cell_to_inchikey(cells["molecule"])
+        if not key:
+            faults.append(f"line {number}: {cells['molecule'][:MAX_SHOWN]!r} is not a molecule")
+            continue
+        # The first pack with a price.
+        at = next((index for index in priced if row[index].strip()), columns.get("price"))
+        cells |= {"price": row[at].strip()} if at is not None else {}
+        offer, fault = _read_offer(cells, "" if at is None else in_english(head[at]) or head[at], currency)
+        if fault:
+            faults.append(f"line {number}: {fault}")
+        if key not in offers or offer.replaces(offers[key]):
+            offers[key] = offer
+    if len(faults) > MAX_FAULTS:
+        faults = [*faults[:MAX_FAULTS], f"and {len(faults) - MAX_FAULTS:,} more lines"]
+    return PriceList(offers, tuple(faults), number - 1)
+
+
+def find_molecule_column(names: Sequence[str]) -> int | None:
+    """Return the index of the column with InChIKeys, SMILES, InChIs, CAS numbers or names, by its English name."""
+    named = [names.index(column) for column in COLUMNS if column in names]
+    indices = named or find_query_columns(names) or [names.index(column) for column in OTHERS if column in names]
+    return indices[0] if indices else None
+
+
+def _find_columns(head: Sequence[str]) -> dict[str, int]:
+    names = [in_english(name) for name in head]
+    columns: dict[str, int] = {}
+    molecule = find_molecule_column(names)
+    if molecule is not None:
+        columns["molecule"] = molecule
+    patterns = {
+        "price": PRICED,
+        "supplier": "supplier|vendor|seller|source|catalog",
+        "currency": "currency",
+        "amount": "amount|quantity|pack|size|^unit",
+        "place": "shelf|location|storage|stored|cabinet|cupboard|freezer|fridge|position|^room",
+        "since": "ordered|purchased|received|opened|date",
+    }
+    for kind, pattern in patterns.items():
+        for index, name in enumerate(names):
+            if index not in columns.values() and re.search(pattern, name, re.IGNORECASE):
+                columns[kind] = index
+                break
+    return columns
+
+
+def _cell_to_inchikey(text: str) -> str:
+    if KEY.fullmatch(text):
+        return text
+    read = formats.read_any(text, task="retro") if text else None
+    return inchikey(read.smiles) if isinstance(read, formats.Input) else ""
+
+
+def _line_to_inchikey(line: str) -> str:
+    """Return the InChIKey of a line: of an InChIKey or SMILES before other words, or of what `predict` reads."""
+    word = line.split()[0]
+    return word if KEY.fullmatch(word) else inchikey(word) or _cell_to_inchikey(line.strip())
+
+
+def _read_offer(cells: Mapping[str, str], heading: str, usual: str) -> tuple[Offer, str]:
+    """Return the offer of a line, and a message if its price is invalid or a range."""
+    supplier = cells.get("supplier", "")[:MAX_SHOWN]
+    currency = cells.get("currency") or ("" if prices.MONEY.search(heading) else usual)
+    price = prices.read_price(cells.get("price", ""), heading, currency, cells.get("amount", ""))
+    cells_of_shelf = (cells.get("place"), cells.get("amount"), cells.get("since"))
+    shelf = " · ".join(cell[:MAX_SHOWN] for cell in cells_of_shelf if cell) if cells_of_shelf[0] else ""
+    return Offer(price.value, price.unit, supplier, shelf), price.fault

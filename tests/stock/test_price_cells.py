@@ -1,0 +1,57 @@
+"""Cells of price lists, and lists of building blocks by number, name and InChI."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from case_tables import table
+
+from chemspec.stock import lists, prices
+
+
+@pytest.mark.parametrize("row", table("stock/price_cells"), ids=lambda row: row[0])
+def test_prices_are_read_or_a_fault(row: tuple[Any, ...]) -> None:
+    *cells, value, unit, fault = row
+    price = prices.read_price(*cells)
+    assert (price.value, price.unit) == (value, unit)
+    assert fault in price.fault and bool(fault) == bool(price.fault)
+
+
+LISTS = {
+    "cas.csv": "CAS,Name\n62-53-3,aniline\n",
+    "cas.txt": "62-53-3\n71-43-2\n",
+    "inchi.txt": "InChI=1S/C6H7N/c7-6-4-2-1-3-5-6/h1-5H,7H2\n",
+    "mfcd.smi": "MFCD00007629 Nc1ccccc1\n",
+    "german.csv": "Bezeichnung;Preis;Währung\naniline;12,50;EUR\n",
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_lists_without_smiles_are_read(name: str) -> None:
+    keys = lists.parse_stock(LISTS[name].encode(), name, keep=False)
+    assert lists.inchikey("Nc1ccccc1").encode() in keys
+
+
+def test_a_price_per_gram_is_read_from_its_short_heading() -> None:
+    listed = lists.read_price_list(b"ppg,smiles,source\n2.5,Nc1ccccc1,Sigma\n", "ppg.csv", keep=False)
+    assert str(listed.offers[lists.inchikey("Nc1ccccc1")]) == "2.50 per g, Sigma"
+
+
+PRICED = {
+    "SMILES,1g price USD,5g price USD\nNc1ccccc1,10,40\n": "10.00 USD/1 g",
+    "SMILES,1g price USD,5g price USD\nNc1ccccc1,,40\n": "40.00 USD/5 g",
+    "Struktur;Preis 1 g (EUR);Preis 5 g (EUR)\nNc1ccccc1;10,50;45,00\n": "10.50 EUR/1 g",
+    "CAS-Nr.;Stoffname;Einzelpreis in EUR;Packungsinhalt\n62-53-3;Anilin;12,50;25 g\n": "12.50 EUR/25 g",
+    "Numéro CAS;Nom du produit;Prix unitaire (€);Contenance\n62-53-3;aniline;12,50;25 g\n": "12.50 EUR/25 g",
+    "Número CAS;Nombre del producto;Precio (EUR);Tamaño del envase\n62-53-3;anilina;12,50;25 g\n": "12.50 EUR/25 g",
+    "CAS 号,产品名称,价格(元),包装规格\n62-53-3,苯胺,125.0,25g\n": "125.00 CNY/25g",
+    "CAS RN,品名,価格（円）,容量\n62-53-3,アニリン,1250,25g\n": "1,250.00 JPY/25g",
+    "SMILES;Preis pro Gramm\nNc1ccccc1;1,50 €\n": "1.50 EUR/g",
+}
+
+
+@pytest.mark.parametrize("text", PRICED)
+def test_packs_in_columns_and_headings_of_other_languages(text: str) -> None:
+    listed = lists.read_price_list(text.encode(), "x.csv", keep=False)
+    assert str(listed.offers[lists.inchikey("Nc1ccccc1")]) == PRICED[text] and not listed.faults
