@@ -15,7 +15,18 @@ from paths import ROOT, TESTS
 
 # Lowest first. A module may import from layers below its own, and from its own.
 LAYERS = (
-    ("version", "types", "plugins", "settings", "tasks", "tokenizer", "asset_files", "system", "client"),
+    (
+        "version",
+        "types",
+        "plugins",
+        "settings",
+        "tasks",
+        "question_text",
+        "tokenizer",
+        "asset_files",
+        "system",
+        "client",
+    ),
     ("metrics", "data.settings", "train.recipe"),
     ("chem", "chem.molecules"),
     ("chem.reading", "chem.reactions"),

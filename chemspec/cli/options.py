@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from chemspec.terminal import console, documented_options
 
 if TYPE_CHECKING:  # the engine takes seconds to import; --help should not
     from chemspec.engine.engine import Engine
+    from chemspec.question_text import QuestionText
 
 DEFAULT = DecodeSettings()
 
@@ -112,6 +113,18 @@ def load_engine(task: str, model: str, **options: Any) -> Engine:
     if engine.confidence_problem:
         console.print_note(f"no confidence: {engine.confidence_problem}")
     return engine
+
+
+def read_question(given: Sequence[str] | None, command: str) -> QuestionText | None:
+    """Return the question of a `chemspec:` text, if that is given; ValueError for one of another command."""
+    from chemspec import question_text
+
+    if not given or len(given) != 1 or not question_text.is_question(given[0]):
+        return None
+    question = question_text.read_question(given[0])
+    if question.page != command:
+        raise ValueError(f"this text is for another command; give it to `chemspec {question.page}`")
+    return question
 
 
 def check_parent_folders(*files: Path | None) -> None:

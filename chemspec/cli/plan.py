@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from chemspec.plan.export import PlanFile
     from chemspec.plan.routes import Evidence, Plan
     from chemspec.plan.workers import Planner
+    from chemspec.question_text import QuestionText
 
 MAX_SHOWN = 5  # routes printed
 PROBABILITY = "probability"  # default order of `plan.orders`, whose import waits for the command
@@ -74,7 +75,7 @@ def plan_routes(
     same command goes on from there. Exit code 1 if some target has no route from building blocks alone.
 
     Options:
-        targets TARGETS: SMILES, one file of them (.csv .smi .parquet ...), or - for stdin.
+        targets TARGETS: SMILES, one file of them (.csv .smi .parquet ...), - for stdin, or a chemspec: text.
         within: time limit per target, such as 5s, with the list of routes: the best routes by then, and steps that
             cannot be checked in time stay unchecked.
         avoid: substructure (SMARTS) that no precursor may have; repeatable, at most five.
@@ -89,8 +90,10 @@ def plan_routes(
     from chemspec.plan import orders, routes
 
     outputs = _open_files(out or [], scale)
-    orders.check_order(order)
     settings = _plan_settings(limits, within, avoid or [])  # reports invalid limits before the models are loaded
+    if question := opt.read_question(targets, "plan"):
+        targets, settings, models, stock, order = _follow_question(question, settings, models, stock or [], order)
+    orders.check_order(order)
     queries = _read_targets(targets, column)
     many = len(queries) > 1
     made_with = asdict(settings) | asdict(models) | {"stock": stock or [], "order": order, "scale": scale or ""}
@@ -148,6 +151,22 @@ def _plan_settings(limits: dict[str, Any], within: float | None, avoid: list[str
             raise ValueError("--within limits the search too; leave --seconds out")
         limits = {**limits, "within": within, "seconds": math.inf}
     return PlanSettings(**limits, avoid=tuple(avoid))
+
+
+def _follow_question(
+    question: QuestionText, settings: PlanSettings, models: Models, stock: list[str], order: str
+) -> tuple[list[str], PlanSettings, Models, list[str], str]:
+    """Return target and options of a `chemspec:` text; an option that is given, and is not the default, stays."""
+    from chemspec.plan.question import question_settings
+    from chemspec.question_text import read_number
+
+    if models.n == Models.n and (count := read_number(question, "n", int)):
+        models = replace(models, n=int(count))
+    check = models.check and question.first("check") != "no"
+    models = replace(models, check=check, model=models.model or question.first("model"))
+    order = question.first("order") or order if order == PROBABILITY else order
+    lists = stock or [*question.fields.get("stock", ())]
+    return [question.first("smi")], question_settings(question, settings), models, lists, order
 
 
 def _resume(outputs: Sequence[PlanFile], targets: Sequence[str], made_with: Mapping[str, Any]) -> list[str]:

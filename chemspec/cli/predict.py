@@ -6,7 +6,7 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ from chemspec.cli import show
 from chemspec.cli.base import command
 from chemspec.cli.options import DEFAULT
 from chemspec.metrics import NO_SAVINGS, Savings
+from chemspec.question_text import QuestionText, read_number
 from chemspec.replay.savings import describe_file, sum_savings
 from chemspec.settings import DecodeSettings, ineffective_fields, lists_distinct
 from chemspec.system import extras
@@ -35,16 +36,33 @@ class QuerySource:
     """Queries, and the model that predicts them.
 
     Attributes:
-        smiles SMILES: SMILES, one file (.csv .smi .parquet ...), or - for stdin.
+        smiles SMILES: SMILES, one file (.csv .smi .parquet ...), - for stdin, or a chemspec: text.
     """
 
     smiles: list[str] | None = None
     task: str = ""
     model: str = ""
     column: str = ""
+    question: QuestionText | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        if question := opt.read_question(self.smiles, "predict"):
+            object.__setattr__(self, "question", question)
+            object.__setattr__(self, "smiles", [question.first("smi")])
+            object.__setattr__(self, "task", self.task or question.first("task"))
+            object.__setattr__(self, "model", self.model or question.first("model"))
         opt.require_model(self.task, self.model)
+
+    def add_options(self, given: dict[str, Any]) -> dict[str, Any]:
+        """Return options of decoding with those of a `chemspec:` text, where the command line has the default."""
+        if self.question is None:
+            return given
+        options: dict[str, Any] = {"decoder": self.question.first("decoder"), "drafter": self.question.first("drafter")}
+        options |= {name: read_number(self.question, name, int) for name in ("n", "max_len", "augment")}
+        options["guide"] = self.question.first("guide")
+        return given | {
+            name: value for name, value in options.items() if value and given[name] in (getattr(DEFAULT, name), "auto")
+        }
 
     def read(self) -> tuple[list[str], bool]:
         """Return the queries, and whether they are many enough for a progress bar."""
@@ -177,6 +195,7 @@ def predict(
     """
     if within is not None and (files.out or files.trace or cluster.ray or files.review):
         raise ValueError("--within is for answers on the screen; leave out --out, --trace, --review and --ray")
+    decoding = source.add_options(decoding)
     if cluster.ray:
         if files.receipts or files.review:
             raise ValueError("--receipts and --review do not go with --ray")

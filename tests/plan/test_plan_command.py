@@ -77,6 +77,15 @@ def test_a_target_may_be_a_name(call: Any, tmp_path: Path) -> None:
     assert json.loads(done.stdout.splitlines()[-1])["plans"][0]["target"] == "CC(=O)Oc1ccccc1C(=O)O"
 
 
+def test_a_text_asks_with_its_options_and_what_is_given_stays(call: Any) -> None:
+    text = f"chemspec:plan?smi={AMIDE}&expansions=1&n=3&order=steps"
+    done = call(text)
+    assert "1 molecule expanded" in done.output
+    assert "1 molecule expanded" not in call(text, "--expansions", "9").output
+    done = call("chemspec:predict?smi=CCO")
+    assert done.exit_code == 2 and "chemspec predict" in done.output
+
+
 def test_a_duration_limits_the_whole_plan(call: Any) -> None:
     assert "deadline of 1e-06 s" in call(AMIDE, "--within", "0.001ms").output
     assert call(AMIDE, "--within", "5min").exit_code == 0

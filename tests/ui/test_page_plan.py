@@ -25,6 +25,7 @@ from chemspec import chem
 from chemspec.chem.reactions.guide import bonds_by_name
 from chemspec.plan.routes import plan_to_markdown
 from chemspec.plan.settings import PlanSettings
+from chemspec.question_text import read_question
 from chemspec.stock import lists
 from chemspec.system import extras
 from chemspec.ui.common import queued_engine
@@ -107,6 +108,9 @@ def test_an_intermediate_and_a_substructure_are_constraints_also_by_link() -> No
     assert "through CNC(=O)c1ccc(N)cc1, without [OH-], [Na+]" in captions(page)
     (title,) = (one.value for one in page.subheader)
     assert title.startswith("Route 1: 3 steps, weakest step 15 %")
+    (text,) = (one.value for one in page.code if str(one.value).startswith("chemspec:"))
+    question = read_question(text)
+    assert question.first("through") == "CNC(=O)c1ccc(N)cc1" and question.fields["avoid"] == ("[OH-]", "[Na+]")
     link = {name: page.query_params[name] for name in ("smi", "through", "avoid")}
     again = pages.open_page("plan", link)
     assert [one.value for one in again.subheader] == [one.value for one in page.subheader]

@@ -101,7 +101,7 @@ FORMATS = (
 )
 FILE_FORMATS = tuple(file_format.name for file_format in FORMATS if file_format.endings)
 ENDINGS = tuple(ending for file_format in FORMATS for ending in file_format.endings)
-_MARKS = re.compile(r"\s|[<{_]|^[$@]|[A-Za-z]{14}-|(?:Branch|Ring)\d")
+_MARKS = re.compile(r"\s|[<{_]|^[$@]|^chemspec:|[A-Za-z]{14}-|(?:Branch|Ring)\d")
 
 
 def recognise(text: str) -> Format | None:

@@ -74,6 +74,6 @@ def run_page(body: Callable[[], None]) -> None:
         run_app_shell(main.parent)
 
 
-def open_page(name: str, **query: str) -> None:
+def open_page(name: str, **query: str | list[str]) -> None:
     """Open another page with query parameters, as a link to it would."""
     st.switch_page(app_script().parent / "pages" / f"{name}.py", query_params=query)

@@ -11,14 +11,14 @@ from functools import cache
 
 import streamlit as st
 
-from chemspec import chem
+from chemspec import chem, question_text
 from chemspec.asset_files import assets_folder
 from chemspec.chem import formats
 from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.molecules.salts import group_salts
 from chemspec.chem.reading.reader import FILE_FORMATS
 from chemspec.settings import Task
-from chemspec.ui.common import escaping, login, queued_engine, theme, web_files
+from chemspec.ui.common import asked_text, escaping, login, queued_engine, theme, web_files
 from chemspec.ui.common.escaping import Html, join, tag
 
 TASK_LABELS = {"forward": "Forward: what forms?", "retro": "Retro: how to make it?"}
@@ -75,8 +75,9 @@ class QueryText:
         a click may be on its way with the old ones while the script sets new ones. With a `preview_model` (empty: the
         task's first one) the box shows the model's answer while the visitor types.
         """
+        asked_text.open_pending()
         text = str(st.session_state.setdefault(f"{self.page}_text", ""))
-        read = formats.read_any(text, task=task) if text.strip() else None
+        read = _read_box(text, task)
         span = (read.start, read.end) if isinstance(read, chem.Fault) else None
         data = {
             "label": BOX_LABELS[task],
@@ -94,7 +95,8 @@ class QueryText:
         def store(name: str, then: Callable[[], object]) -> None:
             sent = (st.session_state.get(key) or {}).get(name) or ""
             st.session_state[f"{self.page}_text"] = str(sent)[:MAX_PASTED_CHARS]
-            then()
+            if not asked_text.follow(str(sent), self.page, on_navigate):
+                then()
 
         web_files.component("question")(
             key=key,
@@ -104,6 +106,15 @@ class QueryText:
             on_moved_change=on_navigate,
         )
         return text, read
+
+
+def _read_box(text: str, task: Task) -> Read:
+    if question_text.is_question(text):  # one that can be read has been followed
+        try:
+            question_text.read_question(text)
+        except ValueError as error:
+            return chem.Fault(str(error), 0, len(text), "other")
+    return formats.read_any(text, task=task) if text.strip() else None
 
 
 def _preview_request(task: Task, model: str | None) -> dict[str, object] | None:

@@ -1,6 +1,7 @@
 """The stock of building blocks that a visitor chose on any page: lists of the lab, built-in lists, an uploaded list."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, Literal, NamedTuple
@@ -45,6 +46,14 @@ def visitor_lists() -> tuple[tuple[str, ...], OwnList | None]:
     there = {*lists.CHOICES, *lab_files("stock")}  # a list may have been removed meanwhile
     names = tuple(name for name in st.session_state.get(_LISTS, lists.default_lists()) if name in there)
     return names if set(names) - {lists.INTERMEDIATES} else (), st.session_state.get(_OWN)
+
+
+def choose_lists(names: Sequence[str]) -> list[str]:
+    """Choose the lists of these names, those by default if there is none; return which are missing here."""
+    there = {*lists.CHOICES, *lab_files("stock")}
+    if chosen := [name for name in names if name in there]:
+        st.session_state[_LISTS] = chosen
+    return [f"stock {name}" for name in names if name not in there]
 
 
 def visitor_stock() -> Stock:

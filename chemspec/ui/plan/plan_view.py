@@ -29,7 +29,7 @@ from chemspec.plan.search import RouteSearch
 from chemspec.plan.search import plan as plan_routes
 from chemspec.precedents import Precedents, installed, installed_if_usable
 from chemspec.review.suggestions import format_percent
-from chemspec.ui.common import queued_engine, scheme, theme
+from chemspec.ui.common import asked_text, queued_engine, scheme, theme
 from chemspec.ui.common.escaping import plain_text, tag
 from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.common.web_files import web_file
@@ -79,6 +79,7 @@ def show_plan(plan: Plan, models: Expander) -> None:
                     JSON=lambda: json.dumps(values.plan_document(plan, _evidence(plan.routes)), indent=1),
                     Markdown=lambda: values.plan_to_markdown(plan, _evidence(plan.routes)),
                 )
+                asked_text.show_text(st.session_state.plan_question)
     if view == "Compare" and titled:
         _show_comparison(titled)
     else:

@@ -11,8 +11,10 @@ from chemspec.chem import formats
 from chemspec.chem.reactions.guide import bonds_by_name
 from chemspec.chem.reading.names.reagents import name_of
 from chemspec.plan import constraints
+from chemspec.plan.orders import PROBABILITY
+from chemspec.plan.question import plan_question
 from chemspec.plan.settings import PlanSettings
-from chemspec.stock.lists import Stock
+from chemspec.stock.lists import Stock, default_lists
 from chemspec.ui.common import bond_picker, escaping, query_box, stock_menu
 from chemspec.ui.common.escaping import tag
 from chemspec.ui.common.query_box import QueryText
@@ -85,6 +87,9 @@ def show_search_form() -> SearchRequest | None:
     st.query_params.from_dict(_search_link(submitted))
     _show_choices(submitted)
     settings = replace(limits, **{name: getattr(submitted.settings, name) for name in CHOICES})
+    chosen_lists = () if names == default_lists() else names
+    order = str(state.get("plan_order", PROBABILITY)).replace(PROBABILITY, "")
+    state.plan_question = plan_question(submitted.target, settings, stock=chosen_lists, order=order)
     return replace(submitted, settings=settings, stock=stock, stock_key=(names, uploaded and uploaded.stock))
 
 

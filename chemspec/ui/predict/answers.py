@@ -22,8 +22,9 @@ from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, to_json
 from chemspec.ui.collect import collections_view
 from chemspec.ui.collect.answers import SavedAnswer
-from chemspec.ui.common import nav, query_box, queued_engine, scheme, theme
+from chemspec.ui.common import asked_text, nav, query_box, queued_engine, scheme, theme
 from chemspec.ui.common.escaping import Html, join, plain_text, tag
+from chemspec.ui.common.login import is_local_only
 from chemspec.ui.common.web_files import web_file
 from chemspec.ui.predict import arguing, details, query_panel, query_view, reviewing, token_origins
 from chemspec.ui.predict.details import (
@@ -287,9 +288,12 @@ def show_still_card(question: Question, card: Suggestion, picture: Picture | Non
 
 @st.dialog("Save or share")
 def share_dialog(question: Question, result: DecodeResult) -> None:
-    """Show the link, and the files of all answers, with proposed reagents also where precedents have conditions."""
-    st.caption("A link to this question")
-    st.code(f"{(st.context.url or '').split('?')[0]}?{urlencode(question.link)}", language=None, wrap_lines=True)
+    """Show the question as a text, and the files of all answers, with proposed reagents, too."""
+    query = question.model, question.task, question.text
+    asked_text.show_text(asked_text.prediction_text(*query, question.cards, question.settings))
+    if not is_local_only():  # elsewhere the address of this machine leads nowhere
+        st.caption("A link to it, for those who can reach this server")
+        st.code(f"{(st.context.url or '').split('?')[0]}?{urlencode(question.link)}", language=None, wrap_lines=True)
     cards = reviewing.review_answers(question, result).suggestions
     if question.task == "retro":
         reactions = [card.reaction for card in cards[:MAX_CHECKED] if card.best.valid]
