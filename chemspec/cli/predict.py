@@ -263,7 +263,7 @@ def _reviewed_documents(
 ) -> Iterator[tuple[dict[str, Any], Review | None]]:
     """Yield each result as a document, which holds its review, and the review."""
     from chemspec.io import writers
-    from chemspec.review.review import review_document
+    from chemspec.review.rows import review_document
 
     reviews = reviewer.review(results) if reviewer else [None] * len(results)
     for result, review in zip(results, reviews, strict=True):
@@ -276,13 +276,13 @@ def _write_predictions(
 ) -> dict[str, int]:
     """Write predictions to a file, print a summary, and return the number of queries by status."""
     from chemspec.io import writers
-    from chemspec.review.review import ANSWER_COLUMNS
+    from chemspec.review.rows import ANSWER_COLUMNS, review_rows
 
     assert files.out
     written: list[Savings] = []
     options: dict[str, Any] = {"receipts": files.receipts, "written": lambda done: written.append(sum_savings(done))}
     if reviewer:
-        options["review"] = writers.RowReview(ANSWER_COLUMNS, reviewer.rows)
+        options["review"] = writers.RowReview(ANSWER_COLUMNS, lambda done: review_rows(reviewer.review(done)))
     with console.progress_bar("predicting") as report:
         counts = writers.predict_file(engine, queries, files.out, settings, progress=report, **options)
     summary = [describe_file(sum(written, NO_SAVINGS), settings, len(queries))] if written else []

@@ -73,7 +73,7 @@ def _answer_row(rank: int, answer: Hypothesis, item: DecodeResult, first: dict[s
 
 def print_review(review: Review) -> None:
     """Print the suggestions of a review."""
-    from chemspec.review.review import review_table
+    from chemspec.review.rows import review_table
 
     if review.result.status != "ok":
         return

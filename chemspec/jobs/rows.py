@@ -16,17 +16,11 @@ from chemspec.io import spreadsheets
 from chemspec.jobs import jobs
 from chemspec.jobs.jobs import Job
 from chemspec.jobs.store import StoreError
-from chemspec.precedents import Precedent
-from chemspec.review.forward_check import ForwardCheck
-from chemspec.review.suggestions import describe_check, describe_patents
-from chemspec.stock.lists import Availability
+from chemspec.review.rows import SUGGESTION_CELLS, Cell, suggestion_cells
 from chemspec.types import upgrade_prediction
 
-ANSWER = (  # columns of each answer
-    *("smiles", "probability", "calibrated", "model_probability", "log_prob", "note", "class"),
-    *("stock", "forward_model", "conditions", "patent_reactions", "patents", "alike"),
-)
-Cell = str | float
+# Columns of each answer.
+ANSWER = ("smiles", *SUGGESTION_CELLS[:2], "model_probability", "log_prob", *SUGGESTION_CELLS[2:])
 
 
 @contextmanager
@@ -164,7 +158,7 @@ def answer_cells(job: Job, row: dict[str, Any]) -> list[dict[str, Cell]]:
         else:
             predicted[name] = cells | ({"smiles": name} if name else {})
     return [
-        predicted.get(suggestion["smiles"], dict.fromkeys(ANSWER, "")) | _suggestion_cells(job, suggestion)
+        predicted.get(suggestion["smiles"], dict.fromkeys(ANSWER, "")) | suggestion_cells(job.task, suggestion)
         for suggestion in review["suggestions"][: job.cards]
     ]
 
@@ -177,30 +171,6 @@ def _prediction_cells(prediction: dict[str, Any]) -> dict[str, Cell]:
         "model_probability": float(f"{prediction['model_probability']:.6g}"),
         "log_prob": round(prediction["log_prob"], 6),
     }
-
-
-def _suggestion_cells(job: Job, suggestion: dict[str, Any]) -> dict[str, Cell]:
-    check, matches = suggestion["forward"], suggestion["precedents"]
-    hazards = suggestion["hazards"] if job.task == "retro" or suggestion["rank"] == 1 else []  # of a mixture once
-    sources = [Precedent(**item).source for item in matches["nearest"]] if matches else []
-    checked = ForwardCheck(check["verdict"] != "differs", check["probability"], check["product"]) if check else None
-    return {
-        "probability": round(suggestion["probability"], 6),
-        "calibrated": suggestion["calibrated"],
-        "note": "; ".join([*suggestion["problems"], *(f"hazard: {sentence}" for sentence in hazards)]),
-        "class": suggestion["class"],
-        "stock": "; ".join(_stock_mark(entry) for entry in suggestion["stock"] if entry),
-        "forward_model": describe_check(checked),
-        "conditions": suggestion["reagents"]["text"] if suggestion["reagents"] else "",
-        "patent_reactions": "" if matches is None else matches["close"],
-        "patents": describe_patents(sources, matches["close"] if matches else 0),
-        "alike": " ; ".join(answer["smiles"] for answer in suggestion["alternatives"]),
-    }
-
-
-def _stock_mark(entry: str | dict[str, Any]) -> str:
-    """Return the mark of a molecule of a stored review; reviews of earlier versions have the mark itself."""
-    return entry if isinstance(entry, str) else str(Availability(**entry))
 
 
 def _answered_rows(job: Job) -> Iterator[tuple[int, tuple[str, ...], dict[str, Any]]]:

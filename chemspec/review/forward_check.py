@@ -78,7 +78,7 @@ class ForwardCheck:
 
 def check_document(check: ForwardCheck | None) -> dict[str, Any] | None:
     """Return a forward check as a JSON document; None for None."""
-    names = ("verdict", "probability", "product", "added")
+    names = ("verdict", "probability", "product", "added", "geometry_open")
     return None if check is None else {name: getattr(check, name) for name in names}
 
 

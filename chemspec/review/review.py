@@ -2,34 +2,22 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Literal, TypedDict, Unpack
 
 from chemspec import evaluation, precedents
-from chemspec.chem.checks.flask_check import hazards
 from chemspec.chem.molecules.query import drop_stereo
 from chemspec.chem.reactions.guide import Guide
-from chemspec.chem.reading.names.short_names import without_subscripts
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.precedents import Precedents
 from chemspec.review.conditions import FROM_PRECEDENTS
-from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, check_document, find_precedents
+from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, find_precedents
 from chemspec.review.selectivity import Selectivity, find_selectivity
-from chemspec.review.suggestions import (
-    DOUBTFUL,
-    SURE,
-    Suggestion,
-    describe_check,
-    doubt_warning,
-    format_percent,
-    group_answers,
-    rank_suggestions,
-    recorded_rank,
-)
+from chemspec.review.suggestions import DOUBTFUL, SURE, Suggestion, doubt_warning, group_answers, rank_suggestions
 from chemspec.settings import DecodeSettings, Task
 from chemspec.stock.lists import Stock, look_up_reactants
 from chemspec.tasks import TASKS
@@ -39,8 +27,6 @@ DEFAULT_SETTINGS = DecodeSettings(n=10, distinct=True)
 MAX_CHECKED = 8  # suggestions of a query with a forward check, in the app
 COMPANIONS: tuple[Task, ...] = ("forward", "reagents")  # tasks of the models that check precursors
 MAX_CACHED = 10_000  # steps of a `Reviewer`
-# Of each answer in a table.
-ANSWER_COLUMNS = ("strategy", "class", "forward_model", "conditions", "stock", "problems", "strategy_probability")
 
 
 @dataclass(frozen=True)
@@ -210,96 +196,6 @@ class Reviewer:
     def review(self, results: Sequence[DecodeResult]) -> list[Review]:
         """Review the predictions for several queries."""
         return review_results(self.task, results, self.checker, stock=self.stock)
-
-    def rows(self, results: Sequence[DecodeResult]) -> list[tuple[dict[str, Any], list[list[str]]]]:
-        """Return for each result its review as a document, and the cells of its predictions, see `answer_cells`."""
-        return [(review_document(review), answer_cells(review)) for review in self.review(results)]
-
-
-def review_document(review: Review) -> dict[str, Any]:
-    """Return a review as a JSON document, without the predictions themselves."""
-    return {
-        "smiles": review.query,
-        "warning": review.warning,
-        "recorded": recorded_rank(review.suggestions),
-        "selectivity": [asdict(choice) for choice in review.selectivity],
-        "suggestions": [_suggestion_document(suggestion, review) for suggestion in review.suggestions],
-    }
-
-
-def _suggestion_document(suggestion: Suggestion, review: Review) -> dict[str, Any]:
-    matches = suggestion.precedents
-    reagents, source = suggestion.reagents
-    return {
-        "rank": suggestion.rank,
-        "smiles": suggestion.best.canonical,
-        "class": suggestion.name if suggestion.step else "",
-        "probability": suggestion.probability,
-        "calibrated": suggestion.calibrated,
-        "problems": list(suggestion.problems),
-        "notes": list(suggestion.notes),
-        "by_rule": suggestion.step.lawful if suggestion.step and suggestion.task == "forward" else "",
-        "repairs": [{"instead": words, "flask": flask} for _, words, flask in suggestion.flask_report.repairs],
-        "geometry": suggestion.geometry,
-        "hazards": list(hazards(*suggestion.sides)) if suggestion.best.valid else [],
-        "forward": check_document(suggestion.check),
-        "reagents": {"smiles": reagents, "text": _plain_words(reagents), "source": source} if reagents else None,
-        "precedents": None
-        if matches is None
-        else {
-            "close": matches.close,
-            "wide": matches.wide,
-            "nearest": [asdict(precedent) for precedent in matches.nearest],
-        },
-        "stock": [each and asdict(each) for each in suggestion.availability],
-        "alternatives": [
-            {
-                "smiles": answer.canonical or answer.smiles,
-                "probability": answer.probability,
-                "forward": check_document(review.check_of(answer)),
-            }
-            for answer, _ in suggestion.alternatives
-        ],
-    }
-
-
-def review_table(review: Review) -> list[dict[str, Any]]:
-    """Return the suggestions of a review as rows of a table, for display."""
-    return [
-        {
-            "#": suggestion.rank,
-            "answer": suggestion.best.canonical or suggestion.best.smiles,
-            "class": suggestion.name if suggestion.step else "",
-            "prob.": format_percent(suggestion.probability),
-            "forward model": describe_check(suggestion.check),
-            "reagents": precedents.in_words(suggestion.reagents[0], formulas=True),
-            "patents": "" if suggestion.precedents is None else f"{suggestion.precedents.close:,}",
-            "stock": "; ".join(filter(None, suggestion.stock)),
-            "E/Z": suggestion.geometry,
-            "problems": "; ".join(suggestion.problems),
-            "notes": "; ".join(suggestion.notes),
-            "hazards": "; ".join(hazards(*suggestion.sides)) if suggestion.best.valid else "",
-        }
-        for suggestion in review.suggestions
-    ]
-
-
-def answer_cells(review: Review) -> list[list[str]]:
-    """Return for each prediction, in the model's order, its cells of `ANSWER_COLUMNS`."""
-    cells = {}
-    for item in review.suggestions:
-        probability = f"{item.probability:.4f}" if item.calibrated else ""
-        stock = "; ".join(filter(None, item.stock))
-        of_best = [_plain_words(item.reagents[0]), stock, "; ".join(item.problems), probability]
-        for answer in item.members:
-            more = of_best if answer is item.best else [""] * len(of_best)
-            check = describe_check(review.check_of(answer))
-            cells[answer.smiles] = [str(item.rank), item.name if item.step else "", check, *more]
-    return [cells.get(answer.smiles, [""] * len(ANSWER_COLUMNS)) for answer in review.result.hypotheses]
-
-
-def _plain_words(reagents: str) -> str:
-    return without_subscripts(precedents.in_words(reagents, formulas=True))
 
 
 class FastestOptions(TypedDict, total=False):

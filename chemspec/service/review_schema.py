@@ -36,6 +36,7 @@ class ForwardVerdict(BaseModel):
     probability: float = Field(description="the model's, of its product")
     product: str = Field(description="SMILES that the forward model predicts; empty if none is valid")
     added: str = Field(description="SMILES of the reagents that were added to the precursors; empty if none")
+    geometry_open: bool = Field(description="whether the product is the target but for E/Z that it does not set")
 
 
 class Reagents(BaseModel):

@@ -11,7 +11,7 @@ from command_line import call, last, refusal
 from small import QUERIES
 
 from chemspec.chem.checks import flask_check
-from chemspec.review.review import ANSWER_COLUMNS
+from chemspec.review.rows import ANSWER_COLUMNS
 
 pytestmark = pytest.mark.usefixtures("models")
 RETRO = ("--task", "retro", "-n", 5, "--max-len", 12, "--drafter", "none", "--threads", 1)

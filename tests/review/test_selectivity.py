@@ -11,6 +11,7 @@ from case_tables import table
 from rdkit import Chem
 
 from chemspec import chem
+from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.review import Review, StepChecker, review_document, review_result
 from chemspec.review.suggestions import recorded_rank
 from chemspec.types import DecodeResult, Hypothesis, Vote
@@ -33,7 +34,7 @@ def percentages(review: Review) -> list[dict[str, float]]:
     for choice in review.selectivity:
         marked = {}
         for site in choice.sites:
-            mol = chem.parsing.mol_from_smiles(choice.reactant)
+            mol = mol_from_smiles(choice.reactant)
             mol.GetAtomWithIdx(site.atom).SetAtomMapNum(1)
             marked[Chem.MolToSmiles(mol)] = site.probability
         found.append(marked)

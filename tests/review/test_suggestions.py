@@ -13,7 +13,7 @@ from chemspec import chem, precedents
 from chemspec.chem.reactions.stoichiometry import strategy_of_step
 from chemspec.precedents import Conditions, Found
 from chemspec.review import suggestions
-from chemspec.review.review import review_table
+from chemspec.review.rows import review_table
 from chemspec.review.suggestions import Suggestion
 from chemspec.types import Hypothesis
 
@@ -27,7 +27,7 @@ def test_recorded_reagents_are_of_the_class_of_the_flask(
     found = Found(conditions=tuple(Conditions(smiles, 1) for smiles in recorded))
     card = Suggestion("forward", flask, 1, answer, strategy_of_step(flask, product), precedents=found)
     assert card.reagents[0] == reagents
-    (row,) = review_table(cast(Any, SimpleNamespace(suggestions=[card])))
+    (row,) = review_table(cast(Any, SimpleNamespace(task="forward", checks={}, suggestions=[card])))
     assert row["reagents"] == precedents.in_words(reagents, formulas=True)
 
 

@@ -17,16 +17,10 @@ from chemspec.chem.reading.names.short_names import split_drawn_and_named, witho
 from chemspec.depict.schemes import Side, scheme_sides, scheme_to_cdxml, scheme_to_png, scheme_to_svg
 from chemspec.engine.forks import Fork, find_forks
 from chemspec.replay.choices import describe_choices
-from chemspec.review.conditions import FROM_PRECEDENTS, PROPOSED_BY_MODEL
+from chemspec.review.conditions import PROPOSED_BY_MODEL
 from chemspec.review.forward_check import gives_target
-from chemspec.review.suggestions import (
-    Suggestion,
-    confidence_word,
-    describe_check,
-    describe_patents,
-    format_percent,
-    spoils_stereo,
-)
+from chemspec.review.rows import suggestion_cells, suggestion_document
+from chemspec.review.suggestions import Suggestion, confidence_word, describe_check, format_percent, spoils_stereo
 from chemspec.settings import DecodeSettings
 from chemspec.stock.lists import all_marks
 from chemspec.types import Hypothesis
@@ -404,25 +398,15 @@ def download_button(label: str, content: str | bytes, name: str, mime: str) -> N
 
 
 def answer_record(card: Suggestion) -> dict[str, object]:
-    """Return an answer as a record of a file."""
+    """Return an answer as a record of a file, in the columns of Batch's results."""
     left, right = card.sides
-    matches, (reagents, source) = card.precedents, card.reagents
     return {
         "query": card.query,
         "rank": card.rank,
         "smiles": card.best.canonical,
-        "class": card.step.name if card.step else "",
-        "probability": float(f"{card.probability:.6g}"),
-        "calibrated": card.calibrated,
+        **suggestion_cells(card.task, suggestion_document(card, {})),
         "model_probability": float(f"{card.best.model_probability:.6g}"),
-        "alike": " ; ".join(twin.canonical for twin, _ in card.alternatives),
-        "stock": "; ".join(filter(None, card.stock)),
-        "forward_model": describe_check(card.check),
-        "patent_reactions": "" if matches is None else matches.close,
-        "conditions": without_subscripts(precedents.in_words(reagents)) if source == FROM_PRECEDENTS else "",
         "proposed_reagents": next((reagents for reagents, _ in card.proposed), ""),
-        "patents": describe_patents((match.source for match in matches.nearest), matches.close) if matches else "",
-        "trouble": "; ".join(card.problems),
         "reaction": f"{left}>>{right}",
     }
 
