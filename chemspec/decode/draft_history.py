@@ -32,19 +32,22 @@ class DraftHistory:
     # Accepted and verified draft tokens of each class.
     hits: list[float] = field(default_factory=lambda: [0.0] * CLASSES)
     tries: list[float] = field(default_factory=lambda: [0.0] * CLASSES)
+    # Times of passes of each size of the cost curve, and of planning, in those expected; empty: as expected. Not kept on
+    # disk: they are those of a process, with what else the machine is doing.
+    factors: list[float] = field(default_factory=list)
     changed: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
     _changing: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
 
     def copy(self) -> DraftHistory:
         """Return a copy."""
         with self._changing:
-            return DraftHistory(*self._values())
+            return DraftHistory(*self._values(), self.factors[:])
 
     def add_run(self, before: DraftHistory, after: DraftHistory) -> None:
         """Add what a run has learned that began with `before` and has come to `after`."""
         with self._changing:
             self.net_gain, self.value_share = after.net_gain, after.value_share
-            self.pause, self.pause_left = after.pause, after.pause_left
+            self.pause, self.pause_left, self.factors = after.pause, after.pause_left, after.factors[:]
             for kind in range(CLASSES):
                 self.hits[kind] += after.hits[kind] - before.hits[kind]
                 self.tries[kind] += after.tries[kind] - before.tries[kind]
@@ -91,7 +94,7 @@ class DraftHistories:
         numbers = net_gain, pause, pause_left, value_share
         if len(hits) != CLASSES or len(tries) != CLASSES or not all(map(isfinite, (*numbers, *hits, *tries))):
             raise ValueError("no history")
-        return DraftHistory(*numbers, hits, tries, self._store)
+        return DraftHistory(*numbers, hits, tries, changed=self._store)
 
     def _learned(self) -> float:
         """Return a measure of what has been learned: verified tokens, and the lengths of pauses."""

@@ -10,8 +10,11 @@ than their tokens would have taken without. `compiled/draft_planner.h` is the sa
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
+from math import exp, log
 from typing import TYPE_CHECKING
 
 from chemspec.decode.draft_history import FIRST_PAUSE, POSITION_CLASS, DraftHistory
@@ -41,6 +44,8 @@ PRIOR_BY_POSITION = (0.6, 0.25, 0.15, 0.05, 0.8)
 KNOWN_RATE = 0.9  # share of the nodes of a look-ahead that follow from known scores and are requested
 # Loss in undrafted passes at which drafting pauses, and how the pauses grow, in forward passes.
 MAX_LOSS, PAUSE_GROWTH, LONGEST_PAUSE = 3.0, 4.0, 4096.0
+# How times of passes correct the cost curve: by this share of the difference, at most by so much, and after so many passes.
+LEARNING_RATE, MOST_LEARNED, LEARNING_PASSES = 0.1, 0.03, 8
 MOST_IDLE = 8  # passes in a row in which nothing was worth adding, from which on the next ones are not planned
 USUAL_PASSES = 40.0  # passes of a query without drafts
 
@@ -77,6 +82,53 @@ class AcceptanceRecord:
         for kind, prior in enumerate(self.priors):
             scaled = min(prior * accepted / expected, max(prior, MAX_RATE))
             self.rates[kind] = (self.hits[kind] + CLASS_WEIGHT * scaled) / (self.tries[kind] + CLASS_WEIGHT)
+
+
+class PassCosts:
+    """Seconds of a forward pass by its number of nodes: a cost curve, corrected by the times of the passes of a run.
+
+    A curve is measured alone, at its best; a pass of a search finds other work on the machine and less in the caches, which
+    changes large passes more than small ones. Each size of the curve has a factor, and so has planning, the last one.
+    """
+
+    def __init__(self, curve: CostCurve, factors: Sequence[float]) -> None:
+        """Continue from factors that were learned before, or from none."""
+        self.curve, self.factors = curve, list(factors) or [1.0] * (len(curve.nodes) + 1)
+        self._passes = 0
+        self._correct()
+
+    def __call__(self, nodes: float) -> float:
+        """Return the seconds of a pass with this number of nodes, overhead of the loop included."""
+        return self._corrected(nodes) + PASS_SECONDS + NODE_SECONDS * nodes
+
+    def planning(self, proposed: int, call_seconds: float) -> float:
+        """Return the seconds of planning before a pass, with so many proposed nodes."""
+        return self.factors[-1] * (PLANNING_SECONDS + proposed * call_seconds)
+
+    def add_times(self, nodes: int, seconds: float, planning: float, expected_planning: float) -> bool:
+        """Learn from a pass and, unless nothing is expected of it, from its planning; returns whether costs changed."""
+        if not self.curve.measured:
+            return False
+        step, sizes = _step(seconds, self(nodes)), self.curve.nodes
+        upper = min(max(bisect_left(sizes, nodes), 1), len(sizes) - 1)
+        share = min(max((nodes - sizes[upper - 1]) / (sizes[upper] - sizes[upper - 1]), 0.0), 1.0)
+        self.factors[upper - 1] *= exp(step * (1.0 - share))
+        self.factors[upper] *= exp(step * share)
+        if expected_planning > 0.0:
+            self.factors[-1] *= exp(_step(planning, expected_planning))
+        self._passes += 1
+        if self._passes % LEARNING_PASSES:
+            return False
+        self._correct()
+        return True
+
+    def _correct(self) -> None:
+        times = (factor * seconds for factor, seconds in zip(self.factors, self.curve.seconds, strict=False))
+        self._corrected = replace(self.curve, seconds=tuple(accumulate(times, max)))
+
+
+def _step(seconds: float, expected: float) -> float:
+    return min(max(LEARNING_RATE * log(max(seconds, 1e-9) / expected), -MOST_LEARNED), MOST_LEARNED)
 
 
 class AddedCost:
@@ -146,6 +198,7 @@ class DraftPlanner:
     ) -> None:
         """Start a run."""
         self.curve, self.call_seconds, self.history = cost, call_seconds, history or DraftHistory()
+        self.seconds_of_pass = PassCosts(cost, self.history.factors)
         self.priors = (*accept_rates, *PRIOR_BY_POSITION)
         self._before = past = self.history.copy()
         self.acceptance = AcceptanceRecord(self.priors, past)
@@ -163,7 +216,7 @@ class DraftPlanner:
     def begin_pass(self, requested: int, queries: int, hypotheses: int, *, budget: int) -> bool:
         """Return whether to draft in the next pass, given its requested nodes, queries and hypotheses."""
         self._queries, self._requested = queries, requested
-        standard = self._seconds_of_pass(hypotheses) / hypotheses
+        standard = self.seconds_of_pass(hypotheses) / hypotheses
         if not self._needed:
             self._needed = PRIOR_NODES * hypotheses
             self._spent = self._needed * self._value_share * standard
@@ -185,7 +238,17 @@ class DraftPlanner:
             choice.add(probability)
         return choice.best
 
-    def record_pass(self, *, computed: int, needed: int, proposed: int, tokens: int, waiting: int) -> None:
+    def record_pass(
+        self,
+        *,
+        computed: int,
+        needed: int,
+        proposed: int,
+        tokens: int,
+        waiting: int,
+        seconds: float,
+        planning_seconds: float,
+    ) -> None:
         """Record a pass.
 
         Args:
@@ -194,16 +257,19 @@ class DraftPlanner:
             proposed: calls of the drafter before it.
             tokens: growth of the longest hypothesis of each query, summed.
             waiting: prefixes that were requested before it, with or without scores.
+            seconds, planning_seconds: time that it took, and planning before it.
         """
-        planning = PLANNING_SECONDS + proposed * self.call_seconds if self._drafts else 0.0
-        seconds = self._seconds_of_pass(computed) + planning
-        self._spent = EMA_DECAY * self._spent + seconds
+        planning = self.seconds_of_pass.planning(proposed, self.call_seconds) if self._drafts else 0.0
+        if self.seconds_of_pass.add_times(computed, seconds, planning_seconds, planning):
+            self._costs.clear()
+        spent = self.seconds_of_pass(computed) + planning
+        self._spent = EMA_DECAY * self._spent + spent
         self._needed = EMA_DECAY * self._needed + needed
         if not self._drafts:
             return
         self._idle = 0 if computed > self._requested else self._idle + 1
         self._idle_left = self._idle if self._idle >= MOST_IDLE else 0
-        gain = tokens / self._queries - seconds / self._seconds_of_pass(waiting)
+        gain = tokens / self._queries - spent / self.seconds_of_pass(waiting)
         self._net_gain = EMA_DECAY * self._net_gain + gain
         if self._net_gain < -MAX_LOSS:
             self._net_gain, self._pause_left = 0.0, self._pause
@@ -215,18 +281,15 @@ class DraftPlanner:
         """Add what this run has learned since the last call to its history."""
         record = self.acceptance
         numbers = self._net_gain, self._pause, self._pause_left, self._value_share
-        before, self._before = self._before, DraftHistory(*numbers, record.hits[:], record.tries[:])
+        factors = self.seconds_of_pass.factors[:]
+        before, self._before = self._before, DraftHistory(*numbers, record.hits[:], record.tries[:], factors)
         self.history.add_run(before, self._before)
-
-    def _seconds_of_pass(self, nodes: int) -> float:
-        """Return the seconds of a forward pass with this number of nodes, overhead of the loop included."""
-        return self.curve(nodes) + PASS_SECONDS + NODE_SECONDS * nodes
 
     def _added_cost(self, requested: int, budget: int) -> AddedCost:
         key, queries = (requested, self._queries, budget), self._queries
         if key not in self._costs:
-            plain = self._seconds_of_pass(requested)
+            plain = self.seconds_of_pass(requested)
             sizes = (requested + queries * added for added in range(budget + 1))
-            seconds = [(self._seconds_of_pass(size) - plain) / queries for size in sizes]
+            seconds = [(self.seconds_of_pass(size) - plain) / queries for size in sizes]
             self._costs[key] = AddedCost(seconds, NEGLIGIBLE * plain / queries)
         return self._costs[key]

@@ -78,6 +78,8 @@ class PythonLoop:
                 proposed=sum(len(tree.drafts) for tree in trees),
                 tokens=sum(query.advanced for query in active) - advanced,
                 waiting=waiting,
+                seconds=now - drafted,
+                planning_seconds=drafted - began,
             )
         self._release_and_compact()
 

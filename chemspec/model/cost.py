@@ -4,6 +4,7 @@ import json
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle, islice, pairwise
 
 from chemspec.model.runner import Backend
@@ -35,6 +36,7 @@ class CostCurve:
 
     nodes: tuple[int, ...]
     seconds: tuple[float, ...]
+    measured: bool = False  # on this machine: then the times of a run's passes correct it (`draft_planner.PassCosts`)
 
     def __post_init__(self) -> None:
         rising = all(size < next_size for size, next_size in pairwise(self.nodes))
@@ -76,8 +78,10 @@ def measure_cost_curve(
         for branch in range(min(branches, len(tokens))):
             grown = base + tuple(islice(cycle(tokens), branch, branch + size))
             nodes, _ = session.new_nodes([[grown]] * queries)
+            kernel = session.runner.kernel_pass
+            run = kernel.prepare(nodes) if kernel else partial(session.runner.run, nodes)
             began = clock()
-            session.runner.run(nodes)
+            run()
             seconds.append(clock() - began)
         return min(seconds)
 
@@ -95,7 +99,7 @@ def measure_cost_curve(
     # Noise must not make a larger pass look cheaper than a smaller one.
     for index in range(1, len(seconds)):
         seconds[index] = max(seconds[index], seconds[index - 1] * 1.0001)
-    return CostCurve(tuple(sizes), tuple(seconds))
+    return CostCurve(tuple(sizes), tuple(seconds), measured=True)
 
 
 def cached_curve(
@@ -106,12 +110,12 @@ def cached_curve(
     if content is not None:
         try:
             stored = json.loads(content)
-            curve = CostCurve(tuple(stored["nodes"]), tuple(stored["seconds"]))
+            curve = CostCurve(tuple(stored["nodes"]), tuple(stored["seconds"]), stored["measured"])
             if stored["load"] <= QUIET or now > QUIET:
                 return curve
         except (ValueError, KeyError, TypeError):
             pass  # damaged: measure again
     curve = make()
-    entry = {"nodes": curve.nodes, "seconds": curve.seconds, "load": now}
+    entry = {"nodes": curve.nodes, "seconds": curve.seconds, "measured": curve.measured, "load": now}
     cache.write_cached(f"{key}.cost.json", json.dumps(entry).encode())
     return curve

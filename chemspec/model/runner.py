@@ -8,8 +8,10 @@ Shapes: R new nodes of a pass, k candidates per node, D model width.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import MutableSequence, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
+from ctypes import CFUNCTYPE, POINTER, c_float, c_int, c_int32, c_void_p
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -70,6 +72,15 @@ class KernelPass(NamedTuple):
     function: int  # its address
     session: int  # its first argument
     top_k: int  # candidates per node
+
+    def prepare(self, nodes: NodeBatch) -> Callable[[], object]:
+        """Return a call of it, without blocks, that does nothing else, so that the pass alone can be timed."""
+        count = len(nodes.tokens)
+        kinds = (c_void_p, c_int, *[POINTER(c_int32)] * 5, c_int, POINTER(c_int32), POINTER(c_float), POINTER(c_float))
+        columns = [(c_int32 * count)(*each) for each in (nodes.queries, nodes.tokens, nodes.depths, nodes.parents)]
+        outputs = (c_int32 * (count * self.top_k))(), (c_float * (count * self.top_k))()
+        function = CFUNCTYPE(c_int, *kinds)(self.function)
+        return partial(function, self.session, count, *columns, None, self.top_k, *outputs, None)
 
 
 class Runner(ABC):

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <map>
 #include <utility>
@@ -12,7 +13,7 @@
 
 // A `draft_planner.DraftPlanner`. Arrays belong to the caller.
 struct DraftPlannerArgs {
-  int32_t points, classes;  // of the cost curve; of acceptance rates
+  int32_t points, classes, measured;  // of the cost curve; of acceptance rates; whether times of passes correct the curve
   double call_seconds;      // of one proposed node
   const double *nodes, *seconds, *priors;  // cost curve; prior acceptance rates
 };
@@ -21,6 +22,7 @@ struct DraftPlannerArgs {
 struct DraftHistory {
   double net_gain, pause, pause_left, value_share;
   double *hits, *tries;  // accepted and verified draft tokens of each class
+  double* factors;       // of the times of passes of each size, and of planning
 };
 
 namespace {
@@ -45,12 +47,62 @@ class AcceptanceRecord {
   }
 };
 
+// `draft_planner.PassCosts`.
+class PassCosts {
+ public:
+  std::vector<double> factors;
+
+  PassCosts(const DraftPlannerArgs& args, const DraftHistory& past)
+      : factors(past.factors, past.factors + args.points + 1), nodes_(args.nodes, args.nodes + args.points), seconds_(args.seconds, args.seconds + args.points), measured_(args.measured) {
+    correct();
+  }
+
+  double operator()(double count) const {
+    const int upper = upper_size(count);
+    const double x0 = nodes_[upper - 1], x1 = nodes_[upper], y0 = corrected_[upper - 1], y1 = corrected_[upper];
+    return std::max(y0 + (y1 - y0) * (count - x0) / (x1 - x0), 1e-9) + PASS_SECONDS + NODE_SECONDS * count;
+  }
+
+  double planning(int proposed, double call_seconds) const { return factors.back() * (PLANNING_SECONDS + proposed * call_seconds); }
+
+  bool add_times(int count, double seconds, double planning, double expected_planning) {
+    if (!measured_) return false;
+    const double step = learned(seconds, (*this)(count));
+    const int upper = upper_size(count);
+    const double share = std::min(std::max((count - nodes_[upper - 1]) / (nodes_[upper] - nodes_[upper - 1]), 0.0), 1.0);
+    factors[upper - 1] *= std::exp(step * (1.0 - share));
+    factors[upper] *= std::exp(step * share);
+    if (expected_planning > 0.0) factors.back() *= std::exp(learned(planning, expected_planning));
+    if (++passes_ % LEARNING_PASSES) return false;
+    correct();
+    return true;
+  }
+
+ private:
+  int upper_size(double count) const {
+    const int found = int(std::lower_bound(nodes_.begin(), nodes_.end(), count) - nodes_.begin());
+    return std::min(std::max(found, 1), int(nodes_.size()) - 1);
+  }
+
+  static double learned(double seconds, double expected) {
+    return std::min(std::max(LEARNING_RATE * std::log(std::max(seconds, 1e-9) / expected), -double(MOST_LEARNED)), double(MOST_LEARNED));
+  }
+
+  void correct() {
+    corrected_.clear();
+    for (size_t at = 0; at < seconds_.size(); at++) corrected_.push_back(std::max(factors[at] * seconds_[at], at ? corrected_.back() : 0.0));
+  }
+
+  std::vector<double> nodes_, seconds_, corrected_;
+  const bool measured_;
+  int passes_ = 0;
+};
+
 class DraftPlanner {
  public:
   DraftPlanner(const DraftPlannerArgs& args, const DraftHistory& past, int budget)
-      : acceptance(args, past), nodes_(args.nodes, args.nodes + args.points), seconds_(args.seconds, args.seconds + args.points),
-        call_seconds_(args.call_seconds), budget_(budget), net_gain_(past.net_gain), pause_(past.pause), pause_left_(past.pause_left),
-        value_share_(past.value_share) {}
+      : acceptance(args, past), seconds_of_pass(args, past), call_seconds_(args.call_seconds), budget_(budget), net_gain_(past.net_gain),
+        pause_(past.pause), pause_left_(past.pause_left), value_share_(past.value_share) {}
 
   // Returns whether to draft in the next pass.
   bool begin_pass(int requested, int queries, int hypotheses) {
@@ -86,13 +138,15 @@ class DraftPlanner {
     return POSITION_CLASS + (index == 0 ? std::min(rank, 3) : 4);
   }
 
-  void record_pass(int computed, int needed, int proposed, int tokens, int waiting) {
-    const double planning = drafts_ ? PLANNING_SECONDS + proposed * call_seconds_ : 0.0, seconds = seconds_of_pass(computed) + planning;
-    spent_ = EMA_DECAY * spent_ + seconds;
+  void record_pass(int computed, int needed, int proposed, int tokens, int waiting, double seconds, double planning_seconds) {
+    const double planning = drafts_ ? seconds_of_pass.planning(proposed, call_seconds_) : 0.0;
+    if (seconds_of_pass.add_times(computed, seconds, planning_seconds, planning)) costs_.clear(), cost = nullptr;
+    const double spent = seconds_of_pass(computed) + planning;
+    spent_ = EMA_DECAY * spent_ + spent;
     needed_ = EMA_DECAY * needed_ + needed;
     if (!drafts_) return;
     idle_ = computed > requested_ ? 0 : idle_ + 1, idle_left_ = idle_ >= MOST_IDLE ? idle_ : 0;
-    net_gain_ = EMA_DECAY * net_gain_ + double(tokens) / queries_ - seconds / seconds_of_pass(waiting);
+    net_gain_ = EMA_DECAY * net_gain_ + double(tokens) / queries_ - spent / seconds_of_pass(waiting);
     if (net_gain_ < -MAX_LOSS) {
       net_gain_ = 0, pause_left_ = pause_;
       pause_ = std::min(PAUSE_GROWTH * pause_, double(LONGEST_PAUSE));
@@ -106,16 +160,16 @@ class DraftPlanner {
     history.net_gain = net_gain_, history.pause = pause_, history.pause_left = pause_left_, history.value_share = value_share_;
     std::copy(acceptance.hits.begin(), acceptance.hits.end(), history.hits);
     std::copy(acceptance.tries.begin(), acceptance.tries.end(), history.tries);
+    std::copy(seconds_of_pass.factors.begin(), seconds_of_pass.factors.end(), history.factors);
   }
 
   AcceptanceRecord acceptance;
+  PassCosts seconds_of_pass;
   double value = 0;            // of a requested node, in seconds
   double min_probability = 0;  // of a node that may pay off
   const AddedCost* cost = nullptr;
 
  private:
-  double seconds_of_pass(int nodes) const { return measured(nodes) + PASS_SECONDS + NODE_SECONDS * nodes; }
-
   const AddedCost& added_cost(int requested) {
     const std::pair<int, int> key(requested, queries_);
     const auto known = costs_.find(key);
@@ -126,14 +180,6 @@ class DraftPlanner {
     return costs_.emplace(key, AddedCost(std::move(seconds), NEGLIGIBLE * plain / queries_)).first->second;
   }
 
-  double measured(double count) const {
-    const int found = int(std::lower_bound(nodes_.begin(), nodes_.end(), count) - nodes_.begin());
-    const int upper = std::min(std::max(found, 1), int(nodes_.size()) - 1);
-    const double x0 = nodes_[upper - 1], x1 = nodes_[upper], y0 = seconds_[upper - 1], y1 = seconds_[upper];
-    return std::max(y0 + (y1 - y0) * (count - x0) / (x1 - x0), 1e-9);
-  }
-
-  std::vector<double> nodes_, seconds_;
   const double call_seconds_;
   const int budget_;
   int queries_ = 1, requested_ = 0;

@@ -86,16 +86,16 @@ def describe_planner(planner: DraftPlanner) -> DraftPlannerArgs:
     """Return the description of a planner."""
     curve, priors = planner.curve, planner.priors
     columns = [(c_double * len(values))(*values) for values in (curve.nodes, curve.seconds, priors)]
-    return DraftPlannerArgs(len(curve.nodes), len(priors), planner.call_seconds, *columns)
+    return DraftPlannerArgs(len(curve.nodes), len(priors), curve.measured, planner.call_seconds, *columns)
 
 
 def describe_history(history: DraftHistory) -> DraftHistoryStruct:
     """Return a history as compiled code reads and writes it."""
-    columns = [(c_double * len(values))(*values) for values in (history.hits, history.tries)]
+    columns = [(c_double * len(values))(*values) for values in (history.hits, history.tries, history.factors)]
     return DraftHistoryStruct(history.net_gain, history.pause, history.pause_left, history.value_share, *columns)
 
 
-def read_history(written: DraftHistoryStruct) -> DraftHistory:
+def read_history(written: DraftHistoryStruct, factors: int) -> DraftHistory:
     """Return a history that compiled code has written."""
     return DraftHistory(
         written.net_gain,
@@ -104,4 +104,5 @@ def read_history(written: DraftHistoryStruct) -> DraftHistory:
         written.value_share,
         written.hits[:CLASSES],
         written.tries[:CLASSES],
+        written.factors[:factors],
     )

@@ -32,6 +32,10 @@ namespace {
 constexpr int MIN_PREFIXES = 24;  // requested prefixes from which on a pass is split among threads
 enum Outcome { FINE = 1, NO_MEMORY = 0, CALL_FAILED = -1, BAD_SCORES = -2, BAD_IDS = -3 };
 
+using Clock = std::chrono::steady_clock;
+
+double seconds_between(Clock::time_point from, Clock::time_point to) { return std::chrono::duration<double>(to - from).count(); }
+
 struct Loop {
   const LoopOptions options;
   Drafter drafter;
@@ -42,6 +46,7 @@ struct Loop {
   std::vector<int32_t> columns, release_then_compact, ids;
   std::vector<float> log_probs;
   std::vector<double> times;
+  Clock::time_point began, drafted;  // of the current pass
   PassState state{};
 
   Loop(const LoopOptions& given, const DrafterArgs& drafts, const DraftPlannerArgs* plans, const DraftHistory* past)
@@ -90,6 +95,7 @@ struct Loop {
   }
 
   Outcome draft() {
+    began = Clock::now();
     bool drafting = options.budget > 0;
     if (planner) {
       int hypotheses = 0;
@@ -117,6 +123,7 @@ struct Loop {
       }
     }
     state.columns = columns.data();
+    drafted = Clock::now();
     return FINE;
   }
 
@@ -141,7 +148,7 @@ struct Loop {
         query.observe();
         needed += query.needed, calls += query.calls, tokens += query.advanced;
       }
-      planner->record_pass(state.rows, needed, calls, tokens, state.waiting);
+      planner->record_pass(state.rows, needed, calls, tokens, state.waiting, seconds_between(drafted, Clock::now()), seconds_between(began, drafted));
     }
     schedule_next_pass();
     return FINE;
@@ -149,8 +156,8 @@ struct Loop {
 
   // Runs passes in a row, until Python has to do something or the given number of seconds has passed.
   Outcome run(KernelPass kernel, void* session, int count, double seconds) {
-    const auto began = std::chrono::steady_clock::now();
-    const auto elapsed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count(); };
+    const auto start_of_run = Clock::now();
+    const auto elapsed = [&] { return seconds_between(start_of_run, Clock::now()); };
     times.clear();
     double end = 0.0;
     do {

@@ -103,6 +103,7 @@ class CompiledLoop:
         described: tuple[Any, Any] = None, None
         if planner is not None:
             self._history = planner.history.copy()
+            self._history.factors = planner.seconds_of_pass.factors[:]
             described = byref(drafters.describe_planner(planner)), byref(drafters.describe_history(self._history))
         self._loop = c_void_p(code.chemspec_loop(byref(spec), byref(proposals.args), *described))
         _check_memory(self._loop.value)
@@ -185,7 +186,7 @@ class CompiledLoop:
         if self._planner is not None:
             learned = drafters.describe_history(self._history)
             self._code.chemspec_loop_history(self._loop, byref(learned))
-            before, self._history = self._history, drafters.read_history(learned)
+            before, self._history = self._history, drafters.read_history(learned, len(self._history.factors))
             self._planner.history.add_run(before, self._history)
 
     def _start_next_search(self, query: int) -> bool:

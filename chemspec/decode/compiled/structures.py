@@ -67,7 +67,7 @@ class DraftPlannerArgs(ctypes.Structure):
     """Description of a planner: cost curve and prior acceptance rates."""
 
     _fields_ = (
-        *_fields_of("int points classes", "double call_seconds"),
+        *_fields_of("int points classes measured", "double call_seconds"),
         *((name, POINTER(c_double)) for name in ("nodes", "seconds", "priors")),
     )
 
@@ -79,6 +79,7 @@ class DraftHistoryStruct(ctypes.Structure):
         *_fields_of("double net_gain pause pause_left value_share"),
         ("hits", POINTER(c_double)),
         ("tries", POINTER(c_double)),
+        ("factors", POINTER(c_double)),
     )
 
 
