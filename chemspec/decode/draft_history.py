@@ -32,8 +32,8 @@ class DraftHistory:
     # Accepted and verified draft tokens of each class.
     hits: list[float] = field(default_factory=lambda: [0.0] * CLASSES)
     tries: list[float] = field(default_factory=lambda: [0.0] * CLASSES)
-    # Times of passes of each size of the cost curve, and of planning, in those expected; empty: as expected. Not kept on
-    # disk: they are those of a process, with what else the machine is doing.
+    # Times of passes of each size of the cost curve, and of planning, divided by those expected; empty: as expected.
+    # Not kept on disk, since they depend on what else the machine is doing.
     factors: list[float] = field(default_factory=list)
     changed: Callable[[], None] = field(default=lambda: None, repr=False, compare=False)
     _changing: Lock = field(default_factory=Lock, init=False, repr=False, compare=False)
@@ -41,7 +41,9 @@ class DraftHistory:
     def copy(self) -> DraftHistory:
         """Return a copy."""
         with self._changing:
-            return DraftHistory(*self._values(), self.factors[:])
+            copied = DraftHistory(*self._values())
+            copied.factors = self.factors[:]
+            return copied
 
     def add_run(self, before: DraftHistory, after: DraftHistory) -> None:
         """Add what a run has learned that began with `before` and has come to `after`."""

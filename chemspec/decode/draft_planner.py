@@ -44,7 +44,7 @@ PRIOR_BY_POSITION = (0.6, 0.25, 0.15, 0.05, 0.8)
 KNOWN_RATE = 0.9  # share of the nodes of a look-ahead that follow from known scores and are requested
 # Loss in undrafted passes at which drafting pauses, and how the pauses grow, in forward passes.
 MAX_LOSS, PAUSE_GROWTH, LONGEST_PAUSE = 3.0, 4.0, 4096.0
-# How times of passes correct the cost curve: by this share of the difference, at most by so much, and after so many passes.
+# How times of passes correct the curve: by this share of the difference, at most by so much, and every so many passes.
 LEARNING_RATE, MOST_LEARNED, LEARNING_PASSES = 0.1, 0.03, 8
 MOST_IDLE = 8  # passes in a row in which nothing was worth adding, from which on the next ones are not planned
 USUAL_PASSES = 40.0  # passes of a query without drafts
@@ -87,8 +87,8 @@ class AcceptanceRecord:
 class PassCosts:
     """Seconds of a forward pass by its number of nodes: a cost curve, corrected by the times of the passes of a run.
 
-    A curve is measured alone, at its best; a pass of a search finds other work on the machine and less in the caches, which
-    changes large passes more than small ones. Each size of the curve has a factor, and so has planning, the last one.
+    A curve has the best times of passes that do nothing else; a pass of a search finds other work on the machine and
+    less in the caches, which changes large passes more than small ones. Each size has a factor, and so has planning.
     """
 
     def __init__(self, curve: CostCurve, factors: Sequence[float]) -> None:
@@ -257,7 +257,8 @@ class DraftPlanner:
             proposed: calls of the drafter before it.
             tokens: growth of the longest hypothesis of each query, summed.
             waiting: prefixes that were requested before it, with or without scores.
-            seconds, planning_seconds: time that it took, and planning before it.
+            seconds: time that it took.
+            planning_seconds: time that planning took before it.
         """
         planning = self.seconds_of_pass.planning(proposed, self.call_seconds) if self._drafts else 0.0
         if self.seconds_of_pass.add_times(computed, seconds, planning_seconds, planning):

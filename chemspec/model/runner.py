@@ -76,7 +76,7 @@ class KernelPass(NamedTuple):
     def prepare(self, nodes: NodeBatch) -> Callable[[], object]:
         """Return a call of it, without blocks, that does nothing else, so that the pass alone can be timed."""
         count = len(nodes.tokens)
-        kinds = (c_void_p, c_int, *[POINTER(c_int32)] * 5, c_int, POINTER(c_int32), POINTER(c_float), POINTER(c_float))
+        kinds: list[Any] = [c_void_p, c_int, *[POINTER(c_int32)] * 5, c_int, POINTER(c_int32), *[POINTER(c_float)] * 2]
         columns = [(c_int32 * count)(*each) for each in (nodes.queries, nodes.tokens, nodes.depths, nodes.parents)]
         outputs = (c_int32 * (count * self.top_k))(), (c_float * (count * self.top_k))()
         function = CFUNCTYPE(c_int, *kinds)(self.function)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from random import Random
@@ -21,11 +22,13 @@ from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.draft_history import CLASSES, MOST_TRIES, POSITION_CLASS, DraftHistories, DraftHistory
 from chemspec.decode.draft_planner import (
     MIN_GAIN,
+    PASS_SECONDS,
     PRIOR_BY_POSITION,
     AcceptanceRecord,
     AddedCost,
     DraftPlanner,
     NodeChoice,
+    PassCosts,
     token_class,
 )
 from chemspec.decode.parking import ParkingGaps
@@ -178,6 +181,76 @@ def test_a_model_that_rejects_every_draft_is_soon_not_drafted_for(width: int, co
         asked[query >= 10] += drafter.asked  # type: ignore[union-attr]
     assert seconds[1][1] <= 1.03 * seconds[1][0]
     assert asked[1] <= 0.15 * passes_then * max(1, width)
+
+
+# Times of passes ---------------------------------------------------------------------------------
+
+MEASURED = replace(TILES, measured=True)
+
+
+def test_times_of_passes_correct_a_measured_curve_and_no_other() -> None:
+    """Of the sizes that are met; a pass that was interrupted changes little, and a larger pass never gets cheaper."""
+    costs, given_costs, expected = PassCosts(MEASURED, []), PassCosts(TILES, []), TILES(2) + PASS_SECONDS
+    for turn in range(400):
+        for nodes, seconds in ((2, TILES(2)), (10, 1.5 * TILES(10)), (32, 0.1 * TILES(32))):
+            interrupted = 1.0 if turn % 10 == 9 and nodes == 2 else seconds
+            given_costs.add_times(nodes, seconds, 0.0, 0.0)
+            costs.add_times(nodes, interrupted, 3e-5, costs.planning(2, 1e-6))
+    assert costs(2) == pytest.approx(expected, rel=0.2)
+    assert costs(10) == pytest.approx(1.5 * TILES(10), rel=0.1)
+    assert costs.planning(2, 1e-6) == pytest.approx(3e-5, rel=0.05)
+    times = [costs(nodes) for nodes in range(1, 130)]
+    assert times == sorted(times) and costs.factors[-2] == 1.0  # 128 nodes were never computed
+    assert given_costs.factors == [1.0] * (len(TILES.nodes) + 1) and given_costs(10) == PassCosts(TILES, [])(10)
+    assert PassCosts(MEASURED, costs.factors)(10) == pytest.approx(costs(10), rel=0.01)  # the next run goes on
+
+
+@pytest.mark.parametrize("slow", [1.0, 4.0])
+def test_nodes_that_take_longer_than_they_were_measured_are_soon_hardly_added(slow: float) -> None:
+    """By a planner whose passes of 2 nodes take as long as expected, and larger ones `slow` times as long."""
+    planner, added = DraftPlanner.for_drafter(Mixed(COPY_ONLY), MEASURED), []
+    for _ in range(1000):
+        drafts = planner.begin_pass(2, 1, 2, budget=16)
+        added.append(planner.choose([0.7**depth for depth in range(1, 17)]) if drafts else 0)
+        seconds = TILES(2) if not added[-1] else slow * TILES(2 + added[-1])
+        accepted = min(added[-1], 1)  # of three drafted tokens in a row at most one
+        planner.record_pass(
+            computed=2 + added[-1],
+            needed=2,
+            proposed=1,
+            tokens=1 + accepted,
+            waiting=2 + 2 * accepted,
+            seconds=seconds,
+            planning_seconds=7e-6,
+        )
+    assert sum(map(bool, added[:40])) >= 20
+    assert (sum(map(bool, added[500:])) > 250) is (slow == 1.0)
+    assert sum(map(bool, added[500:])) < 50 or slow == 1.0
+
+
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=needs_compiler)])
+@pytest.mark.parametrize("curve", [TILES, MEASURED], ids=["given", "measured"])
+def test_a_run_leaves_what_its_passes_took_to_the_next(curve: CostCurve, compiled: bool) -> None:
+    table, history, drafter = Table(3, vocab_size=VOCAB, copying=9.0), DraftHistory(), Copy(count=2)
+    runs = [
+        run(
+            lambda _: beam_search(width=2, max_len=20),
+            [SOURCE],
+            table,
+            drafter,
+            max_len=20,
+            budget=16,
+            compiled=compiled,
+            planner=DraftPlanner.for_drafter(drafter, curve, history),
+        )
+        for _ in range(2)
+    ]
+    assert [one.tokens for one in runs[0][0][0]] == [one.tokens for one in naive_beam(table, SOURCE, 2, 20)]
+    assert runs[0][0] == runs[1][0] and len(history.factors) == len(curve.nodes) + 1
+    assert (set(history.factors) == {1.0}) is (curve is TILES)
+
+
+# Choices -----------------------------------------------------------------------------------------
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=30), curves, st.integers(1, 9), st.floats(0.01, 3))
