@@ -42,11 +42,11 @@ def check_reactions(
         why: also score the given side token by token: where it leaves the model's path, and what would change that.
     """
     from chemspec.engine.registry import installed_models
+    from chemspec.evaluation.loading import COMPANIONS, load_engines
     from chemspec.io.readers import read_given_reactions
     from chemspec.precedents import installed
     from chemspec.review.forward_check import StepChecker
     from chemspec.review.reaction_check import CHECK_SETTINGS, check_reaction
-    from chemspec.review.review import COMPANIONS, load_engines
 
     texts = read_given_reactions(reaction, column, console.print_note)
     names = {folder.name for folder in installed_models()}

@@ -112,7 +112,8 @@ class OutputFiles:
     def load_reviewer(self, engine: Engine, runtime: opt.Runtime) -> Reviewer:
         """Load what a review of the model's predictions needs."""
         from chemspec import precedents
-        from chemspec.review.review import COMPANIONS, Reviewer, load_engines
+        from chemspec.evaluation.loading import COMPANIONS, load_engines
+        from chemspec.review.review import Reviewer
         from chemspec.stock.lists import load_chosen_stock
 
         companions = COMPANIONS if engine.task == "retro" else ()

@@ -13,16 +13,17 @@ import msgspec
 
 from chemspec.chem import formats
 from chemspec.engine.engine import Engine
+from chemspec.evaluation.loading import COMPANIONS, load_engines, load_fastest
 from chemspec.io import writers
 from chemspec.io.columns import query_of_row
 from chemspec.jobs import jobs
 from chemspec.jobs.jobs import JOBS, Job
 from chemspec.jobs.store import hold_lock
 from chemspec.precedents import installed_if_usable
-from chemspec.review import StepChecker, load_engines, review_document, review_results
+from chemspec.review import StepChecker, review_document, review_results
 from chemspec.review.processes import MakeReviews, Reviewed, choose_processes, open_reviews
 from chemspec.review.reaction_check import judge_predictions
-from chemspec.review.review import COMPANIONS, MAX_CHECKED, load_fastest
+from chemspec.review.review import MAX_CHECKED
 from chemspec.stock.lists import PriceList, Stock, load_usable_stock
 from chemspec.system.error_places import describe_error
 from chemspec.system.threads import usable_cores

@@ -16,9 +16,9 @@ from typing import Any, Protocol, Unpack
 from chemspec import chem
 from chemspec.chem.molecules.bottles import as_bottled
 from chemspec.chem.molecules.salts import split_keeping_salts
+from chemspec.evaluation.loading import COMPANIONS, FastestOptions, load_engines, load_fastest
 from chemspec.precedents import Precedents, installed
 from chemspec.review.forward_check import Predictor, StepChecker, verdict_of
-from chemspec.review.review import COMPANIONS, FastestOptions, load_engines, load_fastest
 from chemspec.settings import DecodeSettings
 from chemspec.system import cache
 from chemspec.system.files import make_private_file
@@ -257,7 +257,7 @@ def load_expander(
     """Load a retro model, those of forward checks and reagents, and the installed precedents.
 
     Without `check` steps stay unchecked, else ValueError if no forward model is installed. Options are those of
-    `review.load_fastest`.
+    `load_fastest`.
     """
     retro = load_fastest(model, task="retro", **options)
     others = load_engines(COMPANIONS if check else ("reagents",), **options)

@@ -10,8 +10,9 @@
 HTTP service share. It needs no Streamlit.
 """
 
+from chemspec.evaluation.loading import load_engines
 from chemspec.review.forward_check import ForwardCheck, StepChecker
-from chemspec.review.review import Review, Reviewer, load_engines, review, review_result, review_results
+from chemspec.review.review import Review, Reviewer, review, review_result, review_results
 from chemspec.review.rows import review_document
 from chemspec.review.selectivity import Selectivity
 from chemspec.review.suggestions import Suggestion

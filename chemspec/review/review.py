@@ -1,18 +1,13 @@
 """Review the predictions for a query: strategies with problems, forward check, reagents, precedents and stock."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
-from pathlib import Path
-from typing import Literal, TypedDict, Unpack
+from functools import cached_property
+from typing import Literal
 
-from chemspec import evaluation, precedents
+from chemspec import precedents
 from chemspec.chem.molecules.query import drop_stereo
 from chemspec.chem.reactions.guide import Guide
-from chemspec.engine.engine import Engine
-from chemspec.engine.registry import installed_models, model_folder
-from chemspec.model.runtime import RuntimeConfig
 from chemspec.precedents import Precedents
 from chemspec.review.conditions import FROM_PRECEDENTS
 from chemspec.review.forward_check import ForwardCheck, Predictor, StepChecker, find_precedents
@@ -25,7 +20,6 @@ from chemspec.types import DecodeResult, Hypothesis
 
 DEFAULT_SETTINGS = DecodeSettings(n=10, distinct=True)
 MAX_CHECKED = 8  # suggestions of a query with a forward check, in the app
-COMPANIONS: tuple[Task, ...] = ("forward", "reagents")  # tasks of the models that check precursors
 MAX_CACHED = 10_000  # steps of a `Reviewer`
 
 
@@ -196,35 +190,3 @@ class Reviewer:
     def review(self, results: Sequence[DecodeResult]) -> list[Review]:
         """Review the predictions for several queries."""
         return review_results(self.task, results, self.checker, stock=self.stock)
-
-
-class FastestOptions(TypedDict, total=False):
-    """Options of `load_fastest`."""
-
-    device: str
-    dtype: str
-    threads: int
-
-
-def load_engines(
-    tasks: Iterable[Task] = ("retro", *COMPANIONS), **options: Unpack[FastestOptions]
-) -> dict[Task, Engine]:
-    """Load the installed models named like these tasks; those without one are left out.
-
-    Options are those of `Engine.load`. The precision is by default int8 on a CPU if the model's card shows the same
-    accuracy.
-    """
-    names = {folder.name for folder in installed_models()}
-    return {task: load_fastest(task, **options) for task in tasks if task in names}
-
-
-def load_fastest(
-    name: str | Path, *, device: str = "auto", dtype: str = "auto", threads: int = 0, task: Task | None = None
-) -> Engine:
-    """Load a model; by default in int8 on a CPU, if its card allows it and the compiled kernel is available."""
-    load = partial(Engine.load, name, task=task, device=device, threads=threads)
-    on_cpu = RuntimeConfig.find(device=device, dtype="auto", runtime="auto", threads=threads).device == "cpu"
-    if dtype == "auto" and on_cpu and evaluation.int8_is_usable(model_folder(name)):
-        with suppress(ValueError):  # without the compiled kernel
-            return load(dtype="int8")
-    return load(dtype=dtype)

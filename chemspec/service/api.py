@@ -17,9 +17,9 @@ from starlette.exceptions import HTTPException
 
 from chemspec import precedents
 from chemspec.engine.engine import Engine
+from chemspec.evaluation.loading import COMPANIONS
 from chemspec.io.writers import result_document
 from chemspec.review import Review, Reviewer, review_document
-from chemspec.review.review import COMPANIONS
 from chemspec.service import schema
 from chemspec.service.docs_page import DOCS_HEADERS, render_docs
 from chemspec.service.guard import Guard, error_response, problem_response

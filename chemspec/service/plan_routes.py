@@ -13,10 +13,10 @@ from fastapi.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from chemspec import precedents
+from chemspec.evaluation.loading import COMPANIONS
 from chemspec.plan.expand import Expander
 from chemspec.plan.orders import ORDERS
 from chemspec.plan.settings import PlanSettings
-from chemspec.review.review import COMPANIONS
 from chemspec.service import schema
 from chemspec.service.limits import RefusedError
 from chemspec.service.plan_schema import MAX_NODES, PlanAnswer, PlanQuestion

@@ -21,11 +21,11 @@ import uvicorn
 from chemspec.engine.engine import Engine
 from chemspec.engine.options import LoadingOptions
 from chemspec.engine.registry import installed_models, model_folder
+from chemspec.evaluation.loading import warm_up
 from chemspec.service import api
 from chemspec.service.guard import LOG, locate_error
 from chemspec.service.limits import Endpoint
 from chemspec.service.service import Service
-from chemspec.settings import DecodeSettings
 from chemspec.system import connections
 from chemspec.system.host_check import AllowedHosts, HostCheck
 
@@ -66,9 +66,7 @@ def load_engines(models: Mapping[str, Path], **options: Unpack[LoadingOptions]) 
     """Load models and warm them up, so that the first request is not delayed; options are those of `Engine.load`."""
     engines = {name: Engine.load(folder, **options) for name, folder in models.items()}
     for engine in engines.values():
-        engine.cost()  # measured once per machine and cached on disk
-        for decoder in ("greedy", "beam"):
-            engine.predict(["CCO"], DecodeSettings(decoder=decoder, n=1 + (decoder == "beam"), max_len=8))
+        warm_up(engine)
     return engines
 
 

@@ -20,12 +20,12 @@ from syntheseus.search.algorithms.best_first.retro_star import RetroStarSearch
 from syntheseus.search.node_evaluation.common import ConstantNodeEvaluator, ReactionModelLogProbCost
 
 from chemspec.engine.engine import Engine
+from chemspec.evaluation.loading import load_fastest
 from chemspec.plan.algorithms import Inventory, to_syntheseus_molecule
 from chemspec.plan.expand import Expander
 from chemspec.plan.search import RouteSearch
 from chemspec.plan.settings import PlanSettings
 from chemspec.planners.syntheseus import ChemspecBackward
-from chemspec.review.review import load_fastest
 from chemspec.settings import DecodeSettings
 from chemspec.stock.lists import INTERMEDIATES, PAROUTES, Stock, load_stock
 from chemspec.terminal import console

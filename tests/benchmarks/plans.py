@@ -19,10 +19,10 @@ from scripts import option, script
 
 from chemspec.cli import options as opt
 from chemspec.evaluation.accuracy import read_test_reactions
+from chemspec.evaluation.loading import load_fastest
 from chemspec.plan.expand import Expander, Model, Proposal
 from chemspec.plan.search import plan
 from chemspec.plan.settings import PlanSettings
-from chemspec.review.review import load_fastest
 from chemspec.settings import DecodeSettings
 from chemspec.stock.lists import INTERMEDIATES, PAROUTES, Stock, load_stock
 from chemspec.system import extras

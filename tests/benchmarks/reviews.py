@@ -22,9 +22,10 @@ from typing import Any
 
 import chemspec
 from chemspec.asset_files import assets_folder
+from chemspec.evaluation.loading import COMPANIONS
 from chemspec.precedents import installed_if_usable
 from chemspec.review import StepChecker, load_engines, review_document, review_results
-from chemspec.review.review import COMPANIONS, DEFAULT_SETTINGS, MAX_CHECKED
+from chemspec.review.review import DEFAULT_SETTINGS, MAX_CHECKED
 from chemspec.settings import Task
 
 WARM, EACH = 16, 16  # rows that are not counted; rows of a block, as in a job

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from chemspec import chem
 from chemspec.chem import formats
+from chemspec.evaluation.loading import load_engines
 from chemspec.review import Suggestion
-from chemspec.review.review import load_engines, review
+from chemspec.review.review import review
 
 TABLE = Path(__file__).parents[1] / "data" / "sceptical_flasks.tsv"
 

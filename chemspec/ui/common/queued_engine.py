@@ -25,10 +25,10 @@ from chemspec.chem.molecules import parsing
 from chemspec.engine import registry
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import installed_models, model_folder
+from chemspec.evaluation.loading import load_fastest, warm_up
 from chemspec.model.checkpoint import CheckpointError
 from chemspec.plugins import DRAFTERS
 from chemspec.precedents import installed_if_usable
-from chemspec.review.review import load_fastest
 from chemspec.settings import DecodeSettings, Task
 from chemspec.stock.lists import default_lists
 from chemspec.system.fair_queue import BusyError, FairQueue
@@ -93,9 +93,7 @@ def _folder_stamp(folder: Path) -> tuple[tuple[str, int, int], ...]:
 def _load_and_warm(folder: Path, stamp: object) -> Engine:  # noqa: ARG001 - the stamp is for the cache
     loaded = load_fastest(str(folder))
     with shared_queue().wait_for_turn():
-        loaded.cost()  # measured once per machine, then read from disk
-        for decoder in ("greedy", "beam"):
-            loaded.predict(["CCO"], DecodeSettings(decoder=decoder, n=2, max_len=8))
+        warm_up(loaded)
     return loaded
 
 
