@@ -16,6 +16,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -77,7 +78,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """What was imported stays: let no garbage collection walk through it again."""
+    """Installed packages do not change, and what was imported stays: let no garbage collection walk through it."""
+    if "streamlit.testing.v1" in sys.modules:
+        from streamlit.components.v2 import manifest_scanner
+
+        # Every `AppTest` reads the metadata of every package again, which takes longer than most pages.
+        manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
     gc.collect()
     gc.freeze()
 
