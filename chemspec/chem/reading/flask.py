@@ -29,9 +29,12 @@ _OVERNIGHT = re.compile(r"ON|On|O/N")  # a SMILES as well, and a filler
 # Last words of names of several words, which are no molecules behind another name.
 _CLASS = re.compile(
     r"(?:.*[\s-])?(?:di|tri|mono)?\w*(?:ether|acetal|ketal|oxime|ester|oxide|anhydride|hydrazone|semicarbazone|imine|enamine"
-    r"|thioacetal|dithiane|glycol|carbamate|adduct|salt|acid)",
+    r"|thioacetal|dithiane|glycol|carbamate|adduct|salt|acid)"
+    r"|(?:hemi|mono|di|tri|tetra|penta|hexa)[a-z]*(?:ate|(?<![mn])ide)",
     re.IGNORECASE,
 )
+_METAL = re.compile(r"\[[A-Z][a-z]?\]")
+_ANION = re.compile(r"\S+(?:ate|ite|ide)\)?", re.IGNORECASE)  # no molecule behind a metal
 _INVERTED = re.compile(
     r"acid,\s*[^,;]*\b(?:ester|salt|anhydride|amide|hydrazide|chloride|nitrile)$"
     r"|,\s*(?:oxime|hydrochloride|\w+ ether)$",
@@ -215,7 +218,10 @@ def _read_words(
                 break
         else:
             item, end = Contents(unread=[words[position]]), position + 1
-        if contents.named and item.named and _CLASS.fullmatch(part.chars[spans[position][0] : spans[end - 1][1]]):
+        written, last = part.chars[spans[position][0] : spans[end - 1][1]], "".join(contents.smiles[-1:])
+        if contents.named and item.named and _CLASS.fullmatch(written):
+            return Contents(unread=[part])
+        if _METAL.fullmatch(last) and _ANION.fullmatch(written) and words[position - 1].chars.islower():
             return Contents(unread=[part])
         behind = words[end:]
         if is_target and not position and behind and item.smiles and not (item.named or _holds_molecules(behind)):
@@ -274,7 +280,9 @@ def _read_item(item: TracedText) -> Contents | None:
             named = _named(chars, lookup.look_up(chars)) if abbreviation else None
             note = ("CO read as SMILES: methanol; carbon monoxide is [C-]#[O+]",) * (chars == "CO")
             return named or Contents([*smiles.parts], [*smiles.notes, *note])
-    if (named := _named(chars, lookup.look_up(chars))) and named.smiles != ["[Ar]"]:
+    if (named := _named(chars, lookup.look_up(chars))) and not (
+        named.smiles in (["[Ar]"], ["N#N"]) and spelling.is_condition(chars)
+    ):
         return named
     if spelling.is_condition(chars):
         return Contents(notes=[f"left out: {chars}"])
@@ -356,7 +364,7 @@ def _with_unread(text: TracedText, contents: Contents, single: Molecules | Fault
     if not contents.smiles:
         fault = single if isinstance(single, Fault) else first.fault("this cannot be read")
         advice = advice_on(text.chars.strip(), fault.kind)
-        if advice.startswith(UNKNOWN_NAME):
+        if advice.startswith(UNKNOWN_NAME) or (advice and fault.kind == "atom" and re.search("[a-z]{4}", text.chars)):
             return text.fault(advice, fault.kind, lookup.near_names(text.chars.strip()))
         return replace(fault, message="; ".join(filter(None, (fault.message, advice))))
     if _looks_like_smiles(first) and (reason := chem.explain(first.chars)) is not None:

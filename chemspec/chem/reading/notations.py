@@ -38,7 +38,7 @@ _LABEL = re.compile(
     r"|conditions?)|(?P<product>products?|target)",
     re.IGNORECASE,
 )
-_SECTION = re.compile(rf"(?<![a-z])(?:{_LABEL.pattern})\s*[:=]\s*", re.IGNORECASE)
+_SECTION = re.compile(rf"(?:(?<![a-z])|(?=(?-i:[A-Z]{{6}})))(?:{_LABEL.pattern})\s*[:=]\s*", re.IGNORECASE)
 _STRING_ESCAPES = re.compile(r"\\[nrt]")
 
 
@@ -179,7 +179,7 @@ def _bracketed_group(text: TracedText) -> Fault | None:
             continue
         if _R_GROUP.fullmatch(label):
             return _at(text, match, f"{label} stands for an R group, not for an atom; draw the one that is meant")
-        if formulas.group_smiles(label) is not None:
+        if formulas.group_smiles(label) or (formulas.read(f"Me{label}") and not formulas.read(label)):
             return _at(text, match, f"[{label}] is a group and no atom; {_written_out(label, label)}")
     return None
 

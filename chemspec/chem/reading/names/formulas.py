@@ -25,7 +25,7 @@ _ANIONS = {
     "N3": "[N-]=[N+]=[N-]", "ClO4": "[O-]Cl(=O)(=O)=O", "NO3": "O=[N+]([O-])[O-]", "ReO4": "O=[Re](=O)(=O)[O-]",
 }  # fmt: skip
 _SALT = re.compile(rf"(.+?)({'|'.join(sorted(_ANIONS, key=len, reverse=True))})")
-_ALKALI = re.compile(r"(Li|Na|K|Cs)(?=[OSN])(.+)")
+_ALKALI = re.compile(r"(Li|Na|K|Cs)((?=[OSN]).+)|(.+[OS2])(Li|Na|K|Cs)")
 # Groups that stand at an end of a chain only: Me2NCOCl has no isocyanate.
 _ENDS, _AT_END = {"CHO", "NCO", "NCS", "SCN", "N3", "CO2H", "COOH", "SO3H"}, r"(?=\d{0,2}(?:$|[)\]]))"
 _AT_START = {name: rf"(?<![A-Za-z0-9)]){name}(?!H)" for name in ("NC", "HOOC", "HO2C")}
@@ -43,8 +43,9 @@ def read(text: str) -> str | None:
     if not 2 <= len(text) <= LONGEST or not _CHARS.fullmatch(text):
         return None
     if match := _ALKALI.fullmatch(text):
-        anion = _smiles(match[2], charge=-1)
-        return canonical(f"[{match[1]}+].{anion}") if anion else None
+        bonded = _smiles(f"Li{match[2]}" if match[1] else f"{match[3]}Li")
+        anion = bonded and re.sub(r"\[Li\]\[([OSN])\]|\[([OSN])\]\[Li\]", r"[\1\2-]", bonded)
+        return canonical(f"[{match[1] or match[4]}+].{anion}") if anion and "Li" not in anion else None
     if smiles := _smiles(text):
         return canonical(smiles)
     match = _SALT.fullmatch(text)

@@ -41,7 +41,7 @@ _SUPPORTED_WORDS = re.compile(
 )
 NO_AXIS = "axial or planar stereo left out, which SMILES do not hold"
 _AXIS = re.compile(r"\(?([RSMP]a?|rac|\+-|\+/-|\+|-|(?:Di|Tri)?\w+ \([RSMP]\))\)?(?:-\([+-]\))?-(.+)")
-_AXIAL = mol_from_smarts("[c;$(c:[c,n;D3])]-!@[c;$(c:[c,n;D3])]")
+_AXIAL = mol_from_smarts("[c;$(c:[c,n;D3])]-[c;$(c:[c,n;D3])]")
 NO_STEREO = "read without stereo, which the table does not have; draw the isomer that is meant"
 OPEN_CENTRES = 2  # of a trivial name, from which on it is said that they are open
 
@@ -89,8 +89,7 @@ def read_systematic(text: str) -> Named | None:
     if "(" not in name and reagents.find_isomers(name):
         return None
     named = (
-        _nitroxide(name)
-        or (_by_parts(name) if _STATE.search(name) else None)
+        (_by_parts(name) if _STATE.search(name) else None)
         or _by_opsin(name)
         or _by_parts(name)
         or _of_axis(name, _by_opsin)
@@ -102,26 +101,14 @@ def read_systematic(text: str) -> Named | None:
 
 
 _STATE = re.compile(r"\((?:0|I{1,3}|I?V|VI{0,3})\)")  # of the metal of a complex
-_OXYL = re.compile(r"(.+?)e?[ -]+1-oxyl(.*)", re.IGNORECASE)
-
-
-_HYDROXYLAMINE = mol_from_smarts("[OX2H1][NX3]")
-
-
-def _nitroxide(name: str) -> Named | None:
-    """Read a nitroxide as the hydroxylamine that has one hydrogen more: TEMPO and its kin."""
-    match = _OXYL.fullmatch(name)
-    named = _by_opsin(f"{match[1]}-1-ol") if match and match[2].lower() in ("", " radical", " free radical") else None
-    mol = mol_from_smiles(named.smiles) if named else None
-    if mol is None or len(hits := mol.GetSubstructMatches(_HYDROXYLAMINE)) != 1:
-        return None
-    oxygen = mol.GetAtomWithIdx(hits[0][0])
-    oxygen.SetNoImplicit(True)
-    oxygen.SetNumRadicalElectrons(1)
-    return Named(Chem.MolToSmiles(mol), name, (f"{name}: read by OPSIN",))
+_OXYL = re.compile(r"(.+?)e?[ -]+1-oxyl(?: radical| free radical)?", re.IGNORECASE)
 
 
 def _by_opsin(name: str) -> Named | None:
+    if match := _OXYL.fullmatch(name):  # a nitroxide: the hydroxylamine that has one hydrogen more
+        named = _by_opsin(f"{match[1]}-1-ol")
+        smiles = named and re.sub(r"(N\d?\(?)O(?=\)|$)", r"\1[O]", named.smiles)
+        return Named(smiles, name, (f"{name}: read by OPSIN",)) if smiles and "[O]" in smiles else None
     for form in _opsin_forms(name):
         parsed = read_by_opsin(form)
         if parsed is not None and not parsed.is_ambiguous and _is_whole(name, parsed.smiles):
@@ -172,7 +159,7 @@ def _spelled_out(name: str) -> str:
 
 
 _SALT_FORMER = re.compile(
-    r"(?:hydro(?:chlor|brom|iod|fluor)ide|hydrate|salt|solvate|ate|ide|HCl|HBr|acid)$", re.IGNORECASE
+    r"(?:hydro(?:chlor|brom|iod|fluor)ide|hydrate|salt|solvate|ate|ide|HCl|HBr|acid)\)?$", re.IGNORECASE
 )
 
 
@@ -219,12 +206,15 @@ def _listed(name: str) -> Named | None:
             mixture = reagents.find_isomers(form)
             kind = "an acidic resin" if "resin" in form or "sulfonic" in entry[1] else "a mixture"
             note = f"{form}: {kind}, read as {entry[1]}"
+            if "@" in entry[0] and _RACEMIC.match(form):
+                return Named(drop_stereo(entry[0]) or entry[0], form, (f"{form}: read without stereo",))
             return Named(entry[0], form, (note,)) if mixture else Named(*entry, _flat_notes(form, entry[0]))
     return None
 
 
+_RACEMIC = re.compile(r"(?:dl|rac|\(?\+-\)?|\(\+/-\))-", re.IGNORECASE)
 _METAL_FIRST = re.compile(r"([A-Z][a-z]?)(\s*\((?:I{1,3}|I?V|VI{0,3}|0)\))?[\s-]+([a-z(].+)")
-_METAL_ZERO = re.compile(r"(.{4,}?)\s*\(0\)")
+_METAL_ZERO = re.compile(r"(.{2,}?)\s*\(0\)")
 
 
 def _with_metal(name: str) -> Iterator[str]:

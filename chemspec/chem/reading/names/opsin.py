@@ -66,10 +66,10 @@ def is_plausible(name: str, smiles: str) -> bool:
         return False
     if "." in smiles and (_BARE_METAL.search(smiles) or re.search(r"(?i)tri(?:brom|iod|chlor)ide$", name)):
         return "+2]" in smiles or "+3]" in smiles
-    if Chem.GetFormalCharge(mol) and not re.search(r"(?i)(?:ium|ylium)$", name):
+    if Chem.GetFormalCharge(mol) and not re.search(r"(?i)(?:ium|choline)$", name):
         return False
     several = _LAST_ATOM.search(name) and re.search(r"(?i)di|tri|bis", name)
-    return not (several and any(atom.GetSymbol() in _HYDRIDES and atom.GetTotalNumHs() > 1 for atom in mol.GetAtoms()))
+    return not (several and any(atom.GetSymbol() in _HYDRIDES and atom.GetDegree() == 1 for atom in mol.GetAtoms()))
 
 
 def is_closed_shell(smiles: str) -> bool:

@@ -26,7 +26,10 @@ def normalise_name(name: str) -> str:
 
 def find_in_list(name: str) -> tuple[str, str] | None:
     """Return SMILES and usual name of a molecule of the packed table by name or CAS number; None if it is ambiguous."""
-    records = load_table().find(name.strip() if is_cas(name) else normalise_name(name))
+    key = name.strip() if is_cas(name) else normalise_name(name)
+    records = load_table().find(key)
+    if key.startswith("poly") and records == load_table().find(key[4:]):  # which has a polymer as its monomer
+        return None
     return (records[0].smiles, records[0].name or name.strip()) if len(records) == 1 else None
 
 
