@@ -45,7 +45,7 @@ _COUNTERIONS = {-1: ("[Na+]", "[K+]", "[Li+]"), 1: ("[Cl-]", "[Br-]", "[I-]")}  
 BUY, LISTED, UNLISTED, HERE = "● buy", "● in", "○ in no list", "here: "
 INTERMEDIATE = "◐ a patent intermediate"
 ENDINGS = (*readers.TABLES, spreadsheets.ENDING, *(f"{ending}.gz" for ending in (*readers.TABLES, spreadsheets.ENDING)))
-PRICED = rf"price|cost|^ppg$|^(?:{prices.CODES}|[€$£¥])\s*(?:/|per|$)"  # headings of prices
+PRICED = rf"price|cost|^ppg$|^(?:{prices.CODES}|[€$£¥])[\s_]*(?:/|per|$)"  # headings of prices
 MAX_LINES = 200_000  # of a price list
 MAX_PRICE_BYTES = 100_000_000  # bytes of a decompressed price list
 MAX_FAULTS = 20  # faults listed; further ones are counted
@@ -415,7 +415,8 @@ def _find_columns(head: Sequence[str]) -> dict[str, int]:
         "price": PRICED,
         "supplier": "supplier|vendor|seller|source|catalog",
         "currency": "currency",
-        "amount": "amount|quantity|pack|size|^unit",
+        "amount": "amount|quantity|^qty|pack|size|^unit",
+        "unit": "^unit|^uom$",
         "place": "shelf|location|storage|stored|cabinet|cupboard|freezer|fridge|position|^room",
         "since": "ordered|purchased|received|opened|date",
     }
@@ -444,7 +445,8 @@ def _read_offer(cells: Mapping[str, str], heading: str, usual: str) -> tuple[Off
     """Return the offer of a line, and a message if its price is invalid or a range."""
     supplier = cells.get("supplier", "")[:MAX_SHOWN]
     currency = cells.get("currency") or ("" if prices.MONEY.search(heading) else usual)
-    price = prices.read_price(cells.get("price", ""), heading, currency, cells.get("amount", ""))
-    cells_of_shelf = (cells.get("place"), cells.get("amount"), cells.get("since"))
+    amount = f"{cells.get('amount', '')} {cells.get('unit', '')}".strip()
+    price = prices.read_price(cells.get("price", ""), heading, currency, amount)
+    cells_of_shelf = (cells.get("place"), amount, cells.get("since"))
     shelf = " · ".join(cell[:MAX_SHOWN] for cell in cells_of_shelf if cell) if cells_of_shelf[0] else ""
     return Offer(price.value, price.unit, supplier, shelf), price.fault

@@ -48,7 +48,7 @@ class Price:
 
 def read_price(text: str, heading: str = "", currency: str = "", amount: str = "") -> Price:
     """Read the price of a cell, with the heading of its column and the cells for currency and pack size."""
-    shown = text[:MAX_SHOWN]
+    shown, heading = text[:MAX_SHOWN], re.sub(r"gram\w*", "g", heading.replace("_", " "), flags=re.IGNORECASE)
     if not text:
         return Price(None)
     if (
@@ -61,7 +61,7 @@ def read_price(text: str, heading: str = "", currency: str = "", amount: str = "
         return Price(None, fault=f"no price in {shown!r}, which is a limit")
     spaced = text.replace("_", " ")
     money = next((match[0] for source in (text, currency, heading) if (match := MONEY.search(source))), "")
-    per = next((match[1] for source in (spaced, heading.replace("_", " ")) if (match := _PER.search(source))), "")
+    per = next((match[1] for source in (spaced, heading) if (match := _PER.search(source))), "")
     bare = MONEY.sub(" ", _PER.sub(" ", spaced)).strip()
     if _RANGE.search(bare):
         return Price(None, fault=f"no price in {shown!r}, which is a range")
@@ -78,7 +78,7 @@ def _pack(heading: str, amount: str) -> str:
     """Return the amount that a price is for: of the heading, or of a cell of its own."""
     if match := _HEADING_AMOUNT.search(heading):
         return re.sub(r"(?<=\d)(?=[A-Za-zµ])", " ", match[1])
-    if re.fullmatch(r"\W*(?:ppg|(?:price|cost)[\s_]*per[\s_]*g(?:ram)?)\W*", heading.strip(), re.IGNORECASE):
+    if heading.strip().lower() == "ppg":
         return "g"
     return amount if _PACK.fullmatch(amount.strip()) else ""
 
