@@ -31,7 +31,7 @@ from chemspec.system import compiled, prebuilt  # noqa: E402
 FOLDER = ROOT / "assets" / "kernels"
 LOOP = ROOT / "chemspec" / "decode" / "compiled" / "loop.cpp"
 ATOM_MAPS = ROOT / "chemspec" / "chem" / "reactions" / "atom_maps.cpp"
-SECONDS = 1200
+SECONDS = 3600
 
 
 class Library(NamedTuple):
