@@ -39,7 +39,12 @@ def draw_page() -> None:
         st.caption(escaping.plain_text(f"{words}."))
     trace_player.show_player(result, view)
     attention_view.show_attention(engine, question, result)
-    st.download_button("Download JSON", to_json(result), "chemspec-trace.json", "application/json", on_click="ignore")
+    with st.container(horizontal=True, gap="small", key="step_more"):
+        st.download_button(
+            "Download JSON", to_json(result), "chemspec-trace.json", "application/json", on_click="ignore"
+        )
+        if st.button("The story of this query", key="step_story", help="How it works, told of its first answer"):
+            nav.open_page("learn", task=question.model, smi=question.query)
 
 
 def token_odds(engine: Engine, question: question_form.Question, result: DecodeResult) -> Sequence[Mapping[str, float]]:

@@ -1,4 +1,4 @@
-"""Answer the examples that the first page shows and write down what came out, for `chemspec/ui/predict/gallery.py`.
+"""Answer the examples that the first page and How it works show, and write down what came out.
 
     python assets/examples/record.py
 
@@ -6,17 +6,21 @@ Run it after a model was exchanged. Of each task it writes `answered_TASK.json`,
 settings of the page, and `first_TASK.json`, the first answer decoded greedily.
 
 How much is drafted depends on the measured cost of a pass, which a busy machine measures too high. So a record with the
-same answers is replaced only by one with fewer passes: it is the faster machine's.
+same answers is replaced only by one with fewer passes: it is the faster machine's. `learn/amide.json` has drafts of a
+fixed length, which no machine changes, and what the model would have written after every prefix of each.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 
 from chemspec.engine.engine import Engine
+from chemspec.engine.forks import score_drafts
 from chemspec.engine.registry import model_folder
 from chemspec.metrics import count_savings
+from chemspec.replay import explanation
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, result_from_json, to_json
 
@@ -29,6 +33,7 @@ EXAMPLES: dict[Task, tuple[str, int]] = {  # query, number of answers
     ),
     "retro": ("CCN(CC)CC(=O)Nc1c(C)cccc1C", 20),
 }
+STORY = "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1"  # of How it works, a query for the forward model
 
 
 def main() -> None:
@@ -45,6 +50,17 @@ def main() -> None:
                 sys.stdout.write(f"{path.name}: {count_savings(result).passes} passes\n")
             else:
                 sys.stdout.write(f"{path.name}: left as it is, {count_savings(result).passes} passes here\n")
+    (HERE / "learn" / "amide.json").write_text(tell_story() + "\n", encoding="utf-8")
+
+
+def tell_story() -> str:
+    """Return the example of How it works as JSON: its task, its result, the model's choices along its drafts."""
+    engine = Engine.load(model_folder("forward"))
+    (result,) = engine.predict([STORY], explanation.SETTINGS)
+    scored = score_drafts(engine, STORY, result.hypotheses[0], explanation.drafts_of(result))
+    choices = [[{text: round(p, 4) for text, p in after.items()} for after in along] for along in scored]
+    parts = {"task": "forward", "result": json.loads(to_json(result)), "choices": choices}
+    return json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
 
 
 def supersedes(result: DecodeResult, recorded: DecodeResult | None) -> bool:

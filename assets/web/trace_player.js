@@ -1,5 +1,5 @@
 // Draws a trace (trace_view.py, as `scene` of trace_player.py prepares it) in frames: the player of the page Step through
-// is one frame with all parts and controls, a figure of the page Learn has frames with a few parts, most of them still.
+// is one frame with all parts and controls, a figure of an answer's card is a still one with a few parts.
 // Nothing is asked of the server. All text comes in by textContent; the only markup are RDKit's drawings of molecules
 // that RDKit could read.
 
@@ -245,8 +245,7 @@ function drawFrame(root, scene, frame, state, colors) {
       button("Step forward", icon("M4 2l8.6 6L4 14z"), () => jump(state.step + 1)), button("To the end", icon("M2 2l8.6 6L2 14zM11.6 2H14v12h-2.4z"), () => jump(last)),
       el("div", { class: "scrub" }, el("div", { class: "bars", "aria-hidden": "true" }, ...bars), slider), speed),
     summary: () => says,
-    pictures: () => el("div", { class: "pictures" }, drawing("query"), el("b", { class: "arrow", "aria-hidden": "true" }, "→"), drawing("answer", chooser)),
-    picture: () => pictures.query,
+    pictures: () => el("div", { class: "pictures" }, drawing("query"), drawing("answer", chooser)),
     query: () => section("Query", strips.query),
     drafts: () => el("section", { class: "room" }, draftsTitle, drafts),
     answer: () => section("Answer", strips.answer),
@@ -255,11 +254,8 @@ function drawFrame(root, scene, frame, state, colors) {
     tree: () => tree && section(several ? "Hypotheses" : "Drafts as a tree", el("p", { class: "hint" }, several ? "Every branch is a text the search considered; it grows to the right, token by token." : "Every branch is a continuation that was drafted; the model follows one of them, and the others end."), treeBox, treeKey(), treeNote,
       ...(tree.unused ? [el("label", { class: "check" }, spare, ` also show what was computed ahead and never needed (${count(tree.unused, "partial answer")})`)] : [])),
     keys: () => el("p", { class: "hint keys" }, `Keys: ← → step, space plays, Home and End jump; Tab enters a strip, where ← → go from ${unit} to ${unit}.`),
-    certainty: () => certainty(answers[0].tokens),
-    lane: () => lane(passes, answers[0].tokens),
-    replay: () => button("Play again", "Play again", (event) => event.target.getRootNode().querySelectorAll(".lane .pass").forEach((box) => box.getAnimations().forEach((one) => { one.cancel(); one.play(); })), { class: "replay" }),
   };
-  root.append(...(frame.title ? [el("h4", { class: "title" }, frame.title)] : []), ...frame.parts.map((name) => parts[name]()).filter(Boolean));
+  root.append(...frame.parts.map((name) => parts[name]()).filter(Boolean));
   if (frame.parts.includes("controls")) for (const [name, value] of [["role", "group"], ["tabindex", -1], ["aria-label", "Trace player. Left and right arrows step, space plays."]]) root.setAttribute(name, value);
 
   query.tokens.forEach((text, k) => strips.query.append(token(text, "query", k, `query ${unit} ${k + 1}`)));
@@ -529,18 +525,3 @@ function drawFrame(root, scene, frame, state, colors) {
   }
   return () => { clearInterval(state.timer); document.removeEventListener("keydown", onkey); };
 }
-
-// --- still figures: tokens and counts of one pass, or of all -----------------------------------------------
-
-const chip = (text, kind) => el("span", { class: `tk ${kind} first last ${text === "end" ? "end" : ""}` }, text);
-
-// How sure the model was of every token.
-const certainty = (tokens) => el("section", {}, el("h4", {}, "The answer, token by token, and how sure the model was"),
-  el("div", { class: "sure" }, ...tokens.map(({ text, probability }) => {
-    const low = probability < 0.97;
-    return el("span", { class: low ? "low" : "" }, el("em", {}, low ? percent(probability) : ""), el("i", { style: `height:${2 + 46 * probability}px` }), chip(text, ""));
-  })));
-
-// All passes in a row, a box each, one appearing after the other.
-const lane = (passes, tokens) => el("div", { class: "lane" }, el("small", {}, count(passes.length, "pass")), ...passes.map((_, k) =>
-  el("span", { class: "pass", style: `animation-delay:${0.3 + 0.32 * k}s` }, ...tokens.filter((token) => token.pass_number === k + 1).map((token) => chip(token.text, token.origin)))));

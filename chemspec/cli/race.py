@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,6 +17,10 @@ from chemspec.replay import terminal, timing
 from chemspec.settings import DecodeSettings
 from chemspec.terminal import console
 from chemspec.terminal.documented_options import FieldsOf
+from chemspec.types import DecodeResult
+
+if TYPE_CHECKING:  # slow imports
+    from chemspec.engine.engine import Engine
 
 COLUMNS = {
     "": "{name}",
@@ -28,11 +33,11 @@ COLUMNS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Replay:
-    """The race as an animated picture of ten seconds.
+    """The race as an animated picture of six seconds, or explained pass by pass as a page.
 
     Attributes:
-        out -o: animated picture of the race: .svg, .webp or .gif.
-        dark: with --out: colours for a dark page.
+        out -o: animated picture of the race (.svg, .webp or .gif), or a page that explains the answer (.html).
+        dark: with --out: colours for a dark page; an .html file follows the reader's.
     """
 
     out: Path | None = None
@@ -43,8 +48,9 @@ class Replay:
 
         if self.dark and not self.out:
             raise ValueError("--dark is for a picture; give one with --out")
-        if self.out and self.out.suffix.lower() not in picture.FORMATS:
-            raise ValueError(f"{self.out}: the ending must be one of {', '.join(picture.FORMATS)}")
+        endings = (*picture.FORMATS, ".html")
+        if self.out and self.out.suffix.lower() not in endings:
+            raise ValueError(f"{self.out}: the ending must be one of {', '.join(endings)}")
         opt.check_parent_folders(self.out)
 
 
@@ -85,13 +91,27 @@ def race_decoders(
         console.print_line("")
     statistics, conclusion = timing.race_statistics(rounds), timing.race_conclusion(rounds, terminal=True)
     if replay.out:  # first, as a reader such as `head` may close the pipe
-        from chemspec.replay import picture
-
-        title = f"{engine.name}: standard and speculative decoding"
-        texts = {"query": rounds[0][0].smiles, "answer": rounds[0][0].hypotheses[0].canonical, "conclusion": conclusion}
-        drawn = picture.build_picture(lanes, title=title, **texts, dark=replay.dark)
-        replay.out.write_bytes(picture.replay_bytes(drawn, replay.out.suffix.lower()[1:]))
+        replay.out.write_bytes(draw_race(engine, rounds[0][0], lanes, conclusion, replay))
         console.print_note(str(replay.out))
     console.print_table(tables.terminal(COLUMNS, statistics))
     console.print_sentence(conclusion)
     return {"model": engine.name, "query": smiles, "identical": timing.compare_answers(rounds), "lanes": statistics}
+
+
+def draw_race(
+    engine: Engine, result: DecodeResult, lanes: Sequence[timing.Lane], conclusion: str, replay: Replay
+) -> bytes:
+    """Return the file of a race: an animated picture, or a page that explains the answer pass by pass."""
+    from chemspec.replay import explained_page, explanation, picture
+
+    kind = str(replay.out).lower().rpartition(".")[2]
+    if kind == "html":
+        from chemspec.engine.forks import score_drafts
+
+        (explained,) = engine.predict([result.query], explanation.SETTINGS)
+        choices = score_drafts(engine, result.query, explained.hypotheses[0], explanation.drafts_of(explained))
+        page = explained_page.explanation_page(explanation.explain_answer(explained, str(engine.task), choices=choices))
+        return page.encode()
+    title = f"{engine.name}: standard and speculative decoding"
+    texts = {"query": result.smiles, "answer": result.hypotheses[0].canonical, "conclusion": conclusion}
+    return picture.replay_bytes(picture.build_picture(lanes, title=title, **texts, dark=replay.dark), kind)

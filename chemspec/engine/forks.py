@@ -66,6 +66,27 @@ def token_alternatives(engine: Engine, query: str, answer: Hypothesis) -> list[d
     ]
 
 
+def score_drafts(
+    engine: Engine, query: str, answer: Hypothesis, drafts: Sequence[tuple[int, Prefix]], *, most: int = 3
+) -> list[list[dict[str, float]]]:
+    """Return the best tokens after every prefix of drafts of a prediction, the empty one first, with probabilities.
+
+    A draft is the number of tokens of the prediction before it, and its token ids. All are scored in one forward pass,
+    also what stands behind a token that the model rejects.
+    """
+    path = _answer_prefix(engine, query, answer)
+    prefixes = [[(*path[: start + 1], *ids[:length]) for length in range(len(ids) + 1)] for start, ids in drafts]
+    with _open_session(engine, query, most) as session:
+        (scores,) = session.score([list(dict.fromkeys(prefix for along in prefixes for prefix in along))])
+    return [
+        [
+            dict(zip(_token_texts(engine, scores[prefix].ids), map(exp, scores[prefix].log_probs), strict=True))
+            for prefix in along
+        ]
+        for along in prefixes
+    ]
+
+
 def _answer_prefix(engine: Engine, query: str, answer: Hypothesis) -> Prefix:
     """Return the token ids of a prediction, bos and eos included."""
     ids: dict[str, list[int]] = {}

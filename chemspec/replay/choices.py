@@ -16,18 +16,15 @@ def describe_choices(view: TraceView, task: str) -> str:
 
     Empty for tasks without a product, where nothing was accepted from drafts, and where the atoms cannot be compared.
     """
-    answer, query = view.answers[0], "".join(view.query)
+    answer = view.answers[0]
     chosen = [token for token in answer.tokens if token.origin == "own"]
-    if task not in ("forward", "retro") or len(chosen) == len(answer.tokens):
-        return ""
-    step = strategy(query, answer.smiles) if task == "forward" else strategy(answer.smiles, query)
-    if step is None:
+    if len(chosen) == len(answer.tokens) or not any(roles := token_roles(view, task)):
         return ""
     symbols = [atom.GetSymbol() for atom in mol_from_smiles(answer.smiles).GetAtoms()]
     atoms: dict[str, list[str]] = {REACTING: [], LEAVING: [], REST: []}
-    for token in chosen:
-        if token.atom is not None:
-            atoms[_role(token.atom, step, task)].append(symbols[token.atom])
+    for token, role in zip(answer.tokens, roles, strict=True):
+        if token.origin == "own" and token.atom is not None:
+            atoms[role].append(symbols[token.atom])
     parts = [f"{_name_atoms(names)} {role}" for role, names in atoms.items() if names and role != REST]
     others = len(atoms[REST])
     parts += [f"{others} other atom{'s' * (others > 1)}"] if others else []
@@ -36,6 +33,17 @@ def describe_choices(view: TraceView, task: str) -> str:
     count, drafted = len(answer.tokens), len(answer.tokens) - len(chosen)
     rest = f"the other {drafted} were drafted, and it agreed" if drafted > 1 else "the other one was drafted"
     return f"The model chose {len(chosen)} of {count} tokens itself: {listed}; {rest}"
+
+
+def token_roles(view: TraceView, task: str) -> list[str]:
+    """Return what the atom of each token of the first answer is in the reaction; empty texts where that is unknown."""
+    answer, query = view.answers[0], "".join(view.query)
+    step = None
+    if task in ("forward", "retro"):
+        step = strategy(query, answer.smiles) if task == "forward" else strategy(answer.smiles, query)
+    if step is None:
+        return [""] * len(answer.tokens)
+    return ["" if token.atom is None else _role(token.atom, step, task) for token in answer.tokens]
 
 
 def _role(atom: int, step: Strategy, task: str) -> str:

@@ -19,7 +19,7 @@ CELL, LINE = 9.0, 26.0  # width of a character, height of a line of tokens
 GAP, SHORTEST = 6.0, 8  # gap of two passes; shortest run that is broken over two lines, in characters
 BAR = 16.0  # height of a pass in the bar of passes
 DRAWING = (400.0, 160.0)
-PLAY_SECONDS, HOLD_SECONDS = 7.0, 3.0  # seconds of the slowest lane, and of the complete picture
+PLAY_SECONDS, HOLD_SECONDS = 4.5, 1.5  # seconds of the slowest lane, and of the complete picture
 MAX_TOKENS = 600  # tokens of all lanes together
 FORMATS = (".svg", ".webp", ".gif")
 

@@ -1,10 +1,10 @@
-"""Colours of charts and drawings; `theme.css` has the styles. Colour is never the only distinction."""
+"""Whether a page is dark, and the colours of spans; `theme.css` has the styles."""
 
 import streamlit as st
 
-# Okabe and Ito's colours, which most people with a colour-vision deficiency can tell apart; for light and dark grounds
-# alike. Spans of the query take them in turn.
-SPANS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#B8A900", "#8C6BB1")
+from chemspec.depict.colors import SPANS
+
+__all__ = ["SPANS", "is_dark"]
 
 
 def is_dark() -> bool:

@@ -1,24 +1,13 @@
-"""The texts of the page How it works, its worked examples, and their pictures in the frames of the trace player.
-
-The examples are traces recorded from the shipped models, never made up; assets/learn/README.md has the commands.
-"""
+"""The texts of the page How it works, and its two charts of measurements."""
 
 import re
 from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from chemspec.asset_files import assets_folder
-from chemspec.replay.trace_view import view_trace
-from chemspec.types import DecodeResult, result_from_json
-from chemspec.ui.step.trace_player import Frame, show_figure
 
-MAX_GAMMA = 24  # longest draft considered; the drafter `auto` goes no further
-
-
-@cache
-def recorded_example(name: str) -> DecodeResult:
-    """Return a recorded answer from assets/examples/learn."""
-    text = (assets_folder() / "examples" / "learn" / f"{name}.json").read_text(encoding="utf-8")
-    return result_from_json(text)
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @cache
@@ -34,58 +23,103 @@ def read_text(name: str) -> str:
     return (assets_folder() / "learn" / f"{name}.md").read_text(encoding="utf-8")
 
 
-# --- pictures --------------------------------------------------------------------------------------
+# --- charts ----------------------------------------------------------------------------------------
+
+DRAFTERS = {"none": "without drafts", "auto": "auto", "mixed": "mixed", "copy": "copy"}
+COLORS = {"without drafts": "#7a8683", "auto": "#0b8f84", "mixed": "#D55E00", "copy": "#0072B2"}
+SHAPES = ("square", "circle", "triangle-up", "diamond")
 
 
-def draw_certainty() -> None:
-    """Draw a query, its answer, and how sure the model was of every token."""
-    result = recorded_example("boc-copy")
-    query, answer = "".join(result.trace.query), result.hypotheses[0].smiles
-    alt = f"The query {query} becomes {answer}; a bar over each of its tokens shows the model's probability."
-    show_figure([result], [Frame(("pictures", "certainty"), style="wide plain")], alt=alt, key="learn_certainty")
+def read_table(name: str) -> "pd.DataFrame":
+    """Return a table of assets/learn, which `assets/docs/learn_tables.py` makes of the measurements."""
+    import pandas as pd
+
+    return pd.read_csv(assets_folder() / "learn" / f"{name}.csv", skiprows=1)
 
 
-def draw_race() -> None:
-    """Draw the same answer pass by pass, without drafts and with them."""
-    results = [recorded_example("boc-none"), recorded_example("boc-copy")]
-    standard, drafted = (len(result.trace.passes) for result in results)
-    alt = f"Standard decoding writes one token in each of {standard} passes; with drafts {drafted} passes suffice."
-    lanes = [
-        Frame(("lane",), scene=scene, title=title, style="wide lanes")
-        for scene, title in enumerate(("Standard", "With drafts"))
-    ]
-    below = Frame(("legend", "replay"), scene=1, style="wide", whole=True)
-    show_figure(results, [*lanes, below], alt=alt, key="learn_race")
+def table_note(name: str) -> str:
+    """Return what a table of assets/learn is, from its first line."""
+    with (assets_folder() / "learn" / f"{name}.csv").open(encoding="utf-8") as file:
+        return file.readline().removeprefix("# ").strip()
 
 
-def draw_origins() -> None:
-    """Draw which pieces of the query the answer was copied from."""
-    result = recorded_example("boc-copy")
-    tokens = view_trace(result).answers[0].tokens
-    copied = [token for token in tokens if token.origin == "copied"]
-    runs = len({token.run for token in copied})
-    alt = f"{len(copied)} of the answer's {len(tokens)} tokens are copied from the query, in {runs} fragments."
-    parts = ("pictures", "query", "answer", "hint", "legend")
-    show_figure([result], [Frame(parts, style="wide", whole=True)], alt=alt, key="learn_origins")
+def _encode_drafter(names: list[str]) -> dict[str, Any]:
+    import altair as alt
+
+    colors = alt.Scale(domain=names, range=[COLORS[name] for name in names])
+    legend = alt.Legend(orient="top", title=None)
+    return {
+        "color": alt.Color("drafts:N", scale=colors, legend=legend),
+        "shape": alt.Shape("drafts:N", scale=alt.Scale(domain=names, range=SHAPES[: len(names)]), legend=legend),
+    }
 
 
-def draw_storyboard() -> None:
-    """Draw every pass of a greedy answer: the draft, lit in the query, and what became of it."""
-    result = recorded_example("boc-copy")
-    passes = view_trace(result).passes
-    parts = ("summary", "picture", "drafts", "answer")
-    cards = [Frame(parts, step=number, style="card") for number in range(1, len(passes) + 1)]
-    alt = " ".join(step.summary for step in passes)
-    show_figure([result], [*cards, Frame(("legend",), style="wide")], alt=alt, key="learn_storyboard")
+def latency_chart() -> Any:
+    """Return the chart of latency against throughput, a point for each number of queries at once."""
+    import altair as alt
+
+    table = read_table("latency")
+    table["drafts"] = table["drafter"].map(DRAFTERS)
+    base = alt.Chart(table).encode(
+        x=alt.X(
+            "latency:Q",
+            scale=alt.Scale(type="log", nice=False, padding=20),
+            axis=alt.Axis(values=[5, 10, 20, 50, 100, 200, 500]),
+            title="milliseconds until a query is answered",
+        ),
+        y=alt.Y("throughput:Q", scale=alt.Scale(zero=False), title="queries a second"),
+        tooltip=["drafts", "batch", "latency", "throughput"],
+        **_encode_drafter(list(dict.fromkeys(table["drafts"]))),
+    )
+    labels = base.mark_text(dy=-11, fontSize=11).encode(text="batch:Q", shape=alt.Undefined)
+    return (
+        base.mark_line(strokeWidth=1.5).encode(shape=alt.Undefined) + base.mark_point(filled=True, size=70) + labels
+    ).properties(height=320)
 
 
-def draw_beams() -> None:
-    """Draw the tree of a beam search to play through."""
-    standard = recorded_example("amide-beam-none")
-    answers = "; ".join(f"{rank}: {answer.smiles}" for rank, answer in enumerate(standard.hypotheses, 1))
-    parts = ("controls", "summary", "tree")
-    show_figure([standard], [Frame(parts, style="wide")], alt=f"Tree of the answers: {answers}", key="learn_beams")
+def speedup_chart() -> Any:
+    """Return the chart of the passes saved by query, a line for each drafter over the queries, best first."""
+    import altair as alt
+
+    table = read_table("speedups").melt(id_vars=["task", "query"], var_name="drafter", value_name="fewer")
+    table["drafts"] = table["drafter"].map(DRAFTERS)
+    table["share"] = 100 * table.groupby("drafts")["fewer"].rank(method="first", ascending=False, pct=True)
+    return (
+        alt.Chart(table)
+        .mark_point(filled=True, size=26, opacity=0.75)
+        .encode(
+            x=alt.X("share:Q", title="percent of the queries, the most copied first"),
+            y=alt.Y(
+                "fewer:Q",
+                scale=alt.Scale(type="log", nice=False),
+                axis=alt.Axis(values=[1, 2, 3, 5, 10, 20, 50]),
+                title="times fewer passes",
+            ),
+            tooltip=["drafts", "task", "query", alt.Tooltip("fewer:Q", format=".1f")],
+            **_encode_drafter(list(dict.fromkeys(table["drafts"]))),
+        )
+        .properties(height=320)
+    )
 
 
-# One for every section of assets/learn/idea.md, in its order; where there is none, the text has a table.
-IDEA = (draw_certainty, draw_race, draw_origins, draw_storyboard, None, draw_beams, None, None)
+def describe_latency() -> str:
+    """Return in words what the chart of latency shows."""
+    parts = []
+    for name, rows in read_table("latency").groupby("drafter", sort=False):
+        first, last = rows.iloc[0], rows.iloc[-1]
+        parts.append(
+            f"{DRAFTERS[str(name)]}: {first['latency']:.1f} ms and {first['throughput']:.0f} queries a second one at a "
+            f"time, {last['latency']:.0f} ms and {last['throughput']:.0f} with {last['batch']} at once"
+        )
+    return "; ".join(parts) + "."
+
+
+def describe_speedups() -> str:
+    """Return in words what the chart of queries shows."""
+    table = read_table("speedups")
+    parts = []
+    for name in ("copy", "mixed"):
+        low, middle, high = table[name].quantile([0.1, 0.5, 0.9])
+        about = f"{middle:.1f} times fewer passes for the middle one, {low:.1f} to {high:.1f} for eight of ten"
+        parts.append(f"{DRAFTERS[name]}: {about}")
+    return "; ".join(parts) + "."

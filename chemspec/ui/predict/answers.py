@@ -336,6 +336,8 @@ def show_searches(
         if st.button("Race on the page Speed", key="predict_measure", type="tertiary"):
             race_against_standard(search)
             nav.open_page("speed", task=question.model, smi=question.smiles)
+        if st.button("How it was written", key="predict_story", type="tertiary"):
+            nav.open_page("learn", task=question.model, smi=question.smiles)
         stepped = search.decoder in query_box.STEPPED_DECODERS and search.n <= query_box.MAX_STEPPED_BEAM
         if stepped and st.button("Step through", key="predict_step", type="tertiary"):
             parameters = {"decoder": search.decoder, "n": str(search.n), "drafts": search.drafter}

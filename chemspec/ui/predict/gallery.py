@@ -35,7 +35,7 @@ def show_example(task: Task) -> None:
             width="content",
         )
         if st.button("See how", key="predict_see_how", type="tertiary"):
-            nav.open_page("step", task=task, smi=result.query, decoder="greedy", n="1", drafts="auto")
+            nav.open_page("learn", task=task, smi=result.query)
     with st.container(horizontal=True, vertical_alignment="center", key="predict_title"):
         st.html(tag("h2", f"Example: {answers.answers_heading(question, cards)}"), width="stretch")
         ask = (result.query, task)

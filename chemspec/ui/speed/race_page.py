@@ -20,7 +20,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
-from chemspec.ui.common import escaping, query_box, queued_engine, theme, web_files, widgets
+from chemspec.ui.common import escaping, nav, query_box, queued_engine, theme, web_files, widgets
 from chemspec.ui.common.query_box import TASK_LABELS, QueryText, show_reading
 
 Lanes = tuple[DecodeSettings, DecodeSettings]  # standard decoding, and the same search with drafts
@@ -230,7 +230,10 @@ def show_race(race: Race) -> None:
     conclusion = timing.race_conclusion(race.rounds, timed=race.quiet)
     st.markdown(f"##### {conclusion[:1].upper()}{conclusion[1:]}")
     show_replay(recorded, race.lanes, race_id=f"{id(race)}-{race.machine}")
-    show_downloads(race.model, recorded, race.rounds[0][0], conclusion)
+    with st.container(horizontal=True, gap="small", key="speed_more"):
+        show_downloads(race.model, recorded, race.rounds[0][0], conclusion)
+        if st.button("The story of this query", key="speed_story", type="tertiary"):
+            nav.open_page("learn", task=race.model, smi=race.query)
     if not race.quiet:
         st.warning("The server was busy during the race, so times are left out. Passes do not depend on it.")
     show_table(race, names)
@@ -330,4 +333,4 @@ def show_downloads(model: str, lanes: Sequence[Lane], result: DecodeResult, conc
             st.download_button(
                 kind.upper(), partial(write, kind), f"replay.{kind}", key=f"speed_replay_{kind}", on_click="ignore"
             )
-        st.caption("An animated picture of ten seconds: SVG for web pages, WebP or GIF for slides.")
+        st.caption("An animated picture of six seconds: SVG for web pages, WebP or GIF for slides.")

@@ -1,4 +1,4 @@
-"""Traces drawn in the browser by `trace_player.js`: a player, and figures of single passes for the lessons."""
+"""Traces drawn in the browser by `trace_player.js`: a player, and still figures for the cards of answers."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
@@ -27,8 +27,7 @@ class Frame:
     parts: tuple[str, ...]  # what it shows, from top to bottom: names of the table `parts` in trace_player.js
     scene: int = 0  # which of the traces
     step: int = -1  # after how many passes; -1 for all
-    title: str = ""
-    style: str = ""  # CSS classes "wide", "card", "lanes", "plain"
+    style: str = ""  # CSS class: "wide"
     whole: bool = False  # mark all that was copied up to here, not only in this pass
 
 
