@@ -37,7 +37,14 @@ _METAL = re.compile(r"\[[A-Z][a-z]?\]")
 _ANION = re.compile(r"\S+(?:ate|ite|ide)\)?", re.IGNORECASE)  # no molecule behind a metal
 _INVERTED = re.compile(
     r"acid,\s*[^,;]*\b(?:ester|salt|anhydride|amide|hydrazide|chloride|nitrile)$"
-    r"|,\s*(?:oxime|hydrochloride|\w+ ether)$",
+    r"|,\s*(?:oxime|(?:mono|di|tri)?hydro(?:chlor|brom)ide|\w+ ether|[a-z]+yl acetal|acetate|benzoate)"
+    r"(?: ?\(\d:\d\))?$",
+    re.IGNORECASE,
+)
+# Items that are no molecule of their own but the end of a name in the order of an index: decanoic acid, cerium salt.
+_FRAGMENT = re.compile(
+    r"(?:(?:\w+ )?(?:salt|adduct|complex)|lactone|(?:di|tri)?acetate|benzoate|sulfate|nitrate|phosphate|[a-z]+yl acetal"
+    r"|.*[a-z]-|(?:mono|di|tri)?(?:hydro(?:chlor|brom|iod)ide|hydrate))(?: ?\(\d:\d\))?",
     re.IGNORECASE,
 )
 _COEFFICIENT = re.compile(r"\d{1,2}(?:\.\d)?\s+(?=[A-Za-z\[(])")
@@ -126,6 +133,8 @@ def _read_list(text: TracedText, is_target: bool, single: Molecules | Fault) -> 
     lines = "\n" in text.chars.strip() or "\r" in text.chars.strip()
     for part in parts:
         is_word = len(parts) > 1 and _OVERNIGHT.fullmatch(part.chars)
+        if part is not parts[0] and _FRAGMENT.fullmatch(part.chars):
+            return text.fault(f"{part.chars!r} is the end of a name: write the name in its usual order, without comma")
         contents.add(Contents(notes=[f"left out: {part.chars}"]) if is_word else _read_part(part, is_target))
     if lines and is_target and not contents.named and not isinstance(single, Fault):
         count = sum(bool(line.strip()) for line in re.split(r"\r\n|\r|\n", text.chars))

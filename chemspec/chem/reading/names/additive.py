@@ -34,6 +34,7 @@ _TAIL = re.compile(r"(?:ide|ate|ite|cyl|hcl|hbr|hf|tfa|H2O)[)\]]?(?:\([IV]+\))?$
 _ACIDIC = (
     "[OX2H1]S(=O)=O [OX2H1]P=O [OX2H1]C=O [NX3H1](S=O)S=O [NX3H1,NX3H2]S=O [NX3H1](C=O)C=O [SX2H1] [OX2H1]c [OX2H1]"
 )
+_ATOM = re.compile(r"\[[A-Z][a-z]?\]")
 _FIXED = {"Al", "Zn", "Mg", "Ti", "Zr", "Hf", "In", "Ga"}  # metals that have their usual charge in complexes
 _ACIDS = {"O=S(=O)(O)O", "O=[N+]([O-])O", "O=P(O)(O)O", "CC(=O)O", "O=C(O)C(F)(F)F", "O=C(O)C(=O)O"}
 _SEVERAL = {"Co", "Cu", "Sn", "Pb", "Pd", "Ni", "Mn", "Pt"}  # metals whose salts have other charges, too
@@ -96,6 +97,12 @@ def _group(name: str, in_brackets: bool, molecule: Molecule) -> tuple[str, int] 
     return (smiles, min(by_charge, default=0)) if smiles and min(by_charge, default=0) <= 0 else None
 
 
+def is_unnamed_salt(name: str) -> bool:
+    """Return whether a name says what cation a salt has but no anion: barium salt, disodium salt (1:2)."""
+    match = re.fullmatch(r"(.+) salt(?: \(\d:\d\))?", name)
+    return bool(match and _CATION.fullmatch(match[1]))
+
+
 def read(name: str, molecule: Molecule) -> str | None:
     """Return the SMILES of a compound whose name lists its parts; None if a part is not read or charges are left."""
     name = re.sub("(?i)alumin(?=um)", "alumini", name.lower() if name.isupper() else name)
@@ -109,6 +116,8 @@ def read(name: str, molecule: Molecule) -> str | None:
         for base in _bases(head, molecule, alone=not tail):
             parts = _tail(tail, base.charge != 0, molecule)
             if parts and base.charge == 0 and not _takes_acids(base.smiles, parts):
+                parts = None
+            if base.charge == 0 and _ATOM.fullmatch(base.smiles) and any("+" in part.smiles for part in parts or ()):
                 parts = None
             if parts is not None and (smiles := _balanced([base, *parts])):
                 return ".".join([smiles] * times)
@@ -211,6 +220,8 @@ def _complex(word: str, molecule: Molecule) -> _Part | None:
     if match is None or ligands is None:
         return None
     symbol, usual = _METALS[match[2].lower()]
+    if usual == 1 and symbol not in {"Ag", "Br", "I"}:  # chloroacetic acid sodium
+        return None
     bound = sum(charge for _, charge in ligands)
     charge = _ROMAN[match[3].upper()] if match[3] else -bound if symbol not in _FIXED and bound else usual
     metal = f"[{symbol}{'+' + str(charge) if charge else ''}]".replace("+1]", "+]")
@@ -238,6 +249,8 @@ def _ligand(name: str, molecule: Molecule) -> tuple[str, int]:
     if re.search(r"(?:yl|ylidene)$", name) and not re.search(r"azol[a-z0-9-]*-2-ylidene$", name):
         return "", 0
     smiles = molecule(anion) or ""
+    if _ATOM.fullmatch(smiles):  # a metal before another
+        return "", 0
     charge = Chem.GetFormalCharge(mol_from_smiles(smiles)) if smiles else 0
     return (smiles, charge) if (charge < 0) == (anion != name) else ("", 0)
 

@@ -66,7 +66,9 @@ def look_up(text: str) -> Named | None:
     if entry := reagents.lab_names().get(" ".join(text.split()).casefold()):
         return Named(*entry)
     name = spelling.plain_name(text)
-    if not 1 < len(name) + (name in additive.SYMBOLS) <= LONGEST or not re.search("[A-Za-z0-9]", name):
+    if not 1 < len(name) + (name in additive.SYMBOLS) <= LONGEST or not re.search(r"[A-Za-z0-9].*(?<!-)$", name):
+        return None
+    if additive.is_unnamed_salt(name):
         return None
     named = _molecule(name) or _on_support(name) or _complex(name) or _with_remark(name)
     if named is not None:
@@ -84,7 +86,7 @@ def look_up(text: str) -> Named | None:
 def read_systematic(text: str) -> Named | None:
     """Read a systematic name by OPSIN; None if it is none, means several molecules, or OPSIN is not installed."""
     name, left_out = spelling.split_qualifiers(spelling.plain_name(text))
-    if not _SYSTEMATIC.fullmatch(name) or is_ordinary_word(name):
+    if not _SYSTEMATIC.fullmatch(name) or is_ordinary_word(name) or additive.is_unnamed_salt(name):
         return None
     if "(" not in name and reagents.find_isomers(name):
         return None
