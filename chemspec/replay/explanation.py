@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import Any
 
 from chemspec import chem
-from chemspec.chem.parsing import mol_from_smiles
+from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.depict.molecules import Bonds, Depiction
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.metrics import speed_numbers
