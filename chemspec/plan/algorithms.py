@@ -1,7 +1,7 @@
 """Retro* on trees of Syntheseus, with lazy forward checks, protected bonds and intermediates."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, KeysView, Sequence
 from typing import Any
 
 from syntheseus.interface.bag import Bag
@@ -21,6 +21,18 @@ from chemspec.plan.settings import PlanSettings
 from chemspec.stock.lists import Stock
 
 DETOUR_COST = 8.0  # maximum cost in nats of a molecule without any part of the required intermediate
+
+
+class OrderedReaction(SingleProductReaction):  # type: ignore[misc]
+    """Reaction whose reactants become nodes in the order of their SMILES, in that of a set's hashes otherwise.
+
+    The order decides between equals, and Python's hashes of texts differ from process to process.
+    """
+
+    @property
+    def unique_reactants(self) -> KeysView[Molecule]:
+        """The distinct reactants, sorted."""
+        return dict.fromkeys(self.reactants).keys()
 
 
 class ReactionModel(BackwardReactionModel):  # type: ignore[misc]
@@ -44,7 +56,7 @@ class ReactionModel(BackwardReactionModel):  # type: ignore[misc]
         reactants = Bag([to_syntheseus_molecule(reactant) for reactant in step.reactants])
         # The probability is for searches of Syntheseus; ours asks the proposal.
         metadata = {"probability": step.prior(product.smiles), "proposal": step}
-        return SingleProductReaction(product=product, reactants=reactants, metadata=metadata)
+        return OrderedReaction(product=product, reactants=reactants, metadata=metadata)
 
     def _is_allowed(self, smiles: str, step: Proposal) -> bool:
         reaction = step.reaction(smiles)
@@ -162,7 +174,7 @@ class RetroStar(AndOrSearchAlgorithm):  # type: ignore[misc]
             if traced is not None:
                 metadata = {**reaction.metadata, "kept": traced}
                 reactants, product = reaction.reactants, reaction.product
-                traceable.append(SingleProductReaction(reactants=reactants, product=product, metadata=metadata))
+                traceable.append(OrderedReaction(reactants=reactants, product=product, metadata=metadata))
         return traceable
 
     def _detour(self, node: Any, graph: Any) -> float:

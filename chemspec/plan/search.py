@@ -22,7 +22,7 @@ from chemspec.plan.routes import Plan, Route, build_tree, group_routes, leaf_nam
 from chemspec.plan.settings import PlanSettings
 from chemspec.stock.lists import Stock
 
-EXTRACTION_SECONDS = 5.0  # maximum seconds for extracting routes from the graph
+MAX_PLACES = 100  # of a required intermediate in the tree, whose routes are listed
 LISTING_SHARE = 0.1  # share of a deadline that is left for listing the routes
 CHECKS_AT_ONCE = 8  # steps checked between two looks at the clock, with a deadline
 
@@ -99,7 +99,7 @@ class RouteSearch:
         began = self.seconds
         while True:  # until checks change nothing
             limit = 5 * self.settings.routes
-            most_seconds = min(EXTRACTION_SECONDS, LISTING_SHARE * self.settings.within)
+            most_seconds = LISTING_SHARE * self.settings.within
             candidates = [self._steps_to(steps) for steps in self._solved_routes(limit, most_seconds)]
             if not any(candidates) and (closest := self._closest_steps()):
                 candidates = [closest]
@@ -125,11 +125,12 @@ class RouteSearch:
             return list(islice(cheapest_routes(graph, self._cost, seconds), limit))
         routes: list[list[AndNode]] = []
         ends = time.perf_counter() + seconds
-        required = [
+        places = (
             node
             for node in graph.nodes()
             if self._is_required(node) and not any(map(self._is_required, graph.predecessors(node)))
-        ]
+        )
+        required = [*islice(places, MAX_PLACES)]  # the first that were reached
         for node in required:  # for each, only routes through this node
             branch = path_to_root(node, graph)
             others = {other for above in branch[2::2] for other in graph.successors(above)} - {*branch}
