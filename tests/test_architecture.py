@@ -178,7 +178,7 @@ LIGHT = [
     (
         "from typer.testing import CliRunner; from chemspec.cli.__main__ import app\n"
         "assert CliRunner().invoke(app, ['predict', '--help']).exit_code == 0",
-        ["torch", "rdkit", "numpy", "pandas", "pyarrow", "streamlit"],
+        ["torch", "rdkit", "numpy", "pandas", "pyarrow", "streamlit", "markdown_it", "pygments"],
     ),
     ("import chemspec.decode.decoding, chemspec.draft.registry", ["rdkit", "torch", "streamlit"]),
     (

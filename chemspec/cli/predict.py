@@ -264,10 +264,13 @@ def _reviewed_documents(
 ) -> Iterator[tuple[dict[str, Any], Review | None]]:
     """Yield each result as a document, which holds its review, and the review."""
     from chemspec.io import writers
+
+    if reviewer is None:
+        yield from ((writers.result_document(result), None) for result in results)
+        return
     from chemspec.review.rows import review_document
 
-    reviews = reviewer.review(results) if reviewer else [None] * len(results)
-    for result, review in zip(results, reviews, strict=True):
+    for result, review in zip(results, reviewer.review(results), strict=True):
         more = {"review": review_document(review)} if review is not None else {}
         yield writers.result_document(result) | more, review
 
@@ -277,12 +280,13 @@ def _write_predictions(
 ) -> dict[str, int]:
     """Write predictions to a file, print a summary, and return the number of queries by status."""
     from chemspec.io import writers
-    from chemspec.review.rows import ANSWER_COLUMNS, review_rows
 
     assert files.out
     written: list[Savings] = []
     options: dict[str, Any] = {"receipts": files.receipts, "written": lambda done: written.append(sum_savings(done))}
     if reviewer:
+        from chemspec.review.rows import ANSWER_COLUMNS, review_rows
+
         options["review"] = writers.RowReview(ANSWER_COLUMNS, lambda done: review_rows(reviewer.review(done)))
     with console.progress_bar("predicting") as report:
         counts = writers.predict_file(engine, queries, files.out, settings, progress=report, **options)
