@@ -56,6 +56,11 @@ def is_question(text: str) -> bool:
     return text.lstrip("\ufeff \t\r\n'\"<`").startswith(MARK)
 
 
+def is_name(text: str) -> bool:
+    """Return whether a text is a name, as of a model or list, and no path."""
+    return bool(_NAME.fullmatch(text))
+
+
 def read_question(text: str) -> QuestionText:
     """Parse a question; ValueError, with the reason, for a text that is none."""
     if len(text) > LONGEST:
@@ -71,7 +76,7 @@ def read_question(text: str) -> QuestionText:
             raise ValueError(f"this version reads no {name[:40]!r} in a text that begins with {MARK}{head}")
         if name in fields and name not in _SEVERAL:
             raise ValueError(f"the text has {name!r} twice")
-        if name in _NAMES and not _NAME.fullmatch(value):
+        if name in _NAMES and not is_name(value):
             raise ValueError(f"{name} is {value[:40]!r}; a {MARK} text has names there, no paths or code")
         fields[name] = (*fields.get(name, ()), value)
     if not fields.get("smi", ("",))[0].strip():

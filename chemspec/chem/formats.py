@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
 from rdkit import Chem, rdBase
@@ -94,35 +94,27 @@ def to_rxn(reactants: str, product: str) -> str:
 _BOND = 14.4  # bond length in points in a ChemDraw file
 
 
-def to_reaction_cdxml(left: Sequence[Any], right: Sequence[Any], above: str) -> str:
-    """Return a ChemDraw file of molecules with coordinates and an arrow; empty if this RDKit version cannot."""
-    if not hasattr(Chem, "MolToCDXMLBlock"):
+class DrawnStep(NamedTuple):
+    """A reaction as it is drawn: molecules with coordinates, the text over the arrow, and a title."""
+
+    left: Sequence[Any]
+    right: Sequence[Any]
+    above: str
+    title: str = ""
+
+
+def to_reaction_cdxml(steps: Sequence[DrawnStep]) -> str:
+    """Return a ChemDraw file of reactions below each other; empty if this RDKit version cannot, or one is too large."""
+    mols = [mol for step in steps for mol in (*step.left, *step.right)]
+    if not hasattr(Chem, "MolToCDXMLBlock") or any(mol.GetNumAtoms() > MOST_ATOMS for mol in mols):
         return ""
     document = ElementTree.Element("CDXML", id="1", BondLength=f"{_BOND}")
     page = ElementTree.SubElement(document, "page", id="2")
-    sides: list[list[str]] = []
-    x, ids = 0.0, count(3)
-    for mols in (left, right):
-        sides.append([])
-        for mol in mols:
-            x = _add_molecule(page, sides[-1], mol, x, ids) + 2 * _BOND
-        if mols is left:
-            long = max(6 * _BOND, 6.0 * len(above))
-            arrow, text = str(next(ids)), str(next(ids))
-            ends = {"Tail3D": f"{x:.2f} 0 0", "Head3D": f"{x + long:.2f} 0 0"}
-            box = f"{x:.2f} -6 {x + long:.2f} 6"
-            head = {"ArrowheadHead": "Full", "ArrowheadType": "Solid", "BoundingBox": box}
-            ElementTree.SubElement(page, "arrow", {"id": arrow, **ends, **head})
-            if above:
-                position = f"{x + long / 2:.2f} -8"
-                written = ElementTree.SubElement(page, "t", id=text, p=position, CaptionJustification="Center")
-                ElementTree.SubElement(written, "s", size="10").text = above
-            x += long + 2 * _BOND
-    scheme = ElementTree.SubElement(page, "scheme", id=str(next(ids)))
-    step = {"ReactionStepReactants": sides[0], "ReactionStepProducts": sides[1], "ReactionStepArrows": [arrow]}
-    step |= {"ReactionStepObjectsAboveArrow": [text]} if above else {}
-    named = {name: " ".join(members) for name, members in step.items()}
-    ElementTree.SubElement(scheme, "step", {"id": str(next(ids)), **named})
+    ids, top = count(3), 0.0
+    schemes: list[Any] = []
+    for step in steps:
+        top = _add_step(page, schemes, step, top, ids) + 3 * _BOND
+    page.extend(schemes)  # behind what they name
     body = ElementTree.tostring(document, encoding="unicode")
     return f'<?xml version="1.0" encoding="UTF-8" ?>\n<!DOCTYPE CDXML SYSTEM "{_DTD}" >\n{body}\n'
 
@@ -130,27 +122,79 @@ def to_reaction_cdxml(left: Sequence[Any], right: Sequence[Any], above: str) -> 
 _DTD = "http://www.cambridgesoft.com/xml/cdxml.dtd"
 
 
-def _add_molecule(page: Any, fragments: list[str], mol: Any, left: float, ids: Iterator[int]) -> float:
-    """Add RDKit's drawing of a molecule to a page, starting at `left`; returns its right end."""
+def _add_step(page: Any, schemes: list[Any], step: DrawnStep, top: float, ids: Iterator[int]) -> float:
+    """Add a reaction to a page, and to the schemes what stands for what; returns its lower end."""
+    sides = [[_cdxml_drawing(mol) for mol in mols] for mols in (step.left, step.right)]
+    height = max((drawing.height for side in sides for drawing in side), default=0.0)
+    if step.title:
+        _add_text(page, step.title, 0.0, top + 10, "Left", ids)
+        top += 2 * _BOND
+    middle, x = top + height / 2, 0.0
+    roles: dict[str, list[str]] = {}
+    for number, side in enumerate(sides):
+        if number:
+            long = max(6 * _BOND, 6.0 * len(step.above))
+            ends = {"Tail3D": f"{x:.2f} {middle:.2f} 0", "Head3D": f"{x + long:.2f} {middle:.2f} 0"}
+            box = f"{x:.2f} {middle - 6:.2f} {x + long:.2f} {middle + 6:.2f}"
+            head = {"ArrowheadHead": "Full", "ArrowheadType": "Solid", "BoundingBox": box}
+            roles["Arrows"] = [str(next(ids))]
+            ElementTree.SubElement(page, "arrow", {"id": roles["Arrows"][0], **ends, **head})
+            if step.above:
+                roles["ObjectsAboveArrow"] = [_add_text(page, step.above, x + long / 2, middle - 8, "Center", ids)]
+            x += long + 2 * _BOND
+        fragments = roles["Products" if number else "Reactants"] = []
+        for drawing in side:
+            fragments += drawing.place(page, x, middle, ids)
+            x += drawing.width + 2 * _BOND
+    scheme = ElementTree.Element("scheme", id=str(next(ids)))
+    named = {f"ReactionStep{role}": " ".join(members) for role, members in roles.items()}
+    ElementTree.SubElement(scheme, "step", {"id": str(next(ids)), **named})
+    schemes.append(scheme)
+    return top + height
+
+
+def _add_text(page: Any, text: str, x: float, y: float, justified: str, ids: Iterator[int]) -> str:
+    """Add a text without control characters, which XML cannot hold, to a page; returns its number."""
+    number = str(next(ids))
+    written = ElementTree.SubElement(page, "t", id=number, p=f"{x:.2f} {y:.2f}", CaptionJustification=justified)
+    ElementTree.SubElement(written, "s", size="10").text = re.sub(r"[\x00-\x1f\ud800-\udfff\ufffe\uffff]+", " ", text)
+    return number
+
+
+class _Drawing(NamedTuple):
+    """RDKit's drawing of a molecule as XML, its extent, and its upper left corner."""
+
+    tree: Any
+    width: float
+    height: float
+    left: float
+    top: float
+
+    def place(self, page: Any, left: float, middle: float, ids: Iterator[int]) -> list[str]:
+        """Add it to a page from `left`, around a height; returns the numbers of its fragments."""
+        for node in self.tree.iter("n"):
+            x, y = map(float, node.get("p", "0 0").split())
+            node.set("p", f"{x - self.left + left:.2f} {y - self.top - self.height / 2 + middle:.2f}")
+        new = {element.get("id"): str(next(ids)) for element in self.tree.iter() if element.get("id")}
+        for element in self.tree.iter():
+            for name in ("id", "B", "E"):
+                if element.get(name) in new:
+                    element.set(name, new[element.get(name)])
+        fragments = [*self.tree.iter("fragment")]
+        page.extend(fragments)
+        return [fragment.get("id", "") for fragment in fragments]
+
+
+def _cdxml_drawing(mol: Any) -> _Drawing:
+    """Return RDKit's drawing of a molecule with coordinates."""
     flat = Chem.Mol(mol)
     with rdBase.BlockLogs():
         Chem.Kekulize(flat)
-        drawing = ElementTree.fromstring(str(Chem.MolToCDXMLBlock(flat)).split(">", 2)[2])
-    nodes = [*drawing.iter("n")]
-    coordinates = [(float(x), float(y)) for x, y in (node.get("p", "0 0").split() for node in nodes)]
-    first, last = min(x for x, _ in coordinates), max(x for x, _ in coordinates)
-    middle = (min(y for _, y in coordinates) + max(y for _, y in coordinates)) / 2
-    for node, (x, y) in zip(nodes, coordinates, strict=True):
-        node.set("p", f"{x - first + left:.2f} {y - middle:.2f}")
-    new = {element.get("id"): str(next(ids)) for element in drawing.iter() if element.get("id")}
-    for element in drawing.iter():
-        for name in ("id", "B", "E"):
-            if element.get(name) in new:
-                element.set(name, new[element.get(name)])
-    for fragment in drawing.iter("fragment"):
-        page.append(fragment)
-        fragments.append(fragment.get("id", ""))
-    return left + last - first
+        tree = ElementTree.fromstring(str(Chem.MolToCDXMLBlock(flat)).split(">", 2)[2])
+    coordinates = [tuple(map(float, node.get("p", "0 0").split())) for node in tree.iter("n")]
+    left, top = (min(values) for values in zip(*coordinates, strict=True))
+    right, low = (max(values) for values in zip(*coordinates, strict=True))
+    return _Drawing(tree, right - left, low - top, left, top)
 
 
 def _with_coordinates(smiles: str) -> Any | None:

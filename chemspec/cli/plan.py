@@ -80,8 +80,8 @@ def plan_routes(
             cannot be checked in time stay unchecked.
         avoid: substructure (SMARTS) that no precursor may have; repeatable, at most five.
         order: order of the routes: probability, steps, weakest (step), convergence, price, shelf or diversity.
-        out -o: output file: .json (all routes), .jsonl (a line for each target), .md (text), .svg or .png (the best
-            route); repeatable.
+        out -o: output file: .json (all routes), .jsonl (a line for each target), .md (text); of the best route .svg or
+            .png (scheme), .cdxml (ChemDraw), .pdf, .postcard.svg or .postcard.png (a page of A5); repeatable.
         scale: amount of the target, such as 1g: a .md has then for each route the draft of a procedure, with amounts.
         workers: processes that plan several targets side by side, each with models of 0.2 GB; 0: all cores, if there
             are four targets for each.
@@ -89,24 +89,24 @@ def plan_routes(
     extras.require_packages("syntheseus", "apted", what="planning")
     from chemspec.plan import orders, routes
 
-    outputs = _open_files(out or [], scale)
     settings = _plan_settings(limits, within, avoid or [])  # reports invalid limits before the models are loaded
     if question := opt.read_question(targets, "plan"):
         targets, settings, models, stock, order = _follow_question(question, settings, models, stock or [], order)
     orders.check_order(order)
+    text_of = partial(_question_text, settings=settings, models=models, stock=stock or [], order=order)
+    outputs = _open_files(out or [], scale, text_of)
     queries = _read_targets(targets, column)
     many = len(queries) > 1
     made_with = asdict(settings) | asdict(models) | {"stock": stock or [], "order": order, "scale": scale or ""}
     statuses = _resume(outputs, queries, made_with) if many else []
-    all_listed = bool(outputs or console.answers.quiet)  # finding the precedents of a step takes 5 ms
-    load = partial(_load_planner, models, stock or [], settings, order, all_listed=all_listed)
+    load = partial(
+        _load_planner, models, stock or [], settings, order, all_listed=bool(outputs or console.answers.quiet)
+    )
     documents, interrupted = [], False
     try:
         for result, evidence in _plan_all(queries[len(statuses) :], load, workers, settings):
             target = queries[len(statuses)]
-            fresh = [output for output in outputs if len(statuses) >= output.stored]
-            if not (many and result.interrupted):  # now: an interruption, or `head` closing the pipe, costs one at most
-                _add_plan(fresh, result, evidence, target, write=not many)
+            _add_plan(outputs, result, evidence, target, len(statuses) if many else None)
             statuses.append(result.status)
             documents.append(routes.plan_document(result, evidence))
             _print_plan(target, result, evidence, order)
@@ -119,21 +119,28 @@ def plan_routes(
     return Outcome({"plans": documents}, 130 if interrupted else int(bool(set(statuses) - {"solved"})))
 
 
-def _open_files(files: Sequence[Path], scale: float | None) -> list[PlanFile]:
+def _open_files(files: Sequence[Path], scale: float | None, question: Callable[[str], str]) -> list[PlanFile]:
     """Return the output files; ValueError for one that cannot be written, or a scale without a text."""
     from chemspec.plan.export import PlanFile
 
     if scale and not any(file.suffix == ".md" for file in files):
         raise ValueError("--scale is for the text of routes; add -o FILE.md")
-    outputs = [PlanFile(file, scale or 0.0) for file in files]
+    outputs = [PlanFile(file, scale or 0.0, question) for file in files]
     opt.check_parent_folders(*files)
     return outputs
 
 
-def _add_plan(outputs: list[PlanFile], plan: Plan, evidence: Evidence, target: str, *, write: bool) -> None:
+def _add_plan(outputs: list[PlanFile], plan: Plan, evidence: Evidence, target: str, number: int | None) -> None:
+    """Add a plan to the files: the only one, or that of a number which not all of them have, unless interrupted.
+
+    This comes before the plan is printed, so that an interruption, or `head` closing the pipe, costs one at most.
+    """
+    if number is not None and plan.interrupted:
+        return
     for output in outputs:
-        output.add(plan, evidence, target)
-        if write:
+        if number is None or number >= output.stored:
+            output.add(plan, evidence, target)
+        if number is None:
             output.write()
 
 
@@ -169,6 +176,19 @@ def _follow_question(
     return [question.first("smi")], question_settings(question, settings), models, lists, order
 
 
+def _question_text(target: str, settings: PlanSettings, models: Models, stock: Sequence[str], order: str) -> str:
+    """Return the `chemspec:` text of a plan; lists and models that are files are left out, being not everywhere."""
+    from chemspec.plan.question import plan_question
+    from chemspec.question_text import is_name
+    from chemspec.stock.lists import CHOICES
+    from chemspec.system.lab_files import lab_files
+
+    lists = [name for name in stock if name in {*CHOICES, *lab_files("stock")}]
+    others = {"order": order if order != PROBABILITY else "", "n": models.n if models.n != Models.n else ""}
+    others |= {"model": models.model if is_name(models.model) else "", "check": "" if models.check else "no"}
+    return plan_question(target, settings, stock=lists, **others)
+
+
 def _resume(outputs: Sequence[PlanFile], targets: Sequence[str], made_with: Mapping[str, Any]) -> list[str]:
     """Open the files of many targets; returns the statuses of the plans that all of them have already."""
     texts = {name: str(value) for name, value in made_with.items() if name != "threads"} | {"chemspec": __version__}
@@ -201,7 +221,10 @@ def _plan_all(
 
 
 def _load_planner(models: Models, stock: list[str], settings: PlanSettings, order: str, *, all_listed: bool) -> Planner:
-    """Load models, building blocks and precedents; returns the function that plans a target."""
+    """Load models, building blocks and precedents; returns the function that plans a target.
+
+    `all_listed`: whether the steps of all routes get their precedents, which takes 5 ms a step.
+    """
     from chemspec.plan.orders import order_plan
     from chemspec.plan.routes import find_evidence
     from chemspec.plan.search import plan

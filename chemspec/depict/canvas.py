@@ -1,20 +1,22 @@
 """Pictures of texts, boxes and molecules: as SVG, PNG, and with times at which parts appear, as animated WebP or GIF.
 
-An SVG needs no script and no other file. Lengths are in pixels.
+An SVG needs no script and no other file. Lengths are in pixels. `depict.pdf` makes PDF of them.
 """
 
 import re
 import unicodedata
+from base64 import b64encode
 from dataclasses import dataclass
 from functools import lru_cache
 from html import escape
 from io import BytesIO
 from math import ceil
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from PIL import Image, ImageDraw, ImageFont
 
-from chemspec.depict.molecules import Depiction
+from chemspec.depict.font import BOLD, FAMILY, sans
+from chemspec.depict.molecules import svg_size
 
 MONO = "ui-monospace,SFMono-Regular,Menlo,Consolas,DejaVu Sans Mono,monospace"
 SANS = "system-ui,-apple-system,Segoe UI,Roboto,Helvetica,Arial,DejaVu Sans,sans-serif"
@@ -23,6 +25,17 @@ FRAME_SECONDS = 0.1
 SUBSCRIPTS = str.maketrans("₀₁₂₃₄₅₆₇₈₉", "0123456789")
 
 Anchor = Literal["start", "middle", "end"]
+
+
+class Drawing(Protocol):
+    """What is drawn by itself, such as a molecule."""
+
+    @property
+    def svg(self) -> str:
+        """Paths in an SVG with width and height; empty for what cannot be drawn."""
+
+    def png(self, scale: float = 1.0) -> bytes:
+        """Return the drawing as PNG, `scale` times as large; empty where there is none."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +54,7 @@ class Item:
     anchor: Anchor = "start"  # the part of the rectangle to which a text is aligned
     fill: str = ""  # colour of a rectangle or text; empty for none
     stroke: str = ""  # colour of the outline of a rectangle; empty for none
-    molecule: Depiction | None = None  # molecule of a drawing
+    molecule: Drawing | None = None  # a drawing, which is scaled to the width
     corners: tuple[tuple[float, float], ...] = ()  # corners of a polygon in place of the rectangle
 
     @property
@@ -55,10 +68,11 @@ class Item:
         return self.top + self.height / 2
 
 
-def arrow(left: float, right: float, middle: float, color: str) -> tuple[Item, Item]:
+def arrow(left: float, right: float, middle: float, color: str, size: float = 1.0) -> tuple[Item, Item]:
     """Return the shaft and the head of an arrow to the right."""
-    corners = ((right, middle), (right - 11, middle - 4.5), (right - 11, middle + 4.5))
-    shaft = Item(left, middle - 0.8, right - 10 - left, 1.6, fill=color)
+    back, half = right - 11 * size, 4.5 * size
+    corners = ((right, middle), (back, middle - half), (back, middle + half))
+    shaft = Item(left, middle - 0.8 * size, right - 10 * size - left, 1.6 * size, fill=color)
     return shaft, Item(0, 0, 0, 0, corners=corners, fill=color)
 
 
@@ -72,6 +86,8 @@ class Picture:
     page: str = ""  # colour of the ground; empty for none
     seconds: float = 0.0  # playing time; 0 for a picture that does not move
     description: str = ""  # text for screen readers
+    has_font: bool = False  # whether texts are in the font that the file carries, all of whose characters it has
+    unit: str = ""  # unit of width and height in an SVG; empty for pixels
 
 
 def to_svg(picture: Picture) -> str:
@@ -85,23 +101,34 @@ def to_svg(picture: Picture) -> str:
     )
     if rules:
         rules = f"<style>{rules}@media (prefers-reduced-motion:reduce){{*{{animation:none!important}}}}</style>"
-    parts = [_svg_item(item, names.get(item.at, "")) for item in picture.items]
+    parts = [_svg_item(item, names.get(item.at, ""), has_font=picture.has_font) for item in picture.items]
     title = f"<title>{escape(picture.description)}</title>" if picture.description else ""
+    family = f"'{FAMILY}',{SANS}" if picture.has_font else SANS
+    if picture.has_font:
+        data = b64encode(sans().data).decode()
+        rules += f"<style>@font-face{{font-family:'{FAMILY}';src:url(data:font/ttf;base64,{data})}}</style>"
     ground = f'<rect width="100%" height="100%" fill="{picture.page}"/>' if picture.page else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {picture.width:g} {picture.height:g}" '
-        f'width="{picture.width:g}" height="{picture.height:g}" role="img" font-family="{SANS}">'
+        f'width="{picture.width:g}{picture.unit}" height="{picture.height:g}{picture.unit}" role="img" '
+        f'font-family="{family}">'
         f"{title}{rules}{ground}{''.join(parts)}</svg>\n"
     )
 
 
-def _svg_item(item: Item, name: str) -> str:
+def _svg_item(item: Item, name: str, *, has_font: bool) -> str:
     appears = f' class="{name}"' if name else ""
     if item.molecule:
         drawing = item.molecule.svg.replace("<svg", f'<svg x="{item.left:g}" y="{item.top:g}"', 1)
+        if (width := svg_size(drawing)[0]) and width != item.width:
+            size = f'width="{item.width:g}" height="{item.height:g}"'
+            drawing = re.sub(r"width='[\d.]+px' height='[\d.]+px'", size, drawing, count=1)
         return f"<g{appears}>{drawing}</g>"
     if item.text:
-        style = f'font-size="{item.size:g}"' + ' font-weight="600"' * item.bold
+        style = f'font-size="{item.size:g}"' + ' font-weight="600"' * (item.bold and not has_font)
+        if has_font:  # the width is that of the font, in any other
+            style += f' textLength="{sans().width(item.text, item.size):.2f}"'
+            style += f' stroke="{item.fill}" stroke-width="{BOLD * item.size:.2f}"' * item.bold
         style += f' text-anchor="{item.anchor}"' * (item.anchor != "start")
         if item.mono:  # the width is exact in any font
             style += f' font-family="{MONO}" textLength="{item.width:g}" lengthAdjust="spacingAndGlyphs"'
@@ -121,8 +148,9 @@ def to_png(picture: Picture, *, scale: float = 2.0) -> bytes:
     """Return a complete picture as PNG, on white where it has no ground of its own."""
     frame, file = _blank_frame(picture, scale), BytesIO()
     for item in picture.items:
-        _draw_item(frame, item, scale)
-    frame.save(file, "png")
+        _draw_item(frame, item, scale, has_font=picture.has_font)
+    dots = round(72 * scale) if picture.unit == "pt" else 0
+    frame.save(file, "png", **({"dpi": (dots, dots)} if dots else {}))
     return file.getvalue()
 
 
@@ -152,12 +180,19 @@ def _blank_frame(picture: Picture, scale: float = 1.0) -> Image.Image:
     return Image.new("RGB", size, picture.page or "white")
 
 
-def _draw_item(frame: Image.Image, item: Item, scale: float = 1.0) -> None:
+def _draw_item(frame: Image.Image, item: Item, scale: float = 1.0, *, has_font: bool = False) -> None:
     draw = ImageDraw.Draw(frame)
     if item.molecule:
-        if data := item.molecule.png(scale):
+        width = svg_size(item.molecule.svg)[0]
+        if data := item.molecule.png(scale * item.width / width if width else scale):
             with Image.open(BytesIO(data)) as drawing:
                 frame.paste(drawing, (round(scale * item.left), round(scale * item.top)), drawing.convert("RGBA"))
+    elif item.text and has_font:
+        face = _sized_font(round(scale * item.size))
+        at = scale * item.side, scale * (item.middle + BASELINE * item.size)
+        anchor = {"start": "ls", "middle": "ms", "end": "rs"}[item.anchor]
+        stroke = BOLD / 2 * scale * item.size if item.bold else 0
+        draw.text(at, item.text, item.fill, face, anchor=anchor, stroke_width=stroke)
     elif item.text and item.mono:  # Pillow's own font is proportional
         font = ImageFont.load_default(scale * item.size)
         step = item.width / len(item.text)
@@ -172,6 +207,12 @@ def _draw_item(frame: Image.Image, item: Item, scale: float = 1.0) -> None:
         corners = (item.left, item.top, item.left + item.width, item.top + item.height)
         box = tuple(scale * side for side in corners)
         draw.rounded_rectangle(box, 3 * scale, item.fill or None, item.stroke or None, round(2 * scale))
+
+
+@lru_cache(maxsize=50)
+def _sized_font(size: int) -> ImageFont.FreeTypeFont:
+    """Return the font that files carry, in a size in pixels."""
+    return ImageFont.truetype(BytesIO(sans().data), size, layout_engine=ImageFont.Layout.BASIC)
 
 
 # Characters that Pillow's own font lacks, in those that it has; of others the letter without accents.

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from chemspec.chem import formats
+from chemspec.chem.formats import DrawnStep
 from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.molecules.salts import group_salts
 from chemspec.chem.reactions.strategy import Strategy
@@ -130,4 +131,4 @@ def scheme_to_cdxml(reactants: str, product: str, change: Strategy | None, over:
     target = Depiction(product).molecule()
     if target is None or None in mols:
         return ""
-    return formats.to_reaction_cdxml(mols, [target], ", ".join(filter(None, (*names, over))))
+    return formats.to_reaction_cdxml([DrawnStep(mols, [target], ", ".join(filter(None, (*names, over))))])

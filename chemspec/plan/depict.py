@@ -1,4 +1,4 @@
-"""Draw routes as schemes, SVG or PNG: building blocks on the left, the target on the right, a step on each arrow.
+"""Draw routes as schemes in SVG, PNG or CDXML: building blocks left, the target right, a step on each arrow.
 
 Over an arrow stand the number and the class of the step; below it, its conditions and probability. A building block has
 its name and its list, green for those in a list and amber for patent intermediates and others.
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from chemspec.chem.formats import DrawnStep, to_reaction_cdxml
 from chemspec.chem.reading.names.reagents import name_of
 from chemspec.depict import canvas
 from chemspec.depict.canvas import Item, Picture
@@ -65,6 +66,24 @@ def to_svg(route: Route, title: str = "", evidence: Evidence = MappingProxyType(
 def to_png(route: Route, title: str = "", evidence: Evidence = MappingProxyType({})) -> bytes:
     """Return a route as PNG, on white; a title is written above it, with the summary."""
     return canvas.to_png(_draw_route(route, title, evidence, dark=False))
+
+
+def to_cdxml(route: Route, evidence: Evidence = MappingProxyType({})) -> str:
+    """Return a route as ChemDraw file, a reaction for each step in the order of the steps; empty if it is too large.
+
+    Over the arrow stand the conditions, over the reaction its number, class and probability.
+    """
+    steps = []
+    for number, node in enumerate(route.steps, 1):
+        assert node.step
+        mols = [Depiction(smiles).molecule() for smiles in (*node.step.reactants, node.smiles)]
+        if None in mols:
+            return ""
+        words = (values.step_class(node), values.step_percent(node.step))
+        title = f"Step {number}: {', '.join(filter(None, words))}"
+        conditions = values.step_conditions(node, evidence, route.avoid)
+        steps.append(DrawnStep(mols[:-1], mols[-1:], conditions, title))
+    return to_reaction_cdxml(steps)
 
 
 def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> Picture:

@@ -1,8 +1,8 @@
-"""Write plans to files: JSON, Markdown, or the best route as SVG or PNG; those of many targets can be resumed."""
+"""Write plans to files: JSON, Markdown, or a picture of the best route; those of many targets can be resumed."""
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import indent
 from typing import Any
@@ -11,10 +11,14 @@ from chemspec.io.readers import FileError
 from chemspec.io.writers import check_same_settings
 from chemspec.plan import depict
 from chemspec.plan.outline import plan_outlines
+from chemspec.plan.postcard import postcard_file
 from chemspec.plan.routes import Evidence, Plan, plan_document, plan_to_markdown, route_titles
+from chemspec.system import extras
 from chemspec.system.files import open_atomic, write_bytes_atomic, write_text_atomic
 
-ENDINGS = (".json", ".jsonl", ".md", ".svg", ".png")
+POSTCARDS = (".pdf", ".postcard.svg", ".postcard.png")
+PICTURES = (".svg", ".png", ".cdxml", *POSTCARDS)  # of one route
+ENDINGS = (".json", ".jsonl", ".md", *PICTURES)
 
 
 class PlanFile:
@@ -24,14 +28,17 @@ class PlanFile:
     from such lines in FILE.partial.jsonl, which stays after an interruption.
     """
 
-    def __init__(self, file: Path, grams: float = 0.0) -> None:
+    def __init__(self, file: Path, grams: float = 0.0, question: Callable[[str], str] = lambda _: "") -> None:
         """Start without plans; raises ValueError for another ending.
 
-        `grams`: amount of the target, for the outlines of procedures that a .md has then.
+        `grams`: amount of the target, for the outlines of procedures that a .md has then. `question`: returns the
+        `chemspec:` text of a target, for postcards.
         """
         if file.suffix not in ENDINGS:
             raise ValueError(f"{file}: give a file that ends in one of {', '.join(ENDINGS)}")
-        self.file, self.grams = file, grams
+        self.file, self.grams, self.question = file, grams, question
+        if self.is_postcard:
+            extras.require_packages("segno", what=f"{file} would be a postcard")
         self.statuses: list[str] = []  # of the plans that an earlier run has stored
         self._texts: list[str] = []
         self._picture = b""
@@ -62,14 +69,13 @@ class PlanFile:
         return lines.with_name(f"{lines.name}.settings.json")
 
     def add(self, plan: Plan, evidence: Evidence, target: str = "") -> None:
-        """Add a plan with the precedents of its steps; a .svg or .png takes the best route of the first with one.
+        """Add a plan with the precedents of its steps; a picture takes the best route of the first with one.
 
         `target`: as it was given.
         """
         if not self.keeps_plans:
             if plan.routes and not self._picture:
-                drawn = plan.routes[0], route_titles(plan.routes)[0], evidence
-                self._picture = depict.to_png(*drawn) if self.file.suffix == ".png" else depict.to_svg(*drawn).encode()
+                self._picture = self._draw(plan, evidence)
             return
         if self.file.suffix == ".md":
             has_amounts = self.grams and plan.routes
@@ -88,10 +94,24 @@ class PlanFile:
             lines.flush()
             os.fsync(lines.fileno())
 
+    def _draw(self, plan: Plan, evidence: Evidence) -> bytes:
+        """Return the picture of the best route."""
+        drawn = plan.routes[0], route_titles(plan.routes)[0], evidence
+        if self.is_postcard:
+            return postcard_file(self.file.suffix[1:], *drawn, self.question(plan.target))
+        if self.file.suffix == ".cdxml":
+            return depict.to_cdxml(plan.routes[0], evidence).encode()
+        return depict.to_png(*drawn) if self.file.suffix == ".png" else depict.to_svg(*drawn).encode()
+
+    @property
+    def is_postcard(self) -> bool:
+        """Whether its name ends as that of a postcard."""
+        return self.file.name.endswith(POSTCARDS)
+
     @property
     def keeps_plans(self) -> bool:
         """Whether it has all plans; a picture has one route."""
-        return self.file.suffix not in (".svg", ".png")
+        return not self.file.name.endswith(PICTURES)
 
     @property
     def stored(self) -> int:

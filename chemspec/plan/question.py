@@ -20,7 +20,7 @@ def plan_question(target: str, settings: PlanSettings = DEFAULT, *, stock: Seque
     Args:
         target: canonical SMILES.
         settings: limits and constraints, of which the text has those that are not the default.
-        stock: names of the chosen lists; files, which are not everywhere, are left out.
+        stock: names of the chosen lists; empty for those that are there by default.
         others: further fields of the text, empty for a default.
     """
     limits = {name: getattr(settings, name) for name in LIMITS}

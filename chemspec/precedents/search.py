@@ -27,6 +27,7 @@ from chemspec.chem.reading.names import reagents as tables
 from chemspec.chem.reading.names.short_names import match_short_names, with_subscripts
 from chemspec.precedents.change import Change, change_of
 from chemspec.precedents.index_file import product_fingerprint, product_hash
+from chemspec.precedents.patent_years import patent_year
 from chemspec.settings import check_range
 from chemspec.system.files import home_folder
 
@@ -237,6 +238,7 @@ class Precedents:
         flags = int(self._arrays["flags"][row])
         files = tuple(name for bit, name in enumerate(self.files) if flags >> bit & 1)
         reactants, product, reagents = entry.reactants, entry.product, entry.reagents
+        year = year or patent_year(number)
         return Precedent(reactants, product, reagents, number, year, similarity, close, exact, files)
 
     def _parse_row(self, row: int) -> _Row:

@@ -15,7 +15,7 @@ _PACKAGES = {  # of each extra
     "compiler": "ziglang",
     "train": "lightning tqdm",
     "hf": "transformers sentencepiece",
-    "plan": "syntheseus apted",
+    "plan": "syntheseus apted segno",
     "serve": "fastapi uvicorn prometheus_client",
     "ray": "ray",
     "bench": "ctranslate2 vl_convert",

@@ -19,7 +19,7 @@ from reading import fault, read
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.formats import LARGEST, Input, read_any, to_reaction_cdxml, to_rxn, to_sdf
+from chemspec.chem.formats import LARGEST, DrawnStep, Input, read_any, to_reaction_cdxml, to_rxn, to_sdf
 from chemspec.chem.reading.names import reagents
 from chemspec.chem.reading.notations import without_blank_lines
 from chemspec.depict.molecules import Depiction
@@ -139,7 +139,7 @@ def test_an_aromatic_ring_that_no_double_bonds_fit_is_named() -> None:
 @pytest.mark.parametrize(("above", "long"), [("", 86.4), ("x" * 30, 180.0)])
 def test_the_arrow_of_a_drawing_is_as_long_as_what_stands_above_it(above: str, long: float) -> None:
     mol = Chem.MolFromMolBlock(molfile("CCO"))
-    text = to_reaction_cdxml([mol], [mol], above)
+    text = to_reaction_cdxml([DrawnStep([mol], [mol], above)])
     arrow = next(ElementTree.fromstring(text[text.index("<CDXML") :]).iter("arrow"))
     tail, head = (float(arrow.attrib[end].split()[0]) for end in ("Tail3D", "Head3D"))
     assert head - tail == pytest.approx(long, abs=0.02)

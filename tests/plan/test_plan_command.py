@@ -18,6 +18,7 @@ from typer.testing import CliRunner, Result
 
 from chemspec.cli import __main__ as cli
 from chemspec.plan import expand, export, search, workers
+from chemspec.plan.question import plan_question
 from chemspec.system import extras
 
 
@@ -35,14 +36,18 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_routes_are_shown_and_written(call: Any, tmp_path: Path) -> None:
-    files = [tmp_path / f"route{ending}" for ending in (".json", ".md", ".svg", ".png")]
+    endings = (".json", ".md", ".svg", ".png", ".cdxml", ".pdf", ".postcard.svg", ".postcard.png")
+    files = [tmp_path / f"route{ending}" for ending in endings]
     done = call(AMIDE, *(word for file in files for word in ("-o", file)))
     assert done.exit_code == 0, done.output
     assert "routes from stock" in done.output and "mine.smi" in done.output and "route 1: 3 steps" in done.output
     tree = json.loads(files[0].read_text())
     assert tree["routes"][0]["children"][0]["type"] == "reaction"
     assert files[1].read_text().startswith("# Routes to") and files[2].read_text().startswith("<svg")
-    assert files[3].read_bytes().startswith(b"\x89PNG")
+    assert files[3].read_bytes().startswith(b"\x89PNG") and "<scheme" in files[4].read_text()
+    assert files[5].read_bytes().startswith(b"%PDF") and files[7].read_bytes().startswith(b"\x89PNG")
+    text = plan_question(tree["target"])
+    assert text in "".join(re.findall(r"<text[^>]*>([^<]*)</text>", files[6].read_text())), "without the file of stock"
 
 
 @pytest.mark.parametrize(("name", "content"), [("a.json", "[]"), ("a.md", ""), ("a.svg", None)])
@@ -121,7 +126,7 @@ def test_without_a_forward_model_it_says_how_to_go_on(call: Any, monkeypatch: py
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["-o", "route.pdf"], ".json, .jsonl, .md, .svg, .png"),
+        (["-o", "route.doc"], ".json, .jsonl, .md, .svg, .png, .cdxml, .pdf"),
         (["--stock", "nowhere.smi"], "nowhere.smi"),
         (["--expansions", "0"], "expansions is 0"),
     ],

@@ -7,7 +7,7 @@ there.
 import json
 import time
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import groupby
 from threading import Event
 from typing import Any
@@ -24,11 +24,13 @@ from chemspec.plan import routes as values
 from chemspec.plan.constraints import need_avoided
 from chemspec.plan.expand import Expander
 from chemspec.plan.outline import procedure_outline
+from chemspec.plan.postcard import postcard_file
 from chemspec.plan.routes import Node, Plan, Route
 from chemspec.plan.search import RouteSearch
 from chemspec.plan.search import plan as plan_routes
 from chemspec.precedents import Precedents, installed, installed_if_usable
 from chemspec.review.suggestions import format_percent
+from chemspec.system import extras
 from chemspec.ui.common import asked_text, queued_engine, scheme, theme
 from chemspec.ui.common.escaping import plain_text, tag
 from chemspec.ui.common.queued_engine import QueuedEngine
@@ -129,6 +131,21 @@ def _offer_files(name: str, **makers: Callable[[], Any]) -> None:
         st.download_button(label, make, file, key=f"plan_file_{file}", on_click="ignore")
 
 
+def _offer_postcards(name: str, route: Route, title: str) -> None:
+    """Draw the buttons for the page of a route."""
+
+    def make(ending: str) -> bytes:
+        return postcard_file(ending, route, title, _evidence([route]), st.session_state.plan_question)
+
+    st.caption("Postcard: a page of A5 with conditions, patents and a QR code of the question")
+    with st.container(horizontal=True, gap="small"):
+        for ending in ("pdf", "svg", "png"):
+            file = f"{name}.pdf" if ending == "pdf" else f"{name}.postcard.{ending}"
+            data = partial(make, ending)
+            label = f"Postcard {ending.upper()}"
+            st.download_button(label, data, file, key=f"plan_file_{file}", on_click="ignore", type="tertiary")
+
+
 def _group_number(titled: Titled) -> int:
     return titled[1].group
 
@@ -191,8 +208,11 @@ def _show_route(route: Route, title: str, models: Expander, *, similar: int = 0)
                 file,
                 SVG=lambda: depict.to_svg(route, title, _evidence([route])),
                 PNG=lambda: depict.to_png(route, title, _evidence([route])),
+                CDXML=lambda: depict.to_cdxml(route, _evidence([route])),
                 JSON=lambda: json.dumps(values.route_document(route, title, _evidence([route])), indent=1),
             )
+            if extras.is_installed("segno"):
+                _offer_postcards(file, route, title)
             grams = st.number_input("Grams of the target", 0.001, 1e6, 1.0, key=f"plan_grams_{key}")
             _offer_files(file, Outline=lambda: procedure_outline(route, title, _evidence([route]), grams=grams))
         more = bool(similar) and st.toggle(
