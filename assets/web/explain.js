@@ -3,7 +3,8 @@
 // server. All text comes in by textContent; the only markup are RDKit's drawings, whose styles are set one by one, so
 // that a page whose policy forbids inline styles shows them too.
 
-const TICK = 210, REVEAL = 130, STAGE = 3600; // milliseconds: a pass of the race, a card, a stage of the slow motion
+// Milliseconds: a pass of the race, its strips rolling up before it, a card, a stage of the slow motion.
+const TICK = 210, ROLL = 800, REVEAL = 130, STAGE = 3600;
 const STAGES = ["Look back", "Draft", "One pass", "Compare", "Keep"];
 const LINES = ["solid", "double", "dashed", "dotted"];
 
@@ -291,10 +292,10 @@ function strip(data, calm) {
     el("p", { class: "lab" }, "The answer, as it was written"), answer.box,
     el("div", { class: "ctl" }, el("label", {}, "Written by ", value, slider)), hint, legend);
   const chemical = against.some((token) => token.role && token.role !== "elsewhere");
-  const lesson = el("p", { class: "aha" }, `${data.sentence}. `, chemical ? b("Where the copy breaks is where the chemistry happens.") : "");
+  const lesson = el("p", { class: "aha" }, `${data.lead}. `, chemical ? b("Where the copy breaks is where the chemistry happens.") : "");
   return el("section", {}, heading(data, `${count(data.passes.length, "pass")} instead of ${known.total}`),
     el("p", {}, "A reaction model writes a molecule as one writes a word, one token after the other: an atom, a bond, a bracket. The whole network runs for each, a pass. Most of the answer stands in the query already. So let it copy, check the copy, and nothing changes but the clock."),
-    figure, lesson);
+    figure, lesson, el("p", { class: "fine" }, data.sentence ? `${data.sentence}.` : ""));
 }
 const root = (event) => event.target.getRootNode();
 
@@ -336,8 +337,9 @@ function race(data, calm) {
     if (calm) { show(end); return verdict(plan[1]); }
     const began = performance.now(), tick = TICK * Math.min(1, 45 / end);
     const step = (now) => {
-      const t = Math.max(0, (now - began - 350) / tick);
-      show(t);
+      const since = now - began - ROLL, t = Math.max(0, (since - 350) / tick);
+      if (since < 0) lanes.forEach((lane, k) => put(lane, k, plan[k], (plan[k].at(-1).t * -since) / ROLL)); // the written strips roll up
+      else show(t);
       if (!lanes[0].box.isConnected) return;
       if (t < end) frame = requestAnimationFrame(step);
       else verdict(plan[1]);
@@ -346,7 +348,7 @@ function race(data, calm) {
   };
   const figure = el("div", { class: "fig" }, ...lanes.map((lane) => lane.box),
     el("div", { class: "row" }, el("button", { type: "button", class: "main", onclick: run }, "Race again"), choice("What the clock counts", data.clocks.map((one) => one.name), (k) => { clock = data.clocks[k]; run(); })), says);
-  lanes.forEach((lane, k) => put(lane, k, plans()[k], 0));
+  lanes.forEach((lane, k) => put(lane, k, plans()[k], Infinity));
   whenSeen(figure, calm, run);
   return el("section", {}, heading(data, "Same model, same text, two clocks", "The race"),
     el("p", {}, `The next token depends on this one, so the standard way takes ${tokens.length} passes in a row. Below, both ways start together. But passes are not seconds: a pass that checks more tokens takes longer, how much depends on the machine. Change the clock.`), figure);

@@ -18,13 +18,8 @@ def describe_choices(view: TraceView, task: str) -> str:
     """
     answer = view.answers[0]
     chosen = [token for token in answer.tokens if token.origin == "own"]
-    if len(chosen) == len(answer.tokens) or not any(roles := token_roles(view, task)):
+    if not (atoms := _chosen_atoms(view, task)):
         return ""
-    symbols = [atom.GetSymbol() for atom in mol_from_smiles(answer.smiles).GetAtoms()]
-    atoms: dict[str, list[str]] = {REACTING: [], LEAVING: [], REST: []}
-    for token, role in zip(answer.tokens, roles, strict=True):
-        if token.origin == "own" and token.atom is not None:
-            atoms[role].append(symbols[token.atom])
     parts = [f"{_name_atoms(names)} {role}" for role, names in atoms.items() if names and role != REST]
     others = len(atoms[REST])
     parts += [f"{others} other atom{'s' * (others > 1)}"] if others else []
@@ -33,6 +28,31 @@ def describe_choices(view: TraceView, task: str) -> str:
     count, drafted = len(answer.tokens), len(answer.tokens) - len(chosen)
     rest = f"the other {drafted} were drafted, and it agreed" if drafted > 1 else "the other one was drafted"
     return f"The model chose {len(chosen)} of {count} tokens itself: {listed}; {rest}"
+
+
+def name_reacting_choices(view: TraceView, task: str) -> str:
+    """Return in one short sentence which atoms of the reaction the model chose itself; may be empty.
+
+    Such as "The model chose 4 of 62 tokens itself, among them the leaving group (Cl) and N where ...".
+    """
+    atoms, tokens = _chosen_atoms(view, task), view.answers[0].tokens
+    parts = [f"the leaving group ({_name_atoms(names)})"] if (names := atoms.get(LEAVING)) else []
+    parts += [f"{_name_atoms(names)} {REACTING}"] if (names := atoms.get(REACTING)) else []
+    chosen = sum(token.origin == "own" for token in tokens)
+    return f"The model chose {chosen} of {len(tokens)} tokens itself, among them {' and '.join(parts)}" if parts else ""
+
+
+def _chosen_atoms(view: TraceView, task: str) -> dict[str, list[str]]:
+    """Return the elements of the atoms that the model chose itself by their role; empty where that says nothing."""
+    answer, roles = view.answers[0], token_roles(view, task)
+    if all(token.origin == "own" for token in answer.tokens) or not any(roles):
+        return {}
+    symbols = [atom.GetSymbol() for atom in mol_from_smiles(answer.smiles).GetAtoms()]
+    atoms: dict[str, list[str]] = {REACTING: [], LEAVING: [], REST: []}
+    for token, role in zip(answer.tokens, roles, strict=True):
+        if token.origin == "own" and token.atom is not None:
+            atoms[role].append(symbols[token.atom])
+    return atoms
 
 
 def token_roles(view: TraceView, task: str) -> list[str]:

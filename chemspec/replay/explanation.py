@@ -15,7 +15,7 @@ from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.depict.molecules import Bonds, Depiction
 from chemspec.draft.copy import Copy, TokenClasses
 from chemspec.metrics import speed_numbers
-from chemspec.replay.choices import describe_choices, token_roles
+from chemspec.replay.choices import describe_choices, name_reacting_choices, token_roles
 from chemspec.replay.symbols import view_symbols
 from chemspec.replay.trace_view import DraftView, TraceView, view_trace
 from chemspec.settings import DecodeSettings
@@ -67,7 +67,8 @@ def explain_answer(
     return {
         "id": sha256(to_json(result).encode()).hexdigest()[:16],
         "model": str(result.trace.settings.get("model", "")),
-        "sentence": describe_choices(view, task) or _count_choices(view),
+        "lead": name_reacting_choices(view, task) or _count_choices(view),
+        "sentence": describe_choices(view, task),
         "query": {"smiles": "".join(view.query), "tokens": view.query, "atoms": view.atoms},
         "answer": {"smiles": answer.smiles, "probability": answer.probability, "tokens": _tokens(view, task)},
         **_draw_sides(view, task),

@@ -87,6 +87,7 @@ def test_along_a_draft_the_model_wants_the_answer_up_to_the_first_wrong_token() 
         assert len(step["choices"]) == len(step["draft"]) + 1
         for k in range(step["accepted"] + 1):
             assert step["choices"][k][0][0] == tokens[step["done"] + k]["text"]
+    assert data["lead"] == "The model chose 7 of 42 tokens itself, among them N where the reaction takes place"
     assert sum(step["written"] for step in data["passes"]) == len(tokens) == 42
     assert len(data["passes"]) == 7
 
@@ -130,17 +131,15 @@ def test_the_page_needs_nothing_and_allows_nothing_but_itself() -> None:
 
 def test_texts_of_an_answer_cannot_leave_their_place_in_the_page() -> None:
     hostile = '</script><img src=x onerror="alert(1)">'
-    page = explanation_page(
-        {**explained(), "sentence": hostile, "answer": {**explained()["answer"], "smiles": hostile}}
-    )
+    page = explanation_page({**explained(), "lead": hostile, "answer": {**explained()["answer"], "smiles": hostile}})
     assert "<img" not in page and "</script><" not in page.replace("</script>\n<", "")
     data = re.search(r'id="data">(.*?)</script>', page, re.S)
     assert data is not None
-    assert json.loads(data[1])["sentence"] == hostile
+    assert json.loads(data[1])["lead"] == hostile
 
 
 def test_the_film_lasts_six_seconds() -> None:
-    film = Image.open(BytesIO(explanation_film(recorded(), explained()["sentence"], "gif")))
+    film = Image.open(BytesIO(explanation_film(recorded(), explained()["lead"], "gif")))
     length = 0
     for frame in range(film.n_frames):  # type: ignore[attr-defined]
         film.seek(frame)

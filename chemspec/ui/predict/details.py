@@ -24,7 +24,7 @@ from chemspec.review.suggestions import Suggestion, confidence_word, describe_ch
 from chemspec.settings import DecodeSettings
 from chemspec.stock.lists import all_marks
 from chemspec.types import Hypothesis
-from chemspec.ui.common import queued_engine, scheme
+from chemspec.ui.common import nav, queued_engine, scheme
 from chemspec.ui.common.escaping import Html, join, plain_text, tag
 from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.models.cards import read_accuracy
@@ -291,6 +291,8 @@ def show_origins(answer: Answer) -> None:
         show_figure([answer.picture.result], [frame], alt="The atoms that were copied", key=name)
         if words := describe_choices(answer.picture.view, answer.question.task):
             st.caption(plain_text(f"{words}."))
+        if st.button("How it was written, pass by pass", key=f"{answer.key}_story", type="tertiary"):
+            nav.open_page("learn", task=answer.question.model, smi=answer.question.smiles)
 
 
 def show_why(answer: Answer) -> None:
