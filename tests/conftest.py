@@ -1,6 +1,6 @@
 """What all tests share: which run by default, hypothesis profiles, one thread for torch, a cache folder of their own.
 
-`pytest` alone runs what protects the core, in minutes. Whole files that need something heavy (Lightning, a browser,
+`pytest` alone runs what protects the core, in minutes. Whole files that need something heavy (training, a browser,
 transformers, hundreds of queries on the shipped models) form groups, which `-m` names or a path selects; one smoke test
 of each group runs by default too (`test_smoke.py`). A test that needs more than `MOST_SECONDS` of processor time
 without being marked fails.

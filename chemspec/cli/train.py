@@ -54,10 +54,11 @@ def train_by_recipe(context: typer.Context, recipe: str = "", *, run: RunSetting
             console.print_line(indent(fill(each.expectation, 78, break_on_hyphens=False), "  "))
         return
     chosen = find_recipe(recipe)
-    extras.require_packages("lightning", what="training")
+    extras.require_packages("torch", what="training")
     from chemspec.train.run import train_by_recipe
 
-    made = train_by_recipe(chosen, run, tell=console.print_note)
+    with console.progress_bar("steps") as report:
+        made = train_by_recipe(chosen, run, tell=console.print_note, progress=report)
     console.print_line(f"{'model' if isinstance(chosen, Recipe) else 'drafter'} folder: {made}")
     if not isinstance(chosen, Recipe):
         target = run.start or chosen.target or chosen.task

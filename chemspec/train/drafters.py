@@ -1,4 +1,4 @@
-"""Train learned drafters on the target's outputs, with the training loop of `module`. Needs no RDKit."""
+"""Train learned drafters on the target's outputs, on padded batches. Needs no RDKit."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy, pad
 
-import chemspec.train.module as loop
+import chemspec.train.padded as padded
 from chemspec.data.arrays import Batch, check_data, split_validation
 from chemspec.model import checkpoint
 from chemspec.model.heads import Heads, HeadsConfig
@@ -16,13 +16,15 @@ from chemspec.model.spec_drafter import copy_target_layers, drafter_config, fill
 from chemspec.model.transformer import Transformer
 from chemspec.settings import TrainSettings
 from chemspec.tokenizer import PAD, Tokenizer
-from chemspec.train.average import average_checkpoints, newest_checkpoints
+from chemspec.train.average import average_checkpoints
+from chemspec.train.checkpoints import latest_checkpoint, newest_checkpoints
 from chemspec.train.recipe import DrafterRecipe
+from chemspec.types import Progress, Tell, ignore
 
 DECAY = 0.8  # weight of each further Medusa head (Cai et al. 2024)
 
 
-class MaskTraining(loop.Training):
+class MaskTraining(padded.Training):
     """Cross-entropy of the masks of a Spec-Drafter after random prefixes (Xia et al., Eq. 5 and 6), with glancing."""
 
     model: Transformer
@@ -48,7 +50,7 @@ class MaskTraining(loop.Training):
         share = 0.0
         if self.training:
             first, last = self.glance
-            share = first + (last - first) * min(1.0, self.progress(self.global_step))
+            share = first + (last - first) * min(1.0, self.progress)
         if share > 0:
             with torch.no_grad():
                 predicted = fill_masks(self.model, memory, real, target, starts, self.length).argmax(-1)
@@ -59,8 +61,8 @@ class MaskTraining(loop.Training):
         trained = counted & ~revealed
         return cross_entropy(logits[trained].float(), true[trained], label_smoothing=smoothing)
 
-    def validation_step(self, batch: Batch, index: int) -> None:
-        """Log the loss and the mean number of accepted tokens."""
+    def measure(self, batch: Batch) -> padded.Measured:
+        """Return the loss and the mean number of accepted tokens."""
         source, target = batch
         offsets = torch.arange(self.length, device=target.device)
         # Evenly spaced prefixes, so that all validations use the same ones.
@@ -72,9 +74,8 @@ class MaskTraining(loop.Training):
         counted = true != PAD
         right = (logits.argmax(-1) == true) & counted
         loss = cross_entropy(logits[counted].float(), true[counted])
-        self.log("val_loss", loss, prog_bar=True, batch_size=int(counted.sum()))
         ahead = right.long().cumprod(-1).sum(-1).float().mean()
-        self.log("val_accepted", ahead, prog_bar=True, batch_size=starts.numel())
+        return {"val_loss": (loss, int(counted.sum())), "val_accepted": (ahead, starts.numel())}
 
 
 def choose_revealed(wrong: Tensor, counted: Tensor, share: float) -> Tensor:
@@ -88,7 +89,7 @@ def choose_revealed(wrong: Tensor, counted: Tensor, share: float) -> Tensor:
     return (rank < number) & counted
 
 
-class HeadTraining(loop.Training):
+class HeadTraining(padded.Training):
     """Cross-entropy of heads that predict tokens from the last hidden states of a frozen target."""
 
     model: Heads
@@ -97,9 +98,10 @@ class HeadTraining(loop.Training):
         super().__init__(model, settings)
         self.target = [target.eval().requires_grad_(False)]  # in a list, so that its weights are not saved
 
-    def on_fit_start(self) -> None:
-        """Move the target to the device."""
-        self.target[0].to(self.device)
+    def place(self, device: torch.device) -> None:
+        """Move everything, the target included, to a device."""
+        super().place(device)
+        self.target[0].to(device)
 
     def loss(self, batch: Batch, *, smoothing: float = 0.0) -> Tensor:
         """Return the weighted mean of the heads' cross-entropies."""
@@ -113,13 +115,12 @@ class HeadTraining(loop.Training):
         each = losses.sum(dim=0) / (true != PAD).reshape(-1, count).sum(dim=0).clamp(min=1)
         return (weights * each).sum() / weights.sum()
 
-    def validation_step(self, batch: Batch, index: int) -> None:
-        """Log the loss and the mean number of accepted tokens."""
-        super().validation_step(batch, index)
+    def measure(self, batch: Batch) -> padded.Measured:
+        """Return the loss and the mean number of accepted tokens."""
         logits, true = self._predict(batch)
         right = (logits.argmax(-1) == true) & (true != PAD)
         ahead = right.long().cumprod(-1).sum(-1).float().mean()
-        self.log("val_accepted", ahead, prog_bar=True, batch_size=len(true))
+        return super().measure(batch) | {"val_accepted": (ahead, len(true))}
 
     def _predict(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return logits (N, K, V) of every head at every position, and the target tokens (N, K)."""
@@ -135,7 +136,16 @@ class HeadTraining(loop.Training):
         return self.model(states[counted]), true[counted]
 
 
-def train_drafter(recipe: DrafterRecipe, data: Path, target: Path, out: Path, *, resume: bool = True) -> Path:
+def train_drafter(
+    recipe: DrafterRecipe,
+    data: Path,
+    target: Path,
+    out: Path,
+    *,
+    resume: bool = True,
+    tell: Tell = ignore,
+    progress: Progress = ignore,
+) -> Path:
     """Train a drafter by a recipe in the run folder `out`; returns its folder, which is in the run folder.
 
     `data` is the output of `chemspec train distil` with the target, a model folder; FileNotFoundError is raised without
@@ -150,12 +160,13 @@ def train_drafter(recipe: DrafterRecipe, data: Path, target: Path, out: Path, *,
     settings = recipe.train
     pairs, held = split_validation(data, settings.holdout)
     values = {name: value for name, value in asdict(recipe).items() if name != "train"}
-    digest = loop.digest_of_data(pairs, loaded.tokenizer)
+    digest = padded.digest_of_data(pairs, loaded.tokenizer)
     about = {"task": recipe.task, "kind": recipe.kind, "target": loaded.digest, "data": digest, "recipe": values}
     torch.manual_seed(settings.seed)
     module = _build_module(recipe, settings, loaded.model)
-    specials, resumed = loaded.config.source_specials, loop.latest_checkpoint(out) if resume else None
-    loop.run(module, out, (pairs, held), about, specials=specials, resume=resumed)
+    specials, resumed = loaded.config.source_specials, latest_checkpoint(out) if resume else None
+    data_parts = pairs, held
+    padded.run(module, out, data_parts, about, specials=specials, resume=resumed, tell=tell, progress=progress)
     # The final state, or the mean of the last ones.
     module.model.load_state_dict(average_checkpoints(newest_checkpoints(out / "checkpoints", recipe.average_last)))
     folder = out / recipe.kind

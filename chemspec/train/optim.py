@@ -18,6 +18,7 @@ from chemspec.settings import TrainSettings
 # The quintic a x + b x^3 + c x^5, applied to the singular values: five rounds bring all of them close to one.
 ROUNDS = ((3.4445, -4.7750, 2.0315),) * 5
 TINY = 1e-7
+MOMENTUM = 0.95
 
 
 class Muon(torch.optim.Optimizer):
@@ -32,7 +33,7 @@ class Muon(torch.optim.Optimizer):
         params: Iterable[Tensor],
         *,
         lr: float,
-        momentum: float = 0.95,
+        momentum: float = MOMENTUM,
         weight_decay: float = 0.0,
         dtype: torch.dtype = torch.bfloat16,
     ) -> None:
@@ -49,28 +50,41 @@ class Muon(torch.optim.Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
-            by_shape: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
-            for p in group["params"]:
-                if p.grad is not None:
-                    by_shape[min(p.shape), max(p.shape)].append(p)
-            for (_, wide), matrices in by_shape.items():
-                momenta = self._nesterov(matrices, group["momentum"])
-                wide_last = torch.stack([m if m.shape[0] <= m.shape[1] else m.T for m in momenta])
-                updates = orthogonalise(wide_last, self.dtype).to(matrices[0].dtype)
-                pairs = zip(matrices, updates.unbind(), strict=True)
-                turned = [update if p.shape[0] <= p.shape[1] else update.T for p, update in pairs]
-                torch._foreach_mul_(matrices, 1 - group["lr"] * group["weight_decay"])
-                torch._foreach_add_(matrices, turned, alpha=-0.2 * wide**0.5 * group["lr"])
+            for matrices in by_shape(p for p in group["params"] if p.grad is not None):
+                for p in matrices:
+                    if not self.state[p]:
+                        self.state[p]["momentum_buffer"] = torch.zeros_like(p)
+                momenta = [self.state[p]["momentum_buffer"] for p in matrices]
+                muon_step(matrices, momenta, group["lr"], group["momentum"], group["weight_decay"], self.dtype)
         return loss
 
-    def _nesterov(self, matrices: list[Tensor], momentum: float) -> list[Tensor]:
-        for p in matrices:
-            if not self.state[p]:
-                self.state[p]["momentum_buffer"] = torch.zeros_like(p)
-        means = [self.state[p]["momentum_buffer"] for p in matrices]
-        gradients = [p.grad for p in matrices if p.grad is not None]
-        torch._foreach_lerp_(means, gradients, 1 - momentum)
-        return list(torch._foreach_lerp(gradients, means, momentum))
+
+def by_shape(matrices: Iterable[Tensor]) -> list[list[Tensor]]:
+    """Return matrices in groups of one shape, or that shape transposed."""
+    groups: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
+    for p in matrices:
+        groups[min(p.shape), max(p.shape)].append(p)
+    return [*groups.values()]
+
+
+def muon_step(
+    matrices: list[Tensor],
+    momenta: list[Tensor],
+    lr: float | Tensor,
+    momentum: float,
+    weight_decay: float,
+    dtype: torch.dtype,
+) -> None:
+    """Update matrices of one shape, and their momenta, in place; a learning rate on the device can be recorded."""
+    gradients = [p.grad for p in matrices if p.grad is not None]
+    torch._foreach_lerp_(momenta, gradients, 1 - momentum)
+    steps = torch._foreach_lerp(gradients, momenta, momentum)
+    wide_last = torch.stack([m if m.shape[0] <= m.shape[1] else m.T for m in steps])
+    wide = max(matrices[0].shape)
+    updates = orthogonalise(wide_last, dtype).to(matrices[0].dtype) * (-0.2 * wide**0.5 * lr)
+    turned = [u if p.shape[0] <= p.shape[1] else u.T for p, u in zip(matrices, updates.unbind(), strict=True)]
+    torch._foreach_mul_(matrices, 1 - lr * weight_decay)
+    torch._foreach_add_(matrices, turned)
 
 
 def orthogonalise(matrices: Tensor, dtype: torch.dtype) -> Tensor:

@@ -1,6 +1,6 @@
 """The forward pass of a model on packed batches, with its optimiser: one CUDA graph a step, no time of the host.
 
-A step on padded batches (`module`) computes the same loss, in batches of many shapes, and on a GPU waits for the host.
+A step on padded batches (`padded`) computes the same loss, in batches of many shapes, and on a GPU waits for the host.
 Here attention is computed within each sequence (FlashAttention of variable lengths, torch 2.11 or newer), and a whole
 step with its optimiser is recorded once and replayed. On a CPU it computes in fp32, without graphs and slowly.
 
@@ -17,10 +17,8 @@ from torch import Tensor
 from torch.nn.functional import cross_entropy, dropout, layer_norm, linear, relu
 
 from chemspec.model.transformer import Attention, Layer, Stack, Transformer
-from chemspec.train.optim import orthogonalise
+from chemspec.train.optim import MOMENTUM, by_shape, muon_step
 from chemspec.train.packed_batches import IGNORED, LONGEST, Shape
-
-MOMENTUM = 0.95
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, ends_q: Tensor, ends_k: Tensor, *, causal: bool) -> Tensor:
@@ -120,11 +118,8 @@ class Optimizer:
         device = named[0][1].device
         self.lr = torch.zeros((), device=device)
         self.parameters: list[Tensor] = [p for _, p in named]
-        self.shapes: dict[tuple[int, int], list[Tensor]] = {}
-        for name, p in named:
-            if p.ndim == 2 and "layers." in name:
-                self.shapes.setdefault((min(p.shape), max(p.shape)), []).append(p)
-        self.momenta = {key: [torch.zeros_like(p) for p in matrices] for key, matrices in self.shapes.items()}
+        self.matrices = by_shape(p for name, p in named if p.ndim == 2 and "layers." in name)
+        self.momenta = [[torch.zeros_like(p) for p in matrices] for matrices in self.matrices]
         groups = [
             {"params": [p for _, p in named if p.ndim < 2], "weight_decay": 0.0},
             {"params": [p for name, p in named if p.ndim == 2 and "layers." not in name], "weight_decay": weight_decay},
@@ -138,16 +133,8 @@ class Optimizer:
         """Clip the gradients and update all parameters."""
         torch.nn.utils.clip_grad_norm_(self.parameters, self.clip)
         self.adam.step()
-        for (_, wide), matrices in self.shapes.items():
-            momenta = self.momenta[min(matrices[0].shape), wide]
-            gradients = [p.grad for p in matrices if p.grad is not None]
-            torch._foreach_lerp_(momenta, gradients, 1 - MOMENTUM)
-            steps = torch._foreach_lerp(gradients, momenta, MOMENTUM)
-            wide_last = torch.stack([m if m.shape[0] <= m.shape[1] else m.T for m in steps])
-            updates = orthogonalise(wide_last, self.dtype).float() * (-0.2 * wide**0.5 * self.lr)
-            turned = [u if p.shape[0] <= p.shape[1] else u.T for p, u in zip(matrices, updates.unbind(), strict=True)]
-            torch._foreach_mul_(matrices, 1 - self.lr * self.weight_decay)
-            torch._foreach_add_(matrices, turned)
+        for matrices, momenta in zip(self.matrices, self.momenta, strict=True):
+            muon_step(matrices, momenta, self.lr, MOMENTUM, self.weight_decay, self.dtype)
 
 
 ADAM = ("step", "exp_avg", "exp_avg_sq")
@@ -198,7 +185,7 @@ class Step:
 
     def state(self) -> list[Tensor]:
         """Return all tensors that a step changes, in a fixed order; those of AdamW after the first step."""
-        momenta = [m for matrices in self.optimizer.momenta.values() for m in matrices]
+        momenta = [m for matrices in self.optimizer.momenta for m in matrices]
         adam = [state[name] for state in self.optimizer.adam.state.values() for name in ADAM if name in state]
         return [*self.optimizer.parameters, *momenta, *self.mean_weights, *adam]
 

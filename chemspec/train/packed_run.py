@@ -1,40 +1,34 @@
 """Train a model on packed batches: `chemspec train` with a recipe whose `trainer` is "packed".
 
-The learning rate follows the time, so the result depends on the machine. Writes `model/`, `log.csv`, `settings.json`
-and every few minutes `checkpoints/last.pt`, from which a run goes on.
+The learning rate follows the time, so the result depends on the machine.
 """
 
 from __future__ import annotations
 
-import csv
-import io
-import json
-import math
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
+import chemspec.train.loop as loop
 from chemspec.data.arrays import Pairs
 from chemspec.model import checkpoint
 from chemspec.model.manifest import write_manifest
 from chemspec.model.transformer import Transformer
 from chemspec.settings import TrainSettings
-from chemspec.system.files import write_bytes_atomic, write_text_atomic
-from chemspec.system.locks import lock_folder
 from chemspec.system.threads import usable_cores
 from chemspec.tokenizer import Tokenizer
+from chemspec.train.average import average_checkpoints
+from chemspec.train.checkpoints import latest_checkpoint, newest_checkpoints
 from chemspec.train.initial_weights import copy_initial_weights
-from chemspec.train.optim import learning_rate_share
 from chemspec.train.packed import Optimizer, PackedModel, Step, validation_loss
 from chemspec.train.packed_batches import Shape, build_batch, load_batches, pack
-from chemspec.types import Tell, ignore
+from chemspec.train.padded import digest_of_data
+from chemspec.types import Progress, Tell, ignore
 
-SAVE_EVERY = 120.0  # seconds between two checkpoints
-EVERY = 100  # steps between two lines of the log
 WORKERS = 10  # processes that make batches, at most
 
 
@@ -50,6 +44,7 @@ class PackedRun:
         *,
         encoder_layers: int = 0,
         tell: Tell = ignore,
+        progress: Progress = ignore,
     ) -> None:
         """Load data and initial weights.
 
@@ -60,10 +55,11 @@ class PackedRun:
             settings: of the run; `tokens` are those of a batch, both sides and next to none of them padding.
             encoder_layers: 0: as the start; further layers leave its function unchanged at first.
             tell: called with messages.
+            progress: called with the number of steps, and how many there will be.
         """
         if settings.optimizer != "muon" or settings.label_smoothing:
             raise ValueError("packed training is by Muon and without label smoothing")
-        self.settings, self.out, self.tell = settings, out, tell
+        self.settings, self.out, self.tell, self.progress = settings, out, tell, progress
         device = "cuda" if torch.cuda.is_available() else "cpu"
         loaded = checkpoint.load(start)
         self.task, self.tokenizer = loaded.task, Tokenizer.load(data[-1] / "vocab.json")
@@ -80,95 +76,57 @@ class PackedRun:
         held = Pairs.load(data[-1] / "val.npz")
         chosen = pack(held, range(len(held)), self.shape)
         self.held = [build_batch(held, batch, self.shape).to(device) for batch in chosen]
-        self.trained, self.seconds, self.stored = 0, 0.0, 0.0  # steps; seconds of the run, and at the last checkpoint
-
-    @property
-    def last(self) -> Path:
-        """The checkpoint."""
-        return self.out / "checkpoints" / "last.pt"
 
     def train(self, *, resume: bool = True) -> Path:
-        """Train until the time or the steps are over; returns the model's folder.
+        """Train until the time or the steps are over, see `loop.run`; returns the model's folder."""
+        self.tell(f"start: validation loss {validation_loss(self.packed, self.held):.5f}")
+        self.packed.dropout = self.settings.dropout
+        self.step.record(next(load_batches(self.parts, self.shape, self.settings.seed, workers=0)))
+        digests = [digest_of_data(part, self.tokenizer) for part in self.parts]
+        about = {"task": self.task, "data": digests, "model": self.config.to_json(), "shape": self.shape.sizes}
+        last = latest_checkpoint(self.out) if resume else None
+        steps = loop.run(self, self.out, about, resume=last, tell=self.tell, progress=self.progress)
+        return self._save_model(steps)
 
-        Raises FileExistsError for a folder with another run, if it is not to be resumed, and KeyboardInterrupt on
-        Ctrl-C, after a checkpoint was written.
-        """
-        out = self.out
-        if self.last.exists() and not resume:
-            raise FileExistsError(f"{out} already contains a training run; resume it, or choose another folder")
-        out.mkdir(parents=True, exist_ok=True)
-        with lock_folder(out):
-            described = {**asdict(self.settings), "shape": self.shape.sizes}
-            write_text_atomic(out / "settings.json", json.dumps(described, indent=1, default=str))
-            self.tell(f"start: validation loss {validation_loss(self.packed, self.held):.5f}")
-            self.packed.dropout = self.settings.dropout
-            self.step.record(next(load_batches(self.parts, self.shape, self.settings.seed, workers=0)))
-            if self.last.exists():
-                self._restore()
-            with (out / "log.csv").open("a", encoding="utf-8", newline="") as file:
-                log = csv.writer(file)
-                if not file.tell():
-                    log.writerow(("step", "seconds", "loss", "lr", "val_loss"))
-                try:
-                    self._take_steps(log.writerow, file.flush)
-                except KeyboardInterrupt as error:
-                    raise KeyboardInterrupt(f"stopped after step {self.trained}; {self.last} resumes it") from error
-                finally:
-                    self._store()
-            return self._save_model()
-
-    def _take_steps(self, write: Callable[[Any], Any], flush: Callable[[], None]) -> None:
-        settings, began = self.settings, time.monotonic() - self.seconds
+    def batches(self, done: int) -> Iterator[Tensor]:
+        """Return the endless batches from step `done` on."""
         workers = min(WORKERS, usable_cores() - 1) if torch.cuda.is_available() else 0
-        batches = load_batches(self.parts, self.shape, settings.seed, workers, skip=self.trained)
-        while (progress := self._progress()) < 1:
-            self.step.optimizer.lr.fill_(rate := settings.lr * learning_rate_share(self.trained, progress, settings))
-            self.step(next(batches))
-            self.trained, self.seconds = self.trained + 1, time.monotonic() - began
-            if self.seconds - self.stored > SAVE_EVERY:
-                self._store()
-            if self.trained % EVERY:
-                continue
-            loss = float(self.step.mean)
-            if not math.isfinite(loss):
-                raise ValueError(f"the loss is {loss} at step {self.trained}; try a smaller learning rate")
-            is_validated = self.trained % settings.validate_every == 0
-            held = round(validation_loss(self.packed, self.held), 5) if is_validated else None
-            write((self.trained, round(self.seconds, 1), f"{loss:.5f}", f"{rate:.3e}", held))
-            flush()
-            if held:
-                self.tell(f"step {self.trained} after {self.seconds:.0f} s: loss {loss:.4f}, validation {held}")
+        return load_batches(self.parts, self.shape, self.settings.seed, workers, skip=done)
 
-    def _progress(self) -> float:
-        """Return the completed share of the run, by time or by steps."""
-        by_time = self.seconds / (60 * self.settings.minutes) if self.settings.minutes else 0.0
-        return max(self.trained / self.settings.steps, by_time)
+    def take_step(self, batch: Tensor, rate: float, progress: float) -> Tensor:
+        """Take a step; returns the mean loss."""
+        self.step.optimizer.lr.fill_(rate)
+        self.step(batch)
+        return self.step.mean
 
-    def _store(self) -> None:
-        counters = {"trained": self.trained, "seconds": self.seconds, "random": torch.get_rng_state()}
-        content = io.BytesIO()
-        torch.save({**counters, "tensors": self.step.state()}, content)
-        self.last.parent.mkdir(exist_ok=True)
-        write_bytes_atomic(self.last, content.getvalue())
-        self.stored = self.seconds
+    def count_tokens(self, batch: Tensor) -> int:
+        """Return the number of tokens of a batch; next to none of them are fillers."""
+        return self.shape.sources + self.shape.targets
 
-    def _restore(self) -> None:
-        saved = torch.load(self.last, map_location="cpu", weights_only=True)
+    def validate(self) -> dict[str, float]:
+        """Return the validation loss."""
+        return {"val_loss": validation_loss(self.packed, self.held)}
+
+    def weights(self) -> dict[str, Tensor]:
+        """Return the weights that become the model: their running mean, if there is one."""
+        means = self.step.mean_weights or self.step.optimizer.parameters
+        by_parameter = dict(zip(map(id, self.step.optimizer.parameters), means, strict=True))
+        state = self.packed.model.state_dict(keep_vars=True)
+        return {f"model.{name}": by_parameter.get(id(tensor), tensor).detach() for name, tensor in state.items()}
+
+    def state(self) -> dict[str, Any]:
+        """Return all tensors that a step changes."""
+        return {"tensors": self.step.state()}
+
+    def restore(self, saved: dict[str, Any]) -> None:
+        """Restore all tensors that a step changes."""
         self.step.restore(saved["tensors"])
-        torch.set_rng_state(saved["random"])
-        self.trained, self.seconds = saved["trained"], saved["seconds"]
-        self.stored = self.seconds
-        self.tell(f"goes on after step {self.trained}")
 
-    def _save_model(self) -> Path:
-        model = self.packed.model
-        if self.step.mean_weights:
-            with torch.no_grad():
-                for ours, mean in zip(self.step.optimizer.parameters, self.step.mean_weights, strict=True):
-                    ours.copy_(mean)
-        self.tell(f"end: {self.trained} steps, validation loss {validation_loss(self.packed, self.held):.5f}")
+    def _save_model(self, steps: int) -> Path:
+        self.packed.model.load_state_dict({name.removeprefix("model."): w for name, w in self.weights().items()})
+        self.tell(f"end: {steps} steps, validation loss {validation_loss(self.packed, self.held):.5f}")
         plain = Transformer(self.config)
-        plain.load_state_dict({name: tensor.cpu() for name, tensor in model.state_dict().items()})
+        plain.load_state_dict(average_checkpoints(newest_checkpoints(self.out / "checkpoints", 1)))
         folder = self.out / "model"
         checkpoint.save(folder, plain, self.tokenizer, task=self.task)
         write_manifest(folder)

@@ -17,19 +17,22 @@ from chemspec.model.runners.torch_runner import TorchBackend
 from chemspec.model.transformer import Transformer
 from chemspec.settings import ModelConfig, preset_config
 from chemspec.tokenizer import EOS, Tokenizer
-from chemspec.train.average import average_checkpoints, newest_checkpoints
+from chemspec.train.average import average_checkpoints
+from chemspec.train.checkpoints import latest_checkpoint, newest_checkpoints
 from chemspec.train.drafters import train_drafter
 from chemspec.train.initial_weights import copy_initial_weights
-from chemspec.train.module import Training, digest_of_data, latest_checkpoint, run
 from chemspec.train.packed_run import PackedRun
+from chemspec.train.padded import Training, digest_of_data, run
 from chemspec.train.recipe import DrafterRecipe, Recipe
 from chemspec.train.settings import RunSettings
-from chemspec.types import Tell, ignore
+from chemspec.types import Progress, Tell, ignore
 
 BATCH = 32  # pairs decoded together in a validation
 
 
-def train_by_recipe(recipe: Recipe | DrafterRecipe, settings: RunSettings, *, tell: Tell = ignore) -> Path:
+def train_by_recipe(
+    recipe: Recipe | DrafterRecipe, settings: RunSettings, *, tell: Tell = ignore, progress: Progress = ignore
+) -> Path:
     """Train a model or a drafter, see `run_recipe`, `run_packed` and `train_drafter`; returns its folder."""
     given = {name: getattr(settings, name) for name in ("steps", "tokens", "minutes", "threads", "seed")}
     changes = {name: value for name, value in given.items() if value != getattr(RunSettings, name)}
@@ -38,11 +41,12 @@ def train_by_recipe(recipe: Recipe | DrafterRecipe, settings: RunSettings, *, te
     if isinstance(recipe, Recipe):
         data = settings.data_dir or Path("data") / recipe.name
         if recipe.trainer == "packed":
-            return run_packed(recipe, data, out, resume=settings.resume, start=settings.start, tell=tell)
-        return run_recipe(recipe, data, out, resume=settings.resume, start=settings.start)
+            start = settings.start
+            return run_packed(recipe, data, out, resume=settings.resume, start=start, tell=tell, progress=progress)
+        return run_recipe(recipe, data, out, resume=settings.resume, start=settings.start, tell=tell, progress=progress)
     answers = settings.data_dir or Path("data") / f"{recipe.task}-distilled"
     target = settings.start or model_folder(recipe.target or recipe.task)
-    return train_drafter(recipe, answers, target, out, resume=settings.resume)
+    return train_drafter(recipe, answers, target, out, resume=settings.resume, tell=tell, progress=progress)
 
 
 def exact_match(model: Transformer, pairs: Pairs) -> float:
@@ -81,6 +85,8 @@ def run_recipe(
     resume: bool = True,
     start: Path | None = None,
     exact: Callable[[Transformer, Pairs], float] | None = exact_match,
+    tell: Tell = ignore,
+    progress: Progress = ignore,
 ) -> Path:
     """Train on data that `prepare` wrote for this recipe, in the run folder `out`, and return the model folder.
 
@@ -112,7 +118,9 @@ def run_recipe(
     if exact is not None:
         module.exact = partial(exact, model, held.part(0, settings.validate_pairs))
     about = {"task": recipe.task, "data": digest_of_data(pairs, tokenizer)}
-    run(module, out, (pairs, held), about, specials=config.source_specials, resume=checkpoint_to_resume)
+    specials = config.source_specials
+    data_parts = pairs, held
+    run(module, out, data_parts, about, specials=specials, resume=checkpoint_to_resume, tell=tell, progress=progress)
     model.load_state_dict(average_checkpoints(newest_checkpoints(out / "checkpoints", recipe.average_last)))
     checkpoint.save(out / "model", model, tokenizer, task=recipe.task)
     write_manifest(out / "model")
@@ -120,14 +128,22 @@ def run_recipe(
 
 
 def run_packed(
-    recipe: Recipe, data: Path, out: Path, *, resume: bool = True, start: Path | None = None, tell: Tell = ignore
+    recipe: Recipe,
+    data: Path,
+    out: Path,
+    *,
+    resume: bool = True,
+    start: Path | None = None,
+    tell: Tell = ignore,
+    progress: Progress = ignore,
 ) -> Path:
     """Train on packed batches from the model `start`, and return the model folder; raises as `run_recipe`."""
     check_data(data, "prepare it with `chemspec data` and the same --recipe, and give the folder with --data")
     if start is None:
         raise ValueError(f"{recipe.name} continues training the model of {recipe.starts_from}; give it with --start")
     layers = preset_config(recipe.preset, vocab_size=4).encoder_layers
-    return PackedRun(start, [data], out, recipe.train, encoder_layers=layers, tell=tell).train(resume=resume)
+    packed = PackedRun(start, [data], out, recipe.train, encoder_layers=layers, tell=tell, progress=progress)
+    return packed.train(resume=resume)
 
 
 def _check_pairs(pairs: Pairs, data: Path, config: ModelConfig) -> None:

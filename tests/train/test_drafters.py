@@ -21,7 +21,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.system.locks import LockedError, lock_folder
 from chemspec.testing import naive_greedy
 from chemspec.tokenizer import SPECIALS, Tokenizer
-from chemspec.train.average import read_checkpoint
+from chemspec.train.checkpoints import read_checkpoint
 from chemspec.train.distil import write_distilled_pairs
 from chemspec.train.drafters import choose_revealed, train_drafter
 from chemspec.train.recipe import DrafterRecipe, find_recipe

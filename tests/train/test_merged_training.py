@@ -6,7 +6,6 @@ import csv
 import json
 from pathlib import Path
 
-import pytest
 from command_line import call
 
 from chemspec.engine.engine import Engine
@@ -15,8 +14,6 @@ from chemspec.settings import DecodeSettings
 from chemspec.testing import naive_greedy
 from chemspec.tokenizer import Tokenizer
 from chemspec.train.initial_weights import Transformer
-
-pytest.importorskip("lightning")
 
 RECIPE = """
 task = "retro"

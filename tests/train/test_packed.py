@@ -1,6 +1,8 @@
 """The trainer behind the shipped models: its batches, losses and steps are those of padded training."""
 
 import copy
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -129,16 +131,15 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been_stopped(tmp_path: Path, mon
     start, data = started(tmp_path / "start"), data_folder(tmp_path / "data", TOKENIZER)
     whole = PackedRun(start, [data], tmp_path / "whole", SETTINGS).train()
 
-    def interrupted(self: Step, batch: torch.Tensor, taken: list[int] = []) -> None:  # noqa: B006 - counts its calls
-        taken.append(1)
-        if len(taken) == 4:
-            raise KeyboardInterrupt
-        step(self, batch)
+    def interrupted(self: PackedRun, batch: torch.Tensor, rate: float, progress: float) -> torch.Tensor:
+        if progress == 2 / SETTINGS.steps:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self, batch, rate, progress)
 
-    step = Step.__call__
+    step = PackedRun.take_step
     with monkeypatch.context() as patch:
-        patch.setattr(Step, "__call__", interrupted)
-        with pytest.raises(KeyboardInterrupt, match=r"stopped after step 3; .*last\.pt resumes it"):
+        patch.setattr(PackedRun, "take_step", interrupted)
+        with pytest.raises(KeyboardInterrupt, match=r"stopped after step 3; .*last\.ckpt resumes it"):
             PackedRun(start, [data], tmp_path / "run", SETTINGS).train()
     with pytest.raises(FileExistsError, match="already contains"):
         PackedRun(start, [data], tmp_path / "run", SETTINGS).train(resume=False)

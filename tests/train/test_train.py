@@ -10,7 +10,6 @@ import os
 import shutil
 import signal
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +17,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from lightning.pytorch.callbacks import timer
 from torch import nn
 
 from chemspec.data.arrays import Pairs, RaggedArray, split_validation
@@ -29,9 +27,11 @@ from chemspec.settings import ModelConfig, TrainSettings, preset_config
 from chemspec.system.locks import LockedError, lock_folder
 from chemspec.testing import naive_greedy
 from chemspec.tokenizer import EOS, SPECIALS, Tokenizer
-from chemspec.train import module, optim, watch
+from chemspec.train import checkpoints, loop, optim, padded
 from chemspec.train.average import average_checkpoints, average_models
+from chemspec.train.checkpoints import latest_checkpoint
 from chemspec.train.initial_weights import copy_initial_weights
+from chemspec.train.log import TrainingLog
 from chemspec.train.optim import Muon, learning_rate_share
 from chemspec.train.recipe import model_recipe
 from chemspec.train.run import exact_match, run_recipe
@@ -194,16 +194,16 @@ def test_ctrl_c_writes_a_checkpoint_from_which_the_run_goes_on(
 def test_a_crash_between_two_validations_costs_little(
     data: Path, tmp_path: Path, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    out, step = tmp_path / "broken", module.Training.training_step
+    out, step, taken = tmp_path / "broken", padded.PaddedTrainee.take_step, itertools.count()
 
-    def crash(self: Any, batch: Any, index: int) -> Any:
-        if self.trainer.global_step == 13:
+    def crash(self: Any, *args: Any) -> Any:
+        if next(taken) == 13:
             raise MemoryError("the machine is gone")
-        return step(self, batch, index)
+        return step(self, *args)
 
-    monkeypatch.setattr(module, "SAVE_EVERY", timedelta(0))
+    monkeypatch.setattr(loop, "SAVE_EVERY", 0.0)
     with monkeypatch.context() as patch:
-        patch.setattr(module.Training, "training_step", crash)
+        patch.setattr(padded.PaddedTrainee, "take_step", crash)
         with pytest.raises(MemoryError, match="gone"):
             fit(data, out)
     last = out / "checkpoints" / "last.ckpt"
@@ -231,7 +231,7 @@ def test_minutes_end_a_run_and_the_rate_is_zero_by_then(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ticks = itertools.count()
-    monkeypatch.setattr(timer, "time", SimpleNamespace(monotonic=lambda: 0.004 * next(ticks)))
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: 0.004 * next(ticks)))
     settings = replace(SHORT, steps=10**6, minutes=0.02, validate_every=10**6)
     model = fit(data, tmp_path / "run", settings)
     rows = [row for row in log(tmp_path / "run") if row["loss"]]
@@ -253,7 +253,7 @@ def test_a_full_disk_is_reported_with_a_remedy_and_spoils_no_checkpoint(
             raise RuntimeError("PytorchStreamWriter failed writing file data/3: file write failed")
         save(value, file)
 
-    monkeypatch.setattr(watch.torch, "save", fill)
+    monkeypatch.setattr(checkpoints.torch, "save", fill)
     with pytest.raises(OSError, match=r"step=40\.ckpt could not be written .* is the disk full"):
         fit(data, tmp_path / "run")
     monkeypatch.undo()
@@ -263,7 +263,7 @@ def test_a_full_disk_is_reported_with_a_remedy_and_spoils_no_checkpoint(
 
 
 def test_a_loss_that_is_no_number_ends_the_run(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optim, "learning_rate_share", lambda *_: float("nan"))
+    monkeypatch.setattr(loop, "learning_rate_share", lambda *_: float("nan"))
     with pytest.raises(FloatingPointError, match="the loss is nan at step 20; lower lr"):
         fit(data, tmp_path / "run")
 
@@ -275,7 +275,7 @@ def test_the_log_holds_what_a_user_wants_to_know(data: Path, tmp_path: Path, cap
     out = tmp_path / "run"
     fit(data, out, replace(SHORT, validate_every=10), exact=lambda *_: 0.25)
     rows = log(out)
-    assert tuple(rows[0]) == watch.TrainingLog.COLUMNS
+    assert tuple(rows[0]) == TrainingLog.COLUMNS
     assert [int(row["step"]) for row in rows] == [10, 10, 20, 20, 30, 30, 40, 40]
     trained, checked = rows[::2], rows[1::2]
     for row in trained:
@@ -509,7 +509,7 @@ def test_two_runs_do_not_share_a_folder(data: Path, tmp_path: Path) -> None:
 def test_the_validation_loss_is_the_mean_over_tokens(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     fit(data, out, replace(SHORT, steps=20))
-    training = module.Training(Transformer(CONFIG), SHORT)
+    training = padded.Training(Transformer(CONFIG), SHORT)
     training.load_state_dict(weights(out))
     training.eval()
     _, held = split_validation(data, SHORT.holdout)
@@ -534,13 +534,13 @@ def test_a_recipe_that_goes_on_wants_a_start(data: Path, tmp_path: Path) -> None
 def test_a_run_killed_before_its_last_checkpoint_goes_on_from_the_numbered_one(
     data: Path, tmp_path: Path, whole: Path
 ) -> None:
-    assert module.latest_checkpoint(tmp_path / "run") is None
+    assert latest_checkpoint(tmp_path / "run") is None
     shutil.copytree(whole, tmp_path / "run")
     folder = tmp_path / "run" / "checkpoints"
     for file in [folder / "last.ckpt", *folder.glob("step=40*")]:
         file.unlink()
     (folder / "last.ckpt.partial").write_bytes(b"half")
-    found = module.latest_checkpoint(tmp_path / "run")
+    found = latest_checkpoint(tmp_path / "run")
     assert found == folder / "step=20.ckpt"
     with (tmp_path / "run" / "log.csv").open("a") as torn:
         torn.write("4")  # of a disk that is full
