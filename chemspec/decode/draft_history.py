@@ -17,7 +17,10 @@ from chemspec.system import cache
 
 POSITION_CLASS = 11  # the classes before are those of the drafter's probabilities (`edit_ngrams.probability_class`)
 CLASSES = POSITION_CLASS + 5
-FIRST_PAUSE = 4.0
+NUMBERS = 5  # of a history besides the classes
+FIRST_PAUSE, LONGEST_PAUSE = 4.0, 4096.0  # forward passes without drafts
+USUAL_PASSES = 40.0  # passes of a query without drafts
+MOST_IDLE = 8  # passes or runs in a row in which nothing was worth adding, from which on the next ones are not planned
 MOST_TRIES = 400.0  # tries of a class that are remembered; older ones fade
 
 
@@ -29,6 +32,7 @@ class DraftHistory:
     pause: float = FIRST_PAUSE  # length of the next pause of drafting in forward passes
     pause_left: float = 0.0  # forward passes that are left of this pause
     value_share: float = 0.8  # cost of a requested node, in those of undrafted decoding
+    idle_runs: float = 0.0  # runs in a row in which nothing was worth adding
     # Accepted and verified draft tokens of each class.
     hits: list[float] = field(default_factory=lambda: [0.0] * CLASSES)
     tries: list[float] = field(default_factory=lambda: [0.0] * CLASSES)
@@ -50,6 +54,10 @@ class DraftHistory:
         with self._changing:
             self.net_gain, self.value_share = after.net_gain, after.value_share
             self.pause, self.pause_left, self.factors = after.pause, after.pause_left, after.factors[:]
+            self.idle_runs = self.idle_runs + 1 if after.idle_runs else 0.0
+            if self.idle_runs >= MOST_IDLE:
+                idle = USUAL_PASSES * (self.idle_runs - MOST_IDLE + 1)
+                self.pause_left = max(self.pause_left, min(idle, LONGEST_PAUSE))
             for kind in range(CLASSES):
                 self.hits[kind] += after.hits[kind] - before.hits[kind]
                 self.tries[kind] += after.tries[kind] - before.tries[kind]
@@ -66,7 +74,8 @@ class DraftHistory:
             return pausing
 
     def _values(self) -> tuple[Any, ...]:
-        return self.net_gain, self.pause, self.pause_left, self.value_share, self.hits[:], self.tries[:]
+        numbers = self.net_gain, self.pause, self.pause_left, self.value_share, self.idle_runs
+        return *numbers, self.hits[:], self.tries[:]
 
 
 class DraftHistories:
@@ -92,11 +101,14 @@ class DraftHistories:
             return self._histories[key]
 
     def _read(self, values: list[Any]) -> DraftHistory:
-        net_gain, pause, pause_left, value_share, hits, tries = values
-        numbers = net_gain, pause, pause_left, value_share
-        if len(hits) != CLASSES or len(tries) != CLASSES or not all(map(isfinite, (*numbers, *hits, *tries))):
+        *numbers, hits, tries = values
+        if len(numbers) != NUMBERS or len(hits) != CLASSES or len(tries) != CLASSES:
             raise ValueError("no history")
-        return DraftHistory(*numbers, hits, tries, changed=self._store)
+        if not all(map(isfinite, (*numbers, *hits, *tries))):
+            raise ValueError("no history")
+        history = DraftHistory(*numbers, hits, tries)
+        history.changed = self._store
+        return history
 
     def _learned(self) -> float:
         """Return a measure of what has been learned: verified tokens, and the lengths of pauses."""

@@ -17,7 +17,7 @@ from itertools import accumulate
 from math import exp, log
 from typing import TYPE_CHECKING
 
-from chemspec.decode.draft_history import FIRST_PAUSE, POSITION_CLASS, DraftHistory
+from chemspec.decode.draft_history import FIRST_PAUSE, LONGEST_PAUSE, MOST_IDLE, POSITION_CLASS, DraftHistory
 from chemspec.draft.base import Drafter
 from chemspec.draft.calibration import DEFAULT_ACCEPT_RATES
 from chemspec.draft.copy import Copy
@@ -43,11 +43,9 @@ MAX_RATE = 0.99  # highest prior that has been scaled
 PRIOR_BY_POSITION = (0.6, 0.25, 0.15, 0.05, 0.8)
 KNOWN_RATE = 0.9  # share of the nodes of a look-ahead that follow from known scores and are requested
 # Loss in undrafted passes at which drafting pauses, and how the pauses grow, in forward passes.
-MAX_LOSS, PAUSE_GROWTH, LONGEST_PAUSE = 3.0, 4.0, 4096.0
+MAX_LOSS, PAUSE_GROWTH = 3.0, 4.0
 # How times of passes correct the curve: by this share of the difference, at most by so much, and every so many passes.
 LEARNING_RATE, MOST_LEARNED, LEARNING_PASSES = 0.1, 0.03, 8
-MOST_IDLE = 8  # passes in a row in which nothing was worth adding, from which on the next ones are not planned
-USUAL_PASSES = 40.0  # passes of a query without drafts
 
 
 def token_class(probabilities: Sequence[float], rank: int, index: int) -> int:
@@ -206,6 +204,7 @@ class DraftPlanner:
         self._value_share, self._spent, self._needed = past.value_share, 0.0, 0.0
         self._drafts, self._queries, self._requested = False, 1, 0
         self._idle, self._idle_left = 0, 0  # planned passes in a row without drafts; passes not planned therefore
+        self._has_added = False  # since the history was stored
         self._costs: dict[tuple[int, int, int], AddedCost] = {}
         self.value = 0.0  # value of a requested node, in seconds
         self.min_probability = 0.0  # least probability of a node that may pay off
@@ -269,6 +268,7 @@ class DraftPlanner:
         if not self._drafts:
             return
         self._idle = 0 if computed > self._requested else self._idle + 1
+        self._has_added |= computed > self._requested
         self._idle_left = self._idle if self._idle >= MOST_IDLE else 0
         gain = tokens / self._queries - spent / self.seconds_of_pass(waiting)
         self._net_gain = EMA_DECAY * self._net_gain + gain
@@ -281,7 +281,8 @@ class DraftPlanner:
     def store_history(self) -> None:
         """Add what this run has learned since the last call to its history."""
         record = self.acceptance
-        numbers = self._net_gain, self._pause, self._pause_left, self._value_share
+        idle, self._has_added = float(not self._has_added), False
+        numbers = self._net_gain, self._pause, self._pause_left, self._value_share, idle
         factors = self.seconds_of_pass.factors[:]
         before, self._before = self._before, DraftHistory(*numbers, record.hits[:], record.tries[:], factors)
         self.history.add_run(before, self._before)

@@ -14,8 +14,8 @@ from typing import Any, Protocol, TypeVar
 from chemspec.decode import registry as decoders
 from chemspec.decode.beam import with_parking
 from chemspec.decode.decoding import Decoded, Decoding
-from chemspec.decode.draft_history import DraftHistories, DraftHistory
-from chemspec.decode.draft_planner import USUAL_PASSES, DraftPlanner
+from chemspec.decode.draft_history import USUAL_PASSES, DraftHistories, DraftHistory
+from chemspec.decode.draft_planner import DraftPlanner
 from chemspec.decode.forced import force_beginning
 from chemspec.decode.parking import ParkingGaps, parking_pays
 from chemspec.decode.protocol import ConfiguredDecoder, Decoder

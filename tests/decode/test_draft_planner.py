@@ -19,7 +19,14 @@ from test_loop import VOCAB
 
 from chemspec.asset_files import bench_queries
 from chemspec.decode.beam import beam_search, greedy_search
-from chemspec.decode.draft_history import CLASSES, MOST_TRIES, POSITION_CLASS, DraftHistories, DraftHistory
+from chemspec.decode.draft_history import (
+    CLASSES,
+    MOST_TRIES,
+    POSITION_CLASS,
+    USUAL_PASSES,
+    DraftHistories,
+    DraftHistory,
+)
 from chemspec.decode.draft_planner import (
     MIN_GAIN,
     PASS_SECONDS,
@@ -304,7 +311,7 @@ def test_a_history_is_kept_across_processes_and_a_damaged_file_is_ignored(
 ) -> None:
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path))
     first = DraftHistories("model.drafts.json").of("auto beam planned 5 1")
-    learned = DraftHistory(-0.5, 64.0, 30.0, 1.1, [1.0] * CLASSES, [20.0] * CLASSES)
+    learned = DraftHistory(-0.5, 64.0, 30.0, 1.1, 0.0, [1.0] * CLASSES, [20.0] * CLASSES)
     first.add_run(DraftHistory(), learned)
     again = DraftHistories("model.drafts.json").of("auto beam planned 5 1")
     assert again == first == learned
@@ -322,6 +329,20 @@ def test_a_history_is_written_when_twice_as_much_is_known(monkeypatch: pytest.Mo
     for _ in range(100):
         history.add_run(DraftHistory(), DraftHistory(hits=[1.0] * CLASSES, tries=[1.0] * CLASSES))
     assert 5 <= len(written) <= 8
+
+
+def test_searches_for_which_nothing_is_worth_adding_are_ever_more_rarely_planned() -> None:
+    """From the eighth in a row on; one to which something is added begins the count anew."""
+    history, planned = DraftHistory(), []
+    for _ in range(60):
+        planned.append(not history.skip_run(USUAL_PASSES))
+        if planned[-1]:
+            history.add_run(history.copy(), replace(history.copy(), idle_runs=1.0))
+    assert all(planned[:8]) and not planned[8]
+    assert sum(planned) == 16 and planned[9] and not any(planned[-8:])  # 1, 2, 3, ... left out between two
+    history.pause_left = 0.0
+    history.add_run(history.copy(), replace(history.copy(), idle_runs=0.0))
+    assert history.idle_runs == 0.0 and not history.skip_run(USUAL_PASSES)
 
 
 def test_a_history_forgets_and_adds_what_several_runs_have_learned() -> None:

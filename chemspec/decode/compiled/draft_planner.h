@@ -20,7 +20,7 @@ struct DraftPlannerArgs {
 
 // A `draft_history.DraftHistory`, which this run continues.
 struct DraftHistory {
-  double net_gain, pause, pause_left, value_share;
+  double net_gain, pause, pause_left, value_share, idle_runs;
   double *hits, *tries;  // accepted and verified draft tokens of each class
   double* factors;       // of the times of passes of each size, and of planning
 };
@@ -146,6 +146,7 @@ class DraftPlanner {
     needed_ = EMA_DECAY * needed_ + needed;
     if (!drafts_) return;
     idle_ = computed > requested_ ? 0 : idle_ + 1, idle_left_ = idle_ >= MOST_IDLE ? idle_ : 0;
+    has_added_ = has_added_ || computed > requested_;
     net_gain_ = EMA_DECAY * net_gain_ + double(tokens) / queries_ - spent / seconds_of_pass(waiting);
     if (net_gain_ < -MAX_LOSS) {
       net_gain_ = 0, pause_left_ = pause_;
@@ -156,7 +157,8 @@ class DraftPlanner {
   }
 
   // Copies what this run and those before it have learned.
-  void write_history(DraftHistory& history) const {
+  void write_history(DraftHistory& history) {
+    history.idle_runs = has_added_ ? 0.0 : 1.0, has_added_ = false;
     history.net_gain = net_gain_, history.pause = pause_, history.pause_left = pause_left_, history.value_share = value_share_;
     std::copy(acceptance.hits.begin(), acceptance.hits.end(), history.hits);
     std::copy(acceptance.tries.begin(), acceptance.tries.end(), history.tries);
@@ -184,7 +186,7 @@ class DraftPlanner {
   const int budget_;
   int queries_ = 1, requested_ = 0;
   int idle_ = 0, idle_left_ = 0;  // planned passes in a row without drafts; passes not planned therefore
-  bool drafts_ = false;
+  bool drafts_ = false, has_added_ = false;  // the latter since the history was written
   double net_gain_, pause_, pause_left_, value_share_, spent_ = 0, needed_ = 0;
   std::map<std::pair<int, int>, AddedCost> costs_;  // by requested nodes and queries
 };

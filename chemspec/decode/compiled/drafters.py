@@ -92,7 +92,8 @@ def describe_planner(planner: DraftPlanner) -> DraftPlannerArgs:
 def describe_history(history: DraftHistory) -> DraftHistoryStruct:
     """Return a history as compiled code reads and writes it."""
     columns = [(c_double * len(values))(*values) for values in (history.hits, history.tries, history.factors)]
-    return DraftHistoryStruct(history.net_gain, history.pause, history.pause_left, history.value_share, *columns)
+    numbers = history.net_gain, history.pause, history.pause_left, history.value_share, history.idle_runs
+    return DraftHistoryStruct(*numbers, *columns)
 
 
 def read_history(written: DraftHistoryStruct, factors: int) -> DraftHistory:
@@ -102,6 +103,7 @@ def read_history(written: DraftHistoryStruct, factors: int) -> DraftHistory:
         written.pause,
         written.pause_left,
         written.value_share,
+        written.idle_runs,
         written.hits[:CLASSES],
         written.tries[:CLASSES],
         written.factors[:factors],

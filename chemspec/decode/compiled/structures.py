@@ -76,7 +76,7 @@ class DraftHistoryStruct(ctypes.Structure):
     """A `draft_history.DraftHistory`."""
 
     _fields_ = (
-        *_fields_of("double net_gain pause pause_left value_share"),
+        *_fields_of("double net_gain pause pause_left value_share idle_runs"),
         ("hits", POINTER(c_double)),
         ("tries", POINTER(c_double)),
         ("factors", POINTER(c_double)),
