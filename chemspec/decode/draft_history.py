@@ -106,7 +106,7 @@ class DraftHistories:
             raise ValueError("no history")
         if not all(map(isfinite, (*numbers, *hits, *tries))):
             raise ValueError("no history")
-        history = DraftHistory(*numbers, hits, tries)
+        history = DraftHistory(*values)
         history.changed = self._store
         return history
 
