@@ -187,6 +187,7 @@ LIGHT = [
         ["rdkit", "streamlit"],
     ),
     ("import chemspec.engine.engine, chemspec.io.writers", ["streamlit", "pandas", "ctranslate2", "transformers"]),
+    ("import chemspec.plan.export", ["streamlit", "segno", "chemspec.depict.pdf"]),
 ]
 TRAINING = [("import chemspec.train.run", ["rdkit", "streamlit"])]
 

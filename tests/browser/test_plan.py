@@ -68,6 +68,24 @@ def test_a_bond_is_kept_by_a_click_and_all_routes_are_saved(app: Any) -> None:
     assert routes and '"Nc1ccc(O)cc1"' not in json.dumps(routes), "no step makes the amide"
 
 
+def test_a_text_pasted_on_another_page_asks_again_and_the_postcard_holds_it(app: Any) -> None:
+    text = f"chemspec:plan?smi={TARGET}&avoid=C(=O)Cl&depth=3&order=steps"
+    page = app.open("/", viewport={"width": 390, "height": 844})
+    page.get_by_label("Everything in the reaction mixture").fill(text)
+    page.get_by_text(re.compile("routes from stock")).wait_for()
+    app.settle(page)
+    assert "/plan?" in page.url and "avoid=C(=O)Cl" in unquote(page.url)
+    page.get_by_role("button", name="Save all").click()
+    assert page.locator("pre").inner_text().replace("\n", "") == text
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Save", exact=True).first.click()
+    for ending, start in (("SVG", b"<svg"), ("PDF", b"%PDF")):
+        with page.expect_download() as saved:
+            page.get_by_role("button", name=f"Postcard {ending}").click()
+        assert Path(saved.value.path()).read_bytes().startswith(start)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 IMATINIB = "Cc1ccc(NC(=O)c2ccc(CN3CCN(C)CC3)cc2)cc1Nc1nccc(-c2cccnc2)n1"
 SOTORASIB = "C=CC(=O)N1CCN(c2nc(=O)n(-c3c(C)ccnc3C(C)C)c3nc(-c4c(O)cccc4F)c(F)cc23)[C@@H](C)C1"
 

@@ -34,7 +34,7 @@ def test_a_prediction_is_asked_again_with_its_options(state: Any, told: list[str
     assert asked_text.follow(text, "predict", lambda: answered.append(dict(st.query_params)))
     assert answered == [{"task": ["mine"], "smi": ["CC(=O)Nc1ccccc1"], "guide": ["only amide"]}] and not told
     assert (state.predict_n, state.predict_drafter, state.predict_max_len) == (7, "copy", 60)
-    assert (state.predict_search, state.predict_augment) == ("beam", 1), "what a text leaves out is the default"
+    assert state.predict_search == "beam", "what a text leaves out is the default"
 
 
 def test_a_plan_pasted_elsewhere_opens_its_page(state: Any, told: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

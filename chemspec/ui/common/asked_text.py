@@ -34,7 +34,7 @@ NUMBERS = {  # by page and field, the widgets with numbers: their key, lowest, h
 
 def show_text(text: str) -> None:
     """Show the text of a question, to copy."""
-    st.caption("This question as a text. Pasted into this box of any chemspec, or given to the command, it asks again:")
+    st.caption("This question as a text, to paste into the box of any chemspec, or to give to the command:")
     st.code(text, language=None, wrap_lines=True)
 
 
@@ -91,7 +91,9 @@ def _set_options(question: QuestionText) -> None:
     for name, (key, low, high, step, default) in NUMBERS[question.page].items():
         text = question.first(name) or str(default)
         value = int(float(text)) if text.replace(".", "", 1).isdigit() else default
-        state[key] = min(high, max(low, low + (value - low) // step * step))
+        value = min(high, max(low, low + (value - low) // step * step))
+        if state.get(key, default) != value:
+            state[key] = value
     for name, (key, offered) in CHOICES.items() if question.page == "predict" else ():
         chosen = question.first(name) or getattr(DEFAULT, name)
         state[key] = chosen if chosen in offered else getattr(DEFAULT, name)

@@ -126,16 +126,18 @@ def _show_groups(titled: Sequence[Titled], models: Expander) -> None:
 
 def _offer_files(name: str, **makers: Callable[[], Any]) -> None:
     """Draw a button for each format; a file is made when its button is pressed."""
-    for label, make in makers.items():
-        file = f"{name}.{ENDINGS.get(label, label.lower())}"
-        st.download_button(label, make, file, key=f"plan_file_{file}", on_click="ignore")
+    with st.container(horizontal=True, gap="small"):
+        for label, make in makers.items():
+            file = f"{name}.{ENDINGS.get(label, label.lower())}"
+            st.download_button(label, make, file, key=f"plan_file_{file}", on_click="ignore")
 
 
 def _offer_postcards(name: str, route: Route, title: str) -> None:
     """Draw the buttons for the page of a route."""
+    question = str(st.session_state.get("plan_question", ""))  # files are made outside of the session
 
     def make(ending: str) -> bytes:
-        return postcard_file(ending, route, title, _evidence([route]), st.session_state.plan_question)
+        return postcard_file(ending, route, title, _evidence([route]), question)
 
     st.caption("Postcard: a page of A5 with conditions, patents and a QR code of the question")
     with st.container(horizontal=True, gap="small"):
