@@ -58,7 +58,7 @@ def test_its_numbers_are_those_of_the_program() -> None:
     limits = Limits()
     for part in (
         f"more than {parsing.MOST_RINGS}, or many that share their atoms",
-        f"what has more than {parsing.FEW_RINGS} is read by another process",
+        f"a molecule of more than {parsing.FEW_RINGS} is read by another process",
         f"may take {trial.SECONDS:g} s of computing and {forked.MEMORY_BYTES // mega} MB",
         f"for {conformer.MOST_SECONDS:g} s at most",
         f"{headers} ({connections.HEADER_SECONDS:g} s)",

@@ -261,7 +261,7 @@ def _load_list(name: str, of_lab: LabFile | None) -> tuple[str, str, Keys, dict[
         return path.name, title, parse_stock(raw, inner), {}
     for fault in priced.faults:
         warnings.warn(f"stock {name}: {fault}", stacklevel=4)
-    return path.name, title, np.unique(np.array([*priced.offers], dtype="S27")), dict(priced.offers)
+    return path.name, title, np.array(sorted(priced.offers), dtype="S27"), dict(priced.offers)
 
 
 def default_lists() -> tuple[str, ...]:
@@ -312,7 +312,7 @@ def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
         cells = list(readers.read_list(readers.decode_text(content).splitlines(), titled=True))
     words = [cell.split()[0] for cell in cells if cell.strip()]
     keys = [_line_to_inchikey(cell) for cell in cells if cell.strip()]
-    sorted_keys = np.unique(np.array([key for key in keys if key], dtype="S27"))
+    sorted_keys = np.array(sorted({*filter(None, keys)}), dtype="S27")  # `np.unique` imports masked arrays
     if not len(sorted_keys):
         what = (
             f"none of its {len(words)} lines is an InChIKey, a SMILES, an InChI, a CAS number or a name"

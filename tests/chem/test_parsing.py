@@ -107,6 +107,24 @@ def test_what_is_real_is_read(smiles: str) -> None:
     assert parsing.smiles_refusal(smiles) == ""
 
 
+def test_only_molecules_of_many_rings_are_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flask with BINAP and a product of few rings is quick, and so is what our own tables have."""
+    tried: list[str] = []
+    monkeypatch.setattr(parsing, "try_in_process", lambda _, text: tried.append(text) or "")
+    benzenes, binap = "c1ccccc1" * 10, "c1ccc(P(c2ccccc2)c2ccc3ccccc3c2-c2c(P(c3ccccc3)c3ccccc3)ccc3ccccc23)cc1"
+    for text in (f"{binap}.{binap}.CCO", ".".join(["c1ccccc1"] * 20), *parsing.QUICK, f"CO.{min(parsing.QUICK)}"):
+        assert parsing.smiles_refusal(text) == ""
+    assert tried == []
+    joined = f"C1.{'c2ccccc2' * 6}C1{'c2ccccc2' * 5}"  # a label joins two parts, of few rings each
+    for text in (f"{benzenes}.CCO.{benzenes}.{binap}", joined):
+        parsing.smiles_refusal(text)
+    assert tried == [benzenes, joined]
+
+
+def test_what_our_own_tables_have_is_quick() -> None:
+    assert all(parsing.try_in_process("smiles", text) == "" for text in parsing.QUICK)
+
+
 def test_what_takes_rdkit_long_is_refused_by_a_trial() -> None:
     row = graphs.grid(101, 2, "P", bricks=True)  # 50 fused rings: hours of a search for aromaticity
     for text in (graphs.smiles(row), graphs.v2000(row)):

@@ -35,6 +35,16 @@ TOO_MANY_ATOMS = f"more than {LONGEST} atoms are too many"
 # Up to this number of rings RDKit is quick whatever they are; among 11 fused rings of nitrogen some took it over a
 # second, and among 14 more than nine (found by fuzzing).
 FEW_RINGS = 9
+# Molecules of more rings that are in our own tables: Pd(PPh3)4 as drawn and canonical, 4CzIPN.
+QUICK = frozenset(
+    (
+        "c1ccc([PH](c2ccccc2)(c2ccccc2)[Pd]([PH](c2ccccc2)(c2ccccc2)c2ccccc2)([PH](c2ccccc2)(c2ccccc2)c2ccccc2)"
+        "[PH](c2ccccc2)(c2ccccc2)c2ccccc2)cc1",
+        "c1ccc([P](c2ccccc2)(c2ccccc2)[Pd]([P](c2ccccc2)(c2ccccc2)c2ccccc2)([P](c2ccccc2)(c2ccccc2)c2ccccc2)"
+        "[P](c2ccccc2)(c2ccccc2)c2ccccc2)cc1",
+        "N#Cc1c(-n2c3ccccc3c3ccccc32)c(C#N)c(-n2c3ccccc3c3ccccc32)c(-n2c3ccccc3c3ccccc32)c1-n1c2ccccc2c2ccccc21",
+    )
+)
 CACHED_MOLECULES = 1000  # of about 20 kB; a review parses the same query and answers some twenty times
 TOO_HARD = "RDKit takes too long over the rings of this"
 APART = Forked("chemspec.chem.molecules.apart", most=4)
@@ -93,7 +103,17 @@ def smiles_refusal(smiles: str) -> str:
     rings = sum(labels) // 2
     if rings > MOST_RINGS:
         return TOO_MANY_RINGS
-    return _crowding_refusal(labels) or (try_in_process("smiles", smiles) if rings > FEW_RINGS else "")
+    return _crowding_refusal(labels) or (_try_large_molecules(smiles) if rings > FEW_RINGS else "")
+
+
+def _try_large_molecules(smiles: str) -> str:
+    """Return why a SMILES is refused after a trial of its molecules of more than `FEW_RINGS` rings."""
+    parts = smiles.split(".")
+    counts = (Counter(_LABEL.findall(_BRACKETS.sub("", part))) for part in parts)
+    if any(number % 2 for each in counts for number in each.values()):  # a label may join two of them
+        return try_in_process("smiles", smiles)
+    large = [part for part in dict.fromkeys(parts) if part not in QUICK and sum(ring_labels(part)) > 2 * FEW_RINGS]
+    return try_in_process("smiles", ".".join(large)) if large else ""
 
 
 def ring_labels(smiles: str) -> list[int]:

@@ -170,5 +170,5 @@ def _read_uploaded_list() -> None:
 def read_own_list(raw: bytes, name: str) -> OwnList:
     """Return an uploaded list, read by a process with limits; raises ValueError if it cannot."""
     prices = msgspec.json.decode(uploads.read_stock(raw, name), type=PriceList)
-    keys = np.unique(np.array([*prices.offers], dtype="S27"))
+    keys = np.array(sorted(prices.offers), dtype="S27")
     return OwnList(name, prices, Stock({name: keys}, prices.offers))
