@@ -74,6 +74,13 @@ def test_json_is_one_line_with_the_fields_of_the_contract(task: str) -> None:
     assert "character 3" in bad["message"]
 
 
+def test_a_text_asks_with_its_options_and_what_is_given_stays() -> None:
+    text = "chemspec:predict?task=retro&smi=CCO&n=2&max_len=25&drafter=none"
+    settings = last(call("predict", text, "--threads", "1", "--json"))["settings"]
+    assert [settings[name] for name in ("n", "max_len", "drafter", "decoder")] == [2, 25, "none", "beam"]
+    assert last(call("predict", text, "--threads", "1", "-n", "3", "--json"))["settings"]["n"] == 3
+
+
 def test_exit_code_0_where_every_query_is_answered() -> None:
     result = predict(*QUERIES)
     assert result.exit_code == 0

@@ -29,10 +29,12 @@ def told(state: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> list[str
 def test_a_prediction_is_asked_again_with_its_options(state: Any, told: list[str]) -> None:
     settings = DecodeSettings(n=20, drafter="copy", max_len=60, guide="only amide", distinct=True)
     text = asked_text.prediction_text("mine", "retro", "CC(=O)Nc1ccccc1", 7, settings)
-    assert read_question(text).page == "predict" and not asked_text.follow("CCO", "predict", lambda: None)
+    assert read_question(text).page == "predict" and not asked_text.follow("CCO", "predict", pytest.fail, pytest.fail)
     answered: list[dict[str, Any]] = []
-    assert asked_text.follow(text, "predict", lambda: answered.append(dict(st.query_params)))
+    box: list[str] = []
+    assert asked_text.follow(text, "predict", box.append, lambda: answered.append(dict(st.query_params)))
     assert answered == [{"task": ["mine"], "smi": ["CC(=O)Nc1ccccc1"], "guide": ["only amide"]}] and not told
+    assert box == ["CC(=O)Nc1ccccc1"]
     assert (state.predict_n, state.predict_drafter, state.predict_max_len) == (7, "copy", 60)
     assert state.predict_search == "beam", "what a text leaves out is the default"
 
@@ -41,7 +43,10 @@ def test_a_plan_pasted_elsewhere_opens_its_page(state: Any, told: list[str], mon
     opened: list[Any] = []
     monkeypatch.setattr(asked_text.nav, "open_page", lambda *page, **address: opened.append((*page, address)))
     text = "chemspec:plan?smi=CCO&avoid=[Na]&avoid=Cl&depth=99&order=steps&stock=common&stock=gone&n=3"
-    assert asked_text.follow(text, "predict", pytest.fail)
+    state.predict_text = "aniline"
+    box: list[str] = []
+    assert asked_text.follow(text, "predict", box.append, pytest.fail)
+    assert box == ["aniline"], "what was in the box before"
     asked_text.open_pending()
     asked_text.open_pending()
     assert opened == [("plan", {"smi": ["CCO"], "avoid": ["[Na]", "Cl"]})], "once"
@@ -50,5 +55,5 @@ def test_a_plan_pasted_elsewhere_opens_its_page(state: Any, told: list[str], mon
 
 
 def test_a_text_that_cannot_be_read_is_left_in_the_box(state: Any, told: list[str]) -> None:
-    assert not asked_text.follow("chemspec:plan?fee=1", "plan", pytest.fail)
+    assert not asked_text.follow("chemspec:plan?fee=1", "plan", pytest.fail, pytest.fail)
     assert asked_text.PENDING not in state

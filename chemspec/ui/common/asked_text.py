@@ -48,10 +48,11 @@ def prediction_text(model: str, task: Task, query: str, cards: int, settings: De
     return str(make_question("predict", fields))
 
 
-def follow(text: str, page: str, answer: Callable[[], object]) -> bool:
+def follow(text: str, page: str, set_text: Callable[[str], None], answer: Callable[[], object]) -> bool:
     """Ask what a text asks; return False for one that cannot be read. A callback, so another page opens later.
 
-    `answer` is called to read the address, which then has the query.
+    `set_text` puts the query into the page's box, or what was in it before; `answer` is called to read the address,
+    which then has the query.
     """
     if not is_question(text):
         return False
@@ -62,9 +63,11 @@ def follow(text: str, page: str, answer: Callable[[], object]) -> bool:
     if question.page == page:
         _set_options(question)
         st.query_params.from_dict(_address(question))
+        set_text(question.first("smi"))
         answer()
     else:
         st.session_state[PENDING] = question
+        set_text(str(st.session_state.get(f"{page}_text", "")))
     return True
 
 

@@ -94,8 +94,8 @@ class QueryText:
 
         def store(name: str, then: Callable[[], object]) -> None:
             sent = (st.session_state.get(key) or {}).get(name) or ""
-            st.session_state[f"{self.page}_text"] = str(sent)[:MAX_PASTED_CHARS]
-            if not asked_text.follow(str(sent), self.page, on_navigate):
+            if not asked_text.follow(str(sent), self.page, self.set_text, on_navigate):
+                st.session_state[f"{self.page}_text"] = str(sent)[:MAX_PASTED_CHARS]
                 then()
 
         web_files.component("question")(
