@@ -120,3 +120,20 @@ def test_a_site_against_a_law_is_a_problem_and_the_right_one_is_not(
 ) -> None:
     assert not wrong or words in " ".join(check(flask, wrong))
     assert not right or words not in " ".join(check(flask, right))
+
+
+@pytest.mark.parametrize(
+    ("flask", "product", "remark"),
+    [
+        ("COC(=O)CCC1CCCCC1.CC(C)C[AlH]CC(C)C.ClCCl", "OCCCC1CCCCC1", "DIBAL"),
+        ("COC(=O)CCC1CCCCC1.CC(C)C[AlH]CC(C)C.ClCCl", "O=CCCC1CCCCC1", "DIBAL"),
+        ("N#CCCc1ccccc1.CC(C)C[AlH]CC(C)C.Cc1ccccc1", "O=CCCc1ccccc1", ""),
+        ("COC(=O)CCC1CCCCC1.[Li+].[AlH4-].C1CCOC1", "OCCCC1CCCCC1", ""),
+        ("CSc1ncccn1.O=C(OO)c1cccc(Cl)c1.ClCCl", "CS(=O)c1ncccn1", "sulfone"),
+        ("CSc1ncccn1.O=C(OO)c1cccc(Cl)c1.ClCCl", "CS(=O)(=O)c1ncccn1", "sulfone"),
+        ("CS(=O)(=O)c1ncccn1.NCC.OO", "CCNc1ncccn1", ""),
+    ],
+)
+def test_products_between_which_amounts_decide_are_remarked(flask: str, product: str, remark: str) -> None:
+    remarks = flask_check.check_flask(*(str(chem.canonical(text)) for text in (flask, product))).remarks
+    assert [remark in sentence for sentence in remarks if "equivalent" in sentence] == [True] * bool(remark)

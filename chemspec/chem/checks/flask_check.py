@@ -1,8 +1,8 @@
 """What a flask lacks for a reaction, what contradicts it, and what is dangerous, by tables written by hand.
 
-The tables are `flask_needs.tsv`, `flask_sets.tsv`, `flask_conflicts.tsv` and `hazards.tsv`; `flask_media` has those of
-solvents, `flask_laws` what no product may break. Only structures are compared: amounts, temperature and time are not
-known.
+The tables are `flask_needs.tsv`, `flask_sets.tsv`, `flask_conflicts.tsv`, `flask_amounts.tsv` and `hazards.tsv`;
+`flask_media` has those of solvents, `flask_laws` what no product may break. Only structures are compared: amounts,
+temperature and time are not known.
 """
 
 import json
@@ -68,7 +68,7 @@ class FlaskReport(NamedTuple):
     """What speaks against a product of a flask."""
 
     problems: tuple[str, ...] = ()  # what is missing, conflicts, and laws that the product would break
-    # What would be a conflict unless it is the work-up, and metals that go without saying.
+    # What would be a conflict unless it is the work-up, metals that go without saying, and what amounts decide.
     remarks: tuple[str, ...] = ()
     repairs: tuple[tuple[str, str, str], ...] = ()  # of solvents: the sentence, what to use instead, and that flask
 
@@ -101,7 +101,8 @@ def check_flask(flask: str, product: str) -> FlaskReport:
                 *unstable_product(product, given, agents),
             ]
         )
-    remarks = (*assumed, *(conflict.sentence for conflict in media if not conflict.certain))
+        amounts = _decided_by_amounts(flask, step, whole)
+    remarks = (*assumed, *amounts, *(conflict.sentence for conflict in media if not conflict.certain))
     repairs = tuple((conflict.sentence, conflict.repair, conflict.flask) for conflict in media)
     return FlaskReport(tuple(problems), remarks, repairs)
 
@@ -160,6 +161,12 @@ def _group_conflicts(product: str, given: Sequence[str], agents: Sequence[str]) 
             and not holds(whole, unless)
         ):
             yield sentence
+
+
+def _decided_by_amounts(flask: str, step: Strategy, whole: Sequence[str]) -> list[str]:
+    """Return remarks on products between which amounts or temperature decide."""
+    rows = _table("flask_amounts")
+    return [remark for cause, group, remark in rows if holds(whole, cause) and _applies(Need(group, []), flask, step)]
 
 
 def needs_of(flask: str, step: Strategy) -> list[Need]:
