@@ -38,6 +38,7 @@ def test_the_page_opens_with_an_example_and_offers_others() -> None:
     for name, example in zip(names, question_form.step_examples(), strict=True):
         app.button(key=name).click().run()
         assert not app.exception and len(players(app)) == 1
+        assert example["line"] in [caption.value for caption in app.caption]  # no tooltip, which covers the form
         settings = app.session_state["step_shown"].settings
         assert app.selectbox(key="step_decoder").value == example["decoder"]
         assert settings.decoder == {"spec-verification": "greedy"}.get(example["decoder"], example["decoder"])

@@ -65,7 +65,9 @@ def choose_query(model: Engine) -> str:
         st.caption("Examples", width="content")
         for example in query_box.load_examples(model.task):
             key, name = f"speed_example_{example.name}", example.name
-            st.button(name, key=key, help=example.line, on_click=BOX.set_text, args=(example.smiles,))
+            st.button(name, key=key, on_click=BOX.set_text, args=(example.smiles,))
+    if line := next((each.line for each in query_box.load_examples(model.task) if each.smiles == state.speed_text), ""):
+        st.caption(line)  # a tooltip would cover the box until the mouse moves
     show_reading(text, read)
     if not isinstance(read, formats.Input):
         if read is None:

@@ -149,14 +149,20 @@ def step_examples() -> tuple[dict[str, Any], ...]:
 
 
 def _show_examples() -> None:
-    """Offer the examples that an installed model can answer, in one row."""
+    """Offer the examples that an installed model can answer, in one row, with the line of the one in the box below it.
+
+    A tooltip would cover the form above until the mouse moves, and a touch screen has none.
+    """
     with st.container(horizontal=True, gap="small", vertical_alignment="center", key="step_examples"):
         st.caption("Examples", width="content")
         for example in step_examples():
             title, able = example["title"], queued_engine.model_names(example["task"])
             question = (able[0] if able else "", example["query"], example)
-            options: Any = {"help": example["line"], "disabled": not able, "on_click": set_question, "args": question}
+            options: Any = {"disabled": not able, "on_click": set_question, "args": question}
             st.button(title, key=f"step_example_{title}", **options)
+    line = next((each["line"] for each in step_examples() if each["query"] == st.session_state.get("step_text")), "")
+    if line:
+        st.caption(line)
 
 
 def _show_first_example() -> None:
