@@ -137,3 +137,26 @@ def test_a_site_against_a_law_is_a_problem_and_the_right_one_is_not(
 def test_products_between_which_amounts_decide_are_remarked(flask: str, product: str, remark: str) -> None:
     remarks = flask_check.check_flask(*(str(chem.canonical(text)) for text in (flask, product))).remarks
     assert [remark in sentence for sentence in remarks if "equivalent" in sentence] == [True] * bool(remark)
+
+
+@pytest.mark.parametrize(
+    ("flask", "wrong", "right"),
+    [
+        (
+            "Cc1nccs1.Brc1ccccc1.CC(=O)[O-].CC(=O)[O-].[Pd+2].CC(=O)[O-].[K+].CN(C)C(C)=O",
+            "c1ccc(Cc2nccs2)cc1",
+            "Cc1ncc(-c2ccccc2)s1",
+        ),
+        (
+            "O=Cc1ccc([N+](=O)[O-])cc1.C=CC(=O)OC.C1CN2CCN1CC2",
+            "COC(=O)C=Cc1ccc([N+](=O)[O-])cc1",
+            "C=C(C(=O)OC)C(O)c1ccc([N+](=O)[O-])cc1",
+        ),
+        ("C=CC#N.CC(C)C=O.C1CN2CCN1CC2", "CC(C)C(=O)CCC#N", "C=C(C#N)C(O)C(C)C"),
+    ],
+)
+def test_what_well_known_reagents_do_together_is_told_of_other_products_only(
+    flask: str, wrong: str, right: str
+) -> None:
+    assert any("usually give another product" in sentence for sentence in check(flask, wrong))
+    assert check(flask, right) == ()
