@@ -362,7 +362,7 @@ function slowMotion(data, calm) {
   const firstCross = passes.findIndex((pass, k) => known.overruled[k] && pass.accepted > 1);
   let number = Math.max(0, firstCross >= 0 ? firstCross : passes.findIndex((pass) => pass.accepted)), stage = 0, timer = 0;
   const steps = STAGES.map((name, k) => el("button", { type: "button", onclick: () => { stop(); stage = k; draw(); } }, name));
-  const source = tokenStrip(query.tokens, "Tokens of the query"), written = el("div", { class: "strip" }), grid = el("div", { class: "grid" });
+  const drawn = pictures(data), source = tokenStrip(query.tokens, "Tokens of the query"), written = el("div", { class: "strip" }), grid = el("div", { class: "grid" });
   const mask = el("figure", { class: "mask" }), says = el("p", { class: "say", "aria-live": "polite" });
   const chooser = el("select", { "aria-label": "Pass", onchange: (event) => { stop(); number = +event.target.value; stage = 0; draw(); } },
     ...passes.map((pass, k) => el("option", { value: k }, `Pass ${k + 1}: ${pass.accepted} of ${pass.draft.length} right`)));
@@ -378,7 +378,9 @@ function slowMotion(data, calm) {
       const inDraft = pass.start !== null && k >= pass.start && k < pass.start + n, before = pass.start !== null && k >= pass.start - pass.match && k < pass.start;
       one.className = "tk " + (before ? "ctx" : inDraft && stage ? "span" : "soft");
     });
-    const upTo = pass.done + (stage === 4 ? pass.written : 0);
+    const upTo = pass.done + (stage === 4 ? pass.written : 0), from = (atom) => drawn.queryTokenOf.get(atom);
+    drawn.query.paint({ color: (atom) => (stage && pass.start !== null && from(atom) >= pass.start && from(atom) < pass.start + n ? data.colors[0] : null) });
+    paintAnswer(data, drawn, upTo, known);
     const cells = answer.tokens.slice(0, upTo).map((token) => el("span", { class: "tk" }, token.text));
     dress(data, cells, upTo, known);
     if (stage < 2) cells.slice(pass.done - pass.match).forEach((one) => one.classList.add("ctx"));
@@ -432,6 +434,7 @@ function slowMotion(data, calm) {
   }
   const stop = () => { clearInterval(timer); timer = -1; };
   const figure = el("div", { class: "fig" }, el("div", { class: "row" }, chooser), el("div", { class: "steps", role: "group", "aria-label": "Stages of a pass" }, ...steps),
+    el("div", { class: "rx small" }, drawn.query.box, el("span", { class: "to", "aria-hidden": "true" }, "→"), drawn.answer.box),
     el("p", { class: "lab" }, "Query"), source.box, el("p", { class: "lab" }, "Written so far"), written, el("div", { class: "gm" }, grid, mask), says, el("div", { class: "row" }, back, next));
   figure.addEventListener("pointerdown", stop);
   figure.addEventListener("keydown", stop);

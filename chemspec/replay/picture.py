@@ -16,7 +16,11 @@ from chemspec.replay.timing import LEGEND, Lane
 WIDTH = 960
 MARGIN = 28
 CELL, LINE = 9.0, 26.0  # width of a character, height of a line of tokens
-GAP, SHORTEST = 6.0, 8  # gap of two passes; shortest run that is broken over two lines, in characters
+GAP, PADDING, SHORTEST = (
+    6.0,
+    2.5,
+    8,
+)  # gap of two passes; of a framed token to its frame; shortest run that is broken, in characters
 BAR = 16.0  # height of a pass in the bar of passes
 DRAWING = (400.0, 160.0)
 PLAY_SECONDS, HOLD_SECONDS = 4.5, 1.5  # seconds of the slowest lane, and of the complete picture
@@ -108,18 +112,18 @@ def _draw_tokens(lane: Lane, top: float, scale: float, palette: Palette) -> Iter
     left, before = float(MARGIN), 1
     for (number, origin), run in groupby(lane.tokens, key=lambda token: (token.pass_number, token.origin)):
         text = "".join(token.text for token in run)
-        gap = GAP * (number != before)
+        gap, padding = GAP * (number != before), PADDING * (drafted and origin == "own")
         while text:
             room = int((WIDTH - MARGIN - left - gap) / CELL)
             if room < min(len(text), SHORTEST):
                 left, top, gap = float(MARGIN), top + LINE + 4, 0.0
                 continue
             part, text = text[:room], text[room:]
-            box = (left + gap, top, CELL * len(part), LINE)
+            box = (left + gap, top, CELL * len(part) + 2 * padding, LINE)
             at = scale * lane.ends[number - 1]
             fill, stroke = _origin_colors(origin, palette)
             yield Item(*box, at, fill=fill, stroke=stroke if drafted else "")
-            yield Item(*box, at, part, 15, mono=True, fill=palette.text)
+            yield Item(box[0] + padding, top, CELL * len(part), LINE, at, part, 15, mono=True, fill=palette.text)
             left, before, gap = left + gap + box[2], number, 0.0
 
 

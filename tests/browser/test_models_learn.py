@@ -25,7 +25,7 @@ def test_the_story_fits_a_phone_and_stands_still_for_who_wants_no_motion(app: An
     assert page.locator(".lane.won").count() == 1  # the race is over
     assert page.locator(".title b").all_inner_texts() == ["42 passes", "7 passes"]
     sizes = page.locator(".mols svg").evaluate_all("all => all.map(one => one.clientWidth * one.clientHeight)")
-    assert len(sizes) == 3 + 2 + 3 and all(size > 0 for size in sizes)  # strip, race, game
+    assert len(sizes) == 3 + 2 + 3 + 3 and all(size > 0 for size in sizes)  # strip, race, slow motion, game
     assert page.evaluate(INSIDE), "nothing sticks out on the right"
 
 
@@ -87,7 +87,7 @@ def test_the_saved_page_works_without_any_network(app: Any, browser: Any, tmp_pa
     alone.on("request", lambda request: asked.append(request.url))
     alone.goto((tmp_path / "answer.html").as_uri())
     alone.get_by_role("heading", name="7 passes instead of 42").wait_for()
-    assert alone.locator(".mols svg").count() == 8
+    assert alone.locator(".mols svg").count() == 11
     assert alone.locator(".chart circle").count() == 25
     assert (faults, len(asked)) == ([], 1)
     context.close()
