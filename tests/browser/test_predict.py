@@ -199,7 +199,7 @@ def test_files_come_without_a_new_run(app: Any) -> None:
     with page.expect_download() as file:
         page.get_by_role("button", name="CSV").click()
     text = file.value.path().read_text()
-    assert ACETANILIDE in text and text.startswith("query,rank,smiles,class,probability,calibrated")
+    assert ACETANILIDE in text and text.startswith("query,rank,smiles,probability,calibrated,note,class")
     assert "chemspec:predict?task=forward&smi=" in page.get_by_role("dialog").inner_text()
     page.keyboard.press("Escape")
     detail(page, "More").click()
