@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Any, TypeVar, Unpack, overload
 
 from chemspec.decode.compiled.build import loop_library as loop_library
-from chemspec.decode.decoding import Decoded
 from chemspec.decode.generate import BatchDecoder, continuous_batching
 from chemspec.draft.base import Drafter
 from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.registry import build_drafter
-from chemspec.engine import augment, confidence, deadline, distinct, familiarity
+from chemspec.engine import augment, confidence, deadline, familiarity
 from chemspec.engine.drafter_resources import ClosedEngine, DrafterResources
 from chemspec.engine.inspection import Inspection
 from chemspec.engine.options import DecodingOptions, LoadingOptions, apply_options
 from chemspec.engine.queries import MAX_TOKENS, PreparedQuery, QueryReader, list_queries
 from chemspec.engine.registry import installed_models, model_folder, models_dir, usable_drafters
 from chemspec.engine.results import ResultWriter, failed_result
+from chemspec.engine.rounds import Judge, Outcome, Rounds, search_rounds
 from chemspec.engine.scoring import ScoredAnswer, score_pairs
 from chemspec.importers import model_formats as importers
 from chemspec.importers.base import LoadOptions, TextTokenizer
@@ -270,25 +270,23 @@ class Engine(Inspection):
         if ready.refusal:
             yield ready.refusal
             return
-        searched = []
-        for searches in self._search_rounds(settings):
-            rows = self._reader.variants(ready, searches[0])
+        rounds = Rounds([ready], self._reader, self._judge(settings))
+        while not rounds.is_over:
+            (rows,), searches = rounds.groups, rounds.searches
+            outcome: Outcome
             try:
                 with self.runtime_config.torch_scope():
-                    decoding, _ = self._batch_decoder.start(rows, searches, partial(self._ends_search, settings))
+                    decoding, _ = self._batch_decoder.start(rows, searches, self._judge(settings).ends_search)
                 calls = iter(decoding)
                 while not decoding.is_finished:
                     with self.runtime_config.torch_scope():  # the caller's code runs outside of it
                         passes = [event for _, event in next(calls)]
                     yield augment.combine_passes(passes) if settings.augment > 1 else passes[0]
+                outcome = list(map(decoding.take_result, range(len(rows))))
             except gpu.memory_errors(ScoresError) as error:
-                yield failed_result(ready, error)
-                return
-            decoded = list(map(decoding.take_result, range(len(rows))))
-            searched += self._writer.write_searches(ready, rows, decoded, searches)
-            if distinct.has_enough_answers(searched[-1], ready.smiles, self.task, settings):
-                break
-        yield distinct.select_result(searched, ready.smiles, self.task, settings)
+                outcome = error.with_traceback(None)  # which would keep tensors
+            rounds.add([outcome])
+        yield rounds.results()[0]
 
     @overload
     def score(self, query: str, answer: str) -> ScoredAnswer: ...  # type: ignore[overload-overlap]
@@ -324,13 +322,6 @@ class Engine(Inspection):
         """Parse, canonicalise and tokenise one query; an invalid one gets a `refusal`."""
         return self._reader.read(text)
 
-    def _search_rounds(self, settings: DecodeSettings) -> list[list[DecodeSettings]]:
-        """Return the searches of a query in rounds with a common cache; a round with enough predictions is the last."""
-        widths = distinct.search_widths(settings) if settings.distinct else (settings.n,)
-        searches = [settings if width == settings.n else replace(settings, n=width) for width in widths]
-        # Apart if deciding takes several rows.
-        return [[search] for search in searches] if settings.augment > 1 else [searches]
-
     def decode(
         self,
         ready: Sequence[PreparedQuery],
@@ -344,35 +335,19 @@ class Engine(Inspection):
         With `distinct`, queries with too few predictions are searched again, wider. `before_pass` is called before
         every forward pass, and its exceptions end the run; `finished` is called when a query is finished.
         """
-        variants = [self._reader.variants(query, settings) for query in ready]
-        searched: list[list[DecodeResult]] = [[] for _ in ready]
-        lacking, rounds = list(range(len(ready))), self._search_rounds(settings)
-        for searches in rounds:
-            last = searches is rounds[-1]
+        rounds = Rounds(ready, self._reader, self._judge(settings), finished)
+        while not rounds.is_over:
             with self.runtime_config.torch_scope():
                 outcomes = self._batch_decoder.generate(
-                    [variants[i] for i in lacking],
-                    searches,
-                    partial(self._ends_search, settings),
+                    rounds.groups,
+                    rounds.searches,
+                    self._judge(settings).ends_search,
                     size=settings.batch_size * settings.augment,
                     before_pass=before_pass,
-                    finished=finished if last else lambda: None,
+                    finished=finished if rounds.is_last else lambda: None,
                 )
-            for i, outcome in zip(lacking, outcomes, strict=True):
-                if isinstance(outcome, Exception):
-                    searched[i].append(failed_result(ready[i], outcome))
-                else:
-                    searched[i] += self._writer.write_searches(ready[i], variants[i], outcome, searches)
-            if last:
-                break
-            for i in list(lacking):
-                if distinct.has_enough_answers(searched[i][-1], ready[i].smiles, self.task, settings):
-                    lacking.remove(i)
-                    finished()
-        return [
-            distinct.select_result(results, query.smiles, self.task, settings)
-            for results, query in zip(searched, ready, strict=True)
-        ]
+            rounds.add(outcomes)
+        return rounds.results()
 
     def decode_continuously(
         self,
@@ -391,10 +366,9 @@ class Engine(Inspection):
         """
         if settings.augment > 1:
             raise ValueError("continuous batching does not go with augment; use predict or decode")
-        (searches,) = self._search_rounds(settings)
+        (searches,), judge = search_rounds(settings), self._judge(settings)
         # Queries may come one at a time, which drafts speed up even where they do not pay in the first batch.
-        enough = partial(self._ends_search, settings)
-        begin = partial(self._batch_decoder.start, searches=searches, enough=enough, queries=1)
+        begin = partial(self._batch_decoder.start, searches=searches, enough=judge.ends_search, queries=1)
         running = continuous_batching(more, ready, begin, size=settings.batch_size, before_pass=before_pass)
         while True:
             with self.runtime_config.torch_scope():  # the caller's code runs outside of it
@@ -406,7 +380,7 @@ class Engine(Inspection):
                 yield row, failed_result(ready(row), decoded)
                 continue
             results = self._writer.write_searches(ready(row), [ready(row)], [decoded], searches)
-            yield row, distinct.select_result(results, ready(row).smiles, self.task, settings)
+            yield row, judge.select(results, ready(row))
 
     @cached_property
     def _reader(self) -> QueryReader:
@@ -429,12 +403,8 @@ class Engine(Inspection):
         exactness = self.runtime_config.exactness
         return ResultWriter({"model": self.name, **where}, exactness, self.tokenizer, self.confidence)
 
-    def _ends_search(
-        self, settings: DecodeSettings, ready: PreparedQuery, answers: list[FinishedSequence], search: DecodeSettings
-    ) -> bool:
-        """Return whether a search has enough predictions, so that no wider one follows in the same session."""
-        result = self._writer.write_result(ready, search, Decoded(answers, [], 0.0))
-        return distinct.has_enough_answers(result, ready.smiles, self.task, settings)
+    def _judge(self, settings: DecodeSettings) -> Judge:
+        return Judge(self.task, self._writer, settings)
 
     def cost(self) -> CostCurve:
         """Return the cost curve of a forward pass; measured on first use and cached on disk."""

@@ -35,12 +35,7 @@ BUILT_IN = ("common", *PAROUTES)
 # Not a list of its own: counts the molecules of PaRoutes that are rather intermediates of patents as stock.
 INTERMEDIATES = "patent-intermediates"
 CHOICES = (*BUILT_IN, INTERMEDIATES)
-TITLES = {
-    "common": "common chemicals",
-    "paroutes-n1": "PaRoutes",
-    "paroutes-n5": "PaRoutes",
-    INTERMEDIATES: "patent intermediates",
-}
+TITLES = {"common": "common chemicals", **dict.fromkeys(PAROUTES, "PaRoutes"), INTERMEDIATES: "patent intermediates"}
 _COUNTERIONS = {-1: ("[Na+]", "[K+]", "[Li+]"), 1: ("[Cl-]", "[Br-]", "[I-]")}  # the commonest first, by charge
 BUY, LISTED, UNLISTED, HERE = "● buy", "● in", "○ in no list", "here: "
 INTERMEDIATE = "◐ a patent intermediate"
