@@ -35,7 +35,7 @@ LOST = (NewConnectionError, ProtocolError)
 THREADS = 64  # connections that are kept open
 
 
-UNREAD = "ask for this one in another request"  # in messages on queries beyond what a request may take to read
+UNREAD = "ask for this one in another request"  # remedy for queries beyond what a request may take to read
 
 
 class ServiceError(Exception):

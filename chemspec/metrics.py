@@ -20,7 +20,7 @@ class Spread(NamedTuple):
     @classmethod
     def from_values(cls, values: Iterable[float]) -> Spread:
         """Return median and quartiles; raises ValueError without values."""
-        import statistics  # with `fractions` and `decimal`; --help does without
+        import statistics  # loads `fractions` and `decimal`; --help does without
 
         listed = list(values)
         if not listed:

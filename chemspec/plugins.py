@@ -35,7 +35,7 @@ class Registry(Mapping[str, S]):
     def __init__(self, kind: str) -> None:
         """Start an empty registry; the kind is the singular of its group of entry points, `chemspec.<kind>s`."""
         self.kind = kind
-        self.make_spec: Callable[[str, Any], S] | None = None  # of a plain function; None if only specs are taken
+        self.make_spec: Callable[[str, Any], S] | None = None  # turns functions into specs; None: specs only
         self._specs: dict[str, S] = {}
         self._loaded: dict[tuple[str, str], str] = {}  # names of specs by the module and the name there
         self._filled = False

@@ -17,7 +17,7 @@ FIELDS = {
         *("smi", "use", "drop", "keep", "through", "avoid", "stock", "order", "model", "n", "check"),
         *("seconds", "within", "expansions", "depth", "routes"),
     ),
-}  # by page, which is also the command
+}  # keyed by page, which is also the command
 _SEVERAL = frozenset(("use", "drop", "keep", "avoid", "stock"))
 _NAMES = frozenset(("task", "model", "decoder", "drafter", "stock", "order"))  # no paths: anyone may have written it
 _NAME = re.compile(r"[\w][\w.+ -]{0,99}")

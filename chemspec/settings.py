@@ -23,7 +23,7 @@ RULES = ("chemspec", *_OTHER_RULES)  # bookkeeping of a beam search
 
 # Upper limits of a plausible architecture, checked before tensors are allocated.
 MOST_LAYERS, MOST_WIDTH, MOST_POSITIONS = 256, 2**20, 2**14
-MOST_THREADS = 1024  # with far more, OpenMP ends the process
+MOST_THREADS = 1024  # OpenMP ends the process with far more
 
 
 class StoredConfig:
@@ -99,7 +99,7 @@ class ModelConfig(StoredConfig):
     relative_positions: int = 0  # if above 0, no table but biases of attention by distance, up to this one (T5)
     relative_vectors: int = 0  # if above 0, vectors added to keys and values by distance, up to this one (OpenNMT-py)
     rotary_base: float = 0.0  # if above 0, no table but queries and keys rotated by position (LLaMA)
-    max_positions: int = 1024  # of a source, and of an answer
+    max_positions: int = 1024  # tokens of a source, and of an answer
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "d_model", "heads", "feedforward", "encoder_layers", "decoder_layers"):
@@ -206,7 +206,7 @@ class TrainSettings:
     clip: float = 1.0
     dropout: float = 0.0
     label_smoothing: float = 0.0
-    ema: float = 0.0  # of packed training: decay of a running mean of the weights, which is the result; 0: none
+    ema: float = 0.0  # packed training: decay of a running mean of the weights, which is the result; 0: none
     seed: int = 0
     threads: int = 0  # 0: all cores
     holdout: int = 1000  # number of pairs at the end of `train.npz` used for validation if there is no `val.npz`

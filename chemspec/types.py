@@ -89,7 +89,7 @@ class AcceptedSpan:
     span: tuple[int, int] | None = None
 
 
-REQUESTED, DRAFTED = -2, -1  # in `TreeDelta.sources`, for nodes that were not copied from the query
+REQUESTED, DRAFTED = -2, -1  # values of `TreeDelta.sources` for nodes that were not copied from the query
 
 
 @dataclass(frozen=True)

@@ -241,7 +241,7 @@ def display_row(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row of the report with the texts for its columns."""
     texts = dict(row)
     if "timings" in row:
-        batches = f" in {row['timings']}" if row["timings"] != row["queries"] else ""  # with several queries each
+        batches = f" in {row['timings']}" if row["timings"] != row["queries"] else ""  # batches of several queries
         texts |= {"answered": f"{row['queries']}{batches}", "faster": _format_speedup(row)}
         texts["relaxed"] = None if row["exact"] else " (relaxed)"
     if "right" in row:

@@ -23,7 +23,7 @@ from chemspec.types import DecodeResult, Progress, ignore
 
 BOOTSTRAP_DRAWS = 1000
 COLUMNS = tomllib.loads(Path(__file__).with_name("columns.toml").read_text(encoding="utf-8"))  # columns of tables
-Answers = Sequence[Sequence[tuple[Any, ...]]]  # per query the tokens, or token ids, of each answer, best first
+Answers = Sequence[Sequence[tuple[Any, ...]]]  # tokens, or token ids, of each answer of a query, best first
 
 
 class Setting(NamedTuple):

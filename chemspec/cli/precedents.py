@@ -45,7 +45,7 @@ def build_precedents(
     if not files and not (paths := [file for file in paths if file.is_file()]):
         raise ValueError(f"{folder} has none of {', '.join(FILES)}; name its files with --file")
     target = out or user_index_path()
-    if out is None and not os.environ.get("CHEMSPEC_PRECEDENTS"):  # in the user's own folder: private
+    if out is None and not os.environ.get("CHEMSPEC_PRECEDENTS"):  # the user's own folder is private
         os.umask(OTHERS_BITS)
     target.parent.mkdir(parents=True, exist_ok=True)
     with console.progress_bar("reactions") as report:

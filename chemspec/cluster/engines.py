@@ -54,7 +54,7 @@ def connect_cluster(address: str, cores: int = 0) -> Iterator[Any]:
     logging.getLogger("ray").setLevel(logging.ERROR)
     import ray
 
-    if ray.is_initialized():  # by the caller, who also shuts it down
+    if ray.is_initialized():  # the caller did it, who also shuts it down
         yield ray
         return
     folder = ""

@@ -22,7 +22,7 @@ from chemspec.service.limits import Endpoint, Limits, Replicas
 from chemspec.service.service import Service
 from chemspec.system.host_check import AllowedHosts, HostCheck
 
-ATTEMPTS = 3  # to start a replica before giving up
+ATTEMPTS = 3  # starts of a replica before giving up
 UP, DOWN = 10.0, 300.0  # seconds of load or idleness after which replicas are added or removed
 MARGIN = 15.0  # seconds added to the service's limit for Ray's request timeout
 NAME = "chemspec"

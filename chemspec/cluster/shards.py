@@ -23,8 +23,8 @@ from chemspec.system.locks import FOLDER_LOCK, LockedError, lock_folder
 from chemspec.types import Tell, ignore
 
 MANIFEST, ROWS = "manifest.json", "rows"
-MOST_ROWS, LEAST_ROWS = 1000, 32  # of a shard: half a minute on a core, and a batch
-SHARDS_EACH = 4  # for each engine, so that all work to the end though some rows take longer
+MOST_ROWS, LEAST_ROWS = 1000, 32  # rows of a shard: half a minute on a core, and a batch
+SHARDS_EACH = 4  # shards of each engine, so that all work to the end though some rows take longer
 SHARDS_PER_FOLDER = 1000  # shards per folder: listing a hundred thousand files is slow
 SCHEMA = pyarrow.schema({"row": pyarrow.int64(), **parquet_fields()})
 

@@ -20,8 +20,8 @@ from chemspec.system.files import write_text_atomic
 from chemspec.tasks import TASKS, Row
 
 FILE = "heldout.csv"
-SEED = 21  # of the random choice; not the recipe's, so that all stages of training hold out the same products
-MIN_PRODUCTS_PER_HELD_OUT = 10  # at most one product in ten is held out, for trials with few rows
+SEED = 21  # seed of the random choice; not the recipe's, so that all stages of training hold out the same products
+MIN_PRODUCTS_PER_HELD_OUT = 10  # one product in ten is held out at most, for trials with few rows
 
 
 def draw_held_out(files: Sequence[Path], settings: DataSettings) -> list[Row]:

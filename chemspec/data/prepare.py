@@ -109,7 +109,7 @@ def prepare_recipe(
         tokens = report["source_tokens"] + report["target_tokens"]
         tell(f"{out / name}.npz: {report['pairs']} pairs, {tokens} tokens")
         reports[name] = report
-        vocab = out / "vocab.json"  # that of the training data, which come first
+        vocab = out / "vocab.json"  # the vocabulary of the training data, which come first
     return reports
 
 

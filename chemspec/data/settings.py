@@ -35,8 +35,8 @@ class DataSettings:
 
     task: Task
     variants: int = 4  # SMILES variants per reaction (the first has the canonical source)
-    variants_of: Mapping[str, int] = field(default_factory=dict)  # by file, if different
-    share_of: Mapping[str, float] = field(default_factory=dict)  # of all tokens by file; excess is left out at random
+    variants_of: Mapping[str, int] = field(default_factory=dict)  # variants by file, if different
+    share_of: Mapping[str, float] = field(default_factory=dict)  # share of tokens by file; excess is left out at random
     flat_share: float = 0.0  # share of the variants without stereochemistry
     leave_out: tuple[str, ...] = ()  # columns; a row with "1" in one of them is not used (test products, say)
     clean: tuple[str, ...] = ()  # files without the columns of `leave_out`, whose rows are all used
@@ -48,7 +48,7 @@ class DataSettings:
     max_tokens: int = 200  # longer sources or targets are left out
     min_count: int = 5  # rarer tokens are not in the vocabulary, and rows with them are left out
     extend_vocabulary: bool = False  # extend the vocabulary of the initial model by new tokens
-    merges: int = 0  # of neighbouring tokens, learned from the data (byte-pair encoding); 0 leaves tokens atom-wise
+    merges: int = 0  # merges of neighbouring tokens, learned from the data (byte-pair encoding); 0: none
     # Share of the sources that are cut with merges left out at random. Targets are not: a model would list one text
     # several times, in other cuts.
     merge_dropout: float = 0.0

@@ -16,7 +16,7 @@ def draw_attention(query: Sequence[str], answer: Sequence[str], weights: Any, *,
     left = EDGE + LETTER * max(map(len, answer)) + 6
     top = EDGE + LINE * max(map(len, query)) + 4
     items, centre = [], (CELL - LETTER) / 2
-    for column, token in enumerate(query):  # from top to bottom, so that long tokens have room
+    for column, token in enumerate(query):  # written from top to bottom, so that long tokens have room
         for row, letter in enumerate(token):
             at = top - 4 - LINE * (len(token) - row)
             items.append(_text(letter, left + column * CELL + centre, at, dark))

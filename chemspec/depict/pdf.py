@@ -16,7 +16,7 @@ _CAPS = {"butt": 0, "miter": 0, "round": 1, "square": 2, "bevel": 2}
 
 def to_pdf(picture: Picture) -> bytes:
     """Return a complete picture as PDF; its lengths are points (1/72 inch)."""
-    parts = [f"1 0 0 -1 0 {_number(picture.height)} cm"]  # from here on downward, as in all pictures
+    parts = [f"1 0 0 -1 0 {_number(picture.height)} cm"]  # y goes downward from here on, as in all pictures
     for item in picture.items:
         parts += _draw(item)
     used = sorted({letter for item in picture.items if not item.molecule for letter in item.text})

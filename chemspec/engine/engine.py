@@ -284,7 +284,7 @@ class Engine(Inspection):
                     yield augment.combine_passes(passes) if settings.augment > 1 else passes[0]
                 outcome = list(map(decoding.take_result, range(len(rows))))
             except gpu.memory_errors(ScoresError) as error:
-                outcome = error.with_traceback(None)  # which would keep tensors
+                outcome = error.with_traceback(None)  # a traceback would keep tensors
             rounds.add([outcome])
         yield rounds.results()[0]
 

@@ -101,7 +101,7 @@ class QueryReader:
         for text in root_align.smiles_variants_of_query(read, settings.augment, rng)[1:]:
             try:
                 ids = self.tokenizer.encode(query.lead + text)
-            except TokenError:  # for example, the vocabulary has too few ring labels
+            except TokenError:  # the vocabulary may have too few ring labels
                 continue
             if len(ids) <= self.longest:
                 tokens = tuple(self.tokenizer.symbol_texts(ids))

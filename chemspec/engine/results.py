@@ -100,12 +100,12 @@ class ResultWriter:
         fields = {**self.where, **_settings_fields(settings, self.arithmetic)}
         if self.tokenizer.merges:
             fields["merged"] = True
-        if settings.guarantee != "exact" and not settings.distinct:  # without drafts this would be another search
+        if settings.guarantee != "exact" and not settings.distinct:  # this would be another search without drafts
             continued = None
         return Trace(query.tokens, fields, tuple(passes), seconds, vocabulary, continued)
 
 
-@lru_cache(maxsize=64)  # of immutable values, so that traces can share them
+@lru_cache(maxsize=64)  # the values are immutable, so that traces can share them
 def _settings_fields(settings: DecodeSettings, arithmetic: str) -> dict[str, Any]:
     exactness = settings.exactness(arithmetic)
     return {**asdict(settings), "drafter": settings.drafts_by, "exact": settings.exact, "exactness": exactness}

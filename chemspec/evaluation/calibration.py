@@ -23,7 +23,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.tasks import TASKS
 from chemspec.types import Progress, ignore, upgrade_prediction
 
-Answered = list[list[tuple[float, bool]]]  # per query its answers: probability, and whether it is correct
+Answered = list[list[tuple[float, bool]]]  # the answers of each query: probability, and whether it is correct
 
 
 NUMBERS = tuple(f"{which}: {what}" for which in ("first", "all") for what in ("loss", "ece by width", "ece by mass"))

@@ -42,7 +42,7 @@ def load_fastest(
     load = partial(Engine.load, name, task=task, device=device, threads=threads)
     on_cpu = RuntimeConfig.find(device=device, dtype="auto", runtime="auto", threads=threads).device == "cpu"
     if dtype == "auto" and on_cpu and int8_is_usable(model_folder(name)):
-        with suppress(ValueError):  # without the compiled kernel
+        with suppress(ValueError):  # there may be no compiled kernel
             return load(dtype="int8")
     return load(dtype=dtype)
 

@@ -13,7 +13,7 @@ from chemspec.model.runner import Backend
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.settings import ModelConfig, ModelDims, Task
 
-CARD = Path(__file__).with_name("card.txt")  # of an imported model
+CARD = Path(__file__).with_name("card.txt")  # card of an imported model
 # Prompt templates of published models. ReactionT5v2 was trained with a blank where a reaction has no reagents.
 TEMPLATES = {"reactiont5-forward": "REACTANT:{query}REAGENT: ", "reactiont5-retro": "{query}"}
 
@@ -76,7 +76,7 @@ class LoadedModel:
     tokenizer: TextTokenizer
     config: ModelConfig | ModelDims
     folder: Path  # also holds its drafters
-    digest: str  # of everything that predictions depend on; part of cache keys
+    digest: str  # digest of everything that predictions depend on; part of cache keys
     backend: Callable[[RuntimeConfig], tuple[Backend, str]]
     notes: tuple[str, ...] = ()  # shown with every prediction
     vocabulary: str = ""  # digest of the vocabulary where `digest` leaves it out, as in a folder of chemspec

@@ -42,7 +42,7 @@ class Names(msgspec.Struct, forbid_unknown_fields=True):
     """Names of tensors in the checkpoint; those of layers end as in torch."""
 
     source_embedding: str
-    output: str  # without ".weight" and ".bias"
+    output: str  # name without ".weight" and ".bias"
     target_embedding: str = ""  # "": the source's
     encoder: str = "transformer.encoder"
     decoder: str = "transformer.decoder"

@@ -148,7 +148,7 @@ def _check_files(folder: Path) -> None:
             f"M.from_pretrained('{folder}').save_pretrained('{folder}')\""
         )
     kind = read_json_object(folder / "tokenizer_config.json").get("tokenizer_class")
-    if not names & set(TOKENIZER_FILES) and kind != "ByT5Tokenizer":  # which reads bytes
+    if not names & set(TOKENIZER_FILES) and kind != "ByT5Tokenizer":  # ByT5 reads bytes
         raise CheckpointError(
             f"{folder} has no tokenizer: none of {', '.join(TOKENIZER_FILES)} is there; copy the files of the "
             "tokenizer that the model was trained with"

@@ -22,7 +22,7 @@ ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu_tanh",
     **dict.fromkeys(("silu", "swish"), "silu"),
 }
-MAX_POSITIONS = 1024  # of a prompt, and of an answer; half of the model's, if that is less
+MAX_POSITIONS = 1024  # tokens of a prompt, and of an answer; half of the model's, if that is less
 
 
 def convert_gpt2(network: Any, config: Any) -> tuple[State, dict[str, Any]]:

@@ -33,7 +33,7 @@ FAMILIES = {
     **dict.fromkeys(BART_LIKE, "bart"),
     **dict.fromkeys(hf_causal.CONVERTERS, "causal"),
 }
-MAX_POSITIONS = 1024  # of a model without a position table
+MAX_POSITIONS = 1024  # tokens of a model without a position table
 
 
 @dataclass(frozen=True)

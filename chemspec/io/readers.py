@@ -44,7 +44,7 @@ ENDINGS = (
 )  # all supported endings
 csv.field_size_limit(100_000_000)  # characters of a cell, such as a molfile; Python's own limit is 131,072
 HEAD = 12  # lines that tell a structure file from a list
-_REACTION_ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # in a line that is a whole reaction
+_REACTION_ARROW = re.compile(r"(?<!-)>.*(?<!-)>\s*\S|\u2192")  # arrow of a line that is a whole reaction
 UNSUPPORTED = frozenset((".json", ".pdf", ".cdx", ".mol2", ".pdb", ".cif", ".xyz", ".xls", ".ods", ".doc", ".docx"))
 
 _COUNTS = re.compile(r"\s*\d[\d\s]*\bV[23]000\s*$", re.IGNORECASE)

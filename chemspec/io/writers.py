@@ -379,7 +379,7 @@ def check_same_settings(stored: dict[str, Any], requested: dict[str, Any], where
         raise FileError(f"{where} was written with {differences}; choose another name or remove it")
 
 
-_BEGINNING = re.compile(r'\{"query": ("(?:[^"\\]|\\.)*"), "status": "(\w+)", .*\}\n')  # of a `.jsonl` row
+_BEGINNING = re.compile(r'\{"query": ("(?:[^"\\]|\\.)*"), "status": "(\w+)", .*\}\n')  # beginning of a `.jsonl` row
 
 
 def _read_rows(journal: Path) -> Iterator[tuple[str, str]]:

@@ -47,7 +47,7 @@ class Checkpoint:
     weights: Weights
     tokenizer: Tokenizer
     folder: Path
-    digest: str  # of weights and config; part of cache keys
+    digest: str  # digest of weights and config; part of cache keys
     notes: tuple[str, ...] = ()  # shown with every prediction
     vocabulary: str = ""  # digest of the vocabulary where `digest` leaves it out, see `manifest.join_digests`
 
@@ -117,7 +117,7 @@ def _write(folder: Path, model: Transformer | Heads, config: Mapping[str, Any], 
         if not torch.isfinite(tensor).all():
             raise CheckpointError(f"{folder}: {name} holds infinite or undefined numbers")
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / manifest.MANIFEST).unlink(missing_ok=True)  # of other files
+    (folder / manifest.MANIFEST).unlink(missing_ok=True)  # a manifest of other files
     write_text_atomic(folder / "config.json", json.dumps(config, indent=1))
     write_bytes_atomic(folder / "model.safetensors", safetensors.torch.save(state))
 

@@ -36,7 +36,7 @@ class CostCurve:
 
     nodes: tuple[int, ...]
     seconds: tuple[float, ...]
-    measured: bool = False  # on this machine: then the times of a run's passes correct it (`draft_planner.PassCosts`)
+    measured: bool = False  # measured here: the times of a run's passes correct it (`draft_planner.PassCosts`)
 
     def __post_init__(self) -> None:
         rising = all(size < next_size for size, next_size in pairwise(self.nodes))

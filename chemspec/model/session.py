@@ -32,7 +32,7 @@ class PrefixTree:
     """The cached prefixes of one query, and their slots."""
 
     def __init__(self) -> None:
-        self.slots: dict[Prefix, int] = {}  # in the order of slots
+        self.slots: dict[Prefix, int] = {}  # prefixes in the order of slots
         self.kept = 0  # nodes left by the last compaction
 
     def add_to_batch(self, nodes: NodeBatch, query: int, prefixes: Sequence[Prefix]) -> None:

@@ -90,7 +90,7 @@ def fill_masks(
     for layer in layers:
         normed = layer.before(x, layer.norm1)
         q, k, v = layer.self_attn.project(normed)
-        if layer is layers[-1]:  # of the prefix only keys and values are needed in the last layer
+        if layer is layers[-1]:  # the last layer needs only keys and values of the prefix
             q, x, mask = q[:, :, width:], x[:, width:], mask[:, :, width:]
         x = layer.add(x, layer.self_attn.attend(q, k, v, mask), layer.norm1)
         x = layer.cross(x, *layer.multihead_attn.project_memory(memory), source_mask)
@@ -109,7 +109,7 @@ def _attention_mask(starts: Tensor, width: int, length: int) -> Tensor:
     """Return the mask (B, 1, T + M k, T + M k): a prefix attends to its left, a mask to its prefix and its block."""
     batch, blocks = starts.shape
     device = starts.device
-    block = torch.arange(blocks, device=device).repeat_interleave(length)  # of each mask
+    block = torch.arange(blocks, device=device).repeat_interleave(length)  # number of each mask's block
     columns = torch.arange(width, device=device)
     mask = torch.zeros(batch, width + len(block), width + len(block), dtype=torch.bool, device=device)
     mask[:, :width, :width] = columns[:, None] >= columns

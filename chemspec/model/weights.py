@@ -28,7 +28,7 @@ class Weights:
     """The weights of a transformer in fp32."""
 
     config: ModelConfig
-    tensors: Mapping[str, Array]  # by name; exactly those that `tensor_shapes` lists
+    tensors: Mapping[str, Array]  # tensors by name; exactly those that `tensor_shapes` lists
     positions: Array  # table of positions (P, D); also among the tensors if the model stores it
 
     def __getitem__(self, name: str) -> Array:

@@ -14,7 +14,7 @@ class Step:
     """A prediction."""
 
     parts: tuple[str, ...]  # canonical SMILES of its molecules by this RDKit version, one per salt
-    probability: float  # by the model, uncalibrated
+    probability: float  # probability by the model, uncalibrated
     log_prob: float  # likewise
 
     @property

@@ -36,7 +36,7 @@ NEAR = 0.7  # similarity from which the conditions of one precedent are right as
 MAX_ROWS_FOR_CONDITIONS = 400  # maximum number of reactions read for them
 WORK_UP = frozenset(("O", "[Cl-]", "[Na+]", "[NH4+]", "Cl", "CCOC(C)=O", "ClCCl", "CCOCC", "CCCCCC"))
 CACHE_SIZE = 2000  # results
-CACHED_BLOCKS, CACHED_ROWS = 512, 20_000  # of about 16 kB and 0.5 kB
+CACHED_BLOCKS, CACHED_ROWS = 512, 20_000  # each about 16 kB and 0.5 kB
 SUBSTRATE_ATOMS = 9  # heavy atoms from which an aromatic reagent without a name is a starting material
 _HALOGENS = {"F", "Cl", "Br", "I"}
 _MAGNESIUM_HALIDE = re.compile(r"\[(?:Cl|Br|I)\]\[Mg\]|\[Mg\]\[(?:Cl|Br|I)\]")  # patents write most without it
@@ -88,7 +88,7 @@ class Found:
     close: int = 0  # number of reactions with the same change including neighbours of the reaction centre
     wide: int = 0  # number of reactions with the same change of the reaction centre, close ones included
     nearest: tuple[Precedent, ...] = ()  # the most similar reactions, close ones first
-    conditions: tuple[Conditions, ...] = ()  # of the nearest reaction if that is near, then the likeliest
+    conditions: tuple[Conditions, ...] = ()  # those of the nearest reaction if it is near, then the likeliest
     same: Precedent | None = None  # the queried reaction itself, or None
     product: int = 0  # number of reactions that form this product
 
@@ -245,7 +245,7 @@ class Precedents:
         block, offset = divmod(row, index_file.BLOCK)
         try:
             product, reactants, reagents, patent = self._read_block(block)[offset].split("\t")
-        except (zlib.error, ValueError, IndexError) as error:  # which the checksums do not tell
+        except (zlib.error, ValueError, IndexError) as error:  # the checksums do not tell this
             raise ValueError(f"{self.path} is damaged: {error}") from error
         return _Row(product, reactants, _without_mining_errors(reagents, product), patent)
 

@@ -29,8 +29,8 @@ SETTINGS = DecodeSettings(
 LONGEST = 24  # tokens of the longest draft whose gain is replayed; the drafter `auto` goes no further
 MAX_NODES = 65  # nodes of a pass up to which a clock has costs
 
-Counts = tuple[int, int, int]  # of a pass: tokens drafted, accepted, written
-Choices = Sequence[Sequence[Mapping[str, float]]]  # of each pass, after each prefix of its draft: tokens, best first
+Counts = tuple[int, int, int]  # tokens drafted, accepted and written in a pass
+Choices = Sequence[Sequence[Mapping[str, float]]]  # tokens after each prefix of a pass's draft, best first
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Clock:
 
     name: str
     about: str  # a sentence below the race
-    cost: Callable[[int], float]  # of a pass by its number of nodes; only ratios count
+    cost: Callable[[int], float]  # cost of a pass by its number of nodes; only ratios count
 
 
 def _linear(extra: float) -> Callable[[int], float]:

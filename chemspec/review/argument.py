@@ -36,19 +36,19 @@ GUIDED = DecodeSettings(decoder="beam", n=5, distinct=True)
 class Departure(NamedTuple):
     """The first token of an answer that is not the model's own choice, and the atoms there."""
 
-    position: int  # of the token, from 0
+    position: int  # position of the token, from 0
     token: ScoredToken
     shared: int  # atoms before it, which the model's answer has too, in the same order
-    atom: int  # of the answer: that of the token, or the last one before it
+    atom: int  # atom of the answer: that of the token, or the last one before it
     model_atom: int  # likewise of the model's answer
 
 
 class Variation(NamedTuple):
     """The query with one change, and the model's answer to it."""
 
-    change: str  # in words, such as "without DMF"
+    change: str  # the change in words, such as "without DMF"
     first: str  # the model's answer, canonical SMILES; empty if it is none
-    first_probability: float  # that of the model
+    first_probability: float  # probability of the model
     agrees: bool  # whether this is the person's answer
     probability: float | None  # the model's of the person's answer; None if it was not scored
 

@@ -127,7 +127,7 @@ def find_precedents(index: Precedents | None, step: Step) -> Found | None:
 class _Cached:
     """What is known of a step."""
 
-    checks: tuple[ForwardCheck, ...] = ()  # with different reagents
+    checks: tuple[ForwardCheck, ...] = ()  # checks with different reagents
     proposed: ReagentSets | None = None  # None if no reagents were predicted
     savings: Savings = NO_SAVINGS
 

@@ -12,12 +12,12 @@ from chemspec.system.threads import usable_cores, worker_pool
 from chemspec.types import DecodeResult
 
 ROWS_EACH = 100  # rows from which a further process, with models of its own, pays
-MOST_PROCESSES = 8  # of 0.2 GB
+MOST_PROCESSES = 8  # each takes 0.2 GB
 Reviewed = tuple[dict[str, Any], list[list[str]]]
 MakeReviews = Callable[[Sequence[DecodeResult]], Sequence[Reviewed]]
 T = TypeVar("T")
 
-_make: MakeReviews | None = None  # in a process of the pool
+_make: MakeReviews | None = None  # set in a process of the pool
 
 
 def choose_processes(rows: int) -> int:

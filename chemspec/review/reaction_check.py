@@ -27,7 +27,7 @@ from chemspec.types import DecodeResult, Hypothesis
 
 CHECK_SETTINGS = DecodeSettings(decoder="beam", n=10, distinct=True)
 _SET = ("The model rather expects others", "The model does not expect these reagents", "this set is")
-_SENTENCES = {  # for a lower rank, for no match, and the subject
+_SENTENCES = {  # sentences for a lower rank and for no match, and the subject
     "forward": ("The model rather expects another product", "The model does not expect this", "the product is"),
     "retro": ("The model ranks other reactants higher", "The model expects other reactants", "these reactants are"),
 }
@@ -48,7 +48,7 @@ class ReactionCheck:
     problem: str  # problem of the reaction itself, independent of the model; empty if there is none
     result: DecodeResult  # all predictions
     forward: ForwardCheck | None = None  # forward check of the given reactants (retro); None if unchecked
-    forward_of: Mapping[str, ForwardCheck] = field(default_factory=dict)  # of predicted reactants, by SMILES
+    forward_of: Mapping[str, ForwardCheck] = field(default_factory=dict)  # checks of predicted reactants, by SMILES
     precedents: Found | None = None  # patent reactions with the same change (retro); None without an index
 
     @property

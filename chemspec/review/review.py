@@ -30,8 +30,8 @@ class Review:
     task: Task  # task of the model
     query: str  # the query as SMILES; as entered if it cannot be read
     result: DecodeResult  # the predictions
-    suggestions: tuple[Suggestion, ...] = ()  # by strategy, the likeliest first; empty if the status is not "ok"
-    checks: Mapping[str, ForwardCheck] = field(default_factory=dict)  # by canonical SMILES of the reactants
+    suggestions: tuple[Suggestion, ...] = ()  # one per strategy, the likeliest first; empty if the status is not "ok"
+    checks: Mapping[str, ForwardCheck] = field(default_factory=dict)  # checks by canonical SMILES of the reactants
 
     @property
     def warning(self) -> str:

@@ -17,7 +17,7 @@ from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.review.suggestions import DOUBTFUL, Suggestion, format_percent
 
 MIN_SECOND = 0.01  # probability of the second atom, below which there is no choice to show
-MIN_TOTAL = DOUBTFUL  # of all atoms together, below which it is not known what reacts
+MIN_TOTAL = DOUBTFUL  # probability of all atoms together, below which it is not known what reacts
 HALOGENS = ("F", "Cl", "Br", "I")
 
 
@@ -27,8 +27,8 @@ class Site:
 
     atom: int  # its index in the SMILES of the reactant
     equivalent: tuple[int, ...]  # atoms that are the same by symmetry, `atom` included
-    probability: float  # of the predictions with the bond there, added up
-    ranks: tuple[int, ...]  # of these suggestions
+    probability: float  # sum of the predictions with the bond there
+    ranks: tuple[int, ...]  # ranks of these suggestions
 
 
 @dataclass(frozen=True)

@@ -101,7 +101,7 @@ class Suggestion:
         if not self.alternatives or self.task == "forward":
             return self.geometry
         leaving = self.step.leaving if self.step else ""
-        ring = self.step is not None and str(self.step.key[0]).startswith("ring")  # which loses several groups at once
+        ring = self.step is not None and str(self.step.key[0]).startswith("ring")  # a ring loses several groups at once
         words = dict.fromkeys(
             step.leaving
             for _, step in self.alternatives
@@ -301,7 +301,7 @@ def _find_problems(suggestion: Suggestion) -> Iterator[str]:
         yield "returns the query" if task == "retro" else "returns a starting material"
     copies = ".".join(extra_copies(left, right))
     sources = _SOURCES.get(str(change.key[0]) if change else "", set())
-    supply = f"{left}.O" if "O" in sources else left  # with the water of a work-up
+    supply = f"{left}.O" if "O" in sources else left  # a work-up adds water
     if lacking := missing_elements(supply, right):
         yield f"the reactants cannot supply {element_counts(lacking)}"
     elif (core := _atom_sources(task, supply, change, sources)) and (

@@ -58,7 +58,7 @@ def create_app(service: Service) -> FastAPI:
         version=__version__,
         description="Reaction prediction and retrosynthesis with SMILES transformers and speculative decoding.",
         lifespan=lifespan,
-        openapi_url=None,  # which FastAPI writes for every request; see `_add_specification`
+        openapi_url=None,  # FastAPI would write it for every request; see `_add_specification`
         generate_unique_id_function=lambda route: route.name,  # the names of methods in generated clients
         docs_url=None,  # its page loads scripts from another host
         redoc_url=None,

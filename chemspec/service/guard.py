@@ -59,7 +59,7 @@ class Guard:
         CLIENT.set(self._client_name(scope))
         try:
             await self._check_and_forward(scope, receive, watched)
-        except asyncio.CancelledError:  # by the server when the grace of a stop is over, by Ray for a client that left
+        except asyncio.CancelledError:  # the server cancels at the end of a stop's grace, Ray for a client that left
             if not status:
                 await problem_response(stopping_error())(scope, receive, watched)
             status = status or 499

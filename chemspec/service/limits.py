@@ -42,7 +42,7 @@ class Limits:
     timeout: float = 60.0
     plan_timeout: float = 300.0
     grace: float = 60.0
-    api_keys: frozenset[str] = field(default=frozenset(), repr=False)  # without any, requests need none
+    api_keys: frozenset[str] = field(default=frozenset(), repr=False)  # empty: requests need none
 
     def __post_init__(self) -> None:
         DecodeSettings(batch_size=self.batch_size)  # raises ValueError out of range

@@ -29,7 +29,7 @@ from chemspec.settings import DecodeSettings
 from chemspec.system import extras
 
 BEAT_SECONDS = 15.0  # between two events at most, so that proxies keep the connection
-EVENT_SECONDS = 0.1  # at least
+EVENT_SECONDS = 0.1  # shortest time between two events
 Id = Annotated[str, Path(max_length=100)]
 PROBLEMS = schema.PROBLEMS | {
     404: {"model": schema.Problem, "description": "no such plan of this client, or no such model"},

@@ -12,7 +12,7 @@ from chemspec.service.review_schema import Precedent
 from chemspec.service.schema import Lists, RequestBody, Text
 
 DEFAULT = PlanSettings()
-MAX_NODES = 20_000  # of a search, about 4 kB each
+MAX_NODES = 20_000  # nodes of a search, about 4 kB each
 
 
 class PlanQuestion(RequestBody):

@@ -24,11 +24,11 @@ from chemspec.stock.lists import Stock
 
 LOG = logging.getLogger("chemspec.service")
 PLANNERS = 2  # threads, of which one is for one client
-MAX_PLANS = 32  # that wait or run at a time, of one client half
-MAX_KEPT = 200  # that have ended
+MAX_PLANS = 32  # plans that wait or run at a time, of one client half
+MAX_KEPT = 200  # ended plans that are kept
 MAX_FOLLOWED = 64  # connections on which the events of plans are sent, of one client a quarter
 KEPT_SECONDS = 3600.0
-SLACK_SECONDS = 10.0  # in which a search that its deadline has ended lists its routes
+SLACK_SECONDS = 10.0  # time in which a search that its deadline has ended lists its routes
 State = Literal["waiting", "running", "done", "stopped", "failed"]
 ENDED = ("done", "stopped", "failed")
 
@@ -58,9 +58,9 @@ class PlanJob:
     seconds: float = 0.0
     solved: bool = False
     plan: dict[str, Any] | None = None
-    is_stopped: bool = False  # by its client, or with the service
+    is_stopped: bool = False  # stopped by its client, or with the service
     ended: float = math.inf  # when it ended, on the monotonic clock
-    changed: asyncio.Event = field(default_factory=asyncio.Event)  # of this state; replaced at each change
+    changed: asyncio.Event = field(default_factory=asyncio.Event)  # event of this state; replaced at each change
 
     def document(self) -> dict[str, Any]:
         """Return the job as a JSON document."""

@@ -19,7 +19,7 @@ from chemspec.service.limits import RefusedError
 from chemspec.service.scheduler import RETRY_AFTER, Deadline
 
 STUCK_SECONDS = 30.0  # after its deadline, until a running turn counts as stuck; more than a reading process may take
-PROBE_SECONDS = 1.0  # for an empty turn
+PROBE_SECONDS = 1.0  # time to wait for an empty turn
 _PROBE = ""  # the client of such turns, which are next
 Returned = TypeVar("Returned")
 
@@ -32,7 +32,7 @@ class _Turn:
     function: Callable[[], Any]
     context: Context
     result: asyncio.Future[Any]  # cancelled when its request has stopped waiting
-    end: float  # of its deadline, on the monotonic clock
+    end: float  # deadline on the monotonic clock
 
 
 class WorkPool:
@@ -54,7 +54,7 @@ class WorkPool:
         self._work, self._threads, self._most, self._per_client = work, threads, most, per_client
         self._at_once = max(1, threads // 2)
         self._tasks: SimpleQueue[_Turn | None] = SimpleQueue()
-        self._waiting: dict[str, deque[_Turn]] = {}  # by client, the next one first
+        self._waiting: dict[str, deque[_Turn]] = {}  # turns by client, the next one first
         self._running: set[_Turn] = set()
         self._admitted: Counter[str] = Counter()
 

@@ -13,7 +13,7 @@ from chemspec.types import DecodeResult
 
 CHECK_BATCH = 32  # queries of a review in the queue at once
 ROOM_SECONDS = 0.05  # until these are submitted again if the queue is full
-LOOP_SECONDS = 5.0  # for which a thread waits for the event loop after the deadline, when that should have answered
+LOOP_SECONDS = 5.0  # time that a thread waits for the event loop after the deadline, when that should have answered
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ STOPPED = "the service was stopped before this query was finished; try again"
 RETRY_AFTER = 2  # seconds after which a client may try again if the queue is full
 CHOICE = 4  # batches of queries among which those of similar length are taken; more would come out of turn
 MOST_BATCHES = 3  # under way at once, all but the last one suspended between two passes
-MOST_BEAMS = 256  # of a batch on a CPU, where a pass over more only takes longer; but one query may have more
+MOST_BEAMS = 256  # beams of a batch on a CPU, where a pass over more only takes longer; but one query may have more
 NARROWER = 2  # times as many beams as a query has are under way for one client where it goes before them
 PASSING_QUERIES = 8  # queries of other clients that may pass a client's next query, per waiting query of the client
 
@@ -46,7 +46,7 @@ class Deadline(NamedTuple):
     """The end of a request."""
 
     seconds: float  # time limit of the request
-    end: float  # on the monotonic clock
+    end: float  # time on the monotonic clock
 
     @classmethod
     def after(cls, seconds: float) -> Deadline:
@@ -129,10 +129,10 @@ class Job:
     ready: PreparedQuery
     result: asyncio.Future[DecodeResult]  # set when it is finished
     abandoned: bool = False  # set if no client waits for it; decoding stops if the whole batch is abandoned
-    arrived: float = field(default_factory=time.monotonic)  # on the monotonic clock
+    arrived: float = field(default_factory=time.monotonic)  # time on the monotonic clock
     client: str = ""  # anonymous client name; see `guard`
     priority: int = 0  # position in the queue, set by the scheduler; the lowest is next
-    best: DecodeResult | None = None  # of `widest`: the list of the widest complete search so far
+    best: DecodeResult | None = None  # the list of the widest complete search so far
 
     @property
     def width(self) -> int:
@@ -251,7 +251,7 @@ class Scheduler:
         finally:
             self._charge(batch)
             self._under_way.pop()
-        seconds = time.monotonic() - began - (self._decoded - decoded)  # without the batches on top of it
+        seconds = time.monotonic() - began - (self._decoded - decoded)  # the batches on top of it do not count
         self._decoded += seconds
         self._metrics.engine_seconds.labels(search.model).observe(seconds)
 

@@ -14,7 +14,7 @@ from chemspec.types import Merged, Within
 DEFAULT = DecodeSettings()
 HINTS, TEXTS = get_type_hints(DecodeSettings), documented_texts(getdoc(DecodeSettings))
 MAX_TEXT = 100_000  # characters of a query; up to here, too long queries get a status
-MAX_FIELDS = 100  # of a request; further ones would be a fault each, of which a body has room for 10^5
+MAX_FIELDS = 100  # fields of a request; further ones would be a fault each, of which a body has room for 10^5
 
 Text = Annotated[str, Field(max_length=MAX_TEXT)]
 Texts = Annotated[list[Text], Field(fail_fast=True)]  # one fault is described, and not each of 10^6

@@ -30,7 +30,7 @@ from chemspec.system import connections
 from chemspec.system.host_check import AllowedHosts, HostCheck
 
 _COMMENT = re.compile(r"(^|\s)#.*")
-SWITCH_SECONDS = 0.0005  # of a thread that reads before one that decodes or answers goes on (Python: 0.005)
+SWITCH_SECONDS = 0.0005  # time of a thread that reads before one that decodes or answers goes on (Python: 0.005)
 LAST_RESORT = 5.0  # seconds after the grace in which a stop that hangs ends the process
 
 

@@ -27,14 +27,14 @@ from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
 
 CLIENT: ContextVar[str] = ContextVar("client", default="")  # anonymous client name set by `guard`, for a fair queue
-model_drafters = lru_cache(usable_drafters)  # which reads many files
+model_drafters = lru_cache(usable_drafters)  # it reads many files
 READERS = 2 * min(2, max(1, usable_cores() // 2))  # threads; half of the cores, up to two, are for one client
-READ_SECONDS = 0.02  # of reading in a turn, which ends behind the query that is being read
-HARD_TEXTS = 16  # of a request that are read by another process, which may take 0.4 s each (`chem.molecules.parsing`)
+READ_SECONDS = 0.02  # time of reading in a turn, which ends behind the query that is being read
+HARD_TEXTS = 16  # texts of a request that another process reads, which may take 0.4 s each (`chem.molecules.parsing`)
 UNREAD = f"more than {HARD_TEXTS} structures of this request take long to read; ask for this one in another request"
 REVIEWERS = 4  # threads
-REVIEWS = 128  # at a time, of one client half
-STOP_SECONDS = 0.5  # at least, for the end of what was accepted, though the time for it is over
+REVIEWS = 128  # reviews at a time, of one client half
+STOP_SECONDS = 0.5  # shortest time for the end of what was accepted, though the time for it is over
 
 
 class Service:
@@ -51,7 +51,7 @@ class Service:
         self._stopper = WorkPool("stops", 1, most=1, per_client=1)
         self.plans = Plans()
         self._pools = (self._readers, self.reviewers, self._stopper)
-        self._stop_end = math.inf  # of the grace, on the monotonic clock
+        self._stop_end = math.inf  # end of the grace on the monotonic clock
         self._scheduler: Scheduler | None = None
 
     def start(self) -> None:

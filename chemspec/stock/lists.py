@@ -26,7 +26,7 @@ from chemspec.system import cache
 from chemspec.system.lab_files import LabFile, lab_files, split_facts
 
 KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
-COLUMNS = ("inchikey", "inchi_key", "inchi key")  # of a table, what the column with InChIKeys may be called
+COLUMNS = ("inchikey", "inchi_key", "inchi key")  # names of a table's column with InChIKeys
 OTHERS = ("inchi", "cas", "cas number", "compound", "name", "molecule", "product name", "description")
 Keys = np.ndarray[Any, np.dtype[np.bytes_]]
 MAX_BYTES = 2_000_000_000  # bytes of a decompressed list: seventy million keys
@@ -41,7 +41,7 @@ BUY, LISTED, UNLISTED, HERE = "● buy", "● in", "○ in no list", "here: "
 INTERMEDIATE = "◐ a patent intermediate"
 ENDINGS = (*readers.TABLES, spreadsheets.ENDING, *(f"{ending}.gz" for ending in (*readers.TABLES, spreadsheets.ENDING)))
 PRICED = rf"price|cost|^ppg$|^(?:{prices.CODES}|[€$£¥])[\s_]*(?:/|per|$)"  # headings of prices
-MAX_LINES = 200_000  # of a price list
+MAX_LINES = 200_000  # lines of a price list
 MAX_PRICE_BYTES = 100_000_000  # bytes of a decompressed price list
 MAX_FAULTS = 20  # faults listed; further ones are counted
 MAX_SHOWN = 40  # characters shown of a cell
@@ -81,8 +81,8 @@ class Availability:
 
     smiles: str
     list: str = ""  # name of the first stock list that has it; empty if none has
-    title: str = ""  # of that list
-    price: float | None = None  # of an offer; None if unknown
+    title: str = ""  # title of that list
+    price: float | None = None  # price of an offer; None if unknown
     unit: str = ""  # of that price, such as "EUR/g"; empty if unknown
     supplier: str = ""  # empty if unknown
     intermediate: bool = False  # whether it is only an intermediate of patents, which is not sold
@@ -115,9 +115,9 @@ class Stock:
     """
 
     lists: Mapping[str, Keys]
-    offers: Mapping[str, Offer] = field(default_factory=dict)  # by InChIKey
+    offers: Mapping[str, Offer] = field(default_factory=dict)  # offers by InChIKey
     intermediates: bool = False
-    titles: Mapping[str, str] = field(default_factory=dict)  # of lists of a lab, by name
+    titles: Mapping[str, str] = field(default_factory=dict)  # titles of a lab's lists, by name
 
     def source(self, smiles: str) -> str:
         """Return the name of the first list with the molecule, with price and supplier; empty if it is no stock.

@@ -122,7 +122,7 @@ def _remove(path: Path) -> None:
 
 def _compile(command: Sequence[str], folder: Path, name: str) -> Path:
     with tempfile.TemporaryDirectory(prefix=name, dir=folder, ignore_cleanup_errors=True) as build_folder:
-        partial = Path(build_folder, "library.so")  # for Windows compilers write debugging files to its folder, too
+        partial = Path(build_folder, "library.so")  # Windows compilers write debugging files beside it
         subprocess.run([*command, "-o", str(partial)], capture_output=True, check=True, timeout=COMPILE_SECONDS)
         path = folder / f"{name}-{_hex_digest(partial.read_bytes())}.so"
         if not path.exists():  # made by another process meanwhile; on Windows a loaded one cannot be replaced
@@ -151,7 +151,7 @@ def library_folder() -> Path:
     """
     path = make_cache_folder() / "compiled"
     path.mkdir(mode=0o700, exist_ok=True)
-    status = path.lstat()  # of a link, the link's own
+    status = path.lstat()  # lstat: the status of a link itself
     shared = not WINDOWS and (status.st_uid != os.getuid() or status.st_mode & 0o022)
     if not S_ISDIR(status.st_mode) or shared:
         raise OSError(f"{path} is not a folder that only you can write to; remove it, or set CHEMSPEC_CACHE to another")

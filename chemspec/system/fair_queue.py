@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from itertools import count
 from threading import Condition
 
-MAX_WAITING = 100  # that wait
-MAX_OF_ONE_VISITOR = 8  # of one visitor
+MAX_WAITING = 100  # turns that wait
+MAX_OF_ONE_VISITOR = 8  # waiting turns of one visitor
 REPORT_SECONDS = 0.1  # seconds between two reports of a position
 LATER = 100  # others that may come before a visitor's next question, for each question that waits; so none can starve
 
@@ -24,7 +24,7 @@ class FairQueue:
 
     def __init__(self) -> None:
         self._changed = Condition()
-        self._line: list[tuple[int, int, Hashable]] = []  # of those that wait: order, number and visitor
+        self._line: list[tuple[int, int, Hashable]] = []  # order, number and visitor of those that wait
         self._busy = False
         self._numbers = count()
 

@@ -18,9 +18,9 @@ from threading import Lock, Timer
 from typing import Any
 
 WALL_SECONDS = 20.0  # wall-clock limit of a task, in addition to its CPU limit
-MEMORY_BYTES = 400_000_000  # in addition to the server's memory
+MEMORY_BYTES = 400_000_000  # memory of a task in addition to the server's
 NICE = 10  # added to the niceness: where all cores are busy, what decodes comes first
-Work = Mapping[str, tuple[Callable[[str], str], float]]  # by kind: function and CPU seconds
+Work = Mapping[str, tuple[Callable[[str], str], float]]  # function and CPU seconds by kind
 
 
 class Forked:

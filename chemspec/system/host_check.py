@@ -31,7 +31,7 @@ class AllowedHosts:
     """Host names that a server accepts."""
 
     names: frozenset[str]  # exact names, `*.` and a domain, or `*`; lower case, without ports
-    added: frozenset[str] = frozenset()  # by `--allowed-host`; their pages may come through a proxy with another Host
+    added: frozenset[str] = frozenset()  # hosts of `--allowed-host`; a proxy may send their pages with another Host
     addresses: bool = False  # whether any IP address is accepted; DNS rebinding does not work with addresses
 
     @classmethod

@@ -29,9 +29,9 @@ class LabFile:
     """A file of a lab, and what its first lines say."""
 
     path: Path
-    title: str  # by default the name of the file
-    currency: str = ""  # of prices that state none; empty if unknown
-    date: str = ""  # by default that of the last change of the file
+    title: str  # the name of the file by default
+    currency: str = ""  # currency of prices that state none; empty if unknown
+    date: str = ""  # date of the last change of the file by default
     stamp: tuple[int, int] = field(default=(0, 0), repr=False)  # time of the last change, and size
 
     @property
@@ -104,7 +104,7 @@ def _numbered_rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             yield number, [cell.strip() for cell in cells]
 
 
-HEADINGS = ("smiles", "patterns", "pattern", "smarts", "family")  # of the first column, in a line of headings
+HEADINGS = ("smiles", "patterns", "pattern", "smarts", "family")  # names of the first column in a line of headings
 
 
 def _describe(path: Path) -> LabFile | None:

@@ -29,7 +29,7 @@ class Target(NamedTuple):
     level: str  # instructions: a level of x86-64 (v4 with VNNI), dotprod, or base
     zig: str  # system in the words of zig
     zig_processor: str
-    flags: tuple[str, ...]  # for GCC and Clang on such a system
+    flags: tuple[str, ...]  # flags for GCC and Clang on such a system
 
 
 V4, V3, V2 = ("-march=x86-64-v4", "-mavx512vnni"), ("-march=x86-64-v3",), ("-march=x86-64-v2",)
@@ -54,7 +54,7 @@ def load(source: Path, flags: Sequence[str], *, suits: Callable[[ctypes.CDLL], b
     if os.environ.get("CHEMSPEC_NATIVE") in ("0", "compile") or os.environ.get("CHEMSPEC_CXXFLAGS"):
         return None
     for path in libraries(source, flags, this_system()):
-        with suppress(OSError):  # of another C library, as on Alpine
+        with suppress(OSError):  # it may be of another C library, as on Alpine
             library = ctypes.CDLL(str(path))
             if suits(library):
                 return library

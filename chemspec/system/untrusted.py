@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-MAX_BYTES = 5_000_000  # of a file; the vocabulary of 30,000 tokens has 0.5 MB
+MAX_BYTES = 5_000_000  # bytes of a file; the vocabulary of 30,000 tokens has 0.5 MB
 
 
 def read_untrusted_json(file: Path) -> Any:

@@ -55,7 +55,7 @@ def expand_options(function: Callable[..., Any], shared: Texts) -> Callable[...,
     parameters = [*signature(function).parameters.values()]
     if has_document := hints.pop("return", None) is not type(None):
         parameters.append(Parameter("as_json", Parameter.KEYWORD_ONLY, default=False))
-    groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}  # by parameter: what builds it, and of which options
+    groups: dict[str, tuple[Callable[..., Any], list[str]]] = {}  # what builds a parameter, and of which options
     described = documented_texts(getdoc(function))
     options: list[Parameter] = []
     for item in parameters:

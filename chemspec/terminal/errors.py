@@ -49,7 +49,7 @@ def _repeat_interrupt(unraisable: Any) -> None:
     if issubclass(unraisable.exc_type, KeyboardInterrupt):
         try:
             threading.Timer(0.1, _thread.interrupt_main).start()
-        except KeyboardInterrupt:  # on a busy machine the timer may end before this hook, where Python drops it again
+        except KeyboardInterrupt:  # the timer may end before this hook on a busy machine, where Python drops it again
             _repeat_interrupt(unraisable)
     else:
         sys.__unraisablehook__(unraisable)

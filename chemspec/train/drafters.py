@@ -96,7 +96,7 @@ class HeadTraining(padded.Training):
 
     def __init__(self, model: Heads, settings: TrainSettings, target: Transformer) -> None:
         super().__init__(model, settings)
-        self.target = [target.eval().requires_grad_(False)]  # in a list, so that its weights are not saved
+        self.target = [target.eval().requires_grad_(False)]  # a list, so that its weights are not saved
 
     def place(self, device: torch.device) -> None:
         """Move everything, the target included, to a device."""

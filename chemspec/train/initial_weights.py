@@ -76,7 +76,7 @@ def _extend_vocabulary(old: Tensor, rows: int) -> Tensor:
         return old
     trained = old[len(SPECIALS) :]
     new = trained.min().expand(rows - len(old))
-    if old.ndim > 1:  # with half the standard deviation, so that new tokens differ from each other
+    if old.ndim > 1:  # half the standard deviation, so that new tokens differ from each other
         # Independent of the run's seed, so that weights of runs can be averaged.
         generator = torch.Generator().manual_seed(0)
         spread = torch.randn(rows - len(old), old.shape[1], generator=generator) * trained.std(dim=0) / 2

@@ -191,7 +191,7 @@ class Step:
 
     def restore(self, tensors: Sequence[Tensor]) -> None:
         """Set the state to that of a stored run, in place, since a graph reads and writes these tensors."""
-        if not self.optimizer.adam.state:  # which the first step creates
+        if not self.optimizer.adam.state:  # the first step creates it
             self(self.batch)
         with torch.no_grad():
             for ours, stored in zip(self.state(), tensors, strict=True):

@@ -22,7 +22,7 @@ BUILTIN_FILE = Path(__file__).with_name("recipes.toml")
 class BaseRecipe:
     """Settings of every recipe; in `expectation`, `{task}` and `{target}` (of a drafter) are replaced."""
 
-    name: str  # of its table, or file name without `.toml`
+    name: str  # name of its table, or file name without `.toml`
     task: Task
     train: TrainSettings
     average_last: int = 1  # number of last checkpoints to average
@@ -44,9 +44,9 @@ class Recipe(BaseRecipe):
 
     preset: str  # size of the model, see `chemspec.settings.preset_config`
     train_files: tuple[str, ...]  # file names in a data folder
-    validation_files: tuple[str, ...] = ()  # without any, the last pairs of the training data are held out
+    validation_files: tuple[str, ...] = ()  # empty: the last pairs of the training data are held out
     data: DataSettings
-    validation_data: DataSettings | None = None  # with the vocabulary of the training data
+    validation_data: DataSettings | None = None  # has the vocabulary of the training data
     starts_from: str = ""
     trainer: Literal["padded", "packed"] = "padded"  # packed: for a GPU, by time, from an existing model
 

@@ -34,7 +34,7 @@ FOLDER = Path(__file__).parent
 AS_IF = "the model answers as if it were there"
 # Where they seem to give atoms, the atom map is wrong; aluminium amides are recorded as many things.
 _BYSTANDERS = "O=C([O-])[O-,OH] CN(C)[CH]=O [CH3][CH2]OC(=O)[CH3] [CH3]N([CH3])C(=O)[CH3] [Al]-N"
-_NITRITES = "O=[NX2]-[O-] O=[NX2]-[OX2]"  # which nitrosate, and take amino groups off arenes with any alcohol
+_NITRITES = "O=[NX2]-[O-] O=[NX2]-[OX2]"  # they nitrosate, and take amino groups off arenes with any alcohol
 _HYDROGEN = "[H][H] [CH](=O)[O-].[NH4+]"  # hydrogen, or ammonium formate in its place
 _HYDROGENATION_METALS = "[Pd,Pt,Ni,Rh,Ru,Ir,Co,Cu,Fe]"
 # Classes that need no oxidant or reductant, or of no certain change: the count of electrons is a remark.
@@ -44,7 +44,7 @@ _NEUTRAL = frozenset(
         *("Imine, oxime or hydrazone formation", "Ketone from a Weinreb amide", "N-Alkylation", "S-Alkylation"),
     )
 )
-_HYDROGENATION_CATALYSTS = "[C;D0;H0].[Pd,Pt,Rh] [OH-].[Pd+2] O=[Pt]"  # on carbon, Pearlman's and Adams's
+_HYDROGENATION_CATALYSTS = "[C;D0;H0].[Pd,Pt,Rh] [OH-].[Pd+2] O=[Pt]"  # palladium on carbon, Pearlman's and Adams's
 _NO_HYDROGEN = "the flask has a catalyst of hydrogenations, but no hydrogen"
 _NO_METAL = "hydrogen is in the flask, but no metal that activates it (such as palladium on carbon)"
 

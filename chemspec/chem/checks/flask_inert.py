@@ -46,7 +46,7 @@ _IODINE_OXIDANTS = (
 
 _ELECTROPHILIC = ("Halogenation", "Nitration", "Sulfonation", "Friedel-Crafts acylation", "Formylation")
 _DIRECTING = "[OX2;!$(O-C=O);!$(O-S=O);!$(O-c:[!c]);!$(O-C(F)F)](-c) [NX3;H1;!$(N-S)](-c)-C=O"
-_AMINO = "[NX3;+0;!$(N-C=[O,S,N]);!$(N-[N,O,S])](-c)"  # which strong acids protonate
+_AMINO = "[NX3;+0;!$(N-C=[O,S,N]);!$(N-[N,O,S])](-c)"  # strong acids protonate it
 _PROTONATING = "[SX4](=O)(=O)[OH] [N+](=O)([O-])[OH] [Al,Sb,Ti] [Cl+3] OC(=O)C(F)(F)F"
 _METALLATED = "[N-](-[CX4,Si])-[CX4,Si] [Li]-[#6] [Mg]-[#6] [Pd,Rh,Ir,Ru,Ni,Tl,Hg,Cu] [Pd+2] [N+]#N [Li,Mg,Na;+0] \
 N=[O] B"

@@ -51,7 +51,7 @@ _UNACTIVATED = {
     "[CX4;!$(C-c);!$(C-C=C);!$(C-C=O);!$(C-C#*);!$(C-[!#6;!Cl])]-Cl": "an unactivated alkyl chloride",
     "[CX4;H0,H1;!$(C-c);!$(C-C=C);!$(C-C=O);!$(C-C#*);!$(C-[!#6;!Br])]-Br": "a secondary or tertiary alkyl bromide",
 }
-_BENZENE = "[c;$(c1[c][c][c][c][c]1)]"  # in rings with nitrogen the position counts as well
+_BENZENE = "[c;$(c1[c][c][c][c][c]1)]"  # no nitrogen, in whose rings the position counts as well
 _LEAVING_ORDER = (f"{_BENZENE}-I", f"{_BENZENE}-Br", f"{_BENZENE}-O-S(=O)(=O)C(F)(F)F", f"{_BENZENE}-Cl")
 _BETWEEN = "[CX4;!H0;$(C(-C(=O)-[#6])-C(=O)-[#6,O])]"
 _ACYL = "[CX3;!$(C-C-F);!$(C-[N,n]);!$(C-C=O);!$(C-O-c)](=O)-[$([OX2]-[CX4]),Cl,Br]"

@@ -9,11 +9,11 @@ from rdkit.Geometry import Point3D
 
 from chemspec.chem.molecules.trial import from_smiles
 
-SECONDS = 3.0  # of computing for all components together, after which nothing is begun
+SECONDS = 3.0  # seconds for all components together, after which nothing is begun
 MOST_SECONDS = 4.0  # after which the process that computes is ended
 SEED = 7
 GAP = 2.5  # Å between components
-STEPS = 20  # of the optimizer between two looks at the clock
+STEPS = 20  # steps of the optimizer between two looks at the clock
 
 
 def conformer(smiles: str) -> str:
@@ -36,7 +36,7 @@ def conformer(smiles: str) -> str:
 
 
 def _embed(mol: Any, end: float) -> None:
-    large = mol.GetNumHeavyAtoms() > 80  # for these a start by chance is faster
+    large = mol.GetNumHeavyAtoms() > 80  # a start by chance is faster for these
     for by_chance in (large, not large):
         params: Any = rdDistGeom.ETKDGv3()
         params.randomSeed = SEED

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from rdkit.Chem import rdCoordGen, rdDepictor
 
-_ION_GAP = 1.3  # from the outermost atom, in units of which a bond has 1.5
+_ION_GAP = 1.3  # distance from the outermost atom, where a bond has 1.5
 
 
 def add_layout(mol: Any) -> None:

@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 AROMATIC = 1000  # added to the atomic number, as RDKit does in its queries
-AtomTypes = frozenset[int] | None  # that an atom of a pattern may be; None: any
+AtomTypes = frozenset[int] | None  # kinds of atoms that an atom of a pattern may be; None: any
 
 
 @cache

@@ -10,7 +10,7 @@ from rdkit import Chem
 from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.molecules.query import canonical, drop_stereo
 
-_MAP = re.compile(r":\d+(?=\])")  # of an atom
+_MAP = re.compile(r":\d+(?=\])")  # the map number of an atom
 
 
 def split_keeping_salts(smiles: str) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ _SHIFTS = (
 )
 # Whose enol may be aromatic; of a keto lactone or lactam that of the ketone.
 _RING_KETONES = ("[CX4;R;!H0]@[C;R;!$(C@[#7,#8,#16])]=[O]", "[CX4;R;!H0]@[C;R]=[O]")
-_PYRAZOLONE = "[nH;r5]:[c;r5]:[cH1;r5]:[c;r5]=[O]"  # in which InChI leaves the hydrogen at nitrogen
+_PYRAZOLONE = "[nH;r5]:[c;r5]:[cH1;r5]:[c;r5]=[O]"  # InChI leaves the hydrogen at nitrogen
 _ATOM = re.compile(r"Cl|Br|\[\d*([A-Z][a-z]?|[a-z][a-z]?)|[BCNOPSFIbcnops]")
 MAX_SHIFTS = 6
 

@@ -10,7 +10,7 @@ from rdkit.Chem import rdinchi
 
 from chemspec.chem.molecules.layout import add_layout
 
-SECONDS = 0.4  # of computing; C60 takes 0.03
+SECONDS = 0.4  # seconds of processor time; C60 takes 0.03
 DRAWN = 24  # rings that are drawn without a trial: peptides of a dozen rings take half a second, and none took for ever
 # What C++ throws, as Python sees it: broken invariants, bad values, std::out_of_range, std::bad_alloc and so on.
 RDKIT_ERRORS = (RuntimeError, ValueError, IndexError, KeyError, MemoryError, OverflowError)

@@ -29,7 +29,7 @@ from chemspec.chem.reactions import compiled_maps
 from chemspec.chem.reactions.mol_graph import MolGraph, read_graph
 
 ROUNDS = 10  # through all atoms that change
-CACHED_MAPS = 4000  # of about 1 kB
+CACHED_MAPS = 4000  # each about 1 kB
 _FINISHED: dict[tuple[str, str], tuple[int, ...]] = {}  # origins of the last maps that were finished in time
 
 
@@ -111,7 +111,7 @@ class AtomMap:
 
     def __init__(self, left: MolGraph, right: MolGraph) -> None:
         self.left, self.right = left, right
-        self.origin = [-1] * len(right.kinds)  # for each atom of the product that of the precursors, or -1
+        self.origin = [-1] * len(right.kinds)  # the atom of the precursors for each atom of the product, or -1
         self.target = [-1] * len(left.kinds)  # the other way round
         self.given = [0] * (1 + max(left.molecules))  # atoms that each molecule of the precursors gives
 

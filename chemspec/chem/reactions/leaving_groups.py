@@ -13,7 +13,7 @@ from chemspec.chem.reactions.mol_graph import is_acyl
 
 FOLDER = Path(__file__).parent
 ACYL = ("CC(=O)O", "O=C(O)C(F)(F)F", "CO", "CCO")  # leaving groups whose words mean that an acyl group is bound to them
-_ALKYL = ("C", "CC", "Cc1ccccc1")  # which leave heteroatoms; a longer chain is no leaving group of its carbon atom
+_ALKYL = ("C", "CC", "Cc1ccccc1")  # they leave heteroatoms; a longer chain is no leaving group of its carbon atom
 _METALS = {3: "lithium", 12: "Grignard", 14: "silyl", 50: "stannane", 30: "zinc"}  # the first counts
 
 

@@ -16,19 +16,19 @@ from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.molecules.pattern_screen import AROMATIC
 from chemspec.chem.reactions.compiled_maps import GraphArrays
 
-MOST_ATOMS = 500  # on one side; more would take too long
+MOST_ATOMS = 500  # atoms of one side; more would take too long
 RADIUS = 8  # bonds around an atom that are compared
-CACHED_GRAPHS = 256  # of about 20 kB: the sides of the reactions of a few queries
+CACHED_GRAPHS = 256  # each about 20 kB: the sides of the reactions of a few queries
 
 
 @dataclass(frozen=True)
 class MolGraph:
     """One side of a reaction as plain numbers, not to be changed; atoms are numbered as the SMILES writes them."""
 
-    kinds: list[tuple[int, bool, bool, int, int]]  # of each atom: atomic number, aromatic, in a ring, charge, hydrogens
-    bonds: list[dict[int, float]]  # of each atom: neighbour -> order (1.5 if aromatic)
-    molecules: list[int]  # of each atom: the number of its molecule
-    ranks: list[int]  # of each atom its canonical rank
+    kinds: list[tuple[int, bool, bool, int, int]]  # each atom's atomic number, aromatic, in a ring, charge, hydrogens
+    bonds: list[dict[int, float]]  # each atom's neighbours -> order (1.5 if aromatic)
+    molecules: list[int]  # the number of each atom's molecule
+    ranks: list[int]  # each atom's canonical rank
 
     @cached_property
     def by_element(self) -> dict[int, list[int]]:
@@ -164,7 +164,7 @@ def _make_labels(graph: MolGraph) -> NDArray[np.uint64]:
     detailed = np.array([4 * kind[0] + 2 * kind[1] + kind[2] for kind in graph.kinds], np.uint64)
     # The graph twice, one for each kind of labels.
     ends, back = np.concatenate([near, near + count]), np.concatenate([back, back + len(near)])
-    edges = np.cumsum([0, *map(len, graph.bonds), *map(len, graph.bonds)])  # of the steps that begin at each atom
+    edges = np.cumsum([0, *map(len, graph.bonds), *map(len, graph.bonds)])  # ends of the steps that begin at each atom
     atoms = np.concatenate([elements, detailed]) + _HERE
     steps = np.concatenate([elements[near], detailed[near] + (orders << np.uint64(16))]) + _HERE
     first, last = edges[:-1], edges[1:]
@@ -173,7 +173,7 @@ def _make_labels(graph: MolGraph) -> NDArray[np.uint64]:
     for radius in range(RADIUS + 1):
         if radius:
             np.cumsum(steps, out=sums[1:])
-            around = sums[last] - sums[first]  # of all steps that begin at an atom
+            around = sums[last] - sums[first]  # sums over all steps that begin at an atom
             steps = _mix(steps * _HERE + around[ends] - steps[back])
             atoms = _mix(atoms * _HERE + around)
         else:

@@ -213,7 +213,7 @@ def align_retro(mapped: str, rng: Random | None = None, *, stereo: bool = True) 
     canonical SMILES. None if the maps are unusable: parse failure, no common mapped atom, or a repeated map number on
     one side.
     """
-    with rdBase.BlockLogs(), suppress(RuntimeError, ValueError):  # of molecules that RDKit can parse but not write
+    with rdBase.BlockLogs(), suppress(RuntimeError, ValueError):  # RDKit can parse some molecules but not write them
         if (sides := _parse_sides(mapped, stereo=stereo)) is None:
             return None
         reactants, product = sides

@@ -17,7 +17,7 @@ from chemspec.chem.reactions.atom_maps import AtomMap
 from chemspec.chem.reactions.stereo import same_hand, unchanged_product
 
 TABLE = Path(__file__).with_name("stereo_laws.tsv")
-LARGEST_RING = 7  # in which a double bond is cis
+LARGEST_RING = 7  # atoms of a ring whose double bonds are cis
 _SMALLEST_RING = 3
 _UNSET = Chem.ChiralType.CHI_UNSPECIFIED
 _CIS = {Chem.BondStereo.STEREOZ: True, Chem.BondStereo.STEREOCIS: True}
@@ -29,7 +29,7 @@ class StereoLaw(NamedTuple):
 
     kind: str
     subject: str  # SMARTS of the leaving atom, or names of classes
-    elements: tuple[frozenset[str], ...]  # that come, of an addition for both ends
+    elements: tuple[frozenset[str], ...]  # elements that come, of an addition for both ends
     reagents: str
     unless: str
     sentence: str
@@ -38,7 +38,7 @@ class StereoLaw(NamedTuple):
 class Breach(NamedTuple):
     """A centre that is against the law, or several."""
 
-    atoms: tuple[int, ...]  # of the product
+    atoms: tuple[int, ...]  # atoms of the product
     sentence: str
     lawful: str  # canonical SMILES of the isomer that the law gives
 
@@ -239,7 +239,7 @@ def _relation(match: AtomMap, left: Any, right: Any, law: StereoLaw, first: int,
     return "syn" if (hands[0] != hands[1]) == is_cis else "anti"
 
 
-_HYDROGEN = -1  # in place of an atom's number
+_HYDROGEN = -1  # stands in place of an atom's number
 
 
 def _comer(match: AtomMap, left: Any, right: Any, atom: int, law: StereoLaw) -> tuple[int | None, str]:

@@ -14,7 +14,7 @@ from chemspec.chem.reactions.atom_maps import map_atoms
 from chemspec.chem.reactions.strategy import BYSTANDERS, FOLDER, SECONDS, Strategy, strategy
 
 MOST = 3  # equivalents
-MOST_BONDS = 4  # that an over-reaction makes; more are a wrong map
+MOST_BONDS = 4  # bonds that an over-reaction makes; more are a wrong map
 MOST_CANDIDATES = 3  # reactants that are tried, the largest
 MIN_COPIED = 4  # heavy atoms of a reactant that is looked for twice in a product
 # Canonical SMILES of acids and counterions that a work-up adds to a product.

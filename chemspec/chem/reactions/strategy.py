@@ -25,8 +25,8 @@ from chemspec.chem.reactions.stereo import (
 )
 from chemspec.system.lab_files import read_lab_table
 
-FOLDER = Path(__file__).parent  # of the tables
-SECONDS = 0.5  # of processor time for one atom map, which takes 0.01: a garbage collection alone may take 0.2
+FOLDER = Path(__file__).parent  # the folder of the tables
+SECONDS = 0.5  # processor time of one atom map, which takes 0.01: a garbage collection alone may take 0.2
 NO_CLASS = "No known class"  # where atoms cannot come from where they seem to
 OPENED = "an aromatic ring would have to open"
 # Families that may break carbon-carbon bonds or open an aromatic ring, and are looked for before rings that close.
@@ -64,7 +64,7 @@ class Strategy:
     unset: tuple[int, ...]  # atoms of the product that are a stereocentre, and none before, though they take no part
     lost: tuple[int, ...]  # atoms that could be a stereocentre and were one before, though they take no part
     flipped: tuple[tuple[int, int], ...]  # E double bonds that were Z, or the reverse, though they take no part
-    origin: tuple[int, ...]  # for each atom of the product the atom of the reactants that it comes from, or -1
+    origin: tuple[int, ...]  # the atom of the reactants that each atom of the product comes from, or -1
     after: tuple[int, ...]  # atoms of the product that changed
     before: tuple[int, ...]  # atoms that change or leave, of the reactants that give atoms to the product
     carbon_moves: bool = False  # a C-C bond of atoms that stay is broken, as in 2 of 1,000 recorded reactions
@@ -100,8 +100,8 @@ class Change:
     broken: set[frozenset[int]]  # bonds that are broken, as atoms of the reactants
     touched: set[int]  # atoms of the product that change
     changed: set[int]  # atoms of the reactants that change or leave
-    hits: _Hits  # of patterns in both sides so far
-    left_types: Sequence[int]  # of the atoms of the reactants, see `pattern_screen`
+    hits: _Hits  # matches of patterns in both sides so far
+    left_types: Sequence[int]  # kinds of the atoms of the reactants, see `pattern_screen`
     right_types: Sequence[int]
 
     def fitting(self, families: Collection[str] = ()) -> Iterator[Rule]:

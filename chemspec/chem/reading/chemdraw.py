@@ -21,7 +21,7 @@ _MOST = 20_000  # elements
 
 def parse_cdxml(text: str) -> Element | Fault:
     """Return the root of a CDXML file, or its fault if it is hostile, too large or no XML."""
-    if "<!ENTITY" in text or "<!ATTLIST" in text:  # which a small file could repeat until the memory is full
+    if "<!ENTITY" in text or "<!ATTLIST" in text:  # a small file could repeat it until the memory is full
         message = "document types with definitions are refused; save the file again in ChemDraw"
         return Fault(message, 0, len(text), "other")
     whole = text.encode("utf-8", errors="replace").decode().strip("\ufeff \t\r\n")  # half a surrogate pair is no text
@@ -58,7 +58,7 @@ _ROLES = {
 _HIDDEN = {"objecttag", "altgroup", "templategrid", "chemicalproperty", "represent"}  # hold no molecules of their own
 Item = Element  # a fragment, or a text next to the fragments
 Point = tuple[float, float]
-_REACH = 1.5  # of an arrow to each side, in its lengths
+_REACH = 1.5  # reach of an arrow to each side, in its lengths
 CROSSED_OUT = "the arrow is crossed out: the drawing says that this does not happen"
 _OPPOSITE = {"reactant": "product", "product": "reactant", "agent": "agent"}
 
@@ -116,8 +116,8 @@ class Drawing:
 
     root: Element
     items: list[Item] = field(default_factory=list)
-    members: dict[str, list[Item]] = field(default_factory=dict)  # of an object or group, by its id
-    elements: dict[str, Element] = field(default_factory=dict)  # by id
+    members: dict[str, list[Item]] = field(default_factory=dict)  # members of an object or group, by its id
+    elements: dict[str, Element] = field(default_factory=dict)  # elements by id
 
     def __post_init__(self) -> None:
         self._walk(self.root, ())

@@ -102,7 +102,7 @@ def count_edits(
     *,
     min_visits: int = 8,  # visits of a context
     min_change: float = 0.4,
-    max_steps: int = 3,  # per context
+    max_steps: int = 3,  # steps per context
 ) -> EditNgramTable:
     """Train an edit table by counting which steps follow which contexts, in pairs of queries and outputs.
 

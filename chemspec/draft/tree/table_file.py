@@ -38,7 +38,7 @@ def save_table(file: Path, table: EditNgramTable, *, tokens: Sequence[str] = (),
     """
     counts = np.diff(table.children), np.array(table.entries), np.diff(table.starts)
     columns = *counts, np.array(table.tokens), np.array(table.thousandths)
-    metadata = {"about": json.dumps({"made": made, "vocabulary": list(tokens)})}  # of several, the order would vary
+    metadata = {"about": json.dumps({"made": made, "vocabulary": list(tokens)})}  # one key has one order
     packed = {name: _narrow_integers(values) for name, values in zip(COLUMNS, columns, strict=True)}
     write_bytes_atomic(file, save(packed, metadata))
 

@@ -45,7 +45,7 @@ PATH, SOURCE, CANDIDATES = 64, 128, 16  # paths, sources and candidates are padd
 JOINED = 8  # sources that are encoded together
 # Pages of an arena, and nodes of its largest pass, by row; it is replaced by one of twice the size if they do not do.
 PAGES, FRESH = {1: 1024, 8: 512}, {1: 256, 8: 64}
-FEWEST = 256, 16  # of larger arenas
+FEWEST = 256, 16  # smallest sizes of larger arenas
 # Share of a GPU's memory for idle arenas. Their graphs are freed with them, and capturing one takes as long as some
 # hundred passes; limited by bytes, not by number.
 IDLE_SHARE = 0.25
@@ -77,7 +77,7 @@ class CudaGraphs:
     """Captures CUDA graphs on one device; they share a memory pool, so they must run one at a time."""
 
     def __init__(self) -> None:
-        self.stream: Any = None  # of this device: torch's default capture stream is on the device used first
+        self.stream: Any = None  # stream of this device: torch's default capture stream is on the device used first
         self.pool: Any = None
         self.pool_anchor: Any = None  # a graph that is never freed: it keeps the memory pool alive
 
@@ -196,7 +196,7 @@ class RecordedEncoder(Recorded):
         self.arena, self.model = arena, arena.decoder.model
         self.count = min(JOINED, arena.shape.rows)
         self.length = min(arena.shape.source, self.model.config.max_positions)
-        shape = self.count, 1 + self.length  # of each source its row, then its tokens
+        shape = self.count, 1 + self.length  # the row of each source, then its tokens
         self.buffer = torch.zeros(shape, dtype=torch.int64, device=arena.pool.device)
         self.staging = pinned(self.buffer)
 
@@ -234,7 +234,7 @@ class RecordedPass(Recorded):
         self.staging = pinned(self.buffer)
         page, *others = torch.split(self.buffer, sizes)
         self.inputs = PassTensors(page.view(torch.int64), *(part.view(torch.int32) for part in others))
-        self.where = np.zeros(count, dtype=np.int32)  # of new nodes, among the padded
+        self.where = np.zeros(count, dtype=np.int32)  # places of new nodes among the padded
         first = self.staging.data_ptr()
         starts = [first + sum(sizes[:number]) for number in range(len(sizes))]
         self.written = PassInputs(groups, nodes, self.direct, path, pages, *starts, self.where.ctypes.data)
@@ -243,7 +243,7 @@ class RecordedPass(Recorded):
         self.starts = torch.arange(0, 2 * count, 2, dtype=torch.int32, device=device)
         self.biases = self.decoder.path_biases(path)
         wide = arena.pool.dtype == torch.float64
-        self.word = torch.int64 if wide else torch.int32  # that holds a log-prob, and an id
+        self.word = torch.int64 if wide else torch.int32  # holds a log-prob, and an id
         self.best = torch.zeros(2, count, top_k, dtype=self.word, device=device)
         self.host = pinned(self.best)
         self.ids, bits = self.host.numpy()
@@ -364,7 +364,7 @@ class GraphRunner(Runner):
         self.top_k = min(top_k, config.vocab_size)
         self._candidates = min(next_power(self.top_k, CANDIDATES), config.vocab_size)
         self._held = [arena]  # a list, for it outlives this object
-        self._rows: dict[int, int] = {}  # of the unfinished queries
+        self._rows: dict[int, int] = {}  # rows of the unfinished queries
         self._free_rows = list(range(arena.shape.rows - 1, -1, -1))
         self._joined = 0
         # Page 0 takes what padding writes.

@@ -24,7 +24,7 @@ from chemspec.settings import ModelConfig
 from chemspec.types import PluginError
 
 IMPOSSIBLE = np.float32(-1e4)  # logit of tokens that a model cannot emit, as in `Transformer`
-FIRST_SLOTS = 32  # of a query's KV cache, which doubles when it is full
+FIRST_SLOTS = 32  # slots of a query's KV cache, which doubles when it is full
 KeysAndValues = tuple[Array, Array]  # each (H, slots, d)
 
 
@@ -49,7 +49,7 @@ class Attention:
         self.query = Linear(weight[:inner], bias[:inner])
         self.keys_and_values = Linear(weight[inner:], bias[inner:])
         self.out = _linear(weights, f"{name}.out_proj")
-        self.vectors = weights.tensors.get(f"{name}.vectors")  # of relative positions (2 farthest + 1, d)
+        self.vectors = weights.tensors.get(f"{name}.vectors")  # vectors of relative positions (2 farthest + 1, d)
 
     def split(self, x: Array) -> Array:
         """Split (T, H * d) -> (H, T, d)."""
@@ -298,11 +298,11 @@ class NewNodes(NamedTuple):
     """The new nodes of one query in a pass."""
 
     cache: QueryCache
-    rows: slice  # among the nodes of the pass
-    slots: slice  # among the slots of the query; those of mask tokens are overwritten by the next pass
+    rows: slice  # rows among the nodes of the pass
+    slots: slice  # slots of the query; those of mask tokens are overwritten by the next pass
     mask: Mask  # slots that each attends to (n, slots)
     bias: Array | None
-    distance: Ints  # of slots from nodes (n, slots), by depth
+    distance: Ints  # distance of slots from nodes (n, slots), by depth
 
 
 class NumpyRunner(Runner):
@@ -343,7 +343,7 @@ class NumpyRunner(Runner):
 
     def _add_nodes(self, nodes: NodeBatch) -> list[NewNodes]:
         """Give the new nodes of each query their slots."""
-        counts, groups = Counter(nodes.queries), []  # in the order of the nodes
+        counts, groups = Counter(nodes.queries), []  # counts keep the order of the nodes
         for (query, count), stop in zip(counts.items(), accumulate(counts.values()), strict=True):
             cache, rows = self._queries[query], slice(stop - count, stop)
             slots = slice(cache.ancestors.count, cache.ancestors.count + count)

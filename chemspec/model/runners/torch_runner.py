@@ -73,7 +73,7 @@ class TorchRunner(Runner):
             self.gather_rows(list(self._rows.values()))
             self._rows = {query: row for row, query in enumerate(self._rows)}
             self._width = len(self._rows)
-        counts = Counter(nodes.queries)  # in the order of the nodes
+        counts = Counter(nodes.queries)  # counts keep the order of the nodes
         width = max(counts.values(), default=0)
         slot_offsets = np.zeros(self._width, dtype=np.int64)
         for query, row in self._rows.items():

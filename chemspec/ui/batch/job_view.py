@@ -175,7 +175,7 @@ def _job_buttons(view: JobView) -> None:
         for kind in exports.FORMATS:
             st.download_button(
                 kind.upper() + part,
-                partial(exports.export_job, job, kind),  # on click
+                partial(exports.export_job, job, kind),  # made on click
                 f"{stem}_answers.{kind}",
                 key=f"batch_{kind}",
                 on_click="ignore",

@@ -22,8 +22,8 @@ class SavedAnswer:
     """An answer in a collection; at most one of a query is kept under a name."""
 
     question: str  # the name under which it is kept
-    task: str  # of the prediction
-    model: str  # of the prediction
+    task: str  # as of the prediction
+    model: str  # as of the prediction
     query: str  # canonical SMILES
     answer: str  # canonical SMILES
     label: str = ""  # the class of the step

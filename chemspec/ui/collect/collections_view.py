@@ -105,7 +105,7 @@ def _update_answer(documents: Documents[SavedAnswer], answer: SavedAnswer) -> No
         st.toast(f"Not done: {escaping.plain_text(str(error))}")
 
 
-NAME = "collect_name"  # in the session: the name used last
+NAME = "collect_name"  # session key of the name used last
 
 
 @st.dialog("Save")

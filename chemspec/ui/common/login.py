@@ -94,7 +94,7 @@ def _is_allowed(user: Mapping[str, Any], allowed: str) -> bool:
     return any(entry in (email, f"@{domain}") for entry in (part.strip() for part in allowed.split(",")) if entry)
 
 
-COOKIE = "_streamlit_xsrf"  # which Streamlit gives every browser
+COOKIE = "_streamlit_xsrf"  # Streamlit gives it to every browser
 
 
 def visitor_id() -> str | None:

@@ -24,7 +24,7 @@ PAGES = (
     ("plan", "Plan"),
     ("batch", "Batch"),
     ("collections", "Collections"),
-    ("learn", "How it works"),  # from here on at the right of the bar, see theme.css
+    ("learn", "How it works"),  # this and the rest stand at the right of the bar, see theme.css
     ("step", "Step through"),
     ("speed", "Speed"),
     ("models", "Models"),
@@ -45,7 +45,7 @@ def run_app_shell(folder: Path) -> None:
     chosen = st.navigation(pages, position="top")
     st.set_page_config(page_title=f"{chosen.title} · chemspec")
     st.logo(str(assets_folder() / "web" / f"logo_{'dark' if theme.is_dark() else 'light'}.svg"), size="large")
-    with st.container(key="shell"):  # which theme.css hides
+    with st.container(key="shell"):  # theme.css hides it
         st.html(f"<script>{web_file('shell.js')}</script>", unsafe_allow_javascript=True)
     login.require_login()
     if notices := _unseen_notices():  # before models are loaded, which would give it to the log

@@ -18,8 +18,8 @@ from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import queued_engine, scheme
 from chemspec.ui.common.escaping import Html, join, tag
 
-MAX_CHARS = 1000  # of a text that is worth a preview
-WAIT_SECONDS = 0.2  # for a turn
+MAX_CHARS = 1000  # characters of a text that is worth a preview
+WAIT_SECONDS = 0.2  # time to wait for a turn
 CACHED = 200  # previews: who deletes the last letters is shown what was there
 DISCONNECTIONS = 3
 SETTINGS: dict[Task, DecodeSettings] = {

@@ -27,7 +27,7 @@ PLACEHOLDERS = {"forward": "e.g. aniline, CC(=O)Cl, Et3N, DCM", "retro": "e.g. l
 STEPPED_DECODERS, MAX_STEPPED_BEAM = ("greedy", "beam", "sbs"), 50  # searches that the page Step shows, and how wide
 MAX_UNFOLDED_LINES = 3  # longer texts of files are shown folded
 MOST_CHOICES = 6  # buttons for what a doubtful name may mean
-MAX_PASTED_CHARS = 200_000  # of a paste or a small file; `read_any` takes no longer ones
+MAX_PASTED_CHARS = 200_000  # characters of a paste or a small file; `read_any` takes no longer ones
 
 Read = formats.Input | chem.Fault | None  # what a text is; None for a blank one
 

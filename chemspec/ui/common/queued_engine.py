@@ -37,7 +37,7 @@ from chemspec.ui.common import escaping, login, stock_menu
 
 MAX_ANSWERS = 50
 REPORT_SECONDS = 0.1  # seconds between two reports of progress
-QUEUE_SECONDS = 0.25  # for each one ahead, between two reports of a position: each makes that visitor's browser draw
+QUEUE_SECONDS = 0.25  # time for each one ahead between two reports of a position, at which a browser draws
 
 Report = Callable[[str], object]  # shows one line
 T = TypeVar("T")

@@ -21,9 +21,9 @@ from streamlit import runtime
 from chemspec.system.error_places import describe_error
 from chemspec.ui.common import login
 
-VISIT_FILES = 5  # of one visitor, each of at most server.maxUploadSize
-ALL_BYTES = 500_000_000  # of all visitors, stored and arriving
-SILENT_SECONDS, WHOLE_SECONDS = 60.0, 600.0  # without a byte of a file, and until all of it is there
+VISIT_FILES = 5  # files of one visitor, each of at most server.maxUploadSize
+ALL_BYTES = 500_000_000  # bytes of all visitors, stored and arriving
+SILENT_SECONDS, WHOLE_SECONDS = 60.0, 600.0  # time without a byte of a file, and until all of it is there
 FULL = 503, "this server holds too many uploaded files; try again in some minutes"
 FIRST_SECONDS = 10.0  # until the first message of a WebSocket; pages send it at once
 ADDRESS = "/_stcore/upload_file/"  # and then the visitor's session and the file's name
@@ -36,7 +36,7 @@ class _Upload:
     session: str
     size: int = 0  # bytes that have arrived
     problem: tuple[int, str] | None = None  # status and message, once it is refused
-    end: float = field(default_factory=lambda: time.monotonic() + WHOLE_SECONDS)  # on the monotonic clock
+    end: float = field(default_factory=lambda: time.monotonic() + WHOLE_SECONDS)  # time on the monotonic clock
 
 
 class UploadLimits:
@@ -133,7 +133,7 @@ class SocketLimits:
             await WebSocketClose(1013)(scope, receive, send)
             return
         protocols = Headers(scope=scope).get("sec-websocket-protocol", "").split(",")
-        returns = len(protocols) > 2 and bool(protocols[2].strip())  # to its session, in which it may have no news
+        returns = len(protocols) > 2 and bool(protocols[2].strip())  # to a session, in which it may have no news
         self._open[address] += 1
         try:
             await self._app(scope, receive if returns else self._with_first_message(receive, send), send)
@@ -208,7 +208,7 @@ class SecurityHeaders:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message.setdefault("headers", [])  # which ASGI lets an application leave out
+                message.setdefault("headers", [])  # ASGI lets an application leave it out
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
                     headers.setdefault(name, value)

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from chemspec.ui.common import login
 
-MAX_BYTES = 8000  # of a request
+MAX_BYTES = 8000  # bytes of a request
 MAX_SESSIONS = 1000
 
 
@@ -22,7 +22,7 @@ class Previews:
 
     def __init__(self) -> None:
         self._numbers = count()
-        self._newest: dict[str, int] = {}  # of each session
+        self._newest: dict[str, int] = {}  # newest request of each session
         self._turn: anyio.CapacityLimiter | None = None  # made in the server's event loop
 
     async def answer(self, request: Request) -> Response:

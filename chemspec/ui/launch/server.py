@@ -21,7 +21,7 @@ from chemspec.ui.launch.middleware import SecurityHeaders, SocketLimits, UploadL
 from chemspec.ui.launch.previews import preview_route
 
 FIRST_PAGE = "predict"
-EARLY = ("theme.css", "scheme.css", "answers.css", "early.css")  # of assets/web, for the first page
+EARLY = ("theme.css", "scheme.css", "answers.css", "early.css")  # files of assets/web for the first page
 LOG = logging.getLogger("chemspec.app")
 
 
@@ -42,7 +42,7 @@ def run_server(allowed: AllowedHosts, *, host: str, port: int, headless: bool, w
         socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:
         raise ValueError(f"port {port} of {host} is in use or unusable; choose another --port or --host") from error
-    sys.argv = [str(app_script())]  # which Streamlit takes for what was started
+    sys.argv = [str(app_script())]  # Streamlit takes it for what was started
     refused = connections.Refusals(
         lambda counts: LOG.warning("refused: %s", ", ".join(f"{count} {what}" for what, count in counts.items()))
     )

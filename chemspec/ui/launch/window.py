@@ -23,7 +23,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 MAC = ("Google Chrome", "Chromium", "Microsoft Edge", "Brave Browser")
 WINDOWS = (r"Microsoft\Edge\Application\msedge.exe", r"Google\Chrome\Application\chrome.exe")
 START_SECONDS = 60.0
-WORDS = ("app", "--window")  # of the command of a menu entry
+WORDS = ("app", "--window")  # words of a menu entry's command
 
 
 def browser_command() -> list[str]:

@@ -39,7 +39,7 @@ class ModelCard:
     folder: Path
     task: Task | None = None
     facts: tuple[tuple[str, str], ...] = ()  # size, network and vocabulary in words; empty where unreadable
-    digest: str = ""  # of weights and config, as `Engine.digest`; empty where they are not all there
+    digest: str = ""  # as `Engine.digest`; empty where they are not all there
     title: str = ""  # the card's first heading
     sections: tuple[tuple[str, str], ...] = ()  # the card's text by heading; what stands before the first has none
     accuracy: tuple[Share, ...] = ()  # the shares "top-k" in its evaluation.json
@@ -75,7 +75,7 @@ def _read_cached(folder: Path, stamps: tuple[tuple[str, int, int], ...]) -> Mode
     card = ModelCard(folder.name, folder, title=title, sections=sections, accuracy=accuracy, classes=classes)
     try:
         loaded = checkpoint.load(folder)
-        RuntimeConfig("cpu", "fp32", "auto", threads=1).backend(loaded)  # which is checked when it is opened
+        RuntimeConfig("cpu", "fp32", "auto", threads=1).backend(loaded)  # the backend is checked when it is opened
     except (ValueError, OSError, RuntimeError, MemoryError, RecursionError) as error:
         return replace(card, problem=str(error) or type(error).__name__)
     merges = len(loaded.tokenizer.merges)

@@ -21,7 +21,7 @@ from chemspec.ui.common.query_box import QueryText
 
 BOX = QueryText("plan")
 NO_STOCK = Stock({})
-LINKED = ("smi", "use", "drop", "keep", "through", "avoid")  # in the address
+LINKED = ("smi", "use", "drop", "keep", "through", "avoid")  # parameters of the address
 CHOICES = ("only", "without", "keep", "through", "avoid")  # settings that the visitor chooses for one target
 DEFAULTS = {  # those of the command line
     "plan_seconds": round(PlanSettings.seconds),

@@ -56,7 +56,7 @@ VIEWS = {**details.VIEWS, "I think …": arguing.show_own_answer}
 SURE = 0.985  # probability of the first answer from which the others are folded
 LEAST = 0.01  # probability below which all other answers are folded, too
 SITE = "#56B4E9"  # behind the atoms that get the new bond
-SCALE = 1.35  # of the drawing with percentages, so that its numbers are as large as the text next to it
+SCALE = 1.35  # scale of the drawing with percentages, so that its numbers are as large as the text next to it
 
 
 def predict_with_progress(

@@ -36,7 +36,7 @@ from chemspec.ui.step.trace_player import Frame, show_figure
 LONGEST_NAME = 32  # characters below a drawing
 MAX_CONDITIONS_CHARS = 60  # characters of conditions over an arrow
 SMALLEST = 4  # characters of a molecule worth asking about next
-CHECK_SETTINGS = DecodeSettings(n=5, distinct=True)  # of the forward model with typed conditions
+CHECK_SETTINGS = DecodeSettings(n=5, distinct=True)  # settings of the forward model with typed conditions
 
 
 def card_header(question: Question, card: Suggestion) -> Html:
@@ -123,7 +123,7 @@ def card_footer(question: Question, card: Suggestion) -> str:
         if check and check.verdict == "differs" and check.product and text.startswith("forward model"):
             chance = f" ({format_percent(check.probability)})"
         badges.append(_badge("orange", f"⚠ {text}{chance}"))
-    if card.best.valid and (question.task == "retro" or card.rank == 1):  # of a flask once
+    if card.best.valid and (question.task == "retro" or card.rank == 1):  # once for a flask
         badges += [_badge("orange", f"Hazard: {sentence}") for sentence in hazards(*card.sides)]
     conditions = conditions_over_arrow(card)[0]
     if check and check.confirmed:
@@ -148,7 +148,7 @@ def _reagent_names(reagents: str) -> str:
     """Return reagents as chemists write them; empty unless all have a name."""
     if not reagents:
         return ""
-    drawn, names = split_drawn_and_named([*reagents.split("."), "C" * 30])  # with a nameless one, or all are drawn
+    drawn, names = split_drawn_and_named([*reagents.split("."), "C" * 30])  # the last is nameless, or all are drawn
     return ", ".join(names) if len(drawn) == 1 else ""
 
 

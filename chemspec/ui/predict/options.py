@@ -17,7 +17,7 @@ GUARANTEES = {
     "relaxed": "**Relaxed**: the drafts can change the answers.",
 }
 DEFAULT_ANSWERS = 5  # the default number
-SEARCH_NOTES = ("answers left out", "searched ")  # in files only
+SEARCH_NOTES = ("answers left out", "searched ")  # beginnings of notes that stand in files only
 SEARCH_WIDTH = 20  # answers that are searched for ideas: several are often one idea
 
 

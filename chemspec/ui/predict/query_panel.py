@@ -34,7 +34,7 @@ class Question:
     smiles: str  # the query, its molecules in the order in which they were typed
     settings: DecodeSettings
     cards: int = 5  # answers, or ideas, to show
-    least: int = 0  # of these, at least this number, set by the button below the list
+    least: int = 0  # smallest number of these, set by the button below the list
     expected: str = ""  # the other side, where a whole reaction was typed
     steps: tuple[str, ...] = ()  # texts of the steps that follow, each with the product of the one before
 

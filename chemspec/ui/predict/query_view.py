@@ -24,9 +24,9 @@ from chemspec.ui.common import bond_picker, scheme
 from chemspec.ui.common.escaping import Html, plain_text, tag
 from chemspec.ui.common.query_box import Read
 
-LINK = "guide"  # in the address
+LINK = "guide"  # parameter of the address
 MAX_GUIDE_CHARS = 2000
-_GUIDE = "predict_guide"  # in the session: the target, and its guide
+_GUIDE = "predict_guide"  # session key of the target, and its guide
 _LOWER, _UPPER = (str.maketrans("0123456789", small) for small in ("₀₁₂₃₄₅₆₇₈₉", "⁰¹²³⁴⁵⁶⁷⁸⁹"))
 _ISOTOPE = re.compile(r"\[(\d+)([A-Z][a-z]?)\]")
 
@@ -95,7 +95,7 @@ def follow_guide_link(target: str) -> None:
 def show_guide_picker(target: str, marked: Sequence[tuple[tuple[int, int], str]]) -> None:
     """Draw the target, to mark its bonds; those that answers make are bold and numbered."""
     constraints, bonds = current_guide(target), guide.bonds_by_name(target)
-    broken = {bonds[name] for name in constraints.cut}  # which all answers break: no numbers under the mark
+    broken = {bonds[name] for name in constraints.cut}  # all answers break them: no numbers under the mark
     plain = [(pair, text) for pair, text in marked if pair not in broken]
     bond_picker.show_bond_picker(
         target,

@@ -42,7 +42,7 @@ def viewer_page(smiles: str, model: str, height: int, dark: bool) -> str:
     assert folder is not None
     library = (folder / web_files.PARTS["3dmol"]).read_text(encoding="utf-8")
     view = py3Dmol.view(width="100%", height=height, js="")
-    view.addModel(model.replace("<", ""), "sdf")  # which in no mol block of ours is
+    view.addModel(model.replace("<", ""), "sdf")  # no mol block of ours has one
     view.setStyle(STYLE)
     for element, color in () if dark else ON_WHITE:
         view.addStyle({"elem": element}, {part: {**STYLE[part], "color": color} for part in STYLE})
@@ -77,7 +77,7 @@ def conformer_block(smiles: str) -> str:
     return shape_in_time(smiles)
 
 
-@lru_cache(maxsize=200)  # which keeps no exceptions: a busy machine may have more time later
+@lru_cache(maxsize=200)  # it keeps no exceptions: a busy machine may have more time later
 def shape_in_time(smiles: str) -> str:
     """Return `conformer.conformer`, computed in a process of its own; raises ValueError where it takes too long."""
     if block := _APART.ask("shape", smiles):

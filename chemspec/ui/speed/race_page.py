@@ -24,7 +24,7 @@ from chemspec.ui.common import escaping, nav, query_box, queued_engine, theme, w
 from chemspec.ui.common.query_box import TASK_LABELS, QueryText, show_reading
 
 Lanes = tuple[DecodeSettings, DecodeSettings]  # standard decoding, and the same search with drafts
-START_FLAG = "speed_race_start_go"  # in the session: start a race in this run of the script
+START_FLAG = "speed_race_start_go"  # session key: start a race in this run of the script
 BOX = QueryText("speed")
 
 
@@ -90,7 +90,7 @@ def _model_changed() -> None:
         del st.session_state["speed_text"]
 
 
-MAX_ANSWERS = 50  # of a timed search: as many as the page Predict searches
+MAX_ANSWERS = 50  # answers of a timed search: as many as the page Predict searches
 DECODER_HELP = (
     "Greedy writes the best token at every step. Beam search keeps the n best texts. Both are exact: drafts never "
     "change the answer. SBS (Andronov et al. 2024) is relaxed: its drafts can change the answers."
@@ -158,7 +158,7 @@ class Race:
     lanes: Lanes
     machine: str  # what the times depend on, as one line
     quiet: bool  # whether the machine seems to have done nothing else
-    rounds: list[list[DecodeResult]]  # of each lane its results, in order of the rounds
+    rounds: list[list[DecodeResult]]  # results of each lane in order of the rounds
     problem: str = ""  # why it could not be run to its end
 
 

@@ -26,7 +26,7 @@ DECODERS = {
 SEVERAL = ("beam", "sbs")
 DRAFTS_BY = {"greedy": "auto", "sbs": "windows"}  # the page's default; for the others copy, see `set_question`
 MOST_DRAFTED = 64  # tokens of a draft
-BETA = 3  # with tau = 1, as Xia et al. report
+BETA = 3  # beta of Xia et al., who report it with tau = 1
 BOX = QueryText("step")
 INTRODUCTION = (
     "A model writes its answer token by token. Here you watch it copy whole spans of your query instead: which guesses "

@@ -16,7 +16,7 @@ from chemspec.types import DecodeResult, to_json
 from chemspec.ui.common import theme, web_files
 
 MAX_ANSWERS = 20  # drawn; more cannot be told apart
-WIDTH, HEIGHT = 520, 280  # of a drawing, pixels
+WIDTH, HEIGHT = 520, 280  # pixels of a drawing
 HTML = '<div id="trace"></div>'
 
 
@@ -25,7 +25,7 @@ class Frame:
     """A picture of one trace."""
 
     parts: tuple[str, ...]  # what it shows, from top to bottom: names of the table `parts` in trace_player.js
-    scene: int = 0  # which of the traces
+    scene: int = 0  # number of the trace
     step: int = -1  # after how many passes; -1 for all
     style: str = ""  # CSS class: "wide"
     whole: bool = False  # mark all that was copied up to here, not only in this pass

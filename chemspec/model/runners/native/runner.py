@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 QKV, OUT, CROSS, CROSS_OUT, FFN_UP, FFN_DOWN, MEMORY_PROJECTION, OUTPUT, FFN_GATE = range(9)
 AFTER_STACK, BEFORE_STACK = 3, 4  # norms after a stack's last layer and before its first
 ACTIVATIONS = {"relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 6}  # numbered as in the kernel
-LANES = 16  # of a vector; each lane belongs to one head
+LANES = 16  # lanes of a vector; each belongs to one head
 
 
 def supports_config(config: ModelConfig) -> bool:
@@ -61,7 +61,7 @@ class NativeBackend:
         order = np.full((heads, head), config.inner_width)
         order[: config.heads] = np.arange(config.inner_width).reshape(config.heads, head)
         self._order, self._heads = order.T.ravel(), heads
-        sizes = (  # in the order of `chemspec_model`
+        sizes = (  # the order is that of `chemspec_model`
             config.d_model,
             heads,
             config.feedforward,
