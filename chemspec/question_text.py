@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, unquote
 
 MARK = "chemspec:"
-LONGEST = 50_000  # characters
+MAX_CHARS = 50_000  # characters
 FIELDS = {
     "predict": ("task", "smi", "model", "guide", "n", "decoder", "drafter", "max_len", "augment"),
     "plan": (
@@ -63,7 +63,7 @@ def is_name(text: str) -> bool:
 
 def read_question(text: str) -> QuestionText:
     """Parse a question; ValueError, with the reason, for a text that is none."""
-    if len(text) > LONGEST:
+    if len(text) > MAX_CHARS:
         raise ValueError(f"{len(text)} characters are too many for a {MARK} text")
     head, _, rest = "".join(text.split()).strip("\ufeff'\"<>`").removeprefix(MARK).partition("?")
     if head not in FIELDS:

@@ -22,8 +22,8 @@ _OTHER_RULES = ("onmt", "onmt-3", "onmt-3-defaults", "translation-transformer", 
 RULES = ("chemspec", *_OTHER_RULES)  # bookkeeping of a beam search
 
 # Upper limits of a plausible architecture, checked before tensors are allocated.
-MOST_LAYERS, MOST_WIDTH, MOST_POSITIONS = 256, 2**20, 2**14
-MOST_THREADS = 1024  # OpenMP ends the process with far more
+MAX_LAYERS, MAX_WIDTH, MAX_POSITIONS = 256, 2**20, 2**14
+MAX_THREADS = 1024  # OpenMP ends the process with far more
 
 
 class StoredConfig:
@@ -103,12 +103,12 @@ class ModelConfig(StoredConfig):
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "d_model", "heads", "feedforward", "encoder_layers", "decoder_layers"):
-            most = MOST_LAYERS if name.endswith("layers") else MOST_WIDTH
+            most = MAX_LAYERS if name.endswith("layers") else MAX_WIDTH
             check_range(name, getattr(self, name), 0 if name == "encoder_layers" else 1, most)
         if self.d_model % self.heads and not self.head_width:
             raise ValueError(f"d_model {self.d_model} does not divide into {self.heads} heads")
         for name in ("head_width", "relative_positions", "relative_vectors"):
-            check_range(name, getattr(self, name), 0, MOST_POSITIONS)
+            check_range(name, getattr(self, name), 0, MAX_POSITIONS)
         for name in ("source_first", "source_last", "forced_first"):
             check_range(name, getattr(self, name), -1, self.vocab_size - 1)
         if self.source_specials and (self.source_first >= 0 or self.source_last >= 0):
@@ -120,7 +120,7 @@ class ModelConfig(StoredConfig):
             raise ValueError("two tables of positions must be stored_positions")
         if not 0 < self.layer_norm_eps <= 1:
             raise ValueError(f"layer_norm_eps is {self.layer_norm_eps}; it must be above 0 and at most 1")
-        check_range("max_positions", self.max_positions, 3, MOST_POSITIONS)  # in no tensor, but a table of them is made
+        check_range("max_positions", self.max_positions, 3, MAX_POSITIONS)  # in no tensor, but a table of them is made
 
     def _check_positions(self) -> None:
         if self.decoder_only and not (self.shared_embedding and self.shared_positions):
@@ -227,7 +227,7 @@ class TrainSettings:
         for name in ("hold", "ema"):
             check_range(name, getattr(self, name), 0.0, 0.99999)
         check_positive("clip", self.clip)
-        check_range("threads", self.threads, 0, MOST_THREADS)
+        check_range("threads", self.threads, 0, MAX_THREADS)
 
 
 # Smallest and largest values of decoding settings.

@@ -15,13 +15,13 @@ from chemspec.chem.checks.weapons_convention import refusal
 from chemspec.chem.molecules.layout import add_layout
 from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.molecules.trial import RDKIT_ERRORS
-from chemspec.chem.reading.reader import LARGEST as LARGEST
+from chemspec.chem.reading.reader import MAX_TEXT as MAX_TEXT
 from chemspec.chem.reading.reader import read_text
 from chemspec.chem.reading.values import OTHER_SIDE as OTHER_SIDE
 from chemspec.chem.reading.values import Input as Input
 from chemspec.settings import Task
 
-MOST_ATOMS = 999  # limit of the V2000 format, and more than a drawing can show
+MAX_ATOMS = 999  # limit of the V2000 format, and more than a drawing can show
 
 
 def read_any(text: str | bytes, *, task: Task, max_chars: int = 1000) -> Input | chem.Fault:
@@ -81,7 +81,7 @@ def to_rxn(reactants: str, product: str) -> str:
     with rdBase.BlockLogs(), suppress(*RDKIT_ERRORS):
         for parts, add in zip(sides, adders, strict=True):
             for mol in map(mol_from_smiles, parts or ()):
-                if mol is None or mol.GetNumAtoms() > MOST_ATOMS:
+                if mol is None or mol.GetNumAtoms() > MAX_ATOMS:
                     return ""
                 # The reaction writer would keep aromatic bonds, and [nH] would lose its hydrogen.
                 Chem.Kekulize(mol, clearAromaticFlags=True)
@@ -106,7 +106,7 @@ class DrawnStep(NamedTuple):
 def to_reaction_cdxml(steps: Sequence[DrawnStep]) -> str:
     """Return a ChemDraw file of reactions below each other; empty if this RDKit version cannot, or one is too large."""
     mols = [mol for step in steps for mol in (*step.left, *step.right)]
-    if not hasattr(Chem, "MolToCDXMLBlock") or any(mol.GetNumAtoms() > MOST_ATOMS for mol in mols):
+    if not hasattr(Chem, "MolToCDXMLBlock") or any(mol.GetNumAtoms() > MAX_ATOMS for mol in mols):
         return ""
     document = ElementTree.Element("CDXML", id="1", BondLength=f"{_BOND}")
     page = ElementTree.SubElement(document, "page", id="2")
@@ -200,7 +200,7 @@ def _cdxml_drawing(mol: Any) -> _Drawing:
 def _with_coordinates(smiles: str) -> Any | None:
     """Return the molecule with 2-D coordinates and wedges; None if it is invalid or too large."""
     mol = mol_from_smiles(smiles)
-    if mol is None or mol.GetNumAtoms() > MOST_ATOMS:
+    if mol is None or mol.GetNumAtoms() > MAX_ATOMS:
         return None
     with rdBase.BlockLogs(), suppress(*RDKIT_ERRORS):
         add_layout(mol)

@@ -23,7 +23,7 @@ from chemspec.system.locks import FOLDER_LOCK, LockedError, lock_folder
 from chemspec.types import Tell, ignore
 
 MANIFEST, ROWS = "manifest.json", "rows"
-MOST_ROWS, LEAST_ROWS = 1000, 32  # rows of a shard: half a minute on a core, and a batch
+MAX_ROWS, MIN_ROWS = 1000, 32  # rows of a shard: half a minute on a core, and a batch
 SHARDS_EACH = 4  # shards of each engine, so that all work to the end though some rows take longer
 SHARDS_PER_FOLDER = 1000  # shards per folder: listing a hundred thousand files is slow
 SCHEMA = pyarrow.schema({"row": pyarrow.int64(), **parquet_fields()})
@@ -55,16 +55,16 @@ def stored_shard_rows(folder: Path) -> int:
 
 
 def fit_shards(queries: Iterable[str], engines: int) -> tuple[int, int | None, Iterator[str]]:
-    """Choose the rows of a shard: at most `MOST_ROWS`, and fewer where not every engine would get `SHARDS_EACH`.
+    """Choose the rows of a shard: at most `MAX_ROWS`, and fewer where not every engine would get `SHARDS_EACH`.
 
     Returns them, the number of queries (None: more than are read for this), and all queries.
     """
     remaining = iter(queries)
-    enough = engines * SHARDS_EACH * MOST_ROWS
+    enough = engines * SHARDS_EACH * MAX_ROWS
     first = list(islice(remaining, enough))
     rows = -(-len(first) // (engines * SHARDS_EACH))
     total = len(first) if len(first) < enough else None
-    return max(LEAST_ROWS, min(MOST_ROWS, rows)), total, chain(first, remaining)
+    return max(MIN_ROWS, min(MAX_ROWS, rows)), total, chain(first, remaining)
 
 
 def cut_into_shards(queries: Iterable[str], size: int) -> Iterator[Piece]:

@@ -18,8 +18,8 @@ from xml.etree import ElementTree
 import chemspec.chem as chem
 from chemspec.tasks import Row
 
-LARGEST = 1 << 30  # bytes of a file that is read as a whole, unpacked
-DEEPEST = 100  # elements of XML inside one another
+MAX_BYTES = 1 << 30  # bytes of a file that is read as a whole, unpacked
+MAX_DEPTH = 100  # elements of XML inside one another
 _MAPPED = re.compile(r":\d+\]")
 _DTD = re.compile(rb"<!(?:DOCTYPE|ENTITY)", re.IGNORECASE)
 Compounds = Sequence[tuple[str, str]]  # role and SMILES
@@ -107,8 +107,8 @@ def _read_xml(file: BinaryIO) -> Iterator[Row]:
     depth = 0
     for event, element in ElementTree.iterparse(file, ("start", "end")):
         depth += 1 if event == "start" else -1
-        if depth > DEEPEST:
-            raise ValueError(f"more than {DEEPEST} elements inside one another")
+        if depth > MAX_DEPTH:
+            raise ValueError(f"more than {MAX_DEPTH} elements inside one another")
         if event == "end" and element.tag.rpartition("}")[2] == "reaction":
             named = {inner.tag.rpartition("}")[2]: inner for inner in element.iter()}
             texts = {name: (inner.text or "").strip() for name, inner in named.items()}
@@ -128,9 +128,9 @@ def _xml_yield(reaction: Any) -> str:
 
 
 def _read_json(file: BinaryIO) -> Iterator[Row]:
-    raw = file.read(LARGEST + 1)
-    if len(raw) > LARGEST:
-        raise ValueError(f"it unpacks to more than {LARGEST:,} bytes; split it")
+    raw = file.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise ValueError(f"it unpacks to more than {MAX_BYTES:,} bytes; split it")
     document = json.loads(raw)
     for reaction in document["reactions"] if isinstance(document, dict) else document:
         yield _ord_row(_snake(reaction))
@@ -206,9 +206,9 @@ _REACTION = {
 
 
 def _read_protobuf(file: BinaryIO) -> Iterator[Row]:
-    raw = file.read(LARGEST + 1)
-    if len(raw) > LARGEST:
-        raise ValueError(f"it unpacks to more than {LARGEST:,} bytes; split it")
+    raw = file.read(MAX_BYTES + 1)
+    if len(raw) > MAX_BYTES:
+        raise ValueError(f"it unpacks to more than {MAX_BYTES:,} bytes; split it")
     for number, value in _fields(memoryview(raw)):
         if number == 3 and isinstance(value, memoryview):
             yield _ord_row(_message(value, _REACTION))

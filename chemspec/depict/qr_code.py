@@ -6,7 +6,7 @@ from io import BytesIO
 
 from PIL import Image
 
-LONGEST = 900  # characters: of more the squares are too small to be read from paper
+MAX_CHARS = 900  # characters: of more the squares are too small to be read from paper
 
 
 @dataclass(frozen=True)

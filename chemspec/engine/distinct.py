@@ -16,9 +16,9 @@ from chemspec.chem.reactions import guide
 from chemspec.settings import DecodeSettings, Task
 from chemspec.types import DecodeResult, Distinct, Hypothesis
 
-WIDEST = 4  # maximum beam width, as a multiple of the number of predictions
-MOST = 50  # maximum width of a widened beam
-GUIDED = 100  # the maximum with a guide, which may leave out many answers
+MAX_TIMES = 4  # maximum beam width, as a multiple of the number of predictions
+MAX_WIDTH = 50  # maximum width of a widened beam
+MAX_GUIDED_WIDTH = 100  # the maximum with a guide, which may leave out many answers
 WITHHELD = "answers with chemicals of the Chemical Weapons Convention are withheld"
 
 
@@ -27,9 +27,9 @@ def search_widths(settings: DecodeSettings) -> tuple[int, ...]:
     first = settings.n
     if (first == 1 and not settings.guide) or settings.decoder != "beam":
         return (first,)
-    wider = [min(MOST, first * times) for times in (2, WIDEST)]
+    wider = [min(MAX_WIDTH, first * times) for times in (2, MAX_TIMES)]
     if settings.guide:
-        wider = [min(GUIDED, max(MOST, 2 * first)), GUIDED]
+        wider = [min(MAX_GUIDED_WIDTH, max(MAX_WIDTH, 2 * first)), MAX_GUIDED_WIDTH]
     return tuple(dict.fromkeys((first, *(max(first, width) for width in wider))))
 
 

@@ -29,11 +29,11 @@ SUFFIXES = (".pt", ".pth", ".ckpt", ".bin")
 LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # first bytes of files of torch before 1.6
 ZIP = b"PK\x03\x04"
 LONGEST_LIST = 5_000_000  # bytes of a zip archive's directory, some 80 per tensor
-MOST_BYTES = 100_000_000  # size of a pickle
-MOST_OPERATIONS = 300_000  # some forty per tensor; this many take a third of a second
-MOST_NAMES = 10_000  # classes and functions
+MAX_BYTES = 100_000_000  # size of a pickle
+MAX_OPERATIONS = 300_000  # some forty per tensor; this many take a third of a second
+MAX_NAMES = 10_000  # classes and functions
 LONGEST_LINE = 1_000_000  # bytes
-LARGEST_KEY = 2**63  # larger integers can be chosen so that all have the same hash
+MAX_KEY = 2**63  # larger integers can be chosen so that all have the same hash
 # Operations that no checkpoint needs: extensions, outside buffers, memory reserved in advance, and those besides
 # SETITEM(S) that take keys; PUT takes any number as one.
 REFUSED_OPERATIONS = (
@@ -150,12 +150,12 @@ class _BoundedFile:
     """A file with limits on the bytes that are read."""
 
     def __init__(self, file: IO[bytes]) -> None:
-        self._file, self._left = file, MOST_BYTES
+        self._file, self._left = file, MAX_BYTES
 
     def read(self, size: int) -> bytes:
         self._left -= size
         if self._left < 0:
-            raise TooLargeError(f"its pickle has more than {MOST_BYTES // 1_000_000} MB")
+            raise TooLargeError(f"its pickle has more than {MAX_BYTES // 1_000_000} MB")
         return self._file.read(size)
 
     def readline(self) -> bytes:
@@ -169,12 +169,12 @@ class _BoundedFile:
 class _BoundedOperations(dict[int, Any]):
     """Functions of a pickle's operations by code, with a limit on how often one is looked up."""
 
-    left = MOST_OPERATIONS
+    left = MAX_OPERATIONS
 
     def __getitem__(self, code: int) -> Any:
         self.left -= 1
         if self.left < 0:
-            raise TooLargeError(f"it has more than {MOST_OPERATIONS:,} operations")
+            raise TooLargeError(f"it has more than {MAX_OPERATIONS:,} operations")
         if code not in self:
             raise TooLargeError(f"it holds the operation {chr(code)!r}, which no checkpoint needs")
         return super().__getitem__(code)
@@ -206,8 +206,8 @@ class Unpickler(_PYTHON_UNPICKLER):  # type: ignore[misc]
     def find_class(self, module: str, name: str) -> Any:
         """Return the function or class for a name; raises RefusedError if it is not on the allow-list."""
         self._names += 1
-        if self._names > MOST_NAMES:
-            raise TooLargeError(f"it names more than {MOST_NAMES:,} classes")
+        if self._names > MAX_NAMES:
+            raise TooLargeError(f"it names more than {MAX_NAMES:,} classes")
         root = module.partition(".")[0]
         if (module, name) == ("collections", "OrderedDict"):
             return type("OrderedDict", (_Ordered,), {"__module__": "inert"})
@@ -228,7 +228,7 @@ OPERATIONS |= {pickle.SETITEM[0]: Unpickler._set_item, pickle.SETITEMS[0]: Unpic
 
 
 def _checked_key(key: Any) -> Any:
-    if isinstance(key, tuple) or (isinstance(key, int) and not -LARGEST_KEY <= key < LARGEST_KEY):
+    if isinstance(key, tuple) or (isinstance(key, int) and not -MAX_KEY <= key < MAX_KEY):
         raise TooLargeError("it has a tuple or a huge number as a key, which no checkpoint needs")
     return key
 
@@ -311,8 +311,8 @@ def _read_zip_pickle(path: Path) -> bytes:
             raise CheckpointError(f"{path} is a zip archive without the data.pkl of a checkpoint")
         if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
             raise TooLargeError("its parts are compressed, unlike those that torch writes")
-        if max(pickles[0].file_size, pickles[0].compress_size) > MOST_BYTES:
-            raise TooLargeError(f"its pickle has more than {MOST_BYTES // 1_000_000} MB")
+        if max(pickles[0].file_size, pickles[0].compress_size) > MAX_BYTES:
+            raise TooLargeError(f"its pickle has more than {MAX_BYTES // 1_000_000} MB")
     with zipfile.ZipFile(path) as archive:
         return archive.read(pickles[0])
 

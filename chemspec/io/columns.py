@@ -15,7 +15,7 @@ from chemspec.chem import ARROW, is_valid
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
-LONGEST_HEADING = 200  # characters; a longer cell is text or data
+MAX_HEADING_CHARS = 200  # characters; a longer cell is text or data
 FIRST = ("smiles", "query")  # these have priority
 MOLECULES = (
     *("canonical", "isomeric", "isosmiles", "iso", "canonicalsmiles", "cansmiles", "isomericsmiles", "absolute"),
@@ -163,7 +163,7 @@ def _plain_heading(name: str) -> str:
 def in_english(name: str) -> str:
     """Return a heading of another language in English, in lower case."""
     plain = _plain_heading(name)
-    if len(plain) > LONGEST_HEADING:
+    if len(plain) > MAX_HEADING_CHARS:
         return plain
     bare = re.sub(r"[\s_(\[-]*smiles\)?\]?$", "", plain)
     bare = re.sub(r"[\s_]*\(?(?:s|en|n|es)\)$", "", bare)
@@ -190,7 +190,7 @@ def _by_stem(plain: str) -> str:
 
 
 def _normalise_name(name: str) -> str:
-    return _normalise_heading(name) if len(name) <= LONGEST_HEADING else name
+    return _normalise_heading(name) if len(name) <= MAX_HEADING_CHARS else name
 
 
 @lru_cache(maxsize=20_000)  # the first rows of a table are tried as headings with each separator

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from sys import getsizeof
 
-MOST_BYTES = 64_000_000  # bytes of rows in memory; the oldest are dropped, and predicted again if they return
+MAX_BYTES = 64_000_000  # bytes of rows in memory; the oldest are dropped, and predicted again if they return
 SPREAD = 8  # rows of one write for each query that is predicted in it
 
 
@@ -20,7 +20,7 @@ class Row:
 class RepeatedRows:
     """The last rows by query, limited in memory."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = MAX_BYTES) -> None:
         self._rows: OrderedDict[str, Row] = OrderedDict()
         self._most, self._bytes = most_bytes, 0
 

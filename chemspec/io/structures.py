@@ -13,7 +13,7 @@ from chemspec.chem.reading.values import side_note
 from chemspec.io import FileError
 from chemspec.tasks import about_reactions
 
-MOST_STEPS = 100  # steps of a drawn scheme
+MAX_STEPS = 100  # steps of a drawn scheme
 _FIELD = re.compile(r">.*?<([^>]*)>")
 _EXPECTED = {side_note(side) for side in ("forward", "retro")} | {chem.LEFT_OUT}
 Fields = dict[str, str]
@@ -41,7 +41,7 @@ def _records(text: str) -> Iterator[tuple[str, str, Fields]]:
     start = text.lstrip("\ufeff \t\r\n")
     if start.startswith("<"):  # CDXML has no properties
         root = parse_cdxml(text)
-        for part in [text] if isinstance(root, chem.Fault) else chemdraw.split_steps(root, MOST_STEPS):
+        for part in [text] if isinstance(root, chem.Fault) else chemdraw.split_steps(root, MAX_STEPS):
             yield part, "", {}
     elif start.startswith("{"):
         yield text, "", {}

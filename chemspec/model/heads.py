@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chemspec.model.transformer import log_softmax
-from chemspec.settings import MOST_WIDTH, StoredConfig, check_range
+from chemspec.settings import MAX_WIDTH, StoredConfig, check_range
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +44,7 @@ class HeadsConfig(StoredConfig):
         if self.style not in ("blockwise", "medusa"):
             raise ValueError(f"style {self.style!r} is not blockwise or medusa")
         for name in ("vocab_size", "d_model", "heads", "feedforward"):
-            check_range(name, getattr(self, name), 1, MOST_WIDTH)
+            check_range(name, getattr(self, name), 1, MAX_WIDTH)
 
 
 class Heads(nn.Module):

@@ -12,7 +12,7 @@ from chemspec.tokenizer import BOS, SPECIALS
 
 # Maximum difference from torch's log-probs in nats, by precision.
 TOLERANCES = {"fp64": 1e-3, "fp32": 1e-3, "fp16": 0.1, "bf16": 0.3}
-MOST_SCORES = 2**24  # computed at once; a token of GPT-2 has 50,257 next ones
+MAX_SCORES = 2**24  # computed at once; a token of GPT-2 has 50,257 next ones
 COMPARED = 12  # prefixes compared with torch
 PARTS = ((0, 1, COMPARED), (0, 3, 7, COMPARED), (0, COMPARED))  # a CUDA graph is captured when a size comes again
 
@@ -35,7 +35,7 @@ def probe(
     first, count = len(SPECIALS), config.vocab_size - len(SPECIALS)
     if min(count, length) < 1:
         return np.zeros((0, config.vocab_size))
-    count = min(count, max(length, MOST_SCORES // config.vocab_size))
+    count = min(count, max(length, MAX_SCORES // config.vocab_size))
     tokens = np.linspace(first, config.vocab_size - 1, count).round().astype(np.int64)  # all, where these suffice
     rows = tokens[np.arange(-(-count // length) * length) % count].reshape(-1, length).tolist()
     rows = rows[:1] if reference else rows

@@ -14,7 +14,7 @@ from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.cost import BATCHES, LARGE, CostCurve, cached_curve, measure_cost_curve
 from chemspec.model.probe import UnsupportedError, probe
 from chemspec.model.runner import Backend
-from chemspec.settings import MOST_THREADS, ModelConfig, ModelDims, check_range
+from chemspec.settings import MAX_THREADS, ModelConfig, ModelDims, check_range
 from chemspec.system import extras, gpu
 from chemspec.system.compiled import NoKernelError
 from chemspec.system.threads import set_torch_threads, usable_cores
@@ -53,7 +53,7 @@ class RuntimeConfig:
 
         Raises ValueError for a device, precision or runtime that is unknown or not available.
         """
-        check_range("threads", threads, 0, MOST_THREADS)
+        check_range("threads", threads, 0, MAX_THREADS)
         if dtype not in ("auto", *TORCH_DTYPES):
             raise ValueError(f"no precision {dtype!r}; there are {', '.join(TORCH_DTYPES)}")
         if runtime == "onnx":

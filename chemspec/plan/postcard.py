@@ -16,7 +16,7 @@ from chemspec.depict import canvas
 from chemspec.depict.canvas import Item, Picture
 from chemspec.depict.font import sans
 from chemspec.depict.molecules import Depiction, svg_size
-from chemspec.depict.qr_code import LONGEST, QrCode
+from chemspec.depict.qr_code import MAX_CHARS, QrCode
 from chemspec.plan import routes as values
 from chemspec.plan.depict import LIGHT
 from chemspec.plan.routes import Evidence, Node, Route
@@ -30,7 +30,7 @@ TINY, SMALL, PLAIN, TITLE = 5.0, 6.4, 7.2, 14.0  # sizes of the font
 LINE = 1.25  # height of a line, in sizes
 SCALES = tuple(0.95 * 0.95**power for power in range(34))  # of molecules, tried until all fits; 0.65: as in a journal
 QR_SQUARE, QR_LEAST, QR_MOST, QR_MARGIN = 1.9, 56.0, 92.0, 8.0  # of a square and of the code; white around it
-MOST_TABLE = 0.42 * HEIGHT  # of the table, which is squeezed where it is higher
+MAX_TABLE = 0.42 * HEIGHT  # of the table, which is squeezed where it is higher
 DPI = 300
 GREY = "#5b6663"
 COLUMNS = {
@@ -62,7 +62,7 @@ def to_postcard(route: Route, title: str, evidence: Evidence = MappingProxyType(
     table = _Column(EDGE, WIDTH - 2 * EDGE - side)
     _write_table(table, route, evidence)
     table.write(f"{NOTE} chemspec {__version__}", SMALL, fill=GREY, most=3)
-    squeezed = min(1.0, MOST_TABLE / table.bottom)
+    squeezed = min(1.0, MAX_TABLE / table.bottom)
     start = HEIGHT - EDGE - squeezed * table.bottom
     low = min([start, *(item.top - QR_MARGIN for item in aside)])
     scheme = _fit_scheme(route, evidence, EDGE + heading.bottom + GAP, low - GAP)
@@ -169,7 +169,7 @@ def _problems(node: Node, evidence: Evidence, route: Route) -> Sequence[str]:
 
 def _question_items(question: str) -> list[Item]:
     """Return the text at the lower right, and over it its QR code, unless it is too long for one."""
-    fits = len(question) <= LONGEST
+    fits = len(question) <= MAX_CHARS
     code = QrCode(question)
     side = min(QR_MOST, max(QR_LEAST, QR_SQUARE * code.modules)) if fits else QR_MOST
     column = _Column(WIDTH - EDGE - side, side)

@@ -14,7 +14,7 @@ from rdkit import Chem, rdBase
 
 from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.reactions.atom_maps import AtomMap, improve_map, map_atoms, split_precursors
-from chemspec.chem.reactions.mol_graph import MOST_ATOMS, MolGraph, graph_of
+from chemspec.chem.reactions.mol_graph import MAX_ATOMS, MolGraph, graph_of
 
 LEAVING = 3  # radius in bonds of leaving groups
 ROUNDS = 3  # radius in bonds within the reaction centre
@@ -57,7 +57,7 @@ def change_of_mapped(mapped: str) -> Change | None:
 
 def _parse_limited(smiles: str) -> Any | None:
     mol = mol_from_smiles(smiles)
-    return mol if mol is not None and 0 < mol.GetNumAtoms() <= MOST_ATOMS else None
+    return mol if mol is not None and 0 < mol.GetNumAtoms() <= MAX_ATOMS else None
 
 
 def _build_change(match: AtomMap, source: Any) -> Change | None:

@@ -14,7 +14,7 @@ from typing import Any
 from chemspec.types import REQUESTED, Trace
 
 MAX_DRAWN = 1500  # nodes; a drawing of more is slow and unreadable
-WIDEST = 10  # characters shown of a token
+MAX_TOKEN_CHARS = 10  # characters shown of a token
 NEVER = 10**9
 
 
@@ -126,7 +126,7 @@ def lay_out_tree(tree: DrawnTree, *, spare: bool = False, most: int = MAX_DRAWN)
     nodes = []
     for node in sorted(chosen - {0}):
         depth, text = tree.depths[node], tree.texts[node]
-        text = text if len(text) <= WIDEST else text[: WIDEST - 1] + "…"
+        text = text if len(text) <= MAX_TOKEN_CHARS else text[: MAX_TOKEN_CHARS - 1] + "…"
         widths[depth] = max(widths[depth], len(text))
         position = {"column": depth, "row": rows[node], "parent_row": rows[tree.parents[node]], "text": text}
         fate = {"born": tree.born[node], "accepted": tree.accepted[node], "dies": tree.dies[node]}

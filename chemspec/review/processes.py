@@ -12,7 +12,7 @@ from chemspec.system.threads import usable_cores, worker_pool
 from chemspec.types import DecodeResult
 
 ROWS_EACH = 100  # rows from which a further process, with models of its own, pays
-MOST_PROCESSES = 8  # each takes 0.2 GB
+MAX_PROCESSES = 8  # each takes 0.2 GB
 Reviewed = tuple[dict[str, Any], list[list[str]]]
 MakeReviews = Callable[[Sequence[DecodeResult]], Sequence[Reviewed]]
 T = TypeVar("T")
@@ -22,7 +22,7 @@ _make: MakeReviews | None = None  # set in a process of the pool
 
 def choose_processes(rows: int) -> int:
     """Return the number of processes for some rows: all cores, if there are many rows for each."""
-    return max(1, min(usable_cores(), MOST_PROCESSES, rows // ROWS_EACH))
+    return max(1, min(usable_cores(), MAX_PROCESSES, rows // ROWS_EACH))
 
 
 @contextmanager

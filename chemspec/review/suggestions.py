@@ -33,7 +33,7 @@ from chemspec.types import DecodeResult, Hypothesis
 CONFIDENT, DOUBTFUL = 0.8, MIN_CONFIDENCE  # probabilities that separate high, medium and low confidence
 SURE = 0.9  # probability from which SMILES variants of a flask are not compared: they hardly ever disagree
 FEW_VARIANTS = 2  # number of variants with the same product, up to which a warning is given
-LEAST_SHARE = 0.005  # probability from which a tautomer is told
+MIN_SHARE = 0.005  # probability from which a tautomer is told
 PROBLEM_FACTOR = 0.2  # factor on the probability of a retro suggestion with problems, for the ranking
 # What gives atoms in families of reactions, and elsewhere is a solvent, base or counterion.
 _SOURCES = {
@@ -134,7 +134,7 @@ class Suggestion:
         """Tautomers that were added, stereochemistry from nothing or left open, and solvents of a work-up, in words."""
         left, right = self.sides
         lines = [sentence[:1].upper() + sentence[1:] for sentence in self.flask_report.remarks]
-        shares = [format_percent(p) for _, p in self.best.tautomers if p >= LEAST_SHARE]
+        shares = [format_percent(p) for _, p in self.best.tautomers if p >= MIN_SHARE]
         if len(shares) > 1:
             lines.append(f"{len(shares)} tautomers count as one answer ({' + '.join(shares)} by the model)")
         if self.step is not None and is_enantiopure_from_achiral(left, right):

@@ -37,7 +37,7 @@ STOPPED = "the service was stopped before this query was finished; try again"
 RETRY_AFTER = 2  # seconds after which a client may try again if the queue is full
 CHOICE = 4  # batches of queries among which those of similar length are taken; more would come out of turn
 MOST_BATCHES = 3  # under way at once, all but the last one suspended between two passes
-MOST_BEAMS = 256  # beams of a batch on a CPU, where a pass over more only takes longer; but one query may have more
+MAX_BEAMS = 256  # beams of a batch on a CPU, where a pass over more only takes longer; but one query may have more
 NARROWER = 2  # times as many beams as a query has are under way for one client where it goes before them
 PASSING_QUERIES = 8  # queries of other clients that may pass a client's next query, per waiting query of the client
 
@@ -234,7 +234,7 @@ class Scheduler:
         if first.search.widest:
             return 1
         room = self._limits.batch_size // first.search.settings.augment
-        return max(1, min(room, MOST_BEAMS // first.width) if first.search.engine.device == "cpu" else room)
+        return max(1, min(room, MAX_BEAMS // first.width) if first.search.engine.device == "cpu" else room)
 
     def _decode(self, batch: list[Job]) -> None:
         """Decode a batch and deliver its results."""

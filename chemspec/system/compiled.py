@@ -122,7 +122,7 @@ def _remove(path: Path) -> None:
 
 def _compile(command: Sequence[str], folder: Path, name: str) -> Path:
     with tempfile.TemporaryDirectory(prefix=name, dir=folder, ignore_cleanup_errors=True) as build_folder:
-        partial = Path(build_folder, "library.so")  # Windows compilers write debugging files beside it
+        partial = Path(build_folder, "library.so")  # Windows compilers add debugging files to its folder
         subprocess.run([*command, "-o", str(partial)], capture_output=True, check=True, timeout=COMPILE_SECONDS)
         path = folder / f"{name}-{_hex_digest(partial.read_bytes())}.so"
         if not path.exists():  # made by another process meanwhile; on Windows a loaded one cannot be replaced

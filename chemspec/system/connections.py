@@ -25,7 +25,7 @@ HEADER_BYTES = 65_536  # maximum size of a request line and headers
 HEADER_SECONDS = 10.0  # time from the first byte of a request, or the start of a connection, to the end of the headers
 MESSAGE_BYTES = 4_000_000  # bytes of a WebSocket's message from the client; it is held as a whole (Streamlit: 200 MB)
 CONNECTIONS = 1000  # maximum number, if the process may open that many files
-FEWEST, RESERVED = 4, 16  # connections, whatever the number of files; files for other uses, at least
+MIN_CONNECTIONS, RESERVED = 4, 16  # connections, whatever the number of files; files for other uses, at least
 BACKLOG = 128  # connections queued by the system until they are accepted
 LOG_SECONDS = 10.0  # interval between log lines about refusals
 
@@ -40,7 +40,7 @@ def connection_limit() -> int:
     except (ImportError, OSError):  # Windows, and where files are not listed
         return CONNECTIONS
     unlimited = files == resource.RLIM_INFINITY
-    return CONNECTIONS if unlimited else min(CONNECTIONS, max(FEWEST, still_free - max(RESERVED, files // 4)))
+    return CONNECTIONS if unlimited else min(CONNECTIONS, max(MIN_CONNECTIONS, still_free - max(RESERVED, files // 4)))
 
 
 class Refusals:

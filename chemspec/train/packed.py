@@ -18,7 +18,7 @@ from torch.nn.functional import cross_entropy, dropout, layer_norm, linear, relu
 
 from chemspec.model.transformer import Attention, Layer, Stack, Transformer
 from chemspec.train.optim import MOMENTUM, by_shape, muon_step
-from chemspec.train.packed_batches import IGNORED, LONGEST, Shape
+from chemspec.train.packed_batches import IGNORED, MAX_TOKENS, Shape
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, ends_q: Tensor, ends_k: Tensor, *, causal: bool) -> Tensor:
@@ -27,7 +27,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, ends_q: Tensor, ends_k: Tensor, *
         from torch.nn.attention.varlen import varlen_attn
 
         window = (-1, 0) if causal else (-1, -1)
-        result: Any = varlen_attn(q, k, v, ends_q, ends_k, LONGEST, LONGEST, window_size=window)
+        result: Any = varlen_attn(q, k, v, ends_q, ends_k, MAX_TOKENS, MAX_TOKENS, window_size=window)
         return cast(Tensor, result)
 
     def owners(ends: Tensor, size: int) -> Tensor:

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, IterableDataset
 from chemspec.data.arrays import Pairs
 from chemspec.tokenizer import BOS, EOS
 
-LONGEST = 256  # tokens of a sequence, or of a filler
+MAX_TOKENS = 256  # tokens of a sequence, or of a filler
 PATIENCE = 30  # pairs that wait for a next batch when one is closed
 RESERVE = 8  # tokens of either side that are left to fillers: at least one for each
 IGNORED = -100  # target of a filler
@@ -59,10 +59,10 @@ def pack(pairs: Pairs, order: Iterable[int], shape: Shape) -> Iterator[list[int]
     Raises ValueError for sequences that no batch can hold.
     """
     lengths = np.stack((pairs.sources.lengths, pairs.targets.lengths + 1)).T
-    if lengths.max() > min(LONGEST, shape.sources - RESERVE, shape.targets - RESERVE):
+    if lengths.max() > min(MAX_TOKENS, shape.sources - RESERVE, shape.targets - RESERVE):
         raise ValueError(f"the data has a sequence of {lengths.max()} tokens, which is too long for these batches")
     sizes = lengths.tolist()
-    most = shape.sequences - RESERVE - max(shape.sources, shape.targets) // LONGEST  # the rest are fillers
+    most = shape.sequences - RESERVE - max(shape.sources, shape.targets) // MAX_TOKENS  # the rest are fillers
     batch: list[int] = []
     waiting: list[int] = []
     sources, targets = shape.sources - RESERVE, shape.targets - RESERVE
@@ -98,7 +98,7 @@ def build_batch(pairs: Pairs, indices: Sequence[int], shape: Shape) -> Tensor:
     picked = pairs.pick(chosen)
     lengths = [picked.sources.lengths, picked.targets.lengths + 1]
     left = [size - int(side.sum()) for size, side in zip((shape.sources, shape.targets), lengths, strict=True)]
-    fillers = max(math.ceil(count / LONGEST) for count in left)
+    fillers = max(math.ceil(count / MAX_TOKENS) for count in left)
     filled = [np.diff(np.linspace(0, count, fillers + 1).astype(int)) for count in left]
     lengths = [np.concatenate(both) for both in zip(lengths, filled, strict=True)]
     ends = [np.zeros(shape.sequences + 1, dtype=np.int32) for _ in lengths]

@@ -19,7 +19,7 @@ from reading import fault, read
 
 from chemspec import chem
 from chemspec.chem import formats
-from chemspec.chem.formats import LARGEST, DrawnStep, Input, read_any, to_reaction_cdxml, to_rxn, to_sdf
+from chemspec.chem.formats import MAX_TEXT, DrawnStep, Input, read_any, to_reaction_cdxml, to_rxn, to_sdf
 from chemspec.chem.reading.names import reagents
 from chemspec.chem.reading.notations import without_blank_lines
 from chemspec.depict.molecules import Depiction
@@ -191,8 +191,8 @@ def test_hostile_and_foreign_xml(text: str) -> None:
         (b"VjCD0100\x04\x03", "CDXML"),
         (b"%PDF-1.7", "PDF"),
         (b"\x00\x01\x02", "no text file"),
-        ("C" * (LARGEST + 1), "Batch page"),
-        (b"C" * (LARGEST + 1), "Batch page"),
+        ("C" * (MAX_TEXT + 1), "Batch page"),
+        (b"C" * (MAX_TEXT + 1), "Batch page"),
         ("C" * 1001, "too many"),
         *((molfile().replace(old, new), words) for old, new, words in table("chem/refused_molfiles")),
         (molfile("CC").replace("  1  2  1  0\n", "").replace("  2  1  0", "  2  0  0"), "no bonds"),

@@ -15,7 +15,7 @@ from rdkit import Chem, rdBase
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.molecules.parsing import mol_from_smarts, mol_from_smiles
 
-LONGEST = 70  # characters, bracket atoms counted as one: of entries without phosphorus saxitoxin has 54
+MAX_CHARS = 70  # characters, bracket atoms counted as one: of entries without phosphorus saxitoxin has 54
 _BRACKETS = re.compile(r"\[[^\]]*\]")
 _DEUTERIUM = re.compile(r"\(?\[[23]H\]\)?")
 TABLE = Path(__file__).with_name("weapons_convention.tsv")
@@ -51,14 +51,14 @@ def scheduled_entry(part: str) -> Entry | None:
     """Return the entry for a molecule, whatever its stereo, isotopes and charges; None if exempt or in no schedule."""
     phosphorus = "P" in part or "p" in part
     size = len(_BRACKETS.sub("C", _DEUTERIUM.sub("", part)))
-    if size > LONGEST and not phosphorus and "+" not in part:
+    if size > MAX_CHARS and not phosphorus and "+" not in part:
         return None  # most molecules of a query: they need not be parsed
     with rdBase.BlockLogs():
         mol = _plain(part) if "[" in part or "/" in part else mol_from_smiles(part)
         if mol is None:
             return None
         exact, patterns = _entries()
-        entry = exact.get(Chem.MolToSmiles(mol)) if size <= LONGEST else None
+        entry = exact.get(Chem.MolToSmiles(mol)) if size <= MAX_CHARS else None
         for pattern, other in () if entry else patterns:
             if (phosphorus or not other.phosphorus) and mol.HasSubstructMatch(pattern):
                 entry = other

@@ -28,7 +28,7 @@ LONGEST = 3000
 MOST_RINGS = 100  # independent rings; C60 has 31, and sides of patent reactions at most a few dozen
 # Sum over atoms of the squared number of ring labels: naphthalene 4, ferrocene with ten bonds at its iron about 110,
 # C60 62, a complete bipartite graph of nine and nine atoms 900. RDKit's time for 100 rings grows with it.
-MOST_CROWDED = 1000
+MAX_CROWDED = 1000
 TOO_CROWDED = "too many rings share their atoms"
 TOO_MANY_RINGS = f"more than {MOST_RINGS} rings are too many"
 TOO_MANY_ATOMS = f"more than {LONGEST} atoms are too many"
@@ -172,7 +172,7 @@ def _graph_refusal(bonds: Iterable[tuple[int | None, int | None]], hard: Callabl
 
 
 def _crowding_refusal(labels: Iterable[int]) -> str:
-    return TOO_CROWDED if sum(count * count for count in labels) > MOST_CROWDED else ""
+    return TOO_CROWDED if sum(count * count for count in labels) > MAX_CROWDED else ""
 
 
 def _parse_integer(text: str) -> int | None:

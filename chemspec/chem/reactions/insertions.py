@@ -16,7 +16,7 @@ from chemspec.chem.reactions.atom_maps import AtomMap
 _KETONE = "[CX3](=O)(-[#6])-[#6]"
 _INSERTED = (8, 7)
 _ALKENE = "[CX3;+0]=[CX3;+0]"
-_MOST_ALKENES = 6
+_MAX_ALKENES = 6
 
 
 def map_insertion(match: AtomMap, left: Any, right: Any) -> AtomMap | None:
@@ -74,7 +74,7 @@ def map_metathesis(match: AtomMap, left: Any, right: Any) -> AtomMap | None:
         atom for pair in bonds for atom in pair if match.target[atom] < 0 and match.given[match.left.molecules[atom]]
     }
     carbons = [pair for pair in match.made_bonds() if all(match.right.kinds[atom][0] == 6 for atom in pair)]
-    if len(bonds) < 2 or len(bonds) > _MOST_ALKENES or not lost or not carbons:
+    if len(bonds) < 2 or len(bonds) > _MAX_ALKENES or not lost or not carbons:
         return None
     plain = Chem.Mol(right)
     Chem.RemoveStereochemistry(plain)

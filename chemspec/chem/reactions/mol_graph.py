@@ -16,7 +16,7 @@ from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.molecules.pattern_screen import AROMATIC
 from chemspec.chem.reactions.compiled_maps import GraphArrays
 
-MOST_ATOMS = 500  # atoms of one side; more would take too long
+MAX_ATOMS = 500  # atoms of one side; more would take too long
 RADIUS = 8  # bonds around an atom that are compared
 CACHED_GRAPHS = 256  # each about 20 kB: the sides of the reactions of a few queries
 
@@ -84,7 +84,7 @@ class MolGraph:
 def read_graph(smiles: str) -> MolGraph | None:
     """Return the graph of a SMILES; None if RDKit cannot read it or it has too many atoms."""
     mol = mol_from_smiles(smiles)
-    return graph_of(mol) if mol is not None and mol.GetNumAtoms() <= MOST_ATOMS else None
+    return graph_of(mol) if mol is not None and mol.GetNumAtoms() <= MAX_ATOMS else None
 
 
 def graph_of(mol: Any) -> MolGraph:

@@ -17,7 +17,7 @@ from chemspec.chem.reactions.atom_maps import AtomMap
 from chemspec.chem.reactions.stereo import same_hand, unchanged_product
 
 TABLE = Path(__file__).with_name("stereo_laws.tsv")
-LARGEST_RING = 7  # atoms of a ring whose double bonds are cis
+MAX_CIS_RING = 7  # atoms of a ring whose double bonds are cis
 _SMALLEST_RING = 3
 _UNSET = Chem.ChiralType.CHI_UNSPECIFIED
 _CIS = {Chem.BondStereo.STEREOZ: True, Chem.BondStereo.STEREOCIS: True}
@@ -273,7 +273,7 @@ def _cis_pair(
 ) -> tuple[tuple[int, int], bool] | None:
     """Return a neighbour of each of two atoms, and whether they are on the same side; None where that is open."""
     for ring in right.GetRingInfo().AtomRings():
-        if first in ring and second in ring and len(ring) <= LARGEST_RING and not new & set(ring):
+        if first in ring and second in ring and len(ring) <= MAX_CIS_RING and not new & set(ring):
             start, size = ring.index(first), len(ring)
             before, after = ring[start - 1], ring[(start + 1) % size]
             step = -1 if after == second else 1

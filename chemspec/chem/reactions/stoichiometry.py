@@ -13,9 +13,9 @@ from chemspec.chem.molecules.query import elements, formula_balance, heavy_atoms
 from chemspec.chem.reactions.atom_maps import map_atoms
 from chemspec.chem.reactions.strategy import BYSTANDERS, FOLDER, SECONDS, Strategy, strategy
 
-MOST = 3  # equivalents
-MOST_BONDS = 4  # bonds that an over-reaction makes; more are a wrong map
-MOST_CANDIDATES = 3  # reactants that are tried, the largest
+MAX_EQUIVALENTS = 3  # equivalents
+MAX_BONDS = 4  # bonds that an over-reaction makes; more are a wrong map
+MAX_CANDIDATES = 3  # reactants that are tried, the largest
 MIN_COPIED = 4  # heavy atoms of a reactant that is looked for twice in a product
 # Canonical SMILES of acids and counterions that a work-up adds to a product.
 SALT_FORMERS = frozenset((FOLDER / "salt_formers.txt").read_text(encoding="utf-8").split())
@@ -40,10 +40,10 @@ def extra_copies(reactants: str, product: str) -> tuple[str, ...]:
     lacking = Counter(formula_balance(reactants, product) or {}) if "." not in product else Counter()
     if not lacking:
         return _whole_copy(reactants, product)
-    best: tuple[int, tuple[str, ...]] = (MOST_BONDS + 1, ())
+    best: tuple[int, tuple[str, ...]] = (MAX_BONDS + 1, ())
     for part in _candidates(reactants):
         held = elements(part) or Counter()
-        for extra in range(1, MOST):
+        for extra in range(1, MAX_EQUIVALENTS):
             if all(count <= extra * held[element] for element, count in lacking.items()):
                 copies = (part,) * extra
                 bonds = _bonds_made(reactants, copies, product)
@@ -75,7 +75,7 @@ def _labels(smiles: str) -> Counter[str]:
 
 def _candidates(reactants: str) -> list[str]:
     parts = {part for part in reactants.split(".") if part not in BYSTANDERS | SALT_FORMERS}
-    return sorted(parts, key=lambda part: (-heavy_atoms(part), part))[:MOST_CANDIDATES]
+    return sorted(parts, key=lambda part: (-heavy_atoms(part), part))[:MAX_CANDIDATES]
 
 
 def _whole_copy(reactants: str, product: str) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from chemspec.asset_files import read_asset_table
 from chemspec.chem.reading.names.opsin import opsin_command
 from chemspec.system import extras
 
-LONGEST_ADVISED = 300  # characters of a text that is worth it
+MAX_ADVISED_CHARS = 300  # characters of a text that is worth it
 UNKNOWN_NAME = "this name is not in the built-in list"
 _ADVICE = [(re.compile(row[0]), row[1]) for row in read_asset_table(Path(__file__).with_name("advice.tsv"))]
 
@@ -25,7 +25,7 @@ def unknown_name(name: str) -> str:
 
 def advice_on(text: str, kind: str = "other") -> str:
     """Return advice on a text that cannot be read for a fault of this kind; empty if there is none."""
-    if kind in ("empty", "length", "reaction") or len(text) > LONGEST_ADVISED:
+    if kind in ("empty", "length", "reaction") or len(text) > MAX_ADVISED_CHARS:
         return ""
     bare = spelling.plain_name(re.sub(r"^\W*cas[^\d]*", "", text, flags=re.IGNORECASE)).strip("[]()")
     if re.fullmatch(r"\d{2,7}-\d\d-\d", bare):

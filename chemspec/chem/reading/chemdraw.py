@@ -16,7 +16,7 @@ from chemspec.chem.molecules.smiles_syntax import Fault
 from chemspec.chem.reading.values import EXPORT
 
 _DEEPEST = 50  # nesting of elements; ChemDraw uses about ten
-_MOST = 20_000  # elements
+_MAX_ELEMENTS = 20_000  # elements
 
 
 def parse_cdxml(text: str) -> Element | Fault:
@@ -38,7 +38,7 @@ def parse_cdxml(text: str) -> Element | Fault:
                 return Fault(f"this is {what}, not CDXML; {EXPORT}", 0, len(text), "other")
             root = element if root is None else root
             depth, elements, nodes = depth + 1, elements + 1, nodes + (element.tag == "n")
-            if depth > _DEEPEST or elements > _MOST:
+            if depth > _DEEPEST or elements > _MAX_ELEMENTS:
                 return Fault("this file is built too deep or too large for one query", 0, len(text), "other")
             if nodes > LONGEST:
                 return Fault(TOO_MANY_ATOMS, 0, len(text), "other")

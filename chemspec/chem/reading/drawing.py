@@ -97,12 +97,12 @@ _LIST = re.compile(r"\s*[;\n]\s*|,\s+|,$|\s+[+&]\s+|\s+(?:and|then|with|in)\s+|\
 _CLOSE = re.compile(r"[,/]|\s+")  # parts names only where all pieces are names
 _NUMBERING = re.compile(r"^(?:\(?(?:\d{1,2}|[a-h]|[ivx]+)[.)]\)?\s+|\d+\s*[x×]\s+)")
 _ATMOSPHERE = {"n2", "ar", "nitrogen", "argon", "air"}  # above the flask, not in it
-_LONGEST = 500  # characters of a text; what stands over an arrow is shorter
+_MAX_CHARS = 500  # characters of a text; what stands over an arrow is shorter
 
 
 def read_label(text: str, rest: list[str]) -> Molecules:
     """Return the molecules that a text names; words that name none, such as conditions, are added to `rest`."""
-    if len(text) > _LONGEST:
+    if len(text) > _MAX_CHARS:
         rest.append(f"{text[:60]}...")
         return Molecules([])
     named: dict[str, lookup.Named] = {}

@@ -16,16 +16,16 @@ from chemspec.chem.reading.values import RefusedError
 
 # In a text, up to what can be no part of it: an arrow, or punctuation before a blank, the end or the next one.
 _INCHI = re.compile(r"(?:InChI\s*=\s*|(?<![\w/])(?=1S))(1S?/[^\s>\"']+?)(?=[;,.]?(?:\s|$|InChI=)|[>\"']|[-=]{1,3}>)")
-_LONGEST_INCHI = 5000
-_MOST = 50  # in one text
+_MAX_CHARS = 5000
+_MAX_INCHIS = 50  # in one text
 _TAUTOMER = "InChI names no tautomer: this is one of perhaps several"
 
 
 def replace_inchis(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fault:
     """Write SMILES for all InChIs in a text, with a note where one leaves its tautomer open, or return a fault."""
     matches = [*_INCHI.finditer(text.chars)] if "/" in text.chars else []
-    if len(matches) > _MOST:
-        return text.fault(f"more than {_MOST} InChIs are too many for one query", "length")
+    if len(matches) > _MAX_INCHIS:
+        return text.fault(f"more than {_MAX_INCHIS} InChIs are too many for one query", "length")
     smiles: list[str] = []
     for match in matches:
         try:
@@ -42,8 +42,8 @@ def replace_inchis(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fau
 
 def _smiles_of(inchi: str) -> str:
     """Return the SMILES of one InChI; RefusedError if there is none."""
-    if len(inchi) > _LONGEST_INCHI:
-        raise RefusedError(f"this InChI is longer than {_LONGEST_INCHI} characters", "length")
+    if len(inchi) > _MAX_CHARS:
+        raise RefusedError(f"this InChI is longer than {_MAX_CHARS} characters", "length")
     # RDKit takes seconds to see that 99999 molecules are too many.
     if re.search(r"\d{4}", inchi.split("/")[1]):
         raise RefusedError("the formula in this InChI is too large", "length")

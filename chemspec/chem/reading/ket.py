@@ -19,7 +19,7 @@ from chemspec.system.untrusted import parse_untrusted_json
 _QUERY = ("ringBondCount", "substitutionCount", "unsaturatedAtom", "hCount", "queryProperties", "attachmentPoints")
 _STEREO = {1: 1, 4: 2, 6: 3, 3: 2}  # of bonds, in V3000
 _ORDERS = range(1, 11)
-_MOST_ITEMS = 5000  # objects of a drawing
+_MAX_ITEMS = 5000  # objects of a drawing
 
 
 @dataclass
@@ -94,7 +94,7 @@ def _read_drawing(document: Any) -> _Drawing:
     if root.get("connections"):
         raise RefusedError(f"bonds between groups or monomers are not understood; {DRAW}")
     nodes = root["nodes"]
-    if len(nodes) > _MOST_ITEMS:
+    if len(nodes) > _MAX_ITEMS:
         raise RefusedError("this drawing has too many objects for one query")
     for node in nodes:
         item = document[node["$ref"]] if "$ref" in node else node

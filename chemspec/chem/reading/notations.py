@@ -9,7 +9,7 @@ from chemspec.chem.molecules.smiles_syntax import Fault
 from chemspec.chem.molecules.traced_text import TracedText
 from chemspec.chem.reading.names import formulas, lookup
 
-MOST_TOKENS = 40
+MAX_TOKENS = 40
 # Tokens without attributes: <RX_1>, </SMILES>, <|endoftext|>, [START_SMILES], [CLS].
 _TAG = re.compile(r"<\|?/?[A-Za-z][\w-]{0,20}\|?>")
 _TOKEN = re.compile(
@@ -68,7 +68,7 @@ def without_blank_lines(text: str) -> tuple[str, bool]:
 def is_tokens(text: str) -> bool:
     """Return whether a text in angle brackets is SMILES among special tokens of a model rather than XML."""
     tags = _TAG.findall(text)
-    if not tags or len(tags) > MOST_TOKENS or _DOCUMENT.match(text) or '="' in text:
+    if not tags or len(tags) > MAX_TOKENS or _DOCUMENT.match(text) or '="' in text:
         return False
     rest = _TAG.sub(" ", text).strip()
     return bool(rest) and "<" not in rest and len(rest.split()) <= 200

@@ -18,18 +18,18 @@ _KINDS = (
     ("dicyanoanthracene", ("N#Cc1c2ccccc2c(C#N)c2ccccc12",), 18, 18),
     ("a perylene", ("c1cc2cccc3c4cccc5cccc(c(c1)c23)c45",), 20, 20),
 )
-_LEAST_OTHERS = 2  # carbon compounds with it: a dye with one partner may be what is to react
+_MIN_OTHERS = 2  # carbon compounds with it: a dye with one partner may be what is to react
 _COUNTERIONS = ("[Na+]", "[K+]", "[Cl-]", "[Br-]", "F[B-](F)(F)F", "[O-][Cl+3]([O-])([O-])[O-]", "O=Cl(=O)(=O)[O-]")
 
 
 def leave_out_photocatalysts(smiles: str) -> tuple[str, tuple[str, ...]]:
     """Return canonical SMILES of a flask without organic photocatalysts and their counterions, and a note for each."""
     parts = smiles.split(".")
-    if len(parts) <= _LEAST_OTHERS:
+    if len(parts) <= _MIN_OTHERS:
         return smiles, ()
     dyes = {part: kind for part in dict.fromkeys(parts) if (kind := _kind(part))}
     left = [part for part in parts if part not in dyes]
-    if not dyes or sum("C" in part.replace("Cl", "") or "c" in part for part in left) < _LEAST_OTHERS:
+    if not dyes or sum("C" in part.replace("Cl", "") or "c" in part for part in left) < _MIN_OTHERS:
         return smiles, ()
     charge = sum(_charge(part) for part in parts if part in dyes)
     for part in [part for part in left if part in _counterions()]:

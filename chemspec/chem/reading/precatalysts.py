@@ -16,7 +16,7 @@ from chemspec.chem.molecules.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.molecules.query import canonical
 from chemspec.chem.reading.names.reagents import name_in_list
 
-LONGEST_NAME = 30
+MAX_NAME_CHARS = 30
 TABLE = Path(__file__).with_name("complexes.tsv")
 _METALS = frozenset(["Pd", "Ni", "Ru", "Ir", "Rh", "Pt", "Au", "Co"])
 _MARKS = tuple(_METALS)  # in a SMILES
@@ -116,10 +116,10 @@ def _has(part: str, patterns: str) -> bool:
 def _short(part: str) -> str:
     if (symbol := part.strip("[]")) in _METALS:
         return symbol
-    if (name := name_in_list(part)) and len(name) < LONGEST_NAME:
+    if (name := name_in_list(part)) and len(name) < MAX_NAME_CHARS:
         return name
     metal = next((metal for metal in sorted(_METALS) if metal in part), "")
-    return f"a complex of {metal}" if metal and len(part) > LONGEST_NAME else part
+    return f"a complex of {metal}" if metal and len(part) > MAX_NAME_CHARS else part
 
 
 def _split(part: str) -> tuple[tuple[str, ...], int]:

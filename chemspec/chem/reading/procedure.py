@@ -7,7 +7,7 @@ import chemspec.chem.reading.names.lookup as lookup
 import chemspec.chem.reading.names.spelling as spelling
 from chemspec.chem.molecules.traced_text import TracedText
 
-MOST_STEPS = 9
+MAX_STEPS = 9
 _NUMERALS = ["i", "ii", "iii", "iv", "v", "vi", "vii", "viii", "ix"]
 _MARK = re.compile(r"(?:(?<=[\s;,.:])|^)\(?(?P<mark>[1-9]|[a-i]|i{1,3}|iv|vi{0,3}|ix)[.)]\)?\s+(?=\S)")
 _STEP = re.compile(r"(?:(?<=[\s;,.:])|^)\(?step\s+(?P<mark>[1-9])\)?\s*[:.)]?\s+", re.IGNORECASE)
@@ -62,7 +62,7 @@ def _in_order(chars: str) -> list[re.Match[str]]:
         for order in ([str(number) for number in range(1, 10)], list("abcdefghi"), _NUMERALS):
             marks: list[re.Match[str]] = []
             for match in candidates:
-                if len(marks) < MOST_STEPS and match["mark"].lower() == order[len(marks)]:
+                if len(marks) < MAX_STEPS and match["mark"].lower() == order[len(marks)]:
                     marks.append(match)
             if len(marks) > 1:
                 return marks
@@ -97,13 +97,13 @@ _LEAD = re.compile(
     r"|product)\s+",
     re.IGNORECASE,
 )
-MOST_WORDS = 7  # of a name
-FEWEST_WORDS = 12  # of a paragraph
+MAX_WORDS = 7  # of a name
+MIN_WORDS = 12  # of a paragraph
 
 
 def is_paragraph(text: str) -> bool:
     """Return whether a text is prose of an experimental section with amounts in brackets."""
-    return len(text.split()) >= FEWEST_WORDS and len(_PROSE.findall(text)) >= 2 and len(_BRACKETS.findall(text)) >= 1
+    return len(text.split()) >= MIN_WORDS and len(_PROSE.findall(text)) >= 2 and len(_BRACKETS.findall(text)) >= 1
 
 
 def compounds(text: str) -> tuple[list[str], list[str], str]:
@@ -129,7 +129,7 @@ def _names_before_amounts(sentence: str) -> Iterator[str]:
     for match in _BRACKETS.finditer(sentence):
         words = re.split(r"\s+|(?<=[;:])", sentence[start : match.start()].strip())
         start = match.end()
-        for count in range(min(MOST_WORDS, len(words)), 0, -1):
+        for count in range(min(MAX_WORDS, len(words)), 0, -1):
             name = " ".join(words[-count:]).strip(" ,;:.")
             if not name or _LEAD.match(name + " "):
                 continue

@@ -26,7 +26,7 @@ from chemspec.chem.reading.values import EXPORT, OTHER_SIDE, Input, Molecules, R
 from chemspec.settings import Task
 from chemspec.tasks import TASKS
 
-LARGEST = 200_000  # characters or bytes; no single reaction is longer
+MAX_TEXT = 200_000  # characters or bytes; no single reaction is longer
 TABLE = Path(__file__).with_name("refused.tsv")
 _ROWS = [(kind, start, message.format(export=EXPORT)) for kind, start, message in read_asset_table(TABLE)]
 _BINARY = [(bytes.fromhex(start), message) for kind, start, message in _ROWS if kind == "binary"]
@@ -118,9 +118,9 @@ def read_text(text: str | bytes, task: Task, max_chars: int) -> Input | Fault:
     both sides without agents. Of its canonical SMILES at most `max_chars` are accepted. A fault points into the text
     (of bytes, into the decoded text).
     """
-    if len(text) > LARGEST:
+    if len(text) > MAX_TEXT:
         size = f"{len(text) / 1000:,.0f} kB"
-        message = f"{size} are too much for one query (the limit is {LARGEST // 1000} kB); use the Batch page"
+        message = f"{size} are too much for one query (the limit is {MAX_TEXT // 1000} kB); use the Batch page"
         return Fault(message, 0, 0, "length")
     decoded = text if isinstance(text, str) else decode(text)
     if isinstance(decoded, Fault):

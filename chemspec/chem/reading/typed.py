@@ -90,7 +90,7 @@ def _is_no_dative_bond(chars: str) -> bool:
     return any(str(bond.GetBondType()) == "DATIVE" and bond.GetEndAtom().GetSymbol() == "C" for bond in mol.GetBonds())
 
 
-LONGEST = 20 * chem.LONGEST  # characters of a text: room for maps, names and the sides of a reaction
+MAX_CHARS = 20 * chem.LONGEST  # characters of a text: room for maps, names and the sides of a reaction
 _ENTITY = re.compile(r"&(?:#\d{1,6}|#x[0-9a-fA-F]{1,5}|[A-Za-z]{2,8});")
 _ESCAPED = re.compile(r"%3[eE]")
 _LABEL = re.compile(
@@ -104,8 +104,8 @@ _LABEL = re.compile(
 def read_typed(text: str, task: Task) -> Molecules | Reaction | Fault:
     """Read a typed text; where the task is about whole reactions, it must be one."""
     whole = TASKS.lookup(task).whole
-    if len(text) > LONGEST:
-        return Fault(f"{len(text)} characters are too many; the limit is {LONGEST}", LONGEST, len(text), "length")
+    if len(text) > MAX_CHARS:
+        return Fault(f"{len(text)} characters are too many; the limit is {MAX_CHARS}", MAX_CHARS, len(text), "length")
     translated = notations.translate(TracedText.of(text))
     if isinstance(translated, Fault):
         return translated

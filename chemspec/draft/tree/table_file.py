@@ -18,7 +18,7 @@ from chemspec.tokenizer import BOS, EOS, PAD
 
 Ints = NDArray[np.int64]
 COLUMNS = ("children", "entries", "steps", "tokens", "thousandths")
-LARGEST = 1 << 26  # maximum number of nodes or steps; the shipped tables have 50,000 and 150,000
+MAX_NODES = 1 << 26  # maximum number of nodes or steps; the shipped tables have 50,000 and 150,000
 MAX_ENTRIES = 1 << 20  # larger than any entry
 MATCH_LEVEL = 2  # depth at which the context entry is a match class, not a token: see `edit_ngrams.edit_context`
 MATCH_CLASSES = 5
@@ -67,7 +67,7 @@ def load_shared_table(file: Path, tokens: Sequence[str]) -> EditNgramTable | Non
     return carried if 2 * carried.node_count >= table.node_count else None
 
 
-def _translate_table(table: EditNgramTable, new_ids: Ints, deepest: int = LARGEST) -> EditNgramTable:
+def _translate_table(table: EditNgramTable, new_ids: Ints, deepest: int = MAX_NODES) -> EditNgramTable:
     """Return a table with other token ids, without contexts that contain `GONE` or have over `deepest` entries."""
     children, entries, starts = (np.array(column) for column in (table.children, table.entries, table.starts))
     parents = np.repeat(np.arange(table.node_count), np.diff(children))  # parents of nodes 1, 2, ...
@@ -117,7 +117,7 @@ def _read_table(file: Path, vocab_size: int = 0) -> tuple[EditNgramTable, tuple[
 
 def _read_column(opened: Any, name: str) -> Any:
     shape = opened.get_slice(name).get_shape()
-    if len(shape) != 1 or shape[0] > LARGEST:
+    if len(shape) != 1 or shape[0] > MAX_NODES:
         raise ValueError(f"{name} has the shape {shape}")
     values = opened.get_tensor(name)
     if values.dtype.kind not in "iu":
@@ -139,7 +139,7 @@ def _check_columns(columns: Iterable[Any], vocab_size: int) -> None:
     nodes = len(entries)
     if nodes < 1 or len(children) != nodes or len(steps) != nodes or len(tokens) != len(thousandths):
         raise ValueError("nodes and steps do not fit together")
-    if children.min() < 0 or steps.min() < 0 or max(children.max(), steps.max()) > LARGEST:
+    if children.min() < 0 or steps.min() < 0 or max(children.max(), steps.max()) > MAX_NODES:
         raise ValueError("a node has fewer than no children or steps, or too many")
     firsts = 1 + np.cumsum(children) - children
     if children.sum() != nodes - 1 or steps.sum() != len(tokens) or (firsts <= np.arange(nodes)).any():

@@ -29,7 +29,7 @@ from chemspec.ui.predict.options import SEARCH_NOTES
 
 PAGE = 10  # rows of a page of answers
 REFRESH_SECONDS = 1.0
-MOST_SEEN = 8  # jobs of a visit whose lines are not counted again
+MAX_SEEN = 8  # jobs of a visit whose lines are not counted again
 ROW = 92  # pixels
 # The tables' own download holds pictures, and cells as they came; ours are made for reading elsewhere.
 _DOWNLOAD = '[data-testid="stElementToolbarButton"]:has([aria-label^="Download"])'
@@ -141,7 +141,7 @@ def _lines_of(path: Path) -> rows.GrowingLines:
     """Return the lines of a file of a job; of one that this visit has seen before only what is new is read."""
     cached: dict[str, rows.GrowingLines] = st.session_state.setdefault("batch_lines", {})
     if str(path) not in cached:
-        if len(cached) >= 2 * MOST_SEEN:
+        if len(cached) >= 2 * MAX_SEEN:
             cached.clear()
         cached[str(path)] = rows.GrowingLines(path)
     return cached[str(path)].refresh()

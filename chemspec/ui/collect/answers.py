@@ -14,7 +14,7 @@ from chemspec.jobs.store import Documents, hashed_id
 
 Status = Literal["idea", "ordered", "tried", "worked", "failed"]
 STATUSES: tuple[Status, ...] = get_args(Status)
-LONGEST = {"question": 100, "note": 2000}  # characters
+MAX_CHARS = {"question": 100, "note": 2000}  # characters
 
 
 @dataclass(frozen=True)

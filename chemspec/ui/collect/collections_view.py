@@ -13,7 +13,7 @@ from chemspec.depict.schemes import scheme_sides
 from chemspec.io import spreadsheets
 from chemspec.jobs.store import Documents, StoreError
 from chemspec.review.suggestions import format_percent
-from chemspec.ui.collect.answers import ANSWERS, LONGEST, STATUSES, SavedAnswer, answer_row, find_matching
+from chemspec.ui.collect.answers import ANSWERS, MAX_CHARS, STATUSES, SavedAnswer, answer_row, find_matching
 from chemspec.ui.common import escaping, nav, scheme
 from chemspec.ui.common.login import is_local_only
 
@@ -87,7 +87,7 @@ def _show_answer(documents: Documents[SavedAnswer], answer: SavedAnswer) -> None
             st.text_input(
                 "Note",
                 answer.note,
-                max_chars=LONGEST["note"],
+                max_chars=MAX_CHARS["note"],
                 key=f"{key}_note",
                 on_change=_update_answer,
                 args=(documents, answer),
@@ -111,9 +111,9 @@ NAME = "collect_name"  # session key of the name used last
 @st.dialog("Save")
 def save_dialog(answer: SavedAnswer) -> None:
     """Show collection, status and note of an answer to save."""
-    name = st.text_input("Collection", st.session_state.get(NAME, "My answers"), max_chars=LONGEST["question"])
+    name = st.text_input("Collection", st.session_state.get(NAME, "My answers"), max_chars=MAX_CHARS["question"])
     status = st.selectbox("Status", STATUSES)
-    note = st.text_area("Note", max_chars=LONGEST["note"], height=80)
+    note = st.text_area("Note", max_chars=MAX_CHARS["note"], height=80)
     if st.button("Save to the collection", type="primary", disabled=not name.strip()):
         st.session_state[NAME] = name
         try:

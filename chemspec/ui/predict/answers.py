@@ -54,7 +54,7 @@ FOOTNOTE = {
 }
 VIEWS = {**details.VIEWS, "I think …": arguing.show_own_answer}
 SURE = 0.985  # probability of the first answer from which the others are folded
-LEAST = 0.01  # probability below which all other answers are folded, too
+MIN_PROBABILITY = 0.01  # probability below which all other answers are folded, too
 SITE = "#56B4E9"  # behind the atoms that get the new bond
 SCALE = 1.35  # scale of the drawing with percentages, so that its numbers are as large as the text next to it
 
@@ -154,7 +154,9 @@ def _are_noise(shown: Sequence[Suggestion]) -> bool:
     first, *others = shown
     if first.problems and any(len(card.problems) < len(first.problems) for card in others):
         return False
-    return first.probability >= SURE or (first.probability > 0.5 and all(card.probability < LEAST for card in others))
+    return first.probability >= SURE or (
+        first.probability > 0.5 and all(card.probability < MIN_PROBABILITY for card in others)
+    )
 
 
 def _show_further_cards(

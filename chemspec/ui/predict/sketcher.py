@@ -11,7 +11,7 @@ from chemspec import chem
 from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.ui.common import web_files
 
-LONGEST = 4 * chem.LONGEST  # characters; three sides of a reaction and more
+MAX_CHARS = 4 * chem.LONGEST  # characters; three sides of a reaction and more
 
 
 def show_sketcher(smiles: str, *, key: str, height: int = 480) -> str:
@@ -36,7 +36,7 @@ def _sketcher_component(home: Path) -> Any:
 
 def _drawing(report: Any) -> str | None:
     match report:
-        case {"smiles": str(drawn), "edit": int()} if len(drawn) <= LONGEST:
+        case {"smiles": str(drawn), "edit": int()} if len(drawn) <= MAX_CHARS:
             return drawn.partition(" ")[0]  # what follows a blank is an extension: CXSMILES
     return None
 

@@ -10,7 +10,7 @@ from chemspec.asset_files import read_asset_table
 from chemspec.chem.molecules.parsing import mol_from_sequence
 from chemspec.chem.molecules.query import canonical
 
-LONGEST = 200  # characters
+MAX_CHARS = 200  # characters
 SHORTEST_SEQUENCE = 6  # one-letter codes; fewer are an abbreviation as well
 _RESIDUE = re.compile(r"(?:(D|L|DL)-)?([A-Z][a-z]{2}|bAla)(?:\((\w+)\))?")
 _SEQUENCE = re.compile(rf"[ACDEFGHIKLMNPQRSTVWY]{{{SHORTEST_SEQUENCE},100}}")
@@ -25,7 +25,7 @@ def _table(kind: str) -> dict[str, str]:
 
 def read(text: str) -> str | None:
     """Return the canonical SMILES of a peptide in its usual notation; None if the text is none."""
-    if len(text) > LONGEST:
+    if len(text) > MAX_CHARS:
         return None
     if _HELM.fullmatch(text) or _SEQUENCE.fullmatch(text):
         return _read_by_rdkit(text)

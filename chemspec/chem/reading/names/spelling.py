@@ -27,7 +27,7 @@ _SIGNS = {
     **{chr(0x2080 + digit): str(digit) for digit in range(10)},
 }
 _TABLE = str.maketrans(_SIGNS)
-LONGEST_CONDITION = 60  # characters
+MAX_CONDITION_CHARS = 60  # characters
 _DEGREES = str.maketrans(
     {**dict.fromkeys(DASHES, "-"), "\u2103": "°C", "\u2109": "°F", "º": "°", "˚": "°", "\u00a0": " ", "\u2009": " "}
 )
@@ -134,4 +134,4 @@ def split_qualifiers(text: str) -> tuple[str, tuple[str, ...]]:
 def is_condition(text: str) -> bool:
     """Return whether a text is a temperature, time, ratio, apparatus or the like, and no molecule."""
     plain = text.strip(" ,").translate(_DEGREES)
-    return len(plain) <= LONGEST_CONDITION and _CONDITION.fullmatch(plain) is not None
+    return len(plain) <= MAX_CONDITION_CHARS and _CONDITION.fullmatch(plain) is not None
