@@ -47,7 +47,9 @@ def draw_page() -> None:
             nav.open_page("learn", task=question.model, smi=question.query)
 
 
-def token_odds(engine: Engine, question: question_form.Question, result: DecodeResult) -> Sequence[Mapping[str, float]]:
+def token_odds(
+    engine: Engine, question: question_form.StepQuestion, result: DecodeResult
+) -> Sequence[Mapping[str, float]]:
     """Return the model's probabilities along a greedy answer; none for a beam."""
     best = result.hypotheses[0]
     if question.settings.decoder != "greedy" or best.ended != "eos":

@@ -116,7 +116,7 @@ def _add_routes(router: APIRouter, service: Service) -> None:
         }
 
     @router.post("/v1/predict", response_model=schema.Prediction, responses=schema.PROBLEMS, tags=["predict"])
-    async def predict(question: schema.Question, request: Request) -> Response:
+    async def predict(question: schema.PredictQuestion, request: Request) -> Response:
         """Predict one or several queries; a failed one gets a status and a message without affecting others."""
         search = service.search(question, question.within)
         with watch_disconnect(request.receive) as gone:

@@ -74,7 +74,7 @@ _FIELDS: Any = {name: _field(name) for name in HINTS if name not in ("batch_size
 DecodeOptions: Any = create_model("DecodeOptions", __base__=_Options, **_FIELDS)
 
 
-class PredictQuestion(DecodeOptions):  # type: ignore[misc]
+class QueriesQuestion(DecodeOptions):  # type: ignore[misc]
     """One query or many."""
 
     model_config = _examples({"queries": ["CC(=O)Nc1ccc(O)cc1", "aspirin"], "task": "retro", "n": 5})
@@ -92,13 +92,13 @@ Lists = Annotated[
 ]
 
 
-class ReviewQuestion(PredictQuestion):
+class ReviewQuestion(QueriesQuestion):
     """One query or many, and what can be bought."""
 
     stock: Lists = None
 
 
-class Question(PredictQuestion):
+class PredictQuestion(QueriesQuestion):
     """One query or many, perhaps with a deadline."""
 
     within: float | None = Field(

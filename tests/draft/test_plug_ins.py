@@ -262,11 +262,11 @@ def test_what_cannot_be_loaded_is_named(name: str, fault: str, file: Path, monke
 
 def test_settings_and_requests_over_http_never_load_code(file: Path, tmp_path: Path) -> None:
     """Only the command line and a caller's own keyword do; a name in a request is looked up among the registered."""
-    from chemspec.service.schema import Question
+    from chemspec.service.schema import PredictQuestion
 
     file.write_text(f"open({str(tmp_path / 'ran')!r}, 'w').close()\n{FILE}")
     for field in ("drafter", "decoder"):
-        question = Question(queries="CCO", **{field: f"{file}:propose"})  # type: ignore[arg-type]
+        question = PredictQuestion(queries="CCO", **{field: f"{file}:propose"})  # type: ignore[arg-type]
         with pytest.raises(ValueError, match=f"no {field} '{file}:propose'"):
             decode_settings(exact=True, remedy="", **question.settings)
         with pytest.raises(ValueError, match=f"no {field} '{file}:propose'"):

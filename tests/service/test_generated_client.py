@@ -24,23 +24,23 @@ from chemspec_client.api.predict import check, predict, review
 from chemspec_client.api.stock import stock
 from chemspec_client.api.texts import names
 from chemspec_client.models import (
-    CheckQuestion, NamesQuestion, PlanQuestion, PlanAnswerState, Problem, Question, QuestionTaskType0 as Task,
-    ResultStatus, ReviewQuestion, ReviewQuestionTaskType0 as ReviewTask,
+    CheckQuestion, NamesQuestion, PlanQuestion, PlanAnswerState, PredictQuestion, PredictQuestionTaskType0 as Task,
+    Problem, ResultStatus, ReviewQuestion, ReviewQuestionTaskType0 as ReviewTask,
 )
 
 url = sys.argv[1]
 for way in ({}, {"prefix": "", "auth_header_name": "X-API-Key"}):  # as a bearer, and by the header of its own
     client = AuthenticatedClient(base_url=url, token="secret", **way)
     assert [one.name for one in models.sync(client=client).models] == ["forward", "retro"]
-refused = predict.sync(client=Client(base_url=url), body=Question(queries="CCO", task=Task.RETRO))
+refused = predict.sync(client=Client(base_url=url), body=PredictQuestion(queries="CCO", task=Task.RETRO))
 assert isinstance(refused, Problem) and refused.code == "key", refused
 
-question = Question(queries=["CCO", "CC("], task=Task.RETRO, n=3, max_len=12, distinct=False)
+question = PredictQuestion(queries=["CCO", "CC("], task=Task.RETRO, n=3, max_len=12, distinct=False)
 answer = predict.sync(client=client, body=question)
 first, second = answer.results
 assert first.status is ResultStatus.OK and 0 <= first.hypotheses[0].probability <= 1 and len(first.hypotheses) <= 3
 assert second.status is ResultStatus.INVALID and "never closed" in second.message and second.hypotheses == []
-problem = predict.sync(client=client, body=Question(queries="CCO", model="nobody"))
+problem = predict.sync(client=client, body=PredictQuestion(queries="CCO", model="nobody"))
 assert isinstance(problem, Problem) and problem.code == "unknown_model"
 
 question = ReviewQuestion(queries="CCO", task=ReviewTask.RETRO, n=3, max_len=12, distinct=False)

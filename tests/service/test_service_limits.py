@@ -144,7 +144,7 @@ def test_a_body_of_ten_megabytes_is_refused_and_the_client_hears_it(running: Run
 )  # fmt: skip
 def test_of_a_body_with_a_million_faults_few_are_collected(body: dict[str, Any]) -> None:
     """Each would be a message: 1.8 MB of numbers took 4 s and a gigabyte, while nobody else was answered."""
-    for request in (schema.Question, schema.ReviewQuestion, schema.PredictionsQuestion, schema.NamesQuestion,
+    for request in (schema.PredictQuestion, schema.ReviewQuestion, schema.PredictionsQuestion, schema.NamesQuestion,
                     schema.CheckQuestion, PlanQuestion):  # fmt: skip
         with pytest.raises(ValidationError) as refused:
             request.model_validate(body)

@@ -48,7 +48,7 @@ def test_the_document_names_every_route_and_every_refusal(running: Running) -> N
 
 def test_the_guide_names_the_fields_that_are_no_settings_and_those_that_are_missing(running: Running) -> None:
     document = running.send("GET", "/openapi.json")[1]
-    taken = set(document["components"]["schemas"]["Question"]["properties"])
+    taken = set(document["components"]["schemas"]["PredictQuestion"]["properties"])
     (row,) = re.findall(r"`POST /v1/predict`.*", (ROOT / "assets/docs/service.md").read_text(encoding="utf-8"))
     assert taken ^ {field.name for field in fields(DecodeSettings)} == {*re.findall(r"`(\w+)`", row), "queries"}
 
@@ -107,7 +107,7 @@ def test_every_request_has_an_example_that_is_answered(running: Running) -> None
 
 def test_the_options_of_the_client_are_the_fields_of_the_service(running: Running) -> None:
     schemas = running.send("GET", "/openapi.json")[1]["components"]["schemas"]
-    fields_of = {*schemas["Question"]["properties"], *schemas["ReviewQuestion"]["properties"]}
+    fields_of = {*schemas["PredictQuestion"]["properties"], *schemas["ReviewQuestion"]["properties"]}
     assert {*RequestOptions.__annotations__} == fields_of - {"queries"}
 
 

@@ -9,7 +9,7 @@ from chemspec.engine.engine import Engine
 from chemspec.engine.inspection import AttentionMap
 from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, queued_engine, scheme, theme
-from chemspec.ui.step.question_form import Question
+from chemspec.ui.step.question_form import StepQuestion
 
 LEGEND = (
     "A row for each token of the best answer, a column for each token that the encoder reads: the darker, the more "
@@ -18,7 +18,7 @@ LEGEND = (
 )
 
 
-def show_attention(engine: Engine, question: Question, result: DecodeResult) -> None:
+def show_attention(engine: Engine, question: StepQuestion, result: DecodeResult) -> None:
     """Offer the picture of the best answer, and draw it if it is wanted; nothing for a truncated answer."""
     best = result.hypotheses[0]
     if best.ended != "eos" or not st.toggle("Where the model looks in the query", key="step_attention"):

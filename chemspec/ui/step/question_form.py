@@ -35,7 +35,7 @@ INTRODUCTION = (
 
 
 @dataclass(frozen=True)
-class Question:
+class StepQuestion:
     """A query for a model, with settings that record the tree of prefixes."""
 
     model: str
@@ -43,7 +43,7 @@ class Question:
     settings: DecodeSettings
 
 
-def current_question(names: list[str]) -> Question | None:
+def current_question(names: list[str]) -> StepQuestion | None:
     """Draw the form; return the question, once there is one."""
     if (named := BOX.follow_link(names)) is not None:
         st.session_state.step_shown = None
@@ -55,7 +55,7 @@ def current_question(names: list[str]) -> Question | None:
     if names:
         _show_form(names)
         _show_examples()
-    shown: Question | None = st.session_state.get("step_shown")
+    shown: StepQuestion | None = st.session_state.get("step_shown")
     return shown
 
 
@@ -101,7 +101,7 @@ def _run_question(*, linked: bool = True) -> None:
             drafting="planned" if state.step_drafter == "auto" else "fixed",  # named to see what it drafts
             record=True,
         )
-        state.update(step_shown=Question(model, read.smiles, settings), step_link=(model, read.smiles))
+        state.update(step_shown=StepQuestion(model, read.smiles, settings), step_link=(model, read.smiles))
         state.step_address = {}
         if linked:
             search = {"decoder": decoder, "n": str(settings.n), "drafts": settings.drafter}
