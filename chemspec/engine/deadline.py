@@ -10,11 +10,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from math import log2
-from typing import Any
+from typing import Protocol
 
 from chemspec.engine import distinct
 from chemspec.engine.queries import PreparedQuery
-from chemspec.settings import DecodeSettings, check_positive
+from chemspec.settings import DecodeSettings, Task, check_positive
 from chemspec.types import Cost, DecodeResult, Pass, Within
 
 Clock = Callable[[], float]
@@ -22,6 +22,19 @@ Clock = Callable[[], float]
 # of 40 built-in queries, 1.3 for a width of 2 and 2.0 for 50. A beam goes on until no live hypothesis can overtake.
 PASSES, PASSES_PER_DOUBLING = 1.15, 0.15
 NOT_READY = "no answer was complete within {:g} s; give more time"
+
+
+class StreamingEngine(Protocol):
+    """The part of an engine that a deadline needs."""
+
+    @property
+    def task(self) -> Task: ...  # noqa: D102
+
+    def cost(self) -> Cost: ...  # noqa: D102
+
+    def prepare(self, text: str) -> PreparedQuery: ...  # noqa: D102
+
+    def stream(self, query: PreparedQuery, settings: DecodeSettings) -> Iterator[Pass | DecodeResult]: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -82,7 +95,7 @@ def check_settings(settings: DecodeSettings, seconds: float) -> None:
 
 
 def lists_within(
-    engine: Any,
+    engine: StreamingEngine,
     query: PreparedQuery,
     settings: DecodeSettings,
     *,
@@ -145,7 +158,7 @@ def _widest_affordable(settings: DecodeSettings, width: int, pace: Pace, cost: C
 
 
 def predict_within(
-    engine: Any, text: str, seconds: float, settings: DecodeSettings, *, clock: Clock = time.perf_counter
+    engine: StreamingEngine, text: str, seconds: float, settings: DecodeSettings, *, clock: Clock = time.perf_counter
 ) -> DecodeResult:
     """Predict for one query within some seconds, which begin with this call and are kept to one forward pass.
 
