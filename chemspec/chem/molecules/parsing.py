@@ -45,7 +45,7 @@ QUICK = frozenset(
         "N#Cc1c(-n2c3ccccc3c3ccccc32)c(C#N)c(-n2c3ccccc3c3ccccc32)c(-n2c3ccccc3c3ccccc32)c1-n1c2ccccc2c2ccccc21",
     )
 )
-CACHED_MOLECULES = 1000  # of about 20 kB; a review parses the same query and answers some twenty times
+CACHED_MOLECULES = 1000  # each about 20 kB; a review parses the same query and answers some twenty times
 TOO_HARD = "RDKit takes too long over the rings of this"
 APART = Forked("chemspec.chem.molecules.apart", most=4)
 _PRINTED = re.compile(r"[!-~]+")
