@@ -19,6 +19,8 @@ LAWS = [
     ("CCC#CCC.[N-]=[N+]=NCc1ccccc1.[Cu]I", "CCc1nnn(Cc2ccccc2)c1CC", "a terminal alkyne", "[Ru]"),
     ("Brc1ccc(Cl)cc1.C1COCCN1.[Pd].CC(C)(C)[O-].[Na+]", "Brc1ccc(N2CCOCC2)cc1", "better leaving group", ""),
     ("Fc1ccc(C)cc1.[Mg].O=Cc1ccccc1", "Cc1ccc(C(O)c2ccccc2)cc1", "does not insert into an aryl fluoride", ""),
+    ("N#Cc1ccccc1.CO.CCN(CC)CC", "COC(=N)c1ccccc1", "with acid or alkoxide only", "C[O-].[Na+]"),
+    ("SCc1ccccc1.II.CCO", "ISCc1ccccc1", "a sulfenyl iodide turns into the disulfide", ""),
     ("c1ccncc1.CC(=O)Cl.Cl[Al](Cl)Cl", "CC(=O)c1ccccn1", "a pyridine does not take part", "[Li]C"),
     ("c1ccncc1.O=[N+]([O-])O.O=S(=O)(O)O", "O=[N+]([O-])c1cccnc1", "is not nitrated", ""),
     (

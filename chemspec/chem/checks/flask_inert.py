@@ -51,6 +51,10 @@ _PROTONATING = "[SX4](=O)(=O)[OH] [N+](=O)([O-])[OH] [Al,Sb,Ti] [Cl+3] OC(=O)C(F
 _METALLATED = "[N-](-[CX4,Si])-[CX4,Si] [Li]-[#6] [Mg]-[#6] [Pd,Rh,Ir,Ru,Ni,Tl,Hg,Cu] [Pd+2] [N+]#N [Li,Mg,Na;+0] \
 N=[O] B"
 
+_NITRILE = "[CX2;!$(C-[!#6]);!$(C-[CX4](~[F,Cl])~[F,Cl]);!$(C-c:[n,o,s]);!$(C-C=[O,N]);!$(C-C#N)]#N"
+_ALCOHOL = "[OX2;H1]-[#6;!$(C=O)]"
+_ADDING = f"{_STRONG_BASES} {_ACTIVATORS} [F,Cl,Br,I;D0;H1] [SX4](=O)(=O)[OH] [O-]-[CX4] [Si]-[Cl,Br,I] C(=O)Cl"
+
 
 def matches_at(mol: Any, smarts: str, atom: int) -> bool:
     """Return whether a pattern fits with its first atom here."""
@@ -178,6 +182,19 @@ def _orientation(step: Strategy, left: Any, right: Any, whole: Sequence[str]) ->
                 yield "the new group goes ortho or para to the oxygen or nitrogen atom on the ring, not meta"
 
 
+def _nitriles(step: Strategy, left: Any, right: Any, whole: Sequence[str]) -> Iterator[str]:  # noqa: ARG001
+    """Yield where an alcohol would add to a nitrile that nothing activates."""
+    if step.name != "C–O bond formation" or holds(whole, _ADDING):
+        return
+    for pair in step.made:
+        ends = [step.origin[atom] for atom in pair]
+        if any(
+            min(ends) >= 0 and matches_at(left, _NITRILE, carbon) and matches_at(left, _ALCOHOL, oxygen)
+            for carbon, oxygen in (ends, ends[::-1])
+        ):
+            yield "an alcohol adds to such a nitrile with acid or alkoxide only"
+
+
 INERT_GROUPS = (
     _orientation,
     _vinyl_halides,
@@ -188,4 +205,5 @@ INERT_GROUPS = (
     _nitrated_pyridines,
     _stabilised_ylides,
     _benzylic_carbons,
+    _nitriles,
 )
