@@ -147,7 +147,7 @@ def test_the_arrow_of_a_drawing_is_as_long_as_what_stands_above_it(above: str, l
 
 
 def test_what_a_molfile_cannot_hold_has_a_record_without_atoms(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(formats, "MOST_ATOMS", 3)
+    monkeypatch.setattr(formats, "MAX_ATOMS", 3)
     assert "  3  2  0" in to_sdf([{"smiles": "CCC"}])
     assert "  0  0  0" in to_sdf([{"smiles": "CCCC"}])
 

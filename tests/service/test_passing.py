@@ -146,7 +146,7 @@ def test_of_wide_beams_few_are_decoded_at_once_on_a_cpu(n: int, most: int) -> No
 def test_a_batch_of_wide_beams_is_filled_up_to_so_many(
     engines: dict[str, Engine], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "MOST_BEAMS", 3 * WIDE["n"])
+    monkeypatch.setattr(scheduler, "MAX_BEAMS", 3 * WIDE["n"])
     sizes: list[int] = []
     let_pass = scheduler.Scheduler._let_others_pass
     monkeypatch.setattr(
