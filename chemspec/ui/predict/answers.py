@@ -39,7 +39,6 @@ from chemspec.ui.predict.details import (
 from chemspec.ui.predict.options import SEARCH_NOTES
 from chemspec.ui.predict.query_panel import Question
 from chemspec.ui.predict.token_origins import Picture, card_of_greedy_answer, greedy_settings
-from chemspec.ui.speed.race_page import race_against_standard
 
 CSS = web_file("answers.css")
 FOOTNOTE = {
@@ -336,6 +335,8 @@ def show_searches(
         st.caption("  \n".join(lines), width="stretch")
         search = displayed_search(question, result, first if shown else None)
         if st.button("Race on the page Speed", key="predict_measure", type="tertiary"):
+            from chemspec.ui.speed.race_page import race_against_standard  # its pictures take a while to import
+
             race_against_standard(search)
             nav.open_page("speed", task=question.model, smi=question.smiles)
         if st.button("How it was written", key="predict_story", type="tertiary"):
