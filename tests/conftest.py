@@ -29,6 +29,8 @@ from slowness import slowness
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
+gc.set_threshold(50_000, 20, 50)  # at 700 a twentieth of all processor time goes into collections
+
 os.environ["CHEMSPEC_WARM_UP"] = "0"  # no thread that outlives a test
 os.environ["CHEMSPEC_NO_OPSIN"] = "1"  # where Java is there, a name that nobody knows would take seconds
 
@@ -44,6 +46,12 @@ def pytest_configure(config: Config) -> None:
         config.option.markexpr = DEFAULT
     if not getattr(config.option, "numprocesses", None):  # the process that only hands tests out imports neither
         _set_up_libraries()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """A process more than there are cores: servers, browsers and their tests wait for each other."""
+    return min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, 4) + 1
 
 
 def _set_up_libraries() -> None:

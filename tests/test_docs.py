@@ -8,6 +8,7 @@ import runpy
 import shlex
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -124,6 +125,12 @@ def test_commands_named_in_the_guides_exist_with_their_options(page: Path) -> No
             pytest.fail(f"{page.name} says chemspec {' '.join(words)}: {error}")
 
 
+@cache
+def is_query(word: str) -> bool:
+    """Whether a word can be read as molecules."""
+    return isinstance(formats.read_any(word, task="forward"), formats.Input)
+
+
 def complete(words: list[str]) -> bool:
     """Whether a command needs nothing but the shipped models: it has its query and names no other file."""
     if words[0] == "precedents":
@@ -135,10 +142,10 @@ def complete(words: list[str]) -> bool:
     if len(words) < 2 or files & set(words) or words[0] not in ("predict", "race", "check", "find"):
         return False
     given = next((words[at + 1] for at, word in enumerate(words) if word in ("--model", "-m")), "forward")
-    query = [word for word in words[1:] if isinstance(formats.read_any(word, task="forward"), formats.Input)]
+    query = any(is_query(word) for word in words[1:] if not word.startswith("-"))
     if any(".py:" in word for word in words):  # tests/draft/test_documented_drafters.py runs them
         return False
-    return bool(query) and (ROOT / "assets" / "models" / given).is_dir()
+    return query and (ROOT / "assets" / "models" / given).is_dir()
 
 
 COMPLETE = {

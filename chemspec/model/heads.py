@@ -60,7 +60,8 @@ class Heads(nn.Module):
         inner = config.feedforward if config.style == "blockwise" else width
         self.wide = nn.Parameter(torch.empty(count, inner, width))
         self.wide_bias = nn.Parameter(torch.zeros(count, inner))
-        nn.init.normal_(self.wide, std=width**-0.5)
+        if not self.wide.is_meta:  # there torch imports its compiler for it, which takes a second
+            nn.init.normal_(self.wide, std=width**-0.5)
         if config.style == "blockwise":
             # Zero, so that every head starts as the target's output layer.
             self.narrow = nn.Parameter(torch.zeros(count, width, inner))

@@ -10,6 +10,7 @@ import pytest
 import torch
 from compilers import skip_without_compiler
 from table import run
+from thinned import pairwise
 from tiny import tiny_model
 
 from chemspec.data.arrays import pad
@@ -84,9 +85,9 @@ def test_masks_know_nothing_of_what_stands_where_they_are_and_right_of_them() ->
     assert (seen[0, 0, [0, 1, 3]] - one[0, 0, [0, 1, 3]]).abs().amax(-1).min() > 1e-4
 
 
-@pytest.mark.parametrize("runtime", ["torch", "native"])
-@pytest.mark.parametrize("specials", [False, True])
-@pytest.mark.parametrize("decoder_layers", [1, 2])
+@pytest.mark.parametrize(
+    ("runtime", "specials", "decoder_layers"), pairwise(["torch", "native"], [False, True], [1, 2])
+)
 @torch.inference_mode()
 def test_caches_change_nothing(
     specials: bool, decoder_layers: int, runtime: str, monkeypatch: pytest.MonkeyPatch

@@ -23,16 +23,22 @@ from chemspec.system.cache import cache_dir
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-# Runs the command line in forks of a process that cannot import some packages, and has imported what commands need.
+# Runs the command line in forks of a process that cannot import some packages, and has imported what commands need,
+# also pydantic, which Typer imports when it runs one.
 # Passes cost there what they cost in other tests (`conftest.py`); how much is drafted depends on it.
 SERVER = """
-import json, os, sys, tempfile
+import contextlib, gc, json, os, sys, tempfile
 for name in {names!r}:
     sys.modules[name] = None
-import chemspec.review.review, chemspec.engine.engine, chemspec.model.runtime
+import chemspec.review.reaction_check, chemspec.engine.engine, chemspec.model.runtime
+import chemspec.model.runners.native.runner, chemspec.io.writers, chemspec.draft.tree.table_file
+import chemspec.bench.sweep, chemspec.evaluation.accuracy
+with contextlib.suppress(ImportError):
+    import pydantic.type_adapter
 from chemspec.model.cost import CostCurve
 chemspec.model.runtime.measure_cost_curve = lambda *_, **__: CostCurve((1, 16, 128), (1e-3, 1.1e-3, 2e-3))
 from chemspec.cli.__main__ import main
+gc.freeze()
 for line in sys.stdin:
     words, environment = json.loads(line)
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:

@@ -226,7 +226,7 @@ def test_nothing_is_asked_of_another_machine(app: App) -> None:
 
 
 @pytest.mark.skipif(os.name == "nt", reason="there the server is a process of its own")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL])
 def test_who_kills_the_app_ends_its_server(tmp_path: Path, number: int) -> None:
     with started(tmp_path) as app:
         assert app.handshake("10.1.2.3", "http://10.1.2.3") == 403  # by default it answers under this machine's names
