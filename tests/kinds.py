@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 from pathlib import Path
 
@@ -38,14 +39,19 @@ def runs_here(level: str) -> bool:
     return {"v4": v4, "v3": v3, "dotprod": {"asimddp"}}.get(level, set()) <= has
 
 
-def compiled_for(kind: str, cache: Path, monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
-    """The kernel as it is on another kind of processor, as far as this one can run it; backends take it."""
+def compiled_for(kind: str, folders: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
+    """The kernel as it is on another kind of processor, as far as this one can run it; backends take it.
+
+    It is compiled once for all tests, which takes half a minute, also in several processes.
+    """
     info = Path("/proc/cpuinfo")
     flags = re.search(r"^flags\s*:(.*)$", info.read_text() if info.exists() else "", re.MULTILINE)
     options, needs = KINDS[kind]
     if flags is None or not needs <= set(flags[1].split()):
         pytest.skip(f"this processor does not run {kind}")
-    monkeypatch.setenv("CHEMSPEC_CACHE", str(cache))
+    folder = folders.getbasetemp()
+    folder = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
+    monkeypatch.setenv("CHEMSPEC_CACHE", str(folder / "kernels"))
     library = compiled.load_library(build.SOURCE, *options, *build.FLAGS[1:])
     monkeypatch.setattr(runner, "load_kernel", lambda: library)
     return library

@@ -44,7 +44,8 @@ def native(variant: str, threads: int) -> NativeBackend:
     return NativeBackend(tiny(variant)[0], threads=threads, int8=True)
 
 
-@pytest.mark.slow  # loops over keys; below, the kernel is compared with the same reference
+@pytest.mark.slow  # loops over keys, half a minute; below, the kernel is compared with the same reference
+@pytest.mark.nightly
 @given(scripts(), st.sampled_from(sorted(VARIANTS)))
 def test_a_session_in_torch_gives_the_bits_of_the_decoder_without_cache(
     script: tuple[list[list[int]], list[Round]], variant: str
@@ -93,8 +94,10 @@ def test_the_kernel_gives_the_bits_of_torch(shape: tuple[int, int, int]) -> None
 @needs_compiler
 @pytest.mark.slow  # compiles the kernel once a kind of processor
 @pytest.mark.parametrize("kind", SOME_KINDS)
-def test_other_processors_give_the_same_bits(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled_for(kind, tmp_path, monkeypatch)
+def test_other_processors_give_the_same_bits(
+    kind: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiled_for(kind, tmp_path_factory, monkeypatch)
     for shape in SHAPES:
         equals_torch(*shape)
 

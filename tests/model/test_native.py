@@ -115,10 +115,10 @@ def test_a_score_is_the_same_to_the_last_bit_in_any_company(exact: str) -> None:
 @pytest.mark.slow  # compiles the kernel once a kind of processor, and checks everything with each
 @pytest.mark.parametrize("kind", SOME_KINDS)
 def test_the_kernel_is_right_on_other_processors_too(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Narrower and wider vectors, with and without a tile unit."""
-    compiled_for(kind, tmp_path, monkeypatch)
+    compiled_for(kind, tmp_path_factory, monkeypatch)
     for exact in FORMATS:
         test_a_score_is_the_same_to_the_last_bit_in_any_company(exact)
     for width, heads in ((32, 1), (48, 2), (80, 16), (256, 8)):

@@ -115,7 +115,7 @@ AMIDE = "CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1"
     [
         ("predict", "CC(=O)Nc1ccccc1", "--task", "retro", "--dtype", "int8", "--no-distinct", "--drafter", "windows"),
         ("predict", "CC(=O)Nc1ccccc1", "--task", "retro", "--review", "-n", "2"),
-        ("predict", "CC(=O)Nc1ccccc1", "--task", "retro", "--within", "1s", "--threads", "1"),
+        ("predict", "CC(=O)Nc1ccccc1", "--task", "retro", "--within", "20s", "--threads", "1"),
         ("check", AMIDE),
         ("models",),
         ("train", "--list"),
