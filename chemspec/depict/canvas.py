@@ -203,7 +203,7 @@ def _draw_item(frame: Image.Image, item: Item, scale: float = 1.0, *, has_font: 
         _draw_text(draw, item, scale)
     elif item.corners:
         draw.polygon([(scale * x, scale * y) for x, y in item.corners], fill=item.fill)
-    else:
+    elif item.fill or item.stroke:  # without both, Pillow draws an outline of its own
         corners = (item.left, item.top, item.left + item.width, item.top + item.height)
         box = tuple(scale * side for side in corners)
         draw.rounded_rectangle(box, 3 * scale, item.fill or None, item.stroke or None, round(2 * scale))

@@ -51,6 +51,13 @@ def test_items_appear_when_their_pass_ended() -> None:
     assert "speculative: 4 tokens in 2 forward passes, 24.0 ms." in made.description
 
 
+def test_a_token_without_a_frame_has_none_on_a_dark_page_either() -> None:
+    page = picture.DARK.page
+    drawn = canvas.Picture(40, 40, (canvas.Item(5, 5, 30, 30),), page)
+    frame = Image.open(BytesIO(canvas.to_png(drawn)))
+    assert frame.getcolors() == [(80 * 80, tuple(bytes.fromhex(page[1:])))]
+
+
 def test_lanes_without_times_are_drawn_pass_by_pass() -> None:
     lanes = [lane.without_times() for lane in (STANDARD, DRAFTED)]
     made = picture.build_picture(lanes, title="t", query="C", answer="", conclusion="c")
