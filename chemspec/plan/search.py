@@ -125,12 +125,12 @@ class RouteSearch:
             return list(islice(cheapest_routes(graph, self._cost, seconds), limit))
         routes: list[list[AndNode]] = []
         ends = time.perf_counter() + seconds
-        places = (
+        intermediates = (
             node
             for node in graph.nodes()
             if self._is_required(node) and not any(map(self._is_required, graph.predecessors(node)))
         )
-        required = [*islice(places, MAX_PLACES)]  # the first that were reached
+        required = [*islice(intermediates, MAX_PLACES)]  # the first that were reached
         for node in required:  # for each, only routes through this node
             branch = path_to_root(node, graph)
             others = {other for above in branch[2::2] for other in graph.successors(above)} - {*branch}
