@@ -69,10 +69,14 @@ def pass_ends(trace: Trace) -> list[float]:
 
 
 def race_statistics(rounds: Rounds, names: Sequence[str] = NAMES) -> list[dict[str, Any]]:
-    """Return passes, tokens (beam: steps) and nodes per pass, and quartiles of milliseconds for each decoding mode."""
+    """Return passes, tokens (beam: steps) and nodes per pass, and quartiles of milliseconds for each decoding mode.
+
+    Drafts are planned by the times of passes, so runs may differ in their number; counted is the run that
+    `median_lanes` shows.
+    """
     rows = []
     for name, results in zip(names, rounds, strict=True):
-        counted = speed_numbers([results[0].trace])
+        counted = speed_numbers([median_run(results).trace])
         times = Spread.from_values(1e3 * result.trace.seconds for result in results)
         row = {"name": name, "passes": counted.passes, "tokens": counted.emitted}
         row |= {"tokens_per_pass": counted.tokens_per_pass, "nodes_per_pass": counted.nodes_per_pass}
@@ -99,7 +103,7 @@ def race_conclusion(rounds: Rounds, *, timed: bool = True, terminal: bool = Fals
     standard, drafted = race_statistics(rounds)
     text = f"identical: {compare_answers(rounds)}; {drafted['passes']} pass{'es' * (drafted['passes'] != 1)}"
     if drafted["passes"] == standard["passes"]:
-        run = rounds[-1][0]
+        run = median_run(rounds[-1])
         reason = no_savings_reason(count_savings(run), run.trace.settings, batch=1, terminal=terminal)
         return f"{text}; {reason}" if reason else f"{text} with and without drafts"
     text += f" instead of {standard['passes']}"

@@ -122,6 +122,15 @@ def test_a_race_is_told_in_numbers_and_in_a_sentence() -> None:
     assert equal == "identical: yes, to the last bit; 4 passes with and without drafts", "equal work, so no speed-up"
 
 
+def test_runs_that_differ_in_passes_are_told_by_the_one_that_is_shown() -> None:
+    """Drafts are planned by the times of passes, so they may."""
+    runs = [result(AUTO, [one_pass(1) for _ in range(count)], seconds=count / 100) for count in (4, 2, 3)]
+    rounds = [[result(GREEDY, [one_pass(1) for _ in range(5)])] * 3, runs]
+    (_, drafted), (_, lane) = timing.race_statistics(rounds), timing.median_lanes(rounds)
+    assert drafted["passes"] == len(lane.ends) == 3
+    assert "3 passes instead of 5" in timing.race_conclusion(rounds)
+
+
 @pytest.mark.parametrize(
     ("nodes", "reason"),
     [(1, "no drafts: copy proposed none, or on this machine they would not pay"), (3, "drafts saved no pass")],

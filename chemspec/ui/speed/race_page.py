@@ -237,7 +237,10 @@ def show_race(race: Race) -> None:
         if st.button("The story of this query", key="speed_story", type="tertiary"):
             nav.open_page("learn", task=race.model, smi=race.query)
     if not race.quiet:
-        st.warning("The server was busy during the race, so times are left out. Passes do not depend on it.")
+        st.warning(
+            "The server was busy during the race, so times are left out; drafts are planned by the times of passes, so "
+            "their number may vary, too."
+        )
     show_table(race, names)
     st.caption(race.machine)
 
