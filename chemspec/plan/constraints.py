@@ -12,7 +12,7 @@ from chemspec.chem.molecules.salts import split_keeping_salts
 from chemspec.chem.reactions.atom_maps import map_atoms
 from chemspec.chem.reactions.guide import Bonds
 
-MAX_CHARS, MAX_PATTERNS = 200, 5  # of a SMARTS; of a search
+MAX_CHARS, MAX_PATTERNS = 200, 5  # characters of a SMARTS, patterns of a search
 
 
 def read_intermediate(text: str) -> str:

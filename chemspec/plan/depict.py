@@ -21,9 +21,9 @@ from chemspec.plan import routes as values
 from chemspec.plan.routes import Evidence, Node, Route
 
 MARGIN, ROW, STUB, ARROW = 6, 14, 10, 136  # around all; between rows; from a molecule to the arrow; of the arrow
-MAX_WIDTH, MAX_HEIGHT = 158, 140  # of a molecule: three steps are as wide as the page
-MIN_SCALE = 0.75  # of a larger molecule, which makes the picture larger: atoms stay readable
-SIZE, LINE, MAX_LINES = 12, 15, 3  # of a text
+MAX_WIDTH, MAX_HEIGHT = 158, 140  # size of a molecule: three steps are as wide as the page
+MIN_SCALE = 0.75  # scale of a larger molecule, which makes the picture larger: atoms stay readable
+SIZE, LINE, MAX_LINES = 12, 15, 3  # size, line and lines of a text
 WRAP_ARROW, WRAP_CAPTION = 16, 23  # characters of a line
 
 
@@ -90,7 +90,7 @@ def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> 
     """Lay out a tree: the longest branch is a straight line, others join it from below."""
     colours = DARK if dark else LIGHT
     root = _block(route.root, route, evidence, colours, dark=dark)
-    widths: dict[int, float] = defaultdict(float)  # of columns of molecules, which have even numbers
+    widths: dict[int, float] = defaultdict(float)  # widths of columns of molecules, which have even numbers
     _measure_columns(root, 0, widths)
     long = max(ARROW, 15 + 7.2 * _longest_line(root))
     lefts = {
@@ -99,7 +99,7 @@ def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> 
     }
     heading = LINE + ROW if title else 0
     items: list[Item] = []
-    bottoms: dict[int, float] = {}  # by column, where what is drawn ends
+    bottoms: dict[int, float] = {}  # where what is drawn ends, by column
 
     def write(lines: tuple[Text, ...], left: float, top: float, width: float) -> None:
         for number, (text, fill, bold) in enumerate(lines):

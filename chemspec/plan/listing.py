@@ -9,7 +9,7 @@ from typing import Any
 from syntheseus.search.graph.and_or import AndNode
 
 Entry = tuple[float, list[AndNode]]  # cost of a route, and its steps
-Cost = Callable[[AndNode], float]  # of a step; infinite for one that no route may have
+Cost = Callable[[AndNode], float]  # cost of a step; infinite for one that no route may have
 
 
 def cheapest_routes(graph: Any, cost: Cost, seconds: float) -> Iterator[list[AndNode]]:

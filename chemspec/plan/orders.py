@@ -9,7 +9,7 @@ from chemspec.plan.routes import Node, Plan, Route
 from chemspec.stock.lists import HERE
 
 PROBABILITY = "probability"
-_PRICE = re.compile(r", ([\d,]+\.\d\d)(?: (\S+?))?(?:,|$)")  # in the text of an offer
+_PRICE = re.compile(r", ([\d,]+\.\d\d)(?: (\S+?))?(?:,|$)")  # price in the text of an offer
 
 
 def leaf_price(leaf: Node) -> tuple[float, str] | None:

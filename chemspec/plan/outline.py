@@ -17,7 +17,7 @@ from chemspec.plan import routes as values
 from chemspec.plan.routes import Evidence, Node, Plan, Route
 from chemspec.precedents import Found, in_words
 
-YIELD = 0.7  # of every step, if the caller knows no better
+YIELD = 0.7  # yield of every step, if the caller gives none
 EXCESS = 1.1  # equivalents of each precursor but the one that limits the step
 ORDERED = "| | from | mmol | g/mol | amount |", "|---|---|---|---|---|"
 NEEDED = "| | equivalents | mmol | g/mol | amount |", "|---|---|---|---|---|"
@@ -77,7 +77,7 @@ class _Flask(NamedTuple):
 
     made: float  # product
     limit: float  # one equivalent
-    amounts: dict[str, float]  # by precursor
+    amounts: dict[str, float]  # amounts by precursor
 
 
 def _plan_amounts(route: Route, grams: float, step_yield: float) -> list[_Flask]:

@@ -140,7 +140,7 @@ class Plan:
     seconds: float = 0.0  # total time
     counts: Counts = field(default_factory=Counts)  # cost of the models
     interrupted: bool = False  # whether Ctrl-C ended it
-    notes: tuple[str, ...] = ()  # on how the target was read
+    notes: tuple[str, ...] = ()  # notes on how the target was read
 
     @property
     def effort(self) -> str:

@@ -11,7 +11,7 @@ from chemspec.system.threads import usable_cores, worker_pool
 
 TARGETS_EACH = 4  # targets from which a further process, with models of its own, pays
 Planner = Callable[[str], tuple[Plan, Evidence]]
-_planner: Planner | None = None  # of a process of the pool
+_planner: Planner | None = None  # the planner of a process of the pool
 
 
 def choose_workers(targets: int, workers: int = 0) -> int:

@@ -83,7 +83,7 @@ class Availability:
     list: str = ""  # name of the first stock list that has it; empty if none has
     title: str = ""  # title of that list
     price: float | None = None  # price of an offer; None if unknown
-    unit: str = ""  # of that price, such as "EUR/g"; empty if unknown
+    unit: str = ""  # unit of that price, such as "EUR/g"; empty if unknown
     supplier: str = ""  # empty if unknown
     intermediate: bool = False  # whether it is only an intermediate of patents, which is not sold
     shelf: str = ""  # where the lab keeps it; see `Offer`

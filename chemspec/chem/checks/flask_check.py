@@ -70,7 +70,9 @@ class FlaskReport(NamedTuple):
     problems: tuple[str, ...] = ()  # what is missing, conflicts, and laws that the product would break
     # What would be a conflict unless it is the work-up, metals that go without saying, and what amounts decide.
     remarks: tuple[str, ...] = ()
-    repairs: tuple[tuple[str, str, str], ...] = ()  # of solvents: the sentence, what to use instead, and that flask
+    repairs: tuple[
+        tuple[str, str, str], ...
+    ] = ()  # remedies for solvents: the sentence, what to use instead, and that flask
 
 
 def missing_or_conflicting(flask: str, product: str) -> tuple[str, ...]:

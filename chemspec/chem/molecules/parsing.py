@@ -84,7 +84,7 @@ def mol_from_smarts(smarts: str) -> Any:
     return None
 
 
-fixed_pattern = cache(mol_from_smarts)  # for patterns of our own, of which there are few
+fixed_pattern = cache(mol_from_smarts)  # our own patterns, of which there are few
 
 
 def check_smarts(*patterns: str) -> None:
@@ -335,7 +335,7 @@ class Trials:
         self.left -= 1
 
 
-TRIALS: ContextVar[Trials | None] = ContextVar("trials", default=None)  # without any there is no limit
+TRIALS: ContextVar[Trials | None] = ContextVar("trials", default=None)  # None: there is no limit
 
 
 @lru_cache(maxsize=1000)

@@ -12,7 +12,7 @@ from rdkit import Chem, rdBase
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.molecules import pattern_screen
 from chemspec.chem.molecules.parsing import check_smarts, fixed_pattern, mol_from_smiles
-from chemspec.chem.reactions import stereo_laws
+from chemspec.chem.reactions import stereo_laws as laws
 from chemspec.chem.reactions.atom_maps import AtomMap, map_atoms
 from chemspec.chem.reactions.insertions import map_insertion, map_metathesis
 from chemspec.chem.reactions.leaving_groups import connected_groups, describe_leaving_groups
@@ -182,8 +182,8 @@ def strategy(reactants: str, product: str) -> Strategy | None:
         inverted, unset, lost = changed_centres(match, left, right) if is_set else ((), (), ())
         names = [each.name for each in rules]
         mitsunobu = mitsunobu or "(Mitsunobu)" in rule.name
-        breach = stereo_laws.breach_of_law(match, left, right, names, mitsunobu=mitsunobu) if is_set else None
-        relation = stereo_laws.left_open_by_product(match, left, right, names)
+        breach = laws.breach_of_law(match, left, right, names, mitsunobu=mitsunobu) if is_set else None
+        relation = laws.left_open_by_product(match, left, right, names)
         where = [tuple(sorted((ranks[a], ranks[b]))) for a, b in made] or [(ranks[atom],) for atom in touched]
         return Strategy(
             (rule.family, *sorted(set(where))),
@@ -204,11 +204,9 @@ def strategy(reactants: str, product: str) -> Strategy | None:
             unlikely,
             breach.atoms if breach else (),
             breach.sentence if breach else "",
-            breach.lawful if breach else stereo_laws.isomer_by_law(right, inverted) if inverted else "",
-            stereo_laws.set_from_open(match, left, right) if "@" in product else (),
-            relation.sentence
-            if relation
-            else stereo_laws.inversion_of_open_centre(match, left, right, mitsunobu=mitsunobu),
+            breach.lawful if breach else laws.isomer_by_law(right, inverted) if inverted else "",
+            laws.set_from_open(match, left, right) if "@" in product else (),
+            relation.sentence if relation else laws.inversion_of_open_centre(match, left, right, mitsunobu=mitsunobu),
             relation.lawful if relation else "",
         )
 

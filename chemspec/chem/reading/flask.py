@@ -19,7 +19,7 @@ from chemspec.chem.reading.values import Molecules
 
 LONGEST_LIST = 20_000  # characters; a query has far fewer
 MOST_ITEMS = 300  # words of a list
-MOST_WORDS = 7  # of a name
+MOST_WORDS = 7  # words of a name
 MOST_SYSTEMATIC = 20  # names of a list that OPSIN is asked for
 JOINED = "read as a list"
 _DROPPED = "dropped, taken for a name"

@@ -17,7 +17,7 @@ from chemspec.chem.reading.values import RefusedError
 # In a text, up to what can be no part of it: an arrow, or punctuation before a blank, the end or the next one.
 _INCHI = re.compile(r"(?:InChI\s*=\s*|(?<![\w/])(?=1S))(1S?/[^\s>\"']+?)(?=[;,.]?(?:\s|$|InChI=)|[>\"']|[-=]{1,3}>)")
 _MAX_CHARS = 5000
-_MAX_INCHIS = 50  # in one text
+_MAX_INCHIS = 50  # InChIs of one text
 _TAUTOMER = "InChI names no tautomer: this is one of perhaps several"
 
 

@@ -17,7 +17,7 @@ from chemspec.chem.reading.values import DRAW, EXPORT, Molecules, Reaction, Refu
 from chemspec.system.untrusted import parse_untrusted_json
 
 _QUERY = ("ringBondCount", "substitutionCount", "unsaturatedAtom", "hCount", "queryProperties", "attachmentPoints")
-_STEREO = {1: 1, 4: 2, 6: 3, 3: 2}  # of bonds, in V3000
+_STEREO = {1: 1, 4: 2, 6: 3, 3: 2}  # stereo of bonds in V3000
 _ORDERS = range(1, 11)
 _MAX_ITEMS = 5000  # objects of a drawing
 

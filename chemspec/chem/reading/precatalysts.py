@@ -19,7 +19,7 @@ from chemspec.chem.reading.names.reagents import name_in_list
 MAX_NAME_CHARS = 30
 TABLE = Path(__file__).with_name("complexes.tsv")
 _METALS = frozenset(["Pd", "Ni", "Ru", "Ir", "Rh", "Pt", "Au", "Co"])
-_MARKS = tuple(_METALS)  # in a SMILES
+_MARKS = tuple(_METALS)  # metals as a SMILES has them
 _BINDING = {"C", "N", "P"}
 _HALOGENS = {"F", "Cl", "Br", "I"}
 # Carbon that patents leave on its metal: carbon monoxide, cyanide.

@@ -97,8 +97,8 @@ _LEAD = re.compile(
     r"|product)\s+",
     re.IGNORECASE,
 )
-MAX_WORDS = 7  # of a name
-MIN_WORDS = 12  # of a paragraph
+MAX_WORDS = 7  # words of a name
+MIN_WORDS = 12  # words of a paragraph
 
 
 def is_paragraph(text: str) -> bool:

@@ -170,7 +170,7 @@ def _whole(reaction: Reaction, left: Input | Fault, right: Input | Fault, max_ch
     if isinstance(left, Fault) or isinstance(right, Fault):
         return left if isinstance(left, Fault) else right
     agents = _side(reaction, ("agent",), left.kind, max_chars)
-    if isinstance(agents, Fault) and agents.kind != "reaction":  # that there are none
+    if isinstance(agents, Fault) and agents.kind != "reaction":  # another fault than that there are none
         return agents
     smiles, ordered = f"{left.smiles}>>{right.smiles}", f"{left.ordered}>>{right.ordered}"
     notes = dict.fromkeys((*reaction.notes, *left.notes, *right.notes))

@@ -99,7 +99,7 @@ def _plain_spelling(part: str, notes: list[str]) -> str:
         for metal, oxygen in pairs:
             mol.RemoveBond(metal, oxygen)
             mol.GetAtomWithIdx(metal).SetFormalCharge(1)
-            bridge = mol.GetAtomWithIdx(oxygen)  # of two metals in [Na]O[Na]
+            bridge = mol.GetAtomWithIdx(oxygen)  # the oxygen of two metals in [Na]O[Na]
             bridge.SetFormalCharge(bridge.GetFormalCharge() - 1)
         notes.append(f"{part} written as ions")
         return str(Chem.MolToSmiles(mol))

@@ -86,7 +86,7 @@ def _is_no_dative_bond(chars: str) -> bool:
         return False
     mol = mol_from_smiles(chars)
     if mol is None:
-        return not re.search(r"->(?:\[|B(?!r))", chars)  # whose bonds are dative ones
+        return not re.search(r"->(?:\[|B(?!r))", chars)  # such arrows are dative bonds
     return any(str(bond.GetBondType()) == "DATIVE" and bond.GetEndAtom().GetSymbol() == "C" for bond in mol.GetBonds())
 
 

@@ -32,7 +32,7 @@ class Input:
     # anything else, and where the whole reaction is the query
     other: str = ""
     steps: tuple[str, ...] = ()  # texts of the further steps that stood in the text, of which this is the first
-    agents: str = ""  # of a reaction that is the query what stands between its arrows, which is no part of that
+    agents: str = ""  # what stands between the arrows of a whole reaction, which is no part of the query
 
     @property
     def reaction(self) -> str:
@@ -49,7 +49,7 @@ class Molecules:
 
     parts: Sequence[Any]
     notes: tuple[str, ...] = ()
-    kind: str = ""  # of what was typed: "SMILES", "InChI" or "name"
+    kind: str = ""  # kind of what was typed: "SMILES", "InChI" or "name"
     span: tuple[int, int] | None = None  # where they stand in the text; None: they are all of it
     query: chem.Query | None = None  # if they are that of one SMILES
     steps: tuple[str, ...] = ()  # the texts of further steps, each with the product of the one before

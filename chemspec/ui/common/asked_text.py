@@ -11,7 +11,7 @@ from chemspec.question_text import QuestionText, is_question, make_question, rea
 from chemspec.settings import DecodeSettings, Task
 from chemspec.ui.common import nav, queued_engine
 
-PENDING = "asked_elsewhere"  # in the session: the question of a text that another page answers
+PENDING = "asked_elsewhere"  # session key of the question of a text that another page answers
 DEFAULT = DecodeSettings()
 ADDRESS = ("smi", "guide", "use", "drop", "keep", "through", "avoid")  # fields that an address has, too
 CHOICES = {  # by field, the widgets with a choice of names: their key, what can be chosen

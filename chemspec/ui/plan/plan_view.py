@@ -303,7 +303,7 @@ def run_search(request: SearchRequest, models: Expander) -> Plan:
     if state.get("plan_stopped") == request.key:
         queued_engine.session_cached("_plans", key, lambda: _stopped_plan(request, models))
     else:
-        state.plan_stopped = None  # that was another search
+        state.plan_stopped = None  # it was of another search
     return queued_engine.session_cached("_plans", key, lambda: _search_with_progress(request, models), most=10)
 
 
