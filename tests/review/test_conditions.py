@@ -56,6 +56,22 @@ def test_class_and_conditions_agree(reactants: str, product: str, reagents: str,
     assert fits_step(str(chem.canonical(reagents)), left, right, strategy_of_step(left, right)) == fits
 
 
+@pytest.mark.parametrize(
+    ("reactants", "product"),
+    [
+        ("O=C(OCc1ccccc1)N1CCNCC1", "C1CNCCN1"),
+        ("O=C(OCc1ccccc1)C1CCCC1", "O=C(O)C1CCCC1"),
+        ("c1ccc(CN2CCOCC2)cc1", "C1COCCN1"),
+        ("C=CCCc1ccncc1", "CCCCc1ccncc1"),
+    ],
+)
+def test_the_usual_reagents_of_a_hydrogenation_have_hydrogen_and_metal(reactants: str, product: str) -> None:
+    reagents, source = usable_conditions(None, reactants, product)
+    step = strategy_of_step(reactants, product)
+    assert source == USUAL and {"[H][H]", PD} <= set(reagents.split("."))
+    assert fits_step(reagents, reactants, product, step)
+
+
 def test_two_protocols_and_nameless_reagents_are_passed_over() -> None:
     ketone, alcohol = "CC(=O)c1ccccc1", "CC(O)c1ccccc1"
     birch, nameless, plain = "[BH4-].[Na+].[Li].N", "[BH4-].[Na+].C1CC1C1CCC1CCCC2CC2", "[BH4-].[Na+].CO"
