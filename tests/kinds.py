@@ -42,7 +42,7 @@ def runs_here(level: str) -> bool:
 def compiled_for(kind: str, folders: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> ctypes.CDLL:
     """The kernel as it is on another kind of processor, as far as this one can run it; backends take it.
 
-    It is compiled once for all tests, which takes half a minute, also in several processes.
+    It is compiled once for all tests, which takes seconds, also in several processes.
     """
     info = Path("/proc/cpuinfo")
     flags = re.search(r"^flags\s*:(.*)$", info.read_text() if info.exists() else "", re.MULTILINE)
