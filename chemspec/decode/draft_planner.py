@@ -44,7 +44,7 @@ PRIOR_BY_POSITION = (0.6, 0.25, 0.15, 0.05, 0.8)
 KNOWN_RATE = 0.9  # share of the nodes of a look-ahead that follow from known scores and are requested
 # Loss in undrafted passes at which drafting pauses, and how the pauses grow, in forward passes.
 MAX_LOSS, PAUSE_GROWTH = 3.0, 4.0
-# How times of passes correct the curve: share of the difference, most that one pass changes, passes between corrections.
+# How times correct the curve: share of the difference, most that one pass changes, passes between corrections.
 LEARNING_RATE, MOST_LEARNED, LEARNING_PASSES = 0.1, 0.03, 8
 
 
