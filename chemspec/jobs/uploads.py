@@ -27,7 +27,7 @@ from chemspec.io import FileError, readers, spreadsheets, structures
 from chemspec.io import columns as column_names
 from chemspec.io.readers import TABLES, TEXTS, TITLED, decode_text, decompress, read_table
 from chemspec.settings import Task
-from chemspec.stock import lists
+from chemspec.stock import lists, offers
 from chemspec.system.forked import limit_process
 from chemspec.system.threads import usable_cores
 
@@ -263,12 +263,12 @@ READERS: dict[str, Callable[[bytes, str], Iterator[list[str]]]] = {
 def _encode_stock(raw: bytes, name: str) -> bytes:
     """Return a list of building blocks, a table or one molecule a line, as the JSON of a price list."""
     with suppress(ValueError):  # `parse_stock` reports the error, or supports the format
-        if name.lower().endswith(lists.ENDINGS) and (listed := lists.read_price_list(raw, name, keep=False)).offers:
+        if name.lower().endswith(offers.ENDINGS) and (listed := offers.read_price_list(raw, name, keep=False)).offers:
             return msgspec.json.encode(listed)
     keys = [key.decode() for key in lists.parse_stock(raw, name, keep=False).tolist()]
-    if len(keys) > lists.MAX_LINES:
-        raise ValueError(f"it has {len(keys):,} molecules; {lists.MAX_LINES:,} are the limit of the app")
-    return msgspec.json.encode(lists.PriceList(dict.fromkeys(keys, lists.Offer()), (), len(keys)))
+    if len(keys) > offers.MAX_LINES:
+        raise ValueError(f"it has {len(keys):,} molecules; {offers.MAX_LINES:,} are the limit of the app")
+    return msgspec.json.encode(offers.PriceList(dict.fromkeys(keys, offers.Offer()), (), len(keys)))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from chemspec.plan.routes import Node, Plan, Route
-from chemspec.stock.lists import HERE
+from chemspec.stock.offers import HERE
 
 PROBABILITY = "probability"
 _PRICE = re.compile(r", ([\d,]+\.\d\d)(?: (\S+?))?(?:,|$)")  # price in the text of an offer

@@ -2,32 +2,37 @@
 
 import hashlib
 import io
-import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
-from rdkit import Chem, rdBase
 
 from chemspec import asset_files
-from chemspec.chem import formats
-from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.molecules.salts import charge_of, group_molecules
-from chemspec.io import readers, spreadsheets
-from chemspec.io.columns import find_query_columns, in_english
-from chemspec.stock import prices
+from chemspec.io import readers
+from chemspec.io.columns import in_english
 from chemspec.stock.building_blocks import why_intermediate
+from chemspec.stock.offers import (
+    ENDINGS,
+    KEY,
+    KINDS,
+    SKELETON,
+    Offer,
+    PriceList,
+    cell_to_inchikey,
+    find_molecule_column,
+    inchikey,
+    read_price_list,
+    read_rows,
+    skeleton,
+)
 from chemspec.system import cache
 from chemspec.system.lab_files import LabFile, lab_files, split_facts
 
-KEY = re.compile(r"[A-Z]{14}-[A-Z]{10}-[A-Z]")
-COLUMNS = ("inchikey", "inchi_key", "inchi key")  # names of a table's column with InChIKeys
-OTHERS = ("inchi", "cas", "cas number", "compound", "name", "molecule", "product name", "description")
 Keys = np.ndarray[Any, np.dtype[np.bytes_]]
 MAX_BYTES = 2_000_000_000  # bytes of a decompressed list: seventy million keys
 PAROUTES = ("paroutes-n1", "paroutes-n5")
@@ -37,42 +42,9 @@ INTERMEDIATES = "patent-intermediates"
 CHOICES = (*BUILT_IN, INTERMEDIATES)
 TITLES = {"common": "common chemicals", **dict.fromkeys(PAROUTES, "PaRoutes"), INTERMEDIATES: "patent intermediates"}
 _COUNTERIONS = {-1: ("[Na+]", "[K+]", "[Li+]"), 1: ("[Cl-]", "[Br-]", "[I-]")}  # the commonest first, by charge
-BUY, LISTED, UNLISTED, HERE = "● buy", "● in", "○ in no list", "here: "
-INTERMEDIATE = "◐ a patent intermediate"
-ENDINGS = (*readers.TABLES, spreadsheets.ENDING, *(f"{ending}.gz" for ending in (*readers.TABLES, spreadsheets.ENDING)))
-PRICED = rf"price|cost|^ppg$|^(?:{prices.CODES}|[€$£¥])[\s_]*(?:/|per|$)"  # headings of prices
-MAX_LINES = 200_000  # lines of a price list
-MAX_PRICE_BYTES = 100_000_000  # bytes of a decompressed price list
-MAX_FAULTS = 20  # faults listed; further ones are counted
-MAX_SHOWN = 40  # characters shown of a cell
-
-
-@lru_cache(maxsize=100_000)
-def inchikey(smiles: str) -> str:
-    """Return a molecule's standard InChIKey; empty where there is none."""
-    mol = mol_from_smiles(smiles)
-    with rdBase.BlockLogs():
-        return "" if mol is None else str(Chem.MolToInchiKey(mol))  # type: ignore[no-untyped-call]
-
-
-@dataclass(frozen=True)
-class Offer:
-    """Offer of a supplier for a molecule, or where the lab has it."""
-
-    price: float | None = None  # None if the list has no valid price
-    unit: str = ""  # such as "EUR/g", or "EUR/5 g"; empty if unknown
-    supplier: str = ""  # empty if unknown
-    shelf: str = ""  # where the lab keeps it, such as "B3 · 40 g · 2024"; empty if it has none
-
-    def __str__(self) -> str:
-        """Return a text such as "12.50 EUR/g, supplier" or "here: B3 · 40 g", with the known parts."""
-        price = "" if self.price is None else f"{self.price:,.2f} {self.unit}".strip()
-        return ", ".join(filter(None, [self.shelf and HERE + self.shelf, price, self.supplier]))
-
-    def replaces(self, other: "Offer") -> bool:
-        """Return whether of two lines of a list this counts: what is on a shelf, then the cheaper in equal units."""
-        cheaper = self.price is not None and self.unit == other.unit and self.price < (other.price or 0.0)
-        return not other.shelf and (bool(self.shelf) or other.price is None or cheaper)
+BUY, LISTED, UNLISTED = "● buy", "● in", "○ in no list"
+NEARLY = "◐"  # begins the mark of what is not sold as it is
+INTERMEDIATE = f"{NEARLY} a patent intermediate"
 
 
 @dataclass(frozen=True)
@@ -91,19 +63,10 @@ class Availability:
     def __str__(self) -> str:
         """Return a mark for people: where it is kept, its offer, or the list that it is in."""
         if offer := str(Offer(self.price, self.unit, self.supplier, self.shelf)):
-            return f"● {offer}" if self.shelf else f"{BUY}, {offer}"
+            return f"{'●' if self.list else NEARLY} {offer}" if self.shelf else f"{BUY}, {offer}"
         if self.intermediate:
             return INTERMEDIATE
         return f"{LISTED} {self.title or self.list}" if self.list else UNLISTED
-
-
-@dataclass(frozen=True)
-class PriceList:
-    """Content of a price list."""
-
-    offers: Mapping[str, Offer]  # offers by InChIKey, the cheapest of those in equal units
-    faults: tuple[str, ...]  # messages on invalid lines; if there are many, the first ones and the number of others
-    lines: int  # number of lines
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,8 +100,34 @@ class Stock:
         """Return whether a molecule can be bought, and where."""
         offer, intermediate = self.offers.get(inchikey(smiles), Offer()), self.is_intermediate(smiles)
         name = "" if intermediate else self._list_of(smiles)
+        if not name and not str(offer):
+            offer = self._nearly_on_shelf(smiles)
         title = self.titles.get(name) or TITLES.get(name, name)
         return Availability(smiles, name, title, offer.price, offer.unit, offer.supplier, intermediate, offer.shelf)
+
+    @property
+    def on_shelf(self) -> dict[str, Offer]:
+        """What the lab has, by InChIKey."""
+        return {key: offer for key, offer in self.offers.items() if offer.shelf}
+
+    @cached_property
+    def _skeletons(self) -> dict[str, tuple[str, Offer]]:
+        """What the lab has, with InChIKeys, by skeleton, for a salt also by that of its largest part."""
+        return {
+            name: (key, offer)
+            for key, offer in reversed(self.on_shelf.items())
+            for name in filter(None, (key[:SKELETON], offer.parent))
+        }
+
+    def _nearly_on_shelf(self, smiles: str) -> Offer:
+        """Return what the lab has of a molecule in another form, with a note; an empty offer for nothing."""
+        key = inchikey(smiles)
+        having, offer = self._skeletons.get(key[:SKELETON]) or self._skeletons.get(skeleton(smiles), ("", Offer()))
+        if not having:
+            return Offer()
+        as_salt = "as the free molecule" if "." in smiles and not offer.parent else "as a salt"
+        note = "other stereochemistry" if having[:SKELETON] == key[:SKELETON] else as_salt
+        return Offer(shelf=f"{offer.shelf}, {note}")
 
     def _list_of(self, smiles: str) -> str:
         key = np.bytes_(inchikey(smiles))
@@ -162,7 +151,7 @@ def stock_mark(smiles: str, stock: Stock) -> str:
 def all_marks(marks: Iterable[str]) -> str:
     """Return one mark for a set of which every molecule is listed or on offer; empty if one is not."""
     named = [mark for mark in marks if mark]
-    if not named or {UNLISTED, INTERMEDIATE}.intersection(named):
+    if not named or any(mark.startswith((UNLISTED, NEARLY)) for mark in named):
         return ""
     return "● all to buy" if all(mark.startswith(BUY) for mark in named) else "● all in stock lists"
 
@@ -300,8 +289,8 @@ def parse_stock(raw: bytes, name: str, *, keep: bool = True) -> Keys:
         return np.load(io.BytesIO(stored))  # type: ignore[no-any-return]
     ending = Path(name.lower().removesuffix(".gz")).suffix
     content = readers.decompress(raw, f"stock {name}", MAX_BYTES) if raw[:2] == b"\x1f\x8b" else raw
-    if ending == spreadsheets.ENDING or ending in readers.TABLES:
-        where = f"stock {name}" if ending == spreadsheets.ENDING else name
+    if ending in KINDS:
+        where = name if ending in readers.TABLES else f"stock {name}"
         cells = _molecule_column(list(read_rows(content, ending, where)), name)
     else:
         cells = list(readers.read_list(readers.decode_text(content).splitlines(), titled=True))
@@ -332,116 +321,7 @@ def _molecule_column(rows: Sequence[list[str]], name: str) -> list[str]:
     return [row[index] for row in rows[1:]]
 
 
-def read_price_list(raw: bytes, name: str, *, keep: bool = True, currency: str = "") -> PriceList:
-    """Return the offers of a table: .csv, .tsv or .xlsx, also as .gz, with a column of SMILES, names or InChIKeys.
-
-    Columns for price, currency, amount, supplier, place and date are recognised by headings ("EUR/g", "location", ...);
-    invalid lines are reported in `faults`; `currency` is that of prices which state none. The result of a long list is
-    cached on disk if `keep`. ValueError if it is not a table, or has no column of molecules.
-    """
-    cache_key = f"offers-{hashlib.sha256(name.encode() + currency.encode() + raw).hexdigest()[:16]}.json"
-    if (content := cache.read_cached(cache_key)) is not None:
-        return msgspec.json.decode(content, type=PriceList)
-    path = Path(name.lower())
-    if path.suffix == ".gz":
-        raw, path = readers.decompress(raw, name, MAX_PRICE_BYTES), path.with_suffix("")
-    price_list = price_list_from_rows(read_rows(raw, path.suffix, name), name, currency)
-    if keep and price_list.lines > 100:  # parsing takes a millisecond per line
-        cache.write_cached(cache_key, msgspec.json.encode(price_list))
-    return price_list
-
-
-def read_rows(raw: bytes, ending: str, where: str) -> Iterator[list[str]]:
-    """Yield the rows of a workbook, or of a CSV or TSV; FileError if it is none."""
-    if ending == spreadsheets.ENDING:
-        return spreadsheets.read_workbook_rows(raw, where)
-    return readers.read_table(readers.decode_text(raw), ending if ending in readers.TABLES else ".csv", where)
-
-
-def price_list_from_rows(rows: Iterable[Sequence[str]], name: str, currency: str = "") -> PriceList:
-    """Return the offers of the rows of a table, the first being its header; see `read_price_list`."""
-    lines = iter(rows)
-    head = list(next(lines))
-    columns = _find_columns(head)
-    if "molecule" not in columns:
-        raise ValueError(f"{name} has no column smiles or inchikey; it has {', '.join(head)[:300]}")
-    offers: dict[str, Offer] = {}
-    faults: list[str] = []
-    taken = [index for kind, index in columns.items() if kind != "price"]
-    named = enumerate(map(in_english, head))
-    priced = [index for index, name in named if index not in taken and re.search(PRICED, name, re.IGNORECASE)]
-    number = 1
-    for number, row in enumerate(lines, 2):
-        if number > MAX_LINES + 1:
-            faults.insert(0, f"only the first {MAX_LINES:,} lines are read")  # the most important fault
-            break
-        cells = {kind: row[index].strip() for kind, index in columns.items()}
-        key = _cell_to_inchikey(cells["molecule"])
-        if not key:
-            faults.append(f"line {number}: {cells['molecule'][:MAX_SHOWN]!r} is not a molecule")
-            continue
-        # The first pack with a price.
-        at = next((index for index in priced if row[index].strip()), columns.get("price"))
-        cells |= {"price": row[at].strip()} if at is not None else {}
-        offer, fault = _read_offer(cells, "" if at is None else in_english(head[at]) or head[at], currency)
-        if fault:
-            faults.append(f"line {number}: {fault}")
-        if key not in offers or offer.replaces(offers[key]):
-            offers[key] = offer
-    if len(faults) > MAX_FAULTS:
-        faults = [*faults[:MAX_FAULTS], f"and {len(faults) - MAX_FAULTS:,} more lines"]
-    return PriceList(offers, tuple(faults), number - 1)
-
-
-def find_molecule_column(names: Sequence[str]) -> int | None:
-    """Return the index of the column with InChIKeys, SMILES, InChIs, CAS numbers or names, by its English name."""
-    named = [names.index(column) for column in COLUMNS if column in names]
-    indices = named or find_query_columns(names) or [names.index(column) for column in OTHERS if column in names]
-    return indices[0] if indices else None
-
-
-def _find_columns(head: Sequence[str]) -> dict[str, int]:
-    names = [in_english(name) for name in head]
-    columns: dict[str, int] = {}
-    molecule = find_molecule_column(names)
-    if molecule is not None:
-        columns["molecule"] = molecule
-    patterns = {
-        "price": PRICED,
-        "supplier": "supplier|vendor|seller|source|catalog",
-        "currency": "currency",
-        "amount": "amount|quantity|^qty|pack|size|^unit",
-        "unit": "^unit|^uom$",
-        "place": "shelf|location|storage|stored|cabinet|cupboard|freezer|fridge|position|^room",
-        "since": "ordered|purchased|received|opened|date",
-    }
-    for kind, pattern in patterns.items():
-        for index, name in enumerate(names):
-            if index not in columns.values() and re.search(pattern, name, re.IGNORECASE):
-                columns[kind] = index
-                break
-    return columns
-
-
-def _cell_to_inchikey(text: str) -> str:
-    if KEY.fullmatch(text):
-        return text
-    read = formats.read_any(text, task="retro") if text else None
-    return inchikey(read.smiles) if isinstance(read, formats.Input) else ""
-
-
 def _line_to_inchikey(line: str) -> str:
     """Return the InChIKey of a line: of an InChIKey or SMILES before other words, or of what `predict` reads."""
     word = line.split()[0]
-    return word if KEY.fullmatch(word) else inchikey(word) or _cell_to_inchikey(line.strip())
-
-
-def _read_offer(cells: Mapping[str, str], heading: str, usual: str) -> tuple[Offer, str]:
-    """Return the offer of a line, and a message if its price is invalid or a range."""
-    supplier = cells.get("supplier", "")[:MAX_SHOWN]
-    currency = cells.get("currency") or ("" if prices.MONEY.search(heading) else usual)
-    amount = f"{cells.get('amount', '')} {cells.get('unit', '')}".strip()
-    price = prices.read_price(cells.get("price", ""), heading, currency, amount)
-    cells_of_shelf = (cells.get("place"), amount, cells.get("since"))
-    shelf = " · ".join(cell[:MAX_SHOWN] for cell in cells_of_shelf if cell) if cells_of_shelf[0] else ""
-    return Offer(price.value, price.unit, supplier, shelf), price.fault
+    return word if KEY.fullmatch(word) else inchikey(word) or cell_to_inchikey(line.strip())

@@ -27,7 +27,7 @@ from chemspec.chem.molecules.trial import RDKIT_ERRORS
 from chemspec.chem.reading import reaction_files
 from chemspec.chem.reading.molfile import split_lines as numbered_lines
 from chemspec.io.readers import decode_text, read_text
-from chemspec.stock.lists import inchikey
+from chemspec.stock.offers import inchikey
 
 KINDS = {
     ".mol": "molfile",

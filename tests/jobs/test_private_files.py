@@ -21,7 +21,7 @@ from chemspec.jobs.jobs import JOBS
 from chemspec.jobs.uploads import Sheet
 from chemspec.plan.expand import Expander
 from chemspec.settings import DecodeSettings
-from chemspec.stock.lists import PriceList
+from chemspec.stock.offers import PriceList
 from chemspec.system import cache, files
 from chemspec.ui.collect.answers import ANSWERS, SavedAnswer
 from chemspec.ui.launch import server

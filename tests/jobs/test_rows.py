@@ -24,7 +24,8 @@ from chemspec.jobs.uploads import Sheet
 from chemspec.model.checkpoint import full_digest_of_folder
 from chemspec.review.forward_check import StepChecker
 from chemspec.settings import DecodeSettings
-from chemspec.stock.lists import Offer, PriceList, Stock, inchikey
+from chemspec.stock.lists import Stock
+from chemspec.stock.offers import Offer, PriceList, inchikey
 from chemspec.types import DecodeResult, Hypothesis
 
 

@@ -20,7 +20,8 @@ from chemspec.client import RequestOptions
 from chemspec.engine.engine import Engine
 from chemspec.review import StepChecker, review_document, review_result
 from chemspec.settings import DecodeSettings
-from chemspec.stock.lists import BUILT_IN, Offer, inchikey, load_stock
+from chemspec.stock.lists import BUILT_IN, load_stock
+from chemspec.stock.offers import Offer, inchikey
 from chemspec.types import DecodeResult, Hypothesis
 
 pytest.importorskip("fastapi")

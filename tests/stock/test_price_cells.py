@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from case_tables import table
 
-from chemspec.stock import lists, prices
+from chemspec.stock import lists, offers, prices
 
 
 @pytest.mark.parametrize("row", table("stock/price_cells"), ids=lambda row: row[0])
@@ -34,7 +34,7 @@ def test_lists_without_smiles_are_read(name: str) -> None:
 
 
 def test_a_price_per_gram_is_read_from_its_short_heading() -> None:
-    listed = lists.read_price_list(b"ppg,smiles,source\n2.5,Nc1ccccc1,Sigma\n", "ppg.csv", keep=False)
+    listed = offers.read_price_list(b"ppg,smiles,source\n2.5,Nc1ccccc1,Sigma\n", "ppg.csv", keep=False)
     assert str(listed.offers[lists.inchikey("Nc1ccccc1")]) == "2.50 per g, Sigma"
 
 
@@ -55,5 +55,5 @@ PRICED = {
 
 @pytest.mark.parametrize("text", PRICED)
 def test_packs_in_columns_and_headings_of_other_languages(text: str) -> None:
-    listed = lists.read_price_list(text.encode(), "x.csv", keep=False)
+    listed = offers.read_price_list(text.encode(), "x.csv", keep=False)
     assert str(listed.offers[lists.inchikey("Nc1ccccc1")]) == PRICED[text] and not listed.faults

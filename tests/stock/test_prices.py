@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from chemspec.plan.expand import Proposal
 from chemspec.plan.orders import leaf_price, order_routes
 from chemspec.plan.routes import Node, Route
-from chemspec.stock import lists as prices
+from chemspec.stock import lists, offers
 from chemspec.stock.lists import load_stock
 
 
 def offer(text: str, name: str = "a.csv") -> str:
-    (found,) = prices.read_price_list(text.encode(), name).offers.values()
+    (found,) = offers.read_price_list(text.encode(), name).offers.values()
     return str(found)
 
 
@@ -48,7 +48,7 @@ def test_a_line_of_any_country_is_an_offer(text: str, told: str) -> None:
     ],
 )
 def test_a_price_that_cannot_be_read_whole_is_told_and_is_none(price: str) -> None:
-    found = prices.read_price_list(f"smiles;price;supplier\nCCO;{price};A".encode(), "a.csv")
+    found = offers.read_price_list(f"smiles;price;supplier\nCCO;{price};A".encode(), "a.csv")
     (one,) = found.offers.values()
     assert one.price is None and "no price in" in found.faults[0], one
 
@@ -56,16 +56,16 @@ def test_a_price_that_cannot_be_read_whole_is_told_and_is_none(price: str) -> No
 @given(st.floats(0, 1e300), st.sampled_from(["{:e}", "{:.3E}", "{!r}", "{:.2f}", "{:,.2f}"]))
 def test_numbers_are_read_as_programs_write_them(number: float, form: str) -> None:
     text = form.format(number)
-    (one,) = prices.read_price_list(f"smiles;price\nCCO;{text}".encode(), "a.csv").offers.values()
+    (one,) = offers.read_price_list(f"smiles;price\nCCO;{text}".encode(), "a.csv").offers.values()
     assert one.price == pytest.approx(float(text.replace(",", "")))
 
 
 def test_bad_lines_are_told_and_the_others_read() -> None:
     text = "smiles,price,supplier\nxx,1,A\nCCO,ask,B\nNc1ccccc1,-3,C\n,1,D\nCCN,2 EUR/g,E\n"
-    found = prices.read_price_list(text.encode(), "a.csv")
+    found = offers.read_price_list(text.encode(), "a.csv")
     assert [str(one) for one in found.offers.values()] == ["B", "C", "2.00 EUR/g, E"]
     assert [fault.partition(":")[0] for fault in found.faults] == ["line 2", "line 3", "line 4", "line 5"]
-    many = prices.read_price_list(b"smiles,price\n" + b"xx,1\n" * 50, "a.csv")
+    many = offers.read_price_list(b"smiles,price\n" + b"xx,1\n" * 50, "a.csv")
     assert (len(many.faults), many.faults[-1], many.lines) == (21, "and 30 more lines", 50)
 
 
@@ -74,19 +74,19 @@ def test_bad_lines_are_told_and_the_others_read() -> None:
 )
 def test_what_is_no_list_is_refused(raw: bytes, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        prices.read_price_list(raw, "a.csv")
+        offers.read_price_list(raw, "a.csv")
 
 
 @given(st.lists(st.lists(st.text(max_size=12), min_size=3, max_size=3), max_size=5))
 def test_any_table_is_read_without_an_exception(lines: list[list[str]]) -> None:
-    found = prices.price_list_from_rows([["smiles", "price", "supplier"], *lines], "a")
+    found = offers.price_list_from_rows([["smiles", "price", "supplier"], *lines], "a")
     assert found.lines == len(lines)
     assert all(one.price is None or one.price >= 0 for one in found.offers.values())
 
 
 def test_that_a_list_was_cut_is_told_before_all_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prices, "MAX_LINES", 30)
-    found = prices.price_list_from_rows(
+    monkeypatch.setattr(offers, "MAX_LINES", 30)
+    found = offers.price_list_from_rows(
         [["smiles", "price"], *([["no molecule", "1"]] * 25), *([["CCO", "1"]] * 20)], "a"
     )
     assert "only the first 30 lines" in found.faults[0] and "more lines" in found.faults[-1]
@@ -110,6 +110,30 @@ def test_stock_of_a_file_knows_its_prices(tmp_path: Path) -> None:
 INVENTORY = (
     "Name,Location,Quantity,Ordered,Price\naniline,B3,40 g,2024,\nethanol,Fridge 2,1 L,,9.50 EUR/l\nCCN,,5 g,,\n"
 )
+
+
+def test_a_salt_or_a_stereoisomer_on_the_shelf_is_told_with_a_note_and_is_no_stock() -> None:
+    rows = [["smiles", "shelf"], ["C[C@H](N)c1ccccc1", "A1"], ["NCc1ccccc1.Cl", "A2"], ["OC(=O)c1ccccc1", "A3"]]
+    have = lists.Stock({}, offers.price_list_from_rows(rows, "lab.csv").offers)
+    marks = {
+        "C[C@@H](N)c1ccccc1": "◐ here: A1, other stereochemistry",
+        "CC(N)c1ccccc1": "◐ here: A1, other stereochemistry",
+        "NCc1ccccc1": "◐ here: A2, as a salt",
+        "Br.NCc1ccccc1": "◐ here: A2, as a salt",
+        "O=C([O-])c1ccccc1.[Na+]": "◐ here: A3, as the free molecule",
+        "CCO": lists.UNLISTED,
+    }
+    for smiles, mark in marks.items():
+        assert str(have.look_up(smiles)) == mark
+        assert not have.source(smiles) and lists.all_marks([mark, "● buy, 1.00"]) == ""
+
+
+def test_an_inventory_may_be_an_sdf() -> None:
+    from chemspec.chem import formats
+
+    text = formats.to_sdf([{"smiles": "Nc1ccccc1", "Location": "B3", "Quantity": "40 g"}])
+    listed = offers.read_price_list(text.encode(), "lab.sdf")
+    assert [(str(offer), offer.smiles) for offer in listed.offers.values()] == [("here: B3 · 40 g", "Nc1ccccc1")]
 
 
 def test_an_inventory_says_where_things_are_at_every_door(tmp_path: Path) -> None:

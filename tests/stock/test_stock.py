@@ -21,11 +21,11 @@ from chemspec.stock.lists import (
     PAROUTES,
     Stock,
     all_marks,
-    inchikey,
     load_stock,
     parse_stock,
     stock_mark,
 )
+from chemspec.stock.offers import inchikey
 
 ETHANOL, ANILINE = "LFQSCWFLJHTTHZ-UHFFFAOYSA-N", "PAYRUJLWNCNPSJ-UHFFFAOYSA-N"
 

@@ -16,7 +16,7 @@ pytest.importorskip("streamlit")
 
 from chemspec.io.readers import FileError
 from chemspec.jobs import uploads
-from chemspec.stock import lists
+from chemspec.stock import lists, offers
 from chemspec.system import cache
 from chemspec.ui.common import stock_menu
 
@@ -29,7 +29,7 @@ def upload(state: Any, name: str, raw: bytes) -> None:
 
 
 def test_prices_stand_under_precursors_and_a_salt_has_one() -> None:
-    have = lists.Stock({}, lists.read_price_list(LIST.encode(), "a.csv").offers)
+    have = lists.Stock({}, offers.read_price_list(LIST.encode(), "a.csv").offers)
     marks = lists.stock_marks("CC(=O)[O-].Nc1ccccc1.[Na+].CCO", have)
     assert marks == ("● buy, 3.00 EUR/kg, B", "● buy, 12.50 EUR/g, Acme", "", "○ in no list")
     assert lists.stock_marks("CC(=O)[O-].[OH-]", have) == ("● buy, 3.00 EUR/kg, B", "")  # ions alone
@@ -57,7 +57,9 @@ def test_an_uploaded_list_is_stock_of_this_visit_and_bad_ones_say_why(state: Any
 @pytest.fixture
 def elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever reads a list in this process fails."""
-    for name in ("read_price_list", "price_list_from_rows", "parse_stock", "parse_offers"):
+    for name in ("read_price_list", "price_list_from_rows"):
+        monkeypatch.setattr(offers, name, None)
+    for name in ("parse_stock", "parse_offers"):
         monkeypatch.setattr(lists, name, None)
 
 

@@ -13,7 +13,8 @@ import streamlit as st
 from chemspec.jobs import uploads
 from chemspec.stock import lists
 from chemspec.stock.building_blocks import MAX_ATOMS
-from chemspec.stock.lists import PriceList, Stock
+from chemspec.stock.lists import Stock
+from chemspec.stock.offers import PriceList
 from chemspec.system.files import write_bytes_atomic
 from chemspec.system.lab_files import lab_files, lab_folder
 from chemspec.ui.common import escaping
@@ -85,8 +86,8 @@ def show_stock_menu(look: Literal["secondary", "tertiary"] = "tertiary") -> None
             "in none of these lists."
         )
         st.file_uploader(
-            "Your own list: CSV, TSV, XLSX, SMI or TXT, also gzipped",
-            type=["csv", "tsv", "xlsx", "smi", "txt", "gz"],
+            "Your own list: CSV, TSV, XLSX, SDF, SMI or TXT, also gzipped",
+            type=["csv", "tsv", "xlsx", "sdf", "smi", "txt", "gz"],
             max_upload_size=uploads.MAX_STOCK_MB,
             key="stock_file",
             on_change=_read_uploaded_list,

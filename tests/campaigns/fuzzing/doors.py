@@ -66,9 +66,9 @@ def names(_: Any) -> Callable[[str, str], object]:
 
 
 def stock(_: Any) -> Callable[[str, str], object]:
-    from chemspec.stock import lists
+    from chemspec.stock import lists, offers
 
-    return lambda text, name: (lists.inchikey(text), refused(lambda: lists.parse_stock(text.encode(), f"x.{name}")))
+    return lambda text, name: (offers.inchikey(text), refused(lambda: lists.parse_stock(text.encode(), f"x.{name}")))
 
 
 def upload(_: Any) -> Callable[[str, str], object]:

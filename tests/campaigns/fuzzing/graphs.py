@@ -343,7 +343,7 @@ def read(content: bytes, _: Tools) -> None:
     from chemspec.chem import formats
     from chemspec.depict.molecules import Depiction
     from chemspec.io import structures
-    from chemspec.stock import lists
+    from chemspec.stock import lists, offers
 
     head, text = content.decode().split("\n", 1)
     name, door = head.split()
@@ -353,10 +353,10 @@ def read(content: bytes, _: Tools) -> None:
             for smiles in found.smiles.split(chem.ARROW):
                 _ = Depiction(smiles).svg
     elif door == "stock" or name in ("smi", "inchi"):
-        for reading in (lambda: lists.parse_stock(text.encode(), "x.smi"), lambda: lists.inchikey(text)):
+        for reading in (lambda: lists.parse_stock(text.encode(), "x.smi"), lambda: offers.inchikey(text)):
             with suppress(ValueError):
                 reading()
-        lists.price_list_from_rows([["smiles", "price"], [text, "1"]], "x.csv")
+        offers.price_list_from_rows([["smiles", "price"], [text, "1"]], "x.csv")
     else:
         for row in structures.read_structure_rows(text, "the file"):
             json.dumps(row)

@@ -133,18 +133,18 @@ def prices(random: Random) -> bytes:
 
 def read_prices(case: bytes, __: Tools) -> None:
     """Read a price list, and the same file as a list of what can be bought."""
-    from chemspec.stock import lists
+    from chemspec.stock import lists, offers
 
     head, _, raw = case.partition(b"\n")
     name = head.decode()
     readings: tuple[Callable[[], object], ...] = (
-        lambda: lists.read_price_list(raw, name),
+        lambda: offers.read_price_list(raw, name),
         lambda: lists.parse_offers(raw, name),
         lambda: lists.parse_stock(raw, name),
     )
     for reading in readings:
         with suppress(ValueError):
             found = reading()
-            if isinstance(found, lists.PriceList):
+            if isinstance(found, offers.PriceList):
                 assert all(lists.KEY.fullmatch(key) for key in found.offers)
                 assert all(len(str(offer)) < 500 for offer in found.offers.values())
