@@ -43,8 +43,9 @@ LAYERS = (
     ("stock",),
     ("review",),
     ("plan",),
+    ("train",),
     ("jobs",),
-    ("train", "ui", "service", "planners", "cluster"),
+    ("ui", "service", "planners", "cluster"),
     ("bench",),
     ("cli",),
 )

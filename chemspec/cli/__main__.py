@@ -8,7 +8,7 @@ from typing import Any
 from chemspec.cli import base
 
 # Each adds its commands; the order is that of --help.
-MODULES = ("predict", "race", "check", "plan", "precedents", "models", "serve", "config", "bench", "train")
+MODULES = ("predict", "race", "check", "plan", "make", "precedents", "models", "serve", "config", "bench", "train")
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ SECRET = ("KEY",)  # parts of names of variables whose values are not shown
 
 @command("config", "Answers")
 def show_config() -> dict[str, Any]:
-    """Show folders, models, kernel, processor and extras of this installation: what to send with a question."""
+    """Show folders, models, kernel, processor and extras: what to send with a question."""
     from chemspec import precedents
     from chemspec.engine.registry import describe_installed_models, models_dir
 

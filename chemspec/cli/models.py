@@ -17,11 +17,26 @@ CHANGED = {"decoder": "auto", "n": 10, "batch_size": 32}
 
 
 @command("models", "Answers")
-def list_models() -> dict[str, Any]:
-    """List the installed models; `edits`: source of the edit table used for drafting (own or the task's default)."""
-    from chemspec.engine.registry import describe_installed_models, models_dir
+def list_models(use: str = "") -> dict[str, Any]:
+    """List the installed models; `edits`: source of the edit table used for drafting (own or the task's default).
 
+    Options:
+        use: let this model predict its task where none is named; the name of a task goes back to the shipped model.
+    """
+    from chemspec.engine.registry import (
+        choose_model,
+        default_model,
+        describe_installed_models,
+        model_folder,
+        models_dir,
+        task_of_model,
+    )
+
+    if use:
+        choose_model(check_task(task_of_model(model_folder(use))), use)
     rows = describe_installed_models()
+    for row in rows:
+        row["default"] = "yes" if row["name"] == default_model(row["task"]) else ""
     console.print_rows(rows, right=("mb",))
     if not rows:
         console.print_note(f"no models in {models_dir()}")

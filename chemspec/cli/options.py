@@ -103,6 +103,17 @@ def require_model(task: str, model: str) -> None:
         raise ValueError(f"choose a task: --task {tasks.task_questions()}, or choose a model with --model")
 
 
+def chosen_model(task: str, model: str) -> str:
+    """Return the model to predict with: the one that is named, else the task's, with a note if that was chosen."""
+    if model or not task:
+        return model
+    from chemspec.engine.registry import default_model
+
+    if (chosen := default_model(tasks.check_task(task))) != task:
+        console.print_note(f"model: {chosen}, as chosen; --model {task} for the shipped one")
+    return chosen
+
+
 def load_engine(task: str, model: str, **options: Any) -> Engine:
     """Load the requested model, or the task's default."""
     from chemspec.engine.engine import Engine

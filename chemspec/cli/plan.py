@@ -51,7 +51,7 @@ class Models(opt.Hardware):
         from chemspec.plan.expand import load_expander
 
         settings = DecodeSettings(n=self.n, drafter=self.drafter)
-        return load_expander(self.model or "retro", settings, check=self.check, **self.loading)
+        return load_expander(opt.chosen_model("retro", self.model), settings, check=self.check, **self.loading)
 
 
 @command("plan", "Answers")

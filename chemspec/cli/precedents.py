@@ -17,6 +17,23 @@ app.add_typer(group, name="precedents", help="Patent reactions that make the sam
 FILES = ("retro_train.csv.gz", "retro_extra_train.csv.gz", "forward_stereo_train.csv.gz")
 
 
+@command("add", "Commands", group)
+def add_own_reactions(table: Path, name: str = "", column: str = "") -> dict[str, Any]:
+    """Keep a table of own reactions, which are precedents from then on, together with those of patents.
+
+    Options:
+        table TABLE: reactions, one per row, as reactants>>product, or in a column for each side; also by names.
+        name: name to keep it under, in place of an older one; default: that of the file.
+    """
+    from chemspec.cli.own_table import read_table
+    from chemspec.precedents.own import keep_reactions
+
+    read = read_table(table, column)
+    file = keep_reactions(name or table.name.partition(".")[0], read.reactions)
+    console.print_line(f"{file}: {len(read.reactions)} reactions")
+    return {"file": str(file), "reactions": len(read.reactions), "faults": [*map(list, read.faults)]}
+
+
 @command("build", "Commands", group)
 def build_precedents(
     source: opt.Source = None,
@@ -38,7 +55,7 @@ def build_precedents(
         bits: bits of a product's fingerprint; fewer make a smaller index.
     """
     from chemspec.precedents.build import build_index
-    from chemspec.precedents.search import user_index_path
+    from chemspec.precedents.installation import user_index_path
 
     folder = require_data_folder(source)
     paths = [folder / name for name in files or FILES]

@@ -12,7 +12,7 @@ from chemspec.data.settings import PreparationSettings
 from chemspec.evaluation import CalibrationSettings
 from chemspec.system import extras
 from chemspec.terminal import console
-from chemspec.train.settings import DistilSettings, DrafterFitSettings, RunSettings
+from chemspec.train.settings import DistilSettings, DrafterFitSettings, FineTuneSettings, RunSettings
 
 train = typer.Typer(invoke_without_command=True)
 app.add_typer(train, name="train", rich_help_panel="Models")
@@ -95,6 +95,37 @@ def measure_calibration(
         [{"used": used, **{name: f"{value:.3f}" for name, value in row.items()}} for used, row in methods]
     )
     return document
+
+
+@command("fine-tune", "Models", train)
+def fine_tune_model(
+    table: Path, column: str = "", out: Path | None = None, use: bool = False, *, settings: FineTuneSettings
+) -> dict[str, Any]:
+    """Fine-tune a model on a table of own reactions, in minutes of a CPU: what it learned, and what it forgot.
+
+    A fifth of the products is held out. The new version, NAME-1, NAME-2, ..., is a model like others: `-m NAME-1`.
+
+    Options:
+        table TABLE: reactions, one per row, as reactants>>product, or in a column for each side; also by names.
+        out -o: work folder, from which a stopped run goes on; default: runs/NAME.
+        use: let the new version predict where no model is named (`chemspec models --use` goes back).
+    """
+    extras.require_packages("torch", what="training")
+    from chemspec.cli.own_table import read_table
+    from chemspec.engine.registry import choose_model
+    from chemspec.train.fine_tune import fine_tune
+    from chemspec.train.fine_tuned import describe_report, read_report
+
+    read = read_table(table, column)
+    folder = fine_tune(read.reactions, settings, out or Path("runs") / settings.name, tell=console.print_note)
+    report = read_report(folder) or {}
+    console.print_line(f"{folder.name}: {describe_report(report)}")
+    console.print_note(
+        f"to use it: chemspec predict -m {folder.name} ..., or everywhere: chemspec models --use {folder.name}"
+    )
+    if use:
+        choose_model(settings.task, folder.name)
+    return {"model": folder.name, "folder": str(folder), **report}
 
 
 @command("distil", "Drafters", train)

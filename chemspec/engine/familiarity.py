@@ -19,7 +19,8 @@ import chemspec.chem as chem
 from chemspec.asset_files import assets_folder
 from chemspec.model.manifest import refresh_manifest
 from chemspec.precedents.index_file import product_fingerprint
-from chemspec.precedents.search import NAME, Precedents, count_bits
+from chemspec.precedents.installation import NAME
+from chemspec.precedents.search import Precedents, count_bits
 from chemspec.system.files import write_text_atomic
 from chemspec.system.untrusted import read_untrusted_json
 

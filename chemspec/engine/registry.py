@@ -1,6 +1,9 @@
 """Find installed models and their drafters."""
 
+import json
 import os
+import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,9 @@ from chemspec.model import checkpoint
 from chemspec.model.checkpoint import drafter_folder
 from chemspec.model.weights import read_tensors
 from chemspec.settings import Task
+from chemspec.system.files import home_folder, make_private_folder, write_text_atomic
+
+CHOSEN = "chosen.json"  # in the folder of fine-tuned models: by task which model predicts where none is named
 
 
 def model_folder(name: str | Path) -> Path:
@@ -25,6 +31,8 @@ def model_folder(name: str | Path) -> Path:
     for home in model_homes():
         if (shipped := home / str(name)).is_dir() and (shipped / "config.json").is_file():
             return shipped
+    if versions := own_versions(str(name)):
+        return versions[-1]
     if (models_dir() / str(name)).is_dir():  # incomplete: loading it says what is missing
         return models_dir() / str(name)
     if path.is_file():
@@ -45,9 +53,51 @@ def models_dir() -> Path:
 
 
 def model_homes() -> list[Path]:
-    """Return the folders in which installed models lie: `models_dir`, and what the package of further models brings."""
-    further = None if os.environ.get("CHEMSPEC_MODELS") else further_models()
-    return [home for home in (models_dir(), further) if home and home.is_dir()]
+    """Return the folders in which installed models lie: `models_dir`, what the package of further ones brings, own."""
+    further = () if os.environ.get("CHEMSPEC_MODELS") else (further_models(), own_models_dir())
+    return [home for home in (models_dir(), *further) if home and home.is_dir()]
+
+
+def own_models_dir() -> Path | None:
+    """Return the folder of fine-tuned models: `CHEMSPEC_MODELS`, or in CHEMSPEC_HOME; None without a home folder."""
+    if chosen := os.environ.get("CHEMSPEC_MODELS"):
+        return Path(chosen)
+    with suppress(RuntimeError):
+        return home_folder() / "models"
+    return None
+
+
+def own_versions(name: str) -> list[Path]:
+    """Return the folders NAME-1, NAME-2, ... of a fine-tuned model, the newest last; another name has none."""
+    home = own_models_dir()
+    if home is None or not re.fullmatch(r"[\w-]+", name):
+        return []
+    numbers = (re.fullmatch(re.escape(name) + r"-(\d+)", path.name) for path in home.glob(f"{name}-*/"))
+    return [home / match[0] for match in sorted(filter(None, numbers), key=lambda match: int(match[1]))]
+
+
+def default_model(task: Task) -> str:
+    """Return the model that predicts a task where none is named: a fine-tuned one that was chosen, or the shipped."""
+    chosen = _chosen_models().get(task, "")
+    return chosen if chosen and task_of_model(chosen) == task else task
+
+
+def choose_model(task: Task, name: str) -> None:
+    """Let a model predict a task where none is named; the task's own name goes back to the shipped one."""
+    home = own_models_dir()
+    if home is None:
+        raise ValueError("there is no folder for own models; set CHEMSPEC_HOME")
+    make_private_folder(home)
+    write_text_atomic(home / CHOSEN, json.dumps({**_chosen_models(), task: name}), private=True)
+
+
+def _chosen_models() -> dict[str, str]:
+    home = own_models_dir()
+    try:
+        chosen = json.loads((home / CHOSEN).read_text(encoding="utf-8")) if home else {}
+    except (OSError, ValueError):
+        return {}
+    return {str(task): str(name) for task, name in chosen.items()} if isinstance(chosen, dict) else {}
 
 
 def installed_models() -> list[Path]:

@@ -4,6 +4,7 @@ jobs/<id>/input.jsonl   the rows as uploaded, one JSON list a line
 jobs/<id>/prices.json   the price list of the visitor who began it, if there was one
 jobs/<id>/rows.jsonl    the reviewed answers so far, which `worker` writes and resumes
 jobs/<id>/log           what it said
+jobs/<id>/work/         of a job that fine-tunes a model: data, measurements, checkpoints
 """
 
 import json
@@ -22,7 +23,7 @@ from chemspec.system.files import write_text_atomic
 
 if TYPE_CHECKING:  # the runner needs neither, nor RDKit
     from chemspec.jobs.uploads import Sheet
-    from chemspec.stock.lists import PriceList
+    from chemspec.stock.offers import PriceList
 
 State = Literal["waiting", "stopped", "done", "failed"]
 
@@ -45,6 +46,7 @@ class Job:
     message: str = ""  # why it failed
     cards: int = 5  # answers of a row, each of which may stand for several predictions
     stock: tuple[str, ...] = ()  # names of the built-in lists of building blocks
+    fine_tune: str = ""  # a job that fine-tunes its model on its rows: the name of the new model
 
     def __post_init__(self) -> None:
         if not 0 <= self.column < len(self.columns):
@@ -113,6 +115,11 @@ def uploaded_file(job: Job) -> Path:
 def prices_file(job: Job) -> Path:
     """Return the file of the visitor's price list; it may not exist."""
     return JOBS.folder(job.id) / "prices.json"
+
+
+def work_folder(job: Job) -> Path:
+    """Return the work folder of a job that fine-tunes a model."""
+    return JOBS.folder(job.id) / "work"
 
 
 def answers_file(job: Job) -> Path:

@@ -20,20 +20,29 @@ from chemspec.jobs import jobs
 from chemspec.jobs.jobs import JOBS, Job
 from chemspec.jobs.store import hold_lock
 from chemspec.precedents import installed_if_usable
+from chemspec.precedents.own import reaction_of_cells
 from chemspec.review import StepChecker, review_document, review_results
 from chemspec.review.processes import MakeReviews, Reviewed, choose_processes, open_reviews
 from chemspec.review.reaction_check import judge_predictions
 from chemspec.review.review import MAX_CHECKED
-from chemspec.stock.lists import PriceList, Stock, load_usable_stock
+from chemspec.stock.lists import Stock, load_usable_stock
+from chemspec.stock.offers import PriceList
 from chemspec.system.error_places import describe_error
 from chemspec.system.threads import usable_cores
+from chemspec.train.settings import FineTuneSettings
 from chemspec.types import DecodeResult
 
 WRITE_EVERY = 16  # rows for each process; what a prediction that is killed has to do again at most
 
 
 def run_job(job: Job) -> None:
-    """Predict and review what is left of a job; raises ValueError if its model or its files cannot be used."""
+    """Predict and review what is left of a job, or fine-tune; ValueError if its model or its files cannot be used."""
+    if job.fine_tune:
+        from chemspec.train.fine_tune import fine_tune  # imports PyTorch
+
+        settings = FineTuneSettings(name=job.fine_tune, task=job.task, start=job.model)
+        fine_tune([reaction_of_cells(row) for row in jobs.uploaded_rows(job)], settings, jobs.work_folder(job))
+        return
     threads = max(1, usable_cores() // 2)
     processes = choose_processes(job.total)
     with open_reviews(partial(_load_rows_review, job, 1 if processes > 1 else threads), processes) as review:

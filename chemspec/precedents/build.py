@@ -28,6 +28,7 @@ import chemspec.chem as chem
 from chemspec.data.shards import claim_shards, read_rows
 from chemspec.precedents import index_file
 from chemspec.precedents.change import change_of, change_of_mapped
+from chemspec.precedents.search import OWN
 from chemspec.system.files import write_bytes_atomic
 from chemspec.system.threads import worker_pool
 from chemspec.version import __version__
@@ -245,9 +246,17 @@ def read_row(fields: Mapping[str, str], file: int) -> Row | None:
     )
     if not product or not reactants:
         return None
-    match = PATENT.match(fields.get("patent_id") or fields.get("id") or "")
-    patent = " ".join(filter(None, match.groups())) if match else ""
+    if label := fields.get("label"):  # of an own reaction
+        patent = own_source(label)
+    else:
+        match = PATENT.match(fields.get("patent_id") or fields.get("id") or "")
+        patent = " ".join(filter(None, match.groups())) if match else ""
     return Row(product, reactants, flask, mapped, patent, file)
+
+
+def own_source(label: str) -> str:
+    """Return what stands in the place of a patent's number at an own reaction; without blanks, which precede a year."""
+    return "\N{NO-BREAK SPACE}".join(f"{OWN} {label}".split())
 
 
 def measure_reactions(rows: Iterable[Row], *, guess: bool, bits: int) -> list[Measured | None]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from pathlib import Path
@@ -19,7 +17,6 @@ from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
 import chemspec.chem as chem
 import chemspec.precedents.index_file as index_file
-from chemspec.asset_files import assets_folder
 from chemspec.chem.molecules.parsing import fixed_pattern, mol_from_smiles
 from chemspec.chem.molecules.salts import group_molecules
 from chemspec.chem.reactions.isotopes import has_labels, strip_labels
@@ -29,7 +26,6 @@ from chemspec.precedents.change import Change, change_of
 from chemspec.precedents.index_file import product_fingerprint, product_hash
 from chemspec.precedents.patent_years import patent_year
 from chemspec.settings import check_range
-from chemspec.system.files import home_folder
 
 POOL = 50  # nearest reactions with recorded reagents that are used for conditions
 NEAR = 0.7  # similarity from which the conditions of one precedent are right as often as the vote's
@@ -38,6 +34,7 @@ WORK_UP = frozenset(("O", "[Cl-]", "[Na+]", "[NH4+]", "Cl", "CCOC(C)=O", "ClCCl"
 CACHE_SIZE = 2000  # results
 CACHED_BLOCKS, CACHED_ROWS = 512, 20_000  # each about 16 kB and 0.5 kB
 SUBSTRATE_ATOMS = 9  # heavy atoms from which an aromatic reagent without a name is a starting material
+OWN = "yours:"  # what stands before the label of an own reaction in the place of a patent's number
 _HALOGENS = {"F", "Cl", "Br", "I"}
 _MAGNESIUM_HALIDE = re.compile(r"\[(?:Cl|Br|I)\]\[Mg\]|\[Mg\]\[(?:Cl|Br|I)\]")  # patents write most without it
 COPPER_IODIDE = ("I[Cu]I", "[I][Cu][I]")  # copper(II) iodide, as RDKit's versions write it
@@ -63,8 +60,13 @@ class Precedent:
         return in_words(self.reagents)
 
     @property
+    def own(self) -> bool:
+        """Whether it is an own reaction (`own`)."""
+        return self.patent.startswith(OWN)
+
+    @property
     def source(self) -> str:
-        """Number and year of its patent, for display."""
+        """Number and year of its patent, or the label of an own reaction, for display."""
         return f"{self.patent} ({self.year})" if self.year else self.patent
 
 
@@ -91,10 +93,14 @@ class Found:
     conditions: tuple[Conditions, ...] = ()  # those of the nearest reaction if it is near, then the likeliest
     same: Precedent | None = None  # the queried reaction itself, or None
     product: int = 0  # number of reactions that form this product
+    own: int = 0  # number of the close ones that are own reactions, see `own`
 
     @property
     def in_words(self) -> str:
         """The number of precedents, as a line of text."""
+        if self.own:
+            others = f" and {_count_text(self.close - self.own).rpartition(' ')[0]}" if self.close > self.own else ""
+            return f"{self.own:,} of your reactions{others} make this change"
         if not self.wide:
             return "no patent reaction at hand"
         if not self.close:
@@ -145,6 +151,7 @@ class Precedents:
         """Read an index; ValueError, naming the file, if it is missing or damaged, OSError if it cannot be read."""
         self._arrays, about = index_file.read_index(path)
         self.path, self.files = path, tuple(about["files"])
+        self.own: tuple[Precedents, ...] = ()  # indexes of own reactions, which are searched too
         self._cached_search = lru_cache(CACHE_SIZE)(self._search)
         self._read_block = lru_cache(CACHED_BLOCKS)(partial(index_file.unpack_block, self._arrays))
         self._read_row = lru_cache(CACHED_ROWS)(self._parse_row)
@@ -162,6 +169,11 @@ class Precedents:
         """The number of set bits in each fingerprint."""
         return count_set_bits(self.prints)
 
+    def sample(self, count: int, seed: int) -> list[tuple[str, str, str]]:
+        """Return product, reactants and reagents of random reactions, the same for a seed."""
+        rows = np.random.default_rng(seed).choice(len(self), min(count, len(self)), replace=False)
+        return [self._read_row(row)[:3] for row in sorted(rows.tolist())]
+
     def find(self, reactants: str, product: str, n: int = 3) -> Found:
         """Search precedents of a reaction; the result is empty if it is invalid or changes nothing.
 
@@ -171,7 +183,9 @@ class Precedents:
         check_range("n", n, 0)
         precedents = self._cached_search(reactants, product, n)
         if not precedents.nearest and has_labels(f"{reactants}{product}"):
-            return self._cached_search(strip_labels(reactants), strip_labels(product), n)
+            precedents = self._cached_search(strip_labels(reactants), strip_labels(product), n)
+        for index in self.own:
+            precedents = _with_own(precedents, index.find(reactants, product, n), n)
         return precedents
 
     def _search(self, reactants: str, product: str, n: int) -> Found:
@@ -248,6 +262,21 @@ class Precedents:
         except (zlib.error, ValueError, IndexError) as error:  # the checksums do not tell this
             raise ValueError(f"{self.path} is damaged: {error}") from error
         return _Row(product, reactants, _without_mining_errors(reagents, product), patent)
+
+
+def _with_own(others: Found, added: Found, n: int) -> Found:
+    """Return precedents with those of an index of own reactions, which come first where they are as near."""
+    nearest = sorted((*added.nearest, *others.nearest), key=lambda each: (-each.same, -each.close, -each.similarity))
+    conditions = {each.reagents: each for each in (*(added.conditions if added.close else ()), *others.conditions)}
+    return Found(
+        added.close + others.close,
+        added.wide + others.wide,
+        tuple(nearest[:n]),
+        tuple(conditions.values())[:n],
+        others.same or added.same,
+        added.product + others.product,
+        added.close + others.own,
+    )
 
 
 class _Row(NamedTuple):
@@ -377,45 +406,3 @@ def count_bits(words: NDArray[np.uint64]) -> NDArray[np.uint8]:
         return np.bitwise_count(words)
     in_bytes = _BITS_OF_BYTE[np.ascontiguousarray(words).view(np.uint8).reshape(*words.shape, 8)]  # numpy 1
     return in_bytes.sum(axis=-1, dtype=np.uint8)  # type: ignore[no-any-return]
-
-
-NAME = "precedents.safetensors"
-BUILD_COMMAND = "chemspec precedents build --source FOLDER"
-
-
-def user_index_path() -> Path:
-    """Return the path of the user's index: `CHEMSPEC_PRECEDENTS`, else in `CHEMSPEC_HOME`, else in ~/.chemspec."""
-    chosen = os.environ.get("CHEMSPEC_PRECEDENTS", "")
-    return Path(chosen).expanduser() if chosen else home_folder() / NAME
-
-
-def installed() -> Precedents | None:
-    """Open the user's index or else the built-in one, or return None; cached, and reopened when it was replaced.
-
-    ValueError, naming the file, if it is damaged, or `CHEMSPEC_PRECEDENTS` names a missing file.
-    """
-    if os.environ.get("CHEMSPEC_PRECEDENTS") and not user_index_path().is_file():
-        raise ValueError(
-            f"CHEMSPEC_PRECEDENTS names {user_index_path()}, which is not a file; build it: {BUILD_COMMAND}"
-        )
-    paths = [assets_folder() / "precedents" / NAME]
-    with suppress(RuntimeError):  # a user without a home folder
-        paths.insert(0, user_index_path())
-    path = next(filter(Path.is_file, paths), None)
-    if path is None:
-        return None
-    about = path.stat()
-    return _open(path, about.st_mtime_ns, about.st_size)
-
-
-def installed_if_usable() -> Precedents | None:
-    """Return the installed index; None without one that can be used, where predictions do without precedents."""
-    try:
-        return installed()
-    except (ValueError, OSError):
-        return None
-
-
-@lru_cache(maxsize=2)
-def _open(path: Path, changed: int, size: int) -> Precedents:  # noqa: ARG001 (cache keys)
-    return Precedents(path)

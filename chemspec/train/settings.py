@@ -1,9 +1,12 @@
-"""Settings of training, distillation and the fit of drafters; a separate module, because the code needs PyTorch."""
+"""Settings of training, fine-tuning, distillation and drafters; a separate module, because the code needs PyTorch."""
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from chemspec.settings import DecodeSettings, check_range
+from chemspec.settings import DecodeSettings, Task, check_range
+
+FINE_TUNED: tuple[Task, ...] = ("retro", "forward")  # tasks whose models can be fine-tuned on own reactions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,3 +75,29 @@ class DrafterFitSettings:
     def __post_init__(self) -> None:
         check_range("pairs", self.pairs, 1)
         check_range("queries", self.queries, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuneSettings:
+    """What is fine-tuned, and how it is called.
+
+    Attributes:
+        name: name of the new model, whose versions are NAME-1, NAME-2, ...
+        task: retro or forward.
+        start: model to begin with, an installed name or a folder; default: the task's.
+        steps: number of training steps; 0: each SMILES of a reaction is seen twice.
+        lr: peak learning rate.
+    """
+
+    name: str
+    task: Task = "retro"
+    start: str = ""
+    steps: int = 0
+    lr: float = 2e-4
+
+    def __post_init__(self) -> None:
+        if self.task not in FINE_TUNED:
+            raise ValueError(f"models of {self.task} are not fine-tuned; choose {' or '.join(FINE_TUNED)}")
+        if not re.fullmatch(r"[A-Za-z0-9][\w-]{0,39}", self.name):
+            raise ValueError(f"{self.name!r} is no name for a model: take up to 40 letters, digits and hyphens")
+        check_range("steps", self.steps, 0)

@@ -340,11 +340,11 @@ def test_help_shows_the_commands_in_order() -> None:
     def commands(*words: str) -> list[str]:
         return re.findall(r"^│ ([a-z][a-z-]*) ", call(*words, "--help").stdout, flags=re.MULTILINE)
 
-    answers = ["predict", "race", "check", "verify", "plan", "models", "import", "app", "serve", "config", "precedents"]
-    assert commands() == [*answers, "evaluate", "data", "bench", "train"]
+    answers = ["predict", "race", "check", "verify", "plan", "make", "models", "import", "app", "serve", "config"]
+    assert commands() == [*answers, "precedents", "evaluate", "data", "bench", "train"]
     assert commands("bench") == ["drafters", "draft-length", "papers"]
     drafters = ["distil", "calibrate", "install-drafter"]
-    assert commands("train") == ["average", "calibration", *drafters]
+    assert commands("train") == ["average", "calibration", "fine-tune", *drafters]
 
 
 def test_config_shows_where_things_are_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:

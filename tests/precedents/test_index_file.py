@@ -112,5 +112,5 @@ def test_a_named_index_must_be_there(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_without_any_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CHEMSPEC_PRECEDENTS", raising=False)
     monkeypatch.setenv("CHEMSPEC_HOME", str(tmp_path))
-    monkeypatch.setattr("chemspec.precedents.search.assets_folder", lambda: tmp_path)
+    monkeypatch.setattr("chemspec.precedents.installation.assets_folder", lambda: tmp_path)
     assert installed() is None

@@ -23,6 +23,7 @@ PAGES = (
     ("predict", "Predict"),
     ("plan", "Plan"),
     ("batch", "Batch"),
+    ("chemistry", "Your chemistry"),
     ("collections", "Collections"),
     ("learn", "How it works"),  # this and the rest stand at the right of the bar, see theme.css
     ("step", "Step through"),

@@ -123,10 +123,11 @@ def warm_up_models() -> Thread:
 
 
 def model_names(task: Task | None = None) -> list[str]:
-    """Return the models of a task (any task on molecules without one), the one named like the task first."""
+    """Return the models of a task (any task on molecules without one), first the one to predict where none is named."""
     allowed = (task,) if task else (*tasks.about_molecules(), None)
     names = [folder.name for folder in installed_models() if registry.task_of_model(folder) in allowed]
-    return sorted(names, key=lambda name: (name != task, name))
+    first = registry.default_model(task) if task else None
+    return sorted(names, key=lambda name: (name != first, name != task, name))
 
 
 def usable_drafters(model: str) -> tuple[str, ...]:

@@ -162,7 +162,9 @@ def precedents_line(card: Suggestion) -> str:
         text = f"no close precedent ({matches.wide:,} make the same bonds)" if matches.wide else "no precedent found"
     if matches.seen_by(card.task):
         return f"this very reaction is in the training data; {text}"
-    return f"this very reaction is in a patent; {text}" if matches.same else text
+    if not matches.same:
+        return text
+    return f"this very reaction is {'one of yours' if matches.same.own else 'in a patent'}; {text}"
 
 
 # --- details ---------------------------------------------------------------------------------------

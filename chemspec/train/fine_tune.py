@@ -1,0 +1,190 @@
+"""Fine-tune an installed model on own reactions: data, training, what it learned and forgot, a new version.
+
+Everything is written to a work folder first, from which a stopped run goes on; the new version is installed at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from chemspec.asset_files import bench_answers
+from chemspec.data import holdout
+from chemspec.data.prepare import prepare_recipe
+from chemspec.data.settings import DataSettings, PreparationSettings
+from chemspec.engine.engine import Engine
+from chemspec.engine.registry import model_folder, own_models_dir, own_versions
+from chemspec.evaluation import accuracy, store_measurements
+from chemspec.evaluation.accuracy import KnownReaction
+from chemspec.model import checkpoint
+from chemspec.model.manifest import write_manifest
+from chemspec.precedents import installed
+from chemspec.precedents.own import OwnReaction, load_reactions, write_reactions
+from chemspec.settings import PRESETS, DecodeSettings, ModelConfig, Task, TrainSettings, preset_config
+from chemspec.system.files import make_private_folder, write_text_atomic
+from chemspec.system.threads import usable_cores
+from chemspec.train.fine_tuned import LEAST, LISTED, LOG, REPORT, STAGE, STAGES, report_rows
+from chemspec.train.recipe import Recipe
+from chemspec.train.settings import FineTuneSettings
+from chemspec.types import Tell, ignore
+
+HELD_OUT, MOST_HELD_OUT = 0.2, 200  # share of the products that are held out, and their number at most
+VARIANTS = 4  # SMILES of each reaction
+EPOCHS = 2  # times that each SMILES is seen
+STEPS = 40, 2000  # least and most
+TOKENS = 4000  # of a batch
+OWN_FILE, PUBLIC_FILE = "own.csv", "public.csv"
+SEED = 21
+
+
+def fine_tune(reactions: Sequence[OwnReaction], settings: FineTuneSettings, work: Path, *, tell: Tell = ignore) -> Path:
+    """Fine-tune a model on reactions and install it as a new version; returns its folder.
+
+    A fifth of the products is held out. In the work folder `STAGE` says how far it is, and in the end `REPORT` what was
+    measured. ValueError for too few reactions, or a model that cannot be fine-tuned.
+    """
+    from chemspec.train.run import run_recipe
+
+    if len(reactions) < LEAST:
+        raise ValueError(f"there are {len(reactions)} usable reactions; at least {LEAST} are needed")
+    start = model_folder(settings.start or settings.task)
+    task, config = checkpoint.read_config(start)
+    if task != settings.task:
+        raise ValueError(f"the model {start.name} is for {task}, not {settings.task}")
+    recipe = _recipe(settings, config)
+    make_private_folder(work)
+
+    def begin(stage: str) -> None:
+        written = {"stage": stage, "steps": recipe.train.steps}
+        write_text_atomic(work / STAGE, json.dumps(written), private=True)
+        tell(STAGES[stage])
+
+    begin("reading")
+    recipe = replace(recipe, train_files=_split(reactions, settings.task, work))
+    counted = prepare_recipe(recipe, PreparationSettings(source=work, out=work, vocab=start / "vocab.json", workers=1))
+    recipe = replace(recipe, train=_train_settings(settings, counted["train"]))
+    begin("before")
+    before = _measure(start, settings.task, work, "before")
+    begin("training")
+    made = run_recipe(recipe, work, work / LOG.parent, start=start, exact=None)
+    begin("after")
+    after = _measure(made, settings.task, work, "after")
+    report = {
+        "name": settings.name, "task": settings.task, "start": start.name, "date": date.today().isoformat(),
+        "reactions": len(load_reactions(work / OWN_FILE)), "pairs": counted["train"]["pairs"],
+        "steps": recipe.train.steps, "before": before, "after": after,
+    }  # fmt: skip
+    folder = _install(made, start, settings, report)
+    write_text_atomic(work / REPORT, json.dumps({**report, "version": folder.name}, indent=1), private=True)
+    shutil.rmtree(work / LOG.parent / "checkpoints")
+    begin("done")
+    return folder
+
+
+def _split(reactions: Sequence[OwnReaction], task: Task, work: Path) -> tuple[str, ...]:
+    """Write the training and the held-out part, which share no product, and public reactions to be trained on, too.
+
+    Returns the files to train on. Without public ones far more test reactions are forgotten.
+    """
+    products = sorted({reaction.product for reaction in reactions})
+    count = min(MOST_HELD_OUT, max(1, round(HELD_OUT * len(products))))
+    held = {*random.Random(SEED).sample(products, count)}
+    once = {reaction.product: reaction for reaction in reversed(reactions) if reaction.product in held}
+    write_reactions(work / OWN_FILE, [reaction for reaction in reactions if reaction.product not in held])
+    write_reactions(work / holdout.FILE, [once[product] for product in sorted(once)])
+    index = installed()
+    queries = bench_answers(task)
+    apart = held | ({*queries} if task == "retro" else {*queries.values()})
+    recorded = index.sample(VARIANTS * (len(reactions) - len(held)), SEED) if index else []
+    rehearsed = [
+        OwnReaction(row, product, reactants, ".".join(filter(None, (reactants, reagents))), "public")
+        for row, (product, reactants, reagents) in enumerate(recorded, 1)
+        if product not in apart
+    ]
+    write_reactions(work / PUBLIC_FILE, rehearsed)
+    return (OWN_FILE, PUBLIC_FILE) if rehearsed else (OWN_FILE,)
+
+
+def _recipe(settings: FineTuneSettings, config: ModelConfig) -> Recipe:
+    size = config.vocab_size
+    preset = next((name for name in PRESETS if preset_config(name, vocab_size=size) == config), "")
+    if not preset:
+        raise ValueError("only models of chemspec's own sizes can be fine-tuned (`chemspec train --list`)")
+    variants = {OWN_FILE: VARIANTS, PUBLIC_FILE: 1}
+    data = DataSettings(task=settings.task, variants=1, variants_of=variants, guess_maps=True, seed=SEED)
+    return Recipe(
+        name=settings.name,
+        task=settings.task,
+        preset=preset,
+        train_files=(OWN_FILE, PUBLIC_FILE),
+        validation_files=(holdout.FILE,),
+        data=data,
+        validation_data=data,
+        train=TrainSettings(),
+        starts_from=settings.start or settings.task,
+    )
+
+
+def _train_settings(settings: FineTuneSettings, counted: Mapping[str, Any]) -> TrainSettings:
+    tokens = counted["source_tokens"] + counted["target_tokens"]
+    steps = settings.steps or min(STEPS[1], max(STEPS[0], round(EPOCHS * tokens / TOKENS)))
+    return TrainSettings(
+        tokens=TOKENS, lr=settings.lr, warmup=max(1, steps // 10), steps=steps, dropout=0.1, seed=SEED,
+        validate_every=max(1, steps // 10), keep=1, threads=usable_cores(),
+    )  # fmt: skip
+
+
+def _measure(model: Path, task: Task, work: Path, name: str) -> dict[str, dict[str, Any]]:
+    """Return the accuracy of a model on the held-out own reactions and on the shipped public test reactions."""
+    held = accuracy.read_known_reactions(work / holdout.FILE, task)
+    public = [
+        KnownReaction(query, accuracy.normalise_answer(answer, task) or answer)
+        for query, answer in bench_answers(task).items()
+    ]
+    measured = {}
+    with Engine.load(model, dtype="fp32") as engine:
+        for part, reactions in (("own", held), ("public", public)):
+            out = work / f"{name}-{part}.jsonl"
+            results = accuracy.predict_to_file(engine, reactions, out, DecodeSettings(n=LISTED))
+            scores = accuracy.score_predictions(reactions, results)
+            measured[part] = {"reactions": scores["reactions"], "top": scores["top"]}
+    return measured
+
+
+def _install(made: Path, start: Path, settings: FineTuneSettings, report: Mapping[str, Any]) -> Path:
+    """Copy a model to the next free version of its name, with its card and measurements."""
+    home = own_models_dir()
+    if home is None:
+        raise ValueError("there is no folder for own models; set CHEMSPEC_HOME")
+    make_private_folder(home)
+    versions = own_versions(settings.name)
+    number = int(versions[-1].name.rpartition("-")[2]) + 1 if versions else 1
+    folder, new = home / f"{settings.name}-{number}", home / f".{settings.name}-{number}"
+    shutil.rmtree(new, ignore_errors=True)
+    make_private_folder(new)
+    for file in (*made.iterdir(), *start.glob("drafting.*")):  # drafts change no prediction
+        shutil.copyfile(file, new / file.name)
+    write_text_atomic(new / "card.md", _card(folder.name, report))
+    digest = checkpoint.digest_of_folder(new)
+    measured = {**report["after"]["public"], "file": f"bench_{settings.task}.smi", "report": dict(report)}
+    store_measurements(new, ["accuracy"], measured, digest=digest, command="chemspec train fine-tune")
+    write_manifest(new)
+    new.rename(folder)
+    return folder
+
+
+def _card(name: str, report: Mapping[str, Any]) -> str:
+    rows = "".join(f"| {' | '.join(row)} |\n" for row in report_rows(report))
+    return (
+        f"# {name}\n\nFine-tuned on {report['date']} from `{report['start']}` with {report['reactions']} own reactions "
+        f"({report['pairs']} SMILES of them, {report['steps']} steps).\n\n"
+        f"| | before | after | change |\n|---|---|---|---|\n{rows}\n"
+        "The held-out reactions share no product with the training part. Its probabilities are its own and not "
+        "calibrated: after fine-tuning the shipped calibration no longer holds.\n"
+    )
