@@ -30,7 +30,7 @@ _OVERNIGHT = re.compile(r"ON|On|O/N")  # a SMILES as well, and a filler
 _CLASS = re.compile(
     r"(?:.*[\s-])?(?:di|tri|mono)?\w*(?:ether|acetal|ketal|oxime|ester|oxide|anhydride|hydrazone|semicarbazone|imine|enamine"
     r"|thioacetal|dithiane|glycol|carbamate|adduct|salt|acid)"
-    r"|(?:hemi|mono|di|tri|tetra|penta|hexa)[a-z]*(?:ate|(?<![mn])ide)",
+    r"|(?:hemi|mono|di|tri|tetra|penta|hexa)[a-z]*(?:ate|(?<![mn])ide)|acetate|benzoate|sulfate|nitrate|phosphate",
     re.IGNORECASE,
 )
 _METAL = re.compile(r"\[[A-Z][a-z]?\]")

@@ -10,8 +10,7 @@ from pathlib import Path
 from rdkit import Chem
 
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.molecules.parsing import fixed_pattern, mol_from_smiles
-from chemspec.chem.molecules.query import canonical
+from chemspec.chem.molecules.parsing import mol_from_smiles
 
 MOST = 6  # ions of one kind, and metal atoms
 Molecule = Callable[[str], str | None]  # SMILES of a molecule or an ion by its name
@@ -31,12 +30,10 @@ _COMPLEX = re.compile(rf"(.+?)-?{_METAL}", re.IGNORECASE)
 _COUNTED = re.compile(rf"(?:({_MANY})-?|(\d)\s?)[(\[]?(.+?)[)\]]?(?:\((?:\d[+-]|[IV]+)\))?", re.IGNORECASE)
 _LEFT_OUT = {"salt", "complex", "adduct", "reagent", "-", "free", "base"}
 _TAIL = re.compile(r"(?:ide|ate|ite|cyl|hcl|hbr|hf|tfa|H2O)[)\]]?(?:\([IV]+\))?$", re.IGNORECASE)
-_ACIDIC = (
-    "[OX2H1]S(=O)=O [OX2H1]P=O [OX2H1]C=O [NX3H1](S=O)S=O [NX3H1,NX3H2]S=O [NX3H1](C=O)C=O [SX2H1] [OX2H1]c [OX2H1]"
-)
+_ACIDS = {"O=S(=O)(O)O", "O=[N+]([O-])O", "O=P(O)(O)O", "CC(=O)O", "O=C(O)C(F)(F)F", "O=C(O)C(=O)O"}
+_WORD = re.compile(r"(?:[^\s()\[\]]|\((?:[^()]|\([^()]*\))*\)|\[(?:[^\[\]]|\[[^\[\]]*\])*\]|[()\[\]])+")
 _ATOM = re.compile(r"\[[A-Z][a-z]?\]")
 _FIXED = {"Al", "Zn", "Mg", "Ti", "Zr", "Hf", "In", "Ga"}  # metals that have their usual charge in complexes
-_ACIDS = {"O=S(=O)(O)O", "O=[N+]([O-])O", "O=P(O)(O)O", "CC(=O)O", "O=C(O)C(F)(F)F", "O=C(O)C(=O)O"}
 _SEVERAL = {"Co", "Cu", "Sn", "Pb", "Pd", "Ni", "Mn", "Pt"}  # metals whose salts have other charges, too
 
 
@@ -106,52 +103,23 @@ def is_unnamed_salt(name: str) -> bool:
 def read(name: str, molecule: Molecule) -> str | None:
     """Return the SMILES of a compound whose name lists its parts; None if a part is not read or charges are left."""
     name = re.sub("(?i)alumin(?=um)", "alumini", name.lower() if name.isupper() else name)
-    words = [word for word in _split(name) if word.lower() not in _LEFT_OUT]
-    if "salt" in name.lower() and (anion := _anion(words, molecule)):
-        return anion
+    words = [word for word in _WORD.findall(name) if word.lower() not in _LEFT_OUT]
     times = 2 if words and words[-1].lower() == "dimer" else 1
     words = words[: len(words) - times + 1]
     for start in range(1, len(words) + 1):
         head, tail = " ".join(words[:start]), words[start:]
         for base in _bases(head, molecule, alone=not tail):
             parts = _tail(tail, base.charge != 0, molecule)
-            if parts and base.charge == 0 and not _takes_acids(base.smiles, parts):
-                parts = None
-            if base.charge == 0 and _ATOM.fullmatch(base.smiles) and any("+" in part.smiles for part in parts or ()):
-                parts = None
-            if parts is not None and (smiles := _balanced([base, *parts])):
+            if parts is not None and _fit(base, parts) and (smiles := _balanced([base, *parts])):
                 return ".".join([smiles] * times)
-            if len(tail) == 1 and base.charge == 0 and (smiles := _ester(base.smiles, tail[0])):
-                return smiles
     return None
 
 
-def _takes_acids(base: str, parts: Sequence[_Part]) -> bool:
-    """Return whether a base has nitrogen for the acids that are named behind it: phenol acetate is an ester."""
-    return "N" in base or "n" in base or not any(part.smiles in _ACIDS for part in parts)
-
-
-def _ester(alcohol: str, acid: str) -> str | None:
-    """Return the ester of an alcohol or phenol with one OH: 1-methoxy-2-propanol acetate."""
-    mol, anion = mol_from_smiles(alcohol), ions().get(acid.lower(), {}).get(-1, "")
-    acyl = re.fullmatch(r"O=C\(\[O-\]\)(.+)|(.*)C\(=O\)\[O-\]", anion)
-    hydroxyls = mol.GetSubstructMatches(fixed_pattern("[OX2H1][#6;!$(C=O)]"))
-    if acyl is None or len(hydroxyls) != 1:
-        return None
-    mol.GetAtomWithIdx(hydroxyls[0][0]).SetAtomMapNum(1)
-    return canonical(f"{Chem.MolToSmiles(mol).replace('[OH:1]', 'O%99')}.C%99(=O){acyl[1] or acyl[2]}")
-
-
-def _split(name: str) -> list[str]:
-    """Return words parted by blanks outside of brackets."""
-    words, depth = [""], 0
-    for char in name:
-        depth += (char in "([") - (char in ")]")
-        if char == " " and depth == 0:
-            words.append("")
-        else:
-            words[-1] += char
-    return [word for word in words if word]
+def _fit(base: _Part, parts: Sequence[_Part]) -> bool:
+    """Return whether a molecule takes what is named behind it: phenol acetate is an ester, a metal holds no cation."""
+    if _ATOM.fullmatch(base.smiles):
+        return not any("+" in part.smiles for part in parts)
+    return base.charge != 0 or bool(re.search("[Nn]", base.smiles)) or _ACIDS.isdisjoint(part.smiles for part in parts)
 
 
 def _bases(head: str, molecule: Molecule, *, alone: bool) -> list[_Part]:
@@ -276,27 +244,3 @@ def _names(text: str, start: int) -> list[tuple[str, int]]:
         return []
     listed = [name for name in ions() if text[start:].lower().startswith(name) and name.islower()]
     return [(name, start + len(name)) for name in sorted(listed, key=len, reverse=True)] + [(text[start:], len(text))]
-
-
-def _anion(words: Sequence[str], molecule: Molecule) -> str | None:
-    """Read a salt of an acid that is named whole: X-sulfonic acid disodium salt hydrate."""
-    at = next((k for k, word in enumerate(words) if k and _CATION.fullmatch(word)), 0)
-    match = _CATION.fullmatch(words[at]) if at else None
-    smiles = molecule(" ".join(words[:at])) if match else None
-    tail = _tail(words[at + 1 :], of_cation=False, molecule=molecule)
-    if match is None or smiles is None or tail is None:
-        return None
-    symbol, charge = _METALS[match[2].lower()]
-    count = _TIMES[(match[1] or "mono").lower()]
-    mol = mol_from_smiles(smiles)
-    hits = dict.fromkeys(hit[0] for acid in _ACIDIC.split() for hit in mol.GetSubstructMatches(fixed_pattern(acid)))
-    if len(hits) < count * charge:
-        return None
-    for atom in map(mol.GetAtomWithIdx, [*hits][: count * charge]):
-        atom.SetFormalCharge(-1)
-        atom.SetNumExplicitHs(max(0, atom.GetTotalNumHs() - 1))
-        atom.SetNoImplicit(True)
-    cation = _Part(f"[{symbol}+?]").written(charge)
-    return ".".join(
-        [Chem.MolToSmiles(mol), *[cation] * count, *(part.smiles for part in tail for _ in range(part.count))]
-    )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from rdkit import Chem, rdBase
 
+import chemspec.chem.reading.names.additive as additive
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.molecules.query import canonical
@@ -18,13 +19,8 @@ _VALENCES = {
     "H": 1, "C": 4, "N": 3, "O": 2, "S": 2, "P": 3, "B": 3, "Si": 4, "Sn": 4, "Ge": 4, "Se": 2, "Te": 2, "Li": 1,
     "Mg": 2, "Zn": 2, "Al": 3, "In": 3, "Ga": 3, "Hg": 2, "Pb": 4, "Ti": 4, "Zr": 4,
 }  # fmt: skip
-_ANIONS = {
-    "F": "[F-]", "Cl": "[Cl-]", "Br": "[Br-]", "I": "[I-]", "OH": "[OH-]", "BF4": "F[B-](F)(F)F", "OAc": "CC(=O)[O-]",
-    "PF6": "F[P-](F)(F)(F)(F)F", "HSO4": "O=S(=O)([O-])O", "OTf": "O=S(=O)([O-])C(F)(F)F", "CN": "[C-]#N",
-    "BH4": "[BH4-]",
-    "N3": "[N-]=[N+]=[N-]", "ClO4": "[O-]Cl(=O)(=O)=O", "NO3": "O=[N+]([O-])[O-]", "ReO4": "O=[Re](=O)(=O)[O-]",
-}  # fmt: skip
-_SALT = re.compile(rf"(.+?)({'|'.join(sorted(_ANIONS, key=len, reverse=True))})")
+_ANIONS = {name: smiles[-1] for name, smiles in additive.ions().items() if -1 in smiles and name[0].isupper()}
+_SALT = re.compile(rf"(.+?)({'|'.join(map(re.escape, sorted(_ANIONS, key=len, reverse=True)))})")
 _ALKALI = re.compile(r"(Li|Na|K|Cs)((?=[OSN]).+)|(.+[OS2])(Li|Na|K|Cs)")
 # Groups that stand at an end of a chain only: Me2NCOCl has no isocyanate.
 _ENDS, _AT_END = {"CHO", "NCO", "NCS", "SCN", "N3", "CO2H", "COOH", "SO3H"}, r"(?=\d{0,2}(?:$|[)\]]))"
@@ -50,7 +46,7 @@ def read(text: str) -> str | None:
         return canonical(smiles)
     match = _SALT.fullmatch(text)
     cation = _smiles(match[1], charge=1) if match else None
-    return canonical(f"{cation}.{_ANIONS[match[2]]}") if match and cation else None
+    return canonical(f"{cation}.{_ANIONS[match[2]]}") if match and cation and "+" in cation else None
 
 
 @lru_cache(maxsize=1000)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
 
-from rdkit import Chem, rdBase
-from rdkit.Chem import FindPotentialStereo
+from rdkit import Chem
+from rdkit.Chem.EnumerateStereoisomers import EnumerateStereoisomers, StereoEnumerationOptions
 
 import chemspec.chem.reading.names.additive as additive
 import chemspec.chem.reading.names.reagents as reagents
@@ -43,6 +43,7 @@ NO_AXIS = "axial or planar stereo left out, which SMILES do not hold"
 _AXIS = re.compile(r"\(?([RSMP]a?|rac|\+-|\+/-|\+|-|(?:Di|Tri)?\w+ \([RSMP]\))\)?(?:-\([+-]\))?-(.+)")
 _AXIAL = mol_from_smarts("[c;$(c:[c,n;D3])]-[c;$(c:[c,n;D3])]")
 NO_STEREO = "read without stereo, which the table does not have; draw the isomer that is meant"
+_THREE_ISOMERS = StereoEnumerationOptions(maxIsomers=3)  # type: ignore[no-untyped-call]
 OPEN_CENTRES = 2  # of a trivial name, from which on it is said that they are open
 
 
@@ -149,15 +150,6 @@ def _opsin_forms(name: str) -> Iterator[str]:
     yield from dict.fromkeys(
         form for form in (spelling.with_capitals(hyphened), *spelling.other_forms(hyphened)) if form != hyphened
     )
-    if (full := _spelled_out(name)) != name:
-        yield full
-
-
-def _spelled_out(name: str) -> str:
-    """Return a name with its first word in full, where that is an abbreviation: DMF diethyl acetal."""
-    first, blank, rest = name.partition(" ")
-    entry = reagents.find_by_hand(first) if blank else None
-    return f"{entry[1]} {rest}" if entry else name
 
 
 _SALT_FORMER = re.compile(
@@ -180,7 +172,7 @@ def near_names(text: str) -> tuple[str, ...]:
     names: dict[str | None, str] = {}
     for near in _edits(name):
         if entry := reagents.find_by_hand(near) or reagents.find_in_list(near):
-            names.setdefault(canonical(entry[0]), near)
+            names.setdefault(canonical(entry[0]), near.strip(" -"))
             if len(names) == 3:
                 break
     return tuple(names.values())
@@ -199,7 +191,8 @@ def _edits(name: str) -> Iterator[str]:
 
 
 def _molecule(name: str) -> Named | None:
-    return _listed(name) or _by_cas(name) or _isomer(name) or _salt(name) or _precatalyst(name) or _named_twice(name)
+    known = _racemate(name) or _listed(name) or _by_cas(name) or _of_axis(name, _listed) or _isomer(name)
+    return known or _salt(name) or _precatalyst(name)
 
 
 def _listed(name: str) -> Named | None:
@@ -208,13 +201,20 @@ def _listed(name: str) -> Named | None:
             mixture = reagents.find_isomers(form)
             kind = "an acidic resin" if "resin" in form or "sulfonic" in entry[1] else "a mixture"
             note = f"{form}: {kind}, read as {entry[1]}"
-            if "@" in entry[0] and _RACEMIC.match(form):
-                return Named(drop_stereo(entry[0]) or entry[0], form, (f"{form}: read without stereo",))
             return Named(entry[0], form, (note,)) if mixture else Named(*entry, _flat_notes(form, entry[0]))
     return None
 
 
-_RACEMIC = re.compile(r"(?:dl|rac|\(?\+-\)?|\(\+/-\))-", re.IGNORECASE)
+_RACEMIC = re.compile(r"(?:dl|rac|racemic|\(?rs\)?|\(?\+-\)?|\(\+/-\))[- ]", re.IGNORECASE)
+
+
+def _racemate(name: str) -> Named | None:
+    """Read the name of a racemate without stereo, whatever the table says: DL-dithiothreitol."""
+    match = _RACEMIC.match(name)
+    named = _listed(name) or _listed(name[match.end() :]) if match else None
+    return named and Named(drop_stereo(named.smiles) or named.smiles, name, (f"{name}: read without stereo",))
+
+
 _METAL_FIRST = re.compile(r"([A-Z][a-z]?)(\s*\((?:I{1,3}|I?V|VI{0,3}|0)\))?[\s-]+([a-z(].+)")
 _METAL_ZERO = re.compile(r"(.{2,}?)\s*\(0\)")
 
@@ -247,14 +247,6 @@ def _precatalyst(name: str) -> Named | None:
     if match is None or ligand is None or "P" not in ligand.smiles:
         return None
     return Named(f"{ligand.smiles}.{_PALLADACYCLES[match[2]]}", f"{ligand.name} Pd G{match[2]}")
-
-
-def _named_twice(name: str) -> Named | None:
-    """Read a name whose abbreviation follows in brackets: tetrahydrofuran (THF)."""
-    match = re.fullmatch(r"(.+?)\s*[(\[]([^()]+)[)\]]", name)
-    first, second = (_listed(match[1]), _listed(match[2])) if match else (None, None)
-    same = first and second and canonical(first.smiles) == canonical(second.smiles)
-    return Named(first.smiles, first.name) if first and same else None
 
 
 def _flat_notes(name: str, smiles: str) -> tuple[str, ...]:
@@ -291,19 +283,22 @@ def _of_axis(name: str, read: Callable[[str], Named | None]) -> Named | None:
     return Named(flat.smiles, name, (*flat.notes, f"({match[1]}): {NO_AXIS}"))
 
 
+_DESCRIPTOR = re.compile(r"(?:\(\d{0,2}([RSEZ])\)|([RSEZ])|(cis|trans))(?:-\([+-]\))?[- ]\s*([a-z0-9(].*[a-z]{3}.*)")
+
+
 def _isomer(name: str) -> Named | None:
-    if axial := _of_axis(name, _listed):
-        return axial
-    split = split_descriptor(name)
-    if split is None or (named := _listed(split[1])) is None:
+    """Read a name with the descriptor of the only stereo element that its molecule has: (R)-carvone."""
+    match = _DESCRIPTOR.fullmatch(name)
+    named = _listed(match[4]) if match else None
+    if match is None or named is None or named.smiles.count(".") > 1:
         return None
-    sign, rest = split
-    if sign in "DL":
-        mirrored = _listed(f"{'L' if sign == 'D' else 'D'}-{rest}")
-        turn = {"@": "@@", "@@": "@"}
-        return mirrored and Named(re.sub("@@?", lambda mark: turn[mark[0]], mirrored.smiles), name)
-    smiles = with_descriptor(named.smiles, sign)
-    return Named(smiles, name) if smiles else None
+    isomers = [*EnumerateStereoisomers(mol_from_smiles(drop_stereo(named.smiles) or named.smiles), _THREE_ISOMERS)]  # type: ignore[no-untyped-call]
+    sign = match[1] or match[2] or {"cis": "Z", "trans": "E"}[match[3]]
+    for mol in map(mol_from_smiles, map(Chem.MolToSmiles, isomers) if len(isomers) == 2 else ()):
+        codes = {atom.GetProp("_CIPCode") for atom in mol.GetAtoms() if atom.HasProp("_CIPCode")}
+        if sign in codes | {str(bond.GetStereo())[-1] for bond in mol.GetBonds()}:
+            return Named(str(Chem.MolToSmiles(mol)), name)
+    return None
 
 
 _COMPLEX = re.compile(r"(.+?)(?:\s+-\s+|\s+)(\S.*?)\s+(?:complex|adduct)(?:\s*\([\d:]+\))?", re.IGNORECASE)
@@ -333,7 +328,10 @@ def _with_remark(name: str, read: Callable[[str], Named | None] | None = None) -
         return named
     if re.fullmatch(r"[IVX]+|[0-9,+'-]+|[A-Z][a-z]?|[+-]|[SREZ]", inside):
         return None
-    is_code = re.fullmatch(r"[A-Za-z]{1,6}-?\d[\w-]*|[A-Za-z-]{3,8}", inside) and not _listed(inside)
+    first, second = _listed(match[1]), _listed(inside)
+    if first and second and canonical(first.smiles) == canonical(second.smiles):  # tetrahydrofuran (THF)
+        return Named(first.smiles, first.name)
+    is_code = re.fullmatch(r"[A-Za-z]{1,6}-?\d[\w-]*|[A-Za-z-]{3,8}", inside) and not second
     is_remark = re.search(_REMARK_WORDS, inside, re.IGNORECASE)
     read = read or _molecule
     named = (read(match[1]) or _with_remark(match[1], read)) if is_code or is_remark else None
@@ -354,7 +352,7 @@ def _salt(name: str) -> Named | None:
 
 
 def _listed_smiles(name: str) -> str | None:
-    named = _listed(name) or _isomer(name)
+    named = _listed(name) or _of_axis(name, _listed) or _isomer(name)
     return named.smiles if named else None
 
 
@@ -366,44 +364,3 @@ def is_ordinary_word(name: str) -> bool:
 @cache
 def _ordinary_words() -> frozenset[str]:
     return frozenset(line for line in WORDS.read_text(encoding="utf-8").split("\n") if line and line[0] != "#")
-
-
-_DESCRIPTOR = re.compile(
-    r"(?:\(\d{0,2}(?P<cip>[RSEZ])\)|(?P<bare>[RSEZ])|(?P<l>[DL])|(?P<rac>rac|DL|RS|\(RS\)|\((?:\+-|\+/-)\)|racemic)"
-    r"|(?P<geo>trans|cis))(?:-\([+-]\))?[-\s]\s*(?P<name>[a-z0-9(].*)"
-)
-
-
-def split_descriptor(name: str) -> tuple[str, str] | None:
-    """Return a stereo descriptor (R, S, E, Z, D, L or rac) and the rest of a plain name; None without one."""
-    match = _DESCRIPTOR.fullmatch(name)
-    if match is None or not re.search("[a-z]{3}", match["name"]):
-        return None
-    sign = match["cip"] or match["bare"] or match["l"] or {"trans": "E", "cis": "Z"}.get(match["geo"] or "", "rac")
-    return sign, match["name"]
-
-
-def with_descriptor(smiles: str, sign: str) -> str | None:
-    """Return the stereoisomer that a descriptor means; None unless the molecule has just one such stereo element."""
-    flat = drop_stereo(smiles)
-    if flat is None or sign == "rac":
-        return flat
-    with rdBase.BlockLogs():
-        mol = mol_from_smiles(flat)
-        kind = Chem.StereoType.Bond_Double if sign in "EZ" else Chem.StereoType.Atom_Tetrahedral
-        elements = [element for element in FindPotentialStereo(mol) if element.type == kind]
-        if len(elements) != 1:
-            return None
-        for number in (0, 1):
-            if sign in "EZ":
-                bond, ends = mol.GetBondWithIdx(elements[0].centeredOn), elements[0].controllingAtoms
-                bond.SetStereoAtoms(ends[0], ends[2])
-                bond.SetStereo((Chem.BondStereo.STEREOCIS, Chem.BondStereo.STEREOTRANS)[number])
-            else:
-                tags = Chem.ChiralType.CHI_TETRAHEDRAL_CW, Chem.ChiralType.CHI_TETRAHEDRAL_CCW
-                mol.GetAtomWithIdx(elements[0].centeredOn).SetChiralTag(tags[number])
-            isomer = mol_from_smiles(Chem.MolToSmiles(mol))
-            codes = [atom.GetProp("_CIPCode") for atom in isomer.GetAtoms() if atom.HasProp("_CIPCode")]
-            if sign in codes or any(str(bond.GetStereo()) == f"STEREO{sign}" for bond in isomer.GetBonds()):
-                return str(Chem.MolToSmiles(isomer))
-    return None

@@ -57,24 +57,9 @@ def load_table() -> NameTable:
 TABLE = Path(__file__).with_name("reagents.tsv")
 NAMES = Path(__file__).with_name("names.tsv")  # drugs and building blocks
 _LOCANTS = [
-    *"123456N",
-    "1,2",
-    "1,3",
-    "1,4",
-    "2,3",
-    "2,4",
-    "2,5",
-    "2,6",
-    "3,4",
-    "3,5",
-    "o",
-    "m",
-    "p",
-    "alpha",
-    "beta",
-    "gamma",
+    *"123456N", "1,2", "1,3", "1,4", "2,3", "2,4", "2,5", "2,6", "3,4", "3,5", "o", "m", "p", "alpha", "beta", "gamma",
     "delta",
-]
+]  # fmt: skip
 
 
 def find_by_name(name: str) -> tuple[str, str] | None:
