@@ -191,8 +191,8 @@ def _edits(name: str) -> Iterator[str]:
 
 
 def _molecule(name: str) -> Named | None:
-    known = _racemate(name) or _listed(name) or _by_cas(name) or _of_axis(name, _listed) or _isomer(name)
-    return known or _salt(name) or _precatalyst(name)
+    named = _racemate(name) or _listed(name) or _by_cas(name) or _of_axis(name, _listed) or _isomer(name)
+    return named or _salt(name) or _precatalyst(name)
 
 
 def _listed(name: str) -> Named | None:
