@@ -20,7 +20,8 @@ CLASSES = POSITION_CLASS + 5
 NUMBERS = 5  # of a history besides the classes
 FIRST_PAUSE, LONGEST_PAUSE = 4.0, 4096.0  # forward passes without drafts
 USUAL_PASSES = 40.0  # passes of a query without drafts
-MOST_IDLE = 8  # passes or runs in a row in which nothing was worth adding, from which on the next ones are not planned
+# Passes, and runs, in a row in which nothing was worth adding, from which on the next ones are not planned.
+MOST_IDLE, MAX_IDLE_RUNS = 8, 2
 MOST_TRIES = 400.0  # tries of a class that are remembered; older ones fade
 
 
@@ -55,8 +56,8 @@ class DraftHistory:
             self.net_gain, self.value_share = after.net_gain, after.value_share
             self.pause, self.pause_left, self.factors = after.pause, after.pause_left, after.factors[:]
             self.idle_runs = self.idle_runs + 1 if after.idle_runs else 0.0
-            if self.idle_runs >= MOST_IDLE:
-                idle = USUAL_PASSES * (self.idle_runs - MOST_IDLE + 1)
+            if self.idle_runs >= MAX_IDLE_RUNS:
+                idle = USUAL_PASSES * 2.0 ** min(self.idle_runs - MAX_IDLE_RUNS, 10.0)
                 self.pause_left = max(self.pause_left, min(idle, LONGEST_PAUSE))
             for kind in range(CLASSES):
                 self.hits[kind] += after.hits[kind] - before.hits[kind]
