@@ -180,7 +180,7 @@ def test_the_wheel_carries_it(tmp_path: Path, hook: ModuleType, monkeypatch: pyt
         (tree / name).parent.mkdir(exist_ok=True)
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, tree / name)
-    for name in ("models", "examples", "learn", "web", "stock", "precedents", "names", "drafting"):
+    for name in ("models", "examples", "learn", "web", "stock", "precedents", "names", "drafting", "fonts"):
         (tree / "assets" / name).mkdir(parents=True)
     for name in ("names.bin", "README.md"):
         (tree / "assets" / "names" / name).touch()
