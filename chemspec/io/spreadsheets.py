@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from itertools import islice
-from math import isfinite
 from typing import Any
 
 from chemspec.io import FileError, columns
@@ -21,6 +20,7 @@ MAX_UNPACKED = 200_000_000  # maximum declared size of a workbook's parts, which
 MAX_COLUMNS = 1000
 MAX_ABOVE = 20  # rows of titles and comments above the header of a table
 MAX_CELL_LENGTH = 32_767  # characters; Excel's own limit
+MAX_NUMBER = 9.99e307  # Excel's own limit; larger ones, and what is no number, are written as text
 _NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?")
 
 
@@ -128,7 +128,7 @@ def write_workbook(head: Sequence[str], lines: Iterable[Sequence[object]]) -> by
     sheet.freeze_panes = "A2"
 
     def cell(value: object, *, bold: bool = False) -> Any:
-        if isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
+        if isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < MAX_NUMBER:
             return WriteOnlyCell(sheet, value)
         styled = WriteOnlyCell(sheet, _xml_safe(str(value)))
         styled.data_type = "s"  # even if it starts with "="

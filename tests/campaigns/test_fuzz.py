@@ -59,6 +59,7 @@ FOUND = {
         json.dumps({"input.jsonl": '["\u00e2"]\n'}).encode(),
         json.dumps({"rows.jsonl": json.dumps(JOB_ROW).replace("0.5", "1" * 400) + "\n"}).encode(),
         json.dumps({"rows.jsonl": json.dumps({**JOB_ROW, "passes": "\ud800"}) + "\n"}).encode(),
+        json.dumps({"rows.jsonl": json.dumps({**JOB_ROW, "passes": 10**400}) + "\n"}).encode(),
     ],
 }
 
