@@ -1,4 +1,4 @@
-// Draws a trace (trace_view.py, as `scene` of trace_player.py prepares it) in frames: the player of the page Step through
+// Draws a trace (trace_view.py, as `scene` of trace_player.py prepares it) in frames: the player of Step through
 // is one frame with all parts and controls, a figure of an answer's card is a still one with a few parts.
 // Nothing is asked of the server. All text comes in by textContent; the only markup are RDKit's drawings of molecules
 // that RDKit could read.

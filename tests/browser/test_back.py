@@ -15,7 +15,7 @@ pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 pytestmark = weights
 TITLES = dict(PAGES)
-ASKED = {"predict": "CC(=O)Nc1ccccc1", "plan": "CC(=O)Nc1ccc(O)cc1", "step": "CCOC(=O)c1ccccc1", "speed": "CCOc1ccccc1"}
+ASKED = {"predict": "CC(=O)Nc1ccccc1", "plan": "CC(=O)Nc1ccc(O)cc1", "learn": "CCOC(=O)c1ccccc1"}
 
 
 def test_back_goes_one_page_a_press(app: Any) -> None:

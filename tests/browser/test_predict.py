@@ -65,8 +65,8 @@ def test_typing_and_enter_give_drawn_answers(app: Any) -> None:
     assert re.search(r"smi=CC", page.url)
     expect(page.get_by_text("First answer, greedy:")).to_be_visible()
     assert page.title() == "Predict · chemspec"
-    page.get_by_role("button", name="Race on the page Speed").click()
-    expect(page.locator(".race .lane")).to_have_count(2)  # raced at once on the page Speed
+    page.get_by_role("button", name="Race it").click()
+    expect(page.locator(".race .lane")).to_have_count(2)  # raced at once
     expect(page.get_by_role("heading", name="Identical: yes")).to_be_visible()
     page.get_by_role("link", name="Predict").click()
     expect(answers(page).first).to_contain_text(ACETANILIDE)

@@ -15,10 +15,13 @@ import pages
 
 pytest.importorskip("streamlit")
 
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
 from streamlit.testing.v1 import AppTest
 
 from chemspec.draft.learned.gamma import best_draft_length, expected_tokens, wall_time_improvement
 from chemspec.ui.common import nav
+from chemspec.ui.launch import DEPTHS, server
 from chemspec.ui.learn import lessons, story
 from pages import weights
 
@@ -71,18 +74,40 @@ def test_the_page_opens_with_the_recorded_story_and_asks_no_model(monkeypatch: p
 
 @weights
 @pytest.mark.ui
-def test_a_link_tells_the_story_of_its_query_and_leads_to_the_other_depths(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_link_tells_the_story_of_its_query_and_the_depths_open_below() -> None:
     app = page(task="retro", smi="CC(=O)Nc1ccc(O)cc1")
     data = story_of(app)
     assert data["query"]["smiles"] == "CC(=O)Nc1ccc(O)cc1"
     assert data["clocks"][-1]["name"] == story.HERE and data["lengths"]
-    opened: list[Any] = []
-    monkeypatch.setattr(nav, "open_page", lambda name, **query: opened.append((name, query["task"], query["smi"])))
-    for key in ("learn_step", "learn_race"):
-        app.button(key=key).click().run()
-    assert opened == [(name, "retro", "CC(=O)Nc1ccc(O)cc1") for name in ("step", "speed")]
+    assert "speed_race" not in app.session_state and "step_played" not in app.session_state
+    searches = len(app.session_state["_answers"])
+    app.session_state["learn_step"] = True
+    app.run()
+    assert app.session_state["step_played"] == data["id"], "the run of the scroll"
+    assert len(app.session_state["_answers"]) == searches and not app.exception
     app.button(key="learn_back").click().run()
-    assert len(story_of(app)["answer"]["tokens"]) == 42
+    assert len(story_of(app)["answer"]["tokens"]) == 42 and not app.query_params
+
+
+@pytest.mark.ui
+@pytest.mark.parametrize("name", DEPTHS)
+def test_an_address_of_an_earlier_page_opens_its_depth(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the server, and where Streamlit alone serves the pages."""
+    client = TestClient(Starlette(routes=server.page_routes()), follow_redirects=False)
+    answer = client.get(f"/{name}?task=retro&smi=CCO&decoder=beam")
+    assert answer.headers["location"] == f"./learn?depth={name}&task=retro&smi=CCO&decoder=beam"
+    opened: list[Any] = []
+    monkeypatch.setattr(nav, "open_page", lambda name, **query: opened.append((name, query)))
+    app = AppTest.from_function(_door, kwargs={"name": name})
+    app.query_params["smi"] = "CCO"
+    app.run()
+    assert not app.exception and opened == [("learn", {"depth": [name], "smi": ["CCO"]})]
+
+
+def _door(name):  # type: ignore[no-untyped-def]
+    from chemspec.ui.common import nav
+
+    nav._open_depth(name)
 
 
 @weights

@@ -375,7 +375,7 @@ def test_a_link_is_answered_with_ideas_and_options_change_the_search() -> None:
     assert "● in " in text
     assert "probability of the recorded route" in text
     assert "atoms that change are highlighted" in text
-    assert page.button(key="predict_measure").label == "Race on the page Speed"
+    assert page.button(key="predict_measure").label == "Race it"
     engine = queued_engine.loaded_engines()[model_folder("retro")]
     fast = engine.runtime == "native" and int8_is_usable(model_folder("retro"))
     assert engine.dtype == ("int8" if fast else "fp32")

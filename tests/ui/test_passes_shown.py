@@ -99,7 +99,7 @@ def test_the_page_tells_its_searches_and_its_buttons_mean_the_one_it_shows(monke
     gone: dict[str, Any] = {}
     monkeypatch.setattr("chemspec.ui.common.nav.open_page", lambda name, **query: gone.update({name: query}))
     page.button(key="predict_step").click().run()
-    assert gone["step"]["decoder"] == kept[3].decoder == "greedy" and gone["step"]["drafts"] == kept[3].drafter
+    assert gone["learn"]["decoder"] == kept[3].decoder == "greedy" and gone["learn"]["drafts"] == kept[3].drafter
     page.button(key="predict_measure").click().run()
     state = page.session_state
     assert (state["speed_decoder"], state["speed_drafter"]) == ("greedy", kept[3].drafter)

@@ -371,9 +371,7 @@ SAID = ("warning", "error", "info", "success", "markdown", "caption", "title", "
 
 
 @pytest.mark.ui
-@pytest.mark.parametrize(
-    ("page", "told"), [("predict", True), ("speed", True), ("step", True), ("batch", False), ("plan", False)]
-)
+@pytest.mark.parametrize(("page", "told"), [("predict", True), ("learn", True), ("batch", False), ("plan", False)])
 def test_a_link_puts_no_link_into_what_a_page_says(page: str, told: bool) -> None:
     names = ("task", "smi", "job", "plan", "use", "drop", "keep", "guide", "decoder", "n", "drafts")
     app = pages.open_page(page, dict.fromkeys(names, LURE))

@@ -7,6 +7,7 @@ the shell if needed.
 """
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import streamlit as st
@@ -16,7 +17,7 @@ from chemspec.asset_files import app_script, assets_folder
 from chemspec.system import gpu
 from chemspec.ui.common import escaping, login, queued_engine, theme
 from chemspec.ui.common.web_files import web_file
-from chemspec.ui.launch import middleware
+from chemspec.ui.launch import DEPTHS, middleware
 
 # File in pages/, which is also the address (of the first: /); title.
 PAGES = (
@@ -26,8 +27,6 @@ PAGES = (
     ("chemistry", "Your chemistry"),
     ("collections", "Collections"),
     ("learn", "How it works"),  # this and the rest stand at the right of the bar, see theme.css
-    ("step", "Step through"),
-    ("speed", "Speed"),
     ("models", "Models"),
 )
 ICON = "⌬"
@@ -43,6 +42,8 @@ def run_app_shell(folder: Path) -> None:
         st.Page(folder / "pages" / f"{name}.py", title=title, url_path=name if number else None, default=number == 0)
         for number, (name, title) in enumerate(PAGES)
     ]
+    for depth in DEPTHS:
+        pages.append(st.Page(partial(_open_depth, depth), title="How it works", url_path=depth, visibility="hidden"))
     chosen = st.navigation(pages, position="top")
     st.set_page_config(page_title=f"{chosen.title} · chemspec")
     st.logo(str(assets_folder() / "web" / f"logo_{'dark' if theme.is_dark() else 'light'}.svg"), size="large")
@@ -73,6 +74,12 @@ def run_page(body: Callable[[], None]) -> None:
         body()
     else:
         run_app_shell(main.parent)
+
+
+def _open_depth(name: str) -> None:
+    """Open a depth of How it works with the rest of the address."""
+    query = {key: [*st.query_params.get_all(key)] for key in st.query_params}
+    open_page("learn", **query | {"depth": [name]})
 
 
 def open_page(name: str, **query: str | list[str]) -> None:

@@ -17,6 +17,7 @@ from starlette.routing import Route
 from chemspec.asset_files import app_script, assets_folder
 from chemspec.system import connections
 from chemspec.system.host_check import ANY_INTERFACE, AllowedHosts, HostCheck
+from chemspec.ui.launch import DEPTHS
 from chemspec.ui.launch.middleware import SecurityHeaders, SocketLimits, UploadLimits
 from chemspec.ui.launch.previews import preview_route
 
@@ -88,9 +89,15 @@ def page_routes() -> list[Route]:
     async def open_first_page(request: Request) -> Response:
         return RedirectResponse(f"./?{request.url.query}")  # Streamlit knows the first page by this address alone
 
+    def open_depth(name: str) -> Any:
+        async def redirect(request: Request) -> Response:
+            return RedirectResponse(f"./learn?depth={name}&{request.url.query}")
+
+        return redirect
+
     names = (file.stem for file in app_script().parent.glob("pages/*.py"))
     pages = (Route(f"/{name}", open_first_page if name == FIRST_PAGE else send_page) for name in names)
-    return [Route("/", send_page), *pages]
+    return [Route("/", send_page), *pages, *(Route(f"/{name}", open_depth(name)) for name in DEPTHS)]
 
 
 def _warm_up() -> None:

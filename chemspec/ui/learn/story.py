@@ -1,27 +1,22 @@
-"""How it works as one scroll about one answer: a recorded one, or that to a query of the visitor's own."""
+"""The depth The idea of the page How it works: one answer as a scroll, a recorded one or one of the visitor's own."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
 
 import streamlit as st
 
 from chemspec.asset_files import assets_folder
-from chemspec.chem import formats
 from chemspec.depict.colors import SPANS
 from chemspec.engine.engine import Engine
 from chemspec.engine.forks import score_drafts
-from chemspec.engine.registry import task_of_model
 from chemspec.replay import explained_page, explanation
 from chemspec.replay.explanation import CLOCKS, Choices, Clock
 from chemspec.system import host
 from chemspec.types import DecodeResult, result_from_json
-from chemspec.ui.common import escaping, nav, queued_engine, theme, web_files, widgets
-from chemspec.ui.common.query_box import TASK_LABELS, QueryText, show_reading
+from chemspec.ui.common import escaping, queued_engine, theme, web_files
 
-BOX = QueryText("learn")
 HTML = '<div id="explain"></div>'
 HERE = "this computer"
 
@@ -39,6 +34,11 @@ class Story:
     def model(self) -> str:
         """The name of the model that gave it."""
         return str(self.result.trace.settings.get("model", self.task))
+
+    @property
+    def asked(self) -> tuple[str, str]:
+        """The model, and the query."""
+        return self.model, self.result.query
 
 
 @cache
@@ -67,65 +67,10 @@ def tell_story(engine: Engine, query: str) -> Story:
     return Story(engine.task, result, choices, (*CLOCKS, Clock(HERE, about, curve)))
 
 
-def choose_story() -> Story | None:
-    """Draw the choice of a query; return its story, at first the recorded one, or None and show what is wrong."""
-    state, names = st.session_state, queued_engine.model_names()
-    if names and (named := BOX.follow_link(names)) is not None:
-        state.learn_model = named or names[0]
-        _ask(linked=False)
-    with st.expander("Explain an answer of your own", expanded="learn_asked" in state):
-        if not names:
-            st.info("No model is installed yet. The page Models says how to add one.")
-        else:
-            _show_form(names)
-    chosen = state.get("learn_asked")
-    if chosen is None or chosen[0] not in names:
-        return recorded_story()
+def show_story(asked: tuple[str, str] | None) -> None:
+    """Draw the scroll of the answer that a model gives to a query, or of the recorded one, or say why there is none."""
     try:
-        return tell_story(queued_engine.require_engine(chosen[0]), chosen[1])
-    except ValueError as error:
-        st.error(f"There is no such story: {escaping.plain_text(str(error))}.")
-        return None
-
-
-def _show_form(names: Sequence[str]) -> None:
-    state = st.session_state
-    if state.get("learn_model") not in names:
-        state.learn_model = names[0]
-    choose: Any = widgets.segmented_choice
-    choose("Model", names, key="learn_model", hidden=True, format_func=_model_label, persist_state="session")
-    text, read = BOX.show_box(task_of_model(state.learn_model) or "forward", on_submit=_ask)
-    show_reading(text, read)
-    with st.container(horizontal=True, gap="small"):
-        st.button("Explain", key="learn_run", type="primary", on_click=_ask)
-        if "learn_asked" in state:
-            st.button("Back to the example", key="learn_back", type="tertiary", on_click=_forget)
-
-
-def _model_label(name: str) -> str:
-    task = task_of_model(name) or ""
-    return TASK_LABELS.get(name) or f"{task.capitalize()}, with the model {name}" if task else name
-
-
-def _ask(*, linked: bool = True) -> None:
-    state = st.session_state
-    read = formats.read_any(state.get("learn_text", ""), task=task_of_model(state.learn_model) or "forward")
-    if isinstance(read, formats.Input):
-        state.learn_asked = state.learn_link = (state.learn_model, read.smiles)
-        if linked:
-            st.query_params.from_dict({"task": state.learn_model, "smi": read.smiles})
-
-
-def _forget() -> None:
-    for name in ("learn_asked", "learn_link"):
-        st.session_state.pop(name, None)
-    BOX.set_text("")
-    st.query_params.clear()
-
-
-def show_story(story: Story) -> None:
-    """Draw the scroll of an answer; where its trace cannot be explained, say why."""
-    try:
+        story = tell_story(queued_engine.require_engine(asked[0]), asked[1]) if asked else recorded_story()
         explained = explanation.explain_answer(story.result, story.task, choices=story.choices, clocks=story.clocks)
     except ValueError as error:
         st.error(f"There is no such story: {escaping.plain_text(str(error))}.")
@@ -141,23 +86,3 @@ def show_story(story: Story) -> None:
             film = partial(explained_page.explanation_film, story.result, explained["lead"], kind, dark=theme.is_dark())
             label, name = f"Film of 6 seconds ({kind.upper()})", f"answer.{kind}"
             st.download_button(label, film, name, f"image/{kind}", key=f"learn_{kind}", on_click="ignore")
-    _show_depths(story)
-
-
-def _show_depths(story: Story) -> None:
-    """Offer the other two depths of the same answer: every pass, and seconds."""
-    where = {"task": story.model, "smi": story.result.query}
-    every, timed = st.columns(2, gap="medium")
-    with every.container(border=True):
-        st.subheader("Deeper: every pass")
-        st.markdown(
-            "Each draft of each pass, trees of drafts, beams that branch and end, relaxed searches, and where the "
-            "model looks in the query."
-        )
-        if st.button("Step through this answer", key="learn_step", type="primary"):
-            nav.open_page("step", **where, decoder="greedy", n="1", drafts="copy", length=str(explanation.DRAFT_LENGTH))
-    with timed.container(border=True):
-        st.subheader("Deeper: seconds on this computer")
-        st.markdown("The same query with and without drafts, five times each by turns, with the clock running.")
-        if st.button("Race this answer", key="learn_race", type="primary"):
-            nav.open_page("speed", **where)

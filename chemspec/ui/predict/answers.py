@@ -319,7 +319,7 @@ def show_title(question: Question, result: DecodeResult, cards: Sequence[Suggest
 def show_searches(
     question: Question, result: DecodeResult, first: DecodeResult | None, cards: Sequence[Suggestion]
 ) -> None:
-    """Draw a line on the forward passes of each search and of the page, and buttons for Speed and Step through."""
+    """Draw a line on the forward passes of each search and of the page, and buttons for How it works."""
     shown = card_of_greedy_answer(first, cards[: question.cards])
     lines = [f"**{_search_name(result)}:** {plain_text(summary_line(result, terminal=False))}."]
     earlier = [] if first is None or first is result else [first]  # where the search is greedy, it is the same
@@ -334,17 +334,17 @@ def show_searches(
     with st.container(horizontal=True, vertical_alignment="top", gap="small", key="predict_speed"):
         st.caption("  \n".join(lines), width="stretch")
         search = displayed_search(question, result, first if shown else None)
-        if st.button("Race on the page Speed", key="predict_measure", type="tertiary"):
+        if st.button("Race it", key="predict_measure", type="tertiary"):
             from chemspec.ui.speed.race_page import race_against_standard  # its pictures take a while to import
 
             race_against_standard(search)
-            nav.open_page("speed", task=question.model, smi=question.smiles)
+            nav.open_page("learn", depth="speed", task=question.model, smi=question.smiles)
         if st.button("How it was written", key="predict_story", type="tertiary"):
             nav.open_page("learn", task=question.model, smi=question.smiles)
         stepped = search.decoder in query_box.STEPPED_DECODERS and search.n <= query_box.MAX_STEPPED_BEAM
         if stepped and st.button("Step through", key="predict_step", type="tertiary"):
             parameters = {"decoder": search.decoder, "n": str(search.n), "drafts": search.drafter}
-            nav.open_page("step", task=question.model, smi=question.smiles, **parameters)
+            nav.open_page("learn", depth="step", task=question.model, smi=question.smiles, **parameters)
 
 
 def _search_name(result: DecodeResult) -> str:
@@ -354,7 +354,7 @@ def _search_name(result: DecodeResult) -> str:
 
 
 def displayed_search(question: Question, result: DecodeResult, first: DecodeResult | None) -> DecodeSettings:
-    """Return the search for the pages Speed and Step: the greedy one if a card shows it, else the beam."""
+    """Return the search for the depths Speed and Step through: the greedy one if a card shows it, else the beam."""
     if first is not None and (search := greedy_settings(question.settings)):
         return search
     width = result.distinct.widths[-1] if result.distinct else question.settings.n

@@ -1,1 +1,1 @@
-"""The page Speed."""
+"""The depth Speed of the page How it works."""

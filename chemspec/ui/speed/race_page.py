@@ -1,4 +1,4 @@
-"""The page Speed: model, query and settings of a race, decoded with and without drafts, timed and replayed."""
+"""The depth Speed of the page How it works: a query decoded with and without drafts, timed and replayed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,7 @@ from typing import Any
 
 import streamlit as st
 
-from chemspec.chem import formats
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import task_of_model
 from chemspec.jobs import job_queue
 from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.replay import picture, timing
@@ -20,74 +18,10 @@ from chemspec.settings import DecodeSettings
 from chemspec.system import host
 from chemspec.system.threads import usable_cores
 from chemspec.types import DecodeResult
-from chemspec.ui.common import escaping, nav, query_box, queued_engine, theme, web_files, widgets
-from chemspec.ui.common.query_box import TASK_LABELS, QueryText, show_reading
+from chemspec.ui.common import escaping, queued_engine, theme, web_files, widgets
 
 Lanes = tuple[DecodeSettings, DecodeSettings]  # standard decoding, and the same search with drafts
 START_FLAG = "speed_race_start_go"  # session key: start a race in this run of the script
-BOX = QueryText("speed")
-
-
-def choose_model() -> str:
-    """Draw the choice of a model and return its name, at first the retro model; empty if none is installed."""
-    names = queued_engine.model_names()
-    if not names:
-        return ""
-    state = st.session_state
-    if named := BOX.follow_link(names):
-        state.speed_model = named
-    if state.get("speed_model") not in names:
-        state.speed_model = "retro" if "retro" in names else names[0]  # where most of an answer is copied
-    return widgets.segmented_choice(
-        "Question",
-        names,
-        format_func=_model_label,
-        key="speed_model",
-        hidden=True,
-        persist_state="session",
-        on_change=_model_changed,
-    )
-
-
-def _model_label(name: str) -> str:
-    """Return the question that a model answers, of a second model with its name."""
-    task = task_of_model(name) or ""
-    return TASK_LABELS.get(name) or f"{task.capitalize()}, with the model {name}" if task else name
-
-
-def choose_query(model: Engine) -> str:
-    """Draw the query box; return the query as SMILES, or an empty text and show why the model cannot use it."""
-    state = st.session_state
-    if "speed_text" not in state:
-        state.speed_text = query_box.load_examples(model.task)[0].smiles
-    text, read = BOX.show_box(model.task, on_submit=_start_race)
-    with st.container(horizontal=True, gap="small", vertical_alignment="center", key="speed_examples"):
-        st.caption("Examples", width="content")
-        for example in query_box.load_examples(model.task):
-            key, name = f"speed_example_{example.name}", example.name
-            st.button(name, key=key, on_click=BOX.set_text, args=(example.smiles,))
-    if line := next((each.line for each in query_box.load_examples(model.task) if each.smiles == state.speed_text), ""):
-        st.caption(line)  # a tooltip would cover the box until the mouse moves
-    show_reading(text, read)
-    if not isinstance(read, formats.Input):
-        if read is None:
-            st.info("Type or paste a molecule above, or choose an example.")
-        return ""
-    ready = model.prepare(read.smiles)
-    if ready.refusal:
-        st.error(escaping.plain_text(ready.refusal.message))
-        return ""
-    state.speed_link = (model.name, read.smiles)
-    if dict(st.query_params) != {"task": model.name, "smi": read.smiles}:
-        st.query_params.from_dict({"task": model.name, "smi": read.smiles})
-    return read.smiles
-
-
-def _model_changed() -> None:
-    """Another model: an example of the old task makes no sense for it, a visitor's own text may."""
-    if st.session_state.get("speed_text") in {example.smiles for example in query_box.load_examples()}:
-        BOX.set_text("")
-        del st.session_state["speed_text"]
 
 
 MAX_ANSWERS = 50  # answers of a timed search: as many as the page Predict searches
@@ -100,7 +34,7 @@ DECODER_HELP = (
 def choose_lanes(offered: Sequence[str]) -> Lanes:
     """Draw the widgets of a race; return its lanes: standard decoding, and the same search with a chosen drafter."""
     keep: Any = {"persist_state": "session"}
-    with st.expander("Settings"):
+    with st.popover("Settings"):
         search, count, drafts = st.columns(3, vertical_alignment="bottom")
         decoder = search.selectbox(
             "Decoder",
@@ -117,7 +51,7 @@ def choose_lanes(offered: Sequence[str]) -> Lanes:
         with drafts:
             about = (
                 "Where guesses (drafts) of the next tokens come from. copy: the query; mixed: the query and edits that "
-                "were frequent in training; auto: these, where they save time. The page How it works compares them."
+                "were frequent in training; auto: these, where they save time. The part Drafters compares them."
             )
             drafter = widgets.offered_choice("Drafter", titles, key="speed_drafter", help=about)
     drafted = DecodeSettings(decoder=decoder, n=1 if greedy else int(n), drafter=drafter)
@@ -129,7 +63,7 @@ def _start_race() -> None:
 
 
 def race_against_standard(settings: DecodeSettings) -> None:
-    """Race these settings against standard decoding as soon as the page Speed opens."""
+    """Race these settings against standard decoding as soon as the depth Speed opens."""
     decoder = settings.decoder if settings.decoder in comparable_decoders() else "greedy"
     drafter = "auto" if settings.drafter == "none" else settings.drafter
     lane = {"speed_decoder": decoder, "speed_n": min(settings.n, MAX_ANSWERS), "speed_drafter": drafter}
@@ -201,6 +135,13 @@ def describe_machine(model: Engine) -> str:
 
 def show_race_page(model: Engine, query: str) -> None:
     """Draw the race, which starts by itself, and its settings; any click stops it."""
+    if refusal := model.prepare(query).refusal:
+        st.error(escaping.plain_text(refusal.message))
+        return
+    st.caption(
+        "Drafts are pieces copied from the query, several of which the model checks in one pass. A pass is one call of "
+        "the network; without drafts it writes one token, such as an atom or a bond."
+    )
     results, state = st.container(), st.session_state
     lanes = choose_lanes(queued_engine.usable_drafters(model.name))
     if "speed_race" not in state:
@@ -232,10 +173,7 @@ def show_race(race: Race) -> None:
     conclusion = timing.race_conclusion(race.rounds, timed=race.quiet)
     st.markdown(f"##### {conclusion[:1].upper()}{conclusion[1:]}")
     show_replay(recorded, race.lanes, race_id=f"{id(race)}-{race.machine}")
-    with st.container(horizontal=True, gap="small", key="speed_more"):
-        show_downloads(race.model, recorded, race.rounds[0][0], conclusion)
-        if st.button("The story of this query", key="speed_story", type="tertiary"):
-            nav.open_page("learn", task=race.model, smi=race.query)
+    show_downloads(race.model, recorded, race.rounds[0][0], conclusion)
     if not race.quiet:
         st.warning(
             "The server was busy during the race, so times are left out; drafts are planned by the times of passes, so "

@@ -1,1 +1,1 @@
-"""The page Step through."""
+"""The depth Step through of the page How it works."""

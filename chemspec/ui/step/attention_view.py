@@ -9,7 +9,6 @@ from chemspec.engine.engine import Engine
 from chemspec.engine.inspection import AttentionMap
 from chemspec.types import DecodeResult
 from chemspec.ui.common import escaping, queued_engine, scheme, theme
-from chemspec.ui.step.question_form import StepQuestion
 
 LEGEND = (
     "A row for each token of the best answer, a column for each token that the encoder reads: the darker, the more "
@@ -18,7 +17,7 @@ LEGEND = (
 )
 
 
-def show_attention(engine: Engine, question: StepQuestion, result: DecodeResult) -> None:
+def show_attention(engine: Engine, query: str, result: DecodeResult) -> None:
     """Offer the picture of the best answer, and draw it if it is wanted; nothing for a truncated answer."""
     best = result.hypotheses[0]
     if best.ended != "eos" or not st.toggle("Where the model looks in the query", key="step_attention"):
@@ -26,12 +25,10 @@ def show_attention(engine: Engine, question: StepQuestion, result: DecodeResult)
 
     def look() -> AttentionMap:
         with queued_engine.shared_queue().wait_for_turn():
-            return engine.attention(question.query, best.smiles)
+            return engine.attention(query, best.smiles)
 
     try:
-        attention = queued_engine.session_cached(
-            "_attention", (engine.full_digest, question.query, best.smiles), look, most=10
-        )
+        attention = queued_engine.session_cached("_attention", (engine.full_digest, query, best.smiles), look, most=10)
     except ValueError as error:
         st.caption(escaping.plain_text(f"There is no such picture: {error}."))
         return

@@ -14,9 +14,24 @@ from campaigns.fuzzing.mutate import VALUES, mutated
 from campaigns.fuzzing.tools import QUERIES, Tools
 
 ID = "B" * 22
-LINKED = ("predict", "step", "batch", "plan")  # pages that read their address
-WORDS = ("retro", "forward", "", "nobody", "beam", "greedy", "3", "-1", "9" * 30, "copy", "break C1-N3", ID, "A" * 22)
-NAMES = ("task", "smi", "guide", "job", "plan", "decoder", "n", "drafts", "keep", "use", "drop", "x")
+LINKED = ("predict", "learn", "batch", "plan")  # pages that read their address
+WORDS = (
+    "retro",
+    "step",
+    "forward",
+    "",
+    "nobody",
+    "beam",
+    "greedy",
+    "3",
+    "-1",
+    "9" * 30,
+    "copy",
+    "break C1-N3",
+    ID,
+    "A" * 22,
+)
+NAMES = ("task", "smi", "guide", "job", "plan", "decoder", "n", "drafts", "keep", "use", "drop", "depth", "x")
 
 
 # --- collections -----------------------------------------------------------------------------------
