@@ -22,8 +22,10 @@ from pathlib import Path
 import pytest
 from _pytest.config import Config
 from _pytest.mark.expression import Expression
-from groups import DEFAULT, GROUPS, group_of
-from slowness import slowness
+from helpers.groups import DEFAULT, GROUPS, group_of
+from helpers.slowness import slowness
+
+sys.path.append(str(Path(__file__).parent / "helpers"))  # for helpers imported bare
 
 # Or every process that a test starts would compile every module anew, and each of pytest's workers every test.
 sys.dont_write_bytecode = False
@@ -167,7 +169,7 @@ def _fixed_cost_curve() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def tiny_retro(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a small retro model with random weights, which nothing changes."""
-    from small import tiny_folder
+    from helpers.small import tiny_folder
 
     return tiny_folder(tmp_path_factory.mktemp("models") / "retro")
 

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from paths import ROOT, TESTS
+from helpers.paths import ROOT, TESTS
 
 # Lowest first. A module may import from layers below its own, and from its own.
 LAYERS = (

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paths import ROOT
-from serving import until
+from helpers.paths import ROOT
+from helpers.serving import until
 from typer.main import get_command
 from typer.testing import CliRunner
 

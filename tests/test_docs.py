@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import typer
-from paths import ROOT
+from helpers.paths import ROOT
 from typer.testing import CliRunner
 
 from chemspec.chem import formats

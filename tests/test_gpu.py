@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tiny import tiny_model
+from helpers.tiny import tiny_model
 
 from chemspec.decode import registry as decoders
 from chemspec.decode.decoding import Decoding

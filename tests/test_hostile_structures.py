@@ -8,8 +8,8 @@ import sys
 
 import pytest
 from campaigns.fuzzing import doors
-from paths import TESTS
-from slowness import slowness
+from helpers.paths import TESTS
+from helpers.slowness import slowness
 
 SECONDS, MOST_KB = 1.0, 500_000
 

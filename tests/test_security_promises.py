@@ -8,8 +8,8 @@ import tomllib
 from functools import cache
 
 import pytest
-from case_tables import table
-from paths import ROOT, TESTS
+from helpers.case_tables import table
+from helpers.paths import ROOT, TESTS
 
 SECTIONS = ("What is promised", "A login", "Supply")
 # The tests of a sentence, by how it begins; of one that only warns, none.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
 
 from chemspec.draft.registry import Copy, Mixed, Smart, Windows
 from chemspec.draft.tree.edit_ngrams import COPY_ONLY

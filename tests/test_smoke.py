@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_server import wait_for_address
-from paths import ROOT
-from recompute import recompute
-from small import shipped
+from helpers.app_server import wait_for_address
+from helpers.paths import ROOT
+from helpers.recompute import recompute
+from helpers.small import shipped
 
 from chemspec import asset_files
 from chemspec.engine.engine import Engine

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 

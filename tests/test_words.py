@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from paths import ROOT
+from helpers.paths import ROOT
 
 NAMES = {"found", "one", "place", "places", "wanted", "asked", "known", "own", "told", "said", "kept", "way", "how"}
 NAMES |= {"beside", "mine", "another", "some", "somebody"}

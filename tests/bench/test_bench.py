@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import call, last
+from helpers.command_line import call, last
+from helpers.small import two_tiny_folders
+from helpers.small_bench import bench_in_small
 from rich.console import Console
-from small import two_tiny_folders
-from small_bench import bench_in_small
 
 from chemspec.bench import speed
 from chemspec.bench.settings import BenchSettings

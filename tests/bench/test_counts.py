@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
-from command_line import call, last
-from small import QUERIES, tiny_folder
+from helpers.command_line import call, last
+from helpers.small import QUERIES, tiny_folder
 
 from chemspec import asset_files
 from chemspec.bench import counts

@@ -10,9 +10,9 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+from helpers.small import QUERIES
+from helpers.small_bench import bench_papers, folder_with_drafters, papers_in_small
 from rich.console import Console
-from small import QUERIES
-from small_bench import bench_papers, folder_with_drafters, papers_in_small
 
 from chemspec import evaluation
 from chemspec.bench import papers

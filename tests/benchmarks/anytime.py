@@ -15,7 +15,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1]), str(Path(__file__).res
 import altair as alt
 from charts import COLORS, svg
 from charts import _themed as themed
-from scripts import option, script
+from helpers.scripts import option, script
 from syntheseus.search.algorithms.best_first.retro_star import RetroStarSearch
 from syntheseus.search.node_evaluation.common import ConstantNodeEvaluator, ReactionModelLogProbCost
 

@@ -19,7 +19,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import script
+from helpers.scripts import script
 
 from chemspec.precedents import POOL, Precedents, installed, search
 from chemspec.terminal import console

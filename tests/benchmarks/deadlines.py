@@ -12,7 +12,7 @@ from typing import Annotated, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import option, script
+from helpers.scripts import option, script
 
 from chemspec.asset_files import bench_queries
 from chemspec.engine.deadline import predict_within

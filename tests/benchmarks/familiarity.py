@@ -15,7 +15,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import option, script
+from helpers.scripts import option, script
 
 from chemspec.chem import main_product
 from chemspec.cli import options as opt

@@ -26,11 +26,11 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import formats
 from benchmarks import peers
 from benchmarks.peers import Peer
 from benchmarks.programs import OracleDrafter
-from scripts import option, script
+from helpers import formats
+from helpers.scripts import option, script
 
 from chemspec import asset_files
 from chemspec.bench import speed

@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import programs
 from benchmarks.programs import Answers, Program
-from scripts import option, script
+from helpers.scripts import option, script
 
 from chemspec.bench import speed
 from chemspec.cli import options as opt

@@ -25,7 +25,7 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.by_turns import timed_by_turns
-from scripts import _Command, option
+from helpers.scripts import _Command, option
 
 from chemspec.chem import canonical
 from chemspec.cli import options as opt

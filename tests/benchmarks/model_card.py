@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import script
+from helpers.scripts import script
 
 from chemspec import evaluation
 from chemspec.engine.registry import model_folder

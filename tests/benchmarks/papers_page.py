@@ -15,7 +15,7 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.charts import charts, svg
-from scripts import script
+from helpers.scripts import script
 
 from chemspec.bench.papers import FIGURES, MIN_QUERIES, NO_TRUTH, display_row
 from chemspec.io import tables

@@ -23,7 +23,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import option, script
+from helpers.scripts import option, script
 
 from chemspec.bench import speed
 from chemspec.cli import options as opt

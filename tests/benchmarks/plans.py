@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import option, script
+from helpers.scripts import option, script
 
 from chemspec.cli import options as opt
 from chemspec.evaluation.accuracy import read_test_reactions

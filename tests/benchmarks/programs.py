@@ -22,8 +22,8 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.opponent import Opponent, convert
-from recompute import recompute
-from scripts import option, script
+from helpers.recompute import recompute
+from helpers.scripts import option, script
 
 from chemspec import tasks
 from chemspec.bench import speed

@@ -9,9 +9,9 @@ import argparse
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "cluster"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from simulated_engines import SimulatedEngines, simulate
+from helpers.simulated_engines import SimulatedEngines, simulate
 
 from chemspec.cluster.shards import fit_shards
 

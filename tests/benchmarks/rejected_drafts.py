@@ -20,7 +20,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import option, script
+from helpers.scripts import option, script
 
 from chemspec import asset_files
 from chemspec.bench import speed

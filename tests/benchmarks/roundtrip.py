@@ -18,7 +18,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import option, script
+from helpers.scripts import option, script
 
 from chemspec.chem.molecules.salts import balance_charges
 from chemspec.cli import options as opt

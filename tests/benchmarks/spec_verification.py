@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import option, script
+from helpers.scripts import option, script
 
 from chemspec.bench.sweep import Setting, sweep_settings
 from chemspec.cli import options as opt

@@ -11,7 +11,7 @@ from benchmarks import roundtrip
 from benchmarks.familiarity import training_statistics
 from benchmarks.reagent_baseline import FrequentSets, baseline
 from benchmarks.wrong_answers import EMPTY, FAULTY, OTHER, classify_error, count_error_kinds
-from small import tiny_folder
+from helpers.small import tiny_folder
 
 from chemspec.data.settings import DataSettings
 from chemspec.engine.engine import Engine

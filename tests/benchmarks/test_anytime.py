@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paths import TESTS
+from helpers.paths import TESTS
 
 pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
@@ -16,7 +16,7 @@ pytest.importorskip("altair")
 sys.path.append(str(TESTS / "plan"))
 
 from benchmarks import anytime
-from toy import AMIDE, Toy, retro, stock
+from helpers.toy import AMIDE, Toy, retro, stock
 
 from chemspec import chem
 from chemspec.plan.algorithms import ReactionModel

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import torch
 from benchmarks.opponent import Answer, Opponent, convert
-from paths import SHARED
-from recompute import decode_single
+from helpers.paths import SHARED
+from helpers.recompute import decode_single
 from torch.nn.functional import cross_entropy
 
 from chemspec.data.arrays import pad

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import gpu
-from small import tiny_folder, two_tiny_folders
+from helpers.small import tiny_folder, two_tiny_folders
 
 from chemspec.model import checkpoint
 from chemspec.model.runners.cuda_graphs import GraphBackend

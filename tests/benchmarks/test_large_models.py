@@ -9,7 +9,7 @@ import pytest
 import torch
 from benchmarks.grown import SIZES, Size, grow, pegasus, write_grown
 from benchmarks.rejected_drafts import compare, write_random_decoder
-from compilers import needs_compiler
+from helpers.compilers import needs_compiler
 
 from chemspec import asset_files
 from chemspec.engine.engine import Engine

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from benchmarks.leaks import check_arrays, check_rows, others_key
-from case_tables import table
-from paths import DATA
+from helpers.case_tables import table
+from helpers.paths import DATA
 
 from chemspec.data.prepare import prepare
 from chemspec.data.reactions import product_key

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import merges
-from small import MERGED, QUERIES, tiny_folder
+from helpers.small import MERGED, QUERIES, tiny_folder
 from typer.testing import CliRunner
 
 

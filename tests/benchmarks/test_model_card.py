@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from benchmarks import model_card
 from benchmarks.wrong_answers import count_error_kinds
-from paths import ROOT
-from small import QUERIES, tiny_folder
+from helpers.paths import ROOT
+from helpers.small import QUERIES, tiny_folder
 
 from chemspec import evaluation
 from chemspec.engine.engine import Engine, confidence

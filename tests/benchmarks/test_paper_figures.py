@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 from benchmarks import attention, entropy, footprint, uncached
-from small import QUERIES, TOKENIZER, tiny_folder
+from helpers.small import QUERIES, TOKENIZER, tiny_folder
 
 from chemspec import asset_files
 from chemspec.decode.beam import beam_search

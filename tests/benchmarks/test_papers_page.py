@@ -6,7 +6,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from small_bench import bench_papers, folder_with_drafters, papers_in_small
+from helpers.small_bench import bench_papers, folder_with_drafters, papers_in_small
 
 from chemspec.bench import papers
 

@@ -7,14 +7,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import foreign
 import pytest
 from benchmarks import peers
 from benchmarks.peers import app
-from foreign import ONMT, TT
-from paths import SHARED
-from recompute import recompute
-from small import QUERIES
+from helpers import foreign
+from helpers.foreign import ONMT, TT
+from helpers.paths import SHARED
+from helpers.recompute import recompute
+from helpers.small import QUERIES
 from typer.testing import CliRunner
 
 from chemspec.engine.engine import Engine

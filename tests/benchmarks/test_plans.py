@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 from benchmarks import plans
-from paths import TESTS
+from helpers.paths import TESTS
 
 pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 sys.path.append(str(TESTS / "plan"))
 
-from toy import ACID_AMIDE, AMIDE, Toy, retro, stock
+from helpers.toy import ACID_AMIDE, AMIDE, Toy, retro, stock
 
 from chemspec import chem
 from chemspec.plan.settings import PlanSettings

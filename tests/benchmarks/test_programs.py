@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from benchmarks import programs
-from small import two_tiny_folders
-from small_bench import bench_in_small
+from helpers.small import two_tiny_folders
+from helpers.small_bench import bench_in_small
 
 from chemspec.bench.settings import BenchSettings
 from chemspec.bench.sweep import Setting

@@ -16,7 +16,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import option, script
+from helpers.scripts import option, script
 
 import chemspec.chem as chem
 from chemspec.cli import options as opt

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app_server import wait_for_address
-from paths import ROOT
-from watched import Watch
+from helpers.app_server import wait_for_address
+from helpers.paths import ROOT
+from helpers.watched import Watch
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 FLAGS = [

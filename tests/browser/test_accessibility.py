@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paths import ROOT
+from helpers.paths import ROOT
 
 from chemspec.ui.common import nav
 

@@ -6,9 +6,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from helpers.pages import weights
 
 from chemspec.ui.common.nav import PAGES
-from pages import weights
 
 playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
 pytest.importorskip("syntheseus")

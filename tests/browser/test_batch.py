@@ -6,7 +6,7 @@ import csv
 import re
 from typing import Any
 
-from pages import weights
+from helpers.pages import weights
 
 pytestmark = weights
 

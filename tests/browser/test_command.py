@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from app_server import wait_for_address
+from helpers.app_server import wait_for_address
 
 from chemspec.engine.engine import installed_models
 

@@ -9,8 +9,7 @@ from typing import Any
 from urllib.parse import quote, unquote
 
 import pytest
-
-from pages import weights
+from helpers.pages import weights
 
 pytest.importorskip("syntheseus")
 pytest.importorskip("apted")

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import quote
 
+from helpers.pages import weights
+
 from chemspec import chem
-from pages import weights
 
 pytestmark = weights
 LINK = "/speed?task=forward&smi=" + quote("CC(=O)Cl.Nc1ccccc1")

@@ -6,8 +6,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-
-from pages import weights
+from helpers.pages import weights
 
 QUERY = "CC(C)(C)OC(=O)N1CCC(CC1)C(=O)O.Nc1ccc(F)cc1"
 

@@ -32,8 +32,8 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import option, script
-from serving import Process
+from helpers.scripts import option, script
+from helpers.serving import Process
 
 from chemspec.engine.registry import installed_models
 from chemspec.service.plans import PLANNERS

@@ -16,8 +16,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
-from case_tables import table
-from small import QUERIES, tiny_folder
+from helpers.case_tables import table
+from helpers.small import QUERIES, tiny_folder
 
 from chemspec.chem.reactions import atom_maps, compiled_maps
 from chemspec.decode.compiled import build as loop

@@ -27,7 +27,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from campaigns.fuzzing.tools import Tools, Way
 from campaigns.fuzzing.ways import ways
-from scripts import script
+from helpers.scripts import script
 
 PATIENCE = 120  # of a case, on the clock: the machine may be busy
 ROUND = 500

@@ -26,7 +26,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from small import tiny_folder
+from helpers.small import tiny_folder
 
 MEASURED = ("seconds", "passes", "forward_passes", "savings", "tokens_per_pass", "stats", "trace", "speed", "timings")
 

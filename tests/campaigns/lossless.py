@@ -11,7 +11,7 @@ import typer
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from campaigns import comparison as compare
-from scripts import option, script
+from helpers.scripts import option, script
 
 from chemspec.cli import options as opt
 from chemspec.engine.registry import task_of_model

@@ -18,8 +18,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from groups import DEFAULT
-from paths import TESTS
+from helpers.groups import DEFAULT
+from helpers.paths import TESTS
 
 HERE = Path(__file__).parent
 FOLDERS = ("decode", "draft", "engine", "plan", "review", "stock", "io", "jobs", "service", "chem", "system",

@@ -29,9 +29,9 @@ from typing import Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from copies import copy_program
+from helpers.copies import copy_program
+from helpers.paths import ROOT
 from mutant_tests import SLOWER, SPARE, Covered, Warm, compile_all, record
-from paths import ROOT
 
 FOLDERS = (
     "decode",

@@ -14,7 +14,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import script
+from helpers.scripts import script
 
 Lists = list[list[str]]
 
@@ -29,7 +29,7 @@ def by_library(queries: Sequence[str], task: str, n: int) -> Lists:
 
 def by_predict(queries: Sequence[str], task: str, n: int) -> Lists:
     """The page Predict, one query after the other."""
-    import verdicts
+    from helpers import verdicts
 
     import chemspec
     from chemspec.ui.common import queued_engine
@@ -69,7 +69,7 @@ def by_file(queries: Sequence[str], task: str, n: int) -> Lists:
 
 def by_http(queries: Sequence[str], task: str, n: int) -> Lists:
     """One client, many requests."""
-    from serving import serving
+    from helpers.serving import serving
 
     import chemspec
 

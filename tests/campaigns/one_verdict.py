@@ -14,7 +14,7 @@ import typer
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from scripts import script
+from helpers.scripts import script
 
 
 def main(
@@ -23,7 +23,7 @@ def main(
 ) -> None:
     """Print for each way in its verdicts, and how many differ from the library's."""
     os.environ["CHEMSPEC_HOME"] = tempfile.mkdtemp()
-    import verdicts
+    from helpers import verdicts
 
     engines = verdicts.load_models()
     results = engines["retro"].predict(verdicts.built_in_queries(limit), verdicts.settings(n))

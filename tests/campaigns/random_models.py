@@ -25,11 +25,11 @@ import torch
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS), str(TESTS / "decode"), str(TESTS / "model")]
 
-from adversaries import EmptyDrafts, EosInside, RandomDrafts, TooLong
-from scripts import option, script
-from table import Table, assert_same
+from helpers.adversaries import EmptyDrafts, EosInside, RandomDrafts, TooLong
+from helpers.scripts import option, script
+from helpers.table import Table, assert_same
+from helpers.tiny import tiny_model
 from test_session import VARIANTS
-from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.draft_planner import DraftPlanner

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from campaigns import all_at_once
 from campaigns.all_at_once import Asker, Tally
-from serving import serving
-from small import two_tiny_folders
+from helpers.serving import serving
+from helpers.small import two_tiny_folders
 
 from chemspec.chem.molecules import parsing
 from chemspec.engine.engine import Engine

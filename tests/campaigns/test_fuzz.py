@@ -15,7 +15,7 @@ import pytest
 from campaigns import fuzz
 from campaigns.fuzzing.tools import Tools, Way
 from campaigns.fuzzing.ways import ways
-from small import JOB_ROW
+from helpers.small import JOB_ROW
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from campaigns import independent
 from campaigns.comparison import by_numpy, written
-from small import QUERIES, tiny_folder
+from helpers.small import QUERIES, tiny_folder
 
 from chemspec import asset_files
 from chemspec.engine.engine import Engine, installed_models

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from campaigns import load
-from serving import serving
-from small import QUERIES, tiny_folder
+from helpers.serving import serving
+from helpers.small import QUERIES, tiny_folder
 
 from chemspec.engine.engine import Engine
 

@@ -14,8 +14,8 @@ from campaigns import comparison
 from campaigns.comparison import TIE, Comparison, judge, naive
 from campaigns.lossless import app
 from click.testing import Result
-from small import BAD, QUERIES, accept_too_much, tiny_folder
-from table import Table
+from helpers.small import BAD, QUERIES, accept_too_much, tiny_folder
+from helpers.table import Table
 from typer.testing import CliRunner
 
 from chemspec.engine.engine import Engine

@@ -10,7 +10,7 @@ from random import Random
 import mutant_tests
 import mutants
 import pytest
-from paths import ROOT
+from helpers.paths import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from campaigns import random_models
-from compilers import needs_compiler
-from small import accept_too_much
+from helpers.compilers import needs_compiler
+from helpers.small import accept_too_much
 from typer.testing import CliRunner
 
 pytestmark = needs_compiler

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from case_tables import table
-from copies import copy_program
-from groups import DEFAULT
-from paths import ROOT
+from helpers.case_tables import table
+from helpers.copies import copy_program
+from helpers.groups import DEFAULT
+from helpers.paths import ROOT
 
 slow = pytest.mark.slow  # a run of the default tests in a process of its own for every fault
 

@@ -28,8 +28,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from browser.conftest import CHROMIUM, FLAGS, Server
 from campaigns import load
+from helpers.serving import Process
 from playwright.sync_api import Error, sync_playwright
-from serving import Process
 
 from chemspec import asset_files
 from chemspec.engine.engine import Engine, model_folder

@@ -26,7 +26,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import torch
 from chaos import more_kills
-from small import QUERIES, TOKENIZER, tiny_folder
+from helpers.small import QUERIES, TOKENIZER, tiny_folder
 
 from chemspec import evaluation
 from chemspec.engine.confidence import Confidence

@@ -18,8 +18,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from paths import TESTS
-from small import QUERIES
+from helpers.paths import TESTS
+from helpers.small import QUERIES
 
 from chemspec.settings import DecodeSettings
 
@@ -90,7 +90,7 @@ def training(kills: int, random: Random, home: Path, killed: Callable[..., bool]
 
 def routes(kills: int, random: Random, home: Path, killed: Callable[..., bool]) -> int:
     """A search for routes: what was decoded and stored is right, and the same routes come out."""
-    from plan import toy
+    from helpers import toy
 
     from chemspec.plan.expand import Expander
     from chemspec.plan.search import plan

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 from chaos import kills, nth_write
-from plan import toy
-from small import QUERIES, tiny_folder
+from helpers import toy
+from helpers.small import QUERIES, tiny_folder
 
 from chemspec.engine.engine import Engine
 from chemspec.io import writers

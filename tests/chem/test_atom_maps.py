@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem

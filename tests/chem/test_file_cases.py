@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from case_tables import Case, read_cases
+from helpers.case_tables import Case, read_cases
 
 from chemspec import chem
 from chemspec.chem.formats import Input, read_any

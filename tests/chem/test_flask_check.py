@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
 
 from chemspec import chem
 from chemspec.chem.checks import flask_check

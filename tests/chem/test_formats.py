@@ -9,13 +9,13 @@ import time
 from xml.etree import ElementTree
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
+from helpers.paths import TESTS
+from helpers.reading import fault, read
 from hypothesis import example, given
 from hypothesis import strategies as st
-from paths import TESTS
 from rdkit import Chem, rdBase
 from rdkit.Chem import rdChemReactions, rdMolDescriptors
-from reading import fault, read
 
 from chemspec import chem
 from chemspec.chem import formats

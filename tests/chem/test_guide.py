@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
 from hypothesis import given
 from hypothesis import strategies as some
 

@@ -8,13 +8,13 @@ import time
 from pathlib import Path
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
+from helpers.reading import fault, read
+from helpers.slowness import slowness
 from hypothesis import given
 from hypothesis import strategies as st
 from rdkit import Chem
 from rdkit.Chem.rdMolDescriptors import CalcMolFormula
-from reading import fault, read
-from slowness import slowness
 
 from chemspec import chem
 from chemspec.chem.reading.names import lookup, reagents

@@ -6,8 +6,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from paths import TESTS
-from thinned import every
+from helpers.paths import TESTS
+from helpers.thinned import every
 
 from chemspec import chem
 from chemspec.chem.reactions.stoichiometry import strategy_of_step

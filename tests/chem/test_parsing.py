@@ -8,11 +8,11 @@ from xml.etree import ElementTree
 
 import pytest
 from campaigns.fuzzing import graphs
-from case_tables import table
+from helpers.case_tables import table
+from helpers.reading import fault
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem
-from reading import fault
 
 from chemspec.chem.molecules import parsing
 

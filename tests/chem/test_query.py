@@ -8,12 +8,12 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
+from helpers.reading import fault, read
+from helpers.slowness import slowness
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rdkit import Chem, rdBase
-from reading import fault, read
-from slowness import slowness
 
 from chemspec.chem import (
     LONGEST,

@@ -6,8 +6,8 @@ from collections import defaultdict
 from typing import Any
 
 import pytest
-from case_tables import table
-from reading import fault, read
+from helpers.case_tables import table
+from helpers.reading import fault, read
 
 from chemspec import chem
 from chemspec.chem.reading.names.lookup import look_up

@@ -6,7 +6,7 @@ from difflib import SequenceMatcher
 from random import Random
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
 from rdkit import Chem
 
 from chemspec.chem import canonical, canonical_parts, drop_stereo

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
+from helpers.reading import read
 from hypothesis import given
 from hypothesis import strategies as st
-from reading import read
 
 from chemspec import chem
 from chemspec.chem.molecules.salts import balance_charges, charge_of, group_salts, in_typed_order, normal_form

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from paths import ROOT
-from thinned import every
+from helpers.paths import ROOT
+from helpers.thinned import every
 
 from chemspec import chem
 from chemspec.chem import formats

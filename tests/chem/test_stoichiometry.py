@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
 
 from chemspec import chem
 from chemspec.chem.molecules.parsing import mol_from_smiles

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from paths import ROOT
+from helpers.paths import ROOT
 
 from chemspec.chem.checks.flask_check import check_flask, trap_score
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
+from helpers.reading import fault, read
 from rdkit import Chem
-from reading import fault, read
 
 from chemspec.chem.checks.weapons_convention import TABLE, refusal, scheduled_entry
 from chemspec.engine import distinct

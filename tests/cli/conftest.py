@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small import tiny_folder
+from helpers.small import tiny_folder
 
 
 @pytest.fixture(scope="session")

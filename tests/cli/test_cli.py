@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 import typer
-from case_tables import table
 from click.testing import Result
-from command_line import call, last, refusal
-from small import QUERIES, tiny_folder
+from helpers.case_tables import table
+from helpers.command_line import call, last, refusal
+from helpers.small import QUERIES, tiny_folder
 
 from chemspec.cli import show
 from chemspec.cli.__main__ import app

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import command_line
 import pytest
 from click.testing import Result
-from command_line import last
-from precedents_index import files
+from helpers import command_line
+from helpers.command_line import last
+from helpers.precedents_index import files
 
 CHECK = ("check", "CC(=O)Cl.Nc1ccccc1>>CC(=O)Nc1ccccc1", "--task", "retro", "--n", 2, "--threads", 1)
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import command_line
 import pytest
-from command_line import last
-from small import QUERIES
+from helpers import command_line
+from helpers.command_line import last
+from helpers.small import QUERIES
 
 import chemspec
 from chemspec.engine.engine import Engine

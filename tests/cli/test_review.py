@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import call, last, refusal
-from small import QUERIES
+from helpers.command_line import call, last, refusal
+from helpers.small import QUERIES
 
 from chemspec.chem.checks import flask_check
 from chemspec.review.rows import ANSWER_COLUMNS

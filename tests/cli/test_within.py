@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import command_line
 import pytest
 import typer
 from click.testing import Result
-from command_line import last
+from helpers import command_line
+from helpers.command_line import last
 
 from chemspec.cli.options import parse_duration
 from chemspec.types import Within

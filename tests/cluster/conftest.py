@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from paths import ROOT
+from helpers.paths import ROOT
 
 NODE = {"num_cpus": 1, "object_store_memory": 80_000_000}
 

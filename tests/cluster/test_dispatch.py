@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from random import Random
 
 import pytest
+from helpers.simulated_engines import SimulatedEngines, simulate
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated_engines import SimulatedEngines, simulate
 
 from chemspec.cluster.dispatch import DEATHS_OF_A_ROW, ClusterError, Piece, dispatch_pieces
 from chemspec.cluster.shards import cut_into_shards, fit_shards

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.small import BAD, QUERIES
 from pyarrow import parquet
-from small import BAD, QUERIES
 
 from chemspec.cluster import engines as on_ray
 from chemspec.cluster.job import predict_file

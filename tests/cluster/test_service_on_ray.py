@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import HURRY, Load, Process, until
-from small import QUERIES, tiny_folder
+from helpers.serving import HURRY, Load, Process, until
+from helpers.small import QUERIES, tiny_folder
 
 from chemspec.client import Client, Result, ServiceError
 from chemspec.engine.engine import Engine

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from case_tables import table
+from helpers.case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 

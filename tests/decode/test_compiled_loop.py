@@ -14,14 +14,14 @@ from random import Random
 from typing import Any
 
 import pytest
-from compilers import needs_compiler
+from helpers.compilers import needs_compiler
+from helpers.table import Table, TableRunner
+from helpers.thinned import pairwise
+from helpers.tiny import tiny_model
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from table import Table, TableRunner
 from test_loop import DRAFTERS as ADVERSARIAL
 from test_loop import EAGER, VOCAB, Illegal
-from thinned import pairwise
-from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.compiled import loop as compiled_loop

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small import QUERIES
+from helpers.small import QUERIES
 
 from chemspec.decode.constrained import constrained_decoder
 from chemspec.decode.registry import DECODERS

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compilers import skip_without_compiler
+from helpers.compilers import skip_without_compiler
+from helpers.table import Table
+from helpers.thinned import pairwise
+from helpers.tiny import tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
-from table import Table
-from thinned import pairwise
-from tiny import tiny_model
 
 from chemspec.decode import generate
 from chemspec.decode import registry as decoders

@@ -9,12 +9,12 @@ from functools import cache
 from random import Random
 
 import pytest
-from adversaries import Oracle, enumerate_samples
-from compilers import COMPILES
+from helpers.adversaries import Oracle, enumerate_samples
+from helpers.compilers import COMPILES
+from helpers.table import Table, assert_same, run
+from helpers.tiny import tiny_model
 from hypothesis import example, given
 from hypothesis import strategies as st
-from table import Table, assert_same, run
-from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.protocol import Decoder

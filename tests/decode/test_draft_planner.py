@@ -10,10 +10,10 @@ from random import Random
 from typing import Any
 
 import pytest
-from compilers import needs_compiler
+from helpers.compilers import needs_compiler
+from helpers.table import Table, run
 from hypothesis import given
 from hypothesis import strategies as st
-from table import Table, run
 from test_loop import DRAFTERS as ADVERSARIAL
 from test_loop import VOCAB
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.small import QUERIES, tiny_folder
+from helpers.table import Table, run
 from hypothesis import given
 from hypothesis import strategies as st
-from small import QUERIES, tiny_folder
-from table import Table, run
 
 from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.forced import force_beginning

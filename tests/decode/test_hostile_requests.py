@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from compilers import needs_compiler, skip_without_compiler
-from table import Table, TableRunner
-from tiny import tiny_model
+from helpers.compilers import needs_compiler, skip_without_compiler
+from helpers.table import Table, TableRunner
+from helpers.tiny import tiny_model
 
 from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.draft_history import DraftHistories

@@ -9,11 +9,11 @@ from functools import cache
 from random import Random
 
 import pytest
-from adversaries import AlwaysWrong, EmptyDrafts, EosInside, Oracle, RandomDrafts, TooLong
+from helpers.adversaries import AlwaysWrong, EmptyDrafts, EosInside, Oracle, RandomDrafts, TooLong
+from helpers.table import Table, TableRunner, assert_same, run
+from helpers.tiny import tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
-from table import Table, TableRunner, assert_same, run
-from tiny import tiny_model
 
 from chemspec.decode.beam import beam_search, greedy_search
 from chemspec.decode.decoding import Decoding

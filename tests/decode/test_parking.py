@@ -9,10 +9,10 @@ from math import inf
 from pathlib import Path
 
 import pytest
-from compilers import needs_compiler
+from helpers.compilers import needs_compiler
+from helpers.table import Table
 from hypothesis import given
 from hypothesis import strategies as st
-from table import Table
 
 from chemspec.asset_files import bench_queries
 from chemspec.decode.beam import Beam, Hyp, beam_search, next_floor, park

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from case_tables import table
-from recompute import decode_single
-from small import QUERIES, tiny_folder
-from table import Table, run
+from helpers.case_tables import table
+from helpers.recompute import decode_single
+from helpers.small import QUERIES, tiny_folder
+from helpers.table import Table, run
 
 from chemspec.decode.peer_rules import ADVANCE, peer_search
 from chemspec.draft.base import NoDrafts

@@ -8,11 +8,11 @@ from dataclasses import replace
 from itertools import pairwise
 
 import pytest
-from adversaries import EmptyDrafts, EosInside, Oracle, RandomDrafts, TooLong
+from helpers.adversaries import EmptyDrafts, EosInside, Oracle, RandomDrafts, TooLong
+from helpers.small import QUERIES, tiny_folder
+from helpers.table import Table, assert_same, run
 from hypothesis import given
 from hypothesis import strategies as st
-from small import QUERIES, tiny_folder
-from table import Table, assert_same, run
 
 import chemspec.decode.relaxed.sbs as sbs_module
 from chemspec.decode.beam import Hyp, beam_search

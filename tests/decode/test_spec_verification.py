@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from adversaries import RandomDrafts
-from small import QUERIES, tiny_folder
-from table import Table, run
-from tiny import tiny_model
+from helpers.adversaries import RandomDrafts
+from helpers.small import QUERIES, tiny_folder
+from helpers.table import Table, run
+from helpers.tiny import tiny_model
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app

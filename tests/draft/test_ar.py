@@ -9,11 +9,11 @@ from pathlib import Path
 from shutil import copytree
 
 import pytest
+from helpers.small import BAD, QUERIES, TOKENIZER, tiny_folder
+from helpers.table import Table, assert_same, run
+from helpers.tiny import tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
-from small import BAD, QUERIES, TOKENIZER, tiny_folder
-from table import Table, assert_same, run
-from tiny import tiny_model
 
 from chemspec.decode.beam import greedy_search
 from chemspec.draft.inputs import DrafterInputs

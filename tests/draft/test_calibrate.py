@@ -8,8 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import call, last
-from small import QUERIES, TOKENIZER, tiny_folder
+from helpers.command_line import call, last
+from helpers.small import QUERIES, TOKENIZER, tiny_folder
 
 from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.draft.calibration import FILE

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from plugin import scope_of
-from small import tiny_folder
+from helpers.plugin import scope_of
+from helpers.small import tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app

@@ -13,12 +13,12 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from compilers import COMPILES
+from helpers.compilers import COMPILES
+from helpers.small import TOKENIZER
+from helpers.table import Table, run
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
-from small import TOKENIZER
-from table import Table, run
 
 from chemspec import asset_files
 from chemspec.decode.beam import greedy_search

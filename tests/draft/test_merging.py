@@ -12,13 +12,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from adversaries import AlwaysWrong, EmptyDrafts, EosInside, Oracle, RandomDrafts, TooLong
 from campaigns.int8_reference import quantised
+from helpers.adversaries import AlwaysWrong, EmptyDrafts, EosInside, Oracle, RandomDrafts, TooLong
+from helpers.small import MERGED, QUERIES, TOKENIZER, tiny_folder
+from helpers.table import assert_same
+from helpers.tiny import tiny_model
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from small import MERGED, QUERIES, TOKENIZER, tiny_folder
-from table import assert_same
-from tiny import tiny_model
 
 from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.decode.registry import DECODERS

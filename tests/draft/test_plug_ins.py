@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import Result
-from plugin import help_text, install, scope_of
-from small import QUERIES
-from table import Table, run
+from helpers.plugin import help_text, install, scope_of
+from helpers.small import QUERIES
+from helpers.table import Table, run
 from typer.testing import CliRunner
 
 import chemspec

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from adversaries import enumerate_samples
+from helpers.adversaries import enumerate_samples
+from helpers.table import Table, run
 from hypothesis import given
 from hypothesis import strategies as st
-from table import Table, run
 
 from chemspec.decode.protocol import Decoder
 from chemspec.decode.sample import block_sample, sampled_beam, speculative_sample

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from compilers import skip_without_compiler
-from table import run
-from thinned import pairwise
-from tiny import tiny_model
+from helpers.compilers import skip_without_compiler
+from helpers.table import run
+from helpers.thinned import pairwise
+from helpers.tiny import tiny_model
 
 from chemspec.data.arrays import pad
 from chemspec.decode.beam import greedy_search

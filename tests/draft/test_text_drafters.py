@@ -7,11 +7,11 @@ from random import Random
 from typing import Any
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
+from helpers.small import TOKENIZER
+from helpers.table import Table, run
 from hypothesis import given
 from hypothesis import strategies as st
-from small import TOKENIZER
-from table import Table, run
 from test_edit_ngrams import random_table
 
 from chemspec.decode.beam import beam_search, greedy_search

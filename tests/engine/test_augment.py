@@ -9,8 +9,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from recompute import recompute
-from small import QUERIES, tiny_folder
+from helpers.recompute import recompute
+from helpers.small import QUERIES, tiny_folder
 
 from chemspec import chem
 from chemspec.chem.reactions.root_align import smiles_variants_of_query

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from small import QUERIES, tiny_folder
+from helpers.small import QUERIES, tiny_folder
 
 from chemspec.engine.confidence import (
     Confidence,

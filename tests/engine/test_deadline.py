@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from small import BAD, QUERIES, tiny_folder
+from helpers.small import BAD, QUERIES, tiny_folder
 
 from chemspec.engine import deadline, distinct
 from chemspec.engine.deadline import predict_within

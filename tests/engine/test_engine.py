@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.small import BAD, QUERIES, tiny_folder
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small import BAD, QUERIES, tiny_folder
 
 from chemspec import asset_files, chem
 from chemspec.engine.engine import Engine, installed_models, model_folder

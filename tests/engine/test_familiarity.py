@@ -7,9 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.small import tiny_folder
 from hypothesis import given
 from hypothesis import strategies as st
-from small import tiny_folder
 
 from chemspec.engine import familiarity
 from chemspec.engine.engine import Engine

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small import QUERIES, tiny_folder
+from helpers.small import QUERIES, tiny_folder
 
 import chemspec
 from chemspec.engine.engine import Engine, installed_models

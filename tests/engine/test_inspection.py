@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from small import QUERIES, TOKENIZER, tiny_folder
+from helpers.small import QUERIES, TOKENIZER, tiny_folder
 
 pytest.importorskip("torch")
 

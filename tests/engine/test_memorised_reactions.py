@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import call, last
-from serving import serving
-from small import TOKENIZER
+from helpers.command_line import call, last
+from helpers.serving import serving
+from helpers.small import TOKENIZER
 
 from chemspec.chem import canonical
 from chemspec.chem.reactions.guide import guide_predicate, parse_guide

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from small import tiny_folder
+from helpers.small import tiny_folder
 
 import chemspec
 from chemspec.engine import notebook

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from small import QUERIES
+from helpers.small import QUERIES
 
 from chemspec.engine.engine import Engine
 from chemspec.metrics import Savings, count_savings

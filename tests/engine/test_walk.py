@@ -12,9 +12,9 @@ from types import FrameType
 from typing import Any
 
 import pytest
-from compilers import needs_compiler
-from paths import ROOT
-from small import QUERIES, tiny_folder
+from helpers.compilers import needs_compiler
+from helpers.paths import ROOT
+from helpers.small import QUERIES, tiny_folder
 
 import chemspec
 from chemspec.decode.compiled import loop

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from paths import TESTS
-from small import tiny_folder
+from helpers.paths import TESTS
+from helpers.small import tiny_folder
 
 from chemspec import chem
 from chemspec.chem import formats

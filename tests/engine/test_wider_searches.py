@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from compilers import needs_compiler
-from small import QUERIES
+from helpers.compilers import needs_compiler
+from helpers.small import QUERIES
 
 from chemspec.asset_files import bench_queries
 from chemspec.decode.decoding import Decoding

@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helpers.small import tiny_folder
 from hypothesis import given
 from hypothesis import strategies as st
-from small import tiny_folder
 
 from chemspec.data.holdout import FILE
 from chemspec.engine.engine import Engine

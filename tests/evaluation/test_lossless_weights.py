@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from campaigns.comparison import check
-from small import accept_too_much, shipped
+from helpers.small import accept_too_much, shipped
 
 from chemspec import asset_files
 from chemspec.engine.engine import Engine, usable_drafters

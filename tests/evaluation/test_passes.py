@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import cache
 
 import pytest
-from small import shipped
+from helpers.small import shipped
 
 from chemspec import asset_files
 from chemspec.metrics import speed_numbers

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from case_tables import table
-from small import shipped
+from helpers.case_tables import table
+from helpers.small import shipped
 
 from chemspec import chem
 from chemspec.settings import DecodeSettings

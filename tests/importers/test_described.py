@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from small import TOKENS, check_lossless
+from helpers.small import TOKENS, check_lossless
 from torch import Tensor, nn
 
 from chemspec.engine.engine import Engine

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import foreign
 import numpy as np
 import pytest
 import torch
-from case_tables import table
-from compilers import needs_compiler
-from foreign import CHEMFORMER, ONMT, TT
-from paths import SHARED
-from small import check_lossless
+from helpers import foreign
+from helpers.case_tables import table
+from helpers.compilers import needs_compiler
+from helpers.foreign import CHEMFORMER, ONMT, TT
+from helpers.paths import SHARED
+from helpers.small import check_lossless
 from torch import Tensor
 from typer.testing import CliRunner
 

@@ -17,9 +17,9 @@ from typing import Any
 
 import pytest
 import torch
-from case_tables import table
-from compilers import needs_compiler, skip_without_compiler
-from small import check_lossless
+from helpers.case_tables import table
+from helpers.compilers import needs_compiler, skip_without_compiler
+from helpers.small import check_lossless
 from typer.testing import CliRunner
 
 from chemspec.cli import __main__ as cli

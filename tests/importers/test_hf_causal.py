@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import torch
-from compilers import needs_compiler
-from small import check_lossless
+from helpers.compilers import needs_compiler
+from helpers.small import check_lossless
 
 from chemspec.engine.engine import Engine
 from chemspec.importers import hf

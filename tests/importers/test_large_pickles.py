@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from limited import outcome
+from helpers.limited import outcome
 
 from chemspec.importers import pickled
 from chemspec.model.checkpoint import CheckpointError

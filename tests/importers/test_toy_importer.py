@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from plugin import install, scope_of
-from small import TOKENIZER, tiny_folder
-from table import Table
+from helpers.plugin import install, scope_of
+from helpers.small import TOKENIZER, tiny_folder
+from helpers.table import Table
 
 from chemspec import Importer, LoadedModel, LoadOptions
 from chemspec.engine.engine import Engine

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
 
 from chemspec.io import FileError, columns
 from chemspec.io.readers import read_queries

@@ -15,11 +15,11 @@ from typing import Any
 import openpyxl
 import pyarrow
 import pytest
-from case_tables import Case, read_cases, table
+from helpers.case_tables import Case, read_cases, table
+from helpers.small import QUERIES
 from hypothesis import given
 from hypothesis import strategies as st
 from pyarrow import parquet
-from small import QUERIES
 from typer.testing import CliRunner
 
 from chemspec.chem import formats

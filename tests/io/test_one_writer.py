@@ -11,7 +11,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
-from command_line import refusal
+from helpers.command_line import refusal
 
 from chemspec.io import writers
 from chemspec.io.readers import FileError

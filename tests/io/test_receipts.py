@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small import QUERIES, tiny_folder
+from helpers.small import QUERIES, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app

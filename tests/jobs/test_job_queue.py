@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paths import TESTS
-from serving import until
+from helpers.paths import TESTS
+from helpers.serving import until
 
 from chemspec.jobs import job_queue, jobs, rows, store, worker
 from chemspec.jobs.job_queue import JobView

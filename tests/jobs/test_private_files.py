@@ -11,8 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from paths import TESTS
-from plan import toy
+from helpers import toy
+from helpers.paths import TESTS
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app

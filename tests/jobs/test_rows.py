@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small import tiny_folder
+from helpers.small import tiny_folder
 
 from chemspec import chem, precedents
 from chemspec.io import spreadsheets

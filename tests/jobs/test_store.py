@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small import JOB_ROW
+from helpers.small import JOB_ROW
 
 pytest.importorskip("streamlit")
 

@@ -16,8 +16,8 @@ from typing import Any
 import openpyxl
 import pyarrow
 import pytest
-import warm_process
-from case_tables import table
+from helpers import warm_process
+from helpers.case_tables import table
 from pyarrow import parquet
 
 from chemspec import chem

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from case_tables import table
+from helpers.case_tables import table
 from safetensors.torch import load_file, save_file
 
 from chemspec.model import checkpoint

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tiny import tiny_model
+from helpers.tiny import tiny_model
 
 from chemspec.model import cost
 from chemspec.model.cost import CostCurve, cached_curve, measure_cost_curve

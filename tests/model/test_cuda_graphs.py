@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers.tiny import tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 from test_session import EAGER, VARIANTS, VOCAB, Round, check, model_of, scripts
-from tiny import tiny_model
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from case_tables import table
 from click.testing import Result
-from small import QUERIES, TOKENIZER, tiny_folder
+from helpers.case_tables import table
+from helpers.small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app

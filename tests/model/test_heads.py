@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from table import run
-from tiny import tiny_model
+from helpers.table import run
+from helpers.tiny import tiny_model
 
 from chemspec.decode.beam import greedy_search
 from chemspec.draft.learned.network import Blockwise, HeadDrafts, Medusa

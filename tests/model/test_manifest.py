@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from paths import ROOT
+from helpers.paths import ROOT
 
 from chemspec.engine.confidence import Confidence
 from chemspec.engine.engine import Engine

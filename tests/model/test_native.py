@@ -15,12 +15,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from compilers import needs_compiler
+from helpers.compilers import needs_compiler
+from helpers.kinds import SOME_KINDS, compiled_for
+from helpers.tiny import tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
-from kinds import SOME_KINDS, compiled_for
 from test_session import VARIANTS, VOCAB, Round, check, scripts
-from tiny import tiny_model
 
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint

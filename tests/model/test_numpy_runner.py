@@ -6,10 +6,10 @@ from functools import cache
 
 import numpy as np
 import pytest
+from helpers.tiny import tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
 from test_session import VARIANTS, VOCAB, Round, check, scripts
-from tiny import tiny_model
 
 from chemspec.model.runner import NodeBatch
 from chemspec.model.runners.numpy_runner import NumpyBackend, best_tokens

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from compilers import needs_compiler
-from kinds import runs_here
+from helpers.compilers import needs_compiler
+from helpers.kinds import runs_here
 from record_kernel import record
 
 from chemspec.engine.registry import installed_models

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from case_tables import table
-from tiny import tiny_model
+from helpers.case_tables import table
+from helpers.tiny import tiny_model
 
 from chemspec.model.checkpoint import Checkpoint
 from chemspec.model.runners import cuda_graphs

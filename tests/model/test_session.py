@@ -9,11 +9,11 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from compilers import skip_without_compiler
+from helpers.compilers import skip_without_compiler
+from helpers.table import Table
+from helpers.tiny import tiny_model
 from hypothesis import given
 from hypothesis import strategies as st
-from table import Table
-from tiny import tiny_model
 
 from chemspec.model.runner import Backend, CompactionThreshold
 from chemspec.model.runners.native.runner import NativeBackend

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 import torch
-from limited import outcome
+from helpers.limited import outcome
+from helpers.small import QUERIES, TOKENIZER, tiny_folder
 from safetensors.torch import load_file, save_file
-from small import QUERIES, TOKENIZER, tiny_folder
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 from campaigns import int8_reference as int8
-from compilers import needs_compiler
-from paths import ROOT
+from helpers.compilers import needs_compiler
+from helpers.paths import ROOT
 from safetensors.torch import save_file
 
 from chemspec.model.transformer import Transformer

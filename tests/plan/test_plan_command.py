@@ -13,7 +13,7 @@ import pytest
 pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 
-from toy import AMIDE, BOUGHT, Toy, retro
+from helpers.toy import AMIDE, BOUGHT, Toy, retro
 from typer.testing import CliRunner, Result
 
 from chemspec.cli import __main__ as cli

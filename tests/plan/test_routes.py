@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 
-from toy import AMIDE, retro, stock
+from helpers.toy import AMIDE, retro, stock
 
 from chemspec import chem
 from chemspec.plan import depict

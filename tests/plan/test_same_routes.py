@@ -16,7 +16,7 @@ pytest.importorskip("syntheseus")
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from toy import Toy, stock
+from helpers.toy import Toy, stock
 
 from chemspec.plan.expand import Expander
 from chemspec.plan.search import plan

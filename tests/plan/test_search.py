@@ -10,13 +10,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
 
 pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 
+from helpers.toy import ACID_AMIDE, AMIDE, BOUGHT, ESTER_AMIDE, Toy, retro, stock
 from rdkit import Chem
-from toy import ACID_AMIDE, AMIDE, BOUGHT, ESTER_AMIDE, Toy, retro, stock
 
 from chemspec import chem
 from chemspec.chem.molecules.salts import split_keeping_salts

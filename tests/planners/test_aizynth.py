@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paths import ROOT
+from helpers.paths import ROOT
+from helpers.serving import serving
+from helpers.small import tiny_folder
 from rdkit import Chem
-from serving import serving
-from small import tiny_folder
 
 from chemspec.engine.engine import Engine
 from chemspec.planners.source import Step

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from serving import serving
-from small import tiny_folder
+from helpers.serving import serving
+from helpers.small import tiny_folder
 
 from chemspec.engine.engine import Engine
 

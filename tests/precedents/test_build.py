@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from precedents_index import FORWARD, RETRO, files, make, write
+from helpers.precedents_index import FORWARD, RETRO, files, make, write
 
 from chemspec.precedents import build as building
 from chemspec.precedents.build import build_index

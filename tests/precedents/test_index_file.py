@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from precedents_index import make
+from helpers.precedents_index import make
 from safetensors.numpy import save_file
 
 from chemspec.precedents import BUILD_COMMAND, Precedents, installed, user_index_path

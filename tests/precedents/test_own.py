@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from precedents_index import make
+from helpers.precedents_index import make
 
 from chemspec.precedents import installed, own
 

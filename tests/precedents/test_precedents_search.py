@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from case_tables import table
-from precedents_index import make, write
+from helpers.case_tables import table
+from helpers.precedents_index import make, write
 from rdkit import Chem, DataStructs
 from rdkit.Chem import rdFingerprintGenerator
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paths import ROOT
+from helpers.paths import ROOT
 from PIL import Image
 
 from chemspec.engine.engine import Engine, installed_models

@@ -9,8 +9,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from helpers.small import QUERIES
 from PIL import Image
-from small import QUERIES
 from typer.testing import CliRunner
 
 from chemspec.cli.__main__ import app

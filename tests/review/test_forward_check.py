@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
 
 from chemspec.review.forward_check import ForwardCheck, StepChecker, _best_check, gives_target
 from chemspec.settings import DecodeSettings

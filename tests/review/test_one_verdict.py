@@ -10,7 +10,7 @@ pytest.importorskip("streamlit")
 pytest.importorskip("fastapi")
 pytest.importorskip("syntheseus")
 
-import verdicts
+from helpers import verdicts
 
 from chemspec.engine.registry import installed_models
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
 
 from chemspec import chem
 from chemspec.chem import formats

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
 from rdkit import Chem
 
 from chemspec import chem

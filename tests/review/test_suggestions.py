@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
 
 from chemspec import chem, precedents
 from chemspec.chem.reactions.stoichiometry import strategy_of_step

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from serving import Running, serving
-from small import tiny_folder
+from helpers.serving import Running, serving
+from helpers.small import tiny_folder
 
 from chemspec.engine.engine import Engine
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 import pytest
-from serving import Running
-from small import QUERIES
+from helpers.serving import Running
+from helpers.small import QUERIES
 
 from chemspec.engine.engine import Engine
 

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rawhttp
-from serving import HURRY, Gated, Process, Wrapped, serving, start, until
-from small import QUERIES
+from helpers import rawhttp
+from helpers.serving import HURRY, Gated, Process, Wrapped, serving, start, until
+from helpers.small import QUERIES
 
 pytest.importorskip("fastapi")
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paths import ROOT
-from serving import Running, serving, until
-from small import QUERIES
+from helpers.paths import ROOT
+from helpers.serving import Running, serving, until
+from helpers.small import QUERIES
 from urllib3 import HTTPResponse
 
 from chemspec import client as module

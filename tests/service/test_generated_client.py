@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from serving import serving
+from helpers.serving import serving
 
 from chemspec.engine.engine import Engine
 

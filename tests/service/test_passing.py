@@ -10,8 +10,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from serving import HURRY, Gated, Running, serving, until
-from small import QUERIES
+from helpers.serving import HURRY, Gated, Running, serving, until
+from helpers.small import QUERIES
 from test_order_of_queries import Still, job
 
 pytest.importorskip("fastapi")

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import rawhttp
-from plan import toy
-from serving import HURRY, Running, serving, until
+from helpers import rawhttp, toy
+from helpers.serving import HURRY, Running, serving, until
 
 pytest.importorskip("fastapi")
 pytest.importorskip("syntheseus")

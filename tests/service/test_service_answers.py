@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
+from helpers.serving import Gated, Running, serving, start, until
+from helpers.small import BAD, QUERIES
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from serving import Gated, Running, serving, start, until
-from small import BAD, QUERIES
 
 from chemspec.client import Result, ServiceError
 from chemspec.decode.compiled import loop as compiled_loop

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from serving import Gated, Running, Wrapped, serving, start, until
+from helpers.serving import Gated, Running, Wrapped, serving, start, until
 
 from chemspec.engine.engine import Engine
 

@@ -15,10 +15,10 @@ from typing import Any
 from unittest.mock import AsyncMock, MagicMock
 
 import pytest
-import rawhttp
-from case_tables import table
-from serving import Gated, Process, Running, serving, until
-from watched import Watch
+from helpers import rawhttp
+from helpers.case_tables import table
+from helpers.serving import Gated, Process, Running, serving, until
+from helpers.watched import Watch
 
 pytest.importorskip("fastapi")
 

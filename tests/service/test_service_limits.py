@@ -14,9 +14,9 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-import rawhttp
+from helpers import rawhttp
+from helpers.serving import HURRY, Gated, Running, Wrapped, serving, start, until
 from pydantic import ValidationError
-from serving import HURRY, Gated, Running, Wrapped, serving, start, until
 
 from chemspec.client import ServiceError
 from chemspec.engine.engine import Engine

@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from serving import HURRY, Load, Process, until
-from small import QUERIES
+from helpers.serving import HURRY, Load, Process, until
+from helpers.small import QUERIES
 
 from chemspec.client import ServiceError
 from chemspec.engine.engine import Engine

@@ -12,8 +12,8 @@ from dataclasses import fields, replace
 from html import escape
 
 import pytest
-from paths import ROOT
-from serving import Running, serving
+from helpers.paths import ROOT
+from helpers.serving import Running, serving
 
 from chemspec import chem, precedents
 from chemspec.client import RequestOptions

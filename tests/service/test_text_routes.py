@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from serving import Running, serving
+from helpers.serving import Running, serving
 
 from chemspec.client import ServiceError
 from chemspec.engine.engine import Engine

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import openpyxl
 import pytest
-from case_tables import table
+from helpers.case_tables import table
 from hypothesis import given
 from hypothesis import strategies as st
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from compilers import needs_compiler
+from helpers.compilers import needs_compiler
 
 from chemspec.decode.compiled import build as loop
 from chemspec.model.runners.native import build

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from compilers import needs_compiler
-from paths import ROOT
+from helpers.compilers import needs_compiler
+from helpers.paths import ROOT
 
 from chemspec.engine.registry import installed_models
 from chemspec.system import extras, gpu

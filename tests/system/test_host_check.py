@@ -7,7 +7,7 @@ import socket
 from typing import Any
 
 import pytest
-from case_tables import table
+from helpers.case_tables import table
 
 from chemspec.system.host_check import AllowedHosts, HostCheck, parse_host_header
 

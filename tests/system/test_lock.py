@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
 import pytest
-from paths import ROOT
+from helpers.paths import ROOT
 
 requirements = pytest.importorskip("packaging.requirements")
 LOCK = (ROOT / "constraints.txt").read_text()

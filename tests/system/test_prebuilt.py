@@ -14,10 +14,10 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from compilers import needs_compiler
-from kinds import runs_here
-from paths import ROOT
-from slowness import slowness
+from helpers.compilers import needs_compiler
+from helpers.kinds import runs_here
+from helpers.paths import ROOT
+from helpers.slowness import slowness
 
 from chemspec.decode.compiled import build as loop
 from chemspec.engine.registry import installed_models
@@ -271,7 +271,7 @@ def test_what_is_compiled_later_is_compiled_once_after_the_program_with_a_word(t
     paths = {"PYTHONPATH": f"{tmp_path}:{ROOT}"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env={**os.environ, **paths})
     assert done.stdout == "answer\n" and done.stderr.count("in the background") == 1
-    from serving import until
+    from helpers.serving import until
 
     until(lambda: (tmp_path / "done").exists() and (tmp_path / "done").read_text() == "x")
     off = {**os.environ, **paths, "CHEMSPEC_NATIVE": "prebuilt"}

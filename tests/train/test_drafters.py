@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small import TOKENIZER, tiny_folder
+from helpers.small import TOKENIZER, tiny_folder
 
 from chemspec.data.arrays import Pairs, RaggedArray
 from chemspec.engine.drafter_resources import install_drafter, trained_drafter

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small import TOKENIZER
+from helpers.small import TOKENIZER
 
 from chemspec.engine.registry import choose_model, default_model, installed_models, model_folder, own_versions
 from chemspec.model import checkpoint

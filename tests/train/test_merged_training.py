@@ -6,7 +6,7 @@ import csv
 import json
 from pathlib import Path
 
-from command_line import call
+from helpers.command_line import call
 
 from chemspec.engine.engine import Engine
 from chemspec.model import checkpoint

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 import torch
 from benchmarks import gpu_training
-from command_line import call
-from small import MERGED, QUERIES, TOKENIZER
+from helpers.command_line import call
+from helpers.small import MERGED, QUERIES, TOKENIZER
 from torch.nn.functional import cross_entropy
 
 from chemspec.data.arrays import Pairs, RaggedArray

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from case_tables import table
-from paths import ROOT
+from helpers.case_tables import table
+from helpers.paths import ROOT
 
 from chemspec.settings import preset_config
 from chemspec.tasks import TASKS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import warm_process
+from helpers import warm_process
 
 from chemspec.jobs import uploads
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-import rawhttp
-from app_server import wait_for_address
-from paths import ROOT
-from serving import HURRY, until
-from watched import Watch
+from helpers import rawhttp
+from helpers.app_server import wait_for_address
+from helpers.paths import ROOT
+from helpers.serving import HURRY, until
+from helpers.watched import Watch
 
 pytest.importorskip("streamlit")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pages
-from pages import html, weights
+from helpers import pages
+from helpers.pages import html, weights
 
 FLASK = "C=CCBr.Oc1ccccc1.CN(C)C=O.O=C([O-])[O-].[K+].[K+]"
 DRAWN = 'class="cs-argue"'

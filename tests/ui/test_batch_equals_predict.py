@@ -11,7 +11,8 @@ import pytest
 
 pytest.importorskip("streamlit")
 
-import verdicts
+from helpers import verdicts
+from helpers.pages import MODELS
 
 from chemspec.chem import formats
 from chemspec.chem.reading.names.short_names import without_subscripts
@@ -28,7 +29,6 @@ from chemspec.ui.batch import job_view
 from chemspec.ui.predict import details, reviewing
 from chemspec.ui.predict.options import search_width
 from chemspec.ui.predict.query_panel import Question
-from pages import MODELS
 
 CARDS = 5
 QUERIES: dict[Task, tuple[str, ...]] = {

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from case_tables import table
-
-import pages
+from helpers import pages
+from helpers.case_tables import table
 
 pytest.importorskip("streamlit")
 

@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from case_tables import table
-from paths import TESTS
-from small import tiny_folder
-
-import pages
+from helpers import pages
+from helpers.case_tables import table
+from helpers.paths import TESTS
+from helpers.small import tiny_folder
 
 pytest.importorskip("streamlit")
 

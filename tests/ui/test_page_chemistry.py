@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paths import TESTS
-from small import two_tiny_folders
-
-import pages
+from helpers import pages
+from helpers.paths import TESTS
+from helpers.small import two_tiny_folders
 
 pytest.importorskip("streamlit")
 

@@ -7,14 +7,14 @@ from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any
 
 import pytest
+from helpers import pages
+from helpers.paths import ROOT
 from hypothesis import given
 from hypothesis import strategies as st
-from paths import ROOT
-
-import pages
 
 pytest.importorskip("streamlit")
 
+from helpers.pages import weights
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 from streamlit.testing.v1 import AppTest
@@ -23,7 +23,6 @@ from chemspec.draft.learned.gamma import best_draft_length, expected_tokens, wal
 from chemspec.ui.common import nav
 from chemspec.ui.launch import DEPTHS, server
 from chemspec.ui.learn import lessons, story
-from pages import weights
 
 
 @given(st.floats(0, 0.999), st.integers(0, 40))

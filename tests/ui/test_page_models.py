@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paths import ROOT, TESTS
-
-import pages
+from helpers import pages
+from helpers.paths import ROOT, TESTS
 
 pytest.importorskip("streamlit")
 

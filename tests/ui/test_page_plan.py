@@ -9,17 +9,16 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from paths import TESTS
-
-import pages
-from pages import html, words
+from helpers import pages
+from helpers.pages import html, words
+from helpers.paths import TESTS
 
 pytest.importorskip("syntheseus")
 pytest.importorskip("apted")
 sys.path.append(str(TESTS / "plan"))
 
+from helpers.toy import AMIDE, BOUGHT, Toy, retro, stock
 from streamlit.testing.v1 import AppTest
-from toy import AMIDE, BOUGHT, Toy, retro, stock
 
 from chemspec import chem
 from chemspec.chem.reactions.guide import bonds_by_name

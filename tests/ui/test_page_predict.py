@@ -15,13 +15,14 @@ import numpy as np
 import openpyxl
 import pytest
 import streamlit as st
-from case_tables import table
+from helpers import pages
+from helpers.case_tables import table
+from helpers.pages import MODELS, html, weights
 from rdkit import Chem
 from rdkit.Chem import rdDepictor
 from streamlit.testing.v1 import AppTest
 
 import chemspec
-import pages
 from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.molecules import layout
@@ -49,7 +50,6 @@ from chemspec.ui.common.queued_engine import QueuedEngine
 from chemspec.ui.learn.lessons import text_sections
 from chemspec.ui.models.cards import read_accuracy
 from chemspec.ui.predict import answers, details, gallery, options, query_panel, query_view, reviewing, token_origins
-from pages import MODELS, html, weights
 
 
 def open_page(**query: str) -> AppTest:

@@ -8,9 +8,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from helpers import pages
+from helpers.pages import MODELS, weights, words
 from streamlit.testing.v1 import AppTest
 
-import pages
 from chemspec.jobs import job_queue
 from chemspec.settings import DecodeSettings
 from chemspec.system import host
@@ -18,7 +19,6 @@ from chemspec.system.fair_queue import FairQueue
 from chemspec.types import DecodeResult
 from chemspec.ui.common import queued_engine
 from chemspec.ui.speed import race_page
-from pages import MODELS, weights, words
 
 pytestmark = pytest.mark.ui
 GREEDY = DecodeSettings(decoder="greedy", n=1, drafter="none")

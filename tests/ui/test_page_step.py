@@ -6,15 +6,15 @@ import json
 from typing import Any
 
 import pytest
+from helpers import pages
+from helpers.pages import html, weights
 from streamlit.testing.v1 import AppTest
 
-import pages
 from chemspec import chem, metrics
 from chemspec.engine.engine import Engine, model_folder, usable_drafters
 from chemspec.replay.explanation import DRAFT_LENGTH
 from chemspec.settings import DecodeSettings
 from chemspec.ui.step import search_form
-from pages import html, weights
 
 QUERY = "CC(=O)Cl.Nc1ccccc1"
 

@@ -15,9 +15,9 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from case_tables import table
-from paths import ROOT
-from slowness import slowness
+from helpers.case_tables import table
+from helpers.paths import ROOT
+from helpers.slowness import slowness
 
 pytest.importorskip("streamlit")
 

@@ -8,9 +8,10 @@ from html import unescape
 from typing import Any
 
 import pytest
-from case_tables import table
+from helpers import pages
+from helpers.case_tables import table
+from helpers.pages import MODELS, html, weights
 
-import pages
 from chemspec import asset_files
 from chemspec.engine.engine import Engine, model_folder
 from chemspec.replay.trace_view import view_trace
@@ -19,7 +20,6 @@ from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult
 from chemspec.ui.predict import answers, gallery, token_origins
 from chemspec.ui.predict.query_panel import Question
-from pages import MODELS, html, weights
 
 LIDOCAINE = "CCN(CC)CC(=O)Nc1c(C)cccc1C"
 GREEDY = DecodeSettings(decoder="greedy", n=1)

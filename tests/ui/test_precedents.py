@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import streamlit as st
-from precedents_index import make
+from helpers.precedents_index import make
 from test_page_predict import result
 
 from chemspec.depict import schemes

@@ -9,17 +9,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from serving import until
+from helpers.serving import until
 
 pytest.importorskip("streamlit")
 
+from helpers.pages import MODELS, weights
 from starlette.requests import Request
 from starlette.responses import Response
 
 from chemspec.engine.engine import Engine, model_folder
 from chemspec.ui.common import login, preview, queued_engine
 from chemspec.ui.launch.previews import MAX_BYTES, Previews
-from pages import MODELS, weights
 
 
 def request(values: Any, *, body: bytes | None = None) -> Request:

@@ -13,10 +13,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from case_tables import table
-from paths import ROOT
-
-import pages
+from helpers import pages
+from helpers.case_tables import table
+from helpers.paths import ROOT
 
 pytest.importorskip("streamlit")
 

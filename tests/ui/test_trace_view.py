@@ -26,12 +26,13 @@ from chemspec.types import (
 
 pytest.importorskip("streamlit")
 
+from helpers.pages import weights
+
 from chemspec.engine.engine import Engine
 from chemspec.replay.prefix_tree import NEVER, build_tree, lay_out_tree
 from chemspec.replay.trace_view import view_trace
 from chemspec.settings import DecodeSettings
 from chemspec.ui.step import trace_player
-from pages import weights
 
 WORDS = ("<pad>", "<bos>", "<eos>", "<unk>", "C", "N", "O", "c", "1", "2", "(", ")")
 ID = {word: number for number, word in enumerate(WORDS)}

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from serving import until
+from helpers.serving import until
 
 pytest.importorskip("streamlit")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paths import ROOT
+from helpers.paths import ROOT
 
 from chemspec.ui.launch import window
 

@@ -61,7 +61,7 @@ class Tools:
 
 def small_model(folder: Path, task: Task = "retro") -> Path:
     """Write a small model with a drafter of each kind that has weights."""
-    from tiny import tiny_model
+    from helpers.tiny import tiny_model
 
     from chemspec.draft.calibration import DrafterCalibration
     from chemspec.draft.tree.edit_ngrams import COPY_ONLY

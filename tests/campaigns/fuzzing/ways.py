@@ -19,7 +19,7 @@ from random import Random
 from campaigns.fuzzing import graphs, http, kept, tables
 from campaigns.fuzzing.mutate import altered, broken, mutated
 from campaigns.fuzzing.tools import QUERIES, Tools, Way, small_model
-from small import JOB_ROW
+from helpers.small import JOB_ROW
 
 from chemspec.tasks import TASKS
 from chemspec.types import DecodeResult, to_json

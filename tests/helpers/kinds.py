@@ -11,6 +11,7 @@ import pytest
 
 from chemspec.model.runners.native import build, runner
 from chemspec.system import compiled
+from helpers.paths import TESTS
 
 EMULATED = "matrix unit, emulated"
 # How the kernel is compiled for a kind of them, and what a processor must have to run it.
@@ -20,7 +21,7 @@ KINDS = {
     "x86-64-v3 -mavxvnni": (("-march=x86-64-v3", "-mavxvnni"), {"avx2", "fma", "f16c", "avx_vnni"}),
     "x86-64-v4": (("-march=x86-64-v4",), {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"}),
     EMULATED: (
-        ("-march=native", "-include", str(Path(__file__).parent / "model" / "tiles_emulated.h")),
+        ("-march=native", "-include", str(TESTS / "model" / "tiles_emulated.h")),
         {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512_vnni"},  # bfloat16 besides: avx512_bf16
     ),
 }

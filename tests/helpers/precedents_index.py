@@ -7,10 +7,9 @@ import gzip
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from case_tables import table
-
 from chemspec.precedents import Precedents
 from chemspec.precedents.build import Report, build_index
+from helpers.case_tables import table
 
 # Amides from acid chlorides and anilines (the same change), an ester's hydrolysis, a bromide's coupling.
 RETRO, FORWARD = table("precedents/retro_rows"), table("precedents/forward_rows")

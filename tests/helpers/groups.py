@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 
-from paths import TESTS
+from helpers.paths import TESTS
 
 GROUPS = {
     "train": ("train",),

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from slowness import slowness
+from helpers.slowness import slowness
 
 
 def outcome(work: Callable[[], Any], error: type[Exception], *, seconds: float, size: int) -> str:

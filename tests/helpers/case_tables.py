@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from paths import TESTS
+from helpers.paths import TESTS
 
 
 def frozen(value: Any) -> Any:

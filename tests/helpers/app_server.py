@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from serving import until
+from helpers.serving import until
 
 SECONDS = 300.0  # a fresh cache: it compiles and measures first, on a busy machine too
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parent.parent
 ROOT = TESTS.parent
 SHARED = Path(os.environ.get("CHEMSPEC_SHARED", ROOT / ".." / "shared"))
 DATA = Path(os.environ.get("CHEMSPEC_DATA", SHARED / "data"))

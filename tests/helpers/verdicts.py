@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 import streamlit as st
-from serving import serving
 from typer.testing import CliRunner
 
 import chemspec
@@ -30,6 +29,7 @@ from chemspec.stock.lists import Stock
 from chemspec.types import DecodeResult
 from chemspec.ui.common import login, queued_engine
 from chemspec.ui.predict import query_panel, reviewing
+from helpers.serving import serving
 
 Verdicts = dict[tuple[str, str], str]  # by query and canonical reactants
 Engines = Mapping[Task, Engine]

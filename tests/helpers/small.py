@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tiny import tiny_model
 
 from chemspec.decode.query_state import QueryState
 from chemspec.engine.engine import Engine, installed_models
@@ -16,6 +15,7 @@ from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings, Task
 from chemspec.tokenizer import SPECIALS, Tokenizer, learn_merges
 from chemspec.types import Scores
+from helpers.tiny import tiny_model
 
 TOKENS = (*"CNOSF", "Cl", "Br", *"cno()=#-+.123", "[nH]", "[C@@H]", "[C@H]", "/", "\\", "I", "[Na+]", "[OH-]")
 TOKENIZER = Tokenizer((*SPECIALS, *TOKENS))

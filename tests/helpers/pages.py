@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from paths import ROOT
+
+from helpers.paths import ROOT
 
 pytest.importorskip("streamlit")
 

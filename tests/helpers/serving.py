@@ -15,11 +15,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from paths import ROOT
-from small import QUERIES
-
 from chemspec.client import Client, Result, ServiceError
 from chemspec.engine.engine import Engine
+from helpers.paths import ROOT
+from helpers.small import QUERIES
 
 HURRY = 60.0  # seconds after which a state that does not come is a failure
 

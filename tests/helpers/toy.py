@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 from math import log
 from pathlib import Path
 
-from case_tables import table
-
 from chemspec import chem
 from chemspec.settings import DecodeSettings
 from chemspec.stock.lists import Stock, load_stock
 from chemspec.types import DecodeResult, Hypothesis, Trace
+from helpers.case_tables import table
 
 AMIDE, ESTER_AMIDE, ACID_AMIDE = "CC(=O)Nc1ccc(C(=O)NC)cc1", "COC(=O)c1ccc(NC(C)=O)cc1", "CC(=O)Nc1ccc(C(=O)O)cc1"
 RETRO = dict(table("plan/toy_reactions"))

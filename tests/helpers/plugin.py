@@ -10,9 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from paths import ROOT, TESTS
-
 from chemspec.plugins import Registry
+from helpers.paths import ROOT, TESTS
 
 
 def install(folder: Path, group: str, **entries: str) -> Path:

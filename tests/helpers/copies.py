@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from paths import ROOT
+from helpers.paths import ROOT
 
 
 def copy_program(folder: Path) -> Path:

@@ -9,14 +9,14 @@ from typing import Any
 from unittest import mock
 
 import pytest
-from command_line import call
-from small import QUERIES, TOKENIZER, tiny_folder
-from tiny import tiny_model
 
 from chemspec import asset_files
 from chemspec.bench import papers, speed
 from chemspec.model import checkpoint
 from chemspec.settings import DecodeSettings
+from helpers.command_line import call
+from helpers.small import QUERIES, TOKENIZER, tiny_folder
+from helpers.tiny import tiny_model
 
 
 def bench_in_small(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

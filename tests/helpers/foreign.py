@@ -5,12 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import formats
-from small import TOKENS
-from tiny import tiny_model
-
 from chemspec.importers.foreign import rounded_sinusoids
 from chemspec.model.transformer import Transformer
+from helpers import formats
+from helpers.small import TOKENS
+from helpers.tiny import tiny_model
 
 WIDTH = 32
 SHAPE: dict[str, Any] = {"d_model": WIDTH, "heads": 4, "feedforward": 48, "max_positions": 1024, "final_norms": True}

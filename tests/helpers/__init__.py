@@ -1,0 +1,1 @@
+"""What tests and programs of the authors share; tests/README.md names the most used."""
