@@ -2,7 +2,7 @@
 
 `pytest` alone runs what protects the core, in minutes. Whole files that need something heavy (training, a browser,
 transformers, hundreds of queries on the shipped models) form groups, which `-m` names or a path selects; one smoke test
-of each group runs by default too (`test_smoke.py`). A test that needs more than `MOST_SECONDS` of processor time
+of each group runs by default too (`test_smoke.py`). A test that needs more than `MAX_SECONDS` of processor time
 without being marked fails.
 """
 
@@ -36,7 +36,7 @@ gc.set_threshold(50_000, 20, 50)  # at 700 a twentieth of all processor time goe
 os.environ["CHEMSPEC_WARM_UP"] = "0"  # no thread that outlives a test
 os.environ["CHEMSPEC_NO_OPSIN"] = "1"  # where Java is there, a name that nobody knows would take seconds
 
-MOST_SECONDS = float(os.environ.get("CHEMSPEC_TEST_SECONDS", "5"))
+MAX_SECONDS = float(os.environ.get("CHEMSPEC_TEST_SECONDS", "5"))
 FREE = ("smoke", "slow", "gpu", *GROUPS)  # marks that say why a test takes long
 
 _spent: dict[str, float] = {}
@@ -116,8 +116,8 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         pytest.skip(str(error))
     _spent[item.nodeid] = spent = processor_seconds() - began
     marked = any(item.get_closest_marker(mark) for mark in FREE)
-    if not marked and spent > MOST_SECONDS and spent > MOST_SECONDS * slowness():
-        pytest.fail(f"{spent:.1f} s of processor time; more than {MOST_SECONDS:g} need a mark: {', '.join(FREE)}")
+    if not marked and spent > MAX_SECONDS and spent > MAX_SECONDS * slowness():
+        pytest.fail(f"{spent:.1f} s of processor time; more than {MAX_SECONDS:g} need a mark: {', '.join(FREE)}")
 
 
 def pytest_sessionfinish() -> None:

@@ -57,10 +57,10 @@ def test_its_numbers_are_those_of_the_program() -> None:
     headers = f"headers are bounded in size ({connections.HEADER_BYTES // 1024} kB) and time"
     limits = Limits()
     for part in (
-        f"more than {parsing.MOST_RINGS}, or many that share their atoms",
+        f"more than {parsing.MAX_RINGS}, or many that share their atoms",
         f"a molecule of more than {parsing.FEW_RINGS} is read by another process",
         f"may take {trial.SECONDS:g} s of computing and {forked.MEMORY_BYTES // mega} MB",
-        f"for {conformer.MOST_SECONDS:g} s at most",
+        f"for {conformer.MAX_SECONDS:g} s at most",
         f"{headers} ({connections.HEADER_SECONDS:g} s)",
         f"bodies of the service in size and time ({limits.body // mega} MB, {guard.BODY_TIMEOUT:g} s)",
         f"at most {settings['server']['maxUploadSize']} MB, of one visit at most {middleware.VISIT_FILES}, "

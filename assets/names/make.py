@@ -38,11 +38,11 @@ TABLES = {  # and how many names of a molecule count that OPSIN cannot read
     "Inorganic db.tsv": 4,
 }
 VERIFIED = 12  # most names of a molecule that OPSIN confirms
-FEWEST_CENTRES = 3  # of a natural product
+MIN_CENTRES = 3  # of a natural product
 DESCRIPTORS = re.compile(r"\((?:\d*[a-z]?'*[rsez],? ?)+\)")
-MOST = 4  # molecules of an ambiguous name
-LONGEST = 60  # characters of a name
-LARGEST = 300  # characters of a SMILES
+MAX_MEANINGS = 4  # molecules of an ambiguous name
+MAX_NAME = 60  # characters of a name
+MAX_SMILES = 300  # characters of a SMILES
 JUNK = re.compile(
     r"(?<![a-z])(?:reagent|grade|solution|technical|standard|purum|puriss|purity|pure|powder|acs|usp|bp|nf|inn"
     r"|ban|usan|jan|dcf|ci|iso|mi|hsdb|unii|chembl|zinc\d|chebi|schembl|dtxsid|einecs|nsc|agn|pc|sbb|stk|bdbm|mls|smr"
@@ -106,7 +106,7 @@ def read_drugs() -> Iterator[Molecule]:
 def checked(written: str, inchikey: str, organic: bool) -> str | None:
     """Return the canonical SMILES of the usual tautomer; None for a molecule that cannot be used."""
     mol = Chem.MolFromSmiles(written)
-    if mol is None or not mol.GetNumAtoms() or len(written) > LARGEST or not chem.is_valid(written):
+    if mol is None or not mol.GetNumAtoms() or len(written) > MAX_SMILES or not chem.is_valid(written):
         return None
     radical = any(
         atom.GetNumRadicalElectrons() and atom.GetSymbol() in NONMETALS | {"Ge", "Sn"} for atom in mol.GetAtoms()
@@ -123,7 +123,7 @@ def checked(written: str, inchikey: str, organic: bool) -> str | None:
 
 def is_likely(name: str) -> bool:
     """Return whether a text is a name that a chemist types."""
-    if not 3 <= len(name) <= LONGEST or not PLAIN.fullmatch(name) or not re.search("[a-z]{4}|^[a-z]{3}$", name):
+    if not 3 <= len(name) <= MAX_NAME or not PLAIN.fullmatch(name) or not re.search("[a-z]{4}|^[a-z]{3}$", name):
         return False
     if ", " in name or name.endswith("-") or JUNK.search(name) or CODE.search(name):
         return False
@@ -212,7 +212,7 @@ class Resolver:
             flat = min(trusted, key=lambda smiles: (smiles.count("@") + smiles.count("/"), len(smiles)))
             return (self.natural(flat),)
         self.left_out["ambiguous names (kept as such)"] += 1
-        return tuple(sorted(trusted, key=owners.__getitem__)[:MOST])
+        return tuple(sorted(trusted, key=owners.__getitem__)[:MAX_MEANINGS])
 
     @cache  # noqa: B019
     def natural(self, smiles: str) -> str:
@@ -221,11 +221,11 @@ class Resolver:
         centres = len(Chem.FindMolChiralCenters(Chem.MolFromSmiles(smiles), includeUnassigned=True))
         if (
             "@" in smiles
-            or centres < FEWEST_CENTRES
+            or centres < MIN_CENTRES
             or any(re.search(r"\+[/-]{1,2}|dl-|rac", name) for name in molecule.names)
         ):
             return smiles
-        written = [name for name in molecule.names if DESCRIPTORS.search(name) and len(name) < LARGEST]
+        written = [name for name in molecule.names if DESCRIPTORS.search(name) and len(name) < MAX_SMILES]
         parsed = filter(None, (read_by_opsin(DESCRIPTORS.sub(_upper, name)) for name in written[:6]))
         isomers = {str(chem.canonical(read.smiles)) for read in parsed if not read.is_ambiguous}
         if len(isomers) != 1 or chem.drop_stereo(isomer := isomers.pop()) != smiles:
@@ -251,9 +251,9 @@ class Resolver:
         alike = [owner for owner in owners if skeleton(owner) == skeleton(smiles)]
         if not alike and (forms := [owner for owner in trusted if are_forms(owner, smiles)]):
             return (smiles if forms[0].count("O.") + forms[0].startswith("O.") > smiles.count("O.") else forms[0],)
-        if not alike and trusted and len(smiles) <= LARGEST:
+        if not alike and trusted and len(smiles) <= MAX_SMILES:
             self.left_out["names that mean another molecule by OPSIN (kept as ambiguous)"] += 1
-            return (*trusted[: MOST - 1], smiles)
+            return (*trusted[: MAX_MEANINGS - 1], smiles)
         if not alike:
             return self._none("names far behind others that mean another molecule by OPSIN")
         flat = chem.drop_stereo(smiles)

@@ -5,7 +5,7 @@
 
 const BEAT = 1100; // milliseconds of a pass at normal speed
 const PATTERNS = ["solid", "double", "dashed", "dotted"];
-const MOST_ROWS = 6; // drafts shown of a pass, the best first
+const MAX_ROWS = 6; // drafts shown of a pass, the best first
 const visits = new WeakMap(); // element -> where its visitor stood, kept when the page runs again
 
 const el = (tag, attributes = {}, ...children) => {
@@ -314,7 +314,7 @@ function drawFrame(root, scene, frame, state, colors) {
     });
 
     // The drafts.
-    const shown = now ? now.drafts.slice(0, MOST_ROWS) : [];
+    const shown = now ? now.drafts.slice(0, MAX_ROWS) : [];
     const total = now ? now.drafts.length + now.hidden : 0;
     draftsTitle.textContent = !now ? "Drafts" : several ? `${uneven ? "Computed along drafts" : "Computed ahead"} in this pass: ${count(now.drafted, "partial answer")}` : total > 1 ? `Drafts of this pass: ${total}` : "Draft of this pass";
     const runOf = (one) => fresh.get(one.start) ?? used.get(one.start);

@@ -3,7 +3,7 @@
 from chemspec.chem.molecules.query import ARROW as ARROW
 from chemspec.chem.molecules.query import ARROW_HEAD as ARROW_HEAD
 from chemspec.chem.molecules.query import LEFT_OUT as LEFT_OUT
-from chemspec.chem.molecules.query import LONGEST as LONGEST
+from chemspec.chem.molecules.query import MAX_LENGTH as MAX_LENGTH
 from chemspec.chem.molecules.query import NO_REACTION as NO_REACTION
 from chemspec.chem.molecules.query import Fault as Fault
 from chemspec.chem.molecules.query import Query as Query

@@ -18,11 +18,11 @@ from chemspec.system import cache
 POSITION_CLASS = 11  # the classes before are those of the drafter's probabilities (`edit_ngrams.probability_class`)
 CLASSES = POSITION_CLASS + 5
 NUMBERS = 5  # of a history besides the classes
-FIRST_PAUSE, LONGEST_PAUSE = 4.0, 4096.0  # forward passes without drafts
+FIRST_PAUSE, MAX_PAUSE = 4.0, 4096.0  # forward passes without drafts
 USUAL_PASSES = 40.0  # passes of a query without drafts
 # Passes, and runs, in a row in which nothing was worth adding, from which on the next ones are not planned.
-MOST_IDLE, MAX_IDLE_RUNS = 8, 2
-MOST_TRIES = 400.0  # tries of a class that are remembered; older ones fade
+MAX_IDLE, MAX_IDLE_RUNS = 8, 2
+MAX_TRIES = 400.0  # tries of a class that are remembered; older ones fade
 
 
 @dataclass
@@ -58,13 +58,13 @@ class DraftHistory:
             self.idle_runs = self.idle_runs + 1 if after.idle_runs else 0.0
             if self.idle_runs >= MAX_IDLE_RUNS:
                 idle = USUAL_PASSES * 2.0 ** min(self.idle_runs - MAX_IDLE_RUNS, 10.0)
-                self.pause_left = max(self.pause_left, min(idle, LONGEST_PAUSE))
+                self.pause_left = max(self.pause_left, min(idle, MAX_PAUSE))
             for kind in range(CLASSES):
                 self.hits[kind] += after.hits[kind] - before.hits[kind]
                 self.tries[kind] += after.tries[kind] - before.tries[kind]
-                if self.tries[kind] > MOST_TRIES:
-                    self.hits[kind] *= MOST_TRIES / self.tries[kind]
-                    self.tries[kind] = MOST_TRIES
+                if self.tries[kind] > MAX_TRIES:
+                    self.hits[kind] *= MAX_TRIES / self.tries[kind]
+                    self.tries[kind] = MAX_TRIES
         self.changed()
 
     def skip_run(self, passes: float) -> bool:

@@ -17,7 +17,7 @@ from itertools import accumulate
 from math import exp, log
 from typing import TYPE_CHECKING
 
-from chemspec.decode.draft_history import FIRST_PAUSE, LONGEST_PAUSE, MOST_IDLE, POSITION_CLASS, DraftHistory
+from chemspec.decode.draft_history import FIRST_PAUSE, MAX_IDLE, MAX_PAUSE, POSITION_CLASS, DraftHistory
 from chemspec.draft.base import Drafter
 from chemspec.draft.calibration import DEFAULT_ACCEPT_RATES
 from chemspec.draft.copy import Copy
@@ -45,7 +45,7 @@ KNOWN_RATE = 0.9  # share of the nodes of a look-ahead that follow from known sc
 # Loss in undrafted passes at which drafting pauses, and how the pauses grow, in forward passes.
 MAX_LOSS, PAUSE_GROWTH = 3.0, 4.0
 # How times correct the curve: share of the difference, most that one pass changes, passes between corrections.
-LEARNING_RATE, MOST_LEARNED, LEARNING_PASSES = 0.1, 0.03, 8
+LEARNING_RATE, MAX_LEARNED, LEARNING_PASSES = 0.1, 0.03, 8
 
 
 def token_class(probabilities: Sequence[float], rank: int, index: int) -> int:
@@ -126,7 +126,7 @@ class PassCosts:
 
 
 def _step(seconds: float, expected: float) -> float:
-    return min(max(LEARNING_RATE * log(max(seconds, 1e-9) / expected), -MOST_LEARNED), MOST_LEARNED)
+    return min(max(LEARNING_RATE * log(max(seconds, 1e-9) / expected), -MAX_LEARNED), MAX_LEARNED)
 
 
 class AddedCost:
@@ -269,12 +269,12 @@ class DraftPlanner:
             return
         self._idle = 0 if computed > self._requested else self._idle + 1
         self._has_added |= computed > self._requested
-        self._idle_left = self._idle if self._idle >= MOST_IDLE else 0
+        self._idle_left = self._idle if self._idle >= MAX_IDLE else 0
         gain = tokens / self._queries - spent / self.seconds_of_pass(waiting)
         self._net_gain = EMA_DECAY * self._net_gain + gain
         if self._net_gain < -MAX_LOSS:
             self._net_gain, self._pause_left = 0.0, self._pause
-            self._pause = min(PAUSE_GROWTH * self._pause, LONGEST_PAUSE)
+            self._pause = min(PAUSE_GROWTH * self._pause, MAX_PAUSE)
         elif self._net_gain > MAX_LOSS:
             self._pause = FIRST_PAUSE
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from chemspec.model.cost import CostCurve
     from chemspec.types import FinishedSequence
 
-MOST, FEWEST = 64, 8  # searches that are remembered; from which on hypotheses are parked
+MAX_SEARCHES, MIN_SEARCHES = 64, 8  # searches that are remembered; from which on hypotheses are parked
 ENOUGH = 0.92  # share of the searches whose list the distance must include
 # What parking does to the passes of a search, in the mean: share of the nodes left; share of passes that repetitions
 # add; the smallest saving of time that is worth it, because cost curves are inexact.
@@ -60,7 +60,7 @@ class ParkingGaps:
         content = cache.read_cached(name) if name else None
         try:
             for width, gaps in json.loads(content or b"{}").items():
-                self._needed[int(width)] = [float(gap) for gap in gaps if gap >= 0][-MOST:]
+                self._needed[int(width)] = [float(gap) for gap in gaps if gap >= 0][-MAX_SEARCHES:]
         except (ValueError, TypeError, AttributeError):
             self._needed.clear()  # damaged
 
@@ -68,7 +68,7 @@ class ParkingGaps:
         """Return the distance from which on a beam of this width parks hypotheses; infinite for too few searches."""
         with self._changing:
             needed = sorted(self._needed.get(width, ()))
-        return needed[ceil(ENOUGH * len(needed)) - 1] if len(needed) >= FEWEST else inf
+        return needed[ceil(ENOUGH * len(needed)) - 1] if len(needed) >= MIN_SEARCHES else inf
 
     def add(self, answers: Sequence[FinishedSequence]) -> None:
         """Learn from the full list of a finished beam search."""
@@ -76,9 +76,9 @@ class ParkingGaps:
         with self._changing:
             gaps = self._needed.setdefault(width, [])
             gaps.append(gap)
-            del gaps[:-MOST]
+            del gaps[:-MAX_SEARCHES]
             self._added += 1
-            if not self._name or self._added < FEWEST or self._added & (self._added - 1):  # written rarely
+            if not self._name or self._added < MIN_SEARCHES or self._added & (self._added - 1):  # written rarely
                 return
             content = json.dumps({str(size): each for size, each in self._needed.items()}).encode()
         cache.write_cached(self._name, content)

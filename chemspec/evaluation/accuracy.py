@@ -26,7 +26,7 @@ from chemspec.tasks import TASKS, check_task
 from chemspec.types import Progress, ignore
 
 RANKS = (1, 2, 3, 5, 10)
-FEWEST = 10  # test reactions of a class; with fewer the interval says nothing
+MIN_REACTIONS = 10  # test reactions of a class; with fewer the interval says nothing
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ def accuracy_by_class(
     return {
         name: {"reactions": len(of_class), "top": top_accuracies(of_class, (1, 5))}
         for name, of_class in common
-        if len(of_class) >= FEWEST
+        if len(of_class) >= MIN_REACTIONS
     }
 
 

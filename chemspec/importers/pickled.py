@@ -28,11 +28,11 @@ from chemspec.model.checkpoint import CheckpointError
 SUFFIXES = (".pt", ".pth", ".ckpt", ".bin")
 LEGACY = b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19."  # first bytes of files of torch before 1.6
 ZIP = b"PK\x03\x04"
-LONGEST_LIST = 5_000_000  # bytes of a zip archive's directory, some 80 per tensor
+MAX_LIST = 5_000_000  # bytes of a zip archive's directory, some 80 per tensor
 MAX_BYTES = 100_000_000  # size of a pickle
 MAX_OPERATIONS = 300_000  # some forty per tensor; this many take a third of a second
 MAX_NAMES = 10_000  # classes and functions
-LONGEST_LINE = 1_000_000  # bytes
+MAX_LINE = 1_000_000  # bytes
 MAX_KEY = 2**63  # larger integers can be chosen so that all have the same hash
 # Operations that no checkpoint needs: extensions, outside buffers, memory reserved in advance, and those besides
 # SETITEM(S) that take keys; PUT takes any number as one.
@@ -159,9 +159,9 @@ class _BoundedFile:
         return self._file.read(size)
 
     def readline(self) -> bytes:
-        line = self._file.readline(LONGEST_LINE)
+        line = self._file.readline(MAX_LINE)
         self._left -= len(line)
-        if len(line) == LONGEST_LINE:
+        if len(line) == MAX_LINE:
             raise TooLargeError("it has a line longer than any name")
         return line
 
@@ -296,7 +296,7 @@ class _Archive(io.FileIO):
     """A file that refuses to read an oversized zip directory."""
 
     def read(self, size: int | None = -1) -> bytes:  # type: ignore[override]
-        if size is not None and size > LONGEST_LIST:
+        if size is not None and size > MAX_LIST:
             raise TooLargeError("it lists more parts than a checkpoint has")
         return super().read(-1 if size is None else size) or b""
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 
 # A kill from outside (out of memory, or `kill -9`) may be unrelated: five of them weigh as much as two crashes.
-CRASH, KILL, MOST = 5, 2, 10
+CRASH, KILL, MAX_WEIGHT = 5, 2, 10
 FAILED = "the process crashed on this row repeatedly"
 
 
@@ -30,7 +30,7 @@ class CrashLog:
 
     def fails(self, row: int) -> bool:
         """Return whether processes died too often at this row."""
-        return self.weights.get(row, 0) >= MOST
+        return self.weights.get(row, 0) >= MAX_WEIGHT
 
     def record(self, row: int, rows: int) -> None:
         """Record that `rows` rows, starting at `row`, are in progress."""

@@ -15,7 +15,7 @@ from chemspec.settings import ModelConfig
 
 Array = NDArray[np.float32]
 LEVELS = 127  # int8 values are integers from -127 to 127
-SMALLEST = 1e-30  # rows whose largest value is below it are quantised to zeros
+MIN_LARGEST = 1e-30  # rows whose largest value is below it are quantised to zeros
 FLOATS = {"F64": np.float64, "F32": np.float32, "F16": np.float16}  # besides BF16, which numpy does not know
 
 
@@ -131,7 +131,7 @@ def _linear_shapes(name: str, *shape: int) -> Iterator[tuple[str, tuple[int, ...
 def quantise_rows(weight: Array) -> tuple[NDArray[np.int8], Array]:
     """Quantise a matrix by rows to integers (O, K) times scales (O, 1), as the tests' int8_reference.quantise."""
     largest, levels = np.abs(weight).max(axis=1, keepdims=True), np.float32(LEVELS)
-    factor = np.divide(levels, largest, out=np.zeros_like(largest), where=largest > SMALLEST)
+    factor = np.divide(levels, largest, out=np.zeros_like(largest), where=largest > MIN_LARGEST)
     return np.rint(weight * factor).astype(np.int8), largest / levels
 
 

@@ -29,7 +29,7 @@ COMFORTABLE = 0.55  # scale down to which molecules shrink so that the scheme ha
 TINY, SMALL, PLAIN, TITLE = 5.0, 6.4, 7.2, 14.0  # sizes of the font
 LINE = 1.25  # height of a line, in sizes
 SCALES = tuple(0.95 * 0.95**power for power in range(34))  # of molecules, tried until all fits; 0.65: as in a journal
-QR_SQUARE, QR_LEAST, QR_MOST, QR_MARGIN = 1.9, 56.0, 92.0, 8.0  # of a square and of the code; white around it
+QR_SQUARE, QR_MIN, QR_MAX, QR_MARGIN = 1.9, 56.0, 92.0, 8.0  # of a square and of the code; white around it
 MAX_TABLE = 0.42 * HEIGHT  # of the table, which is squeezed where it is higher
 DPI = 300
 GREY = "#5b6663"
@@ -171,7 +171,7 @@ def _question_items(question: str) -> list[Item]:
     """Return the text at the lower right, and over it its QR code, unless it is too long for one."""
     fits = len(question) <= MAX_CHARS
     code = QrCode(question)
-    side = min(QR_MOST, max(QR_LEAST, QR_SQUARE * code.modules)) if fits else QR_MOST
+    side = min(QR_MAX, max(QR_MIN, QR_SQUARE * code.modules)) if fits else QR_MAX
     column = _Column(WIDTH - EDGE - side, side)
     column.write("Asks again in any chemspec:" if fits else "Too long for a QR code:", TINY, fill=GREY, most=2)
     column.write(question, TINY, fill=GREY, most=5)

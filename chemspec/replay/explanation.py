@@ -26,7 +26,7 @@ DRAFT_LENGTH = 8  # tokens of the drafts of an explained answer
 SETTINGS = DecodeSettings(
     decoder="greedy", n=1, drafter="copy", draft_length=DRAFT_LENGTH, drafting="fixed", record=True
 )
-LONGEST = 24  # tokens of the longest draft whose gain is replayed; the drafter `auto` goes no further
+MAX_DRAFT = 24  # tokens of the longest draft whose gain is replayed; the drafter `auto` goes no further
 MAX_NODES = 65  # nodes of a pass up to which a clock has costs
 
 Counts = tuple[int, int, int]  # tokens drafted, accepted and written in a pass
@@ -171,7 +171,7 @@ def _draw(smiles: str, like: str = "", pairs: Sequence[tuple[Any, Any]] = ()) ->
 
 
 def replay_lengths(result: DecodeResult) -> list[list[Counts]]:
-    """Return the passes of the same answer with copied drafts of 0 to `LONGEST` tokens, from the recorded answer alone.
+    """Return the passes of the same answer with copied drafts of 0 to `MAX_DRAFT` tokens, from the recorded answer.
 
     Empty where the trace has no vocabulary, or the replay does not give the recorded passes.
     """
@@ -181,7 +181,7 @@ def replay_lengths(result: DecodeResult) -> list[list[Counts]]:
         return []
     source, answer = [ids[text] for text in trace.query], (*(ids[text] for text in best.tokens), EOS)
     classes = TokenClasses.from_tokens(trace.vocabulary)
-    runs = [_replay(source, answer, length, classes) for length in range(LONGEST + 1)]
+    runs = [_replay(source, answer, length, classes) for length in range(MAX_DRAFT + 1)]
     recorded = [(step.drafted, step.accepted, step.emitted) for step in trace.passes]
     return runs if recorded in runs else []
 

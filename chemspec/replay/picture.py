@@ -16,7 +16,7 @@ from chemspec.replay.timing import LEGEND, Lane
 WIDTH = 960
 MARGIN = 28
 CELL, LINE = 9.0, 26.0  # width of a character, height of a line of tokens
-GAP, PADDING, SHORTEST = (
+GAP, PADDING, MIN_CHARS = (
     6.0,
     2.5,
     8,
@@ -115,7 +115,7 @@ def _draw_tokens(lane: Lane, top: float, scale: float, palette: Palette) -> Iter
         gap, padding = GAP * (number != before), PADDING * (drafted and origin == "own")
         while text:
             room = int((WIDTH - MARGIN - left - gap) / CELL)
-            if room < min(len(text), SHORTEST):
+            if room < min(len(text), MIN_CHARS):
                 left, top, gap = float(MARGIN), top + LINE + 4, 0.0
                 continue
             part, text = text[:room], text[room:]

@@ -36,7 +36,7 @@ from chemspec.types import DecodeResult
 STOPPED = "the service was stopped before this query was finished; try again"
 RETRY_AFTER = 2  # seconds after which a client may try again if the queue is full
 CHOICE = 4  # batches of queries among which those of similar length are taken; more would come out of turn
-MOST_BATCHES = 3  # under way at once, all but the last one suspended between two passes
+MAX_BATCHES = 3  # under way at once, all but the last one suspended between two passes
 MAX_BEAMS = 256  # beams of a batch on a CPU, where a pass over more only takes longer; but one query may have more
 NARROWER = 2  # times as many beams as a query has are under way for one client where it goes before them
 PASSING_QUERIES = 8  # queries of other clients that may pass a client's next query, per waiting query of the client
@@ -265,7 +265,7 @@ class Scheduler:
     def _let_others_pass(self, under_way: Sequence[Job]) -> None:
         """Between two passes of a batch, decode what goes before it."""
         self._charge(under_way)
-        if not self._waiting or len(self._under_way) >= MOST_BATCHES:
+        if not self._waiting or len(self._under_way) >= MAX_BATCHES:
             return
         with self._changed:
             if not (passing := self._passing_queries(under_way)):

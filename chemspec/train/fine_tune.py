@@ -29,12 +29,12 @@ from chemspec.precedents.own import OwnReaction, load_reactions, write_reactions
 from chemspec.settings import PRESETS, DecodeSettings, ModelConfig, Task, TrainSettings, preset_config
 from chemspec.system.files import make_private_folder, write_text_atomic
 from chemspec.system.threads import usable_cores
-from chemspec.train.fine_tuned import LEAST, LISTED, LOG, REPORT, STAGE, STAGES, report_rows
+from chemspec.train.fine_tuned import LISTED, LOG, MIN_REACTIONS, REPORT, STAGE, STAGES, report_rows
 from chemspec.train.recipe import Recipe
 from chemspec.train.settings import FineTuneSettings
 from chemspec.types import Tell, ignore
 
-HELD_OUT, MOST_HELD_OUT = 0.2, 200  # share of the products that are held out, and their number at most
+HELD_OUT, MAX_HELD_OUT = 0.2, 200  # share of the products that are held out, and their number at most
 VARIANTS = 4  # SMILES of each reaction
 EPOCHS = 2  # times that each SMILES is seen
 STEPS = 40, 2000  # least and most
@@ -51,8 +51,8 @@ def fine_tune(reactions: Sequence[OwnReaction], settings: FineTuneSettings, work
     """
     from chemspec.train.run import run_recipe
 
-    if len(reactions) < LEAST:
-        raise ValueError(f"there are {len(reactions)} usable reactions; at least {LEAST} are needed")
+    if len(reactions) < MIN_REACTIONS:
+        raise ValueError(f"there are {len(reactions)} usable reactions; at least {MIN_REACTIONS} are needed")
     start = model_folder(settings.start or settings.task)
     task, config = checkpoint.read_config(start)
     if task != settings.task:
@@ -93,7 +93,7 @@ def _split(reactions: Sequence[OwnReaction], task: Task, work: Path) -> tuple[st
     Returns the files to train on. Without public ones far more test reactions are forgotten.
     """
     products = sorted({reaction.product for reaction in reactions})
-    count = min(MOST_HELD_OUT, max(1, round(HELD_OUT * len(products))))
+    count = min(MAX_HELD_OUT, max(1, round(HELD_OUT * len(products))))
     held = {*random.Random(SEED).sample(products, count)}
     once = {reaction.product: reaction for reaction in reversed(reactions) if reaction.product in held}
     write_reactions(work / OWN_FILE, [reaction for reaction in reactions if reaction.product not in held])

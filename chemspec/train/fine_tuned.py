@@ -10,7 +10,7 @@ from typing import Any
 
 from chemspec.engine.registry import own_models_dir
 
-LEAST = 30  # reactions: with fewer neither training nor the held-out part says anything
+MIN_REACTIONS = 30  # reactions: with fewer neither training nor the held-out part says anything
 LISTED = 5  # answers of each query in a measurement
 LOG, REPORT, STAGE = Path("run") / "log.csv", "report.json", "stage.json"  # in the work folder
 STAGES = {

@@ -24,7 +24,7 @@ from helpers.scripts import script
 from chemspec.precedents import POOL, Precedents, installed, search
 from chemspec.terminal import console
 
-FEWEST = 5  # reactions with the same change
+MIN_REACTIONS = 5  # reactions with the same change
 NEAR = search.NEAR
 
 
@@ -42,7 +42,7 @@ def nearest_rows(index: Precedents, row: int) -> list[Row]:
     arrays = index._arrays
     group = int(np.searchsorted(arrays["starts"], row, side="right")) - 1
     first, last = arrays["starts"][group : group + 2].tolist()
-    if last - first < FEWEST:
+    if last - first < MIN_REACTIONS:
         return []
     close = arrays["close"][first:last] == arrays["close"][row]
     similarity = index._similarity(index._read_row(row).product, first, last)

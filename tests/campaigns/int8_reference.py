@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from chemspec.model.transformer import Attention, Transformer
-from chemspec.model.weights import LEVELS, SMALLEST
+from chemspec.model.weights import LEVELS, MIN_LARGEST
 
 LANES = 16  # partial sums of a sum over features
 EXACT = 2**24 // LEVELS**2  # products whose sum is exact in fp32, in any order
@@ -36,7 +36,7 @@ def quantise(x: Tensor) -> tuple[Tensor, Tensor]:
     """
     largest = x.abs().amax(dim=-1, keepdim=True)
     levels = x.new_tensor(LEVELS)  # a tensor: torch multiplies by the reciprocal of a number
-    factor = torch.where(largest > SMALLEST, levels / largest, 0.0)
+    factor = torch.where(largest > MIN_LARGEST, levels / largest, 0.0)
     return torch.round(x * factor), largest / levels
 
 

@@ -37,7 +37,7 @@ from chemspec.settings import DecodeSettings
 
 LOOKS = 1.0  # seconds between two looks at a page; more often, and looking takes the time of answering
 PATIENCE = 180.0  # seconds after which an answer is lost
-LEAST = 300.0  # seconds of a run from which on memory is judged
+MIN_SECONDS = 300.0  # seconds of a run from which on memory is judged
 AFRESH = 10  # of so many questions of a visitor one is asked by a link, on a page of its own
 HTTP = {"task": "retro", "n": 5, "timeout": 600.0}
 
@@ -235,7 +235,7 @@ def main() -> int:
         told |= {"http": tally[0].document(), "file": batch_rows(home / "batch.jsonl", plain, asked)}
     sys.stdout.write(json.dumps(told) + "\n")
     bad = told["wrong"] or told["lost"] or told["http"]["wrong"] or told["http"]["errors"] or told["file"]["wrong"]
-    return 1 if bad or (seconds >= LEAST and told["growth"] > 0.05) else 0
+    return 1 if bad or (seconds >= MIN_SECONDS and told["growth"] > 0.05) else 0
 
 
 if __name__ == "__main__":

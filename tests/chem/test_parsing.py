@@ -61,11 +61,11 @@ def test_labels_of_a_smiles_are_two_a_ring(seed: int) -> None:
 def test_drawn_graphs_are_refused_by_their_rings(name: str, seed: int) -> None:
     graph = graphs.drawn(Random(seed))
     refusal = REFUSALS[name](graphs.FORMATS[name](graph, graphs.Style((1, 2), 3), Random(seed)))
-    assert (refusal == parsing.TOO_MANY_RINGS) == (rings(graph) > parsing.MOST_RINGS)
+    assert (refusal == parsing.TOO_MANY_RINGS) == (rings(graph) > parsing.MAX_RINGS)
 
 
 def test_atoms_of_a_drawing_are_counted() -> None:
-    page = ElementTree.fromstring("<CDXML>" + "<n/>" * parsing.LONGEST + "</CDXML>")
+    page = ElementTree.fromstring("<CDXML>" + "<n/>" * parsing.MAX_LENGTH + "</CDXML>")
     assert parsing.cdxml_refusal(page) == ""
     ElementTree.SubElement(page, "n")
     assert parsing.cdxml_refusal(page) == parsing.TOO_MANY_ATOMS

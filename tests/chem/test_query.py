@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from rdkit import Chem, rdBase
 
 from chemspec.chem import (
-    LONGEST,
+    MAX_LENGTH,
     Fault,
     Query,
     atom_tokens,
@@ -123,7 +123,8 @@ def test_any_text_gives_a_query_or_a_fault(text: str, task: Task | None) -> None
 
 
 @pytest.mark.parametrize(
-    ("smiles", "blamed", "start", "kind"), [*table("chem/faults"), ("C" * (LONGEST + 5), "C" * 5, LONGEST, "length")]
+    ("smiles", "blamed", "start", "kind"),
+    [*table("chem/faults"), ("C" * (MAX_LENGTH + 5), "C" * 5, MAX_LENGTH, "length")],
 )
 def test_a_fault_points_at_its_cause(smiles: str, blamed: str, start: int, kind: str) -> None:
     found = explain(smiles)

@@ -19,14 +19,7 @@ from test_loop import VOCAB
 
 from chemspec.asset_files import bench_queries
 from chemspec.decode.beam import beam_search, greedy_search
-from chemspec.decode.draft_history import (
-    CLASSES,
-    MOST_TRIES,
-    POSITION_CLASS,
-    USUAL_PASSES,
-    DraftHistories,
-    DraftHistory,
-)
+from chemspec.decode.draft_history import CLASSES, MAX_TRIES, POSITION_CLASS, USUAL_PASSES, DraftHistories, DraftHistory
 from chemspec.decode.draft_planner import (
     MIN_GAIN,
     PASS_SECONDS,
@@ -349,8 +342,8 @@ def test_a_history_forgets_and_adds_what_several_runs_have_learned() -> None:
     history = DraftHistory()
     for _ in range(3):
         history.add_run(DraftHistory(), DraftHistory(hits=[200.0] * CLASSES, tries=[300.0] * CLASSES))
-    assert history.tries == [MOST_TRIES] * CLASSES
-    assert history.hits == pytest.approx([MOST_TRIES * 2 / 3] * CLASSES)
+    assert history.tries == [MAX_TRIES] * CLASSES
+    assert history.hits == pytest.approx([MAX_TRIES * 2 / 3] * CLASSES)
 
 
 # On the shipped weights --------------------------------------------------------------------------

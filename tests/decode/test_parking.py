@@ -18,7 +18,7 @@ from chemspec.asset_files import bench_queries
 from chemspec.decode.beam import Beam, Hyp, beam_search, next_floor, park
 from chemspec.decode.draft_history import DraftHistories
 from chemspec.decode.generate import open_decoding
-from chemspec.decode.parking import FEWEST, MOST, ParkingGaps, needed_gap, parking_pays
+from chemspec.decode.parking import MAX_SEARCHES, MIN_SEARCHES, ParkingGaps, needed_gap, parking_pays
 from chemspec.engine.engine import Engine
 from chemspec.model.cost import CostCurve
 from chemspec.settings import DecodeSettings
@@ -115,11 +115,11 @@ def test_the_gap_that_a_list_needs() -> None:
 
 def test_nothing_is_parked_before_enough_is_known() -> None:
     gaps = ParkingGaps()
-    for number in range(FEWEST):
+    for number in range(MIN_SEARCHES):
         assert gaps.gap(2) == inf
         gaps.add([answer(-0.1, -0.1), answer(-1.0 - number, -0.1)])
-    assert gaps.gap(2) == pytest.approx(FEWEST - 0.1) and gaps.gap(3) == inf
-    for _ in range(MOST):  # older ones are forgotten
+    assert gaps.gap(2) == pytest.approx(MIN_SEARCHES - 0.1) and gaps.gap(3) == inf
+    for _ in range(MAX_SEARCHES):  # older ones are forgotten
         gaps.add([answer(-0.1, -0.1), answer(-0.6, -0.1)])
     assert gaps.gap(2) == pytest.approx(0.5)
 
@@ -136,10 +136,10 @@ def test_a_damaged_file_is_no_experience(content: bytes, tmp_path: Path, monkeyp
 def test_the_next_process_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CHEMSPEC_CACHE", str(tmp_path))
     gaps = ParkingGaps("x.parking.json")
-    for _ in range(FEWEST):
+    for _ in range(MIN_SEARCHES):
         gaps.add([answer(-0.1, -0.1), answer(-2.0, -0.1)])
     assert ParkingGaps("x.parking.json").gap(2) == gaps.gap(2) < inf
-    assert len(json.loads(cache.read_cached("x.parking.json") or b"")["2"]) == FEWEST
+    assert len(json.loads(cache.read_cached("x.parking.json") or b"")["2"]) == MIN_SEARCHES
 
 
 # --- where it pays ---------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def test_nothing_is_parked_for_a_model_whose_answers_do_not_end() -> None:
     """Only lists of ended answers are proved; otherwise every search would be repeated."""
     engine = Engine.load("retro", threads=1, dtype="int8")
     engine.resources._curve, engine.resources.histories, engine.resources.gaps = AVX2, DraftHistories(), ParkingGaps()
-    queries = bench_queries("retro")[: FEWEST + 6]
+    queries = bench_queries("retro")[: MIN_SEARCHES + 6]
     settings = DecodeSettings(n=5, batch_size=1, max_len=16, node_budget=0)
     plain, found = (engine.predict(queries, settings, drafter=drafter) for drafter in ("none", "auto"))
     assert any(answer.ended == "length" for one in plain for answer in one.hypotheses)

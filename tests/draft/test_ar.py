@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from chemspec.decode.beam import greedy_search
 from chemspec.draft.inputs import DrafterInputs
 from chemspec.draft.learned.ar import Autoregressive, GreedyDraftGenerator
-from chemspec.draft.learned.gamma import LONGEST, AdaptiveGamma, FixedGamma
+from chemspec.draft.learned.gamma import MAX_DRAFT, AdaptiveGamma, FixedGamma
 from chemspec.draft.learned.small import DraftModel, DraftModelSession, DraftText
 from chemspec.draft.registry import build_drafter
 from chemspec.engine.engine import Engine
@@ -195,9 +195,9 @@ def test_bad_settings_are_told() -> None:
     with pytest.raises(ValueError, match="draft_length is -1"):
         DecodeSettings(drafter="ar", draft_length=-1)
     for decoder in ("greedy", "speculative-sample"):
-        settings = DecodeSettings(decoder=decoder, drafter="ar", draft_length=LONGEST + 1)
+        settings = DecodeSettings(decoder=decoder, drafter="ar", draft_length=MAX_DRAFT + 1)
         means = DrafterInputs(lambda: lambda _: 1.0, companion=lambda _: companion(BACKENDS["other"]))
-        with pytest.raises(ValueError, match=f"draft length {LONGEST + 1}.*1 to {LONGEST}"):
+        with pytest.raises(ValueError, match=f"draft length {MAX_DRAFT + 1}.*1 to {MAX_DRAFT}"):
             build_drafter(settings, means)
     with pytest.raises(ValueError, match="the drafter ar needs a model"):
         build_drafter(DecodeSettings(drafter="ar"), DrafterInputs(lambda: lambda _: 1.0))

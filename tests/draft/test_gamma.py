@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from chemspec.draft.learned.gamma import LONGEST, AdaptiveGamma, best_draft_length, wall_time_improvement
+from chemspec.draft.learned.gamma import MAX_DRAFT, AdaptiveGamma, best_draft_length, wall_time_improvement
 
 RATES = st.floats(0.02, 0.99)
 PRICES = st.floats(0.005, 1.5)
@@ -30,16 +30,16 @@ def test_no_number_of_tokens_beats_the_best_one(a: float, c: float) -> None:
     """The equation has one top: what neither neighbour beats, none beats."""
     found = best_draft_length(a, c)
     top = wall_time_improvement(a, found, c)
-    assert all(top >= wall_time_improvement(a, g, c) for g in (found - 1, found + 1) if 0 <= g <= LONGEST)
-    assert top >= wall_time_improvement(a, LONGEST / 2, c)
+    assert all(top >= wall_time_improvement(a, g, c) for g in (found - 1, found + 1) if 0 <= g <= MAX_DRAFT)
+    assert top >= wall_time_improvement(a, MAX_DRAFT / 2, c)
 
 
 def test_no_draft_pays_where_it_costs_more_than_it_brings() -> None:
     """Leviathan et al., corollary 3.9: there is a gamma that pays if and only if alpha > c."""
     assert best_draft_length(0.3, 0.31) == 0
     assert best_draft_length(0.3, 0.2) >= 1
-    assert best_draft_length(0.999999, 0.01) == LONGEST
-    assert best_draft_length(1.0, 0.0) == LONGEST
+    assert best_draft_length(0.999999, 0.01) == MAX_DRAFT
+    assert best_draft_length(1.0, 0.0) == MAX_DRAFT
 
 
 @pytest.mark.parametrize(("a", "c"), [(0.55, 0.1), (0.8, 0.1), (0.93, 0.05), (0.2, 0.5)])

@@ -18,7 +18,7 @@ from chemspec.data.holdout import FILE
 from chemspec.engine.engine import Engine
 from chemspec.evaluation import CalibrationSettings, EvaluationSettings, read_measurements
 from chemspec.evaluation.accuracy import (
-    FEWEST,
+    MIN_REACTIONS,
     KnownReaction,
     accuracy_by_class,
     count_differences,
@@ -64,11 +64,11 @@ def test_accuracy_counts_refused_queries_as_wrong() -> None:
 def test_accuracy_by_class_uses_the_classes_of_the_app_and_leaves_out_rare_ones() -> None:
     amide = KnownReaction("CC(=O)O.NCc1ccccc1.CCN=C=NCCCN(C)C", "CC(=O)NCc1ccccc1")
     suzuki = KnownReaction("Brc1ccccc1.OB(O)c1ccncc1.[Pd]", "c1ccc(-c2ccncc2)cc1")
-    reactions = [amide] * FEWEST + [suzuki] * (FEWEST - 1)
+    reactions = [amide] * MIN_REACTIONS + [suzuki] * (MIN_REACTIONS - 1)
     results = [result(amide.answer)] * 6 + [result("C", amide.answer)] * (len(reactions) - 6)
     classes = accuracy_by_class(reactions, results, "forward")
     assert list(classes) == ["Amide formation"]
-    assert classes["Amide formation"]["reactions"] == FEWEST
+    assert classes["Amide formation"]["reactions"] == MIN_REACTIONS
     assert {k: share["value"] for k, share in classes["Amide formation"]["top"].items()} == {"1": 0.6, "5": 1.0}
     swapped = [KnownReaction(item.answer, item.query) for item in reactions]
     assert list(accuracy_by_class(swapped, results, "retro")) == ["Amide formation"]

@@ -110,10 +110,10 @@ def test_the_hostile_ones_are_pickles_that_python_would_build() -> None:
 
 
 def test_a_long_line_is_not_read_to_its_end() -> None:
-    file = io.BytesIO(HEAD + b"c" + b"x" * 10 * pickled.LONGEST_LINE + b"\nname\n" + STOP)
+    file = io.BytesIO(HEAD + b"c" + b"x" * 10 * pickled.MAX_LINE + b"\nname\n" + STOP)
     with pytest.raises(pickled.TooLargeError, match="line"):
         pickled.Unpickler(file).load()
-    assert file.tell() <= len(HEAD) + 1 + pickled.LONGEST_LINE
+    assert file.tell() <= len(HEAD) + 1 + pickled.MAX_LINE
 
 
 def test_compressed_parts_are_refused_without_unpacking(tmp_path: Path) -> None:
@@ -131,9 +131,9 @@ def test_a_pickle_of_more_than_the_limit_is_refused(tmp_path: Path) -> None:
 def test_an_archive_whose_list_of_parts_is_long_is_refused(tmp_path: Path) -> None:
     """Long names, so that a few thousand parts do; how many it would be with short ones is the same to the reader."""
     entry = 46 + len("archive/data/") + 1000  # bytes of the list
-    below = [f"{number:01000}" for number in range(pickled.LONGEST_LIST // entry - 1)]
+    below = [f"{number:01000}" for number in range(pickled.MAX_LIST // entry - 1)]
     assert pickled.read_outline(zipped(tmp_path / "below.pt", HEAD + b"}" + STOP, parts=below)) == {}
-    above = [f"{number:01000}" for number in range(pickled.LONGEST_LIST // entry + 1)]
+    above = [f"{number:01000}" for number in range(pickled.MAX_LIST // entry + 1)]
     assert "more parts" in refused(zipped(tmp_path / "above.pt", HEAD + b"}" + STOP, parts=above))
 
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chemspec.io import crashes, writers
-from chemspec.io.crashes import CRASH, KILL, MOST, CrashLog
+from chemspec.io.crashes import CRASH, KILL, MAX_WEIGHT, CrashLog
 from chemspec.settings import DecodeSettings
 from chemspec.types import DecodeResult, Hypothesis
 
@@ -87,7 +87,7 @@ def log_of(before: CrashLog, row: int, rows: int, after: str, done: int) -> Cras
 
 @given(st.integers(0, 50), st.integers(1, 50), st.integers(1, 40))
 def test_a_kill_after_progress_is_no_row_s_fault(row: int, rows: int, further: int) -> None:
-    log = log_of(CrashLog(io.StringIO(), {row: MOST - 1}), row, rows, "", row + further)
+    log = log_of(CrashLog(io.StringIO(), {row: MAX_WEIGHT - 1}), row, rows, "", row + further)
     assert not log.fails(row + further) and log.size(row + further, 64) == 64
 
 

@@ -21,7 +21,7 @@ from PIL import Image
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.engine.forks import score_drafts
 from chemspec.replay.explained_page import explanation_film, explanation_page
-from chemspec.replay.explanation import LONGEST, SETTINGS, drafts_of, explain_answer, replay_lengths
+from chemspec.replay.explanation import MAX_DRAFT, SETTINGS, drafts_of, explain_answer, replay_lengths
 from chemspec.types import DecodeResult, result_from_json
 
 weights = pytest.mark.skipif("forward" not in {folder.name for folder in installed_models()}, reason="no model forward")
@@ -49,8 +49,8 @@ def test_drafts_of_any_length_fare_as_the_record_of_one_says(query: str) -> None
     """No model runs again: what is accepted follows from the answer, because decoding is exact."""
     (result,) = forward().predict([query], SETTINGS)
     replayed = replay_lengths(result)
-    assert len(replayed) == LONGEST + 1
-    for length in (0, 1, 3, 8, 13, LONGEST):
+    assert len(replayed) == MAX_DRAFT + 1
+    for length in (0, 1, 3, 8, 13, MAX_DRAFT):
         drafts = {"draft_length": length} if length else {"drafter": "none", "draft_length": 0}
         (again,) = forward().predict([query], replace(SETTINGS, **drafts))
         passes = [(step.drafted, step.accepted, step.emitted) for step in again.trace.passes]

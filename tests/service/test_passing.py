@@ -127,7 +127,7 @@ def test_few_batches_are_under_way_at_once(monkeypatch: pytest.MonkeyPatch) -> N
     decoded: list[Any] = []
     monkeypatch.setattr(queue, "_decode", decoded.append)
     batch = [job(search(100), "a")]
-    queue._under_way += [[job(search(100), str(number))] for number in range(scheduler.MOST_BATCHES - 1)] + [batch]
+    queue._under_way += [[job(search(100), str(number))] for number in range(scheduler.MAX_BATCHES - 1)] + [batch]
     queue._let_others_pass(batch)
     assert not decoded
     queue._under_way.pop(0)

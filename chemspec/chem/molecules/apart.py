@@ -8,4 +8,4 @@ from chemspec.system.forked import serve_requests
 
 if __name__ == "__main__":
     reading = {kind: (partial(trial.try_here, kind), trial.SECONDS) for kind in trial.READERS}
-    serve_requests({**reading, "shape": (conformer.conformer, conformer.MOST_SECONDS)})
+    serve_requests({**reading, "shape": (conformer.conformer, conformer.MAX_SECONDS)})

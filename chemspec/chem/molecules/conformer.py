@@ -10,7 +10,7 @@ from rdkit.Geometry import Point3D
 from chemspec.chem.molecules.trial import from_smiles
 
 SECONDS = 3.0  # seconds for all components together, after which nothing is begun
-MOST_SECONDS = 4.0  # after which the process that computes is ended
+MAX_SECONDS = 4.0  # after which the process that computes is ended
 SEED = 7
 GAP = 2.5  # Å between components
 STEPS = 20  # steps of the optimizer between two looks at the clock

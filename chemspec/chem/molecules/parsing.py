@@ -24,14 +24,14 @@ from chemspec.system.forked import Forked
 
 # A chain of 20,000 atoms overflows an 8 MB stack and kills the process (2,000 atoms are too many for 512 KB).
 # RDKit never gets a longer SMILES, or a graph of more atoms in another format.
-LONGEST = 3000
-MOST_RINGS = 100  # independent rings; C60 has 31, and sides of patent reactions at most a few dozen
+MAX_LENGTH = 3000
+MAX_RINGS = 100  # independent rings; C60 has 31, and sides of patent reactions at most a few dozen
 # Sum over atoms of the squared number of ring labels: naphthalene 4, ferrocene with ten bonds at its iron about 110,
 # C60 62, a complete bipartite graph of nine and nine atoms 900. RDKit's time for 100 rings grows with it.
 MAX_CROWDED = 1000
 TOO_CROWDED = "too many rings share their atoms"
-TOO_MANY_RINGS = f"more than {MOST_RINGS} rings are too many"
-TOO_MANY_ATOMS = f"more than {LONGEST} atoms are too many"
+TOO_MANY_RINGS = f"more than {MAX_RINGS} rings are too many"
+TOO_MANY_ATOMS = f"more than {MAX_LENGTH} atoms are too many"
 # Up to this number of rings RDKit is quick whatever they are; among 11 fused rings of nitrogen some took it over a
 # second, and among 14 more than nine (found by fuzzing).
 FEW_RINGS = 9
@@ -77,7 +77,7 @@ def mol_from_smarts(smarts: str) -> Any:
     """Parse a SMARTS; None if it is empty, exceeds a limit, or RDKit refuses it."""
     # A recursive pattern, $(...), has separate ring labels.
     bare = _BRACKETS.sub(lambda atom: atom[0] if "$" in atom[0] else "", smarts)
-    if not 0 < len(smarts) <= LONGEST or len(_LABEL.findall(bare)) > 2 * MOST_RINGS:
+    if not 0 < len(smarts) <= MAX_LENGTH or len(_LABEL.findall(bare)) > 2 * MAX_RINGS:
         return None
     with rdBase.BlockLogs(), suppress(*RDKIT_ERRORS):
         return Chem.MolFromSmarts(smarts)
@@ -96,12 +96,12 @@ def check_smarts(*patterns: str) -> None:
 
 def smiles_refusal(smiles: str) -> str:
     """Return why a SMILES is refused; empty if it is not."""
-    if len(smiles) > LONGEST:
-        return f"{len(smiles)} characters are too many; the limit is {LONGEST}"
+    if len(smiles) > MAX_LENGTH:
+        return f"{len(smiles)} characters are too many; the limit is {MAX_LENGTH}"
     if not (labels := ring_labels(smiles)):
         return ""
     rings = sum(labels) // 2
-    if rings > MOST_RINGS:
+    if rings > MAX_RINGS:
         return TOO_MANY_RINGS
     return _crowding_refusal(labels) or (_try_large_molecules(smiles) if rings > FEW_RINGS else "")
 
@@ -158,13 +158,13 @@ def _graph_refusal(bonds: Iterable[tuple[int | None, int | None]], hard: Callabl
         return atom
 
     for count, (first_end, second_end) in enumerate(bonds, 1):
-        if count > LONGEST + MOST_RINGS:
+        if count > MAX_LENGTH + MAX_RINGS:
             return TOO_MANY_ATOMS
         first, second = (None if end is None else root(end) for end in (first_end, second_end))
         if first is None or second is None or first == second:
             rings += 1
             closing.update((first_end, second_end))
-            if rings > MOST_RINGS:
+            if rings > MAX_RINGS:
                 return TOO_MANY_RINGS
         else:
             parents[first] = second
@@ -253,7 +253,7 @@ def _bonds_v3000(lines: list[str]) -> Bonds:
 def _counts_v3000(lines: list[str]) -> str:
     for line in lines:
         words = line.upper().split(maxsplit=5)
-        if words[:3] == ["M", "V30", "COUNTS"] and any((_parse_integer(word) or 0) > LONGEST for word in words[3:5]):
+        if words[:3] == ["M", "V30", "COUNTS"] and any((_parse_integer(word) or 0) > MAX_LENGTH for word in words[3:5]):
             return TOO_MANY_ATOMS
     return ""
 
@@ -265,7 +265,7 @@ def mols_from_cdxml(root: ElementTree.Element) -> list[Any]:
 
 def cdxml_refusal(root: ElementTree.Element) -> str:
     """Return why a CDXML file is refused; empty if it is not."""
-    if sum(1 for _ in root.iter("n")) > LONGEST:
+    if sum(1 for _ in root.iter("n")) > MAX_LENGTH:
         return TOO_MANY_ATOMS
     bonds = ((_parse_integer(bond.get("B", "")), _parse_integer(bond.get("E", ""))) for bond in root.iter("b"))
     return _graph_refusal(bonds, lambda: try_in_process("cdxml", ElementTree.tostring(root, encoding="unicode")))
@@ -300,7 +300,7 @@ def inchi_refusal(inchi: str) -> str:
         counted = re.findall(r"([A-Z][a-z]?)(\d*)", part)
         heavy = sum(_parse_count(count) for symbol, count in counted if symbol != "H")
         atoms += _parse_count(times) * heavy
-    if atoms > LONGEST:
+    if atoms > MAX_LENGTH:
         return TOO_MANY_ATOMS
     # A repeated atom number closes a ring.
     rings = 0
@@ -308,7 +308,7 @@ def inchi_refusal(inchi: str) -> str:
         times, star, rest = part.rpartition("*")
         atoms_named = re.findall(r"\d+", rest)
         rings += _parse_count(times if star else "") * (len(atoms_named) - len(set(atoms_named)))
-    if rings > MOST_RINGS:
+    if rings > MAX_RINGS:
         return TOO_MANY_RINGS
     return try_in_process("inchi", inchi) if rings > FEW_RINGS else ""
 

@@ -15,7 +15,7 @@ from rdkit.Chem import rdqueries
 from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
 from chemspec.asset_files import read_asset_table
-from chemspec.chem.molecules.parsing import LONGEST as LONGEST
+from chemspec.chem.molecules.parsing import MAX_LENGTH as MAX_LENGTH
 from chemspec.chem.molecules.parsing import mol_from_smiles, smiles_refusal
 from chemspec.chem.molecules.smiles_syntax import Fault as Fault
 from chemspec.chem.molecules.smiles_syntax import atom_spans, describe_character, syntax_fault
@@ -144,8 +144,8 @@ def explain(smiles: str) -> Fault | None:
     """Return the first fault of a SMILES; None exactly where `is_valid`."""
     if not smiles.strip():
         return Fault("there is no SMILES here", 0, len(smiles), "empty")
-    if len(smiles) > LONGEST:
-        return _too_long(len(smiles), LONGEST)
+    if len(smiles) > MAX_LENGTH:
+        return _too_long(len(smiles), MAX_LENGTH)
     if refusal := smiles_refusal(smiles):
         return Fault(refusal, 0, len(smiles), "length")
     if is_valid(smiles):
@@ -231,7 +231,7 @@ ARROW_HEAD = re.compile(r"(?<!-)>")  # "->" is a dative bond
 
 def read_query(text: str, *, max_chars: int = 1000) -> Query | Fault:
     """Read a typed SMILES as a canonical query with notes on every change, or say what is wrong with it."""
-    limit = min(max_chars, LONGEST)
+    limit = min(max_chars, MAX_LENGTH)
     if len(text) > 20 * limit:  # room for maps and a name, but not for a book
         return _too_long(len(text), 20 * limit)
     typed, notes = _tidy(text)

@@ -10,12 +10,12 @@ from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 from xml.parsers import expat
 
-from chemspec.chem import LONGEST
+from chemspec.chem import MAX_LENGTH
 from chemspec.chem.molecules.parsing import TOO_MANY_ATOMS
 from chemspec.chem.molecules.smiles_syntax import Fault
 from chemspec.chem.reading.values import EXPORT
 
-_DEEPEST = 50  # nesting of elements; ChemDraw uses about ten
+_MAX_DEPTH = 50  # nesting of elements; ChemDraw uses about ten
 _MAX_ELEMENTS = 20_000  # elements
 
 
@@ -38,9 +38,9 @@ def parse_cdxml(text: str) -> Element | Fault:
                 return Fault(f"this is {what}, not CDXML; {EXPORT}", 0, len(text), "other")
             root = element if root is None else root
             depth, elements, nodes = depth + 1, elements + 1, nodes + (element.tag == "n")
-            if depth > _DEEPEST or elements > _MAX_ELEMENTS:
+            if depth > _MAX_DEPTH or elements > _MAX_ELEMENTS:
                 return Fault("this file is built too deep or too large for one query", 0, len(text), "other")
-            if nodes > LONGEST:
+            if nodes > MAX_LENGTH:
                 return Fault(TOO_MANY_ATOMS, 0, len(text), "other")
     except ElementTree.ParseError as error:
         message = f"line {error.position[0]}: this is not well-formed XML ({expat.ErrorString(error.code)})"

@@ -17,10 +17,10 @@ from chemspec.chem.molecules.traced_text import TracedText
 from chemspec.chem.reading.advice import UNKNOWN_NAME, advice_on
 from chemspec.chem.reading.values import Molecules
 
-LONGEST_LIST = 20_000  # characters; a query has far fewer
-MOST_ITEMS = 300  # words of a list
-MOST_WORDS = 7  # words of a name
-MOST_SYSTEMATIC = 20  # names of a list that OPSIN is asked for
+MAX_LIST = 20_000  # characters; a query has far fewer
+MAX_ITEMS = 300  # words of a list
+MAX_WORDS = 7  # words of a name
+MAX_SYSTEMATIC = 20  # names of a list that OPSIN is asked for
 JOINED = "read as a list"
 _DROPPED = "dropped, taken for a name"
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
@@ -98,7 +98,7 @@ def read_flask(text: TracedText, is_target: bool) -> Molecules | Fault:
         return single
     if isinstance(single, Fault) and single.kind == "length":
         return single
-    if len(text.chars) > LONGEST_LIST:
+    if len(text.chars) > MAX_LIST:
         return text.fault("this list is too long", "length")
     named = lookup.look_up(text.chars)
     if named is None and _INVERTED.search(text.chars):  # before the comma parts it
@@ -115,7 +115,7 @@ def read_smiles(text: TracedText) -> Molecules | Fault:
     """Read a text as one SMILES, perhaps with a name or CXSMILES extension behind it."""
     chars, notes = respell.split_ions(text.chars)
     chars, more = respell.replace_abbreviations(chars)
-    read = chem.read_query(chars, max_chars=chem.LONGEST)
+    read = chem.read_query(chars, max_chars=chem.MAX_LENGTH)
     if isinstance(read, chem.Query):
         return Molecules([read.typed], (*notes, *more, *read.notes), "SMILES", query=read)
     return text.restore(read) if chars == text.chars else text.fault(read.message, read.kind)
@@ -124,8 +124,8 @@ def read_smiles(text: TracedText) -> Molecules | Fault:
 def _read_list(text: TracedText, is_target: bool, single: Molecules | Fault) -> Molecules | Fault:
     """Read a list; `single` is what became of the text as one SMILES."""
     bare = text.substitute(_BLANKS, lambda match: "\n" if "\n" in match[0] or "\r" in match[0] else " ")
-    if bare.chars.count(" ") + bare.chars.count("\n") > MOST_ITEMS:
-        return text.fault(f"more than {MOST_ITEMS} words are too many for one query", "length")
+    if bare.chars.count(" ") + bare.chars.count("\n") > MAX_ITEMS:
+        return text.fault(f"more than {MAX_ITEMS} words are too many for one query", "length")
     bare = bare.substitute(_IN_SOLVENT, lambda match: f" {match[1] or match[2]}")
     bare = bare.substitute(_LOCANTS, lambda match: re.sub(r"\s", "", match[0]))
     bare = bare.substitute(_LOOSE_DOT, lambda match: _tight_dot(bare.chars, match))
@@ -146,7 +146,7 @@ def _read_list(text: TracedText, is_target: bool, single: Molecules | Fault) -> 
             return replace(joined, notes=(*joined.notes, "line breaks removed"))
     if contents.unread and not _add_systematic(contents):
         return _with_unread(text, contents, single)
-    if sum(sum(parsing.ring_labels(smiles)) for smiles in contents.smiles) > 2 * parsing.MOST_RINGS:
+    if sum(sum(parsing.ring_labels(smiles)) for smiles in contents.smiles) > 2 * parsing.MAX_RINGS:
         return text.fault(parsing.TOO_MANY_RINGS, "length")
     if not contents.smiles:
         return single if isinstance(single, Fault) else text.fault("there is no molecule here", "empty")
@@ -160,7 +160,7 @@ def _named(written: str, named: lookup.Named | None) -> Contents | None:
 
 
 def _add_systematic(contents: Contents) -> bool:
-    if len(contents.unread) > MOST_SYSTEMATIC:
+    if len(contents.unread) > MAX_SYSTEMATIC:
         return False
     for name in (item.chars for item in contents.unread):
         if (named := _named(name, lookup.read_systematic(name))) is None:
@@ -221,7 +221,7 @@ def _read_words(
         if words[position].chars.lower().strip(".,") in _FILLERS:
             position += 1
             continue
-        for end in range(min(len(words), position + MOST_WORDS), position, -1):
+        for end in range(min(len(words), position + MAX_WORDS), position, -1):
             chunk = part[spans[position][0] : spans[end - 1][1]]
             if (item := _read_item(_undressed(chunk))) is not None:
                 break
@@ -395,14 +395,14 @@ _LABEL_TOKEN = r"(?:%\d\d|%\(\d+\)|\d)"
 _MARK_TOKEN = r"(?:[-=#$:~/\\().]|->|<-|>>?)"
 # Or a single character of an atom: C l, [ N a + ].
 _TOKEN = re.compile(rf"{_MARK_TOKEN}?{_ATOM_TOKEN}{_LABEL_TOKEN}*|{_MARK_TOKEN}|{_LABEL_TOKEN}|[A-Za-z@+\[\]]")
-FEWEST_TOKENS = 3
+MIN_TOKENS = 3
 TOKENS_JOINED = "blanks between the tokens removed"
 
 
 def join_tokens(text: TracedText) -> TracedText | None:
     """Return tokenised SMILES without its blanks; None if the text is none."""
     tokens = text.chars.split()
-    if len(tokens) < FEWEST_TOKENS or not all(map(_TOKEN.fullmatch, tokens)):
+    if len(tokens) < MIN_TOKENS or not all(map(_TOKEN.fullmatch, tokens)):
         return None
     atoms = sum(token[0].isalpha() or token[0] == "[" for token in tokens)
     # Molecules with blanks around the dots, such as C . O, are a list.

@@ -9,7 +9,7 @@ from typing import Any
 
 import chemspec.chem.reading.molfile as molfile
 from chemspec.chem.molecules import parsing
-from chemspec.chem.molecules.parsing import LONGEST, TOO_MANY_ATOMS
+from chemspec.chem.molecules.parsing import MAX_LENGTH, TOO_MANY_ATOMS
 from chemspec.chem.molecules.smiles_syntax import Fault
 from chemspec.chem.reading.chemdraw import CROSSED_OUT, Arrow, Point, middle_of
 from chemspec.chem.reading.drawing import read_label, text_note
@@ -159,7 +159,7 @@ def _text(item: Mapping[str, Any]) -> tuple[str, list[Point]]:
 def _molblock(item: Mapping[str, Any]) -> tuple[str, Point]:
     """Return a molecule as V3000 molfile, and its position."""
     atoms, bonds = item["atoms"], item.get("bonds") or []
-    if len(atoms) > LONGEST or len(bonds) > LONGEST + parsing.MOST_RINGS:
+    if len(atoms) > MAX_LENGTH or len(bonds) > MAX_LENGTH + parsing.MAX_RINGS:
         raise RefusedError(TOO_MANY_ATOMS)
     for group in item.get("sgroups") or []:
         if group["type"] not in ("SUP", "DAT", "GEN"):

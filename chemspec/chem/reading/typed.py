@@ -90,7 +90,7 @@ def _is_no_dative_bond(chars: str) -> bool:
     return any(str(bond.GetBondType()) == "DATIVE" and bond.GetEndAtom().GetSymbol() == "C" for bond in mol.GetBonds())
 
 
-MAX_CHARS = 20 * chem.LONGEST  # characters of a text: room for maps, names and the sides of a reaction
+MAX_CHARS = 20 * chem.MAX_LENGTH  # characters of a text: room for maps, names and the sides of a reaction
 _ENTITY = re.compile(r"&(?:#\d{1,6}|#x[0-9a-fA-F]{1,5}|[A-Za-z]{2,8});")
 _ESCAPED = re.compile(r"%3[eE]")
 _LABEL = re.compile(

@@ -85,7 +85,7 @@ class PassCosts {
   }
 
   static double learned(double seconds, double expected) {
-    return std::min(std::max(LEARNING_RATE * std::log(std::max(seconds, 1e-9) / expected), -double(MOST_LEARNED)), double(MOST_LEARNED));
+    return std::min(std::max(LEARNING_RATE * std::log(std::max(seconds, 1e-9) / expected), -double(MAX_LEARNED)), double(MAX_LEARNED));
   }
 
   void correct() {
@@ -145,12 +145,12 @@ class DraftPlanner {
     spent_ = EMA_DECAY * spent_ + spent;
     needed_ = EMA_DECAY * needed_ + needed;
     if (!drafts_) return;
-    idle_ = computed > requested_ ? 0 : idle_ + 1, idle_left_ = idle_ >= MOST_IDLE ? idle_ : 0;
+    idle_ = computed > requested_ ? 0 : idle_ + 1, idle_left_ = idle_ >= MAX_IDLE ? idle_ : 0;
     has_added_ = has_added_ || computed > requested_;
     net_gain_ = EMA_DECAY * net_gain_ + double(tokens) / queries_ - spent / seconds_of_pass(waiting);
     if (net_gain_ < -MAX_LOSS) {
       net_gain_ = 0, pause_left_ = pause_;
-      pause_ = std::min(PAUSE_GROWTH * pause_, double(LONGEST_PAUSE));
+      pause_ = std::min(PAUSE_GROWTH * pause_, double(MAX_PAUSE));
     } else if (net_gain_ > MAX_LOSS) {
       pause_ = FIRST_PAUSE;
     }

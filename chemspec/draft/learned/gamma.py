@@ -8,7 +8,7 @@ from math import expm1, log
 
 from chemspec.types import Cost
 
-LONGEST = 32  # maximum draft length
+MAX_DRAFT = 32  # maximum draft length
 WIDER = 8  # number of added nodes over which the cost of one more node is averaged
 PROBE = 8  # while drafts do not pay off, one token is drafted every 8 forward passes to update the rate
 
@@ -23,7 +23,7 @@ def wall_time_improvement(a: float, g: float, c: float) -> float:
     return expected_tokens(a, g) / (g * c + 1)
 
 
-def best_draft_length(a: float, c: float, *, longest: int = LONGEST) -> int:
+def best_draft_length(a: float, c: float, *, longest: int = MAX_DRAFT) -> int:
     """Return the draft length, 0 to `longest`, with the largest `wall_time_improvement`; the smallest of equals."""
     return max(range(longest + 1), key=lambda g: wall_time_improvement(a, g, c))
 
@@ -61,7 +61,7 @@ class AdaptiveGamma:
     # Prior rate: a query is too short to learn it from, and those of the shipped draft models are 0.92 and 0.96.
     RATE = 0.95
 
-    def __init__(self, ratio: float, *, rate: float = RATE, longest: int = LONGEST) -> None:
+    def __init__(self, ratio: float, *, rate: float = RATE, longest: int = MAX_DRAFT) -> None:
         """Start from a cost ratio and a prior rate."""
         check_draft_length(longest)
         self.ratio, self.longest = ratio, longest
@@ -89,7 +89,7 @@ Gamma = FixedGamma | AdaptiveGamma
 
 
 def check_draft_length(length: int) -> None:
-    """Raise ValueError for a draft length below 1 or above `LONGEST`."""
-    if not 1 <= length <= LONGEST:
+    """Raise ValueError for a draft length below 1 or above `MAX_DRAFT`."""
+    if not 1 <= length <= MAX_DRAFT:
         advice = "leave it 0 for a length that adapts"
-        raise ValueError(f"draft length {length}: a small model drafts 1 to {LONGEST} tokens a pass; {advice}")
+        raise ValueError(f"draft length {length}: a small model drafts 1 to {MAX_DRAFT} tokens a pass; {advice}")

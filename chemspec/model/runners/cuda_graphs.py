@@ -45,7 +45,7 @@ PATH, SOURCE, CANDIDATES = 64, 128, 16  # paths, sources and candidates are padd
 JOINED = 8  # sources that are encoded together
 # Pages of an arena, and nodes of its largest pass, by row; it is replaced by one of twice the size if they do not do.
 PAGES, FRESH = {1: 1024, 8: 512}, {1: 256, 8: 64}
-FEWEST = 256, 16  # smallest sizes of larger arenas
+MIN_SIZES = 256, 16  # smallest sizes of larger arenas
 # Share of a GPU's memory for idle arenas. Their graphs are freed with them, and capturing one takes as long as some
 # hundred passes; limited by bytes, not by number.
 IDLE_SHARE = 0.25
@@ -126,7 +126,7 @@ class Shape(NamedTuple):
     def of(cls, queries: int, source: int) -> Shape:
         """Return the first shape for a number of queries, and the length of the longest source."""
         rows = rows_for(queries)
-        pages, fresh = PAGES.get(rows, FEWEST[0]), FRESH.get(rows, FEWEST[1])
+        pages, fresh = PAGES.get(rows, MIN_SIZES[0]), FRESH.get(rows, MIN_SIZES[1])
         return cls(rows, next_power(source, SOURCE), rows * pages, rows * fresh)
 
 

@@ -29,7 +29,7 @@ STEPPED_DECODERS, MAX_STEPPED_BEAM = (
     50,
 )  # searches that the depth Step through shows, and how wide
 MAX_UNFOLDED_LINES = 3  # longer texts of files are shown folded
-MOST_CHOICES = 6  # buttons for what a doubtful name may mean
+MAX_CHOICES = 6  # buttons for what a doubtful name may mean
 MAX_PASTED_CHARS = 200_000  # characters of a paste or a small file; `read_any` takes no longer ones
 
 Read = formats.Input | chem.Fault | None  # what a text is; None for a blank one
@@ -142,7 +142,7 @@ def show_choices(text: str, read: Read, choose: Callable[[str], None], *, key: s
     if not isinstance(read, chem.Fault) or not read.choices:
         return
     with st.container(horizontal=True, gap="small", key=f"{key}_choices"):
-        for number, choice in enumerate(read.choices[:MOST_CHOICES]):
+        for number, choice in enumerate(read.choices[:MAX_CHOICES]):
             meant = text[: read.start] + choice + text[read.end :]
             label = escaping.plain_text(choice)
             st.button(label, key=f"{key}_choice_{number}", type="tertiary", on_click=choose, args=(meant,))

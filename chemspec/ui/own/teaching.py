@@ -129,8 +129,8 @@ def _show_form(table: OwnTable, stem: str, file: str) -> None:
     if not extras.is_installed("torch"):
         st.caption(f"Training needs one more package: `{extras.install_command('train')}`, then start the app again.")
         return
-    if len(table.reactions) < fine_tuned.LEAST:
-        st.caption(f"At least {fine_tuned.LEAST} usable reactions are needed, better 200 of one kind.")
+    if len(table.reactions) < fine_tuned.MIN_REACTIONS:
+        st.caption(f"At least {fine_tuned.MIN_REACTIONS} usable reactions are needed, better 200 of one kind.")
         return
     st.caption(
         "A fifth of the products is held out. You see how many of them are right before and after, and what was "

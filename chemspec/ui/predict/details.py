@@ -33,9 +33,9 @@ from chemspec.ui.predict.query_panel import Question
 from chemspec.ui.predict.token_origins import Picture
 from chemspec.ui.step.trace_player import Frame, show_figure
 
-LONGEST_NAME = 32  # characters below a drawing
+MAX_NAME = 32  # characters below a drawing
 MAX_CONDITIONS_CHARS = 60  # characters of conditions over an arrow
-SMALLEST = 4  # characters of a molecule worth asking about next
+MIN_CHARS = 4  # characters of a molecule worth asking about next
 CHECK_SETTINGS = DecodeSettings(n=5, distinct=True)  # settings of the forward model with typed conditions
 
 
@@ -111,7 +111,7 @@ def _precursor_captions(card: Suggestion) -> tuple[str, ...]:
     named = [""] * len(parts)
     for salt in group_salts(parts):
         name = name_in_list(str(chem.canonical(".".join(parts[ion] for ion in salt))))
-        named[salt[0]] = name if len(name) <= LONGEST_NAME else ""
+        named[salt[0]] = name if len(name) <= MAX_NAME else ""
     return tuple(" · ".join(filter(None, both)) for both in zip(named, bought, strict=True))
 
 
@@ -183,7 +183,7 @@ class Answer:
 
 def show_precursors(answer: Answer) -> None:
     """Draw each molecule of an answer with a button that asks how to make it."""
-    parts = [part for part in dict.fromkeys(answer.card.best.canonical.split(".")) if len(part) >= SMALLEST]
+    parts = [part for part in dict.fromkeys(answer.card.best.canonical.split(".")) if len(part) >= MIN_CHARS]
     with st.container(horizontal=True, vertical_alignment="bottom"):
         for number, part in enumerate(parts):
             with st.container(width="content", horizontal_alignment="center"):

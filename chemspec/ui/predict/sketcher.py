@@ -11,7 +11,7 @@ from chemspec import chem
 from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.ui.common import web_files
 
-MAX_CHARS = 4 * chem.LONGEST  # characters; three sides of a reaction and more
+MAX_CHARS = 4 * chem.MAX_LENGTH  # characters; three sides of a reaction and more
 
 
 def show_sketcher(smiles: str, *, key: str, height: int = 480) -> str:

@@ -22,7 +22,7 @@ DECODERS = {
     "sbs": "SBS (relaxed)",
 }
 SEVERAL = ("beam", "sbs")
-MOST_DRAFTED = 64  # tokens of a draft
+MAX_DRAFTED = 64  # tokens of a draft
 BETA = 3  # beta of Xia et al., who report it with tau = 1
 
 
@@ -33,7 +33,7 @@ def linked_search() -> dict[str, Any]:
         "decoder": decoder if decoder in DECODERS else "",
         "n": max(2, int(n)) if n.isdecimal() and 1 <= int(n) <= MAX_STEPPED_BEAM else 0,
         "drafter": drafter if drafter in DRAFTERS else "",
-        "length": int(length) if length.isdecimal() and int(length) <= MOST_DRAFTED else 0,
+        "length": int(length) if length.isdecimal() and int(length) <= MAX_DRAFTED else 0,
     }
 
 
@@ -83,7 +83,7 @@ def choose_search(model: str, on_change: Callable[[], None]) -> DecodeSettings:
         titles = {name: DRAFTERS[name].title for name in drafters}
         widgets.offered_choice("Drafter", titles, key="step_drafter", help=about, on_change=on_change)
         about = "Most tokens of a draft; 0 leaves it to the drafter."
-        st.number_input("Draft length", 0, MOST_DRAFTED, key="step_length", help=about, **keep)
+        st.number_input("Draft length", 0, MAX_DRAFTED, key="step_length", help=about, **keep)
     relaxed = state.step_decoder == SPEC_VERIFICATION
     return DecodeSettings(
         decoder="greedy" if relaxed else state.step_decoder,

@@ -38,7 +38,7 @@ OTHERS = (
     *("/readyz", "/metrics", "/openapi.json", "/docs", "/"),
 )
 STATUSES = (200, 201, 202, 307, 400, 401, 404, 405, 413, 422, 429, 499, 504)  # never 500
-LONGEST = 60.0  # seconds on the clock that a request may take; it should give up after its own timeout
+MAX_SECONDS = 60.0  # seconds on the clock that a request may take; it should give up after its own timeout
 
 
 def request(random: Random) -> bytes:
@@ -137,7 +137,7 @@ class Served:
             else:
                 body.extend(message.get("body", b""))
 
-        await asyncio.wait_for(self.app(scope, receive, send), LONGEST)
+        await asyncio.wait_for(self.app(scope, receive, send), MAX_SECONDS)
         over.set()
         assert len(starts) == 1 or case["leaves"], f"{len(starts)} responses"
         headers = {name.decode(): value.decode("latin-1") for name, value in starts[0]["headers"]} if starts else {}

@@ -12,7 +12,7 @@ from rdkit import Chem
 from chemspec.asset_files import read_asset_table
 from chemspec.chem.molecules.parsing import mol_from_smiles
 
-MOST = 6  # ions of one kind, and metal atoms
+MAX_IONS = 6  # ions of one kind, and metal atoms
 Molecule = Callable[[str], str | None]  # SMILES of a molecule or an ion by its name
 _METALS = {
     name: (symbol, int(charge)) for symbol, name, charge in read_asset_table(Path(__file__).with_name("metals.tsv"))
@@ -169,7 +169,7 @@ def _counter(word: str, of_cation: bool, molecule: Molecule) -> _Part | None:
 
 def _balanced(parts: Sequence[_Part]) -> str | None:
     """Return the SMILES of as few ions as have no charge together; None if there are none."""
-    choices = [range(1, MOST + 1) if part.count == 0 else (part.count,) for part in parts]
+    choices = [range(1, MAX_IONS + 1) if part.count == 0 else (part.count,) for part in parts]
     for counts in sorted(product(*choices), key=sum):
         rest = -sum((part.charge or 0) * count for part, count in zip(parts, counts, strict=True))
         unknown = parts[0].charge is None

@@ -13,7 +13,7 @@ from chemspec.asset_files import read_asset_table
 from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.molecules.query import canonical
 
-LONGEST = 60  # characters
+MAX_CHARS = 60  # characters
 TABLE = Path(__file__).with_name("formulas.tsv")
 _VALENCES = {
     "H": 1, "C": 4, "N": 3, "O": 2, "S": 2, "P": 3, "B": 3, "Si": 4, "Sn": 4, "Ge": 4, "Se": 2, "Te": 2, "Li": 1,
@@ -36,7 +36,7 @@ class _OpenBondError(ValueError):
 @lru_cache(maxsize=10_000)
 def read(text: str) -> str | None:
     """Return the canonical SMILES of a condensed formula; None if it is none, or leaves a bond open."""
-    if not 2 <= len(text) <= LONGEST or not _CHARS.fullmatch(text):
+    if not 2 <= len(text) <= MAX_CHARS or not _CHARS.fullmatch(text):
         return None
     if match := _ALKALI.fullmatch(text):
         bonded = _smiles(f"Li{match[2]}" if match[1] else f"{match[3]}Li")

@@ -17,7 +17,7 @@ from chemspec.chem.molecules.query import canonical, drop_stereo
 from chemspec.chem.reading.names.opsin import is_closed_shell, parse_name, read_by_opsin
 
 WORDS = Path(__file__).with_name("words.txt")  # ordinary words that are trade names as well
-LONGEST = 200  # characters of a name
+MAX_CHARS = 200  # characters of a name
 _CAS = r"\d{2,7}-\d\d-\d"
 _CAS_WORD = re.compile(
     rf"(?:cas|casrn|(?=rn))(?:[\s-]*(?:no|nr|number|rn|reg(?:istry)?(?:\s*(?:no|number))?|id))?[\s.:#=-]*\[?({_CAS})\]?"
@@ -62,12 +62,12 @@ _GAS = re.compile(r"atm|bar|psi|Pa|torr|balloon|gas|\(g\)", re.IGNORECASE)  # th
 @lru_cache(maxsize=10_000)
 def look_up(text: str) -> Named | None:
     """Look up a name or CAS number with qualifiers, stereo descriptors and counter-ions; None if it is not known."""
-    if len(text) > 2 * LONGEST:
+    if len(text) > 2 * MAX_CHARS:
         return None
     if entry := reagents.lab_names().get(" ".join(text.split()).casefold()):
         return Named(*entry)
     name = spelling.plain_name(text)
-    if not 1 < len(name) + (name in additive.SYMBOLS) <= LONGEST or not re.search(r"[A-Za-z0-9].*(?<!-)$", name):
+    if not 1 < len(name) + (name in additive.SYMBOLS) <= MAX_CHARS or not re.search(r"[A-Za-z0-9].*(?<!-)$", name):
         return None
     if additive.is_unnamed_salt(name):
         return None

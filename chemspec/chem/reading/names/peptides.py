@@ -11,9 +11,9 @@ from chemspec.chem.molecules.parsing import mol_from_sequence
 from chemspec.chem.molecules.query import canonical
 
 MAX_CHARS = 200  # characters
-SHORTEST_SEQUENCE = 6  # one-letter codes; fewer are an abbreviation as well
+MIN_SEQUENCE = 6  # one-letter codes; fewer are an abbreviation as well
 _RESIDUE = re.compile(r"(?:(D|L|DL)-)?([A-Z][a-z]{2}|bAla)(?:\((\w+)\))?")
-_SEQUENCE = re.compile(rf"[ACDEFGHIKLMNPQRSTVWY]{{{SHORTEST_SEQUENCE},100}}")
+_SEQUENCE = re.compile(rf"[ACDEFGHIKLMNPQRSTVWY]{{{MIN_SEQUENCE},100}}")
 _HELM = re.compile(r"PEPTIDE\d+\{.*\}.*\$.*")
 
 
