@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from chemspec import chem
@@ -86,3 +88,14 @@ def test_centres_that_a_law_sets_and_a_product_leaves_open_are_told() -> None:
     assert of("C1CCC2OC2C1.NCc1ccccc1", opened.completed) == ((), "")
     lost = strategy(str(chem.canonical("C[C@H](OS(C)(=O)=O)CCC=C.[N-]=[N+]=[N-].[Na+]")), "C=CCCC(C)N=[N+]=[N-]")
     assert lost and lost.unlawful and "@" in lost.lawful
+
+
+def test_the_isomer_of_a_product_that_leaves_its_centres_open_keeps_the_law() -> None:
+    for reactants, product, lawful in (
+        ("C1CCC=CC1.O=[Os](=O)(=O)=O", "OC1CCCCC1O", "O[C@@H]1CCCC[C@@H]1O"),
+        ("C1CCC=CC1.BrBr", "BrC1CCCCC1Br", "Br[C@@H]1CCCC[C@H]1Br"),
+        ("C1CC2OC2C1.C1CCNCC1", "OC1CCCC1N1CCCCC1", "O[C@@H]1CCC[C@H]1N1CCCCC1"),
+    ):
+        step = strategy(str(chem.canonical(reactants)), str(chem.canonical(product)))
+        mirrored = "".join({"@": "@@", "@@": "@"}.get(part, part) for part in re.split("(@+)", lawful))
+        assert step and step.completed in (chem.canonical(lawful), chem.canonical(mirrored)), product

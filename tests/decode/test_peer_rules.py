@@ -16,6 +16,7 @@ from helpers.recompute import decode_single
 from helpers.small import QUERIES, tiny_folder
 from helpers.table import Table, run
 
+from chemspec.decode.beam import Beam, BeamConfig, Hyp
 from chemspec.decode.peer_rules import ADVANCE, peer_search
 from chemspec.draft.base import NoDrafts
 from chemspec.engine.engine import Engine
@@ -150,3 +151,11 @@ def test_what_makes_no_sense_is_refused() -> None:
         DecodeSettings(decoder="sample", rules="onmt")
     with pytest.raises(ValueError, match="ranks by log-prob alone"):
         DecodeSettings(rules="chemformer", length_penalty=1.0)
+
+
+def test_the_rules_of_transformers_end_at_the_limit_whatever_has_ended_by_then() -> None:
+    scores = [Scores(ids=np.array([5, 6]), log_probs=np.log(np.array([0.6, 0.4])))]
+    beam = Beam((Hyp((BOS, 4), (-0.1,), -0.1),))
+    config = BeamConfig(width=2, max_len=2)
+    assert not ADVANCE["transformers"](beam, scores, config).live
+    assert ADVANCE["transformers"](beam, scores, BeamConfig(width=2, max_len=3)).live

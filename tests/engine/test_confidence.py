@@ -42,6 +42,11 @@ def test_the_fit_finds_what_made_the_outcomes(slope: float) -> None:
         assert negative_log_likelihood(rows) > negative_log_likelihood(fitted)
 
 
+def test_without_answers_there_is_nothing_to_fit() -> None:
+    with pytest.raises(ValueError, match="no answer"):
+        fit_slope([])
+
+
 def test_a_slope_that_nothing_bounds_is_finite() -> None:
     assert 0 < fit_slope([(0.5078125, True)]) < math.inf  # no slope is steep enough but for the ridge
 

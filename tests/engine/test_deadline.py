@@ -180,3 +180,8 @@ def test_the_pace_is_learnt_from_every_search(tiny: Engine, monkeypatch: pytest.
     usual, slow = factors(1.0), factors(2.0)
     assert len(usual) == len(slow) == 3 and slow[0] == usual[0]
     assert slow[1] == pytest.approx(2 * usual[1]) and slow[2] == pytest.approx(2 * usual[2])
+
+
+def test_a_query_without_an_answer_in_time_counts_one_list_that_was_given_up(tiny: Engine) -> None:
+    within = deadline.not_ready(tiny.prepare(QUERIES[0]), 0.5, passes=7).within
+    assert within and (within.seconds, within.width, within.abandoned, within.passes) == (0.5, 0, 1, 7)

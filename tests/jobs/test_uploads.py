@@ -264,3 +264,8 @@ def test_as_many_rows_as_are_allowed_are_read(monkeypatch: pytest.MonkeyPatch) -
     assert len(uploads._make_sheet(iter(lines)).rows) == 3
     with pytest.raises(FileError, match="more than 3 rows"):
         uploads._make_sheet(iter([*lines, ["CCCC"]]))
+
+
+def test_the_form_names_the_formats() -> None:
+    for name in ("CSV", "TSV", "XLSX", "Parquet", "SDF", "RXN", "SMI", "TXT"):
+        assert name in uploads.LIMITS.replace(",", "").split(), name

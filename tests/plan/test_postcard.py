@@ -23,7 +23,7 @@ from chemspec.chem.reading import chemdraw
 from chemspec.depict.font import sans
 from chemspec.plan import depict
 from chemspec.plan.expand import Proposal
-from chemspec.plan.postcard import DPI, HEIGHT, WIDTH, postcard_file, to_postcard
+from chemspec.plan.postcard import DPI, EDGE, HEIGHT, WIDTH, postcard_file, to_postcard
 from chemspec.plan.question import plan_question
 from chemspec.plan.routes import Node, Route
 from chemspec.precedents import Conditions, Found, Precedent
@@ -79,7 +79,7 @@ def test_everything_lies_inside_the_page_and_texts_do_not_overlap(route: Route) 
         width = font.width(item.text, item.size) if item.text else item.width
         left = item.side - width * {"start": 0, "middle": 0.5, "end": 1}[item.anchor] if item.text else item.left
         sides = [*item.corners] or [(left, item.top), (left + width, item.top + item.height)]
-        assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in sides), item.text
+        assert all(EDGE - 1 <= x <= WIDTH - EDGE + 1 and 0 <= y <= HEIGHT for x, y in sides), item.text
         if item.text:
             boxes.append((left, item.top, left + width, item.top + item.height))
     for number, (left, top, right, low) in enumerate(boxes):

@@ -76,6 +76,7 @@ def test_the_recorded_example_is_what_the_model_says_today() -> None:
     scored = score_drafts(forward(), before.query, now.hypotheses[0], drafts_of(now))
     for along, kept in zip(scored, EXAMPLE["choices"], strict=True):
         for after, expected in zip(along, kept, strict=True):
+            assert len(after) == 3
             assert next(iter(after)) == next(iter(expected))
             assert dict(after) == pytest.approx(expected, abs=2e-3)
 

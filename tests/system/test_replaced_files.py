@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -35,3 +36,19 @@ def test_replacing_is_tried_again_on_windows(
         files.write_text_atomic(target, "new")
     assert target.read_text() == ("old" if fails else "new")
     assert [path.name for path in tmp_path.iterdir()] == ["cached"], "nothing is left behind"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such permissions")
+def test_only_private_files_are_hidden_from_others(tmp_path: Path) -> None:
+    expected = 0o666 & ~umask()
+    for private in (False, True):
+        files.write_bytes_atomic(path := tmp_path / str(private), b"x", private=private)
+        assert path.stat().st_mode & 0o777 == (0o600 if private else expected)
+    files.write_bytes_atomic(tmp_path / "bytes", b"x")
+    assert (tmp_path / "bytes").stat().st_mode & 0o777 == expected
+
+
+def umask() -> int:
+    before = os.umask(0o022)
+    os.umask(before)
+    return before
