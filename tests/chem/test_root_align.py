@@ -147,3 +147,12 @@ def test_agents_between_the_arrows_are_ignored() -> None:
 def test_aligned_texts_need_fewer_edits_than_canonical_ones() -> None:
     aligned = [align_retro(mapped, Random(0)) or ("", "") for mapped in RETRO]
     assert sum(edits(*pair) for pair in aligned) <= sum(edits(*sides(mapped)) for mapped in RETRO)
+
+
+def test_stereochemistry_is_kept_unless_it_is_left_out() -> None:
+    mapped = (
+        "[CH3:1][C@H:2]([NH2:3])[C:4](=[O:5])[OH:6].[CH3:7][OH:8]>>[CH3:1][C@H:2]([NH2:3])[C:4](=[O:5])[O:8][CH3:7]"
+    )
+    kept, dropped = align_retro(mapped), align_retro(mapped, stereo=False)
+    assert kept and all("@" in side for side in kept)
+    assert dropped and not any("@" in side for side in dropped)

@@ -254,6 +254,8 @@ def test_a_start_that_is_nearly_the_target_is_said() -> None:
     acid = "O=C(Cl)c1ccc(NC(C)=O)cc1"
     near = Route(Node(AMIDE, "", Proposal((acid, "CN"), 0.9), (Node(acid, "paroutes-n1"), Node("CN", "common"))))
     assert "starts from 93 % of the target" in near.summary
+    larger = Route(Node("CN", "", Proposal((acid,), 0.9), (Node(acid, "paroutes-n1"),)))
+    assert (near.head_start, larger.head_start) == (13 / 14, 1.0)
     own = Route(replace(near.root, children=(Node(acid, "mine.csv"), Node("CN", "common"))))
     assert "starts from" not in own.summary, "one's own shelf is believed"
 

@@ -425,3 +425,16 @@ def test_a_flood_of_reviews_is_answered_and_sigterm_ends_the_process(tmp_path: P
             assert all(review.suggestions == reviews[0].suggestions for review in reviews)
         assert client.predict("CCO", task="retro", n=1, max_len=8).status == "ok"
         assert process.stop(signal.SIGTERM) == 0
+
+
+def test_few_names_of_a_request_may_be_hard_to_read(
+    engines: dict[str, Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parsing.try_in_process.cache_clear()
+    tried: list[str] = []
+    monkeypatch.setattr(parsing.APART, "ask", lambda _, text: tried.append(text) or "")
+    with serving({"retro": engines["retro"]}) as running:
+        read = running.send("POST", "/v1/names", {"texts": [hard_text(number) for number in range(30)]})[1]["results"]
+    unread = [result["fault"] for result in read if result["fault"] and result["fault"]["message"] == service.UNREAD]
+    assert len(tried) == service.HARD_TEXTS and len(unread) >= 30 - service.HARD_TEXTS
+    assert all((fault["start"], fault["end"], fault["kind"]) == (0, 0, "other") for fault in unread)

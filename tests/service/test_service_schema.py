@@ -145,3 +145,9 @@ def test_schemathesis_finds_nothing(engines: dict[str, Engine]) -> None:
         words = [SCHEMATHESIS, "run", f"{service.url}/openapi.json", "--max-examples=25", "--seed=1", "--no-color"]
         done = subprocess.run([*words, *options], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_fields_with_few_values_list_them(running: Running) -> None:
+    question = running.client().request("GET", "/openapi.json")["components"]["schemas"]["PredictQuestion"]
+    properties = question["properties"]
+    assert "copy" in properties["drafter"]["enum"] and "enum" not in properties["max_len"]
