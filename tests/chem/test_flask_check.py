@@ -10,6 +10,7 @@ from helpers.case_tables import table
 
 from chemspec import chem
 from chemspec.chem.checks import flask_check
+from chemspec.chem.checks.flask_media import medium_conflicts
 from chemspec.chem.molecules.parsing import mol_from_smarts
 from chemspec.chem.reactions import strategy
 
@@ -160,3 +161,9 @@ def test_what_well_known_reagents_do_together_is_told_of_other_products_only(
 ) -> None:
     assert any("usually give another product" in sentence for sentence in check(flask, wrong))
     assert check(flask, right) == ()
+
+
+def test_of_several_solvents_only_the_one_that_reacts_is_named() -> None:
+    for agents in (("C1CCOC1", "CO"), ("CO", "C1CCOC1"), ("ClCCl", "CO", "CCCCCC")):
+        conflicts = medium_conflicts(("O=C(Cl)c1ccccc1",), agents)
+        assert [conflict.sentence.split()[0] for conflict in conflicts] == ["methanol"], agents

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,9 @@ from chemspec.decode.protocol import START, Decoder, finish_sequence
 from chemspec.decode.registry import DraftAwareDecoder
 from chemspec.draft.base import HOOKS, FunctionDrafter, NoDrafts, as_drafter
 from chemspec.draft.inputs import DrafterInputs
+from chemspec.draft.registry import build_drafter
 from chemspec.engine.registry import usable_drafters
+from chemspec.plugins import DECODERS, DRAFTERS
 from chemspec.settings import DecodeSettings, decode_settings
 from chemspec.tokenizer import BOS, EOS
 from chemspec.types import Draft, Prefix
@@ -340,3 +343,11 @@ def test_a_file_is_run_again_after_it_has_changed(tmp_path: Path) -> None:
             name = chemspec.DRAFTERS.load(f"{file}:propose")
             drafter = chemspec.DRAFTERS[name].build(chemspec.DecodeSettings(), chemspec.DrafterInputs(lambda: float))
             assert drafter.propose((), (1,), 8) == [[token]]
+
+
+def test_drafts_for_sampling_are_built_for_sampling_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = SimpleNamespace(build=lambda *_: "of a search", build_sampled=lambda *_: "of samples")
+    monkeypatch.setattr(DRAFTERS, "lookup", lambda _: spec)
+    for name in DECODERS:
+        wanted = "of samples" if DECODERS[name].drafts == "sampled" else "of a search"
+        assert build_drafter(SimpleNamespace(drafts_by="", decoder=name), None) == wanted  # type: ignore[arg-type]

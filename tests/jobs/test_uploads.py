@@ -269,3 +269,11 @@ def test_as_many_rows_as_are_allowed_are_read(monkeypatch: pytest.MonkeyPatch) -
 def test_the_form_names_the_formats() -> None:
     for name in ("CSV", "TSV", "XLSX", "Parquet", "SDF", "RXN", "SMI", "TXT"):
         assert name in uploads.LIMITS.replace(",", "").split(), name
+
+
+def test_texts_that_are_too_hard_to_try_count_as_molecules(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: str) -> bool:
+        raise parsing.TooManyTrialsError
+
+    monkeypatch.setattr(chem, "is_valid", refuse)
+    assert uploads.guess_query_column(["a", "b", "c"], [["1", "c1ccccc1" * 10, "2"]] * 3) == 1

@@ -141,3 +141,14 @@ def test_the_command_line_uses_the_lab_lists_by_itself(home: Path) -> None:
     document: Any = json.loads(done.stdout)
     stock = [found for one in document["results"][0]["review"]["suggestions"] for found in one["stock"] if found]
     assert {(found["list"], found["price"]) for found in stock if found["smiles"] == "CCO"} == {("everything.csv", 7.0)}
+
+
+def test_a_row_with_too_many_or_too_few_cells_is_told_with_its_number(home: Path) -> None:
+    (home / "names" / "ours.csv").write_text("brine,[Na+].[Cl-]\nlonely\na,b,c,d,e,f\n")
+    with pytest.warns(RuntimeWarning, match="line") as told:
+        rows = lab_files.read_lab_table("names", range(2, 4), lambda _: None)
+    assert rows == [["brine", "[Na+].[Cl-]"]]
+    assert [str(warning.message).split(": ")[1] for warning in told] == [
+        "it has 1 cells, not 2 to 3",
+        "it has 6 cells, not 2 to 3",
+    ]
