@@ -113,5 +113,8 @@ def draw_race(
         page = explained_page.explanation_page(explanation.explain_answer(explained, str(engine.task), choices=choices))
         return page.encode()
     title = f"{engine.name}: standard and speculative decoding"
-    texts = {"query": result.smiles, "answer": result.hypotheses[0].canonical, "conclusion": conclusion}
-    return picture.replay_bytes(picture.build_picture(lanes, title=title, **texts, dark=replay.dark), kind)
+    answer = result.hypotheses[0].canonical
+    drawn = picture.build_picture(
+        lanes, title=title, query=result.smiles, answer=answer, conclusion=conclusion, dark=replay.dark
+    )
+    return picture.replay_bytes(drawn, kind)

@@ -14,6 +14,7 @@ from typing import Any
 from chemspec.asset_files import assets_folder
 from chemspec.depict.colors import SPANS
 from chemspec.replay import picture
+from chemspec.replay.picture import SlowPass
 from chemspec.replay.timing import Lane
 from chemspec.types import DecodeResult
 
@@ -21,6 +22,7 @@ PAGE_STYLE = """
 html {background: light-dark(#f6f8f7, #0e1514); color-scheme: light dark}
 body {margin: 0; padding: 28px clamp(14px, 4vw, 40px) 80px}
 """
+LONGEST_SHOWN = 24  # tokens of a draft in slow motion
 START = 'explain({data: JSON.parse(document.getElementById("data").textContent), parentElement: document.body});\n'
 
 
@@ -47,8 +49,8 @@ def explanation_page(explained: Mapping[str, Any]) -> str:
     )
 
 
-def explanation_film(result: DecodeResult, sentence: str, kind: str, *, dark: bool = False) -> bytes:
-    """Return the race of a greedy answer, pass by pass, as an animated picture: "svg", "webp" or "gif"."""
+def explanation_film(result: DecodeResult, explained: Mapping[str, Any], kind: str, *, dark: bool = False) -> bytes:
+    """Return the race of a greedy answer and one of its passes in slow motion as a picture: "svg", "webp" or "gif"."""
     drafted = Lane.from_result("With drafts", result).without_times()
     alone = tuple(replace(token, origin="own", pass_number=k) for k, token in enumerate(drafted.tokens, 1))
     standard = Lane("One token a pass", alone, tuple(map(float, range(1, len(alone) + 1))), timed=False)
@@ -57,10 +59,25 @@ def explanation_film(result: DecodeResult, sentence: str, kind: str, *, dark: bo
         title=f"{len(drafted.ends)} passes instead of {len(alone)}",
         query=result.smiles,
         answer=result.hypotheses[0].canonical,
-        conclusion=sentence,
+        conclusion=explained["lead"],
         dark=dark,
+        slow_pass=choose_slow_pass(explained),
     )
     return picture.replay_bytes(drawn, kind)
+
+
+def choose_slow_pass(explained: Mapping[str, Any]) -> SlowPass | None:
+    """Return the pass that accepts most of a draft, but not all of it; None without one."""
+    cut = [(row["accepted"], -number) for number, row in enumerate(explained["passes"])
+           if len(row["draft"]) > row["accepted"]]  # fmt: skip
+    if not cut:
+        return None
+    number = -max(cut)[1]
+    row = explained["passes"][number]
+    draft, accepted = row["draft"][:LONGEST_SHOWN], row["accepted"]
+    if accepted >= len(draft):
+        return None
+    return SlowPass(number + 1, draft, accepted, explained["answer"]["tokens"][row["done"] + accepted]["text"])
 
 
 def _hash(text: str) -> str:

@@ -24,6 +24,7 @@ GAP, PADDING, MIN_CHARS = (
 BAR = 16.0  # height of a pass in the bar of passes
 DRAWING = (400.0, 160.0)
 PLAY_SECONDS, HOLD_SECONDS = 4.5, 1.5  # seconds of the slowest lane, and of the complete picture
+RACE_SECONDS, TICK_SECONDS = 2.4, 0.15  # seconds of the slowest lane before a slow pass, and of each of its tokens
 MAX_TOKENS = 600  # tokens of all lanes together
 FORMATS = (".svg", ".webp", ".gif")
 
@@ -40,33 +41,64 @@ class Palette(NamedTuple):
     drafted: str
 
 
+class SlowPass(NamedTuple):
+    """A pass that is shown in slow motion."""
+
+    number: int  # of the pass, from 1
+    draft: Sequence[str]  # its tokens
+    accepted: int  # how many of them are, fewer than all
+    own: str  # the model's token in place of the first rejected one
+
+
 LIGHT = Palette("#ffffff", "#12201e", "#5a6b68", "#dfe7e5", "#0b6b63", "#bfe5de", "#cfdff7")
 DARK = Palette("#0e1514", "#e6efed", "#9aaba8", "#26322f", "#5fd4c4", "#1d544d", "#24406b")
 
 
 def build_picture(
-    lanes: Sequence[Lane], *, title: str, query: str, answer: str, conclusion: str, dark: bool = False
+    lanes: Sequence[Lane],
+    *,
+    title: str,
+    query: str,
+    answer: str,
+    conclusion: str,
+    dark: bool = False,
+    slow_pass: SlowPass | None = None,
 ) -> Picture:
     """Lay out a replay; ValueError if the lanes have more than `MAX_TOKENS` tokens.
 
     The query is drawn on the left, the answer (SMILES, or empty) on the right when the fastest lane is done, the
-    conclusion below the lanes when all are.
+    conclusion below the lanes when all are. With a `slow_pass` the lanes take less of the time, then it is drawn.
     """
     count = sum(len(lane.tokens) for lane in lanes)
     if count > MAX_TOKENS:
         raise ValueError(f"{count} tokens are too many for a picture; the limit is {MAX_TOKENS}")
     palette = DARK if dark else LIGHT
-    scale = PLAY_SECONDS / max(lane.milliseconds for lane in lanes)
+    play = RACE_SECONDS if slow_pass else PLAY_SECONDS
+    scale = play / max(lane.milliseconds for lane in lanes)
     first_done = scale * min(lane.milliseconds for lane in lanes)
     items = [Item(MARGIN, 18, WIDTH - 2 * MARGIN, 28, text=title, size=19, bold=True, fill=palette.text)]
     items += _draw_question(query, answer, first_done, palette)
     top = 66 + DRAWING[1]
     for lane in lanes:
-        drawn = list(_draw_lane(lane, top, scale, palette))
+        drawn = list(_draw_lane(lane, top, scale, play, palette))
         items += drawn
         top = max(item.top + item.height for item in drawn) + 22
     items += _draw_legend(lanes, top, palette)
-    closing = Item(MARGIN, top + 30, WIDTH - 2 * MARGIN, 24, PLAY_SECONDS, conclusion, 15, True, fill=palette.accent)
+    if slow_pass:
+        drawn = list(draw_slow_pass(slow_pass, top + 40, play, palette))
+        items += drawn
+        top = max(item.top + item.height for item in drawn)
+    closing = Item(
+        MARGIN,
+        top + 30,
+        WIDTH - 2 * MARGIN,
+        24,
+        max(item.at for item in items),
+        conclusion,
+        15,
+        True,
+        fill=palette.accent,
+    )
     description = f"{title}. " + " ".join(f"{lane.name}: {_lane_result(lane)}." for lane in lanes) + f" {conclusion}"
     items.append(closing)
     return Picture(WIDTH, top + 68, tuple(items), palette.page, PLAY_SECONDS + HOLD_SECONDS, description)
@@ -92,14 +124,14 @@ def _lane_result(lane: Lane) -> str:
     return f"{len(lane.tokens)} tokens in {count} forward pass{'es' * (count != 1)}{time}"
 
 
-def _draw_lane(lane: Lane, top: float, scale: float, palette: Palette) -> Iterator[Item]:
+def _draw_lane(lane: Lane, top: float, scale: float, play: float, palette: Palette) -> Iterator[Item]:
     inner = WIDTH - 2 * MARGIN
     done = scale * lane.milliseconds
     yield Item(MARGIN, top, inner / 2, 24, text=lane.name, size=16, bold=True, fill=palette.text)
     yield Item(MARGIN, top, inner, 24, done, _lane_result(lane), 15, True, anchor="end", fill=palette.accent)
     top += 30
     for start, end in pairwise((0.0, *lane.ends)):
-        left, width = (inner * scale * time / PLAY_SECONDS for time in (start, end - start))
+        left, width = (inner * scale * time / play for time in (start, end - start))
         box = (MARGIN + left, top, max(1.0, width - 1.5), BAR)
         yield Item(*box, fill=palette.pending)
         yield Item(*box, at=scale * end, fill=palette.accent)
@@ -129,6 +161,44 @@ def _draw_tokens(lane: Lane, top: float, scale: float, palette: Palette) -> Iter
 
 def _origin_colors(origin: str, palette: Palette) -> tuple[str, str]:
     return {"own": ("", palette.accent), "copied": (palette.copied, ""), "ahead": (palette.drafted, "")}[origin]
+
+
+def draw_slow_pass(shown: SlowPass, top: float, start: float, palette: Palette) -> Iterator[Item]:
+    """Draw a pass: its draft, a tick below each accepted token, a cross below the first other one, the model's own."""
+    title = f"Pass {shown.number} in slow motion: one call of the model checks the whole draft"
+    yield Item(MARGIN, top, WIDTH - 2 * MARGIN, 24, text=title, size=16, bold=True, fill=palette.text)
+    for row, name in enumerate(("draft", "right?", "kept")):
+        yield Item(MARGIN, top + 32 + row * LINE, 60, LINE, start, name, 13, fill=palette.faint)
+    left, at = MARGIN + 60.0, start + 3 * TICK_SECONDS
+    for number, token in enumerate(shown.draft):
+        width, kept = CELL * len(token) + 12, number < shown.accepted
+        fill = palette.copied if number <= shown.accepted else palette.pending
+        yield Item(left, top + 32, width, LINE, start, fill=fill)
+        yield Item(left + 6, top + 32, width - 12, LINE, start, token, 15, mono=True, fill=palette.text)
+        if number <= shown.accepted:
+            at += TICK_SECONDS
+            middle = left + width / 2, top + 32 + 1.5 * LINE
+            yield Item(0, 0, 0, 0, at, corners=_tick(*middle) if kept else _cross(*middle), fill=palette.accent)
+        if kept:
+            yield Item(left, top + 32 + 2 * LINE, width, LINE, at, fill=palette.copied)
+            yield Item(left + 6, top + 32 + 2 * LINE, width - 12, LINE, at, token, 15, mono=True, fill=palette.text)
+        if number == shown.accepted:
+            place, at = (left, top + 32 + 2 * LINE), at + 3 * TICK_SECONDS
+            width = CELL * len(shown.own) + 12
+            yield Item(*place, width, LINE, at, stroke=palette.accent)
+            yield Item(left + 6, place[1], width - 12, LINE, at, shown.own, 15, mono=True, fill=palette.text)
+            words = "the model's own token"
+            yield Item(left + width + 10, place[1], 200, LINE, at, words, 13, fill=palette.faint)
+        left += width + 4
+
+
+def _tick(x: float, y: float) -> tuple[tuple[float, float], ...]:
+    return ((x - 6, y), (x - 4, y - 2), (x - 1, y + 1), (x + 5, y - 6), (x + 7, y - 4), (x - 1, y + 5))
+
+
+def _cross(x: float, y: float) -> tuple[tuple[float, float], ...]:
+    arms = ((0, -1.5), (4.5, -6), (6, -4.5), (1.5, 0), (6, 4.5), (4.5, 6), (0, 1.5), (-4.5, 6), (-6, 4.5), (-1.5, 0))
+    return tuple((x + dx, y + dy) for dx, dy in (*arms, (-6, -4.5), (-4.5, -6)))
 
 
 def _draw_legend(lanes: Sequence[Lane], top: float, palette: Palette) -> Iterator[Item]:

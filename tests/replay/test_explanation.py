@@ -20,7 +20,8 @@ from PIL import Image
 
 from chemspec.engine.engine import Engine, installed_models
 from chemspec.engine.forks import score_drafts
-from chemspec.replay.explained_page import explanation_film, explanation_page
+from chemspec.replay import picture
+from chemspec.replay.explained_page import choose_slow_pass, explanation_film, explanation_page
 from chemspec.replay.explanation import MAX_DRAFT, SETTINGS, drafts_of, explain_answer, replay_lengths
 from chemspec.types import DecodeResult, result_from_json
 
@@ -140,12 +141,27 @@ def test_texts_of_an_answer_cannot_leave_their_place_in_the_page() -> None:
 
 
 def test_the_film_lasts_six_seconds() -> None:
-    film = Image.open(BytesIO(explanation_film(recorded(), explained()["lead"], "gif")))
+    film = Image.open(BytesIO(explanation_film(recorded(), explained(), "gif")))
     length = 0
     for frame in range(film.n_frames):  # type: ignore[attr-defined]
         film.seek(frame)
         length += film.info["duration"]
     assert length == pytest.approx(6000, abs=100)
+
+
+def test_the_film_slows_the_pass_that_accepts_most_of_a_draft_and_rejects_its_rest() -> None:
+    told = explained()
+    shown = choose_slow_pass(told)
+    assert shown is not None
+    assert (shown.number, "".join(shown.draft), shown.accepted, shown.own) == (3, "C(C(=O)O", 7, "N")
+    items = list(picture.draw_slow_pass(shown, 0, 1.0, picture.LIGHT))
+    marks = [item.at for item in items if item.corners]
+    own = next(item.at for item in items if item.text == "the model's own token")
+    assert (
+        len(marks) == 8 and marks == sorted(marks) and marks[-1] < own < 1 + picture.PLAY_SECONDS - picture.RACE_SECONDS
+    )
+    accepted = {**told, "passes": [{**row, "accepted": len(row["draft"])} for row in told["passes"]]}
+    assert choose_slow_pass(accepted) is None and explanation_film(recorded(), accepted, "gif")
 
 
 # --- the script ------------------------------------------------------------------------------------

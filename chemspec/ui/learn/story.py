@@ -83,6 +83,6 @@ def show_story(asked: tuple[str, str] | None) -> None:
             "Save as one page (HTML)", page, "answer.html", "text/html", key="learn_page", on_click="ignore"
         )
         for kind in ("gif", "webp"):
-            film = partial(explained_page.explanation_film, story.result, explained["lead"], kind, dark=theme.is_dark())
+            film = partial(explained_page.explanation_film, story.result, explained, kind, dark=theme.is_dark())
             label, name = f"Film of 6 seconds ({kind.upper()})", f"answer.{kind}"
             st.download_button(label, film, name, f"image/{kind}", key=f"learn_{kind}", on_click="ignore")
