@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 from helpers.serving import until
 
+import pages
+
 pytest.importorskip("streamlit")
 
 from helpers.pages import MODELS, weights
@@ -18,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from chemspec.engine.engine import Engine, model_folder
-from chemspec.ui.common import login, preview, queued_engine
+from chemspec.ui.common import login, preview, query_box, queued_engine
 from chemspec.ui.launch.previews import MAX_BYTES, Previews
 
 
@@ -140,3 +142,13 @@ def test_a_preview_gives_way_to_predictions_and_waits_for_no_model(monkeypatch: 
     with queued_engine.shared_queue().wait_for_turn():
         assert preview.preview_html("CC(=O)Nc1ccccc1", "retro") == ""
     assert preview.preview_html("CC(=O)Nc1ccccc1", "retro")
+
+
+@weights
+@pytest.mark.ui
+def test_where_streamlit_alone_serves_the_page_the_empty_box_says_that_previews_are_missing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for offered in (False, True):
+        monkeypatch.setattr(login, "previews_offered", SimpleNamespace(is_set=lambda: offered))  # noqa: B023
+        assert pages.html(pages.open_page("predict")).count(query_box.NO_PREVIEWS) == (not offered)

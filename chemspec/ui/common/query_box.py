@@ -32,6 +32,8 @@ MAX_UNFOLDED_LINES = 3  # longer texts of files are shown folded
 MAX_CHOICES = 6  # buttons for what a doubtful name may mean
 MAX_PASTED_CHARS = 200_000  # characters of a paste or a small file; `read_any` takes no longer ones
 
+NO_PREVIEWS = "For answers while you type, start the app with “chemspec app”; Streamlit alone has none."
+
 Read = formats.Input | chem.Fault | None  # what a text is; None for a blank one
 
 
@@ -108,6 +110,8 @@ class QueryText:
             on_ask_change=lambda: store("ask", on_submit),
             on_moved_change=on_navigate,
         )
+        if preview_model is not None and not text and not login.previews_offered.is_set():
+            st.html(tag("div.cs-hint", NO_PREVIEWS))
         return text, read
 
 
