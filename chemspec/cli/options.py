@@ -115,10 +115,11 @@ def chosen_model(task: str, model: str) -> str:
 
 
 def load_engine(task: str, model: str, **options: Any) -> Engine:
-    """Load the requested model, or the task's default."""
+    """Load the model that is named, else the task's, with a note if that was chosen."""
     from chemspec.engine.engine import Engine
 
     require_model(task, model)
+    model = chosen_model(task, model)
     task_name = tasks.check_task(task) if task else None
     engine = Engine.load(model or task, task=task_name, **options)
     if engine.confidence_problem:

@@ -159,7 +159,7 @@ class Cluster:
                 Path(given[0]),
                 out,
                 settings,
-                source.model or source.task,
+                opt.chosen_model(source.task, source.model) or source.task,
                 address=self.ray,
                 progress=report,
                 note=console.print_note,
@@ -214,7 +214,7 @@ def predict(
     queries, many = source.read()
     if files.trace is not None:
         files.trace.touch()  # fails before the work rather than after it
-    engine = runtime.load(source.task, opt.chosen_model(source.task, source.model))
+    engine = runtime.load(source.task, source.model)
     document = {"model": engine.name, "settings": asdict(settings)}
     reviewer = files.load_reviewer(engine, runtime) if files.review else None
     if files.out is not None:

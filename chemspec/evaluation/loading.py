@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from chemspec.engine.engine import Engine
-from chemspec.engine.registry import installed_models, model_folder
+from chemspec.engine.registry import default_model, installed_models, model_folder
 from chemspec.evaluation import int8_is_usable
 from chemspec.model.runtime import RuntimeConfig
 from chemspec.settings import DecodeSettings, Task
@@ -26,13 +26,13 @@ class FastestOptions(TypedDict, total=False):
 def load_engines(
     tasks: Iterable[Task] = ("retro", *COMPANIONS), **options: Unpack[FastestOptions]
 ) -> dict[Task, Engine]:
-    """Load the installed models named like these tasks; those without one are left out.
+    """Load the models that predict these tasks where none is named; tasks without one are left out.
 
     Options are those of `Engine.load`. The precision is by default int8 on a CPU if the model's card shows the same
     accuracy.
     """
     names = {folder.name for folder in installed_models()}
-    return {task: load_fastest(task, **options) for task in tasks if task in names}
+    return {task: load_fastest(name, **options) for task in tasks if (name := default_model(task)) in names}
 
 
 def load_fastest(

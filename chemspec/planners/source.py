@@ -53,8 +53,9 @@ class StepSource:
         """The engine; None with a service."""
         if self._client is None and self._engine is None:
             from chemspec.engine.engine import Engine
+            from chemspec.engine.registry import default_model
 
-            self._engine = Engine.load(self.model or self.task, task=self.task, **self._options)
+            self._engine = Engine.load(self.model or default_model(self.task), task=self.task, **self._options)
         return self._engine
 
     def info(self) -> dict[str, str]:

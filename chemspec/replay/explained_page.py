@@ -22,7 +22,7 @@ PAGE_STYLE = """
 html {background: light-dark(#f6f8f7, #0e1514); color-scheme: light dark}
 body {margin: 0; padding: 28px clamp(14px, 4vw, 40px) 80px}
 """
-LONGEST_SHOWN = 24  # tokens of a draft in slow motion
+MAX_SHOWN = 24  # tokens of a draft in slow motion
 START = 'explain({data: JSON.parse(document.getElementById("data").textContent), parentElement: document.body});\n'
 
 
@@ -74,7 +74,7 @@ def choose_slow_pass(explained: Mapping[str, Any]) -> SlowPass | None:
         return None
     number = -max(cut)[1]
     row = explained["passes"][number]
-    draft, accepted = row["draft"][:LONGEST_SHOWN], row["accepted"]
+    draft, accepted = row["draft"][:MAX_SHOWN], row["accepted"]
     if accepted >= len(draft):
         return None
     return SlowPass(number + 1, draft, accepted, explained["answer"]["tokens"][row["done"] + accepted]["text"])

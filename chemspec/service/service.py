@@ -15,7 +15,7 @@ from chemspec import tasks
 from chemspec.chem.molecules import parsing
 from chemspec.engine.deadline import check_settings, not_ready
 from chemspec.engine.engine import Engine, PreparedQuery
-from chemspec.engine.registry import usable_drafters
+from chemspec.engine.registry import default_model, usable_drafters
 from chemspec.service.limits import Limits, RefusedError
 from chemspec.service.metrics import Metrics
 from chemspec.service.plans import Plans
@@ -43,6 +43,7 @@ class Service:
     def __init__(self, engines: Mapping[str, Engine], limits: Limits | None = None) -> None:
         """Configure a service on engines by model name."""
         self.engines = engines
+        self._defaults = {task: default_model(task) for task in {engine.task for engine in engines.values()}}
         self.limits = limits = limits or Limits()
         self.metrics = Metrics()
         self.stopping = False
@@ -152,7 +153,7 @@ class Service:
         matching = sorted(name for name, engine in engines.items() if engine.task == task)
         if not matching:
             raise RefusedError(404, "unknown_model", f"no model for the task {task}; available: {names}")
-        name = task if task in matching else matching[0]
+        name = next((name for name in (self._defaults.get(task), task) if name in matching), matching[0])
         return name, engines[name]
 
     def _settings(self, options: DecodeOptions, engine: Engine, within: float | None) -> DecodeSettings:

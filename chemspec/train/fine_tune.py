@@ -9,8 +9,10 @@ import json
 import random
 import shutil
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +20,12 @@ from chemspec.asset_files import bench_answers
 from chemspec.data import holdout
 from chemspec.data.prepare import prepare_recipe
 from chemspec.data.settings import DataSettings, PreparationSettings
+from chemspec.engine.confidence import Confidence
 from chemspec.engine.engine import Engine
 from chemspec.engine.registry import model_folder, own_models_dir, own_versions
 from chemspec.evaluation import accuracy, store_measurements
 from chemspec.evaluation.accuracy import KnownReaction
+from chemspec.evaluation.calibration import NUMBERS, RAW, TEMPERATURE, collect_outcomes, fit_calibration
 from chemspec.model import checkpoint
 from chemspec.model.manifest import write_manifest
 from chemspec.precedents import installed
@@ -29,7 +33,17 @@ from chemspec.precedents.own import OwnReaction, load_reactions, write_reactions
 from chemspec.settings import PRESETS, DecodeSettings, ModelConfig, Task, TrainSettings, preset_config
 from chemspec.system.files import make_private_folder, write_text_atomic
 from chemspec.system.threads import usable_cores
-from chemspec.train.fine_tuned import LISTED, LOG, MIN_REACTIONS, REPORT, STAGE, STAGES, report_rows
+from chemspec.train.fine_tuned import (
+    LISTED,
+    LOG,
+    MIN_CALIBRATED,
+    MIN_REACTIONS,
+    REPORT,
+    STAGE,
+    STAGES,
+    describe_calibration,
+    report_rows,
+)
 from chemspec.train.recipe import Recipe
 from chemspec.train.settings import FineTuneSettings
 from chemspec.types import Tell, ignore
@@ -41,6 +55,7 @@ STEPS = 40, 2000  # least and most
 TOKENS = 4000  # of a batch
 OWN_FILE, PUBLIC_FILE = "own.csv", "public.csv"
 SEED = 21
+COMMAND = "chemspec train fine-tune"
 
 
 def fine_tune(reactions: Sequence[OwnReaction], settings: FineTuneSettings, work: Path, *, tell: Tell = ignore) -> Path:
@@ -75,12 +90,17 @@ def fine_tune(reactions: Sequence[OwnReaction], settings: FineTuneSettings, work
     made = run_recipe(recipe, work, work / LOG.parent, start=start, exact=None)
     begin("after")
     after = _measure(made, settings.task, work, "after")
+    fast = None
+    with suppress(ValueError):  # there may be no compiled kernel
+        fast = _measure(made, settings.task, work, "after", dtype="int8")
+    calibration = _calibrate(settings.task, work)
     report = {
         "name": settings.name, "task": settings.task, "start": start.name, "date": date.today().isoformat(),
         "reactions": len(load_reactions(work / OWN_FILE)), "pairs": counted["train"]["pairs"],
         "steps": recipe.train.steps, "before": before, "after": after,
+        "calibrated": calibration["queries"] if calibration else 0,
     }  # fmt: skip
-    folder = _install(made, start, settings, report)
+    folder = _install(made, start, report, fast, calibration)
     write_text_atomic(work / REPORT, json.dumps({**report, "version": folder.name}, indent=1), private=True)
     shutil.rmtree(work / LOG.parent / "checkpoints")
     begin("done")
@@ -140,7 +160,7 @@ def _train_settings(settings: FineTuneSettings, counted: Mapping[str, Any]) -> T
     )  # fmt: skip
 
 
-def _measure(model: Path, task: Task, work: Path, name: str) -> dict[str, dict[str, Any]]:
+def _measure(model: Path, task: Task, work: Path, name: str, dtype: str = "fp32") -> dict[str, dict[str, Any]]:
     """Return the accuracy of a model on the held-out own reactions and on the shipped public test reactions."""
     held = accuracy.read_known_reactions(work / holdout.FILE, task)
     public = [
@@ -148,32 +168,64 @@ def _measure(model: Path, task: Task, work: Path, name: str) -> dict[str, dict[s
         for query, answer in bench_answers(task).items()
     ]
     measured = {}
-    with Engine.load(model, dtype="fp32") as engine:
+    with Engine.load(model, dtype=dtype) as engine:
         for part, reactions in (("own", held), ("public", public)):
-            out = work / f"{name}-{part}.jsonl"
+            out = work / f"{name}-{part}-{dtype}.jsonl"
             results = accuracy.predict_to_file(engine, reactions, out, DecodeSettings(n=LISTED))
             scores = accuracy.score_predictions(reactions, results)
             measured[part] = {"reactions": scores["reactions"], "top": scores["top"]}
     return measured
 
 
-def _install(made: Path, start: Path, settings: FineTuneSettings, report: Mapping[str, Any]) -> Path:
-    """Copy a model to the next free version of its name, with its card and measurements."""
+def _calibrate(task: Task, work: Path) -> dict[str, Any] | None:
+    """Return the calibration by the answers to the held-out own reactions; None for fewer than `MIN_CALIBRATED`.
+
+    The slope is 1, which leaves probabilities as they are, unless cross-validation finds the fitted one better.
+    """
+    held = accuracy.read_known_reactions(work / holdout.FILE, task)
+    answered = collect_outcomes(held, accuracy.read_predictions(work / "after-own-fp32.jsonl", held))
+    if sum(map(bool, answered)) < MIN_CALIBRATED:
+        return None
+    fitted = fit_calibration(answered)
+    methods = fitted["table"]["sequence"]
+    better = methods[TEMPERATURE]["all: loss"] < methods[RAW]["all: loss"]
+    return {**fitted, "slope": fitted["slope"] if better else 1.0, "numbers": NUMBERS}
+
+
+def _install(
+    made: Path,
+    start: Path,
+    report: Mapping[str, Any],
+    fast: Mapping[str, Any] | None,
+    calibration: Mapping[str, Any] | None,
+) -> Path:
+    """Copy a model to the next free version of its name, with its card, measurements and calibration.
+
+    `fast` is what was measured in int8.
+    """
+    task, name = report["task"], report["name"]
     home = own_models_dir()
     if home is None:
         raise ValueError("there is no folder for own models; set CHEMSPEC_HOME")
     make_private_folder(home)
-    versions = own_versions(settings.name)
+    versions = own_versions(name)
     number = int(versions[-1].name.rpartition("-")[2]) + 1 if versions else 1
-    folder, new = home / f"{settings.name}-{number}", home / f".{settings.name}-{number}"
+    folder, new = home / f"{name}-{number}", home / f".{name}-{number}"
     shutil.rmtree(new, ignore_errors=True)
     make_private_folder(new)
     for file in (*made.iterdir(), *start.glob("drafting.*")):  # drafts change no prediction
         shutil.copyfile(file, new / file.name)
-    write_text_atomic(new / "card.md", _card(folder.name, report))
     digest = checkpoint.digest_of_folder(new)
-    measured = {**report["after"]["public"], "file": f"bench_{settings.task}.smi", "report": dict(report)}
-    store_measurements(new, ["accuracy"], measured, digest=digest, command="chemspec train fine-tune")
+    store = partial(store_measurements, new, digest=digest, command=COMMAND)
+    public = {"file": f"bench_{task}.smi", "report": dict(report)}
+    store(["accuracy"], {**report["after"]["public"], **public})
+    if fast:
+        store(["int8"], {**fast["public"], **public})
+    if calibration:
+        store(["reliability"], calibration)
+        numbers = {"queries": float(calibration["queries"])}
+        Confidence(digest, calibration["slope"], 0.0, COMMAND, numbers).save(new)
+    write_text_atomic(new / "card.md", _card(folder.name, report))
     write_manifest(new)
     new.rename(folder)
     return folder
@@ -185,6 +237,5 @@ def _card(name: str, report: Mapping[str, Any]) -> str:
         f"# {name}\n\nFine-tuned on {report['date']} from `{report['start']}` with {report['reactions']} own reactions "
         f"({report['pairs']} SMILES of them, {report['steps']} steps).\n\n"
         f"| | before | after | change |\n|---|---|---|---|\n{rows}\n"
-        "The held-out reactions share no product with the training part. Its probabilities are its own and not "
-        "calibrated: after fine-tuning the shipped calibration no longer holds.\n"
+        f"The held-out reactions share no product with the training part. {describe_calibration(report)}\n"
     )

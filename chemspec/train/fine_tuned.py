@@ -11,6 +11,7 @@ from typing import Any
 from chemspec.engine.registry import own_models_dir
 
 MIN_REACTIONS = 30  # reactions: with fewer neither training nor the held-out part says anything
+MIN_CALIBRATED = 40  # held-out reactions with answers; by fewer, a calibration may be worse than none
 LISTED = 5  # answers of each query in a measurement
 LOG, REPORT, STAGE = Path("run") / "log.csv", "report.json", "stage.json"  # in the work folder
 STAGES = {
@@ -65,7 +66,18 @@ def report_rows(report: Mapping[str, Any]) -> list[tuple[str, ...]]:
     return rows
 
 
+def describe_calibration(report: Mapping[str, Any]) -> str:
+    """Return whether the probabilities of a model are calibrated, and by what, as a sentence."""
+    if count := report.get("calibrated"):
+        return (
+            f"Its probabilities are calibrated by {count} held-out reactions, so they hold for reactions of that kind."
+        )
+    return (
+        f"Its probabilities are its own, not calibrated: that takes {MIN_CALIBRATED} held-out reactions with answers."
+    )
+
+
 def describe_report(report: Mapping[str, Any]) -> str:
     """Return what a model has learned and forgotten, as text."""
     lines = [f"{what}: {before}, then {after}" for what, before, after, _ in report_rows(report)]
-    return "\n".join([f"{report['start']}, then after {report['steps']} steps:", *lines])
+    return "\n".join([f"{report['start']}, then after {report['steps']} steps:", *lines, describe_calibration(report)])

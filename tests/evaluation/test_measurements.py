@@ -22,6 +22,10 @@ def measured(*tops: float, **changed: Any) -> dict[str, Any]:
         ({}, False),
         ({"accuracy": measured(0.748, 0.9065), "int8": measured(0.746, 0.9045)}, True),  # a fifth of a point at most
         ({"accuracy": measured(0.748, 0.9065), "int8": measured(0.76, 0.904)}, False),
+        *(  # one of 200 reactions says nothing, one of fewer may be 1 %
+            ({"accuracy": measured(0.5, reactions=count), "int8": measured(0.5 - 1 / count, reactions=count)}, good)
+            for count, good in ((200, True), (100, False))
+        ),
         ({"accuracy": measured(0.748)}, False),
         ({"int8": measured(0.748)}, False),
         *(

@@ -7,13 +7,19 @@ from pathlib import Path
 import pytest
 from helpers.small import TOKENIZER
 
+from chemspec.cli.options import load_engine
+from chemspec.engine.engine import Engine
 from chemspec.engine.registry import choose_model, default_model, installed_models, model_folder, own_versions
+from chemspec.evaluation import accuracy, read_measurements
+from chemspec.evaluation.accuracy import KnownReaction
+from chemspec.evaluation.loading import load_engines
 from chemspec.model import checkpoint
 from chemspec.model.transformer import Transformer
 from chemspec.precedents.own import OwnReaction, load_reactions
+from chemspec.service.service import Service
 from chemspec.settings import preset_config
 from chemspec.train import fine_tuned
-from chemspec.train.fine_tune import OWN_FILE, fine_tune
+from chemspec.train.fine_tune import OWN_FILE, _calibrate, fine_tune
 from chemspec.train.settings import FineTuneSettings
 
 AMINES = [f"{'C' * k}N" for k in range(2, 20)] + [f"{'C' * k}NC" for k in range(2, 20)]
@@ -54,10 +60,36 @@ def test_a_version_is_made_measured_and_found_by_its_name(models: Path, tmp_path
     again = fine_tune(REACTIONS, how, tmp_path / "more")
     assert again.name == "mine-2" and own_versions("mine") == [folder, again] and model_folder("mine") == again
     assert {each.name for each in installed_models()} == {"retro", "mine-1", "mine-2"}
+    measured = read_measurements(folder)
+    assert {"accuracy", "int8"} <= measured.keys() and measured["int8"]["reactions"] == 1
+    assert "not calibrated" in (folder / "card.md").read_text() and not (folder / "confidence.json").exists()
     choose_model("retro", "mine-1")
+    assert load_engine("retro", "").name == "mine-1", "the switch reaches every command that names a task"
+    service = Service({name: Engine.load(name) for name in ("retro", "mine-1")})
+    assert (service.engine(None, "retro")[0], load_engines(["retro"])["retro"].name) == ("mine-1", "mine-1")
     assert (default_model("retro"), default_model("forward")) == ("mine-1", "forward")
     choose_model("retro", "retro")
     assert default_model("retro") == "retro"
+
+
+@pytest.mark.parametrize(("count", "odd", "slope"), [(39, 1, None), (60, 1, None), (60, 0, 1.0), (60, 3, "fitted")])
+def test_a_calibration_takes_forty_answers_and_has_to_be_better_than_none(
+    count: int, odd: int, slope: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each has one answer of 0.9. `odd` 3: a third is wrong; 0: a tenth is; 1: all are right, but only 30 are valid."""
+    held = [KnownReaction(f"{'C' * k}O", f"{'C' * k}N") for k in range(1, count + 1)]
+    wrong = {0: lambda k: k % 10 == 9, 1: lambda _: False, 3: lambda k: k % 3 == 2}[odd]
+    monkeypatch.setattr(accuracy, "read_known_reactions", lambda *_: held)
+    monkeypatch.setattr(accuracy, "read_predictions", lambda *_: [
+        {"query": each.query, "hypotheses": [{
+            "valid": odd != 1 or k < 30, "canonical": "C" if wrong(k) else each.answer, "model_probability": 0.9}]}
+        for k, each in enumerate(held)
+    ])  # fmt: skip
+    calibration = _calibrate("retro", tmp_path)
+    if slope is None or calibration is None:
+        assert calibration is slope
+    else:
+        assert calibration["slope"] == slope or (slope == "fitted" and 0.2 < calibration["slope"] < 0.5)
 
 
 def test_a_stopped_run_goes_on(models: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

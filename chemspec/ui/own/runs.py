@@ -122,7 +122,8 @@ def _show_switch(task: Task, names: list[str]) -> None:
         key=f"own_default_{task}",
         horizontal=True,
         on_change=switch,
-        help="The model of every page and command where none is named. Each is there by its name, too.",
+        help="The model of every page and command where none is named, and of a service that is started then. Each is "
+        "there by its name, too.",
     )
 
 
@@ -132,6 +133,7 @@ def _show_model(name: str, report: dict[str, object]) -> None:
     st.caption(escaping.plain_text(f"{report.get('date')}: {made}"))
     rows = fine_tuned.report_rows(report)
     st.markdown(tables.lines([("", "before", "after", "change"), *rows]))
+    st.caption(fine_tuned.describe_calibration(report))
     with st.popover("Delete", type="tertiary"):
         st.markdown("Delete this model? This cannot be undone.")
         home = own_models_dir()
