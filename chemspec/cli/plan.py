@@ -148,8 +148,8 @@ def _finish_files(outputs: list[PlanFile], *, interrupted: bool) -> None:
     for output in outputs:
         if not interrupted:
             output.finish()
-        if output.lacks_route:
-            console.print_note(f"{output.file} is not written: there is no route to draw")
+        if output.missing:
+            console.print_note(f"{output.file} is not written: {output.missing}")
 
 
 def _plan_settings(limits: dict[str, Any], within: float | None, avoid: list[str]) -> PlanSettings:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from chemspec.chem.formats import DrawnStep, to_reaction_cdxml
+from chemspec.chem.molecules.parsing import mol_from_smiles
 from chemspec.chem.reading.names.reagents import name_of
 from chemspec.depict import canvas
 from chemspec.depict.canvas import Item, Picture
-from chemspec.depict.molecules import DARK_INK, INK, Depiction, svg_size
+from chemspec.depict.molecules import DARK_INK, INK, MAX_ATOMS, Depiction, svg_size
 from chemspec.plan import routes as values
 from chemspec.plan.routes import Evidence, Node, Route
 
@@ -84,6 +85,12 @@ def to_cdxml(route: Route, evidence: Evidence = MappingProxyType({})) -> str:
         conditions = values.step_conditions(node, evidence, route.avoid)
         steps.append(DrawnStep(mols[:-1], mols[-1:], conditions, title))
     return to_reaction_cdxml(steps)
+
+
+def has_large_molecule(route: Route) -> bool:
+    """Whether a molecule of a route is too large for `to_cdxml`."""
+    shown = {smiles for node in route.steps if node.step for smiles in (*node.step.reactants, node.smiles)}
+    return any(mol_from_smiles(smiles).GetNumAtoms() > MAX_ATOMS for smiles in shown)
 
 
 def _draw_route(route: Route, title: str, evidence: Evidence, *, dark: bool) -> Picture:

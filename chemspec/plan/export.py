@@ -7,6 +7,7 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
+from chemspec.depict.molecules import MAX_ATOMS
 from chemspec.io.readers import FileError
 from chemspec.io.writers import check_same_settings
 from chemspec.plan import depict
@@ -42,6 +43,7 @@ class PlanFile:
         self.statuses: list[str] = []  # of the plans that an earlier run has stored
         self._texts: list[str] = []
         self._picture = b""
+        self._had_route = False
         self._lines: Path | None = None  # where plans of many targets are stored
 
     def resume(self, targets: Sequence[str], made_with: Mapping[str, Any]) -> None:
@@ -74,6 +76,7 @@ class PlanFile:
         `target`: as it was given.
         """
         if not self.keeps_plans:
+            self._had_route |= bool(plan.routes)
             if plan.routes and not self._picture:
                 self._picture = self._draw(plan, evidence)
             return
@@ -119,9 +122,12 @@ class PlanFile:
         return len(self.statuses)
 
     @property
-    def lacks_route(self) -> bool:
-        """Whether this is a picture of which no plan has a route yet."""
-        return not self.keeps_plans and not self._picture
+    def missing(self) -> str:
+        """Why there is no picture to be written; empty for another file, and where there is one."""
+        if self.keeps_plans or self._picture:
+            return ""
+        large = f"a molecule of the route has more than {MAX_ATOMS} atoms"
+        return large if self._had_route else "there is no route to draw"
 
     def write(self, *, as_list: bool = False) -> None:
         """Write the plans so far, atomically, but no picture without a route.

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import zlib
 from io import BytesIO
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from xml.etree import ElementTree
 
@@ -23,6 +25,7 @@ from chemspec.chem.reading import chemdraw
 from chemspec.depict.font import sans
 from chemspec.plan import depict
 from chemspec.plan.expand import Proposal
+from chemspec.plan.export import PlanFile
 from chemspec.plan.postcard import DPI, EDGE, HEIGHT, WIDTH, postcard_file, to_postcard
 from chemspec.plan.question import plan_question
 from chemspec.plan.routes import Node, Route
@@ -101,6 +104,15 @@ def test_names_of_others_do_no_harm_in_any_format() -> None:
     assert b"<script" not in pdf and b"/JS" not in pdf and b"/URI" not in pdf
     cdxml = depict.to_cdxml(BRANCHED, {name: Found(1, 1, (), (Conditions("CC\0<x>", 1),)) for name in EVIDENCE})
     assert len([*ElementTree.fromstring(cdxml).iter("step")]) == 3
+
+
+def test_a_molecule_too_large_for_chemdraw_is_named_as_the_reason(tmp_path: Path) -> None:
+    large = Route(made("C" * 301 + "O", Node("C" * 301 + "Cl", "")))
+    assert depict.has_large_molecule(large) and not depict.has_large_molecule(BRANCHED)
+    file = PlanFile(tmp_path / "route.cdxml")
+    assert file.missing == "there is no route to draw"
+    file.add(SimpleNamespace(routes=[large], target="C"), {})  # type: ignore[arg-type]
+    assert file.missing == "a molecule of the route has more than 300 atoms"
 
 
 def pdf_texts(pdf: bytes) -> str:

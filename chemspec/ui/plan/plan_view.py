@@ -206,13 +206,15 @@ def _show_route(route: Route, title: str, models: Expander, *, similar: int = 0)
         chosen = st.pills("Look at a step", steps, format_func="Step {}".format, key=f"plan_step_{key}")
         with st.popover("Save"):
             file = title.lower().replace(" ", "-").replace(",", "")
-            _offer_files(
-                file,
-                SVG=lambda: depict.to_svg(route, title, _evidence([route])),
-                PNG=lambda: depict.to_png(route, title, _evidence([route])),
-                CDXML=lambda: depict.to_cdxml(route, _evidence([route])),
-                JSON=lambda: json.dumps(values.route_document(route, title, _evidence([route])), indent=1),
-            )
+            makers: dict[str, Callable[[], Any]] = {
+                "SVG": lambda: depict.to_svg(route, title, _evidence([route])),
+                "PNG": lambda: depict.to_png(route, title, _evidence([route])),
+                "CDXML": lambda: depict.to_cdxml(route, _evidence([route])),
+                "JSON": lambda: json.dumps(values.route_document(route, title, _evidence([route])), indent=1),
+            }
+            if depict.has_large_molecule(route):
+                del makers["CDXML"]
+            _offer_files(file, **makers)
             if extras.is_installed("segno"):
                 _offer_postcards(file, route, title)
             grams = st.number_input("Grams of the target", 0.001, 1e6, 1.0, key=f"plan_grams_{key}")
