@@ -17,6 +17,7 @@ GUARANTEES = {
     "relaxed": "**Relaxed**: the drafts can change the answers.",
 }
 DEFAULT_ANSWERS = 5  # the default number
+DEFAULTS = {"predict_n": DEFAULT_ANSWERS, "predict_max_len": 200, "predict_augment": 1}  # of widgets by their keys
 SEARCH_NOTES = ("answers left out", "searched ")  # beginnings of notes that stand in files only
 SEARCH_WIDTH = 20  # answers that are searched for ideas: several are often one idea
 
@@ -24,6 +25,8 @@ SEARCH_WIDTH = 20  # answers that are searched for ideas: several are often one 
 def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
     """Draw the options; return the model's name (empty if there is none), the settings, and how many cards to show."""
     names = queued_engine.model_names(task)
+    for key, value in DEFAULTS.items():  # Streamlit warns of a widget with a default that a `chemspec:` text has set
+        st.session_state.setdefault(key, value)
     with st.popover("Options", type="tertiary"):
         model = names[0] if names else ""
         if len(names) > 1:
@@ -35,20 +38,18 @@ def show_options(task: Task) -> tuple[str, DecodeSettings, int]:
             ("Products" if task == "forward" else "Strategies") + (" (greedy search gives one)" if greedy else ""),
             1,
             queued_engine.MAX_ANSWERS,
-            DEFAULT_ANSWERS,
             key="predict_n",
             persist_state="session",
             disabled=greedy,
         )
         drafter = offered_choice("Drafts", drafter_labels(search, offered), key="predict_drafter")
         longest = st.slider(
-            "Longest answer, in tokens", 20, 400, 200, 20, key="predict_max_len", persist_state="session"
+            "Longest answer, in tokens", 20, 400, step=20, key="predict_max_len", persist_state="session"
         )
         augment = st.number_input(
             "SMILES augmentation (slower, more accurate)",
             1,
             MAX_SPELLINGS,
-            1,
             key="predict_augment",
             persist_state="session",
             help="Number of SMILES variants of the query; their predictions are merged by rank and frequency. "
