@@ -69,8 +69,6 @@ def look_up(text: str) -> Named | None:
     name = spelling.plain_name(text)
     if not 1 < len(name) + (name in additive.SYMBOLS) <= MAX_CHARS or not re.search(r"[A-Za-z0-9].*(?<!-)$", name):
         return None
-    if additive.is_unnamed_salt(name):
-        return None
     named = _molecule(name) or _on_support(name) or _complex(name) or _with_remark(name)
     if named is not None:
         return named
@@ -87,7 +85,7 @@ def look_up(text: str) -> Named | None:
 def read_systematic(text: str) -> Named | None:
     """Read a systematic name by OPSIN; None if it is none, means several molecules, or OPSIN is not installed."""
     name, left_out = spelling.split_qualifiers(spelling.plain_name(text))
-    if not _SYSTEMATIC.fullmatch(name) or is_ordinary_word(name) or additive.is_unnamed_salt(name):
+    if not _SYSTEMATIC.fullmatch(name) or is_ordinary_word(name):
         return None
     if "(" not in name and reagents.find_isomers(name):
         return None
