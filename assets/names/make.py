@@ -24,7 +24,6 @@ from rdkit import Chem, RDLogger
 
 from chemspec import chem
 from chemspec.chem.reading.inchi import usual_form
-from chemspec.chem.reading.names.lookup import is_ordinary_word
 from chemspec.chem.reading.names.opsin import Parsed, read_by_opsin
 from chemspec.chem.reading.names.packed import Record, write_table
 from chemspec.chem.reading.names.reagents import SYMBOLS, is_cas, normalise_name
@@ -121,6 +120,12 @@ def checked(written: str, inchikey: str, organic: bool) -> str | None:
     return chem.canonical(Chem.MolToSmiles(mol))
 
 
+@cache
+def ordinary_words() -> frozenset[str]:
+    """Return ordinary words that are trade names as well."""
+    return frozenset(line for line in (HERE / "words.txt").read_text(encoding="utf-8").split("\n") if line[:1] != "#")
+
+
 def is_likely(name: str) -> bool:
     """Return whether a text is a name that a chemist types."""
     if not 3 <= len(name) <= MAX_NAME or not PLAIN.fullmatch(name) or not re.search("[a-z]{4}|^[a-z]{3}$", name):
@@ -131,7 +136,7 @@ def is_likely(name: str) -> bool:
         return False
     if name.count("(") != name.count(")") or name.count("[") != name.count("]"):
         return False
-    return not chem.is_valid(name) and not chem.is_valid(name.upper()) and not is_ordinary_word(name)
+    return not chem.is_valid(name) and not chem.is_valid(name.upper()) and name not in ordinary_words()
 
 
 WORDS = re.compile(r"(?!.*(?:^|[ -])[a-z](?:[ -]|$))[a-z' -]{6,30}")

@@ -24,7 +24,10 @@ OTHERS = ("inchi", "cas", "cas number", "compound", "name", "molecule", "product
 SDF = ".sdf"
 KINDS = (*readers.TABLES, spreadsheets.ENDING, SDF)
 ENDINGS = (*KINDS, *(f"{ending}.gz" for ending in KINDS))
-PRICED = rf"price|cost|^ppg$|^(?:{prices.CODES}|[€$£¥])[\s_]*(?:/|per|$)"  # headings of prices
+PRICED = (  # headings of prices
+    rf"price|cost|^ppg$|^(?:{prices.CODES}|[€$£¥])[\s_]*(?:/|per|$)"
+    rf"|^[\d.,]+\s?[munk]?(?:g|l|mol)\b.*(?:{prices.CODES}|[€$£¥])\W*$"
+)
 MAX_LINES = 200_000  # lines of a price list
 MAX_PRICE_BYTES = 100_000_000  # bytes of a decompressed price list
 MAX_FAULTS = 20  # faults listed; further ones are counted

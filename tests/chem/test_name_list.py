@@ -17,7 +17,7 @@ from rdkit import Chem
 from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
 from chemspec import chem
-from chemspec.chem.reading.names import lookup, reagents
+from chemspec.chem.reading.names import near_names, reagents
 from chemspec.chem.reading.names.packed import NameTable, Record, write_table
 
 FORMS = ("dibal-h", "platinum oxide")  # names whose two readings differ in hydrates or the state of a metal
@@ -132,12 +132,12 @@ def test_a_look_up_takes_microseconds_and_reads_no_whole_table() -> None:
 
 @pytest.mark.parametrize(("typed", "meant"), [("triethlyamine", "triethylamine"), ("benzaldehdye", "benzaldehyde")])
 def test_near_names_are_offered(typed: str, meant: str) -> None:
-    assert meant in lookup.near_names(typed)
+    assert meant in near_names.near_names(typed)
     assert f"did you mean {meant}" in fault(typed).message
 
 
 def test_several_near_names_are_of_several_molecules() -> None:
-    assert {"methanal", "methanol"} < {*lookup.near_names("methanl")}
+    assert {"methanal", "methanol"} < {*near_names.near_names("methanl")}
 
 
 @pytest.mark.parametrize(("name", "smiles"), table("chem/systematic_names"))

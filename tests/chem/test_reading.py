@@ -13,7 +13,7 @@ from chemspec import chem
 from chemspec.chem.reading.names.lookup import look_up
 
 CHAPTERS: dict[str, list[dict[str, Any]]] = defaultdict(list)  # a test for each row takes three times as long
-for row in (*table("chem/texts"), *table("chem/paper_texts")):
+for row in (*table("chem/texts"), *table("chem/paper_texts"), *table("chem/fresh_texts")):
     CHAPTERS[row["id"].partition(".")[0]].append(row)
 
 

@@ -48,6 +48,7 @@ PRICED = {
     "CAS 号,产品名称,价格(元),包装规格\n62-53-3,苯胺,125.0,25g\n": "125.00 CNY/25g",
     "CAS RN,品名,価格（円）,容量\n62-53-3,アニリン,1250,25g\n": "1,250.00 JPY/25g",
     "CAS,Qty,Unit,Price,Currency\n62-53-3,25,g,12.50,EUR\n": "12.50 EUR/25 g",
+    "SMILES,250mg USD,1g USD,5g USD\nNc1ccccc1,25,60,200\n": "25.00 USD/250 mg",
     "SMILES,usd_per_gram\nNc1ccccc1,3.2\n": "3.20 USD/g",
     "SMILES;Preis pro Gramm\nNc1ccccc1;1,50 €\n": "1.50 EUR/g",
 }

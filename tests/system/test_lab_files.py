@@ -18,12 +18,12 @@ from chemspec import chem
 from chemspec.chem import formats
 from chemspec.chem.checks import flask_check
 from chemspec.chem.reactions import strategy
-from chemspec.chem.reading.names import lookup, reagents
+from chemspec.chem.reading.names import lab_names, lookup, reagents
 from chemspec.stock.lists import BUILT_IN, default_lists, list_stamps, load_stock, load_usable_stock
 from chemspec.system import lab_files
 
 CACHES = (
-    *(reagents.lab_names, reagents._names_by_smiles, lookup.look_up, flask_check._hazards, flask_check.hazards),
+    *(lab_names.lab_names, reagents._names_by_smiles, lookup.look_up, flask_check._hazards, flask_check.hazards),
     *(strategy._rules, strategy._rules_that_bind, strategy._rules_that_may_fit, strategy.strategy),
     *(strategy._product_hits, strategy._reactant_hits, lab_files._plugin_files),
 )
@@ -96,7 +96,7 @@ def test_names_of_the_lab_are_read_wherever_names_are(home: Path) -> None:
     )
     (home / "names" / "more.csv").write_text("CC(=O)Nc1ccccc1,LAB 7\nnonsense((,LAB 8\n")
     with pytest.warns(RuntimeWarning, match=r"names/more\.csv, line 2 .*no SMILES"):
-        assert reagents.lab_names()["lab 7"] == ("CC(=O)Nc1ccccc1", "LAB 7")
+        assert lab_names.lab_names()["lab 7"] == ("CC(=O)Nc1ccccc1", "LAB 7")
     for text in ("LAB-0042", "lab-0042", "Our  Aniline"):
         read = formats.read_any(text, task="retro")
         assert isinstance(read, formats.Input) and read.smiles == "Cc1ccccc1N", text

@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-import chemspec.chem.reading.names.lookup as lookup
+import chemspec.chem.reading.names.near_names as near_names
 import chemspec.chem.reading.names.reagents as reagents
 import chemspec.chem.reading.names.spelling as spelling
 from chemspec.asset_files import read_asset_table
@@ -17,7 +17,7 @@ _ADVICE = [(re.compile(row[0]), row[1]) for row in read_asset_table(Path(__file_
 
 def unknown_name(name: str) -> str:
     """Return a message on a name that is not known, with near names, or how names of its kind can be read."""
-    if near := lookup.near_names(name):
+    if near := near_names.near_names(name):
         return f"{UNKNOWN_NAME}; did you mean {' or '.join(near)}?"  # of a systematic name, too: it may be another's
     systematic = "" if opsin_command() else f"; systematic names need OPSIN ({extras.install_command('names')})"
     return f"{UNKNOWN_NAME}{systematic}: enter the SMILES, or draw it"

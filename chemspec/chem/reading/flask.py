@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import chemspec.chem as chem
 import chemspec.chem.reading.names.lookup as lookup
+import chemspec.chem.reading.names.near_names as near_names
 import chemspec.chem.reading.names.reagents as reagents
 import chemspec.chem.reading.names.spelling as spelling
 import chemspec.chem.reading.respell as respell
@@ -25,6 +26,8 @@ JOINED = "read as a list"
 _DROPPED = "dropped, taken for a name"
 _QUOTES = "\"'`\u00b4\u2018\u2019\u201c\u201d\u201e\u00ab\u00bb"
 _SEPARATOR = re.compile(r"\s*;\s*|[,\uff0c\u3001](?:\s+|$)|\s+[+&|]\s+|\s*[\r\n]+\s*")
+_CO = re.compile(r"(?:^|(?<=[,;] ))CO(?=\s*[,;])")
+_PRESSURE = re.compile(r"\d\s?(?:atm|k?bar|psi|[kM]?Pa|torr)\b")  # with which CO is carbon monoxide
 _OVERNIGHT = re.compile(r"ON|On|O/N")  # a SMILES as well, and a filler
 # Last words of names of several words, which are no molecules behind another name.
 _CLASS = re.compile(
@@ -57,7 +60,7 @@ _WORD = re.compile(r"\S+")
 _FILLERS = {"in", "with", "and", "plus", "+", "&", "of", "then", "a", "mixture"}
 _OUTSIDE = r"(?![^\[]*\])"  # brackets
 _DOT = re.compile(rf"[.{spelling.DOTS}]{_OUTSIDE}")
-_ADDUCT = re.compile(rf"[.*{spelling.DOTS}]{_OUTSIDE}|\s+x\s+(?=\d|[A-Z])")
+_ADDUCT = re.compile(rf"[.*{spelling.DOTS}]{_OUTSIDE}|\s+x\s+(?=\d|[A-Z])|\s+[-\u2013]\s+")
 _PLUS = re.compile(rf"\+{_OUTSIDE}(?![^(]*\))")
 _COMMA = re.compile(r",")
 _SLASH = re.compile(r"\s*[/:]\s*")
@@ -129,6 +132,8 @@ def _read_list(text: TracedText, is_target: bool, single: Molecules | Fault) -> 
     bare = bare.substitute(_IN_SOLVENT, lambda match: f" {match[1] or match[2]}")
     bare = bare.substitute(_LOCANTS, lambda match: re.sub(r"\s", "", match[0]))
     bare = bare.substitute(_LOOSE_DOT, lambda match: _tight_dot(bare.chars, match))
+    if _PRESSURE.search(bare.chars):
+        bare = bare.substitute(_CO, lambda _: "CO gas")
     contents, parts = Contents(), [*_split_outside_brackets(bare)]
     lines = "\n" in text.chars.strip() or "\r" in text.chars.strip()
     for part in parts:
@@ -208,7 +213,7 @@ def _read_part(part: TracedText, is_target: bool) -> Contents:
         return whole
     contents = _read_words(part, words, spans, is_target)
     only_names = len(words) > 1 and contents.named and not any(_looks_like_smiles(word) for word in words)
-    if only_names and (is_target or (contents.unread and lookup.near_names(part.chars))):
+    if only_names and (is_target or (contents.unread and near_names.near_names(part.chars))):
         return Contents(unread=[part])  # a target is one molecule
     return contents
 
@@ -218,7 +223,7 @@ def _read_words(
 ) -> Contents:
     contents, position = Contents(), 0
     while position < len(words):
-        if words[position].chars.lower().strip(".,") in _FILLERS:
+        if words[position].chars.lower().strip(".,") in _FILLERS and part.chars != "In":  # indium
             position += 1
             continue
         for end in range(min(len(words), position + MAX_WORDS), position, -1):
@@ -374,13 +379,13 @@ def _with_unread(text: TracedText, contents: Contents, single: Molecules | Fault
         fault = single if isinstance(single, Fault) else first.fault("this cannot be read")
         advice = advice_on(text.chars.strip(), fault.kind)
         if advice.startswith(UNKNOWN_NAME) or (advice and fault.kind == "atom" and re.search("[a-z]{4}", text.chars)):
-            return text.fault(advice, fault.kind, lookup.near_names(text.chars.strip()))
+            return text.fault(advice, fault.kind, near_names.near_names(text.chars.strip()))
         return replace(fault, message="; ".join(filter(None, (fault.message, advice))))
     if _looks_like_smiles(first) and (reason := chem.explain(first.chars)) is not None:
         return first.restore(reason)
     advice = advice_on(first.chars)
     if advice.startswith(UNKNOWN_NAME):
-        return first.fault(f"{first.chars!r}: {advice}", choices=lookup.near_names(first.chars))
+        return first.fault(f"{first.chars!r}: {advice}", choices=near_names.near_names(first.chars))
     neither = f"{first.chars!r} is neither a SMILES nor a name in the built-in list"
     return first.fault("; ".join(filter(None, (neither, advice))))
 

@@ -13,16 +13,18 @@ MAX_TOKENS = 40
 # Tokens without attributes: <RX_1>, </SMILES>, <|endoftext|>, [START_SMILES], [CLS].
 _TAG = re.compile(r"<\|?/?[A-Za-z][\w-]{0,20}\|?>")
 _TOKEN = re.compile(
-    r"\[(?:(?:START|END)(?:_[A-Z0-9_]+)?|CLS|SEP|PAD|BOS|EOS|SOS|MASK|UNK|GO|INST|/INST|Predict|RX_\d+|[A-Z]+\d*_[A-Z0-9_]+)\]"
+    r"\[(?:(?:START|END)(?:_[A-Z0-9_]+)?|PRODUCTS?|REACTANTS?|REAGENTS?|CLS|SEP|PAD|BOS|EOS|SOS|MASK|UNK|GO|INST|/INST|Predict|RX_\d+|[A-Z]+\d*_[A-Z0-9_]+)\]"
 )
 _DOCUMENT = re.compile(r"\s*<(?:\?xml|!|CDXML|cml|html|head|body|svg|molecule\s|list|reaction\s|mml)", re.IGNORECASE)
 _ENZYME = re.compile(r"\|\s*(?:EC[\s:]*)?\d+(?:\.(?:\d+|-|n\d+)){1,3}(?=\s*(?:>|$|\.))")
 _EDITS = re.compile(r"(?<=\S)\s+(?:[\d,]*;)*(?:\d+-\d+(?:-\d+(?:\.\d+)?)?[;,]?)+\s*$")
+_SCORE = re.compile(r"(?<=[A-Za-z0-9)\]])\s*[,;\t]\s*(?:0?\.\d+|1\.0+)\s*$")
 _CX_POLYMER = re.compile(r"\|[^|]*\bSg:[^|]*\|")
 _BIGSMILES = re.compile(r"\{\s*(?:\[[$<>]?\d?\]|[^{}]*\[[$<>]\d?\])")
 _REPEAT = re.compile(r"(?:\[[^\[\]]+\]|\([^()]+\))(?:n|_n|_\{n\})(?=$|[\s\-A-Z(\[])")
 _FASTA = re.compile(r">[^\n>]*\n([A-Z\s*]+)")
 _SELFIES = re.compile(r"(?:\.?\[[^\[\]\s]+\])+")
+_SELFIES_ATOMS = re.compile(r"(?:\[[=#]?(?:C|N|O|S|F|Cl|Br|I|P)\]){3,}")
 _SELFIES_MARK = re.compile(r"\[[=#/\\]?[A-Za-z]*(?:Branch|Ring)\d?_?\d?\]|\[[=#]?(?:C|N|O|S|F|Cl|Br|I|P)\]\[")
 _BRACKET = re.compile(r"\[([A-Z][A-Za-z0-9']{0,8})\]")
 _R_GROUP = re.compile(r"(?:R(?:'|\d{0,2})|R[a-f]|X\d?|Ar\d|Alk|Aryl|Alkyl|EWG|EDG|LG|PG|Nu|Het)'?")
@@ -83,7 +85,7 @@ def translate(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fault:
         shown = " ".join(dict.fromkeys((*_TAG.findall(text.chars), *_TOKEN.findall(text.chars))))
         text = text.substitute(_TAG, lambda match: _section_mark(match[0])).substitute(_TOKEN, lambda _: " ").strip()
         notes.append(f"special tokens left out: {shown}"[:120])
-    for pattern, what in ((_ENZYME, "the enzyme"), (_EDITS, "the list of changed bonds")):
+    for pattern, what in ((_ENZYME, "the enzyme"), (_EDITS, "the list of changed bonds"), (_SCORE, "a score")):
         match = pattern.search(text.chars)
         if match and (pattern is _ENZYME or ">" in text.chars[: match.start()]):
             notes.append(f"{what} left out: {match[0].strip(' |')}"[:120])
@@ -95,7 +97,7 @@ def translate(text: TracedText) -> tuple[TracedText, tuple[str, ...]] | Fault:
     if (
         _SELFIES.fullmatch(text.chars.strip())
         and _SELFIES_MARK.search(text.chars)
-        and not parsing.mol_from_smiles(text.chars.strip())
+        and (_SELFIES_ATOMS.fullmatch(text.chars.strip()) or not parsing.mol_from_smiles(text.chars.strip()))
     ):
         return _from_selfies(text, notes)
     return text, tuple(notes)

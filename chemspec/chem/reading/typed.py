@@ -27,9 +27,12 @@ _BLANK = r"(?:(?<=\s)|^)"
 _END = r"(?=\s|$)"
 _ARROW = re.compile(
     rf"(?P<back>[{_BACK}]\ufe0f?|{_BLANK}(?:<[-=]+|<<){_END})"
-    r"|(?P<labelled>-{1,9}\s*[\[({](?P<above>[^\[\](){}>]*(?:\([^()]*\)[^\[\](){}>]*)*)[\])}]\s*-{0,9}>|(?:(?<=\s)->|[\u2192\u27f6])\[(?P<tex>[^\[\]>]*)\](?:\[[^\[\]]*\])?)"
+    r"|(?P<labelled>[-=\u2013\u2014]{1,9}\s*[\[({](?P<above>[^\[\](){}>]*(?:\([^()]*\)[^\[\](){}>]*)*)[\])}]"
+    r"\s*[-=\u2013\u2014]{0,9}[>\u2192]"
+    r"|(?:(?<=\s)->|[\u2192\u27f6])(?:\[(?P<tex>[^\[\]>]*(?:\]\[[^\[\]>]+)?)\]|\((?P<round>[^()]+)\)(?=\s)))"
     rf"|(?P<forth>[{_FORTH}]\ufe0f?|{_BLANK}(?:<[-=]+>|[-=~]+>|=|gives|yields|affords|produces){_END}|(?<![-=])[-=]{{2,9}}>|=>|>{{3,}})"
 )
+_BELOW = re.compile(r"\]\[")  # the arrow: ->[MeMgBr][THF]
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,8 @@ def split_reaction(text: TracedText) -> Sides | Fault | None:
         return text[start : arrows[-1].end()].fault("these are several steps; enter one step at a time", "reaction")
     before, behind = text[:start].strip(), text[end:].strip()
     if arrows[0]["labelled"]:
-        group = "above" if arrows[0]["above"] is not None else "tex"
-        over = text[arrows[0].start(group) : arrows[0].end(group)].strip()
+        group = next(name for name in ("above", "tex", "round") if arrows[0][name] is not None)
+        over = text[arrows[0].start(group) : arrows[0].end(group)].substitute(_BELOW, lambda _: "; ").strip()
         return Sides({"reactant": before, "product": behind, "agent": over}, arrow)
     if arrows[0]["back"]:
         notes = (f"{arrow.chars} points at the starting materials",)
@@ -94,8 +97,8 @@ MAX_CHARS = 20 * chem.MAX_LENGTH  # characters of a text: room for maps, names a
 _ENTITY = re.compile(r"&(?:#\d{1,6}|#x[0-9a-fA-F]{1,5}|[A-Za-z]{2,8});")
 _ESCAPED = re.compile(r"%3[eE]")
 _LABEL = re.compile(
-    r"\s*(?:(?:canonical |isomeric )?(?:reaction )?smiles|rxn|inchi(?=\s*:\s*InChI=)|(?:iupac )?name"
-    r"|molecule|compound|target|product)"
+    r"\s*(?:(?:(?:canonical|isomeric|target|product|molecule) )?(?:reaction )?smiles|rxn|inchi(?=\s*:\s*InChI=)"
+    r"|(?:iupac )?name|molecule|compound|target|product)"
     r"(?:\s*[:=]\s*|\s+(?=smiles\b)|(?<=smiles)\s+)(?=\S)",
     re.IGNORECASE,
 )
@@ -194,7 +197,7 @@ def _plain(text: TracedText) -> tuple[TracedText, tuple[str, ...]]:
 
 
 _MARK = re.compile("@@?")
-_RADICAL = re.compile(r"\[(?:C|CH|CH2|CH3|c)\]")
+_RADICAL = re.compile(r"\[\d*(?:C|CH|CH2|CH3|c)\]")
 _ALLENE = re.compile(r"=\[C@@?\](?:\(?=)")
 _BARE_CENTRE = re.compile(r"\[C@@?(?::\d+)?\]")
 

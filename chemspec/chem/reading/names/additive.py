@@ -27,7 +27,7 @@ _MANY = "|".join(sorted(_TIMES, key=len, reverse=True))
 _METAL = rf"(?:({_MANY})-?)?({'|'.join(sorted(_METALS, key=len, reverse=True))})(?:\s?\(({'|'.join(_ROMAN)})\))?"
 _CATION = re.compile(_METAL, re.IGNORECASE)
 _COMPLEX = re.compile(rf"(.+?)-?{_METAL}", re.IGNORECASE)
-_COUNTED = re.compile(rf"(?:({_MANY})-?|(\d)\s?)?[(\[]?(.+?)[)\]]?(?:\((?:\d[+-]|[IV]+)\))?", re.IGNORECASE)
+_COUNTED = re.compile(rf"(?:({_MANY})-?|(\d)\s?)?[(\[]?(.+?)[)\]]?(?:\((?:\d[+-]|[IV]+)\))?$", re.IGNORECASE)
 _LEFT_OUT = {"salt", "complex", "adduct", "reagent", "-", "free", "base"}
 _INSIDE = r"[^()\[\]]*"
 for _ in range(3):
@@ -38,11 +38,11 @@ _SEVERAL = {"Co", "Cu", "Sn", "Pb", "Pd", "Ni", "Mn", "Pt"}  # metals whose salt
 
 
 class _Part(NamedTuple):
-    """Ions or molecules of one kind; count 0 means as many as the charges need."""
+    """Ions or molecules of one kind; 0 times means as many as the charges need."""
 
     smiles: str
     charge: int
-    count: int
+    times: int
 
 
 @cache
@@ -104,7 +104,7 @@ def _bases(head: str, molecule: Molecule, *, alone: bool) -> list[_Part]:
         count = _TIMES[match[1].lower()] if match[1] else 0
         if match[3]:
             return [_Part(_metal(symbol, charge := _ROMAN[match[3].upper()]), charge, count)] * (not alone)
-        others = [_Part(_metal(symbol, charge), charge, count or 1) for charge in (*range(1, 9), 0)]
+        others = [_Part(_metal(symbol, charge), charge, count or 1) for charge in range(1, 9)]
         return [_Part(_metal(symbol, usual), usual, count), *others] * (not alone)
     if (complexed := _complex(head, molecule)) and complexed.charge >= 0:
         return [complexed]
@@ -115,10 +115,10 @@ def _bases(head: str, molecule: Molecule, *, alone: bool) -> list[_Part]:
 
 def _counter(word: str, base: _Part, molecule: Molecule) -> _Part | None:
     """Return the ions, acids or solvents that a word behind a base means; an acid goes with nitrogen only."""
-    match = _COUNTED.fullmatch(word)
-    forms = [(re.sub(r"(?i)\([iv]+\)$", "", word), 0)] + [
-        (match[3], _TIMES[(match[1] or "mono").lower()] * int(match[2] or 1))
-    ] * bool(match)
+    counted = (
+        (match[3], _TIMES[(match[1] or "mono").lower()] * int(match[2] or 1)) for match in _COUNTED.finditer(word)
+    )
+    forms = [(re.sub(r"(?i)\([iv]+\)$", "", word), 0), *counted]
     for text, count in forms:
         kinds = {**ions().get(text.lower(), {}), **ions().get(text, {})}
         if base.charge and kinds:
@@ -128,7 +128,7 @@ def _counter(word: str, base: _Part, molecule: Molecule) -> _Part | None:
     if not base.charge:
         return None
     if complexed := _complex(word, molecule):
-        return complexed._replace(count=0 if complexed.charge else 1)
+        return complexed._replace(times=0 if complexed.charge else 1)
     for text, count in forms if re.search(r"[a-z]{2}(?:ate|ide|ite)[)\]]?$", word) else ():
         smiles = molecule(text)
         if smiles and (charge := Chem.GetFormalCharge(mol_from_smiles(smiles))) < 0:
@@ -138,7 +138,7 @@ def _counter(word: str, base: _Part, molecule: Molecule) -> _Part | None:
 
 def _balanced(parts: Sequence[_Part]) -> str | None:
     """Return the SMILES of as few ions as have no charge together; None if there are none."""
-    choices = [range(1, MAX_IONS + 1) if part.count == 0 else (part.count,) for part in parts]
+    choices = [range(1, MAX_IONS + 1) if part.times == 0 else (part.times,) for part in parts]
     for counts in sorted(product(*choices), key=sum):
         if not sum(part.charge * count for part, count in zip(parts, counts, strict=True)):
             return ".".join(part.smiles for part, count in zip(parts, counts, strict=True) for _ in range(count))
@@ -151,7 +151,7 @@ def _complex(word: str, molecule: Molecule) -> _Part | None:
     symbol, usual = _METALS[match[3].lower()] if match else ("", 0)
     if match is None or (usual == 1 and symbol not in {"Ag", "Br", "I"}):  # chloroacetic acid sodium
         return None
-    around, rest = list[tuple[str, int]](), match[1].rstrip("-")
+    around, rest = list[tuple[str, int]](), match[1].rstrip("- ")
     while rest:
         ligand = _LIGAND.match(rest)
         read = _ligand(ligand[2] or ligand[3] if ligand else rest, molecule)
@@ -173,5 +173,5 @@ def _ligand(name: str, molecule: Molecule) -> tuple[str, int]:
     anion = re.sub(r"oxy$", "oxide", re.sub(r"(?<=[ai])do$|(?<=at)o$", lambda match: match[0][:-1] + "e", name))
     smiles = molecule(anion) or ""
     charge = Chem.GetFormalCharge(mol_from_smiles(smiles)) if smiles else 0
-    is_none = re.fullmatch(r"\[[A-Z][a-z]?\]", smiles) or name.endswith("yl")  # a metal before another, or a group
+    is_none = re.fullmatch(r"\[[A-Z][a-z]?\]", smiles) or re.fullmatch("[A-Za-z]+yl", name)  # a metal, or a group
     return (smiles, charge) if (charge < 0) == (anion != name) and not is_none else ("", 0)

@@ -21,7 +21,7 @@ _VALENCES = {
 }  # fmt: skip
 _ANIONS = {name: smiles[-1] for name, smiles in additive.ions().items() if -1 in smiles and name[0].isupper()}
 _SALT = re.compile(rf"(.+?)({'|'.join(map(re.escape, sorted(_ANIONS, key=len, reverse=True)))})")
-_ALKALI = re.compile(r"(Li|Na|K|Cs)((?=[OSN]).+)|(.+[OS2])(Li|Na|K|Cs)")
+_ALKALI = re.compile(r"(Li|Na|K|Cs|NH4)((?=[OSN]).+)|(.+[OS2])(Li|Na|K|Cs|NH4)")
 # Groups that stand at an end of a chain only: Me2NCOCl has no isocyanate.
 _ENDS, _AT_END = {"CHO", "NCO", "NCS", "SCN", "N3", "CO2H", "COOH", "SO3H"}, r"(?=\d{0,2}(?:$|[)\]]))"
 _AT_START = {name: rf"(?<![A-Za-z0-9)]){name}(?!H)" for name in ("NC", "HOOC", "HO2C")}

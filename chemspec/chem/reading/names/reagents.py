@@ -7,13 +7,13 @@ from pathlib import Path
 from rdkit import Chem
 
 import chemspec.chem.reading.names.formulas as formulas
+import chemspec.chem.reading.names.lab_names as lab_names
 import chemspec.chem.reading.names.peptides as peptides
+import chemspec.chem.reading.names.spelling as spelling
 from chemspec.asset_files import assets_folder, read_asset_table
 from chemspec.chem.molecules.query import canonical
 from chemspec.chem.reading.names.packed import NameTable
-from chemspec.system.lab_files import read_lab_table
 
-_DROPPED = dict.fromkeys(map(ord, " \t\n\r\f\v\N{NO-BREAK SPACE}-\N{HYPHEN}\N{NON-BREAKING HYPHEN}\N{EN DASH}"))
 _CAS = re.compile(r"(\d{2,7})-(\d\d)-(\d)")
 _FORMULA = re.compile(r"(?:[A-Z][a-z]?\d*)+")
 SYMBOLS = frozenset(Chem.GetPeriodicTable().GetElementSymbol(number) for number in range(1, 119))
@@ -56,10 +56,6 @@ def load_table() -> NameTable:
 
 TABLE = Path(__file__).with_name("reagents.tsv")
 NAMES = Path(__file__).with_name("names.tsv")  # drugs and building blocks
-_LOCANTS = [
-    *"123456N", "1,2", "1,3", "1,4", "2,3", "2,4", "2,5", "2,6", "3,4", "3,5", "o", "m", "p", "alpha", "beta", "gamma",
-    "delta",
-]  # fmt: skip
 
 
 def find_by_name(name: str) -> tuple[str, str] | None:
@@ -87,7 +83,7 @@ def find_isomers(name: str) -> tuple[str, ...]:
     if len(records) > 1:
         return tuple(record.name or record.smiles for record in records)
     isomers: dict[str | None, str] = {}
-    for isomer in (f"{locant}-{name}" for locant in _LOCANTS):
+    for isomer in (f"{locant}-{name}" for locant in spelling.QUALIFIERS["locant"].split("|")):
         if entry := find_by_hand(isomer) or find_in_list(isomer):
             usual = find_by_name(entry[1])
             isomers.setdefault(canonical(entry[0]), entry[1] if usual and usual[0] == entry[0] else isomer)
@@ -101,23 +97,8 @@ def name_of(smiles: str) -> str:
 
 @cache
 def _names_by_smiles() -> dict[str, str]:
-    entries = (*_load_tables().values(), *lab_names().values())
+    entries = (*_load_tables().values(), *lab_names.lab_names().values())
     return {canonical(smiles) or smiles: full for smiles, full in entries}
-
-
-@cache
-def lab_names() -> dict[str, tuple[str, str]]:
-    """Return SMILES and first name by each name in the lab's tables: SMILES, then its names, parted by |."""
-    table: dict[str, tuple[str, str]] = {}
-    for smiles, names in read_lab_table("names", range(2, 3), lambda row: _check_molecule(row[0])):
-        each = [name.strip() for name in names.split("|") if name.strip()]
-        table |= {" ".join(name.split()).casefold(): (smiles, each[0]) for name in each}
-    return table
-
-
-def _check_molecule(smiles: str) -> None:
-    if not canonical(smiles):
-        raise ValueError(f"{smiles!r} is no SMILES of a molecule")
 
 
 @cache
@@ -146,7 +127,7 @@ def find_by_hand(name: str) -> tuple[str, str] | None:
 
 
 def _bare(name: str) -> str:
-    return "".join(name.split()).translate(_DROPPED)  # blanks of all kinds
+    return re.sub(r"[\s\u2010\u2011\u2013-]+", "", name)
 
 
 def _normalise(name: str) -> str:
