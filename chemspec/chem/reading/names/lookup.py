@@ -50,8 +50,7 @@ def look_up(text: str) -> Named | None:
 
 
 def _noted(named: Named | None, *left_out: str) -> Named | None:
-    note = f"left out: {', '.join(left_out)}"
-    return replace(named, notes=(*named.notes, note)) if named and left_out else named
+    return replace(named, notes=(*named.notes, f"left out: {', '.join(left_out)}")) if named and left_out else named
 
 
 @lru_cache(maxsize=10_000)
@@ -88,7 +87,8 @@ def _is_whole(name: str, smiles: str) -> bool:
 
 def _by_parts(name: str) -> Named | None:
     smiles = additive.read(name, _component)
-    return Named(smiles, name, (f"{name}: read part by part",)) if smiles else None
+    axis = (NO_AXIS,) * bool(smiles and "@" not in smiles and re.search(r"\([RS]\)-", name))
+    return Named(smiles, name, (f"{name}: read part by part", *axis)) if smiles else None
 
 
 @lru_cache(maxsize=10_000)

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 from difflib import SequenceMatcher
+from functools import lru_cache
 
 import chemspec.chem.reading.names.reagents as reagents
 import chemspec.chem.reading.names.spelling as spelling
@@ -11,13 +12,15 @@ from chemspec.chem.molecules.query import canonical
 ALIKE = 0.85  # share of letters, from which on the usual name of a molecule is offered
 
 
+@lru_cache(maxsize=1000)  # asked for the message and for its choices
 def near_names(text: str) -> tuple[str, ...]:
     """Return names of at most three listed molecules of which a text is misspelt by a letter or two."""
     name = spelling.split_qualifiers(spelling.plain_name(text))[0].lower()
     if not 5 <= len(name) <= 40 or not re.search("[a-z]{4}", name):
         return ()
     names: dict[str | None, str] = {}
-    for near in (*_edits(name), *_edits(re.sub(r"([a-z])\1", r"\1", name))):
+    without_doubles = re.sub(r"([a-z])\1", r"\1", name)
+    for near in (near for form in dict.fromkeys((name, without_doubles)) for near in _edits(form)):
         if entry := reagents.find_by_hand(near) or reagents.find_in_list(near):
             is_alike = SequenceMatcher(None, name, entry[1].lower()).ratio() > ALIKE
             names.setdefault(canonical(entry[0]), entry[1] if is_alike else near.strip(" -"))
