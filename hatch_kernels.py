@@ -124,42 +124,48 @@ def build(libraries: Iterable[Library], *, zig: bool = False) -> str:
     return ""
 
 
+# A C++ library names the type of an uncaught exception in words with this: half of a small library.
+NO_DEMANGLER = 'extern "C" char* __cxa_demangle(const char*, char*, __SIZE_TYPE__*, int*) { return nullptr; }'
+
+
 def compile_library(library: Library, compiler: list[str]) -> None:
     """Compile a library; ziglang compiles its C++ library once a system, without the processor's instructions."""
     with tempfile.TemporaryDirectory(prefix="chemspec-kernels-") as folder:
         made = Path(folder, "library.so")
         general = ["-std=c++17", "-O2", *library.flags]
         if compiler[0] == sys.executable:
-            target, made_object = library.target, str(Path(folder, "library.o"))
-            shared = [] if "windows" in target.zig else ["-fPIC"]
-            shared += ["-ffunction-sections", "-fdata-sections"] if "linux" in target.zig else []
-            processor = [f"-mcpu={target.zig_processor}"]
-            _run(
-                [
-                    *compiler,
-                    "-target",
-                    target.zig,
-                    *processor,
-                    *general,
-                    *shared,
-                    "-c",
-                    str(library.source),
-                    "-o",
-                    made_object,
-                ]
-            )
-            only = []
-            if "linux" in target.zig:  # the names of the C++ library inside stay there
-                script = Path(folder, "exported")
-                script.write_text("{ global: chemspec_*; local: *; };")
-                only = [f"-Wl,--version-script={script}", "-Wl,--gc-sections"]  # a fifth smaller
-            _run([*compiler, "-target", target.zig, "-shared", "-s", *only, made_object, "-o", str(made)])
+            _compile_with_zig(library, [*compiler, "-target", library.target.zig], general, made)
         else:
             _run([*compiler, *general, "-fPIC", "-shared", *library.target.flags, str(library.source), "-o", str(made)])
         check(made.read_bytes(), library)
         final = library.path.with_suffix(".partial")
         shutil.copyfile(made, final)
         final.replace(library.path)
+
+
+def _compile_with_zig(library: Library, compiler: list[str], general: list[str], made: Path) -> None:
+    """Compile a library that needs nothing but its system, and has none of what it does not use."""
+    compiled_part = made.with_name("library.o")
+    stub, exported = made.with_name("stub.cpp"), made.with_name("exported.def")
+    stub.write_text(NO_DEMANGLER)
+    sections = ["-ffunction-sections", "-fdata-sections"]
+    position = [] if "windows" in library.target.zig else ["-fPIC"]
+    processor = f"-mcpu={library.target.zig_processor}"
+    _run([*compiler, processor, *general, *position, *sections, "-c", str(library.source), "-o", str(compiled_part)])
+    only = []  # the names of the C++ library inside stay there
+    if "linux" in library.target.zig:
+        exported.write_text("{ global: chemspec_*; local: *; };")
+        only = [f"-Wl,--version-script={exported}", "-Wl,--gc-sections"]
+    elif "windows" in library.target.zig:
+        exported.write_text("\n".join(["EXPORTS", *functions(library.source)]))
+        only = [str(exported), "-Wl,--gc-sections"]
+    _run([*compiler, "-shared", "-s", *only, str(compiled_part), str(stub), "-o", str(made)])
+
+
+def functions(source: Path) -> list[str]:
+    """Return the names of the functions that a source and the files that it includes export."""
+    text = b"\n".join(prebuilt.source_texts(source)).decode()
+    return re.findall(r"^(?:[\w:]+\*? )+\*?(chemspec_\w+)\(", text, re.MULTILINE)
 
 
 FORMATS = {  # first bytes, where the processor is told, and by which bytes
@@ -175,9 +181,7 @@ def check(content: bytes, library: Library) -> None:
     """Raise OSError unless a compiled library is of its system and processor, and has the functions of its source."""
     magic, at, processor = FORMATS[library.target.system]
     there = content.find(processor) >= 0 if at < 0 else content[at : at + len(processor)] == processor
-    declared = re.findall(
-        r"^(?:[\w:]+\*? )+\*?(chemspec_\w+)\(", library.source.read_text(encoding="utf-8"), re.MULTILINE
-    )
+    declared = functions(library.source)
     missing = [name for name in declared if name.encode() not in content]
     signed = library.target.system != "macos-aarch64" or b"\xfa\xde\x0c\xc0" in content
     if not (content.startswith(magic) and there and declared and not missing and signed):
