@@ -75,10 +75,13 @@ class Inventory(BaseMolInventory):  # type: ignore[misc]
 
     def __init__(self, stock: Stock) -> None:
         self.stock = stock
+        self._known: dict[str, bool] = {}  # a molecule has many nodes
 
     def is_purchasable(self, mol: Molecule) -> bool:
         """Return whether a molecule is in stock."""
-        return bool(self.stock.source(mol.smiles))
+        if mol.smiles not in self._known:
+            self._known[mol.smiles] = bool(self.stock.source(mol.smiles))
+        return self._known[mol.smiles]
 
 
 class RetroStar(AndOrSearchAlgorithm):  # type: ignore[misc]

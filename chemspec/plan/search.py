@@ -142,8 +142,14 @@ class RouteSearch:
         """Return the cost of a step in nats, with the checks so far; infinite for a barred one."""
         if step in barred:
             return math.inf
-        product = step.reaction.product.smiles
-        return -math.log(self.expander.with_checks(product, proposal_of(step.reaction)).prior(product))
+        product, proposal = step.reaction.product.smiles, proposal_of(step.reaction)
+        if proposal.round_trip is None:  # another node of this reaction may have been checked
+            proposal = self.expander.with_checks(product, proposal)
+        before, cost = step.data.get("listed", (None, 0.0))
+        if before is not proposal:
+            cost = -math.log(proposal.prior(product))
+            step.data["listed"] = (proposal, cost)
+        return float(cost)
 
     def _is_required(self, node: Any) -> bool:
         through = self.settings.through
